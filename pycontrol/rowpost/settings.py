@@ -1,0 +1,270 @@
+"""Settings of one environment: frozen values, read once from a YAML file.
+
+The file names what belongs to the environment (engine, database, queues, workers) and holds no secrets: `${VARIABLE}`
+inside `url`, and only there, is replaced from the process environment. Everything that can be wrong in the file is a
+SettingsError which names the file, the key and what to write instead.
+
+    settings = load_settings("production")        # deploy/environments/production.yml
+    settings = load_settings(None)                # $ROWPOST_ENV, else local: the embedded PostgreSQL
+
+Two variables of the process environment matter beyond those in `url`: ROWPOST_ENV, the environment to take when none
+is named, and ROWPOST_DATA, the folder of the embedded server's data.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import platformdirs
+
+from rowpost.address import parse_address
+from rowpost.environment_file import Section, expand_secrets, find_environment, read_environment
+from rowpost.errors import InvalidQueueName, SettingsError
+
+__all__ = [
+    "QueueSettings",
+    "Settings",
+    "SupervisorSettings",
+    "WorkerSettings",
+    "default_data_folder",
+    "load_settings",
+]
+
+ENGINES = ("embedded", "postgresql", "sqlserver")
+DEFAULT_SCHEMAS = {"postgresql": "public", "sqlserver": "dbo"}
+# The transport generation that the environment's NServiceBus endpoints run, and how it adapts its concurrency.
+STRATEGY_OF_COMPAT = {"v1": "fixed", "v2": "adaptive", "v3": "peek", "v7": "peek", "v9": "peek"}
+STRATEGIES = ("adaptive", "fixed", "peek")
+DEFAULT_LIMIT = 4
+MINIMUM_PEEK_DELAY = 0.1
+HANDLER = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """Who handles the messages of a queue, and how many at a time.
+
+    `limit` is the greatest number of worker processes, `peek_delay` the seconds between two looks at an empty queue,
+    `attempts` the number of tries before a message moves to the error queue.
+    """
+
+    handler: str
+    limit: int = DEFAULT_LIMIT
+    strategy: str = "peek"
+    secondary: bool = False
+    peek_delay: float = 1.0
+    attempts: int = 6
+    purge_on_startup: bool = False
+
+
+@dataclass(frozen=True)
+class QueueSettings:
+    """One declared queue. `kind` is own (we make the table), adopted (it was there) or external (we only send)."""
+
+    name: str
+    kind: str = "own"
+    body_string: bool = False
+    clustered: bool = True
+    worker: WorkerSettings | None = None
+
+
+@dataclass(frozen=True)
+class SupervisorSettings:
+    """Times are seconds: until a stopping worker is killed, until the circuit breaker trips, that a spare idles."""
+
+    error_queue: str = "error"
+    stop_timeout: float = 30.0
+    breaker_seconds: float = 30.0
+    idle_timeout: float = 2.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One environment. `engine` is postgresql or sqlserver; `url` None means the embedded PostgreSQL in `data_folder`.
+
+    `url` is a secret: it is left out of repr and str; `target` says where it leads without it.
+    `folder` is where the file was found, None for settings that no file described.
+    """
+
+    environment: str = "local"
+    engine: str = "postgresql"
+    url: str | None = field(default=None, repr=False)
+    data_folder: Path = field(default_factory=lambda: default_data_folder())
+    default_schema: str = "public"
+    compat: str = "v9"
+    queues: tuple[QueueSettings, ...] = ()
+    supervisor: SupervisorSettings = SupervisorSettings()
+    folder: Path | None = None
+
+    @property
+    def embedded(self) -> bool:
+        """Whether the database is the private PostgreSQL that rowpost starts itself."""
+        return self.url is None
+
+    @property
+    def target(self) -> str:
+        """Server and database in words, without user, password or any other part of the url.
+
+        >>> Settings(url="postgresql://app:secret@db01:5432/shop").target
+        'postgresql db01:5432/shop'
+        """
+        if self.url is None:
+            return f"embedded PostgreSQL in {self.data_folder}"
+        if self.engine == "postgresql":
+            return f"postgresql {_postgresql_target(self.url)}"
+        parts = dict(re.findall(r"(?i)(?:^|;)\s*(server|database)\s*=\s*([^;{}]*)", self.url))
+        named = {key.lower(): value.strip() for key, value in parts.items()}
+        return f"sqlserver {named.get('server', '?')}/{named.get('database', '')}".rstrip("/")
+
+    def queue(self, name: str) -> QueueSettings | None:
+        """The declared queue of that name, None when there is none."""
+        return next((queue for queue in self.queues if queue.name == name), None)
+
+
+def default_data_folder() -> Path:
+    """Folder of the embedded server: ROWPOST_DATA, else the user's data folder."""
+    named = os.environ.get("ROWPOST_DATA")
+    return Path(named).expanduser() if named else Path(platformdirs.user_data_dir("rowpost", appauthor=False))
+
+
+def load_settings(environment: str | Path | None = None) -> Settings:
+    """Read an environment by name or by the path of its file; None takes ROWPOST_ENV, else local.
+
+    Raises SettingsError.
+    """
+    path = find_environment(environment or os.environ.get("ROWPOST_ENV") or "local")
+    top = Section(path, "", read_environment(path))
+    engine = top.choice("engine", ENGINES, default="embedded")
+    dialect = "postgresql" if engine == "embedded" else engine
+    schema = top.text("default_schema", default=DEFAULT_SCHEMAS[dialect])
+    compat = top.choice("compat", tuple(STRATEGY_OF_COMPAT), default="v9")
+    settings = Settings(
+        environment=top.text("environment", default=path.stem),
+        engine=dialect,
+        url=_read_url(top, engine),
+        data_folder=_read_data_folder(top),
+        default_schema=schema,
+        compat=compat,
+        queues=_read_queues(top, dialect, schema, compat),
+        supervisor=_read_supervisor(top, dialect, schema),
+        folder=path.parent,
+    )
+    top.finish()
+    return settings
+
+
+def _read_url(top: Section, engine: str) -> str | None:
+    raw = top.text("url", default=None)
+    if engine == "embedded":
+        if raw is not None:
+            raise top.error("url", "the embedded engine has no url: remove it, or write engine: postgresql")
+        return None
+    if raw is None:
+        example = (
+            '"postgresql://app:${APP_PASSWORD}@db01/shop"'
+            if engine == "postgresql"
+            else '"Server=sql01;Database=shop;UID=app;PWD=${APP_PASSWORD}"'
+        )
+        raise top.error("url", f"missing: engine {engine} needs one, such as {example}")
+    url = expand_secrets(top, "url", raw, engine)
+    if engine == "postgresql" and not url.startswith(("postgresql://", "postgres://")):
+        raise top.error("url", "must be a PostgreSQL url that starts with postgresql://")
+    if engine == "sqlserver" and not re.search(r"(?i)(^|;)\s*server\s*=", url):
+        raise top.error("url", "must be an ODBC connection string such as Server=sql01;Database=shop;...")
+    return url
+
+
+def _read_data_folder(top: Section) -> Path:
+    raw = top.text("data_folder", default=None)
+    if raw is None or os.environ.get("ROWPOST_DATA"):
+        return default_data_folder()
+    return (top.file.parent / Path(raw).expanduser()).resolve()
+
+
+def _read_queues(top: Section, dialect: str, schema: str, compat: str) -> tuple[QueueSettings, ...]:
+    found: dict[str, str] = {}
+    queues: list[QueueSettings] = []
+    for group in ("queues", "external"):
+        for section in top.sections(group):
+            name = _canonical(section, section.name, dialect, schema)
+            # SQL Server's default collations know no case; PostgreSQL's quoted names do.
+            same = name.casefold() if dialect == "sqlserver" else name
+            if same in found:
+                raise section.error("", f"is the same queue as {found[same]}: declare it once")
+            found[same] = section.path
+            queues.append(_read_external(section, name) if group == "external" else _read_queue(section, name, compat))
+    return tuple(queues)
+
+
+def _read_external(section: Section, name: str) -> QueueSettings:
+    section.finish(hint="an external queue has no settings: we only send to it")
+    return QueueSettings(name, "external")
+
+
+def _read_queue(section: Section, name: str, compat: str) -> QueueSettings:
+    worker = section.section("worker")
+    queue = QueueSettings(
+        name=name,
+        kind=section.choice("kind", ("own", "adopted"), default="own"),
+        body_string=section.flag("body_string", default=False),
+        clustered=section.flag("clustered", default=True),
+        worker=None if worker is None else _read_worker(worker, compat),
+    )
+    section.finish()
+    return queue
+
+
+def _read_worker(section: Section, compat: str) -> WorkerSettings:
+    handler = section.text("handler")
+    if not HANDLER.fullmatch(handler):
+        raise section.error("handler", f"{handler!r} is not of the form module:function, such as shop.handlers:order")
+    secondary = section.flag("secondary", default=False)
+    worker = WorkerSettings(
+        handler=handler,
+        limit=section.whole("limit", default=1 if secondary else DEFAULT_LIMIT, at_least=1),
+        strategy=section.choice("strategy", STRATEGIES, default=STRATEGY_OF_COMPAT[compat]),
+        secondary=secondary,
+        peek_delay=section.seconds("peek_delay", default=1.0, at_least=MINIMUM_PEEK_DELAY),
+        attempts=section.whole("attempts", default=6, at_least=1),
+        purge_on_startup=section.flag("purge_on_startup", default=False),
+    )
+    section.finish()
+    return worker
+
+
+def _read_supervisor(top: Section, dialect: str, schema: str) -> SupervisorSettings:
+    section = top.section("supervisor")
+    if section is None:
+        return SupervisorSettings()
+    error_queue = section.text("error_queue", default="error")
+    supervisor = SupervisorSettings(
+        error_queue=_canonical(section, error_queue, dialect, schema, key="error_queue"),
+        stop_timeout=section.seconds("stop_timeout", default=30.0, at_least=0.0),
+        breaker_seconds=section.seconds("breaker_seconds", default=30.0, at_least=0.0),
+        idle_timeout=section.seconds("idle_timeout", default=2.0, at_least=0.0),
+    )
+    section.finish()
+    return supervisor
+
+
+def _canonical(section: Section, text: str, dialect: str, schema: str, key: str = "") -> str:
+    try:
+        address = parse_address(text)
+    except (InvalidQueueName, ValueError) as error:
+        raise section.error(key, f"{text!r} is not a queue's name: {error}") from error
+    if address.catalog is not None and dialect == "postgresql":
+        raise section.error(key, "PostgreSQL reaches one database only: write table or table@[schema]")
+    if address.schema == schema and address.catalog is None:
+        return type(address)(address.table).format()
+    return address.format()
+
+
+def _postgresql_target(url: str) -> str:
+    parts: Any = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return f"{host or 'localhost'}{parts.path}".rstrip("/")
