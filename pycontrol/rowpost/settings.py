@@ -24,7 +24,7 @@ import platformdirs
 
 from rowpost.address import parse_address
 from rowpost.environment_file import Section, expand_secrets, find_environment, read_environment
-from rowpost.errors import InvalidQueueName, SettingsError
+from rowpost.errors import InvalidQueueName
 
 __all__ = [
     "QueueSettings",
@@ -43,6 +43,12 @@ STRATEGIES = ("adaptive", "fixed", "peek")
 DEFAULT_LIMIT = 4
 MINIMUM_PEEK_DELAY = 0.1
 HANDLER = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+def default_data_folder() -> Path:
+    """Folder of the embedded server: ROWPOST_DATA, else the user's data folder."""
+    named = os.environ.get("ROWPOST_DATA")
+    return Path(named).expanduser() if named else Path(platformdirs.user_data_dir("rowpost", appauthor=False))
 
 
 @dataclass(frozen=True)
@@ -94,7 +100,7 @@ class Settings:
     environment: str = "local"
     engine: str = "postgresql"
     url: str | None = field(default=None, repr=False)
-    data_folder: Path = field(default_factory=lambda: default_data_folder())
+    data_folder: Path = field(default_factory=default_data_folder)
     default_schema: str = "public"
     compat: str = "v9"
     queues: tuple[QueueSettings, ...] = ()
@@ -124,12 +130,6 @@ class Settings:
     def queue(self, name: str) -> QueueSettings | None:
         """The declared queue of that name, None when there is none."""
         return next((queue for queue in self.queues if queue.name == name), None)
-
-
-def default_data_folder() -> Path:
-    """Folder of the embedded server: ROWPOST_DATA, else the user's data folder."""
-    named = os.environ.get("ROWPOST_DATA")
-    return Path(named).expanduser() if named else Path(platformdirs.user_data_dir("rowpost", appauthor=False))
 
 
 def load_settings(environment: str | Path | None = None) -> Settings:
