@@ -1,0 +1,78 @@
+"""A circuit breaker for failures that go on for a time: pure, the clock is passed in.
+
+The first failure arms it, a success disarms it. Armed for `seconds` without a success it triggers, once. While armed a
+loop waits `armed_wait` after each failure; while triggered it waits `triggered_wait` and runs one at a time
+(reference I9, statement 40). A deadlock victim is an everyday event and arms nothing (statement 39).
+
+>>> breaker = Breaker(seconds=30).after_failure(now=100.0)
+>>> breaker.wait, breaker.at(130.0).change, breaker.at(130.0).concurrency(8), breaker.at(130.0).at(131.0).change
+(1.0, 'triggered', 1, None)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from rowpost.errors import Deadlock
+
+__all__ = ["Breaker", "arms_breaker"]
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """All times are seconds. `change` is what the last step did: armed, triggered, disarmed, recovered or None.
+
+    "triggered" appears in exactly one step per outage, "recovered" in exactly one step after it.
+    """
+
+    seconds: float = 30.0
+    armed_wait: float = 1.0
+    triggered_wait: float = 10.0
+    armed_at: float | None = None
+    triggered: bool = False
+    change: str | None = None
+
+    @property
+    def armed(self) -> bool:
+        return self.armed_at is not None
+
+    @property
+    def wait(self) -> float:
+        """Seconds to wait after a failure; 0 when nothing failed."""
+        if self.triggered:
+            return self.triggered_wait
+        return self.armed_wait if self.armed else 0.0
+
+    @property
+    def triggers_at(self) -> float | None:
+        """The time at which an armed breaker triggers, None when it is not armed or has triggered."""
+        return None if self.armed_at is None or self.triggered else self.armed_at + self.seconds
+
+    def concurrency(self, limit: int) -> int:
+        """How many may run at a time: one while triggered."""
+        return min(1, limit) if self.triggered else limit
+
+    def after_failure(self, now: float) -> Breaker:
+        """A failure: the first arms, one after the time is up triggers."""
+        if self.armed_at is None:
+            return replace(self, armed_at=now, change="armed")
+        return self.at(now)
+
+    def after_success(self) -> Breaker:
+        """A success: as new."""
+        if self.armed_at is None:
+            return self if self.change is None else replace(self, change=None)
+        change = "recovered" if self.triggered else "disarmed"
+        return replace(self, armed_at=None, triggered=False, change=change)
+
+    def at(self, now: float) -> Breaker:
+        """The passing of time alone: an armed breaker triggers without a further failure."""
+        due = self.triggers_at
+        if due is not None and now >= due:
+            return replace(self, triggered=True, change="triggered")
+        return self if self.change is None else replace(self, change=None)
+
+
+def arms_breaker(error: BaseException) -> bool:
+    """Whether an error of a peek or a receive says that the database is in trouble: a deadlock victim does not."""
+    return not isinstance(error, Deadlock)

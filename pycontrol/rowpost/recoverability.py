@@ -1,0 +1,145 @@
+"""What becomes of a message whose handler failed: try again, or move to the error queue. Pure.
+
+The headers are those that ServiceControl imports and NServiceBus writes (reference I4, 2.4 and 2.5): everything the
+message had is kept, what described earlier retries and failures is taken away, what describes this failure is added.
+"""
+
+from __future__ import annotations
+
+import socket
+import traceback
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from rowpost.message import format_timestamp
+
+__all__ = ["Decision", "Host", "decide", "failure_headers"]
+
+MESSAGE_LIMIT = 16384
+STACK_LIMIT = 32768
+MESSAGE_ID = "NServiceBus.MessageId"
+FAILED_QUEUE = "NServiceBus.FailedQ"
+EXCEPTION = "NServiceBus.ExceptionInfo."
+# Retries.Timestamp stays: ServiceControl shows when the delayed retries began.
+DROPPED = frozenset({"NServiceBus.Retries", "NServiceBus.FLRetries"})
+
+
+class Decision(Enum):
+    """What to do with a failed message."""
+
+    RETRY = "retry"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Who processed the message: endpoint (the queue's name) and machine."""
+
+    endpoint: str
+    machine: str
+
+    @classmethod
+    def here(cls, endpoint: str) -> Host:
+        """This machine."""
+        return cls(endpoint, socket.gethostname())
+
+    @property
+    def id(self) -> str:
+        """32 hexadecimal digits, the same for the same endpoint on the same machine: ServiceControl parses a GUID.
+
+        >>> Host("Billing", "APP02").id == Host("Billing", "APP02").id, len(Host("Billing", "APP02").id)
+        (True, 32)
+        """
+        return uuid.uuid5(uuid.NAMESPACE_DNS, f"{self.machine}/{self.endpoint}").hex
+
+
+def decide(attempts: int, limit: int, error: BaseException, unrecoverable: tuple[type, ...] = ()) -> Decision:
+    """Retry while fewer than `limit` attempts were made; an unrecoverable error is not tried again.
+
+    >>> decide(5, 6, ValueError()), decide(6, 6, ValueError()), decide(1, 6, KeyError(), (LookupError,))
+    (<Decision.RETRY: 'retry'>, <Decision.ERROR: 'error'>, <Decision.ERROR: 'error'>)
+    """
+    if attempts >= limit or isinstance(error, unrecoverable):
+        return Decision.ERROR
+    return Decision.RETRY
+
+
+def failure_headers(
+    headers: Mapping[str, str | None],
+    error: BaseException,
+    *,
+    queue: str,
+    host: Host,
+    at: datetime,
+    message_id: str,
+) -> dict[str, str | None]:
+    """The headers of the copy in the error queue: all of the message's own, and what failed, where and when.
+
+    `queue` is the address that failed (FailedQ, replacing an older one), `at` the time of failure in UTC,
+    `message_id` stands in where the header is missing.
+    """
+    kept = {
+        _storable(name): None if value is None else _storable(value)
+        for name, value in headers.items()
+        if name not in DROPPED and not name.startswith(EXCEPTION)
+    }
+    if not kept.get(MESSAGE_ID):
+        kept[MESSAGE_ID] = message_id
+    return {
+        **kept,
+        FAILED_QUEUE: queue,
+        "NServiceBus.TimeOfFailure": format_timestamp(at),
+        **_exception_headers(error),
+        "NServiceBus.ProcessingMachine": host.machine,
+        "NServiceBus.ProcessingEndpoint": host.endpoint,
+        "$.diagnostics.hostid": host.id,
+        "$.diagnostics.hostdisplayname": host.machine,
+    }
+
+
+def _exception_headers(error: BaseException) -> dict[str, str]:
+    inner = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    found = {
+        "ExceptionType": _type_name(error),
+        "InnerExceptionType": None if inner is None else _type_name(inner),
+        "Message": _message(error)[:MESSAGE_LIMIT],
+        "Source": _source(error),
+        "StackTrace": _cut_middle("".join(traceback.format_exception(error)), STACK_LIMIT),
+    }
+    return {EXCEPTION + name: _storable(value) for name, value in found.items() if value is not None}
+
+
+def _type_name(error: BaseException) -> str:
+    kind = type(error)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001 a user's __str__ must not keep the message from the error queue
+        return f"(the exception's text cannot be had: {type(broken).__name__})"
+
+
+def _source(error: BaseException) -> str:
+    """Module in which the error was raised; the exception's own where there is no traceback."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return str(frames[-1].f_globals.get("__name__", "")) if frames else type(error).__module__
+
+
+def _cut_middle(text: str, limit: int) -> str:
+    """The beginning and, more of it, the end: the last frames say most."""
+    if len(text) <= limit:
+        return text
+    gap = "\n... cut ...\n"
+    head = (limit - len(gap)) // 4
+    return text[:head] + gap + text[-(limit - len(gap) - head) :]
+
+
+def _storable(text: str) -> str:
+    """The text as it is, but for lone surrogates and NUL, which no database stores: a failed message must not be lost
+    over the words that describe it."""
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
