@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import platformdirs
 
-from rowpost.address import parse_address
+from rowpost.address import DEFAULT_SCHEMA, Address, parse_address
 from rowpost.environment_file import Section, expand_secrets, find_environment, read_environment
 from rowpost.errors import InvalidQueueName
 
@@ -36,7 +36,6 @@ __all__ = [
 ]
 
 ENGINES = ("embedded", "postgresql", "sqlserver")
-DEFAULT_SCHEMAS = {"postgresql": "public", "sqlserver": "dbo"}
 # The transport generation that the environment's NServiceBus endpoints run, and how it adapts its concurrency.
 STRATEGY_OF_COMPAT = {"v1": "fixed", "v2": "adaptive", "v3": "peek", "v7": "peek", "v9": "peek"}
 STRATEGIES = ("adaptive", "fixed", "peek")
@@ -94,6 +93,8 @@ class Settings:
     """One environment. `engine` is postgresql or sqlserver; `url` None means the embedded PostgreSQL in `data_folder`.
 
     `url` is a secret: it is left out of repr and str; `target` says where it leads without it.
+    `default_schema` is where queues lie that name none; queue names here are canonical already, so that `Sales` in
+    an environment whose default schema is `nsb` reads `Sales@[nsb]`.
     `folder` is where the file was found, None for settings that no file described.
     """
 
@@ -141,7 +142,7 @@ def load_settings(environment: str | Path | None = None) -> Settings:
     top = Section(path, "", read_environment(path))
     engine = top.choice("engine", ENGINES, default="embedded")
     dialect = "postgresql" if engine == "embedded" else engine
-    schema = top.text("default_schema", default=DEFAULT_SCHEMAS[dialect])
+    schema = top.text("default_schema", default=DEFAULT_SCHEMA[dialect])
     compat = top.choice("compat", tuple(STRATEGY_OF_COMPAT), default="v9")
     settings = Settings(
         environment=top.text("environment", default=path.stem),
@@ -253,15 +254,13 @@ def _read_supervisor(top: Section, dialect: str, schema: str) -> SupervisorSetti
 
 
 def _canonical(section: Section, text: str, dialect: str, schema: str, key: str = "") -> str:
+    """The queue's name as the registry has it: with its schema, unless that is the engine's own default."""
     try:
         address = parse_address(text)
-    except (InvalidQueueName, ValueError) as error:
-        raise section.error(key, f"{text!r} is not a queue's name: {error}") from error
-    if address.catalog is not None and dialect == "postgresql":
-        raise section.error(key, "PostgreSQL reaches one database only: write table or table@[schema]")
-    if address.schema == schema and address.catalog is None:
-        return type(address)(address.table).format()
-    return address.format()
+        address = Address(address.table, address.schema or schema, address.catalog).qualified(dialect)
+    except InvalidQueueName as error:
+        raise section.error(key, str(error)) from error
+    return address.short(dialect).format()
 
 
 def _postgresql_target(url: str) -> str:

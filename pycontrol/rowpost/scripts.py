@@ -1,0 +1,146 @@
+"""The .sql files: where they are, in which order they run, what each makes, and their hash.
+
+    tables/NNN_what.sql                once, in the order of the numbers
+    procedures/<feature>/<name>.sql    again when the text changes; deploy's first, helpers (_name) before the rest
+    tables/queue/create.sql            per queue: makes the table or completes it; again when the text changes
+    procedures/queue/<name>.sql        per queue: a template, one object per queue
+    grants.sql, tables/queue/grants.sql    every time
+
+PostgreSQL's twins have the same paths below sql/postgresql/.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from rowpost.errors import DeployError
+from rowpost.sql_text import SqlTextError, render
+
+__all__ = [
+    "Script",
+    "database_scripts",
+    "hash_text",
+    "queue_templates",
+    "read_script",
+    "render_script",
+    "schema_version",
+    "sql_folder",
+]
+
+PACKAGE = Path(__file__).resolve().parent
+ONE_TIME = re.compile(r"tables/(\d+)_\w+\.sql")
+OWN_TABLE = re.compile(r"\b(?:CREATE|ALTER)\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?rowpost\.(\w+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Script:
+    """One file: its path below the dialect's folder, and its text with LF line ends."""
+
+    name: str
+    text: str
+
+    @property
+    def kind(self) -> str:
+        """once, anytime or everytime."""
+        if ONE_TIME.fullmatch(self.name):
+            return "once"
+        return "everytime" if self.name.endswith("grants.sql") else "anytime"
+
+    @property
+    def stem(self) -> str:
+        """Name of the file alone, which is the name of the procedure in it."""
+        return Path(self.name).stem
+
+    @property
+    def table(self) -> str | None:
+        """The product's own table that a one-time script makes or alters."""
+        found = OWN_TABLE.search(self.text) if self.kind == "once" else None
+        return found.group(1) if found else None
+
+
+@cache
+def sql_folder() -> Path:
+    """The sql folder: inside the installed package, else at the root of the repository."""
+    for folder in (PACKAGE / "sql", PACKAGE.parent.parent / "sql"):
+        if (folder / "contract.yml").is_file():
+            return folder
+    raise DeployError(f"no sql folder beside {PACKAGE}: install rowpost again, its files are incomplete")
+
+
+def read_script(engine: str, name: str, folder: Path | None = None) -> Script:
+    """Read one file of a dialect by its path. Raises DeployError."""
+    path = _dialect_folder(engine, folder) / name
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DeployError(f"{path}: cannot be read: {error}") from error
+    return Script(name, text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def database_scripts(engine: str, folder: Path | None = None) -> tuple[Script, ...]:
+    """What every database gets once: tables in number order, then procedures, deploy's first."""
+    root = _dialect_folder(engine, folder)
+    tables = [name for name in _names(root, "tables/*.sql") if ONE_TIME.fullmatch(name)]
+    _refuse_same_number(tables)
+    procedures = [name for name in _names(root, "procedures/*/*.sql") if not name.startswith("procedures/queue/")]
+    ordered = [*sorted(tables, key=_number), *sorted(procedures, key=_procedure_order)]
+    return tuple(read_script(engine, name, folder) for name in ordered)
+
+
+def queue_templates(engine: str, folder: Path | None = None) -> tuple[Script, ...]:
+    """The templates of procedures/queue, helpers first."""
+    names = _names(_dialect_folder(engine, folder), "procedures/queue/*.sql")
+    return tuple(read_script(engine, name, folder) for name in sorted(names, key=_procedure_order))
+
+
+def schema_version(scripts: tuple[Script, ...]) -> int:
+    """Number of the newest one-time script."""
+    return max((_number(script.name) for script in scripts if script.kind == "once"), default=0)
+
+
+def render_script(script: Script, names: dict[str, str], engine: str) -> str:
+    """The script's text with its placeholders filled. Raises DeployError naming file and line."""
+    try:
+        return render(script.text, names, engine)
+    except SqlTextError as error:
+        raise DeployError(f"{script.name}: line {error.line}: {error.problem}") from error
+
+
+def hash_text(text: str) -> str:
+    """SHA-256 of a text in UTF-8, hexadecimal.
+
+    >>> hash_text("SELECT 1;")[:12]
+    '17db4fd369ed'
+    """
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _dialect_folder(engine: str, folder: Path | None) -> Path:
+    root = folder or sql_folder()
+    return root / "postgresql" if engine == "postgresql" else root
+
+
+def _names(root: Path, pattern: str) -> list[str]:
+    return [path.relative_to(root).as_posix() for path in root.glob(pattern)]
+
+
+def _number(name: str) -> int:
+    found = ONE_TIME.fullmatch(name)
+    return int(found.group(1)) if found else 0
+
+
+def _refuse_same_number(names: list[str]) -> None:
+    seen: dict[int, str] = {}
+    for name in sorted(names):
+        other = seen.setdefault(_number(name), name)
+        if other != name:
+            raise DeployError(f"{name} and {other} have the same number: give the newer one the next free number")
+
+
+def _procedure_order(name: str) -> tuple[bool, bool, str]:
+    _, feature, file = name.split("/")
+    return feature != "deploy", not file.startswith("_"), name
