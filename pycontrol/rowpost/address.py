@@ -1,0 +1,161 @@
+"""Addresses of queues: table@[schema]@[catalog], and what follows from them.
+
+The canonical form is the reference's (reference A1): the table part is never bracketed and holds no `@`; schema and
+catalog stand in brackets, with `]` doubled; the default schema and this database may be left out.
+"""
+
+import hashlib
+import re
+import unicodedata
+from dataclasses import dataclass
+
+from rowpost.errors import InvalidQueueName
+
+__all__ = ["DEFAULT_SCHEMA", "IDENTIFIER_LIMIT", "Address", "parse_address", "queue_key"]
+
+DEFAULT_SCHEMA = {"sqlserver": "dbo", "postgresql": "public"}
+#: characters on SQL Server, bytes of UTF-8 on PostgreSQL
+IDENTIFIER_LIMIT = {"sqlserver": 128, "postgresql": 63}
+#: what the longest procedure name and its colon may take of a rendered name
+_PREFIX_LENGTH = 20
+_HASH_LENGTH = 12
+#: delimits the bodies of PL/pgSQL functions
+_DOLLAR_QUOTE = "$rowpost$"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A queue's place. `schema` and `catalog` are None for the default schema and the connection's database.
+
+    >>> parse_address("Sales@[my]]schema]@[nsb]")
+    Address(table='Sales', schema='my]schema', catalog='nsb')
+    >>> Address("Sales", "my]schema", "nsb").format()
+    'Sales@[my]]schema]@[nsb]'
+    """
+
+    table: str
+    schema: str | None = None
+    catalog: str | None = None
+
+    def format(self) -> str:
+        """The canonical text. Formatting what was parsed is idempotent."""
+        text = self.table
+        if self.schema is not None or self.catalog is not None:
+            text += "@" + _bracket(self.schema or "")
+        if self.catalog is not None:
+            text += "@" + _bracket(self.catalog)
+        return text
+
+    def short(self, engine: str) -> "Address":
+        """The same address without a schema that is the engine's default."""
+        if self.catalog is None and self.schema == DEFAULT_SCHEMA[engine]:
+            return Address(self.table)
+        return self
+
+    def qualified(self, engine: str) -> "Address":
+        """The same address with its schema named, checked against the engine's limits.
+
+        Raises:
+            InvalidQueueName: a part is empty, too long for the engine, or has a control character.
+        """
+        address = Address(self.table, self.schema or DEFAULT_SCHEMA[engine], self.catalog)
+        for part, value in (("name", address.table), ("schema", address.schema), ("catalog", address.catalog)):
+            if value is not None:
+                _check(engine, part, value)
+        if address.catalog is not None and engine == "postgresql":
+            raise InvalidQueueName(
+                f"The queue {self.format()!r} names the catalog {address.catalog!r}: PostgreSQL cannot reach into "
+                "another database. Leave the catalog out."
+            )
+        return address
+
+
+def _bracket(name: str) -> str:
+    return "[" + name.replace("]", "]]") + "]"
+
+
+def _check(engine: str, part: str, value: str) -> None:
+    length, unit = (len(value.encode()), "bytes") if engine == "postgresql" else (_utf16_length(value), "characters")
+    limit = IDENTIFIER_LIMIT[engine]
+    problem = None
+    if not value:
+        problem = "is empty"
+    elif length > limit:
+        problem = f"has {length} {unit}, and {limit} is the most this engine keeps apart"
+    elif any(unicodedata.category(c) in ("Cc", "Cs") for c in value):
+        problem = "holds a control character"
+    elif _DOLLAR_QUOTE in value:
+        problem = f"holds {_DOLLAR_QUOTE}, which delimits rowpost's functions"
+    elif value != value.strip():
+        problem = "starts or ends with a space"
+    if problem:
+        shown = value if len(value) <= 80 else value[:77] + "..."
+        raise InvalidQueueName(f"The {part} of the queue {shown!r} {problem}. Choose another one.")
+
+
+def _utf16_length(value: str) -> int:
+    return len(value.encode("utf-16-le", "surrogatepass")) // 2
+
+
+_BRACKETED = re.compile(r"\[((?:[^\]]|\]\])*)\]")
+
+
+def _part(text: str, position: int, whole: str) -> tuple[str, int]:
+    """Reads one schema or catalog at `position`: bracketed, or plain up to the next `@`."""
+    if text.startswith("[", position):
+        match = _BRACKETED.match(text, position)
+        if match is None:
+            raise InvalidQueueName(f"The address {whole!r} opens a bracket that it does not close. Write ] as ]].")
+        return match[1].replace("]]", "]"), match.end()
+    end = text.find("@", position)
+    end = len(text) if end < 0 else end
+    return text[position:end], end
+
+
+def parse_address(text: str) -> Address:
+    """Reads table, table@schema or table@schema@catalog, with or without brackets (reference A1, statement 11).
+
+    Raises:
+        InvalidQueueName: empty, an unclosed bracket, or more than three parts.
+    """
+    table, at, rest = text.partition("@")
+    if not table:
+        raise InvalidQueueName(f"The address {text!r} has no table name before its first @.")
+    if not at:
+        return Address(table)
+    schema, position = _part(rest, 0, text)
+    catalog = None
+    if position < len(rest):
+        if rest[position] != "@":
+            raise InvalidQueueName(f"The address {text!r} has {rest[position:]!r} where only @[catalog] may follow.")
+        catalog, position = _part(rest, position + 1, text)
+        if position < len(rest):
+            raise InvalidQueueName(f"The address {text!r} has more parts than table@[schema]@[catalog].")
+    return Address(table, schema or None, catalog or None)
+
+
+def queue_key(address: Address, engine: str) -> str:
+    """The name that a queue's procedures bear after their colon: readable, stable, free of collisions.
+
+    A table in the default schema keeps its name. All others, and names that are long or hold a `~`, are cut and bear
+    a hash of the whole address behind a `~`, so that no two addresses share a key.
+
+    >>> queue_key(Address("Sales"), "sqlserver")
+    'Sales'
+    >>> queue_key(Address("Sales", "eu"), "sqlserver")
+    'eu.Sales~e15a9a7f1f7c'
+    """
+    full = address.qualified(engine)
+    limit = IDENTIFIER_LIMIT[engine] - _PREFIX_LENGTH
+    plain = full.catalog is None and full.schema == DEFAULT_SCHEMA[engine] and "~" not in full.table
+    if plain and _length(full.table, engine) <= limit:
+        return full.table
+    digest = hashlib.sha256(full.format().encode()).hexdigest()[:_HASH_LENGTH]
+    readable = full.table if full.schema == DEFAULT_SCHEMA[engine] else f"{full.schema}.{full.table}"
+    while _length(readable, engine) > limit - _HASH_LENGTH - 1:
+        readable = readable[:-1]
+    return f"{readable}~{digest}"
+
+
+def _length(text: str, engine: str) -> int:
+    return len(text.encode()) if engine == "postgresql" else _utf16_length(text)

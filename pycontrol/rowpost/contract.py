@@ -1,0 +1,108 @@
+"""sql/contract.yml as values: what every procedure takes, returns and is allowed to raise."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import yaml
+
+from rowpost.errors import ContractError
+from rowpost.scripts import sql_folder
+
+__all__ = ["Contract", "Parameter", "Procedure", "load_contract"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter or result column. `engines` is empty where every engine has it."""
+
+    name: str
+    type: str
+    optional: bool = False
+    engines: tuple[str, ...] = ()
+    doc: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Procedure:
+    """One procedure of the contract.
+
+    `feature` is its folder; `scope` is "queue" (rendered once per queue) or "database"; `queues` says whether
+    external queues have it too ("all") or not ("own"); `side` says who runs it.
+    """
+
+    feature: str
+    name: str
+    purpose: str
+    scope: str
+    queues: str
+    side: str
+    parameters: tuple[Parameter, ...]
+    result: tuple[Parameter, ...]
+    ordered_by: str | None
+    errors: tuple[int, ...]
+    differences: dict[str, str]
+
+    def parameters_on(self, engine: str) -> tuple[Parameter, ...]:
+        """The parameters that this engine has, in order."""
+        return tuple(p for p in self.parameters if not p.engines or engine in p.engines)
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """All procedures, by scope and name, and the catalogue of errors."""
+
+    procedures: tuple[Procedure, ...]
+    errors: dict[int, dict[str, str]]
+
+    def find(self, name: str, scope: str) -> Procedure:
+        """The procedure of that name and scope ("queue" or "database").
+
+        Raises:
+            ContractError: there is none.
+        """
+        for procedure in self.procedures:
+            if procedure.name == name and procedure.scope == scope:
+                return procedure
+        raise ContractError(f"The contract has no procedure {name!r} for a {scope}. See sql/contract.yml.")
+
+    def templates(self, kind: str = "own") -> tuple[Procedure, ...]:
+        """The procedures that a queue of this kind gets: all, or for an external one those that send."""
+        return tuple(p for p in self.procedures if p.scope == "queue" and (kind != "external" or p.queues == "all"))
+
+
+def _parameter(entry: dict[str, Any]) -> Parameter:
+    return Parameter(
+        name=entry["name"],
+        type=entry["type"],
+        optional=entry.get("optional", False),
+        engines=tuple(entry.get("engines", ())),
+        doc=entry.get("doc", ""),
+    )
+
+
+def _procedure(path: str, entry: dict[str, Any]) -> Procedure:
+    feature, name = path.split("/")
+    return Procedure(
+        feature=feature,
+        name=name,
+        purpose=entry["purpose"],
+        scope=entry["scope"],
+        queues=entry.get("queues", "own"),
+        side=entry["side"],
+        parameters=tuple(_parameter(p) for p in entry["parameters"]),
+        result=tuple(_parameter(c) for c in entry["result"]),
+        ordered_by=entry.get("ordered_by"),
+        errors=tuple(entry.get("errors", ())),
+        differences=entry.get("differences", {}),
+    )
+
+
+@cache
+def load_contract() -> Contract:
+    """Reads sql/contract.yml, once per process."""
+    document = yaml.safe_load((sql_folder() / "contract.yml").read_text(encoding="utf-8"))
+    return Contract(
+        procedures=tuple(_procedure(path, entry) for path, entry in document["procedures"].items()),
+        errors=document["errors"],
+    )

@@ -1,0 +1,212 @@
+"""One connection to a database, and the one way to call its procedures: by the contract's names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from rowpost.address import parse_address, queue_key
+from rowpost.contract import load_contract
+from rowpost.dialects import Dialect, Statement, dialect_for, dialect_of
+from rowpost.errors import ContractError, SchemaMissing, SchemaTooNew
+
+if TYPE_CHECKING:
+    from rowpost.settings import Settings
+
+__all__ = ["Database", "connect", "connect_url"]
+
+
+class Database:
+    """A connection and its dialect. Not for several threads at once.
+
+    Calls run in autocommit unless a transaction is open. A connection that was lent (`share`) belongs to its owner:
+    rowpost neither commits nor closes it.
+
+    >>> database.call("peek_queue", queue="Sales", count=100)
+    [(0,)]
+    """
+
+    def __init__(self, connection: Any, dialect: Dialect, *, owned: bool = True) -> None:
+        self.connection = connection
+        self.dialect = dialect
+        self._owned = owned
+        self._statements: dict[tuple[str, str | None], Statement] = {}
+        self._depth = 0
+
+    @classmethod
+    def share(cls, connection: Any) -> Database:
+        """Wraps a caller's connection of psycopg or pyodbc; what is called joins the caller's transaction."""
+        return cls(connection, dialect_of(connection), owned=False)
+
+    @property
+    def engine(self) -> str:
+        """postgresql or sqlserver."""
+        return self.dialect.name
+
+    def call(self, procedure: str, /, queue: str | None = None, *, begin: bool = False, **arguments: Any) -> list[tuple]:
+        """Calls a procedure of the contract; with `queue` the one that was rendered for that queue.
+
+        Args:
+            procedure: name in sql/contract.yml.
+            queue: name or address of a queue, for procedures of scope "queue".
+            begin: open a transaction in the same round trip; the caller ends it.
+            arguments: by the contract's names; those left out are null.
+
+        Returns:
+            Rows as tuples, columns in the contract's order.
+
+        Raises:
+            ContractError: unknown procedure or argument.
+            RowpostError: what the server said, as one of rowpost's errors.
+        """
+        statement = self._statements.get((procedure, queue)) or self._spell(procedure, queue)
+        if not arguments.keys() <= statement.known:
+            raise ContractError(
+                f"{procedure} has no parameter {', '.join(sorted(arguments.keys() - statement.known))}; "
+                f"it has {', '.join(sorted(statement.known)) or 'none'}."
+            )
+        try:
+            return self.dialect.execute(self.connection, statement, arguments, begin)
+        except self.dialect.driver_error() as error:
+            if begin:
+                self._abandon()
+            raise self.dialect.translate(error, statement) from error
+
+    def _spell(self, name: str, queue: str | None) -> Statement:
+        procedure = load_contract().find(name, "database" if queue is None else "queue")
+        key = None if queue is None else queue_key(parse_address(queue), self.engine)
+        statement = self.dialect.spell(procedure, queue, key)
+        self._statements[name, queue] = statement
+        return statement
+
+    def begin(self) -> None:
+        """Opens a transaction."""
+        with self.translated():
+            self.dialect.begin(self.connection)
+
+    def commit(self) -> None:
+        """Commits the open transaction."""
+        with self.translated():
+            self.dialect.commit(self.connection)
+
+    def rollback(self) -> None:
+        """Rolls the open transaction back, if there is one."""
+        with self.translated():
+            self.dialect.rollback(self.connection)
+
+    def _abandon(self) -> None:
+        """Rolls back after a failure; a connection that is gone has rolled back by itself."""
+        with suppress(self.dialect.driver_error()):
+            self.dialect.rollback(self.connection)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Database]:
+        """A transaction around a block: commit at its end, roll back when it raises. Nested: a savepoint."""
+        if self._depth or not self._owned or self.in_transaction:
+            with self._savepoint():
+                yield self
+            return
+        self.begin()
+        self._depth = 1
+        try:
+            yield self
+        except BaseException:
+            self._depth = 0
+            self._abandon()
+            raise
+        self._depth = 0
+        self.commit()
+
+    @contextmanager
+    def _savepoint(self) -> Iterator[None]:
+        name = f"rowpost_{self._depth}"
+        with self.translated():
+            self.dialect.savepoint(self.connection, name)
+        self._depth += 1
+        try:
+            yield
+        except BaseException:
+            self._depth -= 1
+            with suppress(self.dialect.driver_error()):
+                self.dialect.rollback_to(self.connection, name)
+            raise
+        self._depth -= 1
+        with self.translated():
+            self.dialect.release(self.connection, name)
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Turns the driver's errors within a block into rowpost's."""
+        try:
+            yield
+        except self.dialect.driver_error() as error:
+            raise self.dialect.translate(error) from error
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open on the connection, begun by anybody."""
+        with self.translated():
+            return self.dialect.in_transaction(self.connection)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is closed or broken."""
+        return self.dialect.is_closed(self.connection)
+
+    def close(self) -> None:
+        """Closes the connection, unless it was lent."""
+        if self._owned:
+            with suppress(self.dialect.driver_error()):
+                self.connection.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def check_schema(self) -> None:
+        """Makes sure that rowpost is deployed here, and not newer than this program.
+
+        Raises:
+            SchemaMissing: run rowpost apply.
+            SchemaTooNew: use a newer rowpost.
+        """
+        from rowpost.scripts import database_scripts, schema_version
+
+        rows = self.call("get_version")
+        if not rows:
+            raise SchemaMissing("rowpost is not deployed in this database. Run: rowpost apply")
+        deployed, ours = rows[0][0], schema_version(database_scripts(self.engine))
+        if deployed > ours:
+            raise SchemaTooNew(
+                f"The database has schema {deployed}, deployed by rowpost {rows[0][1]}; this rowpost knows schema "
+                f"{ours}. Install a rowpost at least as new as the database's."
+            )
+
+
+def connect_url(engine: str, url: str, application_name: str = "rowpost") -> Database:
+    """Opens a connection by engine and URL (PostgreSQL) or ODBC connection string (SQL Server).
+
+    Raises:
+        DatabaseUnavailable: nobody answers.
+        LoginRefused: user, password or database are wrong.
+    """
+    dialect = dialect_for(engine)
+    return Database(dialect.connect(url, application_name), dialect)
+
+
+def connect(settings: Settings, application_name: str = "rowpost") -> Database:
+    """Opens a connection as the settings say; starts the embedded PostgreSQL where they name no server.
+
+    Raises:
+        DatabaseUnavailable: nobody answers.
+        LoginRefused: user, password or database are wrong.
+    """
+    url = settings.url
+    if url is None:
+        from rowpost import embedded
+
+        url = embedded.start(settings.data_folder)
+    return connect_url(settings.engine, url, application_name)

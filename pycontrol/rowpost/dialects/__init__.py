@@ -1,0 +1,108 @@
+"""How each engine is spoken to: the only place outside sql/ where SQL is spelt, and only to spell a call.
+
+A dialect opens connections, spells the call of a procedure, begins and ends transactions, quotes names and literals
+for scripts, and turns the driver's errors into rowpost's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rowpost.contract import Procedure
+from rowpost.errors import RowpostError, SettingsError
+
+__all__ = ["Dialect", "Statement", "dialect_for", "dialect_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A call, spelt once and executed often.
+
+    `queue` is the name of the queue for which the procedure was rendered; `names` are the parameters that this engine
+    has, in order; `known` are all of the contract's.
+    """
+
+    text: str
+    procedure: Procedure
+    queue: str | None
+    names: tuple[str, ...]
+    known: frozenset[str]
+    #: driver's type hints, one per placeholder, where the driver cannot see them from a null
+    sizes: tuple[Any, ...] = ()
+
+
+class Dialect(Protocol):
+    """One engine."""
+
+    name: str
+
+    def connect(self, url: str, application_name: str) -> Any:
+        """Opens a connection in autocommit mode. Raises DatabaseUnavailable, LoginRefused, SettingsError."""
+
+    def spell(self, procedure: Procedure, queue: str | None, key: str | None) -> Statement:
+        """Spells the call of a procedure."""
+
+    def execute(self, connection: Any, statement: Statement, arguments: dict[str, Any], begin: bool) -> list[tuple]:
+        """Calls; with `begin` opens the transaction in the same round trip. Rows stand in the contract's order."""
+
+    def script(self, connection: Any, text: str) -> list[tuple]:
+        """Executes one batch of a script as it stands; returns the rows of its last result, if any."""
+
+    def begin(self, connection: Any) -> None: ...
+    def commit(self, connection: Any) -> None: ...
+    def rollback(self, connection: Any) -> None: ...
+    def savepoint(self, connection: Any, name: str) -> None: ...
+    def rollback_to(self, connection: Any, name: str) -> None: ...
+    def release(self, connection: Any, name: str) -> None: ...
+
+    def in_transaction(self, connection: Any) -> bool:
+        """Whether a transaction is open, begun by anybody. Cheap where the driver knows."""
+
+    def is_closed(self, connection: Any) -> bool: ...
+
+    def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
+        """The driver's error as one of rowpost's."""
+
+    def driver_error(self) -> type[Exception]: ...
+    def quote(self, name: str) -> str: ...
+    def literal(self, value: Any) -> str: ...
+    def script_call(self, procedure: Procedure, arguments: Sequence[tuple[str, Any]]) -> str:
+        """A call with literals, for a script that a person runs by hand."""
+
+
+def dialect_for(engine: str) -> Dialect:
+    """The dialect of "postgresql" or "sqlserver"; imports the driver only now.
+
+    Raises:
+        SettingsError: the engine is unknown, or its driver is not installed.
+    """
+    try:
+        if engine == "postgresql":
+            from rowpost.dialects.postgresql import PostgreSQL
+
+            return PostgreSQL()
+        if engine == "sqlserver":
+            from rowpost.dialects.sqlserver import SQLServer
+
+            return SQLServer()
+    except ImportError as error:
+        raise SettingsError(
+            f"The driver for {engine} is not installed ({error}). Install it with: pip install 'rowpost[{engine}]'"
+        ) from error
+    raise SettingsError(f"There is no engine {engine!r}. Use embedded, postgresql or sqlserver.")
+
+
+def dialect_of(connection: Any) -> Dialect:
+    """The dialect of a driver's connection: psycopg's or pyodbc's.
+
+    Raises:
+        SettingsError: it is neither.
+    """
+    module = type(connection).__module__.partition(".")[0]
+    if module == "psycopg":
+        return dialect_for("postgresql")
+    if module == "pyodbc":
+        return dialect_for("sqlserver")
+    raise SettingsError(f"{type(connection)!r} is no connection that rowpost knows. Give it one of psycopg or pyodbc.")

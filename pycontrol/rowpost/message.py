@@ -1,0 +1,169 @@
+"""Messages and their headers, as they stand in a queue's row (reference 2.1 to 2.4)."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from rowpost.errors import InvalidMessage, MessageCorrupt
+
+__all__ = [
+    "BrowsedMessage",
+    "Headers",
+    "Message",
+    "OutgoingMessage",
+    "decode_headers",
+    "encode_headers",
+    "format_timestamp",
+    "parse_timestamp",
+]
+
+Headers = Mapping[str, str | None]
+
+_TIMESTAMP = "%Y-%m-%d %H:%M:%S:%f Z"
+MESSAGE_ID = "NServiceBus.MessageId"
+REPLY_TO_ADDRESS = "NServiceBus.ReplyToAddress"
+CORRELATION_ID = "NServiceBus.CorrelationId"
+
+
+def encode_headers(headers: Headers) -> str:
+    """One flat JSON object of strings and nulls; no headers at all are the empty string.
+
+    Raises:
+        InvalidMessage: a name or a value is not text (numbers are written as text by the caller, who knows how).
+    """
+    if not headers:
+        return ""
+    for name, value in headers.items():
+        if not isinstance(name, str) or not (value is None or isinstance(value, str)):
+            raise InvalidMessage(f"The header {name!r} is {value!r}: names must be text, values text or None.")
+    text = json.dumps(dict(headers), ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidMessage(f"The headers hold half of a surrogate pair, which no database stores: {error}") from error
+    if "\0" in text or "\\u0000" in text:
+        raise InvalidMessage("The headers hold the character NUL, which PostgreSQL cannot store. Leave it out.")
+    return text
+
+
+def decode_headers(text: str) -> dict[str, str | None]:
+    """Reads the Headers column: '' is no headers, else a JSON object of strings and nulls (reference 2.2).
+
+    Raises:
+        MessageCorrupt: not JSON, not an object, or a value that is neither text nor null.
+    """
+    if not text:
+        return {}
+    try:
+        headers = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MessageCorrupt(f"The headers are not JSON: {error}. They begin with {text[:60]!r}.") from error
+    if not isinstance(headers, dict):
+        raise MessageCorrupt(f"The headers are a JSON {type(headers).__name__}, not an object of strings.")
+    for name, value in headers.items():
+        if not (value is None or isinstance(value, str)):
+            raise MessageCorrupt(f"The header {name!r} is {value!r}: only text and null are allowed.")
+    return headers
+
+
+def format_timestamp(moment: datetime) -> str:
+    """The wire's time: UTC, a colon before six digits of microseconds, ` Z` (reference 2.3).
+
+    >>> format_timestamp(datetime(2026, 4, 29, 21, 56, 55, 590807, UTC))
+    '2026-04-29 21:56:55:590807 Z'
+    """
+    return moment.astimezone(UTC).strftime(_TIMESTAMP)
+
+
+def parse_timestamp(text: str) -> datetime:
+    """Reads the wire's time, strictly.
+
+    Raises:
+        ValueError: any other form, ISO 8601 included.
+    """
+    if len(text) != 28:  # noqa: PLR2004 -- the form has exactly 28 characters; strptime alone would take fewer digits
+        raise ValueError(f"{text!r} is not of the form yyyy-MM-dd HH:mm:ss:ffffff Z")
+    return datetime.strptime(text, _TIMESTAMP).replace(tzinfo=UTC)
+
+
+class _Stored:
+    """What a received and a browsed message share."""
+
+    __slots__ = ()
+    id: UUID
+    raw_headers: str
+
+    @property
+    def headers(self) -> dict[str, str | None]:
+        """The headers. Raises MessageCorrupt where they cannot be read; raw_headers is there all the same."""
+        if self._headers is None:
+            object.__setattr__(self, "_headers", decode_headers(self.raw_headers))
+        return self._headers
+
+    @property
+    def message_id(self) -> str:
+        """The header NServiceBus.MessageId; the row's id where a sender left it out."""
+        return self.headers.get(MESSAGE_ID) or str(self.id)
+
+    @property
+    def reply_to(self) -> str | None:
+        """The address that wants the reply, if any."""
+        return self.headers.get(REPLY_TO_ADDRESS) or None
+
+
+@dataclass(frozen=True, slots=True)
+class Message(_Stored):
+    """A received message.
+
+    Attributes:
+        id: the row's id, new at every hop; the message's own id is `message_id`.
+        row_version: its place in the queue.
+        expired: by the server's clock, when it was received.
+        raw_headers: the Headers column, verbatim.
+        body: the bytes; a NULL body is empty bytes.
+    """
+
+    id: UUID
+    row_version: int
+    expired: bool
+    raw_headers: str
+    body: bytes
+    _headers: dict[str, str | None] | None = field(default=None, init=False, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BrowsedMessage(_Stored):
+    """A message that was read but not received; `body` may be cut, `body_bytes` is the whole length."""
+
+    id: UUID
+    row_version: int
+    expired: bool
+    expires: datetime | None
+    raw_headers: str
+    body: bytes
+    body_bytes: int
+    _headers: dict[str, str | None] | None = field(default=None, init=False, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingMessage:
+    """A message to send. Headers may be given as a mapping, or as text that is stored verbatim."""
+
+    body: bytes | None = b""
+    headers: Headers | str = field(default_factory=dict)
+    id: UUID | None = None
+    time_to_be_received: timedelta | None = None
+
+    @property
+    def raw_headers(self) -> str:
+        """The Headers column."""
+        return self.headers if isinstance(self.headers, str) else encode_headers(self.headers)
+
+    @property
+    def time_to_be_received_ms(self) -> int | None:
+        """Milliseconds, rounded up so that a short time never becomes none."""
+        if self.time_to_be_received is None:
+            return None
+        return -(self.time_to_be_received // -timedelta(milliseconds=1))

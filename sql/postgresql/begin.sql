@@ -1,0 +1,3 @@
+-- One deployment at a time: a second one waits here until the first has committed or gone.
+BEGIN;
+SELECT pg_advisory_xact_lock(hashtextextended('rowpost deployment', 0));

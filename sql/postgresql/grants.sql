@@ -1,0 +1,37 @@
+-- Who may run what, on one page. Runs at every deployment; per queue see tables/queue/grants.sql.
+-- Nobody but the owner has any right on a table: functions reach them as SECURITY DEFINER with a pinned search_path.
+DO $rowpost$
+DECLARE
+    v_role text;
+BEGIN
+    -- endpoint: workers and senders; operator: people who look after queues; reader: people and tools that only look
+    FOREACH v_role IN ARRAY ARRAY['rowpost_endpoint', 'rowpost_operator', 'rowpost_reader'] LOOP
+        IF to_regrole(v_role) IS NULL THEN
+            EXECUTE format('CREATE ROLE %I NOLOGIN', v_role);
+        END IF;
+    END LOOP;
+EXCEPTION
+    WHEN duplicate_object OR unique_violation THEN
+        NULL; -- roles belong to the whole cluster: another database's deployment has just made them
+    WHEN insufficient_privilege THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = format('The role %s does not exist and you may not create roles.', v_role),
+            HINT = 'Let an administrator run: CREATE ROLE rowpost_endpoint; CREATE ROLE rowpost_operator; CREATE ROLE rowpost_reader;';
+END
+$rowpost$;
+
+GRANT USAGE ON SCHEMA rowpost TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA rowpost FROM PUBLIC;
+-- Everybody may ask what is deployed.
+GRANT EXECUTE ON FUNCTION rowpost.get_version TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+-- The dispatchers run as the caller: they let nobody reach a queue that its own functions would refuse.
+GRANT EXECUTE ON FUNCTION rowpost.send_message TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost.receive_messages TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost._resolve_queue TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost.send_unregistered TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost.record_failure TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost.forget_failure TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost.list_queues TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON FUNCTION rowpost.check_queue TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON FUNCTION rowpost.list_scripts TO rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON FUNCTION rowpost.list_strangers TO rowpost_operator, rowpost_reader;

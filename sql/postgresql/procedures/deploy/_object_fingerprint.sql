@@ -1,0 +1,36 @@
+CREATE OR REPLACE FUNCTION rowpost._object_fingerprint(
+    p_object_kind text, -- table or procedure
+    p_object_name text -- quoted, with its schema
+) RETURNS text
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $rowpost$
+/*
+Says what an object is now: of a procedure the SHA-256 of its definition, of a table its columns, one a line.
+Null when there is no such object.
+*/
+BEGIN
+    IF p_object_kind = 'procedure' THEN
+        RETURN (
+            SELECT encode(sha256(convert_to(concat_ws(E'\n',
+                pg_get_function_arguments(p.oid), pg_get_function_result(p.oid), l.lanname,
+                p.prosecdef, p.provolatile, p.proconfig, p.prosrc), 'UTF8')), 'hex')
+            FROM pg_proc AS p
+            JOIN pg_language AS l ON l.oid = p.prolang
+            WHERE p.oid = to_regproc(p_object_name)
+        );
+    END IF;
+
+    RETURN (
+        SELECT string_agg(
+            concat_ws(' ', a.attname, format_type(a.atttypid, a.atttypmod),
+                CASE WHEN a.attnotnull THEN 'not null' ELSE 'null' END,
+                CASE WHEN a.attidentity <> '' THEN 'identity' END,
+                CASE WHEN a.attgenerated <> '' THEN 'generated' END),
+            E'\n' ORDER BY a.attnum)
+        FROM pg_attribute AS a
+        WHERE p_object_kind = 'table'
+          AND a.attrelid = to_regclass(p_object_name) AND a.attnum > 0 AND NOT a.attisdropped
+    );
+END
+$rowpost$;

@@ -1,0 +1,27 @@
+CREATE OR REPLACE FUNCTION rowpost.record_version(
+    p_schema_version integer, -- number of the newest one-time script
+    p_tool_version text
+) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $rowpost$
+/*
+Writes into the history which release deployed which schema; refuses to go back.
+Atomicity: in the caller's transaction.
+Locking:   one row of rowpost.version.
+*/
+DECLARE
+    v_newest CONSTANT integer := (SELECT max(v.schema_version) FROM rowpost.version AS v);
+BEGIN
+    IF v_newest > p_schema_version THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP008', MESSAGE = format(
+            'This database has schema %s, this rowpost brings schema %s. Use a rowpost at least as new as the database.',
+            v_newest, p_schema_version);
+    END IF;
+
+    DELETE FROM rowpost.version AS v WHERE v.schema_version = p_schema_version AND v.tool_version = p_tool_version;
+
+    INSERT INTO rowpost.version (schema_version, tool_version, applied_at, applied_by)
+    VALUES (p_schema_version, p_tool_version, clock_timestamp() AT TIME ZONE 'UTC', session_user);
+END
+$rowpost$;

@@ -1,0 +1,38 @@
+CREATE OR REPLACE FUNCTION rowpost."peek_queue:{queue_key}"(
+    p_count integer, -- stop counting here, 1 to 10000: the cost is bounded at any depth
+    p_anchor bigint DEFAULT NULL -- count only rows with a higher row version
+) RETURNS TABLE (waiting integer)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+AS $rowpost$
+/*
+Says about how many messages wait, up to p_count.
+Atomicity: reads only: no row lock, no transaction id, no write-ahead log.
+Locking:   none. A row that a receiver holds bears the receiver's transaction in xmax; it is not counted while that
+           transaction runs. (A receiver inside a savepoint is not seen as such: its rows are counted.)
+Order:     from the head of the queue.
+*/
+DECLARE
+    v_above CONSTANT bigint := coalesce(p_anchor, -9223372036854775808);
+    v_running CONSTANT bigint[] := ARRAY(
+        SELECT s.xid::text::bigint & 4294967295 FROM pg_snapshot_xip(pg_current_snapshot()) AS s (xid));
+BEGIN
+    IF p_count IS NULL OR p_count NOT BETWEEN 1 AND 10000 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'The number of messages to count must be between 1 and 10000.';
+    END IF;
+
+    RETURN QUERY
+    SELECT count(*)::integer
+    FROM (
+        SELECT
+        FROM {queue_table} AS q
+        WHERE q.seq > v_above
+          AND (q.xmax = '0'::xid OR q.xmax::text::bigint <> ALL (v_running))
+        ORDER BY q.seq
+        LIMIT p_count
+    ) AS head;
+END
+$rowpost$;

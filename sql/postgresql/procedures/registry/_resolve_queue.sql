@@ -1,0 +1,26 @@
+CREATE OR REPLACE FUNCTION rowpost._resolve_queue(p_queue_name text) RETURNS text
+LANGUAGE plpgsql STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $rowpost$
+/*
+Finds the key of a registered queue, or says that there is none.
+Atomicity: reads only.
+Locking:   none that lasts.
+*/
+DECLARE
+    v_queue_key text;
+BEGIN
+    SELECT q.queue_key INTO v_queue_key
+    FROM rowpost.queue AS q
+    WHERE q.queue_name = p_queue_name;
+
+    IF v_queue_key IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP001', MESSAGE = format(
+            'No queue named ''%s'' is registered in this database. rowpost queue list shows those that are; rowpost queue create makes one.',
+            p_queue_name);
+    END IF;
+
+    RETURN v_queue_key;
+END
+$rowpost$;

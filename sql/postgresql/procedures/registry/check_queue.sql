@@ -1,0 +1,118 @@
+CREATE OR REPLACE FUNCTION rowpost.check_queue(
+    p_queue_name text DEFAULT NULL -- null checks every queue
+) RETURNS TABLE (queue_name text, finding text, detail text, remedy text)
+LANGUAGE plpgsql STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $rowpost$
+/*
+Compares queue tables with what a queue needs and names what is missing, with what mends it.
+Atomicity: reads only the catalog.
+Locking:   none that lasts.
+Order:     by queue.
+*/
+DECLARE
+    v_queue_key CONSTANT text := CASE WHEN p_queue_name IS NOT NULL THEN rowpost._resolve_queue(p_queue_name) END;
+BEGIN
+    RETURN QUERY
+    WITH queues AS (
+        SELECT
+            q.queue_name,
+            q.queue_key,
+            q.kind,
+            format('%I.%I', q.schema_name, q.table_name) AS table_name,
+            to_regclass(format('%I.%I', q.schema_name, q.table_name)) AS table_id
+        FROM rowpost.queue AS q
+        WHERE v_queue_key IS NULL OR q.queue_key = v_queue_key
+    ),
+    needed (column_name, type_name) AS (
+        VALUES ('id', 'uuid'), ('expires', 'timestamp'), ('headers', 'text'), ('body', 'bytea'), ('seq', 'bigint')
+    ),
+    present AS (
+        SELECT a.attrelid, a.attname::text AS column_name, format_type(a.atttypid, a.atttypmod) AS type_name
+        FROM pg_attribute AS a
+        WHERE a.attnum > 0 AND NOT a.attisdropped
+    ),
+    leading_keys AS (
+        SELECT i.indrelid, a.attname::text AS column_name
+        FROM pg_index AS i
+        JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+        WHERE i.indisvalid
+    ),
+    findings AS (
+        SELECT
+            q.queue_name,
+            'table_missing' AS finding,
+            format('The table %s does not exist.', q.table_name) AS detail,
+            'rowpost apply' AS remedy
+        FROM queues AS q
+        WHERE q.table_id IS NULL
+        UNION ALL
+        SELECT
+            q.queue_name,
+            'column_missing',
+            format('The column %s is missing.', n.column_name),
+            format('ALTER TABLE %s ADD COLUMN %s %s;', q.table_name, n.column_name, n.type_name)
+        FROM queues AS q
+        CROSS JOIN needed AS n
+        WHERE q.table_id IS NOT NULL
+          AND NOT EXISTS (SELECT FROM present AS c WHERE c.attrelid = q.table_id AND c.column_name = n.column_name)
+        UNION ALL
+        SELECT
+            q.queue_name,
+            'column_shrunk',
+            format('The column %s is %s: messages may not fit.', c.column_name, c.type_name),
+            format('ALTER TABLE %s ALTER COLUMN %s TYPE %s;', q.table_name, c.column_name, n.type_name)
+        FROM queues AS q
+        JOIN present AS c ON c.attrelid = q.table_id
+        JOIN needed AS n ON n.column_name = c.column_name
+        WHERE c.column_name IN ('headers', 'body') AND c.type_name <> n.type_name AND c.type_name <> 'character varying'
+        UNION ALL
+        SELECT
+            q.queue_name,
+            'expires_index_missing',
+            'No index leads with expires: purging expired messages reads the whole queue.',
+            format('CREATE INDEX ON %s (expires) WHERE expires IS NOT NULL;', q.table_name)
+        FROM queues AS q
+        WHERE q.table_id IS NOT NULL
+          AND q.kind <> 'external'
+          AND NOT EXISTS (SELECT FROM leading_keys AS k WHERE k.indrelid = q.table_id AND k.column_name = 'expires')
+        UNION ALL
+        SELECT
+            q.queue_name,
+            'row_version_index_missing',
+            'No index leads with seq: every receive reads the whole queue.',
+            format('CREATE UNIQUE INDEX ON %s (seq);', q.table_name)
+        FROM queues AS q
+        WHERE q.table_id IS NOT NULL
+          AND q.kind <> 'external'
+          AND NOT EXISTS (SELECT FROM leading_keys AS k WHERE k.indrelid = q.table_id AND k.column_name = 'seq')
+        UNION ALL
+        SELECT
+            q.queue_name,
+            'row_version_32_bit',
+            'seq has 32 bits: the queue stops after 2,147,483,647 messages.',
+            format('ALTER TABLE %s ALTER COLUMN seq TYPE bigint; ALTER SEQUENCE %s AS bigint;',
+                   q.table_name, pg_get_serial_sequence(q.table_name, 'seq'))
+        FROM queues AS q
+        JOIN present AS c ON c.attrelid = q.table_id AND c.column_name = 'seq' AND c.type_name = 'integer'
+        UNION ALL
+        SELECT
+            q.queue_name,
+            'procedure_missing',
+            format('The procedure %s of this queue is missing.', p.name),
+            'rowpost apply'
+        FROM queues AS q
+        CROSS JOIN (
+            VALUES
+                ('send_message', true), ('send_messages', true), ('receive_messages', false), ('receive_message', false),
+                ('peek_queue', false), ('browse_messages', false), ('purge_queue', false), ('purge_expired', false)
+        ) AS p (name, for_external)
+        WHERE (q.kind <> 'external' OR p.for_external)
+          AND to_regproc(format('rowpost.%I', p.name || ':' || q.queue_key)) IS NULL
+    )
+    SELECT f.queue_name, f.finding, f.detail, f.remedy
+    FROM findings AS f
+    ORDER BY f.queue_name, f.finding, f.detail;
+END
+$rowpost$;

@@ -1,0 +1,17 @@
+CREATE OR REPLACE FUNCTION rowpost.unregister_queue(p_queue_name text) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $rowpost$
+/*
+Takes a queue out of the registry, with its failure counts.
+Atomicity: in the caller's transaction.
+Locking:   the registry, until the caller commits: deployments only.
+*/
+DECLARE
+    v_queue_key CONSTANT text := rowpost._resolve_queue(p_queue_name);
+BEGIN
+    DELETE FROM rowpost.failure AS f WHERE f.queue_key = v_queue_key;
+
+    DELETE FROM rowpost.queue AS q WHERE q.queue_key = v_queue_key;
+END
+$rowpost$;

@@ -1,0 +1,10 @@
+-- Takes the queue's procedures and its registry entry away; its table and its messages stay.
+DROP FUNCTION IF EXISTS rowpost."send_message:{queue_key}";
+DROP FUNCTION IF EXISTS rowpost."send_messages:{queue_key}";
+DROP FUNCTION IF EXISTS rowpost."receive_messages:{queue_key}";
+DROP FUNCTION IF EXISTS rowpost."receive_message:{queue_key}";
+DROP FUNCTION IF EXISTS rowpost."peek_queue:{queue_key}";
+DROP FUNCTION IF EXISTS rowpost."browse_messages:{queue_key}";
+DROP FUNCTION IF EXISTS rowpost."purge_queue:{queue_key}";
+DROP FUNCTION IF EXISTS rowpost."purge_expired:{queue_key}";
+SELECT rowpost.unregister_queue(p_queue_name => '{queue_name}');

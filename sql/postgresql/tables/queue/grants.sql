@@ -1,0 +1,39 @@
+-- What operators and readers may run on this queue. Endpoints are granted one by one: rowpost queue grant.
+DO $rowpost$
+BEGIN
+    IF to_regproc('rowpost."send_message:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."send_message:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."send_message:{queue_key}" TO rowpost_operator;
+    END IF;
+    IF to_regproc('rowpost."send_messages:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."send_messages:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."send_messages:{queue_key}" TO rowpost_operator;
+    END IF;
+    IF to_regproc('rowpost."receive_messages:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."receive_messages:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."receive_messages:{queue_key}" TO rowpost_operator;
+    END IF;
+    IF to_regproc('rowpost."receive_message:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."receive_message:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."receive_message:{queue_key}" TO rowpost_operator;
+    END IF;
+    IF to_regproc('rowpost."peek_queue:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."peek_queue:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."peek_queue:{queue_key}" TO rowpost_operator;
+        GRANT EXECUTE ON FUNCTION rowpost."peek_queue:{queue_key}" TO rowpost_reader;
+    END IF;
+    IF to_regproc('rowpost."browse_messages:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."browse_messages:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."browse_messages:{queue_key}" TO rowpost_operator;
+        GRANT EXECUTE ON FUNCTION rowpost."browse_messages:{queue_key}" TO rowpost_reader;
+    END IF;
+    IF to_regproc('rowpost."purge_queue:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."purge_queue:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."purge_queue:{queue_key}" TO rowpost_operator;
+    END IF;
+    IF to_regproc('rowpost."purge_expired:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."purge_expired:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."purge_expired:{queue_key}" TO rowpost_operator;
+    END IF;
+END
+$rowpost$;

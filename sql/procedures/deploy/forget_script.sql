@@ -1,0 +1,17 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.forget_script
+    @script_name nvarchar(400)
+AS
+/*
+Takes a script out of the journal, when its object was dropped on purpose.
+Atomicity: in the caller's transaction.
+Locking:   one row of the journal.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+
+DELETE j
+FROM rowpost.journal AS j
+WHERE j.script_name = @script_name;
+GO

@@ -1,0 +1,30 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.record_version
+    @schema_version int, -- number of the newest one-time script
+    @tool_version varchar(50)
+AS
+/*
+Writes into the history which release deployed which schema; refuses to go back.
+Atomicity: in the caller's transaction.
+Locking:   one row of rowpost.version.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+
+DECLARE @newest int = (SELECT MAX(v.schema_version) FROM rowpost.version AS v);
+
+IF @newest > @schema_version
+BEGIN
+    DECLARE @message nvarchar(2048) = CONCAT(N'This database has schema ', @newest, N', this rowpost brings schema ', @schema_version, N'. Use a rowpost at least as new as the database.');
+    THROW 51008, @message, 1;
+END;
+
+DELETE v
+FROM rowpost.version AS v
+WHERE v.schema_version = @schema_version
+  AND v.tool_version = @tool_version;
+
+INSERT INTO rowpost.version (schema_version, tool_version, applied_at, applied_by)
+VALUES (@schema_version, @tool_version, SYSUTCDATETIME(), SUSER_SNAME());
+GO

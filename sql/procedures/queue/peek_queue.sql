@@ -1,0 +1,32 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.[peek_queue:{queue_key}]
+    @count int, -- stop counting here, 1 to 10000: the cost is bounded at any depth
+    @anchor bigint = NULL -- count only rows with a higher row version
+AS
+/*
+Says about how many messages wait, up to @count.
+Atomicity: reads only.
+Locking:   rows that receivers hold are stepped over and not counted. READCOMMITTEDLOCK makes that true with
+           READ_COMMITTED_SNAPSHOT on as well, where a plain read would count them from their old versions.
+Order:     from the head of the queue.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+
+IF @count IS NULL OR @count NOT BETWEEN 1 AND 10000
+    THROW 51003, N'The number of messages to count must be between 1 and 10000.', 1;
+
+DECLARE @above bigint = ISNULL(@anchor, -9223372036854775808);
+
+SELECT COUNT(*) AS waiting
+FROM
+(
+    SELECT TOP (@count) q.RowVersion
+    FROM {queue_table} AS q WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK, FORCESEEK)
+    WHERE q.RowVersion > @above
+    ORDER BY q.RowVersion
+) AS head
+OPTION (MAXDOP 1, OPTIMIZE FOR (@count = 100, @above = 0));
+GO

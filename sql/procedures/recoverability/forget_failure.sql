@@ -1,0 +1,19 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.forget_failure
+    @queue_key nvarchar(128),
+    @id uniqueidentifier -- the row's id
+AS
+/*
+Drops the count of a message that was handled or moved to the error queue.
+Atomicity: in the caller's transaction.
+Locking:   one row of rowpost.failure.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+
+DELETE f
+FROM rowpost.failure AS f
+WHERE f.queue_key = @queue_key
+  AND f.id = @id;
+GO

@@ -1,0 +1,24 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost._resolve_queue
+    @queue_name nvarchar(400),
+    @queue_key nvarchar(128) OUTPUT
+AS
+/*
+Finds the key of a registered queue, or says that there is none.
+Atomicity: reads only.
+Locking:   none that lasts.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+
+SELECT @queue_key = q.queue_key
+FROM rowpost.queue AS q
+WHERE q.queue_name = @queue_name;
+
+IF @queue_key IS NULL
+BEGIN
+    DECLARE @message nvarchar(2048) = CONCAT(N'No queue named ''', @queue_name, N''' is registered in this database. rowpost queue list shows those that are; rowpost queue create makes one.');
+    THROW 51001, @message, 1;
+END;
+GO

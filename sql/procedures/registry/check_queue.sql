@@ -1,0 +1,158 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.check_queue
+    @queue_name nvarchar(400) = NULL -- NULL checks every queue
+AS
+/*
+Compares queue tables in this database with what a queue needs and names what is missing, with what mends it.
+Atomicity: reads only the catalog.
+Locking:   none that lasts.
+Order:     by queue.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+
+DECLARE @queue_key nvarchar(128);
+IF @queue_name IS NOT NULL
+    EXEC rowpost._resolve_queue @queue_name = @queue_name, @queue_key = @queue_key OUTPUT;
+
+WITH queues AS
+(
+    SELECT
+        q.queue_name,
+        q.queue_key,
+        q.kind,
+        CONCAT(QUOTENAME(q.schema_name), N'.', QUOTENAME(q.table_name)) AS table_name,
+        OBJECT_ID(CONCAT(QUOTENAME(q.schema_name), N'.', QUOTENAME(q.table_name)), N'U') AS table_id
+    FROM rowpost.queue AS q
+    WHERE q.catalog_name IS NULL
+      AND (@queue_key IS NULL OR q.queue_key = @queue_key)
+),
+needed AS
+(
+    SELECT n.column_name, n.type_name, n.max_length
+    FROM
+    (
+        VALUES
+            (N'Id', N'uniqueidentifier', 16),
+            (N'Expires', N'datetime', 8),
+            (N'Headers', N'nvarchar', -1),
+            (N'Body', N'varbinary', -1),
+            (N'RowVersion', N'bigint', 8)
+    ) AS n (column_name, type_name, max_length)
+),
+leading_keys AS
+(
+    SELECT ic.object_id, COL_NAME(ic.object_id, ic.column_id) AS column_name, i.type_desc
+    FROM sys.index_columns AS ic
+    INNER JOIN sys.indexes AS i
+        ON i.object_id = ic.object_id AND i.index_id = ic.index_id
+    WHERE ic.key_ordinal = 1
+      AND i.is_disabled = 0
+)
+SELECT f.queue_name, f.finding, f.detail, f.remedy
+FROM
+(
+    SELECT
+        q.queue_name,
+        N'table_missing' AS finding,
+        CONCAT(N'The table ', q.table_name, N' does not exist.') AS detail,
+        N'rowpost apply' AS remedy
+    FROM queues AS q
+    WHERE q.table_id IS NULL
+    UNION ALL
+    SELECT
+        q.queue_name,
+        N'column_missing',
+        CONCAT(N'The column ', n.column_name, N' is missing.'),
+        CONCAT(N'ALTER TABLE ', q.table_name, N' ADD ', n.column_name, N' ', n.type_name, CASE WHEN n.max_length = -1 THEN N'(max)' ELSE N'' END, N';')
+    FROM queues AS q
+    CROSS JOIN needed AS n
+    WHERE q.table_id IS NOT NULL
+      AND NOT EXISTS (SELECT 1 FROM sys.columns AS c WHERE c.object_id = q.table_id AND c.name = n.column_name)
+    UNION ALL
+    SELECT
+        q.queue_name,
+        N'headers_varchar',
+        N'Headers is varchar: characters outside its code page are lost.',
+        CONCAT(N'ALTER TABLE ', q.table_name, N' ALTER COLUMN Headers nvarchar(max) NOT NULL;')
+    FROM queues AS q
+    INNER JOIN sys.columns AS c
+        ON c.object_id = q.table_id AND c.name = N'Headers' AND TYPE_NAME(c.system_type_id) = N'varchar'
+    UNION ALL
+    SELECT
+        q.queue_name,
+        N'column_shrunk',
+        CONCAT(N'The column ', c.name, N' holds at most ', c.max_length, N' bytes: longer messages cannot be stored.'),
+        CONCAT(N'ALTER TABLE ', q.table_name, N' ALTER COLUMN ', c.name, N' ', TYPE_NAME(c.system_type_id), N'(max);')
+    FROM queues AS q
+    INNER JOIN sys.columns AS c
+        ON c.object_id = q.table_id AND c.name IN (N'Headers', N'Body') AND c.max_length <> -1
+    UNION ALL
+    SELECT
+        q.queue_name,
+        N'expires_index_missing',
+        N'No index leads with Expires: purging expired messages reads the whole queue.',
+        CONCAT(N'CREATE NONCLUSTERED INDEX Index_Expires ON ', q.table_name, N' (Expires) INCLUDE (Id, RowVersion) WHERE Expires IS NOT NULL;')
+    FROM queues AS q
+    WHERE q.table_id IS NOT NULL
+      AND q.kind <> 'external'
+      AND NOT EXISTS (SELECT 1 FROM leading_keys AS k WHERE k.object_id = q.table_id AND k.column_name = N'Expires')
+    UNION ALL
+    SELECT
+        q.queue_name,
+        N'row_version_index_missing',
+        N'No index leads with RowVersion: the queue cannot be received from.',
+        CONCAT(N'CREATE NONCLUSTERED INDEX Index_RowVersion ON ', q.table_name, N' (RowVersion);')
+    FROM queues AS q
+    WHERE q.table_id IS NOT NULL
+      AND q.kind <> 'external'
+      AND NOT EXISTS (SELECT 1 FROM leading_keys AS k WHERE k.object_id = q.table_id AND k.column_name = N'RowVersion')
+    UNION ALL
+    SELECT
+        q.queue_name,
+        N'row_version_index_clustered',
+        N'The index on RowVersion is clustered, though the registry says nonclustered: above eight concurrent receivers they wait for one page.',
+        CONCAT(N'DROP INDEX Index_RowVersion ON ', q.table_name, N'; CREATE NONCLUSTERED INDEX Index_RowVersion ON ', q.table_name, N' (RowVersion);')
+    FROM queues AS q
+    INNER JOIN rowpost.queue AS r
+        ON r.queue_key = q.queue_key AND r.[clustered] = 0
+    WHERE q.kind <> 'external'
+      AND EXISTS (SELECT 1 FROM leading_keys AS k WHERE k.object_id = q.table_id AND k.column_name = N'RowVersion' AND k.type_desc = N'CLUSTERED')
+    UNION ALL
+    SELECT
+        q.queue_name,
+        N'recoverable_missing',
+        N'The column Recoverable is missing: rowpost and NServiceBus 7 and later do without it, older endpoints do not.',
+        CONCAT(N'ALTER TABLE ', q.table_name, N' ADD Recoverable bit NOT NULL DEFAULT (1);')
+    FROM queues AS q
+    WHERE q.table_id IS NOT NULL
+      AND q.kind <> 'external'
+      AND COL_LENGTH(q.table_name, N'Recoverable') IS NULL
+    UNION ALL
+    SELECT
+        q.queue_name,
+        N'recoverable_default_missing',
+        N'Recoverable has no default: messages cannot be stored.',
+        CONCAT(N'ALTER TABLE ', q.table_name, N' ADD DEFAULT (1) FOR Recoverable;')
+    FROM queues AS q
+    INNER JOIN sys.columns AS c
+        ON c.object_id = q.table_id AND c.name = N'Recoverable' AND c.is_nullable = 0 AND c.default_object_id = 0
+    UNION ALL
+    SELECT
+        q.queue_name,
+        N'procedure_missing',
+        CONCAT(N'The procedure ', p.name, N' of this queue is missing.'),
+        N'rowpost apply'
+    FROM queues AS q
+    CROSS JOIN
+    (
+        VALUES
+            (N'send_message', 1), (N'send_messages', 1), (N'receive_messages', 0), (N'receive_message', 0),
+            (N'peek_queue', 0), (N'browse_messages', 0), (N'purge_queue', 0), (N'purge_expired', 0)
+    ) AS p (name, for_external)
+    WHERE (q.kind <> 'external' OR p.for_external = 1)
+      AND OBJECT_ID(CONCAT(N'rowpost.', QUOTENAME(CONCAT(p.name, N':', q.queue_key))), N'P') IS NULL
+) AS f
+ORDER BY f.queue_name, f.finding, f.detail;
+GO

@@ -1,0 +1,46 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.register_queue
+    @queue_key nvarchar(128),
+    @queue_name nvarchar(400),
+    @catalog_name sysname = NULL, -- NULL: this database
+    @schema_name sysname,
+    @table_name sysname,
+    @kind varchar(10), -- own, adopted or external
+    @body_string bit,
+    @clustered bit
+AS
+/*
+Enters a queue into the registry, or renews its entry.
+Atomicity: in the caller's transaction.
+Locking:   the registry, until the caller commits: deployments only.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+
+DECLARE @message nvarchar(2048);
+
+IF LEN(ISNULL(@table_name, N'')) = 0 OR LEN(ISNULL(@queue_key, N'')) = 0 OR LEN(ISNULL(@queue_name, N'')) = 0
+    THROW 51002, N'A queue needs a name, a key and a table.', 1;
+
+-- Compared as the database compares names, told apart byte by byte: Sales and sales are one table where case is ignored.
+SELECT TOP (1) @message = CONCAT(N'The queue ''', @queue_name, N''' would share its name, key or table with the queue ''', q.queue_name, N'''. Choose a name that differs in more than case.')
+FROM rowpost.queue AS q WITH (UPDLOCK, HOLDLOCK)
+WHERE (q.queue_key = @queue_key OR q.queue_name = @queue_name
+       OR (q.schema_name = @schema_name AND q.table_name = @table_name AND ISNULL(q.catalog_name, N'') = ISNULL(@catalog_name, N'')))
+  AND CAST(q.queue_name AS varbinary(800)) <> CAST(@queue_name AS varbinary(800));
+
+IF @message IS NOT NULL
+    THROW 51005, @message, 1;
+
+UPDATE q
+SET q.kind = @kind,
+    q.body_string = @body_string,
+    q.[clustered] = @clustered
+FROM rowpost.queue AS q
+WHERE q.queue_key = @queue_key;
+
+IF @@ROWCOUNT = 0
+    INSERT INTO rowpost.queue (queue_key, queue_name, catalog_name, schema_name, table_name, kind, body_string, [clustered])
+    VALUES (@queue_key, @queue_name, @catalog_name, @schema_name, @table_name, @kind, @body_string, @clustered);
+GO

@@ -1,0 +1,24 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.unregister_queue
+    @queue_name nvarchar(400)
+AS
+/*
+Takes a queue out of the registry, with its failure counts.
+Atomicity: in the caller's transaction.
+Locking:   the registry, until the caller commits: deployments only.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+
+DECLARE @queue_key nvarchar(128);
+EXEC rowpost._resolve_queue @queue_name = @queue_name, @queue_key = @queue_key OUTPUT;
+
+DELETE f
+FROM rowpost.failure AS f
+WHERE f.queue_key = @queue_key;
+
+DELETE q
+FROM rowpost.queue AS q
+WHERE q.queue_key = @queue_key;
+GO

@@ -1,0 +1,18 @@
+IF OBJECT_ID(N'rowpost.journal', N'U') IS NOT NULL SET NOEXEC ON;
+GO
+-- One row per script that ran: what it was (hash), and what it left behind (fingerprint of its object).
+CREATE TABLE rowpost.journal
+(
+    script_name nvarchar(400) NOT NULL,
+    script_kind varchar(10) NOT NULL,
+    script_hash char(64) NOT NULL,
+    object_kind varchar(10) NULL,
+    object_name nvarchar(400) NULL,
+    object_fingerprint nvarchar(max) NULL,
+    applied_at datetime2(3) NOT NULL,
+    applied_by nvarchar(256) NOT NULL,
+    CONSTRAINT journal_key PRIMARY KEY CLUSTERED (script_name)
+);
+GO
+SET NOEXEC OFF;
+GO

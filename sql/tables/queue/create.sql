@@ -1,0 +1,63 @@
+IF OBJECT_ID(N'{queue_table}', N'U') IS NOT NULL SET NOEXEC ON;
+GO
+-- The queue's table, column for column as the NServiceBus transport makes it. The default on Recoverable lets
+-- senders leave the column out, so that a table without it is served by the same procedures.
+CREATE TABLE {queue_table}
+(
+    Id uniqueidentifier NOT NULL,
+    CorrelationId varchar(255) NULL,
+    ReplyToAddress varchar(255) NULL,
+    Recoverable bit NOT NULL DEFAULT (1),
+    Expires datetime NULL,
+    Headers nvarchar(max) NOT NULL,
+    Body varbinary(max) NULL,
+    RowVersion bigint IDENTITY (1, 1) NOT NULL
+);
+GO
+SET NOEXEC OFF;
+GO
+-- The order of the queue. Clustered keeps new rows at the end and gives emptied pages back; over a heap
+-- (nonclustered) many concurrent receivers meet fewer page latches. See rowpost.queue.clustered.
+IF NOT EXISTS
+(
+    SELECT 1
+    FROM sys.index_columns AS ic
+    WHERE ic.object_id = OBJECT_ID(N'{queue_table}', N'U')
+      AND ic.key_ordinal = 1
+      AND COL_NAME(ic.object_id, ic.column_id) = N'RowVersion'
+)
+BEGIN
+    IF EXISTS (SELECT 1 FROM rowpost.queue AS q WHERE q.queue_key = N'{queue_key}' AND q.[clustered] = 1)
+        CREATE CLUSTERED INDEX Index_RowVersion ON {queue_table} (RowVersion);
+    ELSE
+        CREATE NONCLUSTERED INDEX Index_RowVersion ON {queue_table} (RowVersion);
+
+    IF CAST(SERVERPROPERTY(N'ProductMajorVersion') AS int) >= 15
+        EXEC (N'ALTER INDEX Index_RowVersion ON {queue_table} SET (OPTIMIZE_FOR_SEQUENTIAL_KEY = ON);');
+END;
+GO
+IF NOT EXISTS
+(
+    SELECT 1
+    FROM sys.index_columns AS ic
+    WHERE ic.object_id = OBJECT_ID(N'{queue_table}', N'U')
+      AND ic.key_ordinal = 1
+      AND COL_NAME(ic.object_id, ic.column_id) = N'Expires'
+)
+    CREATE NONCLUSTERED INDEX Index_Expires ON {queue_table} (Expires) INCLUDE (Id, RowVersion) WHERE Expires IS NOT NULL;
+GO
+-- A table made elsewhere has no default on Recoverable yet.
+IF EXISTS
+(
+    SELECT 1
+    FROM sys.columns AS c
+    WHERE c.object_id = OBJECT_ID(N'{queue_table}', N'U')
+      AND c.name = N'Recoverable'
+      AND c.default_object_id = 0
+)
+    ALTER TABLE {queue_table} ADD DEFAULT (1) FOR Recoverable;
+GO
+IF COL_LENGTH(N'{queue_table}', N'BodyString') IS NULL
+   AND EXISTS (SELECT 1 FROM rowpost.queue AS q WHERE q.queue_key = N'{queue_key}' AND q.body_string = 1)
+    ALTER TABLE {queue_table} ADD BodyString AS CAST(Body AS varchar(max));
+GO

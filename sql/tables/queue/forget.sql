@@ -1,0 +1,12 @@
+-- Takes the queue's procedures and its registry entry away; its table and its messages stay.
+DROP PROCEDURE IF EXISTS rowpost.[send_message:{queue_key}];
+DROP PROCEDURE IF EXISTS rowpost.[send_messages:{queue_key}];
+DROP PROCEDURE IF EXISTS rowpost.[receive_messages:{queue_key}];
+DROP PROCEDURE IF EXISTS rowpost.[receive_message:{queue_key}];
+DROP PROCEDURE IF EXISTS rowpost.[peek_queue:{queue_key}];
+DROP PROCEDURE IF EXISTS rowpost.[browse_messages:{queue_key}];
+DROP PROCEDURE IF EXISTS rowpost.[purge_queue:{queue_key}];
+DROP PROCEDURE IF EXISTS rowpost.[purge_expired:{queue_key}];
+GO
+EXEC rowpost.unregister_queue @queue_name = N'{queue_name}';
+GO
