@@ -2,7 +2,7 @@
 
     tables/NNN_what.sql                once, in the order of the numbers
     procedures/<feature>/<name>.sql    again when the text changes; deploy's first, helpers (_name) before the rest
-    tables/queue/create.sql            per queue: makes the table or completes it; again when the text changes
+    tables/queue/create.sql            per queue: makes the table, or completes one; again when text or entry change
     procedures/queue/<name>.sql        per queue: a template, one object per queue
     grants.sql, tables/queue/grants.sql    every time
 
@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 
@@ -22,9 +23,10 @@ from rowpost.sql_text import SqlTextError, render
 
 __all__ = [
     "Script",
+    "ScriptSet",
     "database_scripts",
     "hash_text",
-    "queue_templates",
+    "load_scripts",
     "read_script",
     "render_script",
     "schema_version",
@@ -62,6 +64,41 @@ class Script:
         return found.group(1) if found else None
 
 
+@dataclass(frozen=True)
+class ScriptSet:
+    """All scripts of one dialect, by what they are for."""
+
+    engine: str
+    begin: Script
+    database: tuple[Script, ...]
+    create: Script
+    templates: tuple[Script, ...]
+    grants: Script
+    queue_grants: Script
+    forget: Script
+    drop: Script
+    commit: Script
+
+    @property
+    def schema_version(self) -> int:
+        """Number of the newest one-time script."""
+        return schema_version(self.database)
+
+    def exchanged(self, text_of: Callable[[str], str | None]) -> ScriptSet:
+        """The same scripts with the texts that `text_of` has for their names instead."""
+
+        def exchange(script: Script) -> Script:
+            text = text_of(script.name)
+            return script if text is None else Script(script.name, text)
+
+        changed = {
+            each.name: tuple(map(exchange, value)) if isinstance(value, tuple) else exchange(value)
+            for each in fields(self)
+            if each.name != "engine" and (value := getattr(self, each.name))
+        }
+        return replace(self, **changed)
+
+
 @cache
 def sql_folder() -> Path:
     """The sql folder: inside the installed package, else at the root of the repository."""
@@ -91,10 +128,25 @@ def database_scripts(engine: str, folder: Path | None = None) -> tuple[Script, .
     return tuple(read_script(engine, name, folder) for name in ordered)
 
 
-def queue_templates(engine: str, folder: Path | None = None) -> tuple[Script, ...]:
-    """The templates of procedures/queue, helpers first."""
-    names = _names(_dialect_folder(engine, folder), "procedures/queue/*.sql")
-    return tuple(read_script(engine, name, folder) for name in sorted(names, key=_procedure_order))
+def load_scripts(engine: str, folder: Path | None = None) -> ScriptSet:
+    """Every script of a dialect, in order. Raises DeployError."""
+    templates = sorted(_names(_dialect_folder(engine, folder), "procedures/queue/*.sql"), key=_procedure_order)
+
+    def read(name: str) -> Script:
+        return read_script(engine, name, folder)
+
+    return ScriptSet(
+        engine=engine,
+        begin=read("begin.sql"),
+        database=database_scripts(engine, folder),
+        create=read("tables/queue/create.sql"),
+        templates=tuple(read(name) for name in templates),
+        grants=read("grants.sql"),
+        queue_grants=read("tables/queue/grants.sql"),
+        forget=read("tables/queue/forget.sql"),
+        drop=read("tables/queue/drop.sql"),
+        commit=read("commit.sql"),
+    )
 
 
 def schema_version(scripts: tuple[Script, ...]) -> int:

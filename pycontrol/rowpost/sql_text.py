@@ -137,10 +137,10 @@ def split_batches(text: str, engine: str) -> tuple[Batch, ...]:
             found.append((start, end))
         start = following
     batches = []
-    for number, (begin, end) in enumerate(found, 1):
-        if engine == "postgresql":
-            begin += len(text[begin:end]) - len(text[begin:end].lstrip())
-        batches.append(Batch(number, _line(text, begin), text[begin:end].rstrip()))
+    for number, (start, end) in enumerate(found, 1):
+        # A T-SQL batch keeps its blank lines: the server counts them.
+        blank = len(text[start:end]) - len(text[start:end].lstrip()) if engine == "postgresql" else 0
+        batches.append(Batch(number, _line(text, start + blank), text[start + blank : end].rstrip()))
     return tuple(batches)
 
 

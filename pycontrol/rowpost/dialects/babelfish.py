@@ -16,8 +16,10 @@ from rowpost.sql_text import Batch
 __all__ = ["BabelfishRunner", "is_babelfish", "substitute"]
 
 _NAME = r"(?:\[(?:[^\]]|\]\])*\]|\w+)"
-CREATE_OR_ALTER = re.compile(rf"\bCREATE(\s+OR\s+ALTER)\s+(PROCEDURE|FUNCTION)\s+({_NAME}(?:\.{_NAME})?)", re.IGNORECASE)
-NOEXEC = re.compile(r"(?:\s*IF\b(?P<condition>.*)\b)?\s*SET\s+NOEXEC\s+(?P<state>ON|OFF)\s*;?\s*", re.I | re.S)
+CREATE_OR_ALTER = re.compile(
+    rf"\bCREATE(\s+OR\s+ALTER)\s+(PROCEDURE|FUNCTION)\s+({_NAME}(?:\.{_NAME})?)", re.IGNORECASE
+)
+NOEXEC = re.compile(r"(?:\s*IF\b(?P<condition>.*?)\s)?\s*SET\s+NOEXEC\s+(?P<state>ON|OFF)\s*;?\s*", re.I | re.S)
 
 
 def is_babelfish(database: Database) -> bool:
@@ -25,7 +27,9 @@ def is_babelfish(database: Database) -> bool:
     if database.engine != "sqlserver":
         return False
     with database.translated():
-        return database.dialect.script(database.connection, "SELECT CAST(SERVERPROPERTY('babelfish') AS int);") == [(1,)]
+        return database.dialect.script(database.connection, "SELECT CAST(SERVERPROPERTY('babelfish') AS int);") == [
+            (1,)
+        ]
 
 
 def substitute(sql_folder: Path, script_name: str) -> str | None:

@@ -14,12 +14,20 @@ from rowpost.database import Database
 from rowpost.errors import DatabaseUnavailable
 from rowpost.sql_text import Batch, code_line, tokens
 
-__all__ = ["BatchError", "BatchRunner", "SqlserverRunner"]
+__all__ = ["SCRIPT_END", "SECTION_GUARD", "BatchError", "BatchRunner", "SqlserverRunner"]
 
 # Settings must outlive their batch, and NOEXEC must reach the session: such batches are not wrapped.
 SESSION_BATCH = re.compile(r"(?:\s*SET\s[^;]*;?)+\s*|.*\bSET\s+NOEXEC\b.*", re.IGNORECASE | re.DOTALL)
 INLINE_BLOCK = re.compile(r"inline_code_block line (\d+)")
 CAUGHT = "rowpost: batch failed"
+
+#: Between the sections of a script that a person runs. A tool that goes on after an error would run the rest outside
+#: the transaction, which the error has rolled back; PostgreSQL refuses by itself.
+SECTION_GUARD = {
+    "sqlserver": "IF @@TRANCOUNT = 0 SET NOEXEC ON; -- after an error: skip the rest\nGO\n",
+    "postgresql": "",
+}
+SCRIPT_END = {"sqlserver": "SET NOEXEC OFF;\nGO\n", "postgresql": ""}
 
 
 class BatchError(Exception):
@@ -80,7 +88,8 @@ class SqlserverRunner(BatchRunner):
         rows = self._send(
             batch,
             f"BEGIN TRY EXEC sys.sp_executesql {self._dialect.literal(batch.text)}; END TRY\n"
-            f"BEGIN CATCH SELECT N'{CAUGHT}', ERROR_NUMBER(), ERROR_LINE(), ERROR_PROCEDURE(), ERROR_MESSAGE(); END CATCH;",
+            f"BEGIN CATCH SELECT N'{CAUGHT}', ERROR_NUMBER(), ERROR_LINE(), ERROR_PROCEDURE(), ERROR_MESSAGE();"
+            " END CATCH;",
         )
         if rows and rows[0][0] == CAUGHT:
             _, number, line, procedure, message = rows[0]

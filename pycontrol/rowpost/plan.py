@@ -1,0 +1,235 @@
+"""What a deployment does, as a value: the scripts in their order, the registry's entries, and one script of it all.
+
+Nothing here connects to anything. `plan(settings).script` is what a DBA reads and may run by hand, with sqlcmd or
+psql; `rowpost.deploy.apply` runs the same steps, minus those that the journal says are already there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import astuple, dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+
+from rowpost import __version__
+from rowpost.address import Address, parse_address, queue_key
+from rowpost.contract import load_contract
+from rowpost.dialects import Dialect, dialect_for
+from rowpost.dialects.batches import SCRIPT_END, SECTION_GUARD
+from rowpost.errors import InvalidQueueName
+from rowpost.scripts import Script, ScriptSet, hash_text, load_scripts, render_script
+from rowpost.settings import QueueSettings, Settings
+
+__all__ = ["Plan", "QueueEntry", "Step", "build_plan", "describe_queue", "plan", "queue_names"]
+
+HOW_TO_RUN = {
+    "sqlserver": "sqlcmd -S <server> -d <database> -b -x -f 65001 -i <this file>",
+    "postgresql": "PGCLIENTENCODING=UTF8 psql -v ON_ERROR_STOP=1 -f <this file> <database>",
+}
+
+
+@dataclass(frozen=True)
+class QueueEntry:
+    """A row of the registry, columns as register_queue takes them."""
+
+    queue_key: str
+    queue_name: str
+    catalog_name: str | None
+    schema_name: str
+    table_name: str
+    kind: str
+    body_string: bool
+    clustered: bool
+
+
+@dataclass(frozen=True)
+class Step:
+    """One script as it runs: rendered, with the object that it leaves behind, and the queue it belongs to."""
+
+    script_name: str
+    kind: str
+    text: str
+    object_kind: str | None = None
+    object_name: str | None = None
+    queue_name: str | None = None
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of the rendered text, hexadecimal."""
+        return hash_text(self.text)
+
+    @property
+    def record(self) -> dict[str, str | None]:
+        """The arguments of record_script."""
+        return {
+            "script_name": self.script_name,
+            "script_kind": self.kind,
+            "script_hash": self.hash,
+            "object_kind": self.object_kind,
+            "object_name": self.object_name,
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A deployment of one environment. `items` are in the order in which they run."""
+
+    environment: str
+    scripts: ScriptSet = field(repr=False)
+    items: tuple[Step | QueueEntry, ...] = field(repr=False)
+    tool_version: str = __version__
+
+    @property
+    def engine(self) -> str:
+        """postgresql or sqlserver."""
+        return self.scripts.engine
+
+    @property
+    def schema_version(self) -> int:
+        """Number of the newest one-time script."""
+        return self.scripts.schema_version
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The scripts."""
+        return tuple(item for item in self.items if isinstance(item, Step))
+
+    @property
+    def queues(self) -> tuple[QueueEntry, ...]:
+        """The registry's entries."""
+        return tuple(item for item in self.items if isinstance(item, QueueEntry))
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of everything that the script does, hexadecimal: the same for the same plan."""
+        return hash_text(self._body)
+
+    @property
+    def script(self) -> str:
+        """One script, complete and safe to run again: what apply does on an empty database."""
+        header = (
+            f"rowpost {self.tool_version}: deployment of the environment {self.environment} ({self.engine})",
+            f"Schema {self.schema_version}, {len(self.steps)} scripts, {len(self.queues)} queues. Plan {self.hash}",
+            f"Run it with: {HOW_TO_RUN[self.engine]}",
+            "One transaction: after an error nothing of it remains. Running it again does no harm.",
+        )
+        return "".join(f"-- {line}\n" for line in header) + self._body
+
+    @cached_property
+    def _body(self) -> str:
+        return "".join(_sections(self, dialect_for(self.engine)))
+
+
+def plan(settings: Settings, folder: Path | None = None) -> Plan:
+    """The deployment of an environment, offline. `folder` is the sql folder to take instead of the product's own.
+
+    Raises DeployError for scripts that cannot be read or rendered.
+    """
+    entries = [describe_queue(queue, settings.engine) for queue in settings.queues]
+    return build_plan(settings.environment, load_scripts(settings.engine, folder), entries)
+
+
+def build_plan(environment: str, scripts: ScriptSet, queues: Iterable[QueueEntry]) -> Plan:
+    """A plan out of its parts, queues in the order given."""
+    queues = list(queues)
+    dialect = dialect_for(scripts.engine)
+    items: list[Step | QueueEntry] = [_database_step(script, dialect) for script in scripts.database]
+    for queue in queues:
+        items += [queue, *_queue_steps(queue, scripts, dialect)]
+    items.append(Step(scripts.grants.name, scripts.grants.kind, scripts.grants.text))
+    items += [_queue_step(scripts.queue_grants, queue, dialect) for queue in queues]
+    return Plan(environment, scripts, tuple(items))
+
+
+def describe_queue(queue: QueueSettings, engine: str) -> QueueEntry:
+    """The registry's entry of a declared queue. Raises InvalidQueueName."""
+    address = parse_address(queue.name)
+    full = address.qualified(engine)
+    if full.catalog is not None and queue.kind != "external":
+        raise InvalidQueueName(
+            f"The queue {queue.name!r} lies in another database: it can only be external here. "
+            "Deploy rowpost into that database to receive from it."
+        )
+    return QueueEntry(
+        queue_key=queue_key(address, engine),
+        queue_name=full.short(engine).format(),
+        catalog_name=full.catalog,
+        schema_name=str(full.schema),
+        table_name=full.table,
+        kind=queue.kind,
+        body_string=queue.body_string,
+        clustered=queue.clustered,
+    )
+
+
+def queue_names(queue: QueueEntry, dialect: Dialect) -> dict[str, str]:
+    """The values of the placeholders in a queue's templates."""
+    return {
+        "queue_table": _table_name(queue, dialect),
+        "queue_key": queue.queue_key,
+        "queue_name": queue.queue_name,
+        "schema_name": queue.schema_name,
+        "table_name": queue.table_name,
+    }
+
+
+def _table_name(queue: QueueEntry, dialect: Dialect) -> str:
+    place = Address(queue.table_name, queue.schema_name, queue.catalog_name)
+    return ".".join(dialect.quote(part) for part in (place.catalog, place.schema, place.table) if part is not None)
+
+
+def _database_step(script: Script, dialect: Dialect) -> Step:
+    name = script.table if script.kind == "once" else script.stem
+    if name is None:
+        return Step(script.name, script.kind, script.text)
+    object_kind = "table" if script.kind == "once" else "procedure"
+    return Step(script.name, script.kind, script.text, object_kind, f"rowpost.{dialect.quote(name)}")
+
+
+def _queue_steps(queue: QueueEntry, scripts: ScriptSet, dialect: Dialect) -> Iterator[Step]:
+    if queue.kind != "external":
+        yield _queue_step(scripts.create, queue, dialect, "table", _table_name(queue, dialect))
+    wanted = {procedure.name for procedure in load_contract().templates(queue.kind)}
+    for script in scripts.templates:
+        if script.stem in wanted or script.stem.startswith("_"):
+            name = f"rowpost.{dialect.quote(f'{script.stem}:{queue.queue_key}')}"
+            yield _queue_step(script, queue, dialect, "procedure", name)
+
+
+def _queue_step(
+    script: Script, queue: QueueEntry, dialect: Dialect, object_kind: str | None = None, object_name: str | None = None
+) -> Step:
+    text = render_script(script, queue_names(queue, dialect), dialect.name)
+    name = f"{script.name}:{queue.queue_key}"
+    return Step(name, script.kind, text, object_kind, object_name, queue.queue_name)
+
+
+def _sections(plan: Plan, dialect: Dialect) -> Iterator[str]:
+    find = load_contract().find
+    go = "GO\n" if dialect.name == "sqlserver" else ""
+
+    def section(title: str, text: str) -> str:
+        rule = "-- " + "=" * 100
+        text = text.rstrip() + "\n"
+        closed = text if not go or text.endswith("\nGO\n") else text + go
+        return f"\n{rule}\n-- {title}\n{rule}\n{closed}"
+
+    guard = SECTION_GUARD[dialect.name]
+
+    def call(procedure: str, arguments: dict[str, object]) -> str:
+        return dialect.script_call(find(procedure, "database"), tuple(arguments.items())) + "\n"
+
+    yield section(plan.scripts.begin.name, plan.scripts.begin.text)
+    for item in plan.items:
+        if isinstance(item, Step):
+            yield guard + section(f"{item.script_name} ({item.kind})", item.text)
+        else:
+            values = dict(zip((each.name for each in fields(item)), astuple(item), strict=True))
+            yield guard + section(
+                f"queue {' '.join(item.queue_name.split())} ({item.kind})", call("register_queue", values)
+            )
+    records = "".join(call("record_script", step.record) for step in plan.steps)
+    yield guard + section("the journal: what ran, and what it left behind", records)
+    version = {"schema_version": plan.schema_version, "tool_version": plan.tool_version}
+    yield guard + section("the version", call("record_version", version))
+    yield guard + section(plan.scripts.commit.name, plan.scripts.commit.text) + SCRIPT_END[dialect.name]
