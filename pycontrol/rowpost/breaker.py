@@ -11,6 +11,7 @@ loop waits `armed_wait` after each failure; while triggered it waits `triggered_
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
 from rowpost.errors import Deadlock
@@ -22,7 +23,9 @@ __all__ = ["Breaker", "arms_breaker"]
 class Breaker:
     """All times are seconds. `change` is what the last step did: armed, triggered, disarmed, recovered or None.
 
-    "triggered" appears in exactly one step per outage, "recovered" in exactly one step after it.
+    "triggered" appears in exactly one step per outage, "recovered" in exactly one step after it. Where several share a
+    breaker, each names itself as `source`: it disarms when all that are `failing` have succeeded again, so that a
+    peek that works does not hide a receive that fails.
     """
 
     seconds: float = 30.0
@@ -31,6 +34,7 @@ class Breaker:
     armed_at: float | None = None
     triggered: bool = False
     change: str | None = None
+    failing: frozenset[Hashable] = frozenset()
 
     @property
     def armed(self) -> bool:
@@ -52,25 +56,36 @@ class Breaker:
         """How many may run at a time: one while triggered."""
         return min(1, limit) if self.triggered else limit
 
-    def after_failure(self, now: float) -> Breaker:
+    def after_failure(self, now: float, source: Hashable = None) -> Breaker:
         """A failure: the first arms, one after the time is up triggers."""
+        failing = self.failing | {source}
         if self.armed_at is None:
-            return replace(self, armed_at=now, change="armed")
-        return self.at(now)
+            return replace(self, armed_at=now, change="armed", failing=failing)
+        return replace(self.at(now), failing=failing)
 
-    def after_success(self) -> Breaker:
-        """A success: as new."""
-        if self.armed_at is None:
-            return self if self.change is None else replace(self, change=None)
+    def after_success(self, source: Hashable = None) -> Breaker:
+        """A success: as new, unless another source is still failing."""
+        failing = self.failing - {source}
+        if self.armed_at is None or failing:
+            return self._unchanged(failing)
         change = "recovered" if self.triggered else "disarmed"
-        return replace(self, armed_at=None, triggered=False, change=change)
+        return replace(self, armed_at=None, triggered=False, change=change, failing=failing)
+
+    def without(self, source: Hashable) -> Breaker:
+        """A source that is gone: neither a failure nor a success."""
+        return self._unchanged(self.failing - {source})
+
+    def _unchanged(self, failing: frozenset[Hashable]) -> Breaker:
+        if self.change is None and failing == self.failing:
+            return self
+        return replace(self, change=None, failing=failing)
 
     def at(self, now: float) -> Breaker:
         """The passing of time alone: an armed breaker triggers without a further failure."""
         due = self.triggers_at
         if due is not None and now >= due:
             return replace(self, triggered=True, change="triggered")
-        return self if self.change is None else replace(self, change=None)
+        return self._unchanged(self.failing)
 
 
 def arms_breaker(error: BaseException) -> bool:

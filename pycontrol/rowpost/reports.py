@@ -1,0 +1,132 @@
+"""What crosses the pipe between a supervisor and its workers: an assignment, commands one way, reports the other."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from rowpost.breaker import Breaker
+from rowpost.pipeline import Kind, Outcome
+from rowpost.settings import Settings
+
+__all__ = ["Assignment", "Back", "InTrouble", "Leave", "Progress", "Ready", "Receive", "Refused", "Tally"]
+
+# How many failures a report describes; the rest is counted only.
+FAILURES_PER_REPORT = 50
+BAD = frozenset({Kind.FAILED, Kind.MOVED_TO_ERROR, Kind.POISON, Kind.STUCK})
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """All that a worker needs to know; crosses to its process.
+
+    `polls`: polls by itself, else waits for Receive. `receive`: begins receiving at once (round 1).
+    """
+
+    settings: Settings
+    queue: str
+    handler: str
+    number: int = 1
+    attempts: int = 6
+    error_queue: str = "error"
+    polls: bool = False
+    receive: bool = False
+    breaker: Breaker = field(default_factory=Breaker)
+
+
+# ------------------------------------------------------------------ commands, supervisor to worker
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """Receive until nothing is found; the report of the last receive names this `round`."""
+
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Finish the message in hand, then leave."""
+
+
+# ------------------------------------------------------------------ reports, worker to supervisor
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The handler is imported."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The worker cannot work at all: no such handler."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What happened between `since` and `until` (wall clock, seconds). `runs`: +n hits, -n misses, in order.
+
+    `busy`: more work is at hand. `round`: the round of Receive that this belongs to.
+    """
+
+    since: float
+    until: float
+    busy: bool
+    round: int
+    runs: tuple[int, ...] = ()
+    handled: int = 0
+    failed: int = 0
+    moved_to_error: int = 0
+    expired: int = 0
+    poison: int = 0
+    failures: tuple[Outcome, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InTrouble:
+    """The queue cannot be received from; the worker tries again after a while."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """The trouble is over."""
+
+
+class Tally:
+    """A worker's counts between two reports; add() is on the way of every message."""
+
+    def __init__(self) -> None:
+        self._since = time.time()
+        self._counts: dict[str, int] = {}
+        self._runs: list[int] = []
+        self._failures: list[Outcome] = []
+
+    def add(self, outcome: Outcome) -> None:
+        kind = outcome.kind
+        step = -1 if kind is Kind.EMPTY else 1
+        runs = self._runs
+        if runs and (runs[-1] > 0) == (step > 0):
+            runs[-1] += step
+        else:
+            runs.append(step)
+        if kind in BAD and len(self._failures) < FAILURES_PER_REPORT:
+            self._failures.append(outcome)
+        if kind is not Kind.EMPTY and kind is not Kind.STUCK:
+            self._counts[kind.value] = self._counts.get(kind.value, 0) + 1
+
+    def take(self, *, busy: bool, round_: int) -> Progress:
+        until = time.time()
+        progress = Progress(
+            since=self._since,
+            until=until,
+            busy=busy,
+            round=round_,
+            runs=tuple(self._runs),
+            failures=tuple(self._failures),
+            **self._counts,
+        )
+        self._since = until
+        self._counts, self._runs, self._failures = {}, [], []
+        return progress

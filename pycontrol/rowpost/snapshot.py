@@ -1,0 +1,85 @@
+"""What a supervisor's queues look like at one moment, for a display or a condition to wait for."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from rowpost.errors import QueueNotFound
+from rowpost.reports import Progress
+
+__all__ = ["Figures", "QueueSnapshot", "Snapshot"]
+
+# Seconds that a handled message counts for the rate.
+RATE_WINDOW = 5.0
+COUNTED = ("handled", "failed", "moved_to_error", "expired", "poison")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSnapshot:
+    """One queue at one moment.
+
+    `depth` is what the last peek found, counted up to 1,000 (None: nobody could look yet); `target` the workers
+    wanted, `busy` those that have work; `rate` messages handled a second over the last five; `critical` whether the
+    circuit breaker has triggered. Counts are since the supervisor started: `failed` attempts, `died` workers.
+    """
+
+    queue: str
+    depth: int | None
+    workers: int
+    busy: int
+    limit: int
+    target: int
+    handled: int
+    failed: int
+    moved_to_error: int
+    expired: int
+    poison: int
+    died: int
+    rate: float
+    critical: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All queues at one moment."""
+
+    queues: tuple[QueueSnapshot, ...]
+    stopping: bool = False
+
+    def queue(self, name: str) -> QueueSnapshot:
+        """The figures of one queue. Raises QueueNotFound."""
+        for snapshot in self.queues:
+            if snapshot.queue == name:
+                return snapshot
+        raise QueueNotFound(f"the supervisor works no queue named {name!r}: give it a worker in the settings")
+
+    @property
+    def idle(self) -> bool:
+        """Whether the last peek of every queue found nothing, and nobody is busy."""
+        return all(queue.depth == 0 and queue.busy == 0 for queue in self.queues)
+
+
+class Figures:
+    """Counts of one queue since the start, and the recent ones for the rate."""
+
+    def __init__(self) -> None:
+        self.depth: int | None = None
+        self.counts = dict.fromkeys((*COUNTED, "died"), 0)
+        self._recent: deque[tuple[float, int]] = deque()
+
+    def add(self, progress: Progress, now: float) -> None:
+        """Count a worker's report."""
+        for name in COUNTED:
+            self.counts[name] += getattr(progress, name)
+        while self._recent and self._recent[0][0] < now - RATE_WINDOW:
+            self._recent.popleft()
+        if progress.handled:
+            self._recent.append((now, progress.handled))
+
+    def rate(self, now: float) -> float:
+        """Messages handled a second, over the last five seconds at most; may be asked by another thread."""
+        recent = [(at, count) for at, count in tuple(self._recent) if at >= now - RATE_WINDOW]
+        if not recent:
+            return 0.0
+        return sum(count for _, count in recent) / max(1.0, min(RATE_WINDOW, now - recent[0][0]))

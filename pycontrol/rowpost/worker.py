@@ -1,0 +1,211 @@
+"""One worker process: one queue, one connection, one message at a time.
+
+The supervisor talks to it over a pipe. With the strategy `peek` it waits to be told, receives until the queue is empty,
+says so, and waits again (seed 002: receive mode and peek mode); with `adaptive` and `fixed` it polls, backing off while
+it finds nothing. It leaves after the message in hand when told to, on SIGTERM or SIGINT, and when its parent is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from rowpost.breaker import arms_breaker
+from rowpost.database import Database, connect
+from rowpost.errors import DatabaseUnavailable, HandlerNotFound, RowpostError
+from rowpost.handlers import Handler, resolve_handler
+from rowpost.pipeline import Kind, Outcome, Pipeline
+from rowpost.ramp import poll_pause
+from rowpost.reports import Assignment, Back, InTrouble, Leave, Ready, Receive, Refused, Tally
+
+__all__ = ["Worker", "run_worker"]
+
+# Seconds: between two reports, two looks at the pipe while there is work, two looks at the queue from its start.
+REPORT_EVERY = 0.05
+LISTEN_EVERY = 0.01
+FLOOR_EVERY = 1.0
+
+
+class Worker:
+    """The loop. `pipe` is the worker's end, `wake` a file descriptor that becomes readable when a signal arrived."""
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        pipe: Connection,
+        *,
+        wake: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        connect: Callable[..., Database] = connect,
+    ) -> None:
+        self._assignment = assignment
+        self._pipe = pipe
+        self._ears: list[Any] = [pipe] if wake is None else [pipe, wake]
+        self._wake = wake
+        self._clock = clock
+        self._connect_to = connect
+        self._handler: Handler | None = None
+        self._pipeline: Pipeline | None = None
+        self._breaker = assignment.breaker
+        self._round = 1 if assignment.receive or assignment.polls else 0
+        self._receiving = assignment.receive or assignment.polls
+        self._leaving = False
+        self._misses = 0
+        self._anchor: int | None = None
+        self._floor_at = self._listened_at = self._reported_at = clock()
+        self._tally = Tally()
+
+    def leave(self) -> None:
+        """Finish the message in hand, then leave; safe in a signal handler."""
+        self._leaving = True
+
+    def run(self) -> None:
+        """Work until told to leave."""
+        try:
+            self._handler = resolve_handler(self._assignment.handler)
+        except HandlerNotFound as error:
+            self._send(Refused(str(error)))
+            return
+        self._send(Ready(os.getpid()))
+        while not self._leaving:
+            try:
+                self._turn()
+            except RowpostError as error:
+                self._suffer(error)
+        self._report(busy=False)
+        self._disconnect()
+
+    def _turn(self) -> None:
+        if self._pipeline is None:
+            self._open_pipeline()
+        if not self._receiving:
+            self._listen(None)
+            return
+        outcome = self._receive()
+        self._note(outcome)
+        now = self._clock()
+        if now - self._reported_at >= REPORT_EVERY:
+            self._report(busy=self._receiving)
+        if now - self._listened_at >= LISTEN_EVERY:
+            self._listen(0.0)
+
+    def _receive(self) -> Outcome:
+        """Above the anchor, the last row version taken; from the start when nothing is there, and once a second."""
+        now = self._clock()
+        if self._anchor is not None and now - self._floor_at < FLOOR_EVERY:
+            outcome = self._pipeline.process_one(self._anchor)
+            if outcome.kind is not Kind.EMPTY:
+                return outcome
+        self._floor_at = now
+        return self._pipeline.process_one(None)
+
+    def _note(self, outcome: Outcome) -> None:
+        kind = outcome.kind
+        if self._breaker.armed and kind is not Kind.STUCK:
+            self._breaker = self._breaker.after_success()
+            self._send(Back())
+        if kind is Kind.VICTIM:
+            return
+        # a message that failed goes back below the anchor: look for it from the start
+        self._anchor = outcome.row_version if kind not in (Kind.EMPTY, Kind.FAILED, Kind.STUCK) else None
+        self._tally.add(outcome)
+        if kind is Kind.EMPTY:
+            self._found_nothing()
+            return
+        self._misses = 0
+        if kind is Kind.STUCK:
+            self._report(busy=True)
+            self._pause(self._breaker.armed_wait)
+
+    def _found_nothing(self) -> None:
+        self._misses += 1
+        self._receiving = self._assignment.polls
+        self._report(busy=False)
+        if self._receiving:
+            self._listen(poll_pause(self._misses))
+
+    def _suffer(self, error: RowpostError) -> None:
+        """The queue cannot be received from: report, and wait as long as the breaker says."""
+        if isinstance(error, DatabaseUnavailable) or (self._pipeline is not None and self._pipeline.database.closed):
+            self._disconnect()
+        if not arms_breaker(error):
+            return
+        self._breaker = self._breaker.after_failure(self._clock())
+        self._report(busy=False)
+        self._send(InTrouble(f"{type(error).__name__}: {error}"))
+        self._pause(self._breaker.wait)
+
+    # -------------------------------------------------------------- connection
+    def _open_pipeline(self) -> None:
+        assignment = self._assignment
+        self._anchor = None
+        self._pipeline = Pipeline(
+            self._connect(),
+            assignment.queue,
+            self._handler,
+            attempts=assignment.attempts,
+            error_queue=assignment.error_queue,
+            reconnect=self._connect,
+        )
+
+    def _connect(self) -> Database:
+        name = f"rowpost worker {self._assignment.queue} {self._assignment.number}"
+        return self._connect_to(self._assignment.settings, application_name=name)
+
+    def _disconnect(self) -> None:
+        if self._pipeline is not None:
+            with suppress(RowpostError):
+                self._pipeline.database.close()
+            self._pipeline = None
+
+    # -------------------------------------------------------------- the pipe
+    def _listen(self, timeout: float | None) -> None:
+        """Take commands for at most `timeout` seconds, or until the first one; None waits."""
+        ready = wait(self._ears, timeout)
+        self._listened_at = self._clock()
+        if self._wake in ready:
+            os.read(self._wake, 64)
+        if self._pipe not in ready:
+            return
+        try:
+            while self._pipe.poll():
+                self._obey(self._pipe.recv())
+        except (EOFError, OSError):
+            self._leaving = True
+
+    def _obey(self, command: Receive | Leave) -> None:
+        if isinstance(command, Leave):
+            self._leaving = True
+        else:
+            self._round, self._receiving = command.round, True
+
+    def _pause(self, seconds: float) -> None:
+        until = self._clock() + seconds
+        while not self._leaving and (left := until - self._clock()) > 0:
+            self._listen(left)
+
+    def _report(self, *, busy: bool) -> None:
+        self._reported_at = self._clock()
+        self._send(self._tally.take(busy=busy, round_=self._round))
+
+    def _send(self, report: object) -> None:
+        try:
+            self._pipe.send(report)
+        except OSError:
+            self._leaving = True
+
+
+def run_worker(assignment: Assignment, pipe: Connection) -> None:
+    """Entry of a worker process."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    worker = Worker(assignment, pipe, wake=read)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: worker.leave())
+    worker.run()
