@@ -6,6 +6,7 @@ started it ends. Nothing outside this module knows that a database is embedded.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import subprocess
@@ -66,6 +67,7 @@ def stop(data_folder: Path) -> None:
     server = PostgresServer._instances.get(data_folder.expanduser().resolve() / "postgresql")
     if server is not None:
         server.stop()
+        atexit.unregister(server._cleanup)
 
 
 def _forget_dead_owners(folder: Path) -> None:

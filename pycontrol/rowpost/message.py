@@ -135,7 +135,10 @@ class Message(_Stored):
 
 @dataclass(frozen=True, slots=True)
 class BrowsedMessage(_Stored):
-    """A message that was read but not received; `body` may be cut, `body_bytes` is the whole length."""
+    """A message that was read but not received.
+
+    `body` may be cut, `body_bytes` is the whole length; `expires` is in UTC.
+    """
 
     id: UUID
     row_version: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -168,7 +168,7 @@ class Queue:
             "browse_messages", queue=self.name, count=count, anchor=anchor, max_body_bytes=max_body_bytes
         )
         return [
-            BrowsedMessage(id, version, bool(expired), expires, headers, body or b"", body_bytes)
+            BrowsedMessage(id, version, bool(expired), expires and expires.replace(tzinfo=UTC), headers, body or b"", body_bytes)
             for id, version, expired, expires, headers, body, body_bytes in rows  # noqa: A001
         ]
 

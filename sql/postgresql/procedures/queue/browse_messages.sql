@@ -20,8 +20,11 @@ Order:     by seq.
 DECLARE
     v_above CONSTANT bigint := coalesce(p_anchor, -9223372036854775808);
     v_now CONSTANT timestamp := clock_timestamp() AT TIME ZONE 'UTC';
+    -- transactions that run now, as the 32 bits that xmax holds: those of the list, and all from v_next on
+    v_snapshot CONSTANT pg_snapshot := pg_current_snapshot();
+    v_next CONSTANT bigint := pg_snapshot_xmax(v_snapshot)::text::bigint & 4294967295;
     v_running CONSTANT bigint[] := ARRAY(
-        SELECT s.xid::text::bigint & 4294967295 FROM pg_snapshot_xip(pg_current_snapshot()) AS s (xid));
+        SELECT s.xid::text::bigint & 4294967295 FROM pg_snapshot_xip(v_snapshot) AS s (xid));
 BEGIN
     IF p_count IS NULL OR p_count NOT BETWEEN 1 AND 1000 THEN
         RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'The number of messages to browse must be between 1 and 1000.';
@@ -38,7 +41,8 @@ BEGIN
         coalesce(octet_length(q.body), 0)::bigint
     FROM {queue_table} AS q
     WHERE q.seq > v_above
-      AND (q.xmax = '0'::xid OR q.xmax::text::bigint <> ALL (v_running))
+      AND (q.xmax = '0'::xid
+           OR (q.xmax::text::bigint <> ALL (v_running) AND (q.xmax::text::bigint - v_next) & 4294967295 >= 2147483648))
     ORDER BY q.seq
     LIMIT p_count;
 END

@@ -17,8 +17,11 @@ Order:     from the head of the queue.
 */
 DECLARE
     v_above CONSTANT bigint := coalesce(p_anchor, -9223372036854775808);
+    -- transactions that run now, as the 32 bits that xmax holds: those of the list, and all from v_next on
+    v_snapshot CONSTANT pg_snapshot := pg_current_snapshot();
+    v_next CONSTANT bigint := pg_snapshot_xmax(v_snapshot)::text::bigint & 4294967295;
     v_running CONSTANT bigint[] := ARRAY(
-        SELECT s.xid::text::bigint & 4294967295 FROM pg_snapshot_xip(pg_current_snapshot()) AS s (xid));
+        SELECT s.xid::text::bigint & 4294967295 FROM pg_snapshot_xip(v_snapshot) AS s (xid));
 BEGIN
     IF p_count IS NULL OR p_count NOT BETWEEN 1 AND 10000 THEN
         RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'The number of messages to count must be between 1 and 10000.';
@@ -30,7 +33,8 @@ BEGIN
         SELECT
         FROM {queue_table} AS q
         WHERE q.seq > v_above
-          AND (q.xmax = '0'::xid OR q.xmax::text::bigint <> ALL (v_running))
+          AND (q.xmax = '0'::xid
+               OR (q.xmax::text::bigint <> ALL (v_running) AND (q.xmax::text::bigint - v_next) & 4294967295 >= 2147483648))
         ORDER BY q.seq
         LIMIT p_count
     ) AS head;

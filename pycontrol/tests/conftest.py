@@ -1,0 +1,186 @@
+"""Real databases for tests: the embedded PostgreSQL always, and whatever T-SQL engine is named.
+
+ROWPOST_TEST_SQLSERVER      ODBC connection string of a SQL Server, Azure SQL or Babelfish whose login may create databases
+ROWPOST_TEST_POSTGRESQL     URL of another PostgreSQL, tested beside the embedded one
+
+Every fixture that depends on `target` runs once per engine. What an engine cannot do is skipped with the reason, and
+pytest lists the reasons at its end (-rs).
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from rowpost import embedded
+from rowpost.database import Database, connect_url
+from rowpost.deploy import apply
+from rowpost.plan import plan
+from rowpost.queue import Queue
+from rowpost.settings import QueueSettings, Settings
+from tests.probe import Probe, probe_for
+
+WIRE = Path(__file__).parents[1] / "rowpost" / "demo" / "wire"
+QUEUE = "Sales"
+
+
+@dataclass(frozen=True)
+class Target:
+    """One engine under test, with a database of its own where rowpost is deployed."""
+
+    label: str
+    settings: Settings
+    babelfish: bool = False
+    url: str = field(repr=False, default="")
+
+    def connect(self) -> Database:
+        return connect_url(self.settings.engine, self.url, "rowpost tests")
+
+    def deploy(self, *queues: QueueSettings) -> None:
+        with self.connect() as database:
+            apply(database, plan(Settings(engine=self.settings.engine, default_schema=self.settings.default_schema,
+                                          url=self.url, queues=queues)))
+
+
+def _labels() -> list[str]:
+    labels = ["embedded"]
+    if os.environ.get("ROWPOST_TEST_POSTGRESQL"):
+        labels.append("postgresql")
+    if os.environ.get("ROWPOST_TEST_SQLSERVER"):
+        labels.append("sqlserver")
+    return labels
+
+
+@pytest.fixture(scope="session")
+def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data folder of the embedded server that all tests of a session share."""
+    return tmp_path_factory.mktemp("embedded")
+
+
+@pytest.fixture(scope="session")
+def embedded_url(data_folder: Path) -> Iterator[str]:
+    """URL of the embedded server."""
+    yield embedded.start(data_folder)
+    embedded.stop(data_folder)
+
+
+@pytest.fixture(scope="session")
+def new_database(request: pytest.FixtureRequest) -> Iterator[Callable[[str], str]]:
+    """Makes an empty database on the engine of that label, and returns its URL; dropped when the session ends."""
+    numbers = count(1)
+    with ExitStack() as stack:
+
+        def make(label: str) -> str:
+            name = f"rowpost_test_{os.getpid()}_{next(numbers)}"
+            if label == "sqlserver":
+                server = os.environ["ROWPOST_TEST_SQLSERVER"]
+                admin = connect_url("sqlserver", server)
+                url = re.sub(r"(?i)database=[^;]*;?", "", server).rstrip(";") + f";Database={name}"
+                admin.connection.execute(f"CREATE DATABASE {name}")
+                stack.callback(_drop, admin, f"DROP DATABASE {name}")
+                return url
+            embedded_server = label == "embedded"
+            server = request.getfixturevalue("embedded_url") if embedded_server else os.environ["ROWPOST_TEST_POSTGRESQL"]
+            admin = connect_url("postgresql", server)
+            admin.connection.execute(f"CREATE DATABASE {name}")
+            stack.callback(_drop, admin, f"DROP DATABASE {name} WITH (FORCE)")
+            return re.sub(r"^(postgres(?:ql)?://[^/]*/)[^?]*", rf"\g<1>{name}", server)
+
+        yield make
+
+
+def _drop(admin: Database, statement: str) -> None:
+    with suppress(Exception):  # a leftover database must not fail a test that passed
+        admin.connection.execute(statement)
+    admin.close()
+
+
+@pytest.fixture(scope="session", params=_labels())
+def target(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Target:
+    """An engine with rowpost deployed and the queues Sales, Billing, error and audit."""
+    label = request.param
+    engine = "sqlserver" if label == "sqlserver" else "postgresql"
+    url = new_database(label)
+    queues = tuple(QueueSettings(name) for name in (QUEUE, "Billing", "error", "audit"))
+    settings = Settings(
+        engine=engine, url=url, default_schema="dbo" if engine == "sqlserver" else "public", queues=queues
+    )
+    with connect_url(engine, url) as database:
+        apply(database, plan(settings))
+        babelfish = engine == "sqlserver" and _is_babelfish(database)
+    return Target("babelfish" if babelfish else label, settings, babelfish, url)
+
+
+def _is_babelfish(database: Database) -> bool:
+    return bool(database.connection.execute("SELECT CAST(SERVERPROPERTY('babelfish') AS int)").fetchval())
+
+
+@pytest.fixture
+def open_database(target: Target) -> Iterator[Callable[[], Database]]:
+    """Opens further connections to the target; they are closed after the test."""
+    opened: list[Database] = []
+
+    def open_one() -> Database:
+        opened.append(target.connect())
+        return opened[-1]
+
+    yield open_one
+    for database in opened:
+        database.close()
+
+
+@pytest.fixture
+def database(open_database: Callable[[], Database]) -> Database:
+    """A connection to the target, in autocommit."""
+    return open_database()
+
+
+@pytest.fixture
+def sql(target: Target, open_database: Callable[[], Database]) -> Probe:
+    """Plain SQL beside the procedures, to arrange and to look."""
+    return probe_for(open_database(), babelfish=target.babelfish)
+
+
+@pytest.fixture
+def queue(database: Database, sql: Probe) -> Queue:
+    """The queue Sales, empty."""
+    sql.empty(QUEUE)
+    return Queue(QUEUE, database)
+
+
+@pytest.fixture
+def make_queue(target: Target, database: Database, sql: Probe) -> Iterator[Callable[..., Queue]]:
+    """Deploys a new queue: `make_queue("name", body_string=True, ...)`; a name of its own by default."""
+    made: list[str] = []
+
+    def make(name: str | None = None, **options: object) -> Queue:
+        name = name or f"Queue{os.getpid()}x{next(_numbers)}"
+        target.deploy(QueueSettings(name, **options))
+        made.append(name)
+        return Queue(name, database)
+
+    yield make
+    for name in made:
+        sql.drop_queue(name)
+
+
+_numbers = count(1)
+
+
+@pytest.fixture
+def needs_readpast(target: Target) -> None:
+    """For tests of locks that are stepped over."""
+    if target.babelfish:
+        pytest.skip("Babelfish accepts READPAST and ignores it: concurrent receivers wait for one another")
+
+
+@pytest.fixture(scope="session")
+def wire_messages() -> list[dict]:
+    """The six messages of the wire: queue, headers, body."""
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(WIRE.glob("*.json"))]
