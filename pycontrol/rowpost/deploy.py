@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from rowpost.contract import load_contract
 from rowpost.database import Database
 from rowpost.dialects.babelfish import BabelfishRunner, is_babelfish, substitute
 from rowpost.dialects.batches import BatchError, BatchRunner, SqlserverRunner
@@ -22,7 +23,17 @@ from rowpost.plan import Plan, QueueEntry, Step, build_plan
 from rowpost.scripts import Script, sql_folder
 from rowpost.sql_text import SqlTextError, split_batches
 
-__all__ = ["ApplyResult", "Deployment", "Progress", "apply", "deployment", "difference", "fitted", "read_state"]
+__all__ = [
+    "ApplyResult",
+    "Deployment",
+    "Progress",
+    "apply",
+    "deployment",
+    "difference",
+    "fitted",
+    "read_state",
+    "refuse_newer",
+]
 
 #: called before each item with its number from 1, how many there are, and its name
 Progress = Callable[[int, int, str], None]
@@ -55,7 +66,9 @@ class State:
 def read_state(database: Database) -> State:
     """Read journal, registry and version. Raises SchemaMissing where nothing is deployed."""
     journal = tuple(JournalEntry(*row) for row in database.call("list_scripts"))
-    registry = tuple(QueueEntry(*row[:8]) for row in database.call("list_queues"))
+    columns = [column.name for column in load_contract().find("list_queues", "database").result]
+    rows = [dict(zip(columns, row, strict=True)) for row in database.call("list_queues")]
+    registry = tuple(QueueEntry(**{name: row[name] for name in QueueEntry.__dataclass_fields__}) for row in rows)
     version = database.call("get_version")
     return State(journal, registry, *(version[0][:2] if version else (0, "")))
 
@@ -86,9 +99,10 @@ def apply(database: Database, plan: Plan, progress: Progress | None = None) -> A
     Raises:
         DeployError: the server refused a batch; the message names file, batch and line. Nothing was changed.
         ScriptEdited, SchemaTooNew, QueueNameConflict: nothing was changed either.
+        SchemaMissing: the plan is of single queues, and nothing is deployed here.
     """
     plan = fitted(database, plan)
-    fresh = not _is_deployed(database)
+    fresh = plan.whole and not _is_deployed(database)
     with deployment(database, plan) as running:
         if fresh:
             # The procedures that read the journal. Somebody else may have been first: then this changes nothing.
@@ -96,7 +110,7 @@ def apply(database: Database, plan: Plan, progress: Progress | None = None) -> A
                 if step.queue_name is None and step.kind != "everytime":
                     running.run(step)
         state = read_state(database)
-        refuse_newer(plan, state)
+        _refuse_other_schema(plan, state)
         diff = compare(plan, state.journal, state.registry)
         if diff.edited:
             raise ScriptEdited(
@@ -104,10 +118,20 @@ def apply(database: Database, plan: Plan, progress: Progress | None = None) -> A
                 "Restore them and put the change into a new script."
             )
         running.run_changes(diff.changes, progress)
-        if (state.schema_version, state.tool_version) != (plan.schema_version, plan.tool_version):
+        ours = (plan.schema_version, plan.tool_version)
+        if plan.whole and (state.schema_version, state.tool_version) != ours:
             database.call("record_version", schema_version=plan.schema_version, tool_version=plan.tool_version)
     applied = tuple(change.name for change in diff.changes if change.runs and change.state != "everytime")
     return ApplyResult(applied, len(diff.unchanged), diff.altered, diff.undeclared)
+
+
+def _refuse_other_schema(plan: Plan, state: State) -> None:
+    refuse_newer(plan, state)
+    if not plan.whole and state.schema_version < plan.schema_version:
+        raise DeployError(
+            f"The database has schema {state.schema_version}, and this rowpost brings {plan.schema_version}: "
+            "run rowpost apply first."
+        )
 
 
 class Deployment:
@@ -187,7 +211,7 @@ def fitted(database: Database, plan: Plan) -> Plan:
         return plan
     folder: Path = sql_folder()
     scripts = plan.scripts.exchanged(lambda name: substitute(folder, name))
-    return build_plan(plan.environment, scripts, plan.queues)
+    return build_plan(plan.environment, scripts, plan.queues, plan.whole)
 
 
 def _runner(database: Database) -> BatchRunner:

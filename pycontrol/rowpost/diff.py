@@ -106,7 +106,12 @@ class PlanDiff:
 
 
 def with_registered(plan: Plan, registry: Iterable[QueueEntry]) -> Plan:
-    """The plan with the registered queues that it does not declare: they get the same procedures as the others."""
+    """The plan with the registered queues that it does not declare: they get the same procedures as the others.
+
+    A plan that is not whole stays as it is.
+    """
+    if not plan.whole:
+        return plan
     declared = {queue.queue_name for queue in plan.queues}
     others = [queue for queue in registry if queue.queue_name not in declared]
     return build_plan(plan.environment, plan.scripts, [*plan.queues, *others]) if others else plan
@@ -134,6 +139,8 @@ def compare(plan: Plan, journal: Iterable[JournalEntry], registry: Iterable[Queu
                 state = "changed"  # the registry says what the table should have
             changes.append(Change(item, state, entry))
     planned = {step.script_name for step in complete.steps}
+    if not plan.whole:
+        return PlanDiff(tuple(changes), (), ())
     declared = {queue.queue_name for queue in plan.queues}
     return PlanDiff(
         tuple(changes),

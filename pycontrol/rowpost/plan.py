@@ -72,12 +72,16 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """A deployment of one environment. `items` are in the order in which they run."""
+    """A deployment of one environment. `items` are in the order in which they run.
+
+    `whole` is False for the deployment of a few queues into a database that has the rest already.
+    """
 
     environment: str
     scripts: ScriptSet = field(repr=False)
     items: tuple[Step | QueueEntry, ...] = field(repr=False)
     tool_version: str = __version__
+    whole: bool = True
 
     @property
     def engine(self) -> str:
@@ -129,16 +133,17 @@ def plan(settings: Settings, folder: Path | None = None) -> Plan:
     return build_plan(settings.environment, load_scripts(settings.engine, folder), entries)
 
 
-def build_plan(environment: str, scripts: ScriptSet, queues: Iterable[QueueEntry]) -> Plan:
-    """A plan out of its parts, queues in the order given."""
+def build_plan(environment: str, scripts: ScriptSet, queues: Iterable[QueueEntry], whole: bool = True) -> Plan:
+    """A plan out of its parts, queues in the order given; not `whole`: of the queues alone."""
     queues = list(queues)
     dialect = dialect_for(scripts.engine)
-    items: list[Step | QueueEntry] = [_database_step(script, dialect) for script in scripts.database]
+    items: list[Step | QueueEntry] = [_database_step(script, dialect) for script in scripts.database] if whole else []
     for queue in queues:
         items += [queue, *_queue_steps(queue, scripts, dialect)]
-    items.append(Step(scripts.grants.name, scripts.grants.kind, scripts.grants.text))
+    if whole:
+        items.append(Step(scripts.grants.name, scripts.grants.kind, scripts.grants.text))
     items += [_queue_step(scripts.queue_grants, queue, dialect) for queue in queues]
-    return Plan(environment, scripts, tuple(items))
+    return Plan(environment, scripts, tuple(items), whole=whole)
 
 
 def describe_queue(queue: QueueSettings, engine: str) -> QueueEntry:
