@@ -208,6 +208,8 @@ def _read_external(section: Section, name: str) -> QueueSettings:
 
 
 def _read_queue(section: Section, name: str, compat: str) -> QueueSettings:
+    if parse_address(name).catalog is not None:
+        raise section.error("", "lies in another database: declare it below external, we can only send to it")
     worker = section.section("worker")
     queue = QueueSettings(
         name=name,

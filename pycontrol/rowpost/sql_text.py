@@ -198,6 +198,7 @@ def render(text: str, names: Mapping[str, str], engine: str) -> str:
 
 def _value(names: Mapping[str, str], kind: str, line: int, match: re.Match[str]) -> str:
     name = match.group(1)
+    line += match.string.count("\n", 0, match.start())
     if name not in names:
         raise SqlTextError(line, f"unknown placeholder {{{name}}}: known are {', '.join(sorted(names))}")
     if kind == "code" and name not in QUOTED_PLACEHOLDERS:
