@@ -21,6 +21,7 @@ __all__ = [
 
 Headers = Mapping[str, str | None]
 
+_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 _TIMESTAMP = "%Y-%m-%d %H:%M:%S:%f Z"
 MESSAGE_ID = "NServiceBus.MessageId"
 REPLY_TO_ADDRESS = "NServiceBus.ReplyToAddress"
@@ -38,7 +39,7 @@ def encode_headers(headers: Headers) -> str:
     for name, value in headers.items():
         if not isinstance(name, str) or not (value is None or isinstance(value, str)):
             raise InvalidMessage(f"The header {name!r} is {value!r}: names must be text, values text or None.")
-    text = json.dumps(dict(headers), ensure_ascii=False, separators=(",", ":"))
+    text = _encode(dict(headers))
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from rowpost.address import parse_address
@@ -23,8 +22,7 @@ _COLUMN_LENGTH = 255
 Progress = Callable[[int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(NamedTuple):
     """A row as the procedures take it."""
 
     raw_headers: str

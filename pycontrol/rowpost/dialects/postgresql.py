@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
-from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.adapt import Dumper, PyFormat
+from psycopg.pq import ExecStatus, Format, TransactionStatus
 
 from rowpost.contract import Procedure
 from rowpost.dialects import Statement
@@ -39,12 +41,10 @@ _TYPES = {
     "boolean": "boolean",
     "timestamp": "timestamp",
 }
-_MESSAGE_ARRAYS = (
-    ("headers", "text[]"),
-    ("bodies", "bytea[]"),
-    ("ids", "uuid[]"),
-    ("times_to_be_received_ms", "bigint[]"),
-)
+_MESSAGE_ARRAYS = ("text[]", "bytea[]", "uuid[]", "bigint[]")  # headers, bodies, ids, times to be received
+_ARRAY_HEAD = struct.Struct("!iiIii").pack  # dimensions, has nulls, element's oid, length, lower bound
+_INT4, _INT8 = struct.Struct("!i").pack, struct.Struct("!q").pack
+_NULL = _INT4(-1)
 _UNAVAILABLE = {"57P01", "57P02", "57P03", "57P05", "53300"}
 _LOGIN_REFUSED = {"28P01", "28000", "3D000"}
 _TRY_AGAIN = {"40P01", "40001", "55P03", "25P04"}
@@ -70,7 +70,7 @@ class PostgreSQL:
         placeholders: list[str] = []
         for parameter in procedure.parameters_on(self.name):
             if parameter.type == "messages":
-                placeholders += [f"%s::{type_name}" for _, type_name in _MESSAGE_ARRAYS]
+                placeholders += [f"%s::{type_name}" for type_name in _MESSAGE_ARRAYS]
             else:
                 placeholders.append(f"%s::{_TYPES[parameter.type]}")
         function = self.object_name(procedure, key).replace("%", "%%")
@@ -189,16 +189,48 @@ class PostgreSQL:
         return f"SELECT {self.object_name(procedure, None)}({given});"
 
 
-def _message_arrays(messages: Sequence[Any]) -> list[Any]:
+def _message_arrays(messages: Sequence[Any]) -> list[_BinaryArray | None]:
     """Rows turned into the function's arrays; an array that would be all null is left out."""
-    ids = [m.id for m in messages]
-    times = [m.time_to_be_received_ms for m in messages]
+    ids = [m.id and m.id.bytes for m in messages]
+    times = [None if m.time_to_be_received_ms is None else _INT8(m.time_to_be_received_ms) for m in messages]
     return [
-        [m.raw_headers for m in messages],
-        [m.body for m in messages],
-        ids if any(ids) else None,
-        times if any(t is not None for t in times) else None,
+        _pack("text", [m.raw_headers.encode() for m in messages]),
+        _pack("bytea", [m.body for m in messages]),
+        _pack("uuid", ids) if any(ids) else None,
+        _pack("int8", times) if any(times) else None,
     ]
+
+
+def _pack(type_name: str, items: Sequence[bytes | None]) -> _BinaryArray:
+    """Items in their binary form as the binary form of an array: the driver's own arrays take four times as long."""
+    element = psycopg.postgres.types[type_name]
+    parts = [_ARRAY_HEAD(1, None in items, element.oid, len(items), 1)]
+    for item in items:
+        parts += (_NULL,) if item is None else (_INT4(len(item)), item)
+    return _BinaryArray(element.array_oid, b"".join(parts))
+
+
+class _BinaryArray(NamedTuple):
+    oid: int
+    data: bytes
+
+
+class _BinaryArrayDumper(Dumper):
+    format = Format.BINARY
+
+    def upgrade(self, obj: _BinaryArray, format: PyFormat) -> Dumper:  # noqa: A002 -- the driver's name
+        dumper = _BinaryArrayDumper(_BinaryArray)
+        dumper.oid = obj.oid
+        return dumper
+
+    def get_key(self, obj: _BinaryArray, format: PyFormat) -> tuple[type, int]:  # noqa: A002
+        return (_BinaryArray, obj.oid)
+
+    def dump(self, obj: _BinaryArray) -> bytes:
+        return obj.data
+
+
+psycopg.adapters.register_dumper(_BinaryArray, _BinaryArrayDumper)
 
 
 def _missing(state: str, said: str, statement: Statement | None) -> RowpostError:
