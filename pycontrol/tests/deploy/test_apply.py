@@ -1,0 +1,275 @@
+"""apply: all or nothing, once, whoever else deploys at the same time."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+
+from rowpost.deploy import apply, deployment, difference
+from rowpost.errors import DeployError, SchemaTooNew, ScriptEdited
+from rowpost.registry import create_queue
+from rowpost.settings import QueueSettings
+from rowpost.verify import verify
+
+BREAKS = {
+    "postgresql": "-- breaks\nCREATE TABLE rowpost.half (a integer);\n\nSELECT 1 AS one,\n       nothing\nFROM rowpost.half;\n",
+    "sqlserver": "-- breaks\nCREATE TABLE rowpost.half (a int);\nGO\n\nDECLARE @zero int = 0;\nSELECT 1 / @zero;\nGO\n",
+}
+BREAKS_ON = {"postgresql": "batch 2, line 5", "sqlserver": "batch 2, line 6"}
+
+
+def at_once(count, work):
+    """Runs work(0), work(1), … in threads that start together; returns the results."""
+    barrier = Barrier(count)
+
+    def run(number):
+        barrier.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(run, range(count)))
+
+
+def is_untouched(database, shop):
+    diff = difference(database, shop.plan())
+    return len(diff.added) + len(diff.names("everytime")) == len(diff.changes)
+
+
+def test_a_fresh_database_gets_everything_and_a_second_apply_finds_nothing_to_do(shop, database):
+    first = apply(database, shop.plan())
+    second = apply(database, shop.plan())
+
+    assert set(first.applied) == {c.name for c in difference(database, shop.plan()).changes if c.state != "everytime"}
+    assert (second.applied, second.unchanged) == ((), len(first.applied))
+    assert verify(database, shop.plan()) == []
+
+
+def test_progress_names_each_item_before_it_runs(shop, database):
+    seen = []
+
+    result = apply(database, shop.plan(), lambda number, total, name: seen.append((number, total, name)))
+
+    assert [number for number, _, _ in seen] == list(range(1, len(seen) + 1))
+    assert {total for _, total, _ in seen} == {len(seen)}
+    assert set(result.applied) <= {name for _, _, name in seen}
+
+
+def test_a_changed_procedure_is_the_only_thing_that_runs(shop, database, scripts, folder):
+    apply(database, shop.plan())
+    path = scripts / "procedures" / "queue" / "peek_queue.sql"
+    path.write_text(path.read_text().replace("/*\n", "/*\nBetter.\n", 1))
+
+    result = apply(database, shop.plan(folder=folder))
+
+    assert result.applied == ("procedures/queue/peek_queue.sql:Sales", "procedures/queue/peek_queue.sql:Billing")
+    assert verify(database, shop.plan(folder=folder)) == []
+
+
+def test_a_new_one_time_script_runs_once_and_raises_the_schema_version(shop, database, scripts, folder, sql):
+    apply(database, shop.plan())
+    text = shop.spelt(
+        "ALTER TABLE rowpost.failure ADD COLUMN IF NOT EXISTS note text NULL;\n",
+        "IF COL_LENGTH(N'rowpost.failure', N'note') IS NULL\n    ALTER TABLE rowpost.failure ADD note nvarchar(50) NULL;\nGO\n",
+    )
+    (scripts / "tables" / "050_note.sql").write_text(text)
+    newer = shop.plan(folder=folder)
+
+    first, second = apply(database, newer), apply(database, newer)
+
+    assert (first.applied, second.applied) == (("tables/050_note.sql",), ())
+    assert sql.run("SELECT note FROM rowpost.failure") == []
+    assert database.call("get_version")[0][0] == 50
+    assert verify(database, newer) == []
+
+
+def test_a_queue_that_is_no_longer_declared_is_named_kept_and_deployed_like_the_others(shop, database, scripts, folder):
+    apply(database, shop.plan())
+    path = scripts / "procedures" / "queue" / "peek_queue.sql"
+    path.write_text(path.read_text().replace("/*\n", "/*\nBetter.\n", 1))
+
+    result = apply(database, shop.plan(QueueSettings("Sales"), folder=folder))
+
+    assert result.undeclared == ("Billing",)
+    assert "procedures/queue/peek_queue.sql:Billing" in result.applied
+    assert [row[0] for row in database.call("list_queues")] == ["Billing", "Sales"]
+
+
+def test_a_procedure_that_was_changed_or_dropped_by_hand_is_made_again(shop, database, change_by_hand, sql):
+    apply(database, shop.plan())
+    change_by_hand("procedures/queue/peek_queue.sql:Sales")
+    sql.run(shop.spelt('DROP FUNCTION rowpost."purge_queue:Sales"', "DROP PROCEDURE rowpost.[purge_queue:Sales]"))
+
+    result = apply(database, shop.plan())
+
+    assert result.applied == ("procedures/queue/peek_queue.sql:Sales", "procedures/queue/purge_queue.sql:Sales")
+    assert verify(database, shop.plan()) == []
+
+
+def test_a_table_that_was_altered_by_hand_is_named_and_left_alone(shop, database, sql):
+    apply(database, shop.plan())
+    sql.run(f"ALTER TABLE {sql.table('Sales')} ADD {shop.spelt('note text', 'note nvarchar(50)')} NULL")
+
+    result = apply(database, shop.plan())
+
+    assert (result.applied, result.altered) == ((), ("tables/queue/create.sql:Sales",))
+    assert [finding.kind for finding in verify(database, shop.plan())] == ["table_altered"]
+
+
+def test_an_option_that_is_switched_on_reaches_the_table(shop, database, sql):
+    apply(database, shop.plan())
+
+    result = apply(database, shop.plan(QueueSettings("Sales", body_string=True), QueueSettings("Billing")))
+
+    assert result.applied == ("queue Sales", "tables/queue/create.sql:Sales")
+    assert "bodystring" in {column.lower() for column in sql.columns("Sales")}
+    assert verify(database, shop.plan(QueueSettings("Sales", body_string=True))) == []
+
+
+def test_an_adopted_queue_without_a_table_is_refused_and_nothing_was_changed(shop, database):
+    with pytest.raises(DeployError, match=r"'Billin'.*no table .*Billin"):
+        apply(database, shop.plan(QueueSettings("Sales"), QueueSettings("Billin", "adopted")))
+
+    assert is_untouched(database, shop)
+
+
+def test_a_failing_script_is_named_with_batch_and_line_and_nothing_was_changed(shop, database, scripts, folder):
+    (scripts / "tables" / "050_breaks.sql").write_text(BREAKS[shop.engine])
+
+    with pytest.raises(DeployError, match=rf"tables/050_breaks\.sql: {BREAKS_ON[shop.engine]}: .*Nothing was changed"):
+        apply(database, shop.plan(folder=folder))
+
+    assert is_untouched(database, shop)
+    assert not database.in_transaction
+
+
+def test_a_failing_script_leaves_an_earlier_deployment_as_it_was(shop, database, scripts, folder):
+    apply(database, shop.plan())
+    (scripts / "tables" / "050_breaks.sql").write_text(BREAKS[shop.engine])
+
+    with pytest.raises(DeployError):
+        apply(database, shop.plan(QueueSettings("Sales"), QueueSettings("New"), folder=folder))
+
+    assert verify(database, shop.plan()) == []
+
+
+def test_a_template_that_does_not_compile_is_named_with_its_queue(shop, database, scripts, folder):
+    path = scripts / "procedures" / "queue" / "peek_queue.sql"
+    text = path.read_text()
+    broken = text.replace(shop.spelt("RETURN QUERY", "SELECT"), "SELEC T", 1)
+    path.write_text(broken)
+
+    with pytest.raises(DeployError) as caught:
+        apply(database, shop.plan(folder=folder))
+
+    assert str(caught.value).startswith("procedures/queue/peek_queue.sql:Sales: batch ")
+    if not shop.babelfish:  # its syntax errors escape TRY/CATCH, and with them the line
+        assert f"line {broken[: broken.index('SELEC T')].count(chr(10)) + 1}:" in str(caught.value)
+
+
+def test_an_error_inside_an_anonymous_block_is_told_with_the_line_in_the_file(shop, database, scripts, folder):
+    if shop.engine == "sqlserver":
+        pytest.skip("T-SQL has no anonymous blocks: its batches are covered above")
+    text = "-- breaks\n\nDO $rowpost$\nBEGIN\n    PERFORM 1;\n    PERFORM 1 / 0;\nEND\n$rowpost$;\n"
+    (scripts / "tables" / "050_breaks.sql").write_text(text)
+
+    with pytest.raises(DeployError, match="batch 1, line 6: division by zero"):
+        apply(database, shop.plan(folder=folder))
+
+
+def test_a_deployment_killed_half_way_leaves_nothing(shop, database):
+    code = (
+        "import sys\n"
+        "from rowpost.database import connect_url\n"
+        "from rowpost.deploy import apply\n"
+        "from rowpost.plan import plan\n"
+        "from rowpost.settings import QueueSettings, Settings\n"
+        "engine, url, schema = sys.argv[1:]\n"
+        "queues = (QueueSettings('Sales'), QueueSettings('Billing'))\n"
+        "def stop(number, total, name):\n"
+        "    if number > total // 2:\n"
+        "        print('half-way', flush=True)\n"
+        "        sys.stdin.read()\n"
+        "settings = Settings(engine=engine, url=url, default_schema=schema, queues=queues)\n"
+        "apply(connect_url(engine, url), plan(settings), stop)\n"
+    )
+    arguments = (shop.engine, shop.settings.url, shop.settings.default_schema)
+    with subprocess.Popen(  # noqa: S603
+        [sys.executable, "-c", code, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "half-way\n"
+
+        process.kill()
+
+    assert is_untouched(database, shop)
+    assert len(apply(database, shop.plan()).applied) > 0
+    assert verify(database, shop.plan()) == []
+
+
+def test_two_deployments_at_once_do_the_work_once(shop, open_shop):
+    connections = [open_shop(), open_shop()]
+
+    results = at_once(2, lambda number: apply(connections[number], shop.plan()))
+
+    assert sorted(bool(result.applied) for result in results) == [False, True]
+    assert verify(connections[0], shop.plan()) == []
+
+
+def test_statement_1_eight_parallel_deployments_of_one_queue_make_it_once(shop, database, open_shop, sql):
+    apply(database, shop.plan())
+    connections = [open_shop() for _ in range(8)]
+
+    results = at_once(8, lambda number: create_queue(connections[number], "New"))
+
+    assert sorted(bool(result.applied) for result in results) == [False] * 7 + [True]
+    assert sql.run(f"SELECT * FROM {sql.table('New')}") == []
+    assert [row[0] for row in database.call("list_queues")] == ["Billing", "New", "Sales"]
+    assert verify(database, shop.plan()) == []
+
+
+def test_statement_1_eight_parallel_deployments_of_an_empty_database_do_the_work_once(shop, open_shop):
+    connections = [open_shop() for _ in range(8)]
+
+    results = at_once(8, lambda number: apply(connections[number], shop.plan()))
+
+    assert sorted(bool(result.applied) for result in results) == [False] * 7 + [True]
+    assert verify(connections[0], shop.plan()) == []
+
+
+def test_a_newer_schema_is_refused(shop, database):
+    apply(database, shop.plan())
+    database.call("record_version", schema_version=99, tool_version="9.9")
+
+    with pytest.raises(SchemaTooNew, match=r"schema 99, deployed by rowpost 9\.9"):
+        apply(database, shop.plan(QueueSettings("New")))
+
+    assert [row[0] for row in database.call("list_queues")] == ["Billing", "Sales"]
+
+
+def test_a_one_time_script_that_was_edited_after_it_ran_is_refused(shop, database, scripts, folder):
+    apply(database, shop.plan())
+    path = scripts / "tables" / "005_failure.sql"
+    path.write_text(path.read_text() + "-- edited\n")
+
+    with pytest.raises(ScriptEdited, match=r"tables/005_failure\.sql"):
+        apply(database, shop.plan(QueueSettings("New"), folder=folder))
+
+    assert verify(database, shop.plan()) == []
+
+
+def test_a_connection_with_a_transaction_of_its_own_is_refused(shop, database):
+    database.begin()
+
+    with pytest.raises(DeployError, match="connection of its own"):
+        apply(database, shop.plan())
+
+    database.rollback()
+
+
+def test_the_lock_is_free_again_after_a_failure(shop, open_shop):
+    first, second = open_shop(), open_shop()
+    with pytest.raises(ZeroDivisionError), deployment(first, shop.plan()):
+        raise ZeroDivisionError
+
+    assert apply(second, shop.plan()).applied

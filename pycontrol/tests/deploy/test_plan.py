@@ -1,0 +1,179 @@
+"""plan: offline, deterministic, complete; what a DBA runs by hand is what apply does."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from rowpost.deploy import apply, difference, fitted
+from rowpost.dialects.babelfish import BabelfishRunner
+from rowpost.dialects.batches import BatchRunner, SqlserverRunner
+from rowpost.errors import InvalidQueueName, SchemaTooNew
+from rowpost.plan import plan
+from rowpost.scripts import load_scripts
+from rowpost.settings import QueueSettings, Settings
+from rowpost.sql_text import split_batches
+from rowpost.verify import verify
+
+NOWHERE = {
+    "postgresql": Settings(engine="postgresql", url="postgresql://app:hunter2@127.0.0.1:1/shop"),
+    "sqlserver": Settings(engine="sqlserver", url="Server=127.0.0.1,1;PWD=hunter2", default_schema="dbo"),
+}
+QUEUES = (QueueSettings("Sales"), QueueSettings("it's ]\"odd"), QueueSettings("Legacy.Orders@[nsb]", "external"))
+
+
+def offline(engine, *queues):
+    settings = NOWHERE[engine]
+    return plan(
+        Settings(engine=engine, url=settings.url, default_schema=settings.default_schema, queues=queues or QUEUES)
+    )
+
+
+def run_by_hand(shop, database, psql, script, tmp_path):
+    """Runs a script as a DBA would: with psql, or batch by batch as sqlcmd does."""
+    if shop.engine == "postgresql":
+        path = tmp_path / "plan.sql"
+        path.write_text(script, encoding="utf-8")
+        command = [psql, "-q", "-X", "-v", "ON_ERROR_STOP=1", "-f", path, shop.settings.url]
+        return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    runner = BabelfishRunner(database) if shop.babelfish else SqlserverRunner(database)
+    for batch in split_batches(script, "sqlserver"):
+        runner.run(batch, bare=bool(re.search(r"\b(BEGIN|COMMIT) TRANSACTION;", batch.text)))
+    return None
+
+
+@pytest.mark.parametrize("engine", NOWHERE)
+def test_a_plan_is_the_same_in_every_process(engine):
+    code = (
+        "from rowpost.plan import plan; from rowpost.settings import *; "
+        f"print(plan(Settings(engine={engine!r}, queues=(QueueSettings('Sales'), QueueSettings('Billing')))).hash)"
+    )
+
+    hashes = {
+        subprocess.run(  # noqa: S603
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+
+    assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("engine", NOWHERE)
+def test_a_plan_needs_no_server_and_shows_no_secret(engine):
+    script = offline(engine).script
+
+    assert "hunter2" not in script
+    assert "CREATE TABLE" in script
+
+
+@pytest.mark.parametrize("engine", NOWHERE)
+def test_the_script_names_every_file_before_its_text_in_the_order_of_the_plan(engine):
+    planned = offline(engine)
+
+    banners = re.findall(r"^-- =+\n-- (.*)\n-- =+$", planned.script, re.MULTILINE)
+
+    items = [f"{step.script_name} ({step.kind})" for step in planned.steps]
+    assert [banner for banner in banners if banner in items] == items
+    assert banners[0] == "begin.sql"
+    assert banners[-3:] == ["the journal: what ran, and what it left behind", "the version", "commit.sql"]
+    assert "queue Sales (own)" in banners
+
+
+@pytest.mark.parametrize("engine", NOWHERE)
+def test_the_script_writes_every_step_into_the_journal(engine):
+    planned = offline(engine)
+
+    records = re.findall(
+        r"record_script.*script_name (?:=>|=) N?'(.*?)', .*script_hash (?:=>|=) N?'(\w+)'", planned.script
+    )
+
+    assert records == [(step.script_name.replace("'", "''"), step.hash) for step in planned.steps]
+
+
+@pytest.mark.parametrize("engine", NOWHERE)
+def test_the_header_says_what_it_is_and_how_to_run_it(engine):
+    planned = offline(engine)
+
+    header = planned.script.partition("\n\n")[0]
+
+    assert planned.hash in header
+    assert f"Schema {planned.schema_version}," in header
+    assert {"postgresql": "psql -v ON_ERROR_STOP=1 -f", "sqlserver": "sqlcmd"}[engine] in header
+
+
+@pytest.mark.parametrize("engine", NOWHERE)
+def test_an_external_queue_gets_no_table_and_sending_procedures_only(engine):
+    names = [step.script_name for step in offline(engine, QUEUES[2]).steps if step.queue_name]
+
+    assert sorted(name.partition(":")[0] for name in names) == [
+        "procedures/queue/send_message.sql",
+        "procedures/queue/send_messages.sql",
+        "tables/queue/grants.sql",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["own", "adopted"])
+def test_a_queue_in_another_database_can_only_be_external(kind):
+    with pytest.raises(InvalidQueueName, match="external"):
+        offline("sqlserver", QueueSettings("Sales@[dbo]@[other]", kind))
+
+
+def test_the_t_sql_script_skips_the_rest_when_an_error_has_ended_its_transaction():
+    planned = offline("sqlserver")
+
+    sections = planned.script.split("\n-- " + "=" * 100 + "\n-- ")
+
+    guarded = [section for section in sections[1:] if "IF @@TRANCOUNT = 0 SET NOEXEC ON;" in section]
+    assert len(guarded) == len(planned.items) + 3
+    assert planned.script.endswith("COMMIT TRANSACTION;\nGO\nSET NOEXEC OFF;\nGO\n")
+
+
+def test_the_script_run_by_hand_deploys_everything_and_may_run_again(shop, database, psql, tmp_path):
+    wanted = fitted(database, shop.plan())
+
+    for _ in range(2):
+        ran = run_by_hand(shop, database, psql, wanted.script, tmp_path)
+
+        assert ran is None or ran.returncode == 0, ran.stderr
+        assert verify(database, shop.plan()) == []
+        assert difference(database, shop.plan()).is_empty
+
+
+def test_the_script_run_by_hand_refuses_a_newer_schema_and_changes_nothing(shop, database, psql, tmp_path):
+    if shop.engine == "sqlserver":
+        pytest.skip("needs sqlcmd: the runner of this test does not stop as sqlcmd -b does")
+    run_by_hand(shop, database, psql, shop.plan().script, tmp_path)
+    database.call("record_version", schema_version=99, tool_version="9.9")
+
+    ran = run_by_hand(shop, database, psql, shop.plan(QueueSettings("New")).script, tmp_path)
+
+    assert ran.returncode != 0
+    assert "schema 99" in ran.stderr
+    assert [row[0] for row in database.call("list_queues")] == ["Billing", "Sales"]
+
+
+def test_a_connected_plan_tells_what_is_added_changed_and_no_longer_declared(shop, database, scripts, folder):
+    at_first = difference(database, shop.plan())
+    apply(database, shop.plan())
+    path = scripts / "procedures" / "queue" / "peek_queue.sql"
+    path.write_text(path.read_text().replace("/*\n", "/*\nBetter.\n", 1))
+
+    diff = difference(database, shop.plan(QueueSettings("Sales"), QueueSettings("New"), folder=folder))
+
+    assert len(at_first.added) == len(shop.plan().items) - len(at_first.names("everytime"))
+    assert diff.undeclared == ("Billing",)
+    assert diff.changed == ("procedures/queue/peek_queue.sql:Sales", "procedures/queue/peek_queue.sql:Billing")
+    assert all(name.endswith("New") for name in diff.added)
+    assert len(diff.added) == 2 + len(load_scripts(shop.engine).templates)
+    assert not diff.is_empty
+
+
+def test_a_connected_plan_refuses_a_newer_schema(shop, database):
+    apply(database, shop.plan())
+    database.call("record_version", schema_version=99, tool_version="9.9")
+
+    with pytest.raises(SchemaTooNew, match=r"99.*9\.9"):
+        difference(database, shop.plan())

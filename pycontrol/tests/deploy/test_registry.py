@@ -1,0 +1,240 @@
+"""Queues that come and go one at a time, and the rights of endpoints."""
+
+import pytest
+
+from rowpost.deploy import apply
+from rowpost.errors import DeployError, InvalidQueueName, PermissionDenied, QueueNotFound, SchemaMissing, SchemaTooNew
+from rowpost.queue import Queue
+from rowpost.registry import (
+    add_external,
+    adopt_queue,
+    create_queue,
+    drop_queue,
+    forget_queue,
+    grant,
+    grant_statements,
+)
+from rowpost.settings import Settings
+from rowpost.verify import verify
+
+LOGIN = "rowpost_test_endpoint"
+
+
+@pytest.fixture
+def deployed(shop, database):
+    """The shop's database with the environment deployed."""
+    apply(database, shop.plan())
+    return database
+
+
+def names(database):
+    return [row[0] for row in database.call("list_queues")]
+
+
+def test_a_created_queue_carries_messages_and_is_as_planned(shop, deployed):
+    create_queue(deployed, "New")
+
+    queue = Queue("New", deployed)
+    queue.send(b"hello", {"a": "b"})
+    (message,) = queue.receive()
+    assert message.body == b"hello"
+    assert verify(deployed, shop.plan()) == []
+
+
+def test_creating_a_queue_again_does_nothing(deployed):
+    create_queue(deployed, "New")
+
+    assert create_queue(deployed, "New").applied == ()
+
+
+@pytest.mark.parametrize("name", ["a b", "it's", "ein~Name", "Ünïcode漢", "with.dots-and-more"])
+def test_a_name_may_hold_nearly_anything(shop, deployed, name):
+    if shop.babelfish and "'" in name:
+        pytest.skip("Babelfish's QUOTENAME doubles apostrophes")
+
+    create_queue(deployed, name)
+
+    Queue(name, deployed).send(b"x")
+    assert Queue(name, deployed).peek() == 1
+    assert verify(deployed, shop.plan()) == []
+
+
+@pytest.mark.parametrize(
+    "name", ['a"b', "a]b", "a[b", "a{queue_key}b", "a$rowpost_$b", "a--b", "a/*b*/c", "$(x)", ":x"]
+)
+def test_a_name_may_hold_what_sql_holds_dear(shop, deployed, name):
+    if shop.babelfish:
+        pytest.skip("Babelfish cannot create tables whose names hold such characters")
+
+    create_queue(deployed, name)
+
+    Queue(name, deployed).send(b"x")
+    assert Queue(name, deployed).peek() == 1
+    assert verify(deployed, shop.plan()) == []
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "x" * 200])
+def test_a_name_that_cannot_be_is_refused(deployed, name):
+    with pytest.raises(InvalidQueueName):
+        create_queue(deployed, name)
+
+    assert names(deployed) == ["Billing", "Sales"]
+
+
+def test_a_queue_needs_a_deployed_database(database):
+    with pytest.raises(SchemaMissing):
+        create_queue(database, "New")
+
+    assert not database.in_transaction
+
+
+def test_a_queue_is_refused_by_a_newer_schema(deployed):
+    deployed.call("record_version", schema_version=99, tool_version="9.9")
+
+    with pytest.raises(SchemaTooNew):
+        create_queue(deployed, "New")
+
+
+def test_an_adopted_table_keeps_its_messages(shop, deployed, sql):
+    create_queue(deployed, "Old")
+    Queue("Old", deployed).send(b"kept")
+    forget_queue(deployed, "Old")
+
+    adopt_queue(deployed, "Old")
+
+    (message,) = Queue("Old", deployed).receive()
+    assert message.body == b"kept"
+    assert [row[5] for row in deployed.call("list_queues") if row[0] == "Old"] == ["adopted"]
+    assert verify(deployed, shop.plan()) == []
+
+
+def test_adopting_a_table_that_is_not_there_is_refused(deployed):
+    with pytest.raises(DeployError, match="has no table"):
+        adopt_queue(deployed, "Nothing")
+
+    assert names(deployed) == ["Billing", "Sales"]
+
+
+def test_an_external_queue_can_be_sent_to_and_not_received_from(deployed, sql):
+    create_queue(deployed, "Theirs")
+    forget_queue(deployed, "Theirs")
+
+    add_external(deployed, "Theirs")
+
+    queue = Queue("Theirs", deployed)
+    queue.send(b"x")
+    assert len(sql.run(f"SELECT * FROM {sql.table('Theirs')}")) == 1
+    with pytest.raises(QueueNotFound):
+        queue.receive()
+
+
+def test_a_forgotten_queue_leaves_its_table_and_no_trace_in_the_journal(shop, deployed, sql):
+    Queue("Billing", deployed).send(b"kept")
+
+    forget_queue(deployed, "Billing")
+
+    assert names(deployed) == ["Sales"]
+    assert len(sql.run(f"SELECT * FROM {sql.table('Billing')}")) == 1
+    assert not [row[0] for row in deployed.call("list_scripts") if row[0].endswith(":Billing")]
+    assert {finding.subject for finding in verify(deployed, shop.plan()) if "Billing" not in finding.subject} == set()
+
+
+def test_a_dropped_queue_takes_its_table_along(shop, deployed, sql):
+    create_queue(deployed, "New")
+
+    drop_queue(deployed, "New")
+
+    assert names(deployed) == ["Billing", "Sales"]
+    assert sql.columns("Sales") != {}
+    with pytest.raises(DeployError, match="has no table"):
+        adopt_queue(deployed, "New")
+    assert verify(deployed, shop.plan()) == []
+
+
+def test_an_external_queue_is_never_dropped(deployed, sql):
+    create_queue(deployed, "Theirs")
+    forget_queue(deployed, "Theirs")
+    add_external(deployed, "Theirs")
+
+    with pytest.raises(DeployError, match="not ours to drop"):
+        drop_queue(deployed, "Theirs")
+
+    assert sql.run(f"SELECT * FROM {sql.table('Theirs')}") == []
+
+
+@pytest.mark.parametrize("leave", [forget_queue, drop_queue])
+def test_a_queue_that_nobody_registered_cannot_leave(deployed, leave):
+    with pytest.raises(QueueNotFound, match="'Nothing'"):
+        leave(deployed, "Nothing")
+
+
+@pytest.mark.parametrize(
+    ("engine", "role", "receive", "send"),
+    [
+        (
+            "sqlserver",
+            "ALTER ROLE rowpost_endpoint ADD MEMBER [shop]]x];",
+            "GRANT EXECUTE ON rowpost.[receive_messages:Sales] TO [shop]]x];",
+            "GRANT EXECUTE ON rowpost.[send_messages:error] TO [shop]]x];",
+        ),
+        (
+            "postgresql",
+            'GRANT rowpost_endpoint TO "shop]x";',
+            'GRANT EXECUTE ON FUNCTION rowpost."receive_messages:Sales" TO "shop]x";',
+            'GRANT EXECUTE ON FUNCTION rowpost."send_messages:error" TO "shop]x";',
+        ),
+    ],
+)
+def test_grants_are_spelt_for_the_engine_without_a_server(engine, role, receive, send):
+    statements = grant_statements(Settings(engine=engine), "shop]x", receive_from=["Sales"], send_to=["error"])
+
+    assert statements[0] == role
+    assert {receive, send} <= set(statements)
+    assert not any("send_messages:Sales" in each or "receive_messages:error" in each for each in statements)
+    assert not any("purge_queue" in each or "browse_messages" in each for each in statements)
+
+
+def test_a_queue_that_is_purged_at_the_start_may_be_purged():
+    statements = grant_statements(Settings(engine="postgresql"), "shop", purge=["Sales"])
+
+    assert statements[1:] == ['GRANT EXECUTE ON FUNCTION rowpost."purge_queue:Sales" TO "shop";']
+
+
+def test_an_endpoint_may_do_what_it_was_granted_and_nothing_else(shop, deployed, open_shop, sql):
+    if shop.engine == "sqlserver":
+        pytest.skip("needs a login of its own: written for PostgreSQL's SET ROLE only")
+    sql.run(f"DROP ROLE IF EXISTS {LOGIN}")
+    sql.run(f"CREATE ROLE {LOGIN}")
+    grant(deployed, LOGIN, receive_from=["Sales"], send_to=["Billing"])
+    endpoint = open_shop()
+    endpoint.connection.execute(f"SET ROLE {LOGIN}")
+
+    Queue("Billing", endpoint).send(b"x")
+    assert Queue("Sales", endpoint).receive() == []
+    for refused in (
+        lambda: Queue("Billing", endpoint).receive(),
+        lambda: Queue("Sales", endpoint).send(b"x"),
+        lambda: Queue("Sales", endpoint).purge(),
+    ):
+        with pytest.raises(PermissionDenied):
+            refused()
+    with pytest.raises(PermissionDenied), endpoint.translated():
+        endpoint.connection.execute(f"SELECT FROM {sql.table('Sales')}")
+
+    endpoint.close()
+    sql.run(f"DROP OWNED BY {LOGIN}")
+    sql.run(f"DROP ROLE {LOGIN}")
+
+
+def test_a_grant_for_a_queue_that_is_not_there_grants_nothing_at_all(shop, deployed, sql):
+    if shop.engine == "sqlserver":
+        pytest.skip("needs a login of its own: written for PostgreSQL only")
+    sql.run(f"DROP ROLE IF EXISTS {LOGIN}")
+    sql.run(f"CREATE ROLE {LOGIN}")
+
+    with pytest.raises(DeployError, match="statement 2"):
+        grant(deployed, LOGIN, receive_from=["Nothing"])
+
+    members = "SELECT 1 FROM pg_auth_members WHERE member = ?::regrole"
+    assert sql.run(members, LOGIN) == []
+    sql.run(f"DROP ROLE {LOGIN}")
