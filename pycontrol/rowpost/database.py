@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from rowpost.address import parse_address, queue_key
@@ -31,7 +32,6 @@ class Database:
         self.connection = connection
         self.dialect = dialect
         self._owned = owned
-        self._statements: dict[tuple[str, str | None], Statement] = {}
         self._depth = 0
 
     @classmethod
@@ -60,7 +60,7 @@ class Database:
             ContractError: unknown procedure or argument.
             RowpostError: what the server said, as one of rowpost's errors.
         """
-        statement = self._statements.get((procedure, queue)) or self._spell(procedure, queue)
+        statement = _spell(self.dialect, procedure, queue)
         if not arguments.keys() <= statement.known:
             raise ContractError(
                 f"{procedure} has no parameter {', '.join(sorted(arguments.keys() - statement.known))}; "
@@ -72,13 +72,6 @@ class Database:
             if begin:
                 self._abandon()
             raise self.dialect.translate(error, statement) from error
-
-    def _spell(self, name: str, queue: str | None) -> Statement:
-        procedure = load_contract().find(name, "database" if queue is None else "queue")
-        key = None if queue is None else queue_key(parse_address(queue), self.engine)
-        statement = self.dialect.spell(procedure, queue, key)
-        self._statements[name, queue] = statement
-        return statement
 
     def begin(self) -> None:
         """Opens a transaction."""
@@ -184,6 +177,13 @@ class Database:
                 f"The database has schema {deployed}, deployed by rowpost {rows[0][1]}; this rowpost knows schema "
                 f"{ours}. Install a rowpost at least as new as the database's."
             )
+
+
+@lru_cache(maxsize=4096)
+def _spell(dialect: Dialect, name: str, queue: str | None) -> Statement:
+    procedure = load_contract().find(name, "database" if queue is None else "queue")
+    key = None if queue is None else queue_key(parse_address(queue), dialect.name)
+    return dialect.spell(procedure, queue, key)
 
 
 def connect_url(engine: str, url: str, application_name: str = "rowpost") -> Database:

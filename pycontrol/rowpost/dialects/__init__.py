@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 from rowpost.contract import Procedure
@@ -20,15 +21,16 @@ __all__ = ["Dialect", "Statement", "dialect_for", "dialect_of"]
 class Statement:
     """A call, spelt once and executed often.
 
-    `queue` is the name of the queue for which the procedure was rendered; `names` are the parameters that this engine
-    has, in order; `known` are all of the contract's.
+    `queue` is the name of the queue for which the procedure was rendered; `parameters` are the names and types
+    that this engine has, in order; `known` are all names of the contract.
     """
 
     text: str
     procedure: Procedure
     queue: str | None
-    names: tuple[str, ...]
+    parameters: tuple[tuple[str, str], ...]
     known: frozenset[str]
+    result_types: tuple[str, ...]
     #: driver's type hints, one per placeholder, where the driver cannot see them from a null
     sizes: tuple[Any, ...] = ()
 
@@ -72,6 +74,7 @@ class Dialect(Protocol):
         """A call with literals, for a script that a person runs by hand."""
 
 
+@cache
 def dialect_for(engine: str) -> Dialect:
     """The dialect of "postgresql" or "sqlserver"; imports the driver only now.
 

@@ -1,19 +1,17 @@
-"""PostgreSQL through psycopg 3: binary parameters and results, prepared calls, autocommit unless told otherwise."""
+"""PostgreSQL through psycopg 3: connections and errors are the driver's, calls go straight through its libpq."""
 
 from __future__ import annotations
 
 import datetime
-import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 import psycopg
-from psycopg.adapt import Dumper, PyFormat
-from psycopg.pq import ExecStatus, Format, TransactionStatus
+from psycopg.pq import ExecStatus, TransactionStatus
 
 from rowpost.contract import Procedure
-from rowpost.dialects import Statement
+from rowpost.dialects import Statement, libpq
 from rowpost.errors import (
     CATALOGUE,
     DatabaseError,
@@ -42,9 +40,6 @@ _TYPES = {
     "timestamp": "timestamp",
 }
 _MESSAGE_ARRAYS = ("text[]", "bytea[]", "uuid[]", "bigint[]")  # headers, bodies, ids, times to be received
-_ARRAY_HEAD = struct.Struct("!iiIii").pack  # dimensions, has nulls, element's oid, length, lower bound
-_INT4, _INT8 = struct.Struct("!i").pack, struct.Struct("!q").pack
-_NULL = _INT4(-1)
 _UNAVAILABLE = {"57P01", "57P02", "57P03", "57P05", "53300"}
 _LOGIN_REFUSED = {"28P01", "28000", "3D000"}
 _TRY_AGAIN = {"40P01", "40001", "55P03", "25P04"}
@@ -67,50 +62,40 @@ class PostgreSQL:
             raise self.translate(error) from error
 
     def spell(self, procedure: Procedure, queue: str | None, key: str | None) -> Statement:
-        placeholders: list[str] = []
-        for parameter in procedure.parameters_on(self.name):
-            if parameter.type == "messages":
-                placeholders += [f"%s::{type_name}" for type_name in _MESSAGE_ARRAYS]
-            else:
-                placeholders.append(f"%s::{_TYPES[parameter.type]}")
-        function = self.object_name(procedure, key).replace("%", "%%")
+        parameters = procedure.parameters_on(self.name)
+        types: list[str] = []
+        for parameter in parameters:
+            types += _MESSAGE_ARRAYS if parameter.type == "messages" else [_TYPES[parameter.type]]
+        placeholders = ", ".join(f"${number}::{type_name}" for number, type_name in enumerate(types, 1))
         columns = ", ".join(column.name for column in procedure.result)
-        call = f"{function}({', '.join(placeholders)})"
+        call = f"{self.object_name(procedure, key)}({placeholders})"
         return Statement(
             text=f"SELECT {columns} FROM {call}" if columns else f"SELECT {call}",
             procedure=procedure,
             queue=queue,
-            names=tuple(p.name for p in procedure.parameters_on(self.name)),
+            parameters=tuple((p.name, p.type) for p in parameters),
             known=frozenset(p.name for p in procedure.parameters),
+            result_types=tuple(c.type for c in procedure.result),
         )
 
     def execute(
         self, connection: psycopg.Connection, statement: Statement, arguments: dict[str, Any], begin: bool
     ) -> list[tuple]:
-        values: list[Any] = []
-        for name in statement.names:
+        parameters: list[tuple[str, Any]] = []
+        for name, kind in statement.parameters:
             value = arguments.get(name)
-            if name == "messages":
-                values += _message_arrays(value)
+            if kind == "messages":
+                parameters += _message_arrays(value)
             else:
-                values.append(value)
-        cursor = connection.cursor(binary=True, row_factory=psycopg.rows.tuple_row)
-        if begin:
-            with connection.pipeline():
-                connection.execute("BEGIN")
-                cursor.execute(statement.text, values, prepare=True)
-                rows = cursor.fetchall()
-        else:
-            cursor.execute(statement.text, values, prepare=connection.prepare_threshold is not None)
-            rows = cursor.fetchall()
-        return rows if statement.procedure.result else []
+                parameters.append((kind, value))
+        return libpq.call(connection, statement.text, parameters, statement.result_types, begin)
 
     def script(self, connection: psycopg.Connection, text: str) -> list[tuple]:
         cursor = connection.execute(text, prepare=False)
         return cursor.fetchall() if cursor.pgresult and cursor.pgresult.status == ExecStatus.TUPLES_OK else []
 
     def begin(self, connection: psycopg.Connection) -> None:
-        connection.execute("BEGIN")
+        libpq.command(connection, b"BEGIN")
 
     def commit(self, connection: psycopg.Connection) -> None:
         if connection.pgconn.transaction_status == TransactionStatus.INERROR:
@@ -118,7 +103,7 @@ class PostgreSQL:
             raise psycopg.errors.InFailedSqlTransaction(
                 "The transaction could not be committed: a statement in it had failed, and the error was not passed on"
             )
-        connection.commit()
+        libpq.command(connection, b"COMMIT")
 
     def rollback(self, connection: psycopg.Connection) -> None:
         connection.rollback()
@@ -162,7 +147,7 @@ class PostgreSQL:
             kind, said = DatabaseUnavailable, f"The database cannot be reached: {said}"
         elif state == "22003":
             kind = InvalidCount
-        elif state == "23502" or (not state and "NUL" in said):
+        elif state in ("23502", "22021") or isinstance(error, psycopg.DataError):
             kind = InvalidMessage
         return kind(said + where)
 
@@ -189,48 +174,16 @@ class PostgreSQL:
         return f"SELECT {self.object_name(procedure, None)}({given});"
 
 
-def _message_arrays(messages: Sequence[Any]) -> list[_BinaryArray | None]:
+def _message_arrays(messages: Sequence[Any]) -> list[tuple[str, bytes | None]]:
     """Rows turned into the function's arrays; an array that would be all null is left out."""
     ids = [m.id and m.id.bytes for m in messages]
-    times = [None if m.time_to_be_received_ms is None else _INT8(m.time_to_be_received_ms) for m in messages]
+    times = [libpq.pack_bigint(m.time_to_be_received_ms) for m in messages]
     return [
-        _pack("text", [m.raw_headers.encode() for m in messages]),
-        _pack("bytea", [m.body for m in messages]),
-        _pack("uuid", ids) if any(ids) else None,
-        _pack("int8", times) if any(times) else None,
+        ("array", libpq.pack_array("text", [m.raw_headers.encode() for m in messages])),
+        ("array", libpq.pack_array("bytea", [m.body for m in messages])),
+        ("array", libpq.pack_array("uuid", ids) if any(ids) else None),
+        ("array", libpq.pack_array("int8", times) if any(times) else None),
     ]
-
-
-def _pack(type_name: str, items: Sequence[bytes | None]) -> _BinaryArray:
-    """Items in their binary form as the binary form of an array: the driver's own arrays take four times as long."""
-    element = psycopg.postgres.types[type_name]
-    parts = [_ARRAY_HEAD(1, None in items, element.oid, len(items), 1)]
-    for item in items:
-        parts += (_NULL,) if item is None else (_INT4(len(item)), item)
-    return _BinaryArray(element.array_oid, b"".join(parts))
-
-
-class _BinaryArray(NamedTuple):
-    oid: int
-    data: bytes
-
-
-class _BinaryArrayDumper(Dumper):
-    format = Format.BINARY
-
-    def upgrade(self, obj: _BinaryArray, format: PyFormat) -> Dumper:  # noqa: A002 -- the driver's name
-        dumper = _BinaryArrayDumper(_BinaryArray)
-        dumper.oid = obj.oid
-        return dumper
-
-    def get_key(self, obj: _BinaryArray, format: PyFormat) -> tuple[type, int]:  # noqa: A002
-        return (_BinaryArray, obj.oid)
-
-    def dump(self, obj: _BinaryArray) -> bytes:
-        return obj.data
-
-
-psycopg.adapters.register_dumper(_BinaryArray, _BinaryArrayDumper)
 
 
 def _missing(state: str, said: str, statement: Statement | None) -> RowpostError:

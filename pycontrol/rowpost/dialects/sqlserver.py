@@ -81,17 +81,24 @@ class SQLServer:
             for name, type_name in _physical(parameter):
                 marks.append(f"@{name} = ?")
                 sizes.append(_SIZES[type_name])
-        known = frozenset(p.name for p in procedure.parameters)
         call = f"EXEC {self.object_name(procedure, key)} {', '.join(marks)};"
-        return Statement(call, procedure, queue, tuple(p.name for p in parameters), known, tuple(sizes))
+        return Statement(
+            text=call,
+            procedure=procedure,
+            queue=queue,
+            parameters=tuple((p.name, p.type) for p in parameters),
+            known=frozenset(p.name for p in procedure.parameters),
+            result_types=tuple(c.type for c in procedure.result),
+            sizes=tuple(sizes),
+        )
 
     def execute(
         self, connection: pyodbc.Connection, statement: Statement, arguments: dict[str, Any], begin: bool
     ) -> list[tuple]:
         values: list[Any] = []
-        for name in statement.names:
+        for name, kind in statement.parameters:
             value = arguments.get(name)
-            values += _message_block(value) if name == "messages" else [value]
+            values += _message_block(value) if kind == "messages" else [value]
         with connection.cursor() as cursor:
             cursor.setinputsizes(list(statement.sizes))
             cursor.execute("BEGIN TRANSACTION; " + statement.text if begin else statement.text, values)
