@@ -143,7 +143,7 @@ def queue_key(address: Address, engine: str) -> str:
     >>> queue_key(Address("Sales"), "sqlserver")
     'Sales'
     >>> queue_key(Address("Sales", "eu"), "sqlserver")
-    'eu.Sales~e15a9a7f1f7c'
+    'eu.Sales~653604d5d46f'
     """
     full = address.qualified(engine)
     limit = IDENTIFIER_LIMIT[engine] - _PREFIX_LENGTH
