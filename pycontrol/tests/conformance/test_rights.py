@@ -45,7 +45,7 @@ def login(target, sql):
 def test_statement_9_an_endpoint_receives_and_sends_with_execute_alone_and_may_do_nothing_else(
     queue, target, sql, login
 ):
-    from rowpost.grants import grant_statements
+    from rowpost.registry import grant_statements
 
     make, open_as = login
     name = make("endpoint")
@@ -102,7 +102,7 @@ def test_statement_10_the_deploying_login_needs_only_to_create_objects(target, n
     make, open_as = login
     name = make("deployer")
     sql.run(f"GRANT CREATE ON DATABASE {sql.value('SELECT current_database()')} TO {name}")
-    url = new_database("embedded")
+    url = new_database(target.label)
     with connect_url("postgresql", url) as owner:
         database_name = owner.connection.execute("SELECT current_database()").fetchone()[0]
         owner.connection.execute(f"GRANT CREATE ON DATABASE {database_name} TO {name}")
