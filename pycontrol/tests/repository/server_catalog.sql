@@ -1,0 +1,82 @@
+-- What rowpost uses of SQL Server's own catalog, declared for the offline compiler, whose model has none: every column
+-- and parameter below is documented by Microsoft under the same name. A query on anything else is reported; add here
+-- what is new. The compiler reads sys.x as [sys~].x.
+CREATE SCHEMA [sys~];
+GO
+CREATE TABLE [sys~].columns
+(
+    object_id int NOT NULL,
+    name sysname NULL,
+    column_id int NOT NULL,
+    system_type_id tinyint NOT NULL,
+    user_type_id int NOT NULL,
+    max_length smallint NOT NULL,
+    precision tinyint NOT NULL,
+    scale tinyint NOT NULL,
+    is_nullable bit NULL,
+    is_identity bit NOT NULL,
+    is_computed bit NULL,
+    default_object_id int NOT NULL
+);
+GO
+CREATE TABLE [sys~].dm_exec_sessions
+(
+    session_id smallint NOT NULL,
+    transaction_isolation_level smallint NOT NULL
+);
+GO
+CREATE TABLE [sys~].index_columns
+(
+    object_id int NOT NULL,
+    index_id int NOT NULL,
+    index_column_id int NOT NULL,
+    column_id int NOT NULL,
+    key_ordinal tinyint NOT NULL
+);
+GO
+CREATE TABLE [sys~].indexes
+(
+    object_id int NOT NULL,
+    name sysname NULL,
+    index_id int NOT NULL,
+    type_desc nvarchar(60) NULL,
+    is_disabled bit NULL
+);
+GO
+CREATE TABLE [sys~].objects
+(
+    name sysname NOT NULL,
+    object_id int NOT NULL,
+    schema_id int NOT NULL,
+    type char(2) NULL
+);
+GO
+CREATE TABLE [sys~].partitions
+(
+    object_id int NOT NULL,
+    index_id int NOT NULL,
+    rows bigint NULL
+);
+GO
+CREATE TABLE [sys~].procedures
+(
+    name sysname NOT NULL,
+    object_id int NOT NULL,
+    schema_id int NOT NULL
+);
+GO
+CREATE TABLE [sys~].sql_modules
+(
+    object_id int NOT NULL,
+    definition nvarchar(max) NULL
+);
+GO
+CREATE PROCEDURE [sys~].sp_getapplock
+    @Resource nvarchar(255),
+    @LockMode varchar(32),
+    @LockOwner varchar(32) = 'Transaction',
+    @LockTimeout int = NULL,
+    @DbPrincipal sysname = N'dbo'
+AS
+RETURN 0;
+GO

@@ -1,0 +1,177 @@
+"""The T-SQL compiles, offline, with Microsoft's compiler; and the check fails when it should."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rowpost.scripts import sql_folder
+from rowpost.sql_text import tokens
+from tests.repository.tsql_compiler import Finding, Source, compile_sets, compile_tree, read_sources
+from tests.repository.tsql_runtime import UnsupportedMachine, prepare_runtime
+
+SETTINGS = "SET NOCOUNT, XACT_ABORT ON;"
+COLUMN = re.compile(r"(?<=\b[a-z]\.)[A-Za-z_]+\b(?!\()")
+PARAMETER = re.compile(r"(?<=@)\w+(?= \w+.*,? ?(?:--.*)?\n)")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiler() -> None:
+    try:
+        prepare_runtime()
+    except UnsupportedMachine as reason:
+        pytest.skip(str(reason))
+
+
+def procedures() -> list[Source]:
+    return read_sources(sql_folder() / "procedures")
+
+
+def opened(source: Source, statement: str, expression: str) -> str:
+    """The source with a statement at the start of its body; a function takes the expression, for it may not call."""
+    if "CREATE OR ALTER FUNCTION" in source.text:
+        return source.text.replace("\nBEGIN\n", f"\nBEGIN\n    DECLARE @wrong nvarchar(max) = {expression};\n", 1)
+    return source.text.replace(f"\n{SETTINGS}\n", f"\n{SETTINGS}\n\n{statement}\n", 1)
+
+
+def with_wrong_column(source: Source) -> str:
+    for token in tokens(source.text, "sqlserver"):
+        code = source.text[token.start : token.end]
+        if token.kind == "code" and COLUMN.search(code):
+            return source.text[: token.start] + COLUMN.sub("no_such_column", code, count=1) + source.text[token.end :]
+    if "INSERT INTO {queue_table} (Id" in source.text:
+        return source.text.replace("{queue_table} (Id", "{queue_table} (no_such_column", 1)
+    return opened(source, "SELECT q.no_such_column FROM rowpost.queue AS q;", "")
+
+
+def with_wrong_table(source: Source) -> str:
+    select = "(SELECT MAX(t.a) FROM rowpost.no_such_table AS t)"
+    return opened(source, f"DECLARE @wrong int = {select};", select)
+
+
+def with_wrong_procedure(source: Source) -> str:
+    if "EXEC rowpost._" in source.text:
+        return source.text.replace("EXEC rowpost._", "EXEC rowpost.no_such_", 1)
+    return opened(source, "EXEC rowpost.no_such_procedure;", "rowpost.no_such_function(1)")
+
+
+def with_wrong_argument(source: Source) -> str:
+    return opened(source, "EXEC rowpost.get_version @no_such_parameter = 1;", "rowpost._object_fingerprint(N'table')")
+
+
+def with_argument_left_out(source: Source) -> str:
+    return opened(source, "EXEC rowpost.record_version @schema_version = 1;", "rowpost._object_fingerprint()")
+
+
+def with_parameter_renamed(source: Source) -> str:
+    head, end, body = source.text.partition("\nAS\n")
+    if not PARAMETER.search(head + "\n"):
+        return opened(source, "SELECT @no_such_parameter AS wrong;", "@no_such_parameter")
+    return PARAMETER.sub("no_such_parameter", head + "\n", count=1).rstrip("\n") + end + body
+
+
+def with_syntax_error(source: Source) -> str:
+    return opened(source, "SELECT FROM WHERE;", "(SELECT")
+
+
+MISTAKES: list[Callable[[Source], str]] = [
+    with_wrong_column,
+    with_wrong_table,
+    with_wrong_procedure,
+    with_wrong_argument,
+    with_argument_left_out,
+    with_parameter_renamed,
+    with_syntax_error,
+]
+
+#: statements in a procedure that has a parameter @json, and a part of what must be said
+EASILY_MISSED = {
+    "SELECT c.no_such_column FROM sys.columns AS c;": "[sys].[columns].[no_such_column]",
+    "SELECT m.text FROM sys.messages AS m;": "[sys].[messages]",
+    "SELECT m.b FROM OPENJSON(@json) WITH (a int) AS m;": "m.b",
+    "INSERT INTO rowpost.version (schema_version, tool_version) VALUES (1);": "2 columns are named and 1 values",
+    "EXEC sys.sp_executesql N'SELECT @a', N'@a int', @b = 1;": "declares @a and is given @b",
+    "EXEC rowpost.[peek_queue:Sample] @anchor = 1;": "[peek_queue:Sample] is called without @count",
+    "SELECT s.Nothing FROM dbo.Sample AS s;": "[dbo].[Sample].[Nothing]",
+}
+
+OUTSIDE_PROCEDURES = [
+    Source("grant.sql", "GRANT EXECUTE ON rowpost.no_such_procedure TO rowpost_reader;\n"),
+    Source("role.sql", "GRANT EXECUTE ON rowpost.get_version TO no_such_role;\n"),
+    Source("call.sql", "EXEC rowpost.unregister_queue @no_such_parameter = N'x';\nGO\n"),
+    Source("index.sql", "IF 1 = 1\n    CREATE INDEX wrong ON {queue_table} (no_such_column);\n"),
+    Source("guarded.sql", "IF 1 = 0 SET NOEXEC ON;\nGO\nCREATE TABLE rowpost.wrong (a no_such_type);\nGO\n"),
+    Source("placeholder.sql", "SELECT {queue_name};\n"),
+]
+
+
+def renamed(text: str, suffix: str) -> str:
+    """The same procedure under another name, so that it stands beside the right one."""
+    name = re.compile(r"(CREATE OR ALTER (?:PROCEDURE|FUNCTION) rowpost\.)(?:\[([^\]]+)\]|(\w+))")
+    return name.sub(lambda match: f"{match[1]}[{match[2] or match[3]}~{suffix}]", text, count=1)
+
+
+def copies_with_mistakes() -> list[Source]:
+    return [
+        Source(f"{source.path} {mistake.__name__}", renamed(mistake(source), mistake.__name__))
+        for mistake in MISTAKES
+        for source in procedures()
+    ]
+
+
+def trials() -> list[Source]:
+    head = "CREATE OR ALTER PROCEDURE rowpost.[{name}]\n    @json nvarchar(max)\nAS\n"
+    return [
+        Source(statement, head.replace("{name}", f"trial {number}") + statement + "\nGO\n")
+        for number, statement in enumerate(EASILY_MISSED)
+    ]
+
+
+@pytest.fixture(scope="module")
+def findings(compiler: None) -> list[Finding]:
+    """What is reported of the product together with all mistakes."""
+    (found,) = compile_sets([[*read_sources(sql_folder()), *copies_with_mistakes(), *trials(), *OUTSIDE_PROCEDURES]])
+    return found
+
+
+def test_all_tsql_compiles_without_a_finding():
+    files, found = compile_tree(sql_folder())
+
+    assert found == []
+    assert files > len(procedures())
+
+
+def test_each_mistake_in_a_copy_of_each_procedure_is_found(findings):
+    reported = {finding.path for finding in findings}
+
+    missed = [copy.path for copy in copies_with_mistakes() if copy.path not in reported]
+
+    assert missed == []
+
+
+def test_nothing_is_reported_of_files_without_a_mistake(findings):
+    innocent = {source.path for source in read_sources(sql_folder())}
+
+    assert [finding for finding in findings if finding.path in innocent] == []
+
+
+@pytest.mark.parametrize(("statement", "said"), EASILY_MISSED.items())
+def test_a_mistake_that_is_easily_missed_is_found(findings, statement, said):
+    about = [finding.message for finding in findings if finding.path == statement]
+
+    assert any(said in message for message in about), about
+
+
+def test_what_stands_outside_procedures_is_compiled_too(findings):
+    reported = {finding.path for finding in findings}
+
+    assert {source.path for source in OUTSIDE_PROCEDURES} - reported == set()
+
+
+def test_a_table_made_behind_a_guard_is_part_of_the_model():
+    without = [source for source in read_sources(sql_folder()) if Path(source.path).name != "create.sql"]
+
+    (found,) = compile_sets([without])
+
+    assert any("[dbo].[Sample]" in finding.message for finding in found)
