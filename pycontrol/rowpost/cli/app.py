@@ -1,0 +1,52 @@
+"""The commands by name, and the help."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rowpost import __version__
+from rowpost.cli import demo, deploy, message, queue, run
+from rowpost.cli.command import EnvironmentOption, JsonOption
+from rowpost.cli.exits import EXIT_CODES
+
+__all__ = ["app"]
+
+_EPILOG = "Exit codes:\n\n" + "\n\n".join(f"- **{code.value}** {meaning}" for code, meaning in EXIT_CODES.items())
+
+app = typer.Typer(
+    name="rowpost",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"rowpost {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def rowpost(
+    env: EnvironmentOption = None,
+    as_json: JsonOption = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print rowpost's version and leave.")
+    ] = False,
+) -> None:
+    """A message queue that lives in SQL Server or PostgreSQL.
+
+    Without an environment rowpost starts a private PostgreSQL of its own: try `rowpost demo`.
+    """
+
+
+run.register(app)
+message.register(app)
+deploy.register(app)
+app.add_typer(queue.app, name="queue")
+demo.register(app)

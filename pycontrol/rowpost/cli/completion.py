@@ -1,0 +1,29 @@
+"""What the Tab key offers; reads files only, connects to nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import typer
+
+from rowpost.errors import RowpostError
+from rowpost.settings import load_settings
+
+__all__ = ["environment_names", "queue_names"]
+
+
+def environment_names(incomplete: str) -> list[str]:
+    """Environments whose file lies where rowpost looks for it."""
+    folders = [Path(os.environ.get("ROWPOST_ENVIRONMENTS", ".")), Path("deploy/environments")]
+    names = {path.stem for folder in folders for path in folder.glob("*.yml")}
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+def queue_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Queues that the environment declares."""
+    try:
+        settings = load_settings(ctx.params.get("env") or ctx.find_root().params.get("env"))
+    except RowpostError:
+        return []
+    return [queue.name for queue in settings.queues if queue.name.startswith(incomplete)]

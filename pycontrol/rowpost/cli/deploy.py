@@ -1,0 +1,191 @@
+"""rowpost plan, apply, verify, version."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rowpost import __version__
+from rowpost.cli.command import command
+from rowpost.cli.exits import ExitCode, Interrupted
+from rowpost.cli.printing import table
+from rowpost.cli.session import Session
+from rowpost.database import Database
+from rowpost.deploy import apply, difference
+from rowpost.diff import PlanDiff
+from rowpost.errors import RowpostError, SchemaMissing
+from rowpost.plan import Plan, plan
+from rowpost.scripts import database_scripts, schema_version
+from rowpost.verify import verify
+
+__all__ = ["register"]
+
+PRODUCTION = "production"
+STATES = {
+    "added": "new",
+    "changed": "changed",
+    "drifted": "changed by hand, made again",
+    "altered": "table altered by hand, left alone",
+    "edited": "edited after it ran: refused",
+}
+
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    command(app, "plan")(show_plan)
+    command(app, "apply")(run_apply)
+    command(app, "verify")(run_verify)
+    command(app, "version")(show_version)
+
+
+def show_plan(
+    session: Session,
+    sql: Annotated[bool, typer.Option("--sql", help="Print the whole script for a DBA; connects to nothing.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="With --sql: write the script into this file.", dir_okay=False)
+    ] = None,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Leave with 1 if apply would change something.")
+    ] = False,
+) -> ExitCode:
+    """Show what apply would change in the database."""
+    planned = plan(session.settings)
+    if sql or output is not None:
+        _print_script(session, planned, output)
+        return ExitCode.OK
+    with session.connected() as database:
+        diff = difference(database, planned)
+    _print_difference(session, planned, diff)
+    return ExitCode.FINDING if exit_code and not diff.is_empty else ExitCode.OK
+
+
+def _print_script(session: Session, planned: Plan, output: Path | None) -> None:
+    if output is not None:
+        output.write_text(planned.script, encoding="utf-8")
+        session.note(f"Wrote {len(planned.steps)} scripts for {len(planned.queues)} queues to {output}.")
+    elif session.as_json:
+        steps = [{"name": step.script_name, "kind": step.kind, "hash": step.hash} for step in planned.steps]
+        session.document({"hash": planned.hash, "engine": planned.engine, "steps": steps, "script": planned.script})
+    else:
+        typer.echo(planned.script, nl=False)
+
+
+def _print_difference(session: Session, planned: Plan, diff: PlanDiff) -> None:
+    changes = [(state, name) for state in STATES for name in diff.names(state)]
+    if session.as_json:
+        session.document(
+            {
+                "environment": planned.environment,
+                "hash": planned.hash,
+                "changes": [{"state": state, "name": name} for state, name in changes],
+                "unchanged": len(diff.unchanged),
+                "undeclared": diff.undeclared,
+                "unknown": [entry.script_name for entry in diff.unknown],
+            }
+        )
+        return
+    session.note(f"{planned.environment}: {session.settings.target}")
+    if changes:
+        table(session.out, ("change", "what"), [(STATES[state], name) for state, name in changes])
+    what = f"{len(changes)} to change" if changes else "Nothing to change"
+    session.note(f"{what}, {len(diff.unchanged)} unchanged.{_also_registered(diff.undeclared)}")
+
+
+def _also_registered(names: tuple[str, ...]) -> str:
+    return f" Also registered, but not declared: {', '.join(names)}." if names else ""
+
+
+def run_apply(session: Session, yes: YesOption = False) -> ExitCode:
+    """Deploy rowpost and the environment's queues: all of it, or nothing."""
+    planned = plan(session.settings)
+    with session.connected() as database:
+        if session.settings.environment == PRODUCTION and not yes:
+            _print_difference(session, planned, difference(database, planned))
+            session.confirm(f"Apply this to {PRODUCTION}, {session.settings.target}?", yes)
+        try:
+            with session.progress() as bar:
+                task = bar.add_task("Waiting for the lock", total=None)
+                result = apply(
+                    database,
+                    planned,
+                    lambda number, total, name: bar.update(task, completed=number, total=total, description=name),
+                )
+        except KeyboardInterrupt:
+            raise Interrupted(_state_after_interrupt(session, planned)) from None
+    if session.as_json:
+        session.document(
+            {"applied": result.applied, "unchanged": result.unchanged, "altered": result.altered,
+             "undeclared": result.undeclared}
+        )  # fmt: skip
+        return ExitCode.OK
+    session.note(
+        f"{planned.environment}: {session.settings.target}: {len(result.applied)} applied, "
+        f"{result.unchanged} unchanged.{_also_registered(result.undeclared)}"
+    )
+    for name in result.altered:
+        session.note(f"The table of {name} was altered by hand and left alone: rowpost verify says how.")
+    return ExitCode.OK
+
+
+def _state_after_interrupt(session: Session, planned: Plan) -> str:
+    """What the server says: the commit may just have been through."""
+    try:
+        with session.connected() as database:
+            empty = difference(database, planned).is_empty
+    except RowpostError:
+        return "all of it was applied or nothing: rowpost plan tells which"
+    return "all of it was applied already" if empty else "rolled back, nothing was changed"
+
+
+def run_verify(session: Session) -> ExitCode:
+    """Compare the database with the plan and name every difference; exit code 1 if there is one."""
+    planned = plan(session.settings)
+    with session.connected() as database:
+        findings = verify(database, planned)
+    if session.as_json:
+        session.document(
+            {"clean": not findings, "findings": [{"kind": f.kind, "subject": f.subject, "detail": f.detail,
+             "remedy": f.remedy} for f in findings]}
+        )  # fmt: skip
+    elif findings:
+        rows = [(finding.subject, finding.detail, finding.remedy) for finding in findings]
+        table(session.out, ("what", "finding", "remedy"), rows)
+    else:
+        session.out.print(f"{planned.environment}: clean, {len(planned.steps)} scripts as planned.")
+    return ExitCode.FINDING if findings else ExitCode.OK
+
+
+def show_version(session: Session) -> ExitCode:
+    """Show the versions of rowpost, of the schema in the database, and of the server."""
+    with session.connected() as database:
+        rows = _deployed(database)
+        engine = database.engine
+    version, tool, applied_at, server = rows[0] if rows else (None, None, None, None)
+    facts = {
+        "rowpost": __version__,
+        "python": platform.python_version(),
+        "environment": session.settings.environment,
+        "target": session.settings.target,
+        "schema": schema_version(database_scripts(engine)),
+        "deployed_schema": version,
+        "deployed_by": tool,
+        "deployed_at": applied_at and applied_at.isoformat(sep=" ", timespec="seconds"),
+        "server": server,
+    }
+    if session.as_json:
+        session.document(facts)
+    else:
+        table(session.out, ("", ""), [(name.replace("_", " "), value or "-") for name, value in facts.items()])
+    return ExitCode.OK
+
+
+def _deployed(database: Database) -> list[tuple]:
+    try:
+        return database.call("get_version")
+    except SchemaMissing:
+        return []

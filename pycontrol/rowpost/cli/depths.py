@@ -1,0 +1,66 @@
+"""How many messages wait, asked once a second beside the supervisor, which does not look while it is receiving."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+
+from rowpost.database import Database, connect
+from rowpost.errors import DatabaseUnavailable, RowpostError
+from rowpost.queue import Queue
+from rowpost.settings import Settings
+
+__all__ = ["MOST", "DepthWatch"]
+
+#: where counting stops
+MOST = 10_000
+
+
+class DepthWatch:
+    """A thread with a connection of its own. `depths` maps queues to counts; None where nobody could look.
+
+    >>> with DepthWatch(settings, ["Sales"]) as watch:
+    ...     watch.depths
+    {'Sales': None}
+    """
+
+    def __init__(self, settings: Settings, queues: Iterable[str], every: float = 1.0) -> None:
+        self._settings, self._every = settings, every
+        self._depths: dict[str, int | None] = dict.fromkeys(queues)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="rowpost depths", daemon=True)
+
+    @property
+    def depths(self) -> Mapping[str, int | None]:
+        """What was counted last."""
+        return dict(self._depths)
+
+    def __enter__(self) -> DepthWatch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join(timeout=2.0)
+
+    def _watch(self) -> None:
+        database: Database | None = None
+        while not self._stopped.is_set():
+            try:
+                database = database or connect(self._settings, application_name="rowpost display")
+                self._look(database)
+            except RowpostError:
+                self._depths = dict.fromkeys(self._depths)
+                database = None
+            self._stopped.wait(self._every)
+        if database is not None:
+            database.close()
+
+    def _look(self, database: Database) -> None:
+        for name in self._depths:
+            try:
+                self._depths[name] = Queue(name, database).peek(MOST)
+            except DatabaseUnavailable:
+                raise
+            except RowpostError:  # no right to peek this one, or it is gone
+                self._depths[name] = None

@@ -1,0 +1,61 @@
+"""The live table of a supervisor's queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from rowpost.cli.depths import MOST
+from rowpost.cli.printing import visible
+from rowpost.snapshot import QueueSnapshot, Snapshot
+
+__all__ = ["queue_table", "show_depth"]
+
+_COLUMNS = ("queue", "waiting", "workers", "per second", "handled", "failed", "to error", "expired")
+_BARS = 8
+
+
+def queue_table(snapshot: Snapshot, depths: Mapping[str, int | None]) -> Table:
+    """Queues with workers first, then those that only have a depth."""
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in _COLUMNS:
+        shown.add_column(column, justify="left" if column in ("queue", "workers") else "right", no_wrap=True)
+    worked = {queue.queue for queue in snapshot.queues}
+    for queue in snapshot.queues:
+        shown.add_row(*_row(queue, depths.get(queue.queue)))
+    for name, depth in depths.items():
+        if name not in worked:
+            shown.add_row(Text(visible(name)), show_depth(depth))
+    return shown
+
+
+def _row(queue: QueueSnapshot, depth: int | None) -> list[Text]:
+    failed = Text(f"{queue.failed:,}", style="yellow" if queue.failed else "")
+    moved = queue.moved_to_error + queue.poison
+    return [
+        Text(visible(queue.queue), style="bold red" if queue.critical else ""),
+        show_depth(queue.depth if depth is None else depth),
+        _workers(queue),
+        Text(f"{queue.rate:,.0f}"),
+        Text(f"{queue.handled:,}", style="green" if queue.handled else ""),
+        failed,
+        Text(f"{moved:,}", style="red" if moved else ""),
+        Text(f"{queue.expired:,}"),
+    ]
+
+
+def _workers(queue: QueueSnapshot) -> Text:
+    limit = max(queue.limit, 1)
+    width = min(limit, _BARS)
+    full = min(width, -(-queue.workers * width // limit))
+    return Text.assemble(("■" * full, "cyan"), ("·" * (width - full), "dim"), f" {queue.workers}/{queue.limit}")
+
+
+def show_depth(depth: int | None) -> Text:
+    """A depth; unknown as a question mark, above what is counted with a plus."""
+    if depth is None:
+        return Text("?")
+    return Text(f"{depth:,}+" if depth >= MOST else f"{depth:,}")

@@ -1,0 +1,295 @@
+"""rowpost queue create, adopt, drop, list, peek, purge, browse, check, grant."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rowpost import registry
+from rowpost.cli.command import command
+from rowpost.cli.completion import queue_names
+from rowpost.cli.exits import ExitCode, Interrupted, Refused
+from rowpost.cli.interrupts import hold_interrupts
+from rowpost.cli.printing import describe_body, message_document, print_message, table
+from rowpost.cli.session import Session
+from rowpost.database import Database
+from rowpost.deploy import ApplyResult
+from rowpost.errors import MessageCorrupt, QueueNotFound
+from rowpost.message import BrowsedMessage
+
+__all__ = ["PEEK_LIMIT", "QueueArgument", "app"]
+
+PEEK_LIMIT = 10_000
+PREVIEW_BYTES = 120
+PURGE_BATCH = 2_000
+TYPES = "NServiceBus.EnclosedMessageTypes"
+FAILURE = "NServiceBus.ExceptionInfo.Message"
+
+app = typer.Typer(help="Make, look at and empty queues.", no_args_is_help=True)
+
+QueueArgument = Annotated[
+    str, typer.Argument(metavar="QUEUE", help="A queue's name or address.", autocompletion=queue_names)
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+BodyStringOption = Annotated[
+    bool, typer.Option("--body-string", help="Add the column BodyString: the body, readable in any SQL tool.")
+]
+HeapOption = Annotated[
+    bool, typer.Option("--heap", help="SQL Server: a nonclustered row-version index over a heap, for many receivers.")
+]
+
+
+@command(app)
+def create(
+    session: Session,
+    name: QueueArgument,
+    body_string: BodyStringOption = False,
+    heap: HeapOption = False,
+    external: Annotated[
+        bool, typer.Option("--external", help="Somebody else's queue: rowpost only sends to it.")
+    ] = False,
+) -> None:
+    """Make a queue: its table, its procedures. One that is there is brought up to date."""
+    if external and (body_string or heap):
+        raise Refused("An external queue's table is not ours: leave --body-string and --heap out.", ExitCode.USAGE)
+    with session.deployed() as database:
+        queue = session.name(name)
+        result = (
+            registry.add_external(database, queue)
+            if external
+            else registry.create_queue(database, queue, body_string=body_string, clustered=not heap)
+        )
+    _print_result(session, queue, "external" if external else "own", result)
+
+
+@command(app)
+def adopt(
+    session: Session, name: QueueArgument, body_string: BodyStringOption = False, heap: HeapOption = False
+) -> None:
+    """Take over a table that NServiceBus made: it keeps its messages and gets procedures."""
+    with session.deployed() as database:
+        queue = session.name(name)
+        result = registry.adopt_queue(database, queue, body_string=body_string, clustered=not heap)
+    _print_result(session, queue, "adopted", result)
+
+
+def _print_result(session: Session, queue: str, kind: str, result: ApplyResult) -> None:
+    if session.as_json:
+        session.document({"queue": queue, "kind": kind, "applied": result.applied, "unchanged": result.unchanged})
+    else:
+        state = "is ready" if result.applied else "was ready"
+        session.note(f"The queue {queue} ({kind}) {state}: {len(result.applied)} changes.")
+
+
+@command(app)
+def drop(
+    session: Session,
+    name: QueueArgument,
+    keep_table: Annotated[
+        bool, typer.Option("--keep-table", help="Take the procedures away, and leave the table with its messages.")
+    ] = False,
+    yes: YesOption = False,
+) -> None:
+    """Take a queue away, with every message in it."""
+    with session.deployed() as database:
+        queue = session.name(name)
+        forget = keep_table or _kind(database, queue) == "external"
+        if not forget:
+            waiting = session.queue(queue, database).peek(PEEK_LIMIT)
+            session.confirm(f"Drop the queue {queue} with {_amount(waiting)} in {session.settings.target}?", yes)
+        (registry.forget_queue if forget else registry.drop_queue)(database, queue)
+    if session.as_json:
+        session.document({"queue": queue, "dropped": not forget})
+    else:
+        session.note(f"The queue {queue} is gone{'; its table stays' if forget else ''}.")
+
+
+def _kind(database: Database, queue: str) -> str:
+    for name, *_, kind, _body_string, _clustered, _depth in database.call("list_queues"):
+        if name == queue:
+            return kind
+    raise QueueNotFound(f"No queue named {queue!r} in this database. rowpost queue list shows those that are.")
+
+
+def _amount(waiting: int) -> str:
+    if waiting >= PEEK_LIMIT:
+        return f"{PEEK_LIMIT:,} messages or more"
+    return f"{waiting:,} message{'' if waiting == 1 else 's'}"
+
+
+@command(app, "list")
+def list_queues(session: Session) -> None:
+    """List the queues, each with its estimated depth."""
+    with session.deployed() as database:
+        rows = database.call("list_queues")
+    queues = [
+        {"queue": name, "kind": kind, "depth": depth, "catalog": catalog, "schema": schema, "table": place,
+         "body_string": body_string, "clustered": clustered}
+        for name, _key, catalog, schema, place, kind, body_string, clustered, depth in rows
+    ]  # fmt: skip
+    if session.as_json:
+        session.document(queues)
+        return
+    shown = [(q["queue"], q["kind"], "?" if q["depth"] is None else f"{q['depth']:,}") for q in queues]
+    table(session.out, ("queue", "kind", "about"), shown, right=("about",))
+    if not queues:
+        session.note("No queue is registered: rowpost queue create makes one.")
+
+
+@command(app)
+def peek(
+    session: Session,
+    name: QueueArgument,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, max=PEEK_LIMIT, help="Stop counting here.")
+    ] = PEEK_LIMIT,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Leave with 1 if a message waits.")] = False,
+) -> ExitCode:
+    """Say how many messages wait; those that receivers hold are not counted."""
+    with session.deployed() as database:
+        queue = session.queue(name, database)
+        waiting = queue.peek(count)
+    if session.as_json:
+        session.document({"queue": queue.name, "waiting": waiting, "at_least": waiting >= count})
+    else:
+        session.out.print(waiting)
+    return ExitCode.FINDING if exit_code and waiting else ExitCode.OK
+
+
+@command(app)
+def purge(
+    session: Session,
+    name: QueueArgument,
+    expired: Annotated[
+        bool, typer.Option("--expired", help="Only messages whose time to be received is over.")
+    ] = False,
+    yes: YesOption = False,
+) -> None:
+    """Remove every message, in batches that commit one by one; those that receivers hold stay."""
+    with session.deployed() as database:
+        queue = session.queue(name, database)
+        waiting = queue.peek(PEEK_LIMIT)
+        if not expired:
+            session.confirm(f"Remove {_amount(waiting)} from {queue.name} in {session.settings.target}?", yes)
+        purged = 0
+        try:
+            with session.progress() as bar, hold_interrupts() as interrupts:
+                task = bar.add_task(f"Purging {queue.name}", total=None)
+
+                def progress(total: int) -> None:
+                    nonlocal purged
+                    purged = total
+                    bar.update(task, completed=total)
+                    interrupts.check()
+
+                (queue.purge_expired if expired else queue.purge)(batch=PURGE_BATCH, progress=progress)
+        except KeyboardInterrupt:
+            raise Interrupted(f"removed {_amount_exact(purged)} from {queue.name}; the rest is still there") from None
+    if session.as_json:
+        session.document({"queue": queue.name, "purged": purged})
+    else:
+        session.note(f"Removed {_amount_exact(purged)} from {queue.name}.")
+
+
+def _amount_exact(count: int) -> str:
+    return f"{count:,} message{'' if count == 1 else 's'}"
+
+
+@command(app)
+def browse(
+    session: Session,
+    name: QueueArgument,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="How many messages, oldest first.")] = 20,
+    after: Annotated[int | None, typer.Option("--after", metavar="ROW", help="Only messages after this row.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Show all headers and whole bodies.")] = False,
+    body_bytes: Annotated[
+        int | None, typer.Option("--body-bytes", min=0, help="Cut bodies here, with --full or --json.")
+    ] = None,
+) -> None:
+    """Read messages and leave them where they are."""
+    whole = full or session.as_json
+    with session.deployed() as database:
+        queue = session.queue(name, database)
+        messages = queue.browse(count, anchor=after, max_body_bytes=body_bytes if whole else PREVIEW_BYTES)
+    if session.as_json:
+        for message in messages:
+            session.document(message_document(queue.name, message))
+    elif full:
+        for message in messages:
+            print_message(session.out, message)
+    else:
+        columns = ("row", "bytes", "expires", "what", "body")
+        table(session.out, columns, [_line(message) for message in messages], right=("row", "bytes"))
+    if not messages and not session.as_json:
+        session.note(f"{queue.name} has no message to show.")
+
+
+def _line(message: BrowsedMessage) -> tuple[object, ...]:
+    expires = "" if message.expires is None else f"{message.expires:%Y-%m-%d %H:%M:%S}"
+    body = " ".join(describe_body(message.body).split()) if message.body else ""
+    return message.row_version, f"{message.body_bytes:,}", expires, _what(message), body
+
+
+def _what(message: BrowsedMessage) -> str:
+    """What a person looks for first: why it failed, else what it is."""
+    try:
+        headers = message.headers
+    except MessageCorrupt:
+        return "(headers cannot be read)"
+    failure = headers.get(FAILURE)
+    if failure:
+        return f"failed: {failure}"
+    return (headers.get(TYPES) or "").partition(",")[0]
+
+
+@command(app)
+def check(
+    session: Session,
+    name: Annotated[
+        str | None, typer.Argument(metavar="QUEUE", help="A queue; all by default.", autocompletion=queue_names)
+    ] = None,
+) -> ExitCode:
+    """Compare queue tables with what a queue needs; exit code 1 if something is missing."""
+    with session.deployed() as database:
+        rows = database.call("check_queue", queue_name=None if name is None else session.name(name))
+    if session.as_json:
+        keys = ("queue", "finding", "detail", "remedy")
+        session.document({"clean": not rows, "findings": [dict(zip(keys, row, strict=True)) for row in rows]})
+    elif rows:
+        table(session.out, ("queue", "finding", "remedy"), [(queue, detail, cure) for queue, _, detail, cure in rows])
+    else:
+        session.out.print("Nothing to complain about.")
+    return ExitCode.FINDING if rows else ExitCode.OK
+
+
+@command(app)
+def grant(
+    session: Session,
+    login: Annotated[str, typer.Option("--login", help="The user or role of the endpoint.", show_default=False)],
+    receive_from: Annotated[
+        list[str] | None, typer.Option("--receive-from", metavar="QUEUE", help="A queue of its own; may be repeated.")
+    ] = None,
+    send_to: Annotated[
+        list[str] | None, typer.Option("--send-to", metavar="QUEUE", help="A destination; may be repeated.")
+    ] = None,
+    purge_too: Annotated[
+        list[str] | None, typer.Option("--purge", metavar="QUEUE", help="A queue it may empty; may be repeated.")
+    ] = None,
+    apply_them: Annotated[
+        bool, typer.Option("--apply", help="Run the statements instead of only printing them.")
+    ] = False,
+) -> None:
+    """Print the statements that let an endpoint's login work with its queues, and with nothing else."""
+    wanted = [[session.name(each) for each in names or ()] for names in (receive_from, send_to, purge_too)]
+    if apply_them:
+        with session.deployed() as database:
+            statements = registry.grant(database, login, *wanted)
+    else:
+        statements = registry.grant_statements(session.settings, login, *wanted)
+    if session.as_json:
+        session.document({"login": login, "applied": apply_them, "statements": statements})
+    else:
+        session.out.print("\n".join(statements), soft_wrap=True)
+    if apply_them:
+        session.note(f"{login} has these rights now.")

@@ -1,0 +1,117 @@
+"""What one call of the program works with: its settings, its database, where it prints."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from rowpost.address import Address, parse_address
+from rowpost.cli.exits import ExitCode, Refused
+from rowpost.cli.interrupts import hold_interrupts
+from rowpost.database import Database, connect
+from rowpost.queue import Queue
+from rowpost.settings import Settings, load_settings
+
+__all__ = ["Session", "console"]
+
+#: of lines that no terminal wraps
+UNLIMITED_WIDTH = 100_000
+
+
+def console(stream: Any) -> Console:
+    """A console that takes text as it is: names and messages come from strangers, and may look like markup."""
+    width = None if stream.isatty() else UNLIMITED_WIDTH
+    return Console(file=stream, markup=False, highlight=False, emoji=False, width=width)
+
+
+class Session:
+    """One call of the program. Results go to `out` (stdout), everything else to `err` (stderr)."""
+
+    def __init__(self, environment: str | None = None, as_json: bool = False) -> None:
+        self.environment = environment
+        self.as_json = as_json
+        self.out = console(sys.stdout)
+        self.err = console(sys.stderr)
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The environment's. Raises SettingsError."""
+        return load_settings(self.environment)
+
+    @contextmanager
+    def connected(self) -> Iterator[Database]:
+        """A connection to the environment's database. Raises DatabaseUnavailable, LoginRefused."""
+        with connect(self.settings, application_name="rowpost command line") as database:
+            yield database
+
+    @contextmanager
+    def deployed(self) -> Iterator[Database]:
+        """The same, where rowpost is deployed. Raises SchemaMissing and SchemaTooNew besides."""
+        with self.connected() as database:
+            database.check_schema()
+            yield database
+
+    def name(self, text: str) -> str:
+        """The canonical name of the queue that somebody typed, in the environment's default schema.
+
+        Raises InvalidQueueName.
+        """
+        engine = self.settings.engine
+        address = parse_address(text)
+        full = Address(address.table, address.schema or self.settings.default_schema, address.catalog)
+        return full.qualified(engine).short(engine).format()
+
+    def queue(self, text: str, database: Database) -> Queue:
+        """The queue that somebody typed. Raises InvalidQueueName."""
+        return Queue(self.name(text), database)
+
+    @contextmanager
+    def unit(self, database: Database) -> Iterator[None]:
+        """A transaction that Ctrl-C undoes as a whole, or comes too late for: the commit is never interrupted."""
+        database.begin()
+        try:
+            yield
+            with hold_interrupts():
+                database.commit()
+        except BaseException:
+            if not database.closed:
+                database.rollback()
+            raise
+
+    def document(self, value: Any) -> None:
+        """Print one JSON document, or one of the lines, to stdout."""
+        sys.stdout.write(json.dumps(value, ensure_ascii=sys.stdout.encoding.lower() != "utf-8", default=str) + "\n")
+        sys.stdout.flush()
+
+    def note(self, text: str) -> None:
+        """Say something beside the result."""
+        self.err.print(text, soft_wrap=True)
+
+    def confirm(self, question: str, yes: bool) -> None:
+        """Ask before something that cannot be undone; without a terminal only --yes will do. Raises Refused."""
+        if yes:
+            return
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise Refused(f"{question} Nobody is there to ask: say --yes.", ExitCode.USAGE)
+        if not typer.confirm(question, err=True):
+            raise Refused("Nothing was changed.")
+
+    def progress(self) -> Progress:
+        """A bar on a terminal's stderr; nothing where nobody looks."""
+        return Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self.err,
+            transient=True,
+            disable=not self.err.is_terminal,
+        )
