@@ -101,6 +101,7 @@ def apply(database: Database, plan: Plan, progress: Progress | None = None) -> A
         ScriptEdited, SchemaTooNew, QueueNameConflict: nothing was changed either.
         SchemaMissing: the plan is of single queues, and nothing is deployed here.
     """
+    _refuse_open_transaction(database)  # before looking: a look that fails would end it
     plan = fitted(database, plan)
     fresh = plan.whole and not _is_deployed(database)
     with deployment(database, plan) as running:
@@ -182,16 +183,14 @@ class Deployment:
             try:
                 self._runner.run(batch, bare)
             except BatchError as error:
-                raise DeployError(
-                    f"{script.name}: batch {batch.number}, line {error.line}: {error.problem} Nothing was changed."
-                ) from error
+                where = f"{script.name}: batch {batch.number}, line {error.line}"
+                raise DeployError(f"{where}: {error.problem.rstrip('.')}. Nothing was changed.") from error
 
 
 @contextmanager
 def deployment(database: Database, plan: Plan) -> Iterator[Deployment]:
     """A transaction with the deployment lock: commits at the end of the block, rolls back when it raises."""
-    if database.in_transaction:
-        raise DeployError("A transaction is open on this connection: deploy on a connection of its own.")
+    _refuse_open_transaction(database)
     runner = _runner(database)
     running = Deployment(database, runner)
     try:
@@ -212,6 +211,11 @@ def fitted(database: Database, plan: Plan) -> Plan:
     folder: Path = sql_folder()
     scripts = plan.scripts.exchanged(lambda name: substitute(folder, name))
     return build_plan(plan.environment, scripts, plan.queues, plan.whole)
+
+
+def _refuse_open_transaction(database: Database) -> None:
+    if database.in_transaction:
+        raise DeployError("A transaction is open on this connection: deploy on a connection of its own.")
 
 
 def _runner(database: Database) -> BatchRunner:

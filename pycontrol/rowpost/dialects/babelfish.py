@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from rowpost.database import Database
-from rowpost.dialects.batches import SqlserverRunner
+from rowpost.dialects.batches import SqlserverRunner, code_only
 from rowpost.sql_text import Batch
 
 __all__ = ["BabelfishRunner", "is_babelfish", "substitute"]
@@ -46,7 +46,7 @@ class BabelfishRunner(SqlserverRunner):
         self._skipping = False
 
     def run(self, batch: Batch, bare: bool = False) -> None:
-        guard = NOEXEC.fullmatch(batch.text)
+        guard = NOEXEC.fullmatch(code_only(batch.text))
         if guard:
             condition = guard["condition"] if guard["state"].upper() == "ON" else "1 = 0"
             self._skipping = self._holds(condition or "1 = 1")

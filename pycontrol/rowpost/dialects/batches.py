@@ -14,7 +14,7 @@ from rowpost.database import Database
 from rowpost.errors import DatabaseUnavailable
 from rowpost.sql_text import Batch, code_line, tokens
 
-__all__ = ["SCRIPT_END", "SECTION_GUARD", "BatchError", "BatchRunner", "SqlserverRunner"]
+__all__ = ["SCRIPT_END", "SECTION_GUARD", "BatchError", "BatchRunner", "SqlserverRunner", "code_only"]
 
 # Settings must outlive their batch, and NOEXEC must reach the session: such batches are not wrapped.
 SESSION_BATCH = re.compile(r"(?:\s*SET\s[^;]*;?)+\s*|.*\bSET\s+NOEXEC\b.*", re.IGNORECASE | re.DOTALL)
@@ -82,14 +82,15 @@ class SqlserverRunner(BatchRunner):
     """Runs batches as sqlcmd does, but for TRY/CATCH around them."""
 
     def run(self, batch: Batch, bare: bool = False) -> None:
-        if bare or SESSION_BATCH.fullmatch(_code(batch.text)):
+        if bare or SESSION_BATCH.fullmatch(code_only(batch.text)):
             self._send(batch, batch.text)
             return
         rows = self._send(
             batch,
             f"BEGIN TRY EXEC sys.sp_executesql {self._dialect.literal(batch.text)}; END TRY\n"
             f"BEGIN CATCH SELECT N'{CAUGHT}', ERROR_NUMBER(), ERROR_LINE(), ERROR_PROCEDURE(), ERROR_MESSAGE();"
-            " END CATCH;",
+            # A doomed transaction may not outlive its batch: error 3998 would hide the error that doomed it.
+            " IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; END CATCH;",
         )
         if rows and rows[0][0] == CAUGHT:
             _, number, line, procedure, message = rows[0]
@@ -103,6 +104,7 @@ class SqlserverRunner(BatchRunner):
         super().rollback()
 
 
-def _code(text: str) -> str:
+def code_only(text: str) -> str:
+    """T-SQL without its comments."""
     pieces = tokens(text, "sqlserver")
     return "".join(text[piece.start : piece.end] for piece in pieces if piece.kind != "comment")

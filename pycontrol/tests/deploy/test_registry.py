@@ -49,8 +49,8 @@ def test_creating_a_queue_again_does_nothing(deployed):
 
 @pytest.mark.parametrize("name", ["a b", "it's", "ein~Name", "Ünïcode漢", "with.dots-and-more"])
 def test_a_name_may_hold_nearly_anything(shop, deployed, name):
-    if shop.babelfish and "'" in name:
-        pytest.skip("Babelfish's QUOTENAME doubles apostrophes")
+    if shop.babelfish and ("'" in name or not name.isascii()):
+        pytest.skip("Babelfish's QUOTENAME doubles apostrophes, and its parser miscounts beyond ASCII")
 
     create_queue(deployed, name)
 
