@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -60,18 +60,41 @@ class Database:
             ContractError: unknown procedure or argument.
             RowpostError: what the server said, as one of rowpost's errors.
         """
-        statement = _spell(self.dialect, procedure, queue)
-        if not arguments.keys() <= statement.known:
-            raise ContractError(
-                f"{procedure} has no parameter {', '.join(sorted(arguments.keys() - statement.known))}; "
-                f"it has {', '.join(sorted(statement.known)) or 'none'}."
-            )
+        statement = self._statement(procedure, queue, arguments)
         try:
             return self.dialect.execute(self.connection, statement, arguments, begin)
         except self.dialect.driver_error() as error:
             if begin:
                 self._abandon()
             raise self.dialect.translate(error, statement) from error
+
+    def call_all(
+        self, calls: Sequence[tuple[str, str | None, dict[str, Any]]], *, begin: bool = False, commit: bool = False
+    ) -> list[list[tuple]]:
+        """Calls several procedures in one round trip, and returns the rows of each.
+
+        Args:
+            calls: (procedure, queue or None, arguments), as for `call`.
+            begin: open a transaction before the first.
+            commit: commit after the last. When one fails nothing is committed, and the transaction is rolled back if
+                `begin` opened it here; otherwise the caller does.
+        """
+        spelt = [(self._statement(name, queue, arguments), arguments) for name, queue, arguments in calls]
+        try:
+            return self.dialect.execute_all(self.connection, spelt, begin, commit)
+        except self.dialect.driver_error() as error:
+            if begin:
+                self._abandon()
+            raise self.dialect.translate(error, _failed_statement(error, [each for each, _ in spelt])) from error
+
+    def _statement(self, procedure: str, queue: str | None, arguments: dict[str, Any]) -> Statement:
+        statement = _spell(self.dialect, procedure, queue)
+        if not arguments.keys() <= statement.known:
+            raise ContractError(
+                f"{procedure} has no parameter {', '.join(sorted(arguments.keys() - statement.known))}; "
+                f"it has {', '.join(sorted(statement.known)) or 'none'}."
+            )
+        return statement
 
     def begin(self) -> None:
         """Opens a transaction."""
@@ -177,6 +200,15 @@ class Database:
                 f"The database has schema {deployed}, deployed by rowpost {rows[0][1]}; this rowpost knows schema "
                 f"{ours}. Install a rowpost at least as new as the database's."
             )
+
+
+def _failed_statement(error: Exception, statements: list[Statement]) -> Statement | None:
+    """Which call of a batch failed: its place where the driver knows, else the procedure that the server names."""
+    place = getattr(error, "failed_call", 0 if len(statements) == 1 else None)
+    if place is not None:
+        return statements[place] if 0 <= place < len(statements) else None
+    named = (each for each in statements if each.queue and f"{each.procedure.name}:{each.queue}" in str(error))
+    return next(named, None)
 
 
 @lru_cache(maxsize=4096)

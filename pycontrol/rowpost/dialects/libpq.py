@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -18,7 +19,7 @@ import psycopg
 from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, ExecStatus, PipelineStatus
 
-__all__ = ["call", "command", "pack_array", "pack_bigint"]
+__all__ = ["Call", "call", "call_all", "command", "pack_array", "pack_bigint"]
 
 _INT4, _INT8 = struct.Struct("!i"), struct.Struct("!q")
 _ARRAY_HEAD = struct.Struct("!iiIii").pack  # dimensions, has nulls, element's oid, length, lower bound
@@ -50,38 +51,88 @@ DECODE: dict[str, Callable[[bytes], Any]] = {
 _prepared: WeakKeyDictionary[psycopg.Connection, set[bytes]] = WeakKeyDictionary()
 
 
-def call(
-    connection: psycopg.Connection,
-    text: str,
-    parameters: Sequence[tuple[str, Any]],
-    result_types: Sequence[str],
-    begin: bool = False,
-) -> list[tuple]:
-    """Executes a statement with $1, $2, … and returns its rows.
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A statement with $1, $2, …, its (type in ENCODE, value or None) pairs, and the types in DECODE of its columns."""
 
-    Args:
-        connection: psycopg's; used for this call alone while it runs.
-        text: the statement, prepared at its first use on this connection.
-        parameters: (type in ENCODE, value or None), in order.
-        result_types: types in DECODE, one per column.
-        begin: open a transaction in the same round trip.
+    text: str
+    parameters: Sequence[tuple[str, Any]]
+    result_types: Sequence[str]
+
+
+def call(connection: psycopg.Connection, statement: Call, begin: bool = False) -> list[tuple]:
+    """Executes one statement, prepared at its first use on this connection, and returns its rows.
+
+    With `begin` a transaction is opened in the same round trip.
 
     Raises:
-        psycopg.Error: what the server said.
-        psycopg.DataError: a number does not fit its type.
+        psycopg.Error: what the server said; psycopg.DataError where a value does not fit its type.
     """
-    values = [None if value is None else _encode(kind, value) for kind, value in parameters]
+    if begin:
+        return call_all(connection, [statement], begin=True)[0]
+    values = _values(statement)
+    with connection.lock:
+        name = _prepare(connection, statement.text)
+        result = connection.pgconn.exec_prepared(name, values, [1] * len(values), 1)
+        return _rows(connection.pgconn, result, statement.result_types)
+
+
+def call_all(
+    connection: psycopg.Connection, statements: Sequence[Call], *, begin: bool = False, commit: bool = False
+) -> list[list[tuple]]:
+    """Executes statements in one round trip and returns the rows of each; optionally between BEGIN and COMMIT.
+
+    After an error nothing that follows it is executed, the COMMIT included: the transaction is left for the caller to
+    roll back.
+
+    Raises:
+        psycopg.Error: what the server said of the first one that failed; its `failed_call` is that one's place.
+    """
+    encoded = [_values(statement) for statement in statements]
     with connection.lock:
         pgconn = connection.pgconn
-        if pgconn.pipeline_status != PipelineStatus.OFF:
-            raise psycopg.ProgrammingError("The connection is inside psycopg's pipeline(): leave it before calling rowpost")
-        name = _prepare(connection, text)
-        formats = [1] * len(values)
+        names = [_prepare(connection, statement.text) for statement in statements]
+        pgconn.enter_pipeline_mode()
+        try:
+            if begin:
+                pgconn.send_query_params(b"BEGIN", None)
+            for name, values in zip(names, encoded, strict=True):
+                pgconn.send_query_prepared(name, values, [1] * len(values), 1)
+            if commit:
+                pgconn.send_query_params(b"COMMIT", None)
+            pgconn.pipeline_sync()
+            results = _results(pgconn)
+        finally:
+            if pgconn.status == ConnStatus.OK:
+                pgconn.exit_pipeline_mode()
+        if not results:
+            raise psycopg.OperationalError(pgconn.get_error_message() or "the connection is lost")
+        for place, result in enumerate(results, start=-1 if begin else 0):
+            try:
+                _check(pgconn, result)
+            except psycopg.Error as error:
+                error.failed_call = place
+                raise
         if begin:
-            result = _begin_and_execute(pgconn, name, values, formats)
-        else:
-            result = pgconn.exec_prepared(name, values, formats, 1)
-        return _rows(pgconn, result, result_types)
+            del results[0]
+        return [_rows(pgconn, r, s.result_types) for r, s in zip(results, statements, strict=False)]
+
+
+def _results(pgconn: Any) -> list[Any]:
+    """All results up to the end of the pipeline; libpq puts a None after each command's."""
+    results = []
+    while pgconn.status == ConnStatus.OK:
+        result = pgconn.get_result()
+        if result is None:
+            continue
+        if result.status == ExecStatus.PIPELINE_SYNC:
+            break
+        results.append(result)
+    return results
+
+
+def _values(statement: Call) -> list[bytes | None]:
+    return [None if value is None else _encode(kind, value) for kind, value in statement.parameters]
 
 
 def command(connection: psycopg.Connection, text: bytes) -> None:
@@ -100,6 +151,8 @@ def _encode(kind: str, value: Any) -> bytes:
 
 
 def _prepare(connection: psycopg.Connection, text: str) -> bytes:
+    if connection.pgconn.pipeline_status != PipelineStatus.OFF:
+        raise psycopg.ProgrammingError("The connection is inside psycopg's pipeline(): leave it before calling rowpost")
     names = _prepared.get(connection)
     if names is None:
         names = _prepared[connection] = set()
@@ -109,28 +162,6 @@ def _prepare(connection: psycopg.Connection, text: str) -> bytes:
     _check(connection.pgconn, connection.pgconn.prepare(name, text.encode()))
     names.add(name)
     return name
-
-
-def _begin_and_execute(pgconn: Any, name: bytes, values: list[bytes | None], formats: list[int]) -> Any:
-    """BEGIN and the statement leave together and are answered together."""
-    pgconn.enter_pipeline_mode()
-    try:
-        pgconn.send_query_params(b"BEGIN", None)
-        pgconn.send_query_prepared(name, values, formats, 1)
-        pgconn.pipeline_sync()
-        results = []
-        while (result := pgconn.get_result()) is None or result.status != ExecStatus.PIPELINE_SYNC:
-            if result is not None:
-                results.append(result)
-            elif pgconn.status == ConnStatus.BAD:
-                break
-    finally:
-        if pgconn.status == ConnStatus.OK:
-            pgconn.exit_pipeline_mode()
-    if not results:
-        raise psycopg.OperationalError(pgconn.get_error_message() or "the connection is lost")
-    _check(pgconn, results[0])
-    return results[-1]
 
 
 def _check(pgconn: Any, result: Any) -> None:

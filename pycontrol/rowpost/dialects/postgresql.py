@@ -31,6 +31,7 @@ __all__ = ["PostgreSQL"]
 
 _TYPES = {
     "string": "text",
+    "strings": "text[]",
     "text": "text",
     "binary": "bytea",
     "uuid": "uuid",
@@ -81,14 +82,14 @@ class PostgreSQL:
     def execute(
         self, connection: psycopg.Connection, statement: Statement, arguments: dict[str, Any], begin: bool
     ) -> list[tuple]:
-        parameters: list[tuple[str, Any]] = []
-        for name, kind in statement.parameters:
-            value = arguments.get(name)
-            if kind == "messages":
-                parameters += _message_arrays(value)
-            else:
-                parameters.append((kind, value))
-        return libpq.call(connection, statement.text, parameters, statement.result_types, begin)
+        return libpq.call(connection, _call(statement, arguments), begin)
+
+    def execute_all(
+        self, connection: psycopg.Connection, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: bool, commit: bool
+    ) -> list[list[tuple]]:
+        if commit:
+            _refuse_doomed(connection)
+        return libpq.call_all(connection, [_call(*each) for each in calls], begin=begin, commit=commit)
 
     def script(self, connection: psycopg.Connection, text: str) -> list[tuple]:
         cursor = connection.execute(text, prepare=False)
@@ -98,11 +99,7 @@ class PostgreSQL:
         libpq.command(connection, b"BEGIN")
 
     def commit(self, connection: psycopg.Connection) -> None:
-        if connection.pgconn.transaction_status == TransactionStatus.INERROR:
-            connection.rollback()  # a COMMIT would do the same, and say nothing
-            raise psycopg.errors.InFailedSqlTransaction(
-                "The transaction could not be committed: a statement in it had failed, and the error was not passed on"
-            )
+        _refuse_doomed(connection)
         libpq.command(connection, b"COMMIT")
 
     def rollback(self, connection: psycopg.Connection) -> None:
@@ -172,6 +169,28 @@ class PostgreSQL:
     def script_call(self, procedure: Procedure, arguments: Sequence[tuple[str, Any]]) -> str:
         given = ", ".join(f"p_{name} => {self.literal(value)}" for name, value in arguments)
         return f"SELECT {self.object_name(procedure, None)}({given});"
+
+
+def _refuse_doomed(connection: psycopg.Connection) -> None:
+    """A COMMIT of a transaction in which something failed would roll back, and say nothing."""
+    if connection.pgconn.transaction_status == TransactionStatus.INERROR:
+        connection.rollback()
+        raise psycopg.errors.InFailedSqlTransaction(
+            "The transaction could not be committed: a statement in it had failed, and the error was not passed on"
+        )
+
+
+def _call(statement: Statement, arguments: dict[str, Any]) -> libpq.Call:
+    parameters: list[tuple[str, Any]] = []
+    for name, kind in statement.parameters:
+        value = arguments.get(name)
+        if kind == "messages":
+            parameters += _message_arrays(value)
+        elif kind == "strings":
+            parameters.append(("array", libpq.pack_array("text", [text.encode() for text in value])))
+        else:
+            parameters.append((kind, value))
+    return libpq.Call(statement.text, parameters, statement.result_types)
 
 
 def _message_arrays(messages: Sequence[Any]) -> list[tuple[str, bytes | None]]:

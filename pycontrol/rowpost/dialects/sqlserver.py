@@ -44,6 +44,7 @@ _SIZES = {
     "text": (pyodbc.SQL_WVARCHAR, 0, 0),
     "binary": (pyodbc.SQL_VARBINARY, 0, 0),
     "string": (pyodbc.SQL_WVARCHAR, 0, 0),
+    "strings": (pyodbc.SQL_WVARCHAR, 0, 0),
     "uuid": (pyodbc.SQL_GUID, 16, 0),
     "integer": (pyodbc.SQL_INTEGER, 0, 0),
     "bigint": (pyodbc.SQL_BIGINT, 0, 0),
@@ -95,24 +96,25 @@ class SQLServer:
     def execute(
         self, connection: pyodbc.Connection, statement: Statement, arguments: dict[str, Any], begin: bool
     ) -> list[tuple]:
-        values: list[Any] = []
-        for name, kind in statement.parameters:
-            value = arguments.get(name)
-            values += _message_block(value) if kind == "messages" else [value]
+        return self.execute_all(connection, [(statement, arguments)], begin, False)[0]
+
+    def execute_all(
+        self, connection: pyodbc.Connection, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: bool, commit: bool
+    ) -> list[list[tuple]]:
+        batch = " ".join(statement.text for statement, _ in calls)
+        batch = f"{'BEGIN TRANSACTION; ' if begin else ''}{batch}{' COMMIT TRANSACTION;' if commit else ''}"
+        values = [value for statement, arguments in calls for value in _values(statement, arguments)]
+        sizes = [size for statement, _ in calls for size in statement.sizes]
         with connection.cursor() as cursor:
-            cursor.setinputsizes(list(statement.sizes))
-            cursor.execute("BEGIN TRANSACTION; " + statement.text if begin else statement.text, values)
-            rows = _all_results(cursor)
-        order = statement.procedure.ordered_by
-        if order and len(rows) > 1:
-            place = [c.name for c in statement.procedure.result].index(order)
-            rows.sort(key=lambda row: row[place])
-        return rows
+            cursor.setinputsizes(sizes)
+            cursor.execute(batch, values)
+            found = iter(_all_results(cursor))
+        return [_in_order(s, next(found, [])) if s.procedure.result else [] for s, _ in calls]
 
     def script(self, connection: pyodbc.Connection, text: str) -> list[tuple]:
         with connection.cursor() as cursor:
             cursor.execute(text)
-            return _all_results(cursor)
+            return (_all_results(cursor) or [[]])[-1]
 
     def begin(self, connection: pyodbc.Connection) -> None:
         connection.execute("BEGIN TRANSACTION;").close()
@@ -217,14 +219,35 @@ def _message_block(messages: Sequence[Any]) -> list[Any]:
     return [json.dumps(entries, ensure_ascii=False, separators=(",", ":")), b"".join(bodies)]
 
 
-def _all_results(cursor: pyodbc.Cursor) -> list[tuple]:
-    """Rows of the last result. Reads to the end: an error that follows a row must surface, not lose the row (D2)."""
-    rows: list[tuple] = []
+def _values(statement: Statement, arguments: dict[str, Any]) -> list[Any]:
+    values: list[Any] = []
+    for name, kind in statement.parameters:
+        value = arguments.get(name)
+        if kind == "messages":
+            values += _message_block(value)
+        elif kind == "strings":
+            values.append(json.dumps(list(value), ensure_ascii=False))
+        else:
+            values.append(value)
+    return values
+
+
+def _all_results(cursor: pyodbc.Cursor) -> list[list[tuple]]:
+    """The rows of every result. Reads to the end: an error that follows a row must surface, not lose the row (D2)."""
+    results: list[list[tuple]] = []
     while True:
         if cursor.description is not None:
-            rows = [tuple(row) for row in cursor.fetchall()]
+            results.append([tuple(row) for row in cursor.fetchall()])
         if not cursor.nextset():
-            return rows
+            return results
+
+
+def _in_order(statement: Statement, rows: list[tuple]) -> list[tuple]:
+    order = statement.procedure.ordered_by
+    if order and len(rows) > 1:
+        place = [column.name for column in statement.procedure.result].index(order)
+        rows.sort(key=lambda row: row[place])
+    return rows
 
 
 def _missing(number: int, said: str, statement: Statement | None) -> RowpostError:

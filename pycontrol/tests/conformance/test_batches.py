@@ -1,0 +1,57 @@
+"""Several calls in one round trip, on every engine that can be reached."""
+
+import pytest
+
+from rowpost.errors import InvalidTimeToBeReceived, QueueNotFound
+
+
+def send(queue, body, **more):
+    return ("send_message", queue.name, {"headers": "", "body": body, **more})
+
+
+def test_calls_of_a_batch_each_return_their_rows(queue, database):
+    queue.send(b"first")
+
+    _, received, waiting = database.call_all(
+        [send(queue, b"second"), ("receive_messages", queue.name, {"count": 5}), ("peek_queue", queue.name, {"count": 5})],
+        begin=True, commit=True,
+    )
+
+    assert [row[4] for row in received] == [b"first", b"second"]
+    assert waiting == [(0,)]
+    assert not database.in_transaction
+
+
+def test_a_batch_without_commit_leaves_its_transaction_open(queue, database):
+    database.call_all([send(queue, b"x")], begin=True)
+
+    assert database.in_transaction
+    database.rollback()
+    assert queue.peek() == 0
+
+
+def test_a_batch_commits_what_the_transaction_did_before_it(queue, database):
+    database.call("receive_messages", queue=queue.name, begin=True, count=1)
+
+    database.call_all([send(queue, b"x"), send(queue, b"y")], commit=True)
+
+    assert not database.in_transaction
+    assert queue.peek() == 2
+
+
+def test_a_failing_call_of_a_batch_undoes_all_of_it(queue, database):
+    with pytest.raises(InvalidTimeToBeReceived):
+        database.call_all([send(queue, b"good"), send(queue, b"bad", time_to_be_received_ms=0)], begin=True, commit=True)
+
+    assert not database.in_transaction
+    assert queue.peek() == 0
+    queue.send(b"the connection is well")
+
+
+def test_an_unknown_queue_in_a_batch_is_named(queue, database):
+    nowhere = ("send_message", "Nowhere", {"headers": ""})
+
+    with pytest.raises(QueueNotFound, match="Nowhere"):
+        database.call_all([send(queue, b"good"), nowhere], begin=True, commit=True)
+
+    assert queue.peek() == 0
