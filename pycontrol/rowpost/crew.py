@@ -90,6 +90,7 @@ class Crew:
         self._asked = False
         self._peek_at = float("-inf")
         self._spawn_at = float("-inf")
+        self._wanted = 1
         self._deaths = 0
         self._last_error = ""
         self._stuck = False
@@ -116,7 +117,7 @@ class Crew:
             workers=len(members),
             busy=sum(1 for m in members if m.state is State.BUSY and not m.troubled),
             limit=self._limit,
-            target=self._ramp.workers,
+            target=self._wanted,
             rate=self._figures.rate(now),
             critical=self._breaker.triggered,
             **self._figures.counts,
@@ -220,6 +221,9 @@ class Crew:
     def _move(self, now: float) -> None:
         """Start, tell or send away workers until there are as many as wanted."""
         wanted = max(1, min(self._ramp.workers, self._allowed))
+        if wanted != self._wanted:
+            self._wanted = wanted
+            self._emit(events.TargetChanged, workers=wanted)
         staying = [m for m in self.members if m.state is not State.LEAVING]
         ceiling = wanted if self._ramp.polls else self._allowed
         for member in _least_useful_first(staying)[: max(0, len(staying) - ceiling)]:
@@ -318,15 +322,12 @@ class Crew:
         self._emit(kind, pid=pid, id=outcome.id, attempts=outcome.attempts, error=outcome.error or "")
 
     def _see(self, seen: Peeked | Received | StillBusy, now: float) -> None:
-        before = self._ramp.workers
         self._ramp = self._ramp.after(seen, self._allowed)
         if self._ramp.peek_in is not None:
             self._peek_at = now + self._ramp.peek_in
         stop = self._ramp.stop
         if stop is not None and stop in self._members and not self._stopping:
             self._send_away(self._members[stop], "spare")
-        if self._ramp.workers != before:
-            self._emit(events.TargetChanged, workers=self._ramp.workers)
 
     # -------------------------------------------------------------- breaker
     def _suffers(self, who: object, text: str, error: BaseException | None, now: float) -> None:

@@ -31,7 +31,7 @@ from rowpost.errors import (
     RowpostError,
 )
 from rowpost.handlers import Handler
-from rowpost.message import Message
+from rowpost.message import Message, decode_headers
 from rowpost.queue import Queue
 from rowpost.recoverability import Decision, Host, decide, failure_headers
 
@@ -75,8 +75,10 @@ VICTIM = Outcome(Kind.VICTIM)
 class Pipeline:
     """Takes messages of one queue through one handler on one connection.
 
-    `attempts` tries before a message moves to `error_queue`. `reconnect` gives a new Database after a handler closed
-    the one it was lent; without it that raises HandlerBrokeTransaction.
+    `attempts` tries before a message moves to `error_queue`. `reconnect` gives a new Database: a second one to
+    count failures on, closed when the queue is empty, and another first one after a handler closed it. Without it
+    attempts may be exceeded when several workers share the queue, and a closed connection raises
+    HandlerBrokeTransaction.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class Pipeline:
         self._key = queue_key(parse_address(queue), database.engine)
         self._host = Host.here(queue)
         self._failed: dict[UUID, None] = {}
+        self._aside: Database | None = None
 
     def process_one(self, anchor: int | None = None) -> Outcome:
         """Receive and handle at most one message, the oldest free one above `anchor` (None: from the start).
@@ -112,6 +115,7 @@ class Pipeline:
             return VICTIM
         if not rows:
             database.commit()
+            self.close_aside()
             return EMPTY
         key, row_version, expired, headers, body = rows[0]
         message = Message(key, row_version, expired, headers, body or b"")
@@ -156,6 +160,7 @@ class Pipeline:
         except RowpostError as error:
             # a deferred constraint, a serialization failure: what the handler did cannot be kept
             if database.in_transaction or isinstance(error, Deadlock):
+                self._roll_back()  # before counting: forget_failure may hold the count's row
                 return self._failed_by(message, error)
             return self._failed_by(message, self._broken("ended the transaction", error), gone=True)
         return Outcome(Kind.HANDLED, message.row_version, message.id)
@@ -193,12 +198,37 @@ class Pipeline:
 
     def _failed_by(self, message: Message, error: BaseException, *, gone: bool = False) -> Outcome:
         """Count the attempt in a transaction of its own; `gone`: the row may be, so do not wait for another attempt."""
-        self._roll_back()
-        attempts = self.database.call("record_failure", queue_key=self._key, id=message.id)[0][0]
+        attempts = self._count_failure(message)
         if gone or decide(attempts, self._attempts, error) is Decision.ERROR:
             return self._move_to_error(message, error, attempts, copy_if_gone=gone)
         self._remember(message.id)
         return Outcome(Kind.FAILED, message.row_version, message.id, attempts, _words(error))
+
+    def _count_failure(self, message: Message) -> int:
+        """Attempts with this one; the receiving transaction is rolled back.
+
+        Counted on a second connection while the row is still locked: rolled back first, another worker would have the
+        message in hand before it is known that it had its last attempt.
+        """
+        try:
+            if self._aside is None and self._reconnect is not None:
+                self._aside = self._reconnect()
+            if self._aside is not None:
+                return self._record(self._aside, message)
+        except DatabaseUnavailable:
+            self.close_aside()  # no second connection to be had: then with the first
+        finally:
+            self._roll_back()
+        return self._record(self.database, message)
+
+    def _record(self, database: Database, message: Message) -> int:
+        return database.call("record_failure", queue_key=self._key, id=message.id)[0][0]
+
+    def close_aside(self) -> None:
+        """Close the second connection, which failures opened."""
+        if self._aside is not None:
+            self._aside.close()
+            self._aside = None
 
     def _move_to_error(self, message: Message, error: BaseException, attempts: int, *, copy_if_gone: bool) -> Outcome:
         """Take the row again and store it, with the failure's headers, in the error queue: one transaction.
@@ -207,7 +237,7 @@ class Pipeline:
         queue then gets the copy that is still in memory. Otherwise a row that is gone is with another worker.
         """
         headers = failure_headers(
-            message.headers,
+            decode_headers(message.raw_headers),  # as they came: the handler may have changed message.headers
             error,
             queue=self.queue,
             host=self._host,

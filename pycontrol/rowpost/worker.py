@@ -29,6 +29,7 @@ __all__ = ["Worker", "run_worker"]
 REPORT_EVERY = 0.05
 LISTEN_EVERY = 0.01
 FLOOR_EVERY = 1.0
+NEVER = 1_000_000_000
 
 
 class Worker:
@@ -155,11 +156,16 @@ class Worker:
 
     def _connect(self) -> Database:
         name = f"rowpost worker {self._assignment.queue} {self._assignment.number}"
-        return self._connect_to(self._assignment.settings, application_name=name)
+        database = self._connect_to(self._assignment.settings, application_name=name)
+        if database.engine == "postgresql":
+            # psycopg that has prepared a handler's statement deallocates all after a roll-back: ours too
+            database.connection.prepare_threshold = NEVER
+        return database
 
     def _disconnect(self) -> None:
         if self._pipeline is not None:
             with suppress(RowpostError):
+                self._pipeline.close_aside()
                 self._pipeline.database.close()
             self._pipeline = None
 

@@ -1,0 +1,5 @@
+"""Fixtures for tests of workers."""
+
+from tests.workers import shop
+
+__all__ = ["shop"]
