@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rowpost import __version__
-from rowpost.cli import demo, deploy, message, queue, run
+from rowpost.cli import contents, demo, deploy, message, queue, run
 from rowpost.cli.command import EnvironmentOption, JsonOption
 from rowpost.cli.exits import EXIT_CODES
 
@@ -48,5 +48,6 @@ def rowpost(
 run.register(app)
 message.register(app)
 deploy.register(app)
+contents.register(queue.app)
 app.add_typer(queue.app, name="queue")
 demo.register(app)

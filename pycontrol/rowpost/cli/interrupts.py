@@ -25,13 +25,15 @@ class Interrupts:
 
 
 @contextmanager
-def hold_interrupts() -> Iterator[Interrupts]:
-    """Holds Ctrl-C back until the next `check()` or the end of the block; the second one is never held back.
+def hold_interrupts(interrupts: Interrupts | None = None) -> Iterator[Interrupts]:
+    """Holds Ctrl-C back within the block; whoever must not go on after it asks `check()`. The second one is never
+    held back.
 
     >>> with hold_interrupts() as interrupts:
-    ...     interrupts.check()
+    ...     database.commit()
+    >>> interrupts.check()
     """
-    interrupts = Interrupts()
+    interrupts = interrupts or Interrupts()
     if threading.current_thread() is not threading.main_thread():
         yield interrupts
         return
@@ -46,4 +48,3 @@ def hold_interrupts() -> Iterator[Interrupts]:
         yield interrupts
     finally:
         signal.signal(signal.SIGINT, before)
-    interrupts.check()

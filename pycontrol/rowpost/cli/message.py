@@ -168,12 +168,13 @@ def receive(
         try:
             while received < count:
                 wanted = min(count - received, RECEIVE_BATCH)
-                with session.unit(database):
+                with session.unit(database) as interrupts:
                     messages = source.receive(wanted)
                     _show(session, source, messages, output)
                 received += len(messages)
                 if len(messages) < wanted:
                     break
+                interrupts.check()
         except KeyboardInterrupt:
             done = f"{received:,} received from {source.name}"
             raise Interrupted(f"{done}; whatever else was printed is still in the queue") from None

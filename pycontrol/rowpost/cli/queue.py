@@ -1,4 +1,4 @@
-"""rowpost queue create, adopt, drop, list, peek, purge, browse, check, grant."""
+"""rowpost queue create, adopt, drop, list, check, grant: which queues there are, and who may use them."""
 
 from __future__ import annotations
 
@@ -7,24 +7,17 @@ from typing import Annotated
 import typer
 
 from rowpost import registry
+from rowpost.cli.amounts import PEEK_LIMIT, amount
 from rowpost.cli.command import command
 from rowpost.cli.completion import queue_names
-from rowpost.cli.exits import ExitCode, Interrupted, Refused
-from rowpost.cli.interrupts import hold_interrupts
-from rowpost.cli.printing import describe_body, message_document, print_message, table
+from rowpost.cli.exits import ExitCode, Refused
+from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.database import Database
 from rowpost.deploy import ApplyResult
-from rowpost.errors import MessageCorrupt, QueueNotFound
-from rowpost.message import BrowsedMessage
+from rowpost.errors import QueueNotFound
 
-__all__ = ["PEEK_LIMIT", "QueueArgument", "app"]
-
-PEEK_LIMIT = 10_000
-PREVIEW_BYTES = 120
-PURGE_BATCH = 2_000
-TYPES = "NServiceBus.EnclosedMessageTypes"
-FAILURE = "NServiceBus.ExceptionInfo.Message"
+__all__ = ["QueueArgument", "YesOption", "app"]
 
 app = typer.Typer(help="Make, look at and empty queues.", no_args_is_help=True)
 
@@ -97,7 +90,7 @@ def drop(
         forget = keep_table or _kind(database, queue) == "external"
         if not forget:
             waiting = session.queue(queue, database).peek(PEEK_LIMIT)
-            session.confirm(f"Drop the queue {queue} with {_amount(waiting)} in {session.settings.target}?", yes)
+            session.confirm(f"Drop the queue {queue} with {amount(waiting)} in {session.settings.target}?", yes)
         (registry.forget_queue if forget else registry.drop_queue)(database, queue)
     if session.as_json:
         session.document({"queue": queue, "dropped": not forget})
@@ -110,12 +103,6 @@ def _kind(database: Database, queue: str) -> str:
         if name == queue:
             return kind
     raise QueueNotFound(f"No queue named {queue!r} in this database. rowpost queue list shows those that are.")
-
-
-def _amount(waiting: int) -> str:
-    if waiting >= PEEK_LIMIT:
-        return f"{PEEK_LIMIT:,} messages or more"
-    return f"{waiting:,} message{'' if waiting == 1 else 's'}"
 
 
 @command(app, "list")
@@ -135,112 +122,6 @@ def list_queues(session: Session) -> None:
     table(session.out, ("queue", "kind", "about"), shown, right=("about",))
     if not queues:
         session.note("No queue is registered: rowpost queue create makes one.")
-
-
-@command(app)
-def peek(
-    session: Session,
-    name: QueueArgument,
-    count: Annotated[
-        int, typer.Option("--count", "-n", min=1, max=PEEK_LIMIT, help="Stop counting here.")
-    ] = PEEK_LIMIT,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Leave with 1 if a message waits.")] = False,
-) -> ExitCode:
-    """Say how many messages wait; those that receivers hold are not counted."""
-    with session.deployed() as database:
-        queue = session.queue(name, database)
-        waiting = queue.peek(count)
-    if session.as_json:
-        session.document({"queue": queue.name, "waiting": waiting, "at_least": waiting >= count})
-    else:
-        session.out.print(waiting)
-    return ExitCode.FINDING if exit_code and waiting else ExitCode.OK
-
-
-@command(app)
-def purge(
-    session: Session,
-    name: QueueArgument,
-    expired: Annotated[
-        bool, typer.Option("--expired", help="Only messages whose time to be received is over.")
-    ] = False,
-    yes: YesOption = False,
-) -> None:
-    """Remove every message, in batches that commit one by one; those that receivers hold stay."""
-    with session.deployed() as database:
-        queue = session.queue(name, database)
-        waiting = queue.peek(PEEK_LIMIT)
-        if not expired:
-            session.confirm(f"Remove {_amount(waiting)} from {queue.name} in {session.settings.target}?", yes)
-        purged = 0
-        try:
-            with session.progress() as bar, hold_interrupts() as interrupts:
-                task = bar.add_task(f"Purging {queue.name}", total=None)
-
-                def progress(total: int) -> None:
-                    nonlocal purged
-                    purged = total
-                    bar.update(task, completed=total)
-                    interrupts.check()
-
-                (queue.purge_expired if expired else queue.purge)(batch=PURGE_BATCH, progress=progress)
-        except KeyboardInterrupt:
-            raise Interrupted(f"removed {_amount_exact(purged)} from {queue.name}; the rest is still there") from None
-    if session.as_json:
-        session.document({"queue": queue.name, "purged": purged})
-    else:
-        session.note(f"Removed {_amount_exact(purged)} from {queue.name}.")
-
-
-def _amount_exact(count: int) -> str:
-    return f"{count:,} message{'' if count == 1 else 's'}"
-
-
-@command(app)
-def browse(
-    session: Session,
-    name: QueueArgument,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="How many messages, oldest first.")] = 20,
-    after: Annotated[int | None, typer.Option("--after", metavar="ROW", help="Only messages after this row.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Show all headers and whole bodies.")] = False,
-    body_bytes: Annotated[
-        int | None, typer.Option("--body-bytes", min=0, help="Cut bodies here, with --full or --json.")
-    ] = None,
-) -> None:
-    """Read messages and leave them where they are."""
-    whole = full or session.as_json
-    with session.deployed() as database:
-        queue = session.queue(name, database)
-        messages = queue.browse(count, anchor=after, max_body_bytes=body_bytes if whole else PREVIEW_BYTES)
-    if session.as_json:
-        for message in messages:
-            session.document(message_document(queue.name, message))
-    elif full:
-        for message in messages:
-            print_message(session.out, message)
-    else:
-        columns = ("row", "bytes", "expires", "what", "body")
-        table(session.out, columns, [_line(message) for message in messages], right=("row", "bytes"))
-    if not messages and not session.as_json:
-        session.note(f"{queue.name} has no message to show.")
-
-
-def _line(message: BrowsedMessage) -> tuple[object, ...]:
-    expires = "" if message.expires is None else f"{message.expires:%Y-%m-%d %H:%M:%S}"
-    body = " ".join(describe_body(message.body).split()) if message.body else ""
-    return message.row_version, f"{message.body_bytes:,}", expires, _what(message), body
-
-
-def _what(message: BrowsedMessage) -> str:
-    """What a person looks for first: why it failed, else what it is."""
-    try:
-        headers = message.headers
-    except MessageCorrupt:
-        return "(headers cannot be read)"
-    failure = headers.get(FAILURE)
-    if failure:
-        return f"failed: {failure}"
-    return (headers.get(TYPES) or "").partition(",")[0]
 
 
 @command(app)

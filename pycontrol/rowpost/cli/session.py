@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rowpost.address import Address, parse_address
 from rowpost.cli.exits import ExitCode, Refused
-from rowpost.cli.interrupts import hold_interrupts
+from rowpost.cli.interrupts import Interrupts, hold_interrupts
 from rowpost.database import Database, connect
 from rowpost.queue import Queue
 from rowpost.settings import Settings, load_settings
@@ -74,12 +74,16 @@ class Session:
         return Queue(self.name(text), database)
 
     @contextmanager
-    def unit(self, database: Database) -> Iterator[None]:
-        """A transaction that Ctrl-C undoes as a whole, or comes too late for: the commit is never interrupted."""
+    def unit(self, database: Database) -> Iterator[Interrupts]:
+        """A transaction that Ctrl-C undoes as a whole, or comes too late for: the commit is never interrupted.
+
+        Whoever goes on after the block asks what it yields whether to: `check()`.
+        """
+        interrupts = Interrupts()
         database.begin()
         try:
-            yield
-            with hold_interrupts():
+            yield interrupts
+            with hold_interrupts(interrupts):
                 database.commit()
         except BaseException:
             if not database.closed:

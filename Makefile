@@ -1,0 +1,63 @@
+# Everything that is done with this repository, by verb. `make` alone lists them.
+# Needs Python 3.11 or newer and make; all else comes from the package index into .venv, which nobody has to activate.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+VENV := .venv
+BIN := $(VENV)/bin
+ENV ?= local
+YES := $(if $(filter 1 yes true,$(YES)),--yes)
+PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3.14 python3 python; do \
+	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
+
+.PHONY: help run test lint format plan deploy verify bench test/tsqlt clean
+
+help: ## list the verbs
+	@grep -hE '^[a-z/]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | \
+		while IFS="$$(printf '\t')" read -r verb text; do printf '  make %-12s %s\n' "$$verb" "$$text"; done
+
+run: $(VENV)/.installed ## see it work: the demo on a private PostgreSQL (ARGS="--orders 5000")
+	$(BIN)/rowpost demo $(ARGS)
+
+test: lint ## lint, then every test on every engine that can be reached (ARGS="-k ramp")
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.developer ## Python and SQL by their linters
+	$(BIN)/ruff check .
+	$(BIN)/sqlfluff lint sql
+
+format: $(VENV)/.developer ## bring the Python into its form
+	$(BIN)/ruff format pycontrol benchmarks examples
+
+plan: $(VENV)/.installed ## one script of a deployment, for reading (ENV=production)
+	@$(BIN)/rowpost --env $(ENV) plan --sql
+
+deploy: $(VENV)/.installed ## apply it (ENV=production YES=1)
+	$(BIN)/rowpost --env $(ENV) apply $(YES)
+
+verify: $(VENV)/.installed ## compare the database with the plan (ENV=production)
+	$(BIN)/rowpost --env $(ENV) verify
+
+bench: $(VENV)/.developer ## what is claimed about speed, measured here
+	$(BIN)/python benchmarks/queue.py $(ARGS)
+
+test/tsqlt: $(VENV)/.developer ## the tSQLt classes on the SQL Server of ROWPOST_TEST_SQLSERVER
+	$(BIN)/python -m pytest pycontrol/tests/repository -k tsqlt $(ARGS)
+
+clean: ## take away what was built here; databases stay
+	rm -rf $(VENV) build dist .ruff_cache *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.created:
+	@test -n "$(PYTHON)" || { echo "rowpost needs Python 3.11 or newer: install it, or name it: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "$(PYTHON) cannot make a virtual environment; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.created pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.developer: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

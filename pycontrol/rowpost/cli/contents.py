@@ -1,0 +1,137 @@
+"""rowpost queue peek, purge, browse: what is in a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from rowpost.cli.amounts import PEEK_LIMIT, amount, exact_amount
+from rowpost.cli.command import command
+from rowpost.cli.exits import ExitCode, Interrupted
+from rowpost.cli.printing import describe_body, message_document, print_message, table
+from rowpost.cli.queue import QueueArgument, YesOption
+from rowpost.cli.session import Session
+from rowpost.database import Database
+from rowpost.errors import MessageCorrupt
+from rowpost.message import BrowsedMessage
+
+__all__ = ["register"]
+
+PREVIEW_BYTES = 120
+PURGE_BATCH = 2_000
+TYPES = "NServiceBus.EnclosedMessageTypes"
+FAILURE = "NServiceBus.ExceptionInfo.Message"
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    command(app, "peek")(peek)
+    command(app, "purge")(purge)
+    command(app, "browse")(browse)
+
+
+def peek(
+    session: Session,
+    name: QueueArgument,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, max=PEEK_LIMIT, help="Stop counting here.")
+    ] = PEEK_LIMIT,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Leave with 1 if a message waits.")] = False,
+) -> ExitCode:
+    """Say how many messages wait; those that receivers hold are not counted."""
+    with session.deployed() as database:
+        queue = session.queue(name, database)
+        waiting = queue.peek(count)
+    if session.as_json:
+        session.document({"queue": queue.name, "waiting": waiting, "at_least": waiting >= count})
+    else:
+        session.out.print(waiting)
+    return ExitCode.FINDING if exit_code and waiting else ExitCode.OK
+
+
+def purge(
+    session: Session,
+    name: QueueArgument,
+    expired: Annotated[
+        bool, typer.Option("--expired", help="Only messages whose time to be received is over.")
+    ] = False,
+    yes: YesOption = False,
+) -> None:
+    """Remove every message, in batches that commit one by one; those that receivers hold stay."""
+    with session.deployed() as database:
+        queue = session.queue(name, database)
+        waiting = queue.peek(PEEK_LIMIT)
+        if not expired:
+            session.confirm(f"Remove {amount(waiting)} from {queue.name} in {session.settings.target}?", yes)
+        purged = 0
+        procedure = "purge_expired" if expired else "purge_queue"
+        try:
+            with session.progress() as bar:
+                task = bar.add_task(f"Purging {queue.name}", total=None)
+                for batch in _batches(session, database, procedure, queue.name):
+                    purged += batch
+                    bar.update(task, completed=purged)
+        except KeyboardInterrupt:
+            raise Interrupted(f"removed {exact_amount(purged)} from {queue.name}; the rest is still there") from None
+    if session.as_json:
+        session.document({"queue": queue.name, "purged": purged})
+    else:
+        session.note(f"Removed {exact_amount(purged)} from {queue.name}.")
+
+
+def _batches(session: Session, database: Database, procedure: str, queue: str) -> Iterator[int]:
+    """Purges batch by batch, each a transaction of its own that Ctrl-C undoes, and tells how many each removed."""
+    batch = PURGE_BATCH
+    while batch == PURGE_BATCH:
+        with session.unit(database) as interrupts:
+            batch = database.call(procedure, queue=queue, count=PURGE_BATCH)[0][0]
+        yield batch
+        interrupts.check()
+
+
+def browse(
+    session: Session,
+    name: QueueArgument,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="How many messages, oldest first.")] = 20,
+    after: Annotated[int | None, typer.Option("--after", metavar="ROW", help="Only messages after this row.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Show all headers and whole bodies.")] = False,
+    body_bytes: Annotated[
+        int | None, typer.Option("--body-bytes", min=0, help="Cut bodies here, with --full or --json.")
+    ] = None,
+) -> None:
+    """Read messages and leave them where they are."""
+    whole = full or session.as_json
+    with session.deployed() as database:
+        queue = session.queue(name, database)
+        messages = queue.browse(count, anchor=after, max_body_bytes=body_bytes if whole else PREVIEW_BYTES)
+    if session.as_json:
+        for message in messages:
+            session.document(message_document(queue.name, message))
+    elif full:
+        for message in messages:
+            print_message(session.out, message)
+    else:
+        columns = ("row", "bytes", "expires", "what", "body")
+        table(session.out, columns, [_line(message) for message in messages], right=("row", "bytes"))
+    if not messages and not session.as_json:
+        session.note(f"{queue.name} has no message to show.")
+
+
+def _line(message: BrowsedMessage) -> tuple[object, ...]:
+    expires = "" if message.expires is None else f"{message.expires:%Y-%m-%d %H:%M:%S}"
+    body = " ".join(describe_body(message.body).split()) if message.body else ""
+    return message.row_version, f"{message.body_bytes:,}", expires, _what(message), body
+
+
+def _what(message: BrowsedMessage) -> str:
+    """What a person looks for first: why it failed, else what it is."""
+    try:
+        headers = message.headers
+    except MessageCorrupt:
+        return "(headers cannot be read)"
+    failure = headers.get(FAILURE)
+    if failure:
+        return f"failed: {failure}"
+    return (headers.get(TYPES) or "").partition(",")[0]
