@@ -42,7 +42,7 @@ class Pipeline:
 
     `attempts` tries before a message moves to `error_queue`. `reconnect` gives a new Database: a second one to count
     failures on, closed when the queue is empty, and a new first one after a handler closed the one it was lent
-    (without it that raises HandlerBrokeTransaction).
+    (without it that raises HandlerBrokeTransaction). `hold` is told which message a handler gets, and None after it.
     """
 
     def __init__(
@@ -54,11 +54,13 @@ class Pipeline:
         attempts: int = 6,
         error_queue: str = "error",
         reconnect: Callable[[], Database] | None = None,
+        hold: Callable[[Message | None], None] | None = None,
     ) -> None:
         self.database = database
         self.queue = queue
         self._handler = handler
         self._reconnect = reconnect
+        self._hold = hold or (lambda message: None)
         key = queue_key(parse_address(queue), database.engine)
         self._retries = Retries(queue, key, attempts=attempts, error_queue=error_queue, open_aside=reconnect)
 
@@ -86,7 +88,12 @@ class Pipeline:
             control = message.headers.get(CONTROL_MESSAGE) == "True"
         except MessageCorrupt as error:
             return self._retries.poisoned(database, message, error)
-        return self._commit(message) if control else self._handle(message)
+        if control:
+            return self._commit(message)
+        self._hold(message)
+        outcome = self._handle(message)
+        self._hold(None)
+        return outcome
 
     def close(self) -> None:
         """Close the connections."""
