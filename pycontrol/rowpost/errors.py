@@ -155,6 +155,6 @@ class NotAQueueTable(CatalogueError):
 
 CATALOGUE: dict[int, type[CatalogueError]] = {error.code: error for error in CatalogueError.__subclasses__()}
 
-__all__ = sorted(
+__all__ = ["CATALOGUE"] + sorted(
     name for name, value in list(globals().items()) if isinstance(value, type) and issubclass(value, Exception)
-) + ["CATALOGUE"]
+)
