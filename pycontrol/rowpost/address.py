@@ -19,6 +19,7 @@ IDENTIFIER_LIMIT = {"sqlserver": 128, "postgresql": 63}
 #: what the longest procedure name and its colon may take of a rendered name
 _PREFIX_LENGTH = 20
 _HASH_LENGTH = 12
+_SHOWN = 80  # characters of a name in a message
 #: delimits the bodies of PL/pgSQL functions
 _DOLLAR_QUOTE = "$rowpost$"
 
@@ -89,7 +90,7 @@ def _check(engine: str, part: str, value: str) -> None:
     elif value != value.strip():
         problem = "starts or ends with a space"
     if problem:
-        shown = value if len(value) <= 80 else value[:77] + "..."
+        shown = value if len(value) <= _SHOWN else value[: _SHOWN - 3] + "..."
         raise InvalidQueueName(f"The {part} of the queue {shown!r} {problem}. Choose another one.")
 
 
