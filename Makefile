@@ -20,12 +20,15 @@ help: ## list the verbs
 run: $(VENV)/.installed ## see it work: the demo on a private PostgreSQL (ARGS="--orders 5000")
 	$(BIN)/rowpost demo $(ARGS)
 
-test: lint ## lint, then every test on every engine that can be reached (ARGS="-k ramp")
+test: $(VENV)/.developer ## lint, and every test on every engine that can be reached (ARGS="-k ramp")
+	$(BIN)/ruff check .
+	$(BIN)/sqlfluff lint --disable-progress-bar pycontrol/rowpost/demo/sql
 	$(BIN)/python -m pytest $(ARGS)
 
-lint: $(VENV)/.developer ## Python and SQL by their linters
+# pytest lints sql/ too, and compiles it: the test command need not do it twice
+lint: $(VENV)/.developer ## Python and SQL by their linters, without tests
 	$(BIN)/ruff check .
-	$(BIN)/sqlfluff lint sql pycontrol/rowpost/demo/sql
+	$(BIN)/sqlfluff lint sql deploy pycontrol/rowpost/demo/sql
 
 format: $(VENV)/.developer ## bring the Python into its form
 	$(BIN)/ruff format pycontrol benchmarks examples
