@@ -76,7 +76,7 @@ def _bracket(name: str) -> str:
 
 
 def _check(engine: str, part: str, value: str) -> None:
-    length, unit = (len(value.encode()), "bytes") if engine == "postgresql" else (_utf16_length(value), "characters")
+    length, unit = (_utf8_length(value), "bytes") if engine == "postgresql" else (_utf16_length(value), "characters")
     limit = IDENTIFIER_LIMIT[engine]
     problem = None
     if not value:
@@ -92,6 +92,10 @@ def _check(engine: str, part: str, value: str) -> None:
     if problem:
         shown = value if len(value) <= _SHOWN else value[: _SHOWN - 3] + "..."
         raise InvalidQueueName(f"The {part} of the queue {shown!r} {problem}. Choose another one.")
+
+
+def _utf8_length(value: str) -> int:
+    return len(value.encode("utf-8", "surrogatepass"))
 
 
 def _utf16_length(value: str) -> int:
@@ -159,4 +163,4 @@ def queue_key(address: Address, engine: str) -> str:
 
 
 def _length(text: str, engine: str) -> int:
-    return len(text.encode()) if engine == "postgresql" else _utf16_length(text)
+    return _utf8_length(text) if engine == "postgresql" else _utf16_length(text)
