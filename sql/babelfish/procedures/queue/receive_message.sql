@@ -14,26 +14,14 @@ Babelfish: no CASE over deleted in OUTPUT; READPAST is ignored, so that it waits
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
-DECLARE @received TABLE
-(
-    id uniqueidentifier NOT NULL,
-    row_version bigint NOT NULL,
-    expires datetime NULL,
-    headers nvarchar(max) NOT NULL,
-    body varbinary(max) NULL
-);
-
 DELETE q
-OUTPUT deleted.Id, deleted.RowVersion, deleted.Expires, deleted.Headers, deleted.Body
-INTO @received (id, row_version, expires, headers, body)
-FROM {queue_table} AS q
-WHERE q.RowVersion = @row_version;
-
-SELECT
-    r.id,
-    r.row_version,
-    CAST(CASE WHEN r.expires <= GETUTCDATE() THEN 1 ELSE 0 END AS bit) AS expired,
-    r.headers,
-    r.body
-FROM @received AS r;
+OUTPUT
+    deleted.Id AS id,
+    deleted.RowVersion AS row_version,
+    CAST(CASE WHEN q.Expires <= GETUTCDATE() THEN 1 ELSE 0 END AS bit) AS expired,
+    deleted.Headers AS headers,
+    deleted.Body AS body
+FROM {queue_table} AS q WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK, FORCESEEK)
+WHERE q.RowVersion = @row_version
+OPTION (MAXDOP 1);
 GO

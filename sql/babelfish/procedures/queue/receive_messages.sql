@@ -12,7 +12,7 @@ Locking:   steps over rows that others hold (READPAST) and never waits; locks on
 Order:     by RowVersion; several receivers share the queue, so that across them the order is approximate.
 Expired messages are returned with expired = 1, for the receiver to drop.
 Babelfish: no DELETE from a CTE, no CASE over deleted in OUTPUT; READPAST is ignored, so that a receiver waits for the
-holder of the oldest row and then looks again.
+holder of the oldest row and then looks again. (Not with a table variable: its lock lasts until the transaction ends.)
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED; -- READPAST is refused under SERIALIZABLE; reverts at the end
@@ -21,21 +21,13 @@ IF @count IS NULL OR @count NOT BETWEEN 1 AND 500
     THROW 51003, N'The number of messages to receive must be between 1 and 500.', 1;
 
 DECLARE @above bigint = ISNULL(@anchor, -9223372036854775808);
-DECLARE @received TABLE
-(
-    id uniqueidentifier NOT NULL,
-    row_version bigint NOT NULL,
-    expires datetime NULL,
-    headers nvarchar(max) NOT NULL,
-    body varbinary(max) NULL
-);
 DECLARE @again bit = 1;
 
 WHILE @again = 1
 BEGIN
-    DELETE q
-    OUTPUT deleted.Id, deleted.RowVersion, deleted.Expires, deleted.Headers, deleted.Body
-    INTO @received (id, row_version, expires, headers, body)
+    -- changes nothing: locks the rows, or waits until their holder has taken them
+    UPDATE q
+    SET q.Id = q.Id
     FROM {queue_table} AS q
     WHERE q.RowVersion IN
     (
@@ -45,20 +37,23 @@ BEGIN
         ORDER BY o.RowVersion
     );
 
-    SET @again = 0;
-
-    IF NOT EXISTS (SELECT r.id FROM @received AS r)
-        SELECT TOP (1) @again = 1
-        FROM {queue_table} AS q
-        WHERE q.RowVersion > @above;
+    IF @@ROWCOUNT > 0 OR NOT EXISTS (SELECT q.Id FROM {queue_table} AS q WHERE q.RowVersion > @above)
+        SET @again = 0;
 END;
 
-SELECT
-    r.id,
-    r.row_version,
-    CAST(CASE WHEN r.expires <= GETUTCDATE() THEN 1 ELSE 0 END AS bit) AS expired,
-    r.headers,
-    r.body
-FROM @received AS r
-ORDER BY r.row_version;
+DELETE q
+OUTPUT
+    deleted.Id AS id,
+    deleted.RowVersion AS row_version,
+    CAST(CASE WHEN q.Expires <= GETUTCDATE() THEN 1 ELSE 0 END AS bit) AS expired,
+    deleted.Headers AS headers,
+    deleted.Body AS body
+FROM {queue_table} AS q
+WHERE q.RowVersion IN
+(
+    SELECT TOP (@count) o.RowVersion
+    FROM {queue_table} AS o
+    WHERE o.RowVersion > @above
+    ORDER BY o.RowVersion
+);
 GO
