@@ -50,7 +50,7 @@ class Database:
         Args:
             procedure: name in sql/contract.yml.
             queue: name or address of a queue, for procedures of scope "queue".
-            begin: open a transaction in the same round trip; the caller ends it.
+            begin: open a transaction before it, in the same round trip where the engine can; the caller ends it.
             arguments: by the contract's names; those left out are null.
 
         Returns:
@@ -71,7 +71,7 @@ class Database:
     def call_all(
         self, calls: Sequence[tuple[str, str | None, dict[str, Any]]], *, begin: bool = False, commit: bool = False
     ) -> list[list[tuple]]:
-        """Calls several procedures in one round trip, and returns the rows of each.
+        """Calls several procedures in as few round trips as the engine can, and returns the rows of each.
 
         Args:
             calls: (procedure, queue or None, arguments), as for `call`.

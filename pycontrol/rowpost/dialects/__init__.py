@@ -49,12 +49,12 @@ class Dialect(Protocol):
         """Spells the call of a procedure."""
 
     def execute(self, connection: Any, statement: Statement, arguments: dict[str, Any], begin: bool) -> list[tuple]:
-        """Calls; with `begin` opens the transaction in the same round trip. Rows stand in the contract's order."""
+        """Calls; with `begin` opens the transaction before, in the same round trip where it can. Rows stand in the contract's order."""
 
     def execute_all(
         self, connection: Any, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: bool, commit: bool
     ) -> list[list[tuple]]:
-        """Calls several in one round trip, optionally between BEGIN and COMMIT; the rows of each."""
+        """Calls several at once, optionally between BEGIN and COMMIT; the rows of each."""
 
     def script(self, connection: Any, text: str) -> list[tuple]:
         """Executes one batch of a script as it stands; returns the rows of its last result, if any."""

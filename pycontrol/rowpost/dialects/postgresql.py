@@ -77,6 +77,7 @@ class PostgreSQL:
             parameters=tuple((p.name, p.type) for p in parameters),
             known=frozenset(p.name for p in procedure.parameters),
             result_types=tuple(c.type for c in procedure.result),
+            key=key,
         )
 
     def execute(

@@ -1,7 +1,9 @@
 """SQL Server (and engines that speak TDS) through pyodbc and Microsoft's ODBC driver.
 
 The driver is looked for on the system (18, 17, FreeTDS) and then in the wheel mssql-python-odbc, so that pip alone
-makes a working client. A transaction is begun in the same batch as its first call: one round trip less per message.
+makes a working client. What has parameters runs as a procedure call of its own (sp_prepexec), which must end with as
+many transactions as it began with, or the server raises error 266: BEGIN and COMMIT travel in one batch with the calls
+between them where both are wanted, and alone otherwise.
 """
 
 from __future__ import annotations
@@ -103,18 +105,20 @@ class SQLServer:
         self, connection: pyodbc.Connection, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: bool, commit: bool
     ) -> list[list[tuple]]:
         batch = " ".join(statement.text for statement, _ in calls)
-        if begin:
-            batch = f"BEGIN TRANSACTION; {batch}"
-        if commit:
+        if begin and commit:
             # A call that finds no procedure, or no right to it, does not end a batch: without TRY the commit would run.
-            undo = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; " if begin else ""
-            batch = f"BEGIN TRY {batch} COMMIT TRANSACTION; END TRY BEGIN CATCH {undo}THROW; END CATCH;"
+            undo = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;"
+            batch = f"BEGIN TRY BEGIN TRANSACTION; {batch} COMMIT TRANSACTION; END TRY BEGIN CATCH {undo} THROW; END CATCH;"
+        elif begin:
+            self.begin(connection)
         values = [value for statement, arguments in calls for value in _values(statement, arguments)]
         sizes = [size for statement, _ in calls for size in statement.sizes]
         with connection.cursor() as cursor:
             cursor.setinputsizes(sizes)
             cursor.execute(batch, values)
             found = iter(_all_results(cursor))
+        if commit and not begin:
+            self.commit(connection)
         return [_in_order(s, next(found, [])) if s.procedure.result else [] for s, _ in calls]
 
     def script(self, connection: pyodbc.Connection, text: str) -> list[tuple]:
