@@ -8,7 +8,10 @@
      ├── DeployError              a deployment that was rolled back
      ├── MessageError
      │    ├── MessageCorrupt      a stored message whose headers cannot be read
-     │    └── InvalidMessage      a message that cannot be sent
+     │    ├── InvalidMessage      a message that cannot be sent
+     │    ├── MessageNotDeserialized  a body that is not what its type says
+     │    ├── NoHandler           a message whose types nobody handles
+     │    └── DelayNotSupported   a delayed message that no delayed table can hold
      ├── DatabaseError            carries what the server said
      │    ├── DatabaseUnavailable down, restarting, unreachable
      │    ├── LoginRefused        wrong user or password, or no such database
@@ -20,7 +23,8 @@
           ├── InvalidQueueName 2       ├── ScriptEdited 7
           ├── InvalidCount 3           ├── SchemaTooNew 8
           ├── InvalidTimeToBeReceived 4└── NotAQueueTable 9
-          └── QueueNameConflict 5
+          ├── QueueNameConflict 5      ├── InvalidDelay 10
+          └── InvalidSubscription 11
 
 A message says what happened, to which queue, and what to do. The catalogue's numbers stand in sql/contract.yml, which
 a test compares with this module.
@@ -63,6 +67,18 @@ class MessageCorrupt(MessageError):
 
 class InvalidMessage(MessageError):
     """The message cannot be sent as it was given."""
+
+
+class MessageNotDeserialized(MessageError):
+    """A body that is not what its type says: unrecoverable, it goes to the error queue at once (reference I3)."""
+
+
+class NoHandler(MessageError):
+    """A message whose types nobody handles: unrecoverable."""
+
+
+class DelayNotSupported(MessageError):
+    """A delayed message that no delayed table can hold."""
 
 
 class DatabaseError(RowpostError):
@@ -151,6 +167,18 @@ class NotAQueueTable(CatalogueError):
     """The table lacks a queue's columns."""
 
     code = 9
+
+
+class InvalidDelay(CatalogueError):
+    """No delay, or one of more than 100 years."""
+
+    code = 10
+
+
+class InvalidSubscription(CatalogueError):
+    """A subscription without endpoint, topic or queue, or one of over 200 characters."""
+
+    code = 11
 
 
 CATALOGUE: dict[int, type[CatalogueError]] = {error.code: error for error in CatalogueError.__subclasses__()}

@@ -44,6 +44,7 @@ def create_queue(
     *,
     body_string: bool = False,
     clustered: bool = True,
+    delayed: bool = True,
     progress: Progress | None = None,
 ) -> ApplyResult:
     """Make a queue, or bring one that is there up to date: its result says what was missing.
@@ -53,7 +54,7 @@ def create_queue(
         SchemaMissing: rowpost apply has not run here.
         DeployError: the server refused; nothing was changed.
     """
-    return _enter(database, QueueSettings(name, "own", body_string, clustered), progress)
+    return _enter(database, QueueSettings(name, "own", body_string, clustered, delayed), progress)
 
 
 def adopt_queue(
@@ -62,10 +63,11 @@ def adopt_queue(
     *,
     body_string: bool = False,
     clustered: bool = True,
+    delayed: bool = True,
     progress: Progress | None = None,
 ) -> ApplyResult:
     """Give procedures to a queue table made elsewhere, and the table what it lacks. Raises as create_queue does."""
-    return _enter(database, QueueSettings(name, "adopted", body_string, clustered), progress)
+    return _enter(database, QueueSettings(name, "adopted", body_string, clustered, delayed), progress)
 
 
 def add_external(database: Database, name: str, progress: Progress | None = None) -> ApplyResult:

@@ -75,6 +75,7 @@ class QueueSettings:
     kind: str = "own"
     body_string: bool = False
     clustered: bool = True
+    delayed: bool = True
     worker: WorkerSettings | None = None
 
 
@@ -216,6 +217,7 @@ def _read_queue(section: Section, name: str, compat: str) -> QueueSettings:
         kind=section.choice("kind", ("own", "adopted"), default="own"),
         body_string=section.flag("body_string", default=False),
         clustered=section.flag("clustered", default=True),
+        delayed=section.flag("delayed", default=True),
         worker=None if worker is None else _read_worker(worker, compat),
     )
     section.finish()

@@ -10,6 +10,7 @@ pytest lists the reasons at its end (-rs).
 import json
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -58,9 +59,10 @@ def _labels() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Data folder of the embedded server that all tests of a session share."""
-    return tmp_path_factory.mktemp("embedded")
+def data_folder() -> Iterator[Path]:
+    """Data folder of the embedded server that all tests of a session share; not pytest's, which tidies up old ones."""
+    with tempfile.TemporaryDirectory(prefix="rowpost-tests-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

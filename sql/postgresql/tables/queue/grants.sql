@@ -35,5 +35,17 @@ BEGIN
         REVOKE ALL ON FUNCTION rowpost."purge_expired:{queue_key}" FROM PUBLIC;
         GRANT EXECUTE ON FUNCTION rowpost."purge_expired:{queue_key}" TO rowpost_operator;
     END IF;
+    IF to_regproc('rowpost."delay_message:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."delay_message:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."delay_message:{queue_key}" TO rowpost_operator;
+    END IF;
+    IF to_regproc('rowpost."move_due_messages:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."move_due_messages:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."move_due_messages:{queue_key}" TO rowpost_operator;
+    END IF;
+    IF to_regproc('rowpost."receive_due_messages:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."receive_due_messages:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."receive_due_messages:{queue_key}" TO rowpost_operator;
+    END IF;
 END
 $rowpost$;

@@ -1,0 +1,187 @@
+"""An endpoint: a name, handlers by message type, routes, and how failures are treated.
+
+    sales = Endpoint("Sales")
+
+    @sales.handles("Shop.Messages.PlaceOrder", PlaceOrder)
+    def place_order(message: PlaceOrder, context: Context) -> None:
+        context.connection.execute(...)         # commits with the message
+        context.publish(OrderPlaced(message.order_id))
+
+`rowpost run shop.app:sales` runs it; `sales.process_one(database)` handles one message in a test.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rowpost.context import Bus, Context, Operation
+from rowpost.database import Database
+from rowpost.errors import InvalidMessage, NoHandler, SettingsError
+from rowpost.message import Message
+from rowpost.message_types import split_enclosed_types, type_name, type_names
+from rowpost.outgoing import Directory, dispatch
+from rowpost.recoverability import Recoverability
+from rowpost.serialization import Serializer, Serializers
+
+__all__ = ["MODES", "Endpoint"]
+
+#: what a transaction spans, from nothing to several databases (reference 1E, seed 001)
+MODES = ("none", "receive_only", "sends_atomic_with_receive", "transaction_scope")
+_CONTROL = "NServiceBus.ControlMessage"
+_TYPES = "NServiceBus.EnclosedMessageTypes"
+
+Handle = Callable[[Any, Context], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Handling:
+    """One handler: the type it wants and the class that the body becomes."""
+
+    type_name: str
+    cls: type
+    function: Handle
+
+
+class Endpoint:
+    """A named endpoint. Its input queue bears its name.
+
+    Args:
+        name: also the queue's, and what subscriptions and diagnostics name.
+        transaction_mode: one of MODES.
+        error_queue: where messages end that cannot be handled.
+        audit_queue: where copies of handled messages go; None for no audit.
+        recoverability: how often and when a failing message is tried again.
+        serializers: by content type, the first is the default; JSON when none is given.
+        send_only: has no queue: it only sends and publishes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        transaction_mode: str = "sends_atomic_with_receive",
+        error_queue: str = "error",
+        audit_queue: str | None = None,
+        recoverability: Recoverability | None = None,
+        serializers: Iterable[Serializer] = (),
+        send_only: bool = False,
+    ) -> None:
+        if transaction_mode not in MODES:
+            raise SettingsError(f"The endpoint {name!r} has no mode {transaction_mode!r}. Use one of: {', '.join(MODES)}.")
+        self.name = name
+        self.transaction_mode = transaction_mode
+        self.error_queue = error_queue
+        self.audit_queue = audit_queue
+        self.recoverability = recoverability or Recoverability()
+        self.serializers = Serializers(*serializers)
+        self.send_only = send_only
+        self.host_id = hashlib.md5(f"{platform.node()}/{name}".encode(), usedforsecurity=False).hexdigest()
+        self._handlings: list[_Handling] = []
+        self._routes: dict[str, str] = {}
+        self._subscriptions: set[str] = set()
+        self._directory = Directory()
+
+    # -------------------------------------------------------------- what a user writes
+    def handles(self, type_name: str, cls: type = bytes, *, subscribe: bool = False) -> Callable[[Handle], Handle]:
+        """Declares a handler for a message type.
+
+        Args:
+            type_name: full name on the wire, without assembly and version.
+            cls: class that the body becomes; bytes hands it over raw.
+            subscribe: the type is an event of somebody else: subscribe to it when the endpoint starts.
+        """
+
+        def declare(function: Handle) -> Handle:
+            self._handlings.append(_Handling(type_name, cls, function))
+            if subscribe:
+                self._subscriptions.add(type_name)
+            return function
+
+        return declare
+
+    def route(self, cls: type, to: str) -> None:
+        """Where messages of a class go that are sent without a destination."""
+        self._routes[type_name(cls)] = to
+
+    def route_of(self, cls: type) -> str:
+        """The destination of a message class, by its own name or one of its bases'.
+
+        Raises:
+            InvalidMessage: no route leads anywhere.
+        """
+        for name in type_names(cls):
+            if name in self._routes:
+                return self._routes[name]
+        raise InvalidMessage(
+            f"{self.name} knows no destination for {type_name(cls)}. Give one with to=…, or a route: endpoint.route({cls.__name__}, …)."
+        )
+
+    @property
+    def subscriptions(self) -> tuple[str, ...]:
+        """Topics that the endpoint subscribes to when it starts."""
+        return tuple(sorted(self._subscriptions))
+
+    @contextmanager
+    def open(self, connection: Any) -> Iterator[Bus]:
+        """A bus on a caller's connection: what is sent in the block joins the caller's own transaction at its end."""
+        database = connection if isinstance(connection, Database) else Database.share(connection)
+        bus = Bus(self, database)
+        yield bus
+        self.dispatch(database, bus.operations)
+
+    # -------------------------------------------------------------- what the pipeline calls
+    def handle(self, message: Message, database: Database) -> list[Operation]:
+        """Runs the handlers of a message and returns what they sent; nothing has left yet.
+
+        Raises:
+            NoHandler: nobody handles its types. MessageNotDeserialized: the body is not what the handler wants.
+            Whatever a handler raises.
+        """
+        if message.headers.get(_CONTROL) == "True":
+            return []
+        context = Context(self, database, message)
+        for handling in self._find(message):
+            handling.function(self._decode(message, handling.cls), context)
+        return context.operations
+
+    def _find(self, message: Message) -> list[_Handling]:
+        """All handlers of the most derived type that has any (reference H3: a handler of a base gets what derives)."""
+        names = list(split_enclosed_types(message.headers.get(_TYPES))) or list(self._named_in_body(message))
+        found = [h for name in names for h in self._handlings if h.type_name == name]
+        if not found:
+            known = ", ".join(sorted({h.type_name for h in self._handlings})) or "none"
+            raise NoHandler(f"{self.name} has no handler for {', '.join(names) or 'a message without a type'}; it handles {known}.")
+        return found
+
+    def _named_in_body(self, message: Message) -> Iterator[str]:
+        """A foreign sender's message without headers names its type in the body's $type (reference K12)."""
+        try:
+            body = self.serializers.default.decode(message.body, dict)
+        except Exception:  # noqa: BLE001 -- no JSON object: then it names no type
+            return
+        named = body.get("$type")
+        if isinstance(named, str):
+            yield named.partition(",")[0].strip()
+
+    def _decode(self, message: Message, cls: type) -> Any:
+        if cls is bytes:
+            return message.body
+        return self.serializers.find(message.headers.get("NServiceBus.ContentType")).decode(message.body, cls)
+
+    def dispatch(self, database: Database, operations: list[Operation], *, commit: bool = False) -> None:
+        """Sends operations in the open transaction, in one round trip with its COMMIT where wanted."""
+        dispatch(database, operations, self._directory, sender=self, commit=commit)
+
+    def dispatch_isolated(self, database: Database, operations: list[Operation]) -> None:
+        """Sends operations in a transaction of their own, on a connection of their own (reference C5)."""
+        with database.beside() as other:
+            dispatch(other, operations, self._directory, sender=self, begin=True, commit=True)
+
+    def reply_address(self, database: Database) -> str:
+        """The canonical address of the endpoint's queue in this database."""
+        return self._directory.address_of(database, self.name)
