@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from rowpost import events
@@ -17,48 +15,16 @@ from rowpost.breaker import Breaker, arms_breaker
 from rowpost.peeker import Answer
 from rowpost.pipeline import Kind, Outcome
 from rowpost.ramp import Peeked, Ramp, Received, StillBusy, check_peek_delay, spare_workers, strategy
-from rowpost.reports import Assignment, Back, InTrouble, Leave, Progress, Ready, Receive, Refused
+from rowpost.reports import Assignment, Back, InTrouble, Progress, Ready, Refused
+from rowpost.roster import Member, Roster, State, respawn_delay
 from rowpost.settings import QueueSettings
 from rowpost.snapshot import Figures, QueueSnapshot
 
-__all__ = ["Crew", "Member", "State", "respawn_delay"]
+__all__ = ["Crew"]
 
 # A poller that says nothing for so long is busy with one message (transport 2.1). Seconds.
 LONG_RECEIVE = 5.0
-GREATEST_RESPAWN_DELAY = 10.0
 EVENT_OF_KIND = {Kind.FAILED: events.Failed, Kind.MOVED_TO_ERROR: events.MovedToError, Kind.POISON: events.Poisoned}
-
-
-class State(Enum):
-    """A worker's life as the supervisor sees it: STARTING -> IDLE <-> BUSY -> LEAVING."""
-
-    STARTING = "starting"
-    IDLE = "idle"
-    BUSY = "busy"
-    LEAVING = "leaving"
-
-
-@dataclass(slots=True)
-class Member:
-    """One worker. `since`: in this state; `heard_at`: its last report; both in the supervisor's clock."""
-
-    number: int
-    process: Any
-    state: State
-    since: float
-    heard_at: float
-    round: int = 0
-    reason: str = ""
-    troubled: bool = False
-
-
-def respawn_delay(deaths: int) -> float:
-    """Seconds until the replacement of a worker, after that many deaths without work done between them.
-
-    >>> [respawn_delay(deaths) for deaths in (1, 2, 3, 8, 20)]
-    [0.1, 0.2, 0.4, 10.0, 10.0]
-    """
-    return min(GREATEST_RESPAWN_DELAY, 0.1 * 2 ** min(deaths - 1, 10))
 
 
 class Crew:
@@ -84,8 +50,7 @@ class Crew:
         self._ramp: Ramp = strategy(worker.strategy, worker.peek_delay, worker.limit)
         self._breaker = breaker
         self._idle_timeout = idle_timeout
-        self._members: dict[int, Member] = {}
-        self._numbers = 0
+        self._roster = Roster()
         self._purging = worker.purge_on_startup
         self._asked = False
         self._peek_at = float("-inf")
@@ -101,21 +66,20 @@ class Crew:
     # -------------------------------------------------------------- what the supervisor asks
     @property
     def members(self) -> list[Member]:
-        return list(self._members.values())
+        return self._roster.members
 
     @property
     def finished(self) -> bool:
         """Whether nothing is left to wait for."""
-        return not self._members and (self._stopping or self.refused is not None)
+        return not self._roster and (self._stopping or self.refused is not None)
 
     def snapshot(self, now: float) -> QueueSnapshot:
         """Figures for a display; may be asked by another thread."""
-        members = self.members
         return QueueSnapshot(
             queue=self.name,
             depth=self._figures.depth,
-            workers=len(members),
-            busy=sum(1 for m in members if m.state is State.BUSY and not m.troubled),
+            workers=len(self._roster),
+            busy=self._roster.busy,
             limit=self._limit,
             target=self._wanted,
             rate=self._figures.rate(now),
@@ -135,10 +99,9 @@ class Crew:
         self._stopping = True
         for member in self.members:
             if now:
-                member.reason = "killed"
-                member.process.kill()
+                member.kill()
             elif member.state is not State.LEAVING:
-                self._send_away(member, "stop")
+                member.send_away("stop")
 
     # -------------------------------------------------------------- what happened
     def answered(self, answer: Answer, now: float) -> None:
@@ -155,8 +118,7 @@ class Crew:
             return
         self._figures.depth = answer.count
         self._emit(events.Peeked, count=answer.count)
-        busy = sum(1 for m in self._members.values() if m.state in (State.BUSY, State.STARTING))
-        self._see(Peeked(answer.count, busy), now)
+        self._see(Peeked(answer.count, self._roster.occupied), now)
 
     def heard(self, member: Member, report: object, now: float) -> None:
         """A worker's report."""
@@ -167,7 +129,7 @@ class Crew:
             case Ready(pid):
                 self._emit(events.WorkerStarted, pid=pid)
                 if member.state is State.STARTING:
-                    self._enter(member, State.BUSY if member.round else State.IDLE, now)
+                    member.enter(State.BUSY if member.round else State.IDLE, now)
             case InTrouble(error):
                 member.troubled = True
                 self._suffers(member.number, f"Failed to receive from {self.name}: {error}", None, now)
@@ -178,11 +140,11 @@ class Crew:
                 self.refused = error
                 self._emit(events.Critical, error=error)
                 for other in self.members:
-                    self._send_away(other, "refused")
+                    other.send_away("refused")
 
     def ended(self, member: Member, exitcode: int | None, now: float) -> None:
         """A worker's process has ended."""
-        del self._members[member.number]
+        self._roster.remove(member)
         self._breaker = self._breaker.without(member.number)
         pid = member.process.pid
         if exitcode == 0 or member.reason:
@@ -224,68 +186,63 @@ class Crew:
         if wanted != self._wanted:
             self._wanted = wanted
             self._emit(events.TargetChanged, workers=wanted)
-        staying = [m for m in self.members if m.state is not State.LEAVING]
-        ceiling = wanted if self._ramp.polls else self._allowed
-        for member in _least_useful_first(staying)[: max(0, len(staying) - ceiling)]:
-            self._send_away(member, "limit")
-        if not self._ramp.polls:
+        polls = self._ramp.polls
+        ceiling = wanted if polls else self._allowed
+        surplus = len(self._roster.staying) - ceiling
+        for member in self._roster.least_useful()[: max(0, surplus)]:
+            member.send_away("limit")
+        if polls:
+            self._start(wanted - len(self._roster.staying), now, receive=False)
+        elif self._ramp.receiving:
             self._occupy(wanted, now)
             self._release(wanted, now)
-        staying = [m for m in self.members if m.state is not State.LEAVING]
-        working = staying if self._ramp.polls else [m for m in staying if m.state is not State.IDLE]
-        open_round = self._ramp.polls or getattr(self._ramp, "receiving", False)
-        missing = wanted - len(working) if open_round else 1 - len(staying)
-        room = self._allowed - len(staying)
-        if now >= self._spawn_at:
-            for _ in range(max(0, min(missing, room))):
-                self._start_worker(now, receive=open_round and not self._ramp.polls)
+        else:
+            self._release(1, now)
+            self._start(1 - len(self._roster.staying), now, receive=False)
 
     def _occupy(self, wanted: int, now: float) -> None:
         """Receive mode: idle workers are told to receive before new ones are started."""
-        if not self._ramp.receiving:
-            return
-        working = sum(1 for m in self.members if m.state in (State.BUSY, State.STARTING))
-        idle = [m for m in self.members if m.state is State.IDLE]
-        for member in idle[: max(0, wanted - working)]:
-            member.round += 1
-            self._enter(member, State.BUSY, now)
-            member.process.tell(Receive(member.round))
+        available = [member for member in self.members if member.available]
+        for member in available[: max(0, wanted - self._roster.occupied)]:
+            member.receive(now)
+        self._start(wanted - self._roster.occupied, now, receive=True)
 
     def _release(self, wanted: int, now: float) -> None:
         """Idle workers leave, but one (seed 000: "when idle it maintains only one")."""
-        idle = {m.number: now - m.since for m in self.members if m.state is State.IDLE}
-        staying = sum(1 for m in self.members if m.state is not State.LEAVING)
-        keep = wanted if self._ramp.receiving else 1
-        for number in spare_workers(idle, staying, keep, self._idle_timeout):
-            self._send_away(self._members[number], "spare")
+        idle = {member.number: now - member.since for member in self.members if member.state is State.IDLE}
+        for number in spare_workers(idle, len(self._roster.staying), wanted, self._idle_timeout):
+            self._roster.find(number).send_away("spare")
 
-    def _start_worker(self, now: float, *, receive: bool) -> None:
-        self._numbers += 1
-        process = self._spawn(self._assign(self._numbers, receive))
-        polls = self._ramp.polls
-        member = Member(self._numbers, process, State.STARTING, now, now, round=1 if receive or polls else 0)
-        self._members[member.number] = member
-
-    def _send_away(self, member: Member, reason: str) -> None:
-        member.reason = reason
-        member.state = State.LEAVING
-        member.process.tell(Leave())
-
-    def _enter(self, member: Member, state: State, now: float) -> None:
-        member.state, member.since = state, now
+    def _start(self, missing: int, now: float, *, receive: bool) -> None:
+        """Start workers, but never more than are allowed together with those that still have a message in hand."""
+        room = self._allowed - len(self._roster)
+        if now < self._spawn_at:
+            return
+        for _ in range(min(missing, room)):
+            number = self._roster.next_number()
+            try:
+                process = self._spawn(self._assign(number, receive))
+            except OSError as error:  # no process or descriptor to be had
+                self._emit(events.Trouble, error=f"Failed to start a worker for {self.name}: {error}")
+                self._deaths += 1
+                self._spawn_at = now + respawn_delay(self._deaths)
+                return
+            round_ = 1 if receive or self._ramp.polls else 0
+            self._roster.add(Member(number, process, State.STARTING, now, now, round=round_))
 
     def _due(self, now: float, own: Iterator[float] | tuple[float, ...]) -> float:
         peek_at = float("inf") if self._asked else self._peek_at
         return min((peek_at, self._breaker.triggers_at or float("inf"), *own))
 
     def _own_times(self, now: float) -> Iterator[float]:
-        if self._spawn_at > now:
-            yield self._spawn_at
-        for member in self._members.values():
-            if member.state is State.IDLE and len(self._members) > 1 and not self._ramp.polls:
-                yield member.since + self._idle_timeout
-            if self._ramp.polls and member.state is State.BUSY and (due := member.heard_at + LONG_RECEIVE) > now:
-                yield due + 0.001
+        """When something becomes due by itself; never what is due and had to wait for somebody else."""
+        times = [self._spawn_at]
+        for member in self.members:
+            if self._ramp.polls and member.state is State.BUSY:
+                times.append(member.heard_at + LONG_RECEIVE + 0.001)
+            elif not self._ramp.polls and member.state is State.IDLE:
+                times.append(member.since + self._idle_timeout)
+        return (due for due in times if due > now)
 
     # -------------------------------------------------------------- reports in detail
     def _progressed(self, member: Member, report: Progress, now: float) -> None:
@@ -310,7 +267,7 @@ class Crew:
             return
         state = State.BUSY if report.busy else State.IDLE
         if state is not member.state and not member.troubled:
-            self._enter(member, state, now)
+            member.enter(state, now)
 
     def _emit_failure(self, outcome: Outcome, pid: int) -> None:
         if outcome.kind is Kind.STUCK:
@@ -325,9 +282,9 @@ class Crew:
         self._ramp = self._ramp.after(seen, self._allowed)
         if self._ramp.peek_in is not None:
             self._peek_at = now + self._ramp.peek_in
-        stop = self._ramp.stop
-        if stop is not None and stop in self._members and not self._stopping:
-            self._send_away(self._members[stop], "spare")
+        leaver = self._roster.find(self._ramp.stop)
+        if leaver is not None and leaver.state is not State.LEAVING:
+            leaver.send_away("spare")
 
     # -------------------------------------------------------------- breaker
     def _suffers(self, who: object, text: str, error: BaseException | None, now: float) -> None:
@@ -351,9 +308,3 @@ class Crew:
 
     def _emit(self, kind: type[events.Event], **fields: Any) -> None:
         self._emit_event(kind(queue=self.name, at=time.time(), **fields))
-
-
-def _least_useful_first(members: list[Member]) -> list[Member]:
-    """Idle before starting before busy, the youngest first."""
-    order = {State.IDLE: 0, State.STARTING: 1, State.BUSY: 2}
-    return sorted(members, key=lambda m: (order[m.state], -m.number))

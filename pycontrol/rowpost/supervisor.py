@@ -24,12 +24,13 @@ from typing import Any
 
 from rowpost import embedded
 from rowpost.breaker import Breaker
-from rowpost.crew import Crew, Member
+from rowpost.crew import Crew
 from rowpost.errors import HandlerNotFound, QueueNotFound, SettingsError
 from rowpost.events import Event, log_event
 from rowpost.peeker import Answer, Peeker
 from rowpost.processes import spawn_worker
 from rowpost.reports import Assignment
+from rowpost.roster import Member
 from rowpost.settings import QueueSettings, Settings
 from rowpost.snapshot import Snapshot
 

@@ -165,8 +165,7 @@ class Worker:
     def _disconnect(self) -> None:
         if self._pipeline is not None:
             with suppress(RowpostError):
-                self._pipeline.close_aside()
-                self._pipeline.database.close()
+                self._pipeline.close()
             self._pipeline = None
 
     # -------------------------------------------------------------- the pipe

@@ -121,8 +121,8 @@ def test_several_workers_share_the_count_of_attempts(shop):
 
     attempts = [event.attempts for event in supervisor.seen(events.Failed)]
     assert [attempts.count(number) for number in (1, 2, 3)] == [40, 40, 40]
-    # a worker may take the message in the instant between its last roll-back and its move: one attempt more, not two
-    assert max(attempts) <= 3 + 3
+    # a worker's first failure is not behind a savepoint yet: another one may take that message once more
+    assert len(attempts) <= 3 * 40 + 4
 
 
 def test_a_message_that_succeeds_after_a_failure_leaves_no_count_behind(shop, tmp_path):

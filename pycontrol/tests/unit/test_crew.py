@@ -6,11 +6,12 @@ import pytest
 
 from rowpost import events
 from rowpost.breaker import Breaker
-from rowpost.crew import Crew, respawn_delay
+from rowpost.crew import Crew
 from rowpost.errors import DatabaseUnavailable, Deadlock, SettingsError
 from rowpost.peeker import Answer
 from rowpost.pipeline import Kind, Outcome
 from rowpost.reports import Assignment, Back, InTrouble, Leave, Progress, Ready, Receive, Refused
+from rowpost.roster import respawn_delay
 from rowpost.settings import QueueSettings, Settings, WorkerSettings
 
 
@@ -183,6 +184,61 @@ def test_statement_28_a_raised_limit_starts_more_workers_and_a_lowered_one_sends
 
     assert raised == 3
     assert [process.told[-1] for process in history.processes] == [Receive(1), Leave(), Leave()]
+
+
+def test_statement_27_a_worker_that_is_told_to_leave_counts_for_the_limit_until_it_has_left():
+    history = at_rest(limit=3)
+    history.peeks(1000, now=1.0)
+    history.ready(2, 3, now=1.0)
+    history.crew.set_limit(1)
+    history.at(1.1)
+
+    history.crew.set_limit(3)
+    history.peeks(1000, now=1.2)
+    while_they_finish = len(history.processes)
+    history.dies(2, 0, now=2.0)
+
+    assert while_they_finish == 3
+    assert len(history.processes) == 4
+
+
+def test_a_worker_that_waits_to_leave_does_not_make_the_loop_spin():
+    history = at_rest(limit=2)
+    history.peeks(2, now=1.0)
+    history.ready(2, now=1.0)
+    history.receives(1, 1, -1, now=1.1)
+    history.crew.set_limit(1)
+    history.peeks(0, now=1.2)
+
+    due = history.at(50.0)
+
+    assert due > 50.0 or history.asked[-1] == (50.0, False)
+
+
+def test_a_worker_that_is_still_starting_is_told_to_receive_before_another_is_started():
+    history = History(limit=4)
+    history.at(0.0)
+
+    history.peeks(1, now=0.1)
+    history.ready(1, now=0.2)
+
+    assert len(history.processes) == 1
+    assert history.told(1) == [Receive(1)]
+    assert history.crew.snapshot(0.2).busy == 1
+
+
+def test_a_worker_that_cannot_be_started_is_tried_again_later():
+    history = History(limit=1)
+    start = history.crew._spawn
+    history.crew._spawn = lambda assignment: (_ for _ in ()).throw(OSError("no more processes"))
+
+    due = history.at(0.0)
+    history.crew._spawn = start
+    history.at(due)
+
+    assert "no more processes" in history.seen(events.Trouble)[0].error
+    assert 0.0 < due <= 0.1
+    assert len(history.processes) == 1
 
 
 def test_statement_33_fixed_pollers_are_all_started_at_once():
