@@ -179,8 +179,7 @@ class Endpoint:
 
     def dispatch_isolated(self, database: Database, operations: list[Operation]) -> None:
         """Sends operations in a transaction of their own, on a connection of their own (reference C5)."""
-        with database.beside() as other:
-            dispatch(other, operations, self._directory, sender=self, begin=True, commit=True)
+        dispatch(database.beside(), operations, self._directory, sender=self, begin=True, commit=True)
 
     def reply_address(self, database: Database) -> str:
         """The canonical address of the endpoint's queue in this database."""

@@ -9,14 +9,15 @@ from __future__ import annotations
 import socket
 import traceback
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 
+from rowpost.errors import MessageNotDeserialized, NoHandler
 from rowpost.message import format_timestamp
 
-__all__ = ["Decision", "Host", "decide", "failure_headers"]
+__all__ = ["Decision", "Failure", "Host", "Policy", "Recoverability", "decide", "failure_headers"]
 
 MESSAGE_LIMIT = 16384
 STACK_LIMIT = 32768
@@ -31,7 +32,60 @@ class Decision(Enum):
     """What to do with a failed message."""
 
     RETRY = "retry"
+    DELAY = "delay"
     ERROR = "error"
+
+
+Policy = Callable[["Failure"], "Decision | timedelta"]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed attempt, as a policy sees it.
+
+    `attempts` are the attempts of this round with this one, `delayed` the rounds before it.
+    """
+
+    error: BaseException
+    attempts: int
+    delayed: int
+    headers: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Recoverability:
+    """How often and when a failing message is tried again (reference I1 to I3).
+
+    At once, `immediate_retries` times; then again after `delay_increase`, twice it, three times it, …,
+    `delayed_retries` rounds; then it moves to the error queue. With the defaults a handler is called 24 times.
+
+    `unrecoverable` errors go to the error queue at once. A `policy` decides instead of all that: it returns a Decision,
+    or the time after which to try again.
+    """
+
+    immediate_retries: int = 5
+    delayed_retries: int = 3
+    delay_increase: timedelta = timedelta(seconds=10)
+    unrecoverable: tuple[type[BaseException], ...] = (MessageNotDeserialized, NoHandler)
+    policy: Policy | None = None
+
+    def decide(self, failure: Failure) -> tuple[Decision, timedelta]:
+        """What to do, and after which time where it is to be tried again later.
+
+        >>> Recoverability().decide(Failure(ValueError(), 6, 1, {}))
+        (<Decision.DELAY: 'delay'>, datetime.timedelta(seconds=20))
+        """
+        nothing = timedelta(0)
+        if self.policy is not None:
+            decided = self.policy(failure)
+            return (Decision.DELAY, decided) if isinstance(decided, timedelta) else (decided, nothing)
+        if isinstance(failure.error, self.unrecoverable):
+            return Decision.ERROR, nothing
+        if failure.attempts <= self.immediate_retries:
+            return Decision.RETRY, nothing
+        if failure.delayed < self.delayed_retries:
+            return Decision.DELAY, self.delay_increase * (failure.delayed + 1)
+        return Decision.ERROR, nothing
 
 
 @dataclass(frozen=True, slots=True)

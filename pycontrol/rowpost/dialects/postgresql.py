@@ -152,6 +152,9 @@ class PostgreSQL:
         """The function's quoted name, with its schema."""
         return f"rowpost.{procedure.name}" if key is None else f"rowpost.{self.quote(f'{procedure.name}:{key}')}"
 
+    def database_name(self, connection: psycopg.Connection) -> str:
+        return connection.info.dbname
+
     def quote(self, name: str) -> str:
         return '"' + name.replace('"', '""') + '"'
 

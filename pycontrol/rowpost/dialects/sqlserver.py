@@ -178,6 +178,9 @@ class SQLServer:
         """The procedure's quoted name, with its schema."""
         return f"rowpost.{procedure.name}" if key is None else f"rowpost.{self.quote(f'{procedure.name}:{key}')}"
 
+    def database_name(self, connection: pyodbc.Connection) -> str:
+        return connection.getinfo(pyodbc.SQL_DATABASE_NAME)
+
     def quote(self, name: str) -> str:
         return "[" + name.replace("]", "]]") + "]"
 
