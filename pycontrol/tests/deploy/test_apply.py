@@ -14,7 +14,9 @@ from rowpost.settings import QueueSettings
 from rowpost.verify import verify
 
 BREAKS = {
-    "postgresql": "-- breaks\nCREATE TABLE rowpost.half (a integer);\n\nSELECT 1 AS one,\n       nothing\nFROM rowpost.half;\n",
+    "postgresql": (
+        "-- breaks\nCREATE TABLE rowpost.half (a integer);\n\nSELECT 1 AS one,\n       nothing\nFROM rowpost.half;\n"
+    ),
     "sqlserver": "-- breaks\nCREATE TABLE rowpost.half (a int);\nGO\n\nDECLARE @zero int = 0;\nSELECT 1 / @zero;\nGO\n",
 }
 BREAKS_ON = {"postgresql": "batch 2, line 5", "sqlserver": "batch 2, line 6"}
@@ -71,7 +73,8 @@ def test_a_new_one_time_script_runs_once_and_raises_the_schema_version(shop, dat
     apply(database, shop.plan())
     text = shop.spelt(
         "ALTER TABLE rowpost.failure ADD COLUMN IF NOT EXISTS note text NULL;\n",
-        "IF COL_LENGTH(N'rowpost.failure', N'note') IS NULL\n    ALTER TABLE rowpost.failure ADD note nvarchar(50) NULL;\nGO\n",
+        "IF COL_LENGTH(N'rowpost.failure', N'note') IS NULL\n"
+        "    ALTER TABLE rowpost.failure ADD note nvarchar(50) NULL;\nGO\n",
     )
     (scripts / "tables" / "050_note.sql").write_text(text)
     newer = shop.plan(folder=folder)

@@ -9,7 +9,7 @@ import pytest
 
 from rowpost.deploy import apply, difference, fitted
 from rowpost.dialects.babelfish import BabelfishRunner
-from rowpost.dialects.batches import BatchRunner, SqlserverRunner
+from rowpost.dialects.batches import SqlserverRunner
 from rowpost.errors import InvalidQueueName, SchemaTooNew
 from rowpost.plan import plan
 from rowpost.scripts import load_scripts
@@ -140,6 +140,19 @@ def test_the_script_run_by_hand_deploys_everything_and_may_run_again(shop, datab
         assert ran is None or ran.returncode == 0, ran.stderr
         assert verify(database, shop.plan()) == []
         assert difference(database, shop.plan()).is_empty
+
+
+def test_psql_takes_names_that_mean_something_to_it(shop, database, psql, tmp_path):
+    if shop.engine == "sqlserver":
+        pytest.skip("psql's own: variables, commands and quotes")
+    names = (":x", ":'x'", "\\echo no", "a\"b'c", "$(x)", "$rowpost_$", "a;b--c", "/*d", "%s{queue_key}")
+    wanted = shop.plan(*map(QueueSettings, names))
+
+    ran = run_by_hand(shop, database, psql, wanted.script, tmp_path)
+
+    assert ran.returncode == 0, ran.stderr
+    assert {row[0] for row in database.call("list_queues")} == set(names)
+    assert verify(database, wanted) == []
 
 
 def test_the_script_run_by_hand_refuses_a_newer_schema_and_changes_nothing(shop, database, psql, tmp_path):

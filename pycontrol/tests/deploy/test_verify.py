@@ -127,9 +127,9 @@ def test_each_column_altered_by_hand_is_named(shop, deployed, sql):
     found = [finding for finding in verify(deployed, shop.plan()) if finding.kind == "table_altered"]
 
     assert {finding.subject for finding in found} == {table}
-    details = " ".join(finding.detail for finding in found)
-    assert "The column note (" in details
-    assert f"The column {shop.spelt('expires', 'CorrelationId')} was " in details
+    details = " ".join(finding.detail for finding in found).lower()  # Babelfish keeps no case
+    assert "the column note (" in details
+    assert f"the column {shop.spelt('expires', 'correlationid')} was " in details
 
 
 def test_a_column_of_our_own_tables_altered_by_hand_is_named(shop, deployed, sql):
@@ -144,11 +144,10 @@ def test_a_column_of_our_own_tables_altered_by_hand_is_named(shop, deployed, sql
 def test_a_column_that_is_gone_is_named_with_what_it_was(shop, deployed, sql):
     sql.run(f"ALTER TABLE {sql.table('Sales')} DROP COLUMN {shop.spelt('body', 'Body')}")
 
-    details = [finding.detail for finding in verify(deployed, shop.plan()) if finding.kind == "table_altered"]
+    (detail,) = [finding.detail for finding in verify(deployed, shop.plan()) if finding.kind == "table_altered"]
 
-    assert len(details) == 1
-    assert f"The column {shop.spelt('body', 'Body')} (" in details[0]
-    assert "is gone" in details[0]
+    assert detail.lower().startswith("the column body (")
+    assert detail.endswith("is gone.")
 
 
 @pytest.mark.parametrize("kind", ["table", "procedure"])

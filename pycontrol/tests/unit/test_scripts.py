@@ -217,7 +217,7 @@ def test_a_rendered_name_never_ends_what_it_stands_in(engine):
 
 
 def test_a_name_in_bare_code_is_refused_with_its_line():
-    with pytest.raises(SqlTextError, match="line 2: {queue_key} stands outside quotes"):
+    with pytest.raises(SqlTextError, match=r"line 2: \{queue_key\} stands outside quotes"):
         render("SELECT\n{queue_key}", {"queue_key": "x"}, "sqlserver")
 
 
