@@ -6,7 +6,6 @@ A failing handler leaves nothing behind. Headers follow the wire (reference 2.4)
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from rowpost.endpoint import Endpoint
 
 __all__ = ["Bus", "Context", "Operation"]
-
-_MACHINE = platform.node()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +111,8 @@ class Bus:
             "NServiceBus.ConversationId": str(uuid4()),
             CORRELATION_ID: message_id,
             "NServiceBus.OriginatingEndpoint": self.endpoint.name,
-            "NServiceBus.OriginatingMachine": _MACHINE,
-            "$.diagnostics.originating.hostid": self.endpoint.host_id,
+            "NServiceBus.OriginatingMachine": self.endpoint.host.machine,
+            "$.diagnostics.originating.hostid": self.endpoint.host.id,
             "NServiceBus.TimeSent": format_timestamp(datetime.now(UTC)),
         }
         if not isinstance(message, bytes):

@@ -12,20 +12,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import platform
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
+from rowpost.address import parse_address
+from rowpost.audit import acknowledgement, audited, forwarded
 from rowpost.context import Bus, Context, Operation
 from rowpost.database import Database
 from rowpost.errors import InvalidMessage, NoHandler, SettingsError
 from rowpost.message import Message
 from rowpost.message_types import split_enclosed_types, type_name, type_names
-from rowpost.outgoing import Directory, dispatch
-from rowpost.recoverability import Recoverability
+from rowpost.outgoing import FORWARD_DESTINATION, Directory, dispatch
+from rowpost.recoverability import Host, Recoverability
 from rowpost.serialization import Serializer, Serializers
 
 __all__ = ["MODES", "Endpoint"]
@@ -80,7 +81,7 @@ class Endpoint:
         self.recoverability = recoverability or Recoverability()
         self.serializers = Serializers(*serializers)
         self.send_only = send_only
-        self.host_id = hashlib.md5(f"{platform.node()}/{name}".encode(), usedforsecurity=False).hexdigest()
+        self.host = Host.here(name)
         self._handlings: list[_Handling] = []
         self._routes: dict[str, str] = {}
         self._subscriptions: set[str] = set()
@@ -142,12 +143,23 @@ class Endpoint:
             NoHandler: nobody handles its types. MessageNotDeserialized: the body is not what the handler wants.
             Whatever a handler raises.
         """
+        started = datetime.now(UTC)
+        if self._is_for_another(message, database):
+            return [forwarded(message)]
         if message.headers.get(_CONTROL) == "True":
             return []
         context = Context(self, database, message)
         for handling in self._find(message):
             handling.function(self._decode(message, handling.cls), context)
+        context.operations += acknowledgement(message)
+        if self.audit_queue is not None:
+            context.operations.append(audited(message, self.audit_queue, self.host, started))
         return context.operations
+
+    def _is_for_another(self, message: Message, database: Database) -> bool:
+        """A delayed message that an NServiceBus mover brought here on its way to another queue (reference G3)."""
+        destination = message.headers.get(FORWARD_DESTINATION)
+        return bool(destination) and database.local(parse_address(destination)).format() != self.name
 
     def _find(self, message: Message) -> list[_Handling]:
         """All handlers of the most derived type that has any (reference H3: a handler of a base gets what derives)."""
@@ -173,9 +185,11 @@ class Endpoint:
             return message.body
         return self.serializers.find(message.headers.get("NServiceBus.ContentType")).decode(message.body, cls)
 
-    def dispatch(self, database: Database, operations: list[Operation], *, commit: bool = False) -> None:
-        """Sends operations in the open transaction, in one round trip with its COMMIT where wanted."""
-        dispatch(database, operations, self._directory, sender=self, commit=commit)
+    def dispatch(
+        self, database: Database, operations: list[Operation], *, begin: bool = False, commit: bool = False
+    ) -> None:
+        """Sends operations in one round trip, with the BEGIN and COMMIT of their transaction where wanted."""
+        dispatch(database, operations, self._directory, sender=self, begin=begin, commit=commit)
 
     def dispatch_isolated(self, database: Database, operations: list[Operation]) -> None:
         """Sends operations in a transaction of their own, on a connection of their own (reference C5)."""

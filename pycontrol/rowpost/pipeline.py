@@ -10,6 +10,12 @@ Works in any process, no supervisor needed:
 
     pipeline = Pipeline(connect(settings), "Sales", resolve_handler("shop.handlers:place_order"))
     while pipeline.process_one().kind is not Kind.EMPTY: ...
+
+What a transaction spans is the endpoint's mode (reference 1E; a plain function has sends_atomic_with_receive):
+
+    none                        the removal commits before the handler runs: a failure loses the message to the error queue
+    receive_only                what was sent commits just before the removal, in a transaction of its own
+    sends_atomic_with_receive   the removal, what was sent and the handler's own SQL commit together
 """
 
 from __future__ import annotations
@@ -17,7 +23,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rowpost.address import parse_address, queue_key
+from rowpost.context import Operation
 from rowpost.database import Database
+from rowpost.endpoint import Endpoint
 from rowpost.errors import (
     DatabaseError,
     DatabaseUnavailable,
@@ -26,7 +34,7 @@ from rowpost.errors import (
     MessageCorrupt,
     RowpostError,
 )
-from rowpost.handlers import Handler
+from rowpost.handlers import Handler, PlainHandler
 from rowpost.message import Message
 from rowpost.retries import Kind, Outcome, Retries, roll_back
 
@@ -49,7 +57,7 @@ class Pipeline:
         self,
         database: Database,
         queue: str,
-        handler: Handler,
+        handler: Handler | Endpoint,
         *,
         attempts: int = 6,
         error_queue: str = "error",
@@ -57,10 +65,16 @@ class Pipeline:
     ) -> None:
         self.database = database
         self.queue = queue
-        self._handler = handler
+        self._processing = handler if isinstance(handler, Endpoint) else PlainHandler(handler, attempts, error_queue)
+        self._transactional = self._processing.transaction_mode != "none"
         self._reconnect = reconnect
-        key = queue_key(parse_address(queue), database.engine)
-        self._retries = Retries(queue, key, attempts=attempts, error_queue=error_queue, open_aside=reconnect)
+        self._retries = Retries(
+            queue,
+            queue_key(parse_address(queue), database.engine),
+            recoverability=self._processing.recoverability,
+            error_queue=self._processing.error_queue,
+            open_aside=reconnect,
+        )
 
     def process_one(self, anchor: int | None = None) -> Outcome:
         """Receive and handle at most one message, the oldest free one above `anchor` (None: from the start).
@@ -70,23 +84,29 @@ class Pipeline:
         """
         database = self.database
         try:
-            rows = database.call("receive_messages", self.queue, begin=True, count=1, anchor=anchor)
+            rows = database.call("receive_messages", self.queue, begin=self._transactional, count=1, anchor=anchor)
         except Deadlock:
             return VICTIM
         if not rows:
-            database.commit()
+            self._end(database)
             self._retries.close_aside()
             return EMPTY
         key, row_version, expired, headers, body = rows[0]
         message = Message(key, row_version, expired, headers, body or b"")
         if expired:
-            database.commit()
+            self._end(database)
             return Outcome(Kind.EXPIRED, row_version, key)
         try:
             control = message.headers.get(CONTROL_MESSAGE) == "True"
         except MessageCorrupt as error:
             return self._retries.poisoned(database, message, error)
-        return self._commit(message) if control else self._handle(message)
+        if control and isinstance(self._processing, PlainHandler):
+            return self._commit(message, [])
+        return self._handle(message) if self._transactional else self._handle_removed(message)
+
+    def _end(self, database: Database) -> None:
+        if self._transactional:
+            database.commit()
 
     def close(self) -> None:
         """Close the connections."""
@@ -97,7 +117,7 @@ class Pipeline:
         database = self.database
         guarded = self._retries.guard(database)
         try:
-            self._handler(message, database.connection)
+            operations = self._processing.handle(message, database)
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
             return self._raised(message, error, guarded)
         except BaseException:
@@ -112,13 +132,32 @@ class Pipeline:
             if database.connection.info.transaction_status.name == "INERROR":
                 what = "returned as if nothing had happened after a statement failed, which doomed the transaction"
                 return self._retries.failed(database, message, self._broken(what), guarded=guarded)
-        return self._commit(message)
+        return self._commit(message, operations)
 
-    def _commit(self, message: Message) -> Outcome:
+    def _handle_removed(self, message: Message) -> Outcome:
+        """The mode none: the message is gone already, so that a failure can only end in the error queue (statement 67)."""
+        database = self.database
+        try:
+            operations = self._processing.handle(message, database)
+            if operations:
+                self._processing.dispatch(database, operations, begin=True, commit=True)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
+            if database.closed:
+                return self._closed(message, error)
+            return self._retries.failed(database, message, error, gone=True)
+        return Outcome(Kind.HANDLED, message.row_version, message.id)
+
+    def _commit(self, message: Message, operations: list[Operation]) -> Outcome:
         database = self.database
         try:
             self._retries.forget(database, message)
-            database.commit()
+            if operations and self._processing.transaction_mode == "receive_only":
+                self._processing.dispatch(database.beside(), operations, begin=True, commit=True)
+                operations = []
+            if operations:
+                self._processing.dispatch(database, operations, commit=True)
+            else:
+                database.commit()
         except DatabaseUnavailable:
             raise
         except RowpostError as error:

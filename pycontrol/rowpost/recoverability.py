@@ -17,7 +17,7 @@ from enum import Enum
 from rowpost.errors import MessageNotDeserialized, NoHandler
 from rowpost.message import format_timestamp
 
-__all__ = ["Decision", "Failure", "Host", "Policy", "Recoverability", "decide", "failure_headers"]
+__all__ = ["Decision", "Failure", "Host", "Policy", "Recoverability", "delayed_headers", "delayed_rounds", "failure_headers"]
 
 MESSAGE_LIMIT = 16384
 STACK_LIMIT = 32768
@@ -25,7 +25,8 @@ MESSAGE_ID = "NServiceBus.MessageId"
 FAILED_QUEUE = "NServiceBus.FailedQ"
 EXCEPTION = "NServiceBus.ExceptionInfo."
 # Retries.Timestamp stays: ServiceControl shows when the delayed retries began.
-DROPPED = frozenset({"NServiceBus.Retries", "NServiceBus.FLRetries"})
+RETRIES = "NServiceBus.Retries"
+DROPPED = frozenset({RETRIES, "NServiceBus.FLRetries"})
 
 
 class Decision(Enum):
@@ -110,15 +111,25 @@ class Host:
         return uuid.uuid5(uuid.NAMESPACE_DNS, f"{self.machine}/{self.endpoint}").hex
 
 
-def decide(attempts: int, limit: int, error: BaseException, unrecoverable: tuple[type, ...] = ()) -> Decision:
-    """Retry while fewer than `limit` attempts were made; an unrecoverable error is not tried again.
+def delayed_rounds(headers: Mapping[str, str | None]) -> int:
+    """How many delayed retries a message has behind it: the header NServiceBus.Retries; 0 where it says nothing."""
+    text = headers.get(RETRIES) or ""
+    return int(text) if text.isascii() and text.isdigit() else 0
 
-    >>> decide(5, 6, ValueError()), decide(6, 6, ValueError()), decide(1, 6, KeyError(), (LookupError,))
-    (<Decision.RETRY: 'retry'>, <Decision.ERROR: 'error'>, <Decision.ERROR: 'error'>)
+
+def delayed_headers(
+    headers: Mapping[str, str | None], round_: int, now: datetime, delay: timedelta, message_id: str
+) -> dict[str, str | None]:
+    """The headers of a delayed retry (reference 2.4).
+
+    Other than the reference's (5.1), DeliverAt is that of this round, and the timestamp stays that of the first, so that
+    whoever looks can tell since when a message has been failing.
     """
-    if attempts >= limit or isinstance(error, unrecoverable):
-        return Decision.ERROR
-    return Decision.RETRY
+    kept = dict(headers)
+    if not kept.get(MESSAGE_ID):
+        kept[MESSAGE_ID] = message_id
+    kept.setdefault("NServiceBus.Retries.Timestamp", format_timestamp(now))
+    return {**kept, RETRIES: str(round_), "NServiceBus.DeliverAt": format_timestamp(now + delay)}
 
 
 def failure_headers(

@@ -1,0 +1,239 @@
+"""What follows a failed attempt, against the database: count it, then let the message go back or move it.
+
+Attempts are counted in the database, shared by all workers, in a transaction of their own: on a second connection,
+which is open only while messages fail. For a while after a failure the handler runs behind a savepoint, so that its
+work can be undone while the message stays locked: no other worker takes a message that just had its last attempt.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+from rowpost.database import Database
+from rowpost.errors import DatabaseUnavailable, MessageCorrupt, RowpostError
+from rowpost.message import Message, decode_headers, encode_headers
+from rowpost.queue import Queue
+from rowpost.recoverability import (
+    Decision,
+    Failure,
+    Host,
+    Recoverability,
+    delayed_headers,
+    delayed_rounds,
+    failure_headers,
+)
+
+__all__ = ["Kind", "Outcome", "Retries"]
+
+# How many messages seen failing are remembered, to drop their counts when they succeed (reference I10).
+REMEMBERED_FAILURES = 10_000
+# Seconds after a failure during which handlers run behind a savepoint: one more round trip per message.
+WARY_FOR = 60.0
+SAVEPOINT = "rowpost_handler"
+
+Call = tuple[str, str | None, dict[str, Any]]
+
+
+class Kind(Enum):
+    """What became of one receive."""
+
+    HANDLED = "handled"
+    EMPTY = "empty"
+    FAILED = "failed"
+    DELAYED = "delayed"
+    MOVED_TO_ERROR = "moved_to_error"
+    EXPIRED = "expired"
+    POISON = "poison"
+    # a deadlock victim on receive: try again, nothing is wrong (statement 39)
+    VICTIM = "victim"
+    # it should have moved to the error queue and could not: somebody has to look (statement 69)
+    STUCK = "stuck"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One receive. `attempts` counts failed attempts so far, `error` says in words what went wrong."""
+
+    kind: Kind
+    row_version: int | None = None
+    id: UUID | None = None
+    attempts: int = 0
+    error: str | None = None
+
+
+class Retries:
+    """Failed messages of one queue. `key` names the queue in the count; `open_aside` gives a second connection.
+
+    Without `open_aside` a failure is counted after the roll-back: other workers may make a few attempts too many.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        key: str,
+        *,
+        recoverability: Recoverability,
+        error_queue: str,
+        open_aside: Callable[[], Database] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._queue, self._key = queue, key
+        self._recoverability, self._error_queue = recoverability, error_queue
+        self._host = Host.here(queue)
+        self._open_aside = open_aside
+        self._aside: Database | None = None
+        self._clock = clock
+        self._wary_until = float("-inf")
+        self._known: dict[UUID, None] = {}
+
+    def guard(self, database: Database) -> bool:
+        """Set a savepoint before a handler runs, if messages failed lately; whether it did."""
+        if self._clock() >= self._wary_until:
+            return False
+        with database.translated():
+            database.dialect.savepoint(database.connection, SAVEPOINT)
+        return True
+
+    def forget(self, database: Database, message: Message) -> None:
+        """Within the receiving transaction: a message seen failing that succeeds leaves no count behind."""
+        if message.id in self._known:
+            database.call("forget_failure", queue_key=self._key, id=message.id)
+            del self._known[message.id]
+
+    def failed(
+        self, database: Database, message: Message, error: BaseException, *, guarded: bool = False, gone: bool = False
+    ) -> Outcome:
+        """Count the attempt and decide; the receiving transaction is over afterwards.
+
+        `guarded`: the handler ran behind the savepoint. `gone`: the handler ended the transaction, so that the row may
+        be gone for good: the message moves at once, out of memory if need be.
+        """
+        self._wary_until = self._clock() + WARY_FOR
+        aside = self._get_aside()
+        held = guarded and aside is not None and self._undo_handler(database)
+        if aside is None:
+            roll_back(database)
+        attempts = (aside or database).call("record_failure", queue_key=self._key, id=message.id)[0][0]
+        if not held:
+            roll_back(database)
+        failure = Failure(error, attempts, delayed_rounds(message.headers), message.headers)
+        decision, delay = self._recoverability.decide(failure)
+        if gone or decision is Decision.ERROR:
+            return self._move(database, message, failure, self._to_error_queue(message, error), held=held, gone=gone)
+        if decision is Decision.DELAY:
+            return self._move(database, message, failure, self._later(message, failure, delay), held=held)
+        roll_back(database)
+        self._remember(message.id)
+        return Outcome(Kind.FAILED, message.row_version, message.id, attempts, in_words(error))
+
+    def poisoned(self, database: Database, message: Message, error: MessageCorrupt) -> Outcome:
+        """Headers that cannot be read: the row as it is to the error queue, in the receiving transaction (I8)."""
+        try:
+            Queue(self._error_queue, database).send(message.body, message.raw_headers, id=message.id)
+            database.commit()
+        except RowpostError as trouble:
+            return self._stuck(database, message, trouble, 1)
+        return Outcome(Kind.POISON, message.row_version, message.id, 1, in_words(error))
+
+    def close_aside(self) -> None:
+        """Close the second connection, which failures opened."""
+        if self._aside is not None:
+            self._aside.close()
+            self._aside = None
+
+    def _get_aside(self) -> Database | None:
+        if self._aside is not None and self._aside.closed:
+            self._aside = None
+        if self._aside is None and self._open_aside is not None:
+            with suppress(DatabaseUnavailable):  # no second connection to be had: then with the first
+                self._aside = self._open_aside()
+        return self._aside
+
+    def _undo_handler(self, database: Database) -> bool:
+        """Back to the savepoint; False where an error of SQL Server doomed or ended the whole transaction."""
+        try:
+            with database.translated():
+                database.dialect.rollback_to(database.connection, SAVEPOINT)
+        except RowpostError:
+            return False
+        return True
+
+    def _move(
+        self,
+        database: Database,
+        message: Message,
+        failure: Failure,
+        store: tuple[Kind, Call],
+        *,
+        held: bool,
+        gone: bool = False,
+    ) -> Outcome:
+        """Store the message where it goes from here, and remove its row and its count: one transaction.
+
+        `held`: the row is still ours. Else it is taken again, and if it is gone another worker has it, or, with
+        `gone`, its removal was committed before: then what is stored is the copy in memory.
+        """
+        kind, call = store
+        try:
+            if not held:
+                held = bool(database.call("receive_message", self._queue, begin=True, row_version=message.row_version))
+            if held or gone:
+                forget: Call = ("forget_failure", None, {"queue_key": self._key, "id": message.id})
+                database.call_all([call, forget], commit=True)
+            else:
+                database.commit()
+        except RowpostError as trouble:
+            return self._stuck(database, message, trouble, failure.attempts)
+        self._known.pop(message.id, None)
+        return Outcome(
+            kind if held or gone else Kind.FAILED, message.row_version, message.id, failure.attempts, in_words(failure.error)
+        )
+
+    def _to_error_queue(self, message: Message, error: BaseException) -> tuple[Kind, Call]:
+        headers = failure_headers(
+            decode_headers(message.raw_headers),  # as they came: the handler may have changed message.headers
+            error,
+            queue=self._queue,
+            host=self._host,
+            at=datetime.now(UTC),
+            message_id=message.message_id,
+        )
+        content = {"headers": encode_headers(headers), "body": message.body}
+        return Kind.MOVED_TO_ERROR, ("send_message", self._error_queue, content)
+
+    def _later(self, message: Message, failure: Failure, delay: timedelta) -> tuple[Kind, Call]:
+        headers = delayed_headers(
+            decode_headers(message.raw_headers), failure.delayed + 1, datetime.now(UTC), delay, message.message_id
+        )
+        content = {"headers": encode_headers(headers), "body": message.body}
+        return Kind.DELAYED, ("delay_message", self._queue, {**content, "delay_ms": -(delay // timedelta(milliseconds=-1))})
+
+    def _stuck(self, database: Database, message: Message, trouble: RowpostError, attempts: int) -> Outcome:
+        if isinstance(trouble, DatabaseUnavailable):
+            raise trouble
+        roll_back(database)
+        words = f"message {message.id} of queue {self._queue!r} cannot be moved to {self._error_queue!r}: {trouble}"
+        return Outcome(Kind.STUCK, message.row_version, message.id, attempts, words)
+
+    def _remember(self, key: UUID) -> None:
+        if len(self._known) >= REMEMBERED_FAILURES:
+            del self._known[next(iter(self._known))]
+        self._known[key] = None
+
+
+def roll_back(database: Database) -> None:
+    """Roll back what is open; a connection that is gone has rolled back by itself."""
+    if not database.closed:
+        database.rollback()
+
+
+def in_words(error: BaseException) -> str:
+    """Type and text of an error."""
+    return f"{type(error).__name__}: {error}"
