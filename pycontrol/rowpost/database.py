@@ -247,7 +247,8 @@ def _failed_statement(error: Exception, statements: list[Statement]) -> Statemen
     place = getattr(error, "failed_call", 0 if len(statements) == 1 else None)
     if place is not None:
         return statements[place] if 0 <= place < len(statements) else None
-    named = (each for each in statements if each.queue and f"{each.procedure.name}:{each.queue}" in str(error))
+    said = str(error).casefold()  # an engine that ignores case may fold names
+    named = (each for each in statements if each.key and f"{each.procedure.name}:{each.key}".casefold() in said)
     return next(named, None)
 
 

@@ -7,9 +7,10 @@ CREATE TABLE rowpost.failure
     id uniqueidentifier NOT NULL,
     attempts int NOT NULL,
     failed_at datetime2(3) NOT NULL,
-    CONSTRAINT failure_key PRIMARY KEY CLUSTERED (queue_key, id),
-    INDEX failure_failed_at NONCLUSTERED (failed_at)
+    CONSTRAINT failure_key PRIMARY KEY CLUSTERED (queue_key, id)
 );
+
+CREATE NONCLUSTERED INDEX failure_failed_at ON rowpost.failure (failed_at);
 GO
 SET NOEXEC OFF;
 GO

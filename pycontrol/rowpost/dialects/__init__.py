@@ -33,6 +33,8 @@ class Statement:
     result_types: tuple[str, ...]
     #: driver's type hints, one per placeholder, where the driver cannot see them from a null
     sizes: tuple[Any, ...] = ()
+    #: the queue's key, where a batch's error names the procedure that failed and not its place
+    key: str | None = None
 
 
 class Dialect(Protocol):

@@ -91,6 +91,7 @@ class SQLServer:
             known=frozenset(p.name for p in procedure.parameters),
             result_types=tuple(c.type for c in procedure.result),
             sizes=tuple(sizes),
+            key=key,
         )
 
     def execute(
@@ -102,7 +103,12 @@ class SQLServer:
         self, connection: pyodbc.Connection, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: bool, commit: bool
     ) -> list[list[tuple]]:
         batch = " ".join(statement.text for statement, _ in calls)
-        batch = f"{'BEGIN TRANSACTION; ' if begin else ''}{batch}{' COMMIT TRANSACTION;' if commit else ''}"
+        if begin:
+            batch = f"BEGIN TRANSACTION; {batch}"
+        if commit:
+            # A call that finds no procedure, or no right to it, does not end a batch: without TRY the commit would run.
+            undo = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; " if begin else ""
+            batch = f"BEGIN TRY {batch} COMMIT TRANSACTION; END TRY BEGIN CATCH {undo}THROW; END CATCH;"
         values = [value for statement, arguments in calls for value in _values(statement, arguments)]
         sizes = [size for statement, _ in calls for size in statement.sizes]
         with connection.cursor() as cursor:
