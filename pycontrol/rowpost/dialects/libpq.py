@@ -8,7 +8,8 @@ is: encode, PQexecPrepared, decode. Errors are psycopg's own.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -91,7 +92,10 @@ def call_all(
     encoded = [_values(statement) for statement in statements]
     with connection.lock:
         pgconn = connection.pgconn
-        names = [_prepare(connection, statement.text) for statement in statements]
+        names = []
+        for place, statement in enumerate(statements):
+            with _failing(place):
+                names.append(_prepare(connection, statement.text))
         pgconn.enter_pipeline_mode()
         try:
             if begin:
@@ -108,14 +112,21 @@ def call_all(
         if not results:
             raise psycopg.OperationalError(pgconn.get_error_message() or "the connection is lost")
         for place, result in enumerate(results, start=-1 if begin else 0):
-            try:
+            with _failing(place):
                 _check(pgconn, result)
-            except psycopg.Error as error:
-                error.failed_call = place
-                raise
         if begin:
             del results[0]
         return [_rows(pgconn, r, s.result_types) for r, s in zip(results, statements, strict=False)]
+
+
+@contextmanager
+def _failing(place: int) -> Iterator[None]:
+    """Errors within say which call of the batch they are of."""
+    try:
+        yield
+    except psycopg.Error as error:
+        error.failed_call = place
+        raise
 
 
 def _results(pgconn: Any) -> list[Any]:
