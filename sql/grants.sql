@@ -4,6 +4,9 @@ IF DATABASE_PRINCIPAL_ID(N'rowpost_endpoint') IS NULL CREATE ROLE rowpost_endpoi
 IF DATABASE_PRINCIPAL_ID(N'rowpost_operator') IS NULL CREATE ROLE rowpost_operator; -- people who look after queues
 IF DATABASE_PRINCIPAL_ID(N'rowpost_reader') IS NULL CREATE ROLE rowpost_reader; -- people and tools that only look
 GO
+-- The catalog shows nobody more than he has a right to, inside procedures too: without this right check_queue,
+-- list_queues, list_scripts and list_strangers would find nothing there.
+GRANT VIEW DEFINITION ON SCHEMA::rowpost TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 -- Everybody may ask what is deployed.
 GRANT EXECUTE ON rowpost.get_version TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 -- The dispatchers run as the caller: they let nobody reach a queue that its own procedures would refuse.

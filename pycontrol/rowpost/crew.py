@@ -12,7 +12,7 @@ from typing import Any
 
 from rowpost import events
 from rowpost.breaker import Breaker, arms_breaker
-from rowpost.peeker import Answer
+from rowpost.peeker import Answer, Crash
 from rowpost.pipeline import Kind, Outcome
 from rowpost.ramp import Peeked, Ramp, Received, StillBusy, check_peek_delay, spare_workers, strategy
 from rowpost.reports import Assignment, Back, InTrouble, Progress, Ready, Refused
@@ -37,13 +37,15 @@ class Crew:
         assign: Callable[[int, bool], Assignment],
         spawn: Callable[[Assignment], Any],
         ask: Callable[..., None],
+        count_crash: Callable[[Crash], None],
         emit: Callable[[events.Event], None],
         breaker: Breaker,
         idle_timeout: float,
     ) -> None:
         worker = queue.worker
         self.name = queue.name
-        self._assign, self._spawn, self._ask, self._emit_event = assign, spawn, ask, emit
+        self._assign, self._spawn, self._emit_event = assign, spawn, emit
+        self._ask, self._count_crash = ask, count_crash
         self._limit = worker.limit
         self._peek_delay = worker.peek_delay
         self._warning = check_peek_delay(worker.peek_delay)
@@ -106,6 +108,9 @@ class Crew:
     # -------------------------------------------------------------- what happened
     def answered(self, answer: Answer, now: float) -> None:
         """The peeker's answer."""
+        if answer.crash is not None:
+            self._crash_counted(answer)
+            return
         self._asked = False
         if answer.error is not None:
             self._suffers("peeker", f"Failed to peek {self.name}: {answer.error}", answer.error, now)
@@ -155,6 +160,8 @@ class Crew:
         delay = respawn_delay(self._deaths)
         self._spawn_at = now + delay
         self._emit(events.WorkerDied, pid=pid, exitcode=exitcode, respawn_in=delay)
+        if member.process.in_hand is not None:
+            self._count_crash(Crash(self.name, pid, exitcode, *member.process.in_hand))
 
     def tick(self, now: float) -> float:
         """Do what is due; returns the time at which to be called again at the latest."""
@@ -260,6 +267,14 @@ class Crew:
         self._settle(member, report, now)
         if report.runs:
             self._see(Received(member.number, report.runs), now)
+
+    def _crash_counted(self, answer: Answer) -> None:
+        """A message killed its worker; where even that could not be counted, it simply is tried again."""
+        if answer.outcome is None:
+            return
+        if answer.outcome.kind is not Kind.STUCK:
+            self._figures.counts[answer.outcome.kind.value] += 1
+        self._emit_failure(answer.outcome, answer.crash.pid)
 
     def _settle(self, member: Member, report: Progress, now: float) -> None:
         """Busy or idle; an old round's end says nothing about the present one."""

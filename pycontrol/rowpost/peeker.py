@@ -1,4 +1,4 @@
-"""The supervisor's one connection: peeks and purges, in a thread of its own.
+"""The supervisor's one connection: peeks, purges and counts crashes, in a thread of its own.
 
 A database that hangs must not keep the supervisor from hearing its workers and its signals.
 """
@@ -10,26 +10,52 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from uuid import UUID
 
+from rowpost.address import parse_address, queue_key
 from rowpost.database import Database, connect
 from rowpost.errors import DatabaseUnavailable, RowpostError
 from rowpost.queue import Queue
+from rowpost.retries import Outcome, Retries
 from rowpost.settings import Settings
 
-__all__ = ["Answer", "Peeker"]
+__all__ = ["Answer", "Crash", "Peeker"]
 
 # Where a peek stops counting: far above any number of workers, and cheap.
 PEEK_COUNT = 1000
 
 
 @dataclass(frozen=True, slots=True)
+class Crash:
+    """A worker of the queue died by `exitcode` with this message in hand."""
+
+    queue: str
+    pid: int
+    exitcode: int | None
+    row_id: UUID
+    row_version: int
+
+    @property
+    def error(self) -> ChildProcessError:
+        """What the message's error headers say."""
+        signal_ = f"signal {-self.exitcode}" if self.exitcode and self.exitcode < 0 else f"exit code {self.exitcode}"
+        return ChildProcessError(f"the worker process died ({signal_}) while its handler had this message in hand")
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """`count` messages wait (or, `purged`, were removed) in the queue; `error` says why nobody knows."""
+    """`count` messages wait (or, `purged`, were removed) in the queue; `error` says why nobody knows.
+
+    `crash` and `outcome`: what became of a message whose worker died.
+    """
 
     queue: str
     count: int = 0
     purged: bool = False
     error: RowpostError | None = None
+    crash: Crash | None = None
+    outcome: Outcome | None = None
 
 
 class Peeker:
@@ -46,7 +72,7 @@ class Peeker:
         self._tell = tell
         self._connect = connect
         self._database: Database | None = None
-        self._questions: queue.SimpleQueue[tuple[str, bool] | None] = queue.SimpleQueue()
+        self._questions: queue.SimpleQueue[Callable[[], Answer] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="rowpost peeker", daemon=True)
 
     def start(self) -> None:
@@ -54,7 +80,11 @@ class Peeker:
 
     def ask(self, name: str, *, purge: bool = False) -> None:
         """How many wait in that queue? Or, `purge`: empty it."""
-        self._questions.put((name, purge))
+        self._questions.put(partial(self._answer, name, purge))
+
+    def count_crash(self, crash: Crash) -> None:
+        """Count it as a failed attempt at the message, and move the message if it was the last one."""
+        self._questions.put(partial(self._count_crash, crash))
 
     def stop(self) -> None:
         """End after the question in hand; a hanging database is not waited for."""
@@ -63,19 +93,41 @@ class Peeker:
 
     def _run(self) -> None:
         while (question := self._questions.get()) is not None:
-            self._tell(self._answer(*question))
+            self._tell(question())
         self._disconnect()
 
     def _answer(self, name: str, purge: bool) -> Answer:
         try:
-            if self._database is None:
-                self._database = self._connect(self._settings, application_name="rowpost supervisor")
-            here = Queue(name, self._database)
+            here = Queue(name, self._get_database())
             return Answer(name, here.purge() if purge else here.peek(PEEK_COUNT), purge)
         except RowpostError as error:
-            if isinstance(error, DatabaseUnavailable) or (self._database is not None and self._database.closed):
-                self._disconnect()
-            return Answer(name, purged=purge, error=error)
+            return Answer(name, purged=purge, error=self._note(error))
+
+    def _count_crash(self, crash: Crash) -> Answer:
+        worker = self._settings.queue(crash.queue).worker
+        try:
+            database = self._get_database()
+            retries = Retries(
+                crash.queue,
+                queue_key(parse_address(crash.queue), database.engine),
+                attempts=worker.attempts,
+                error_queue=self._settings.supervisor.error_queue,
+            )
+            outcome = retries.crashed(database, crash.row_id, crash.row_version, crash.error)
+            return Answer(crash.queue, crash=crash, outcome=outcome)
+        except RowpostError as error:
+            return Answer(crash.queue, crash=crash, error=self._note(error))
+
+    def _get_database(self) -> Database:
+        if self._database is None:
+            self._database = self._connect(self._settings, application_name="rowpost supervisor")
+        return self._database
+
+    def _note(self, error: RowpostError) -> RowpostError:
+        """An error that costs the connection makes the next question open another one."""
+        if isinstance(error, DatabaseUnavailable) or (self._database is not None and self._database.closed):
+            self._disconnect()
+        return error
 
     def _disconnect(self) -> None:
         if self._database is not None:

@@ -50,7 +50,7 @@ class Pipeline:
 
     `attempts` tries before a message moves to `error_queue`. `reconnect` gives a new Database: a second one to count
     failures on, closed when the queue is empty, and a new first one after a handler closed the one it was lent
-    (without it that raises HandlerBrokeTransaction).
+    (without it that raises HandlerBrokeTransaction). `hold` is told which message a handler gets, and None after it.
     """
 
     def __init__(
@@ -62,12 +62,14 @@ class Pipeline:
         attempts: int = 6,
         error_queue: str = "error",
         reconnect: Callable[[], Database] | None = None,
+        hold: Callable[[Message | None], None] | None = None,
     ) -> None:
         self.database = database
         self.queue = queue
         self._processing = handler if isinstance(handler, Endpoint) else PlainHandler(handler, attempts, error_queue)
         self._transactional = self._processing.transaction_mode != "none"
         self._reconnect = reconnect
+        self._hold = hold or (lambda message: None)
         self._retries = Retries(
             queue,
             queue_key(parse_address(queue), database.engine),
@@ -102,7 +104,10 @@ class Pipeline:
             return self._retries.poisoned(database, message, error)
         if control and isinstance(self._processing, PlainHandler):
             return self._commit(message, [])
-        return self._handle(message) if self._transactional else self._handle_removed(message)
+        self._hold(message)
+        outcome = self._handle(message) if self._transactional else self._handle_removed(message)
+        self._hold(None)
+        return outcome
 
     def _end(self, database: Database) -> None:
         if self._transactional:

@@ -14,8 +14,9 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from multiprocessing.connection import Connection
 from typing import Any
+from uuid import UUID
 
-from rowpost.reports import Assignment
+from rowpost.reports import Assignment, Hand
 from rowpost.worker import run_worker
 
 __all__ = ["WorkerProcess", "spawn_worker"]
@@ -26,9 +27,10 @@ PRELOAD = ["rowpost.worker", "rowpost.dialects.postgresql", "rowpost.dialects.sq
 class WorkerProcess:
     """One process and the supervisor's end of its pipe."""
 
-    def __init__(self, process: Any, pipe: Connection) -> None:
+    def __init__(self, process: Any, pipe: Connection, hand: Hand) -> None:
         self._process = process
         self._pipe = pipe
+        self._hand = hand
         self._deaf = False
 
     @property
@@ -39,6 +41,11 @@ class WorkerProcess:
     def exitcode(self) -> int | None:
         """None while the process lives; negative: killed by that signal."""
         return self._process.exitcode
+
+    @property
+    def in_hand(self) -> tuple[UUID, int] | None:
+        """Id and row version of the message that a handler has, or had when the process died."""
+        return self._hand.content
 
     @property
     def ears(self) -> list[Any]:
@@ -73,16 +80,17 @@ def spawn_worker(assignment: Assignment) -> WorkerProcess:
     """Start a process that does this assignment."""
     context = _context()
     ours, theirs = context.Pipe()
+    hand = Hand(context.RawArray("B", Hand.SIZE))
     process = context.Process(
         target=run_worker,
-        args=(assignment, theirs),
+        args=(assignment, theirs, hand),
         name=f"rowpost worker {assignment.queue} {assignment.number}",
         daemon=True,
     )
     with _main_module_hidden():
         process.start()
     theirs.close()
-    return WorkerProcess(process, ours)
+    return WorkerProcess(process, ours, hand)
 
 
 @cache

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
 
 from rowpost.breaker import Breaker
+from rowpost.message import Message
 from rowpost.pipeline import Kind, Outcome
 from rowpost.settings import Settings
 
-__all__ = ["Assignment", "Back", "InTrouble", "Leave", "Progress", "Ready", "Receive", "Refused", "Tally"]
+__all__ = ["Assignment", "Back", "Hand", "InTrouble", "Leave", "Progress", "Ready", "Receive", "Refused", "Tally"]
 
 # How many failures a report describes; the rest is counted only.
 FAILURES_PER_REPORT = 50
+EMPTY_HAND, FULL_HAND = 0, 1
 BAD = frozenset({Kind.FAILED, Kind.MOVED_TO_ERROR, Kind.POISON, Kind.STUCK})
 
 
@@ -32,6 +37,36 @@ class Assignment:
     polls: bool = False
     receive: bool = False
     breaker: Breaker = field(default_factory=Breaker)
+
+
+class Hand:
+    """A few bytes that a worker and its supervisor share: the message that a handler has in hand.
+
+    Written without a system call, and still readable when the worker was killed.
+
+    >>> hand = Hand(bytearray(Hand.SIZE))
+    >>> hand.content is None
+    True
+    """
+
+    LAYOUT = struct.Struct("=16sqB")
+    SIZE = LAYOUT.size
+
+    def __init__(self, memory: Any) -> None:
+        self._memory = memory
+
+    def hold(self, message: Message | None) -> None:
+        """Note the message that the handler is about to get, None when it is done with."""
+        if message is None:
+            self._memory[self.SIZE - 1] = EMPTY_HAND
+        else:
+            self.LAYOUT.pack_into(self._memory, 0, message.id.bytes, message.row_version, FULL_HAND)
+
+    @property
+    def content(self) -> tuple[UUID, int] | None:
+        """Id and row version of the message in hand."""
+        row_id, row_version, full = self.LAYOUT.unpack_from(self._memory)
+        return (UUID(bytes=row_id), row_version) if full else None
 
 
 # ------------------------------------------------------------------ commands, supervisor to worker

@@ -133,6 +133,18 @@ class Retries:
         self._remember(message.id)
         return Outcome(Kind.FAILED, message.row_version, message.id, attempts, in_words(error))
 
+    def crashed(self, database: Database, row_id: UUID, row_version: int, error: BaseException) -> Outcome:
+        """A worker died with this message in hand: that is a failed attempt too, or it would kill workers for ever."""
+        attempts = database.call("record_failure", queue_key=self._key, id=row_id)[0][0]
+        if self._recoverability.decide(Failure(error, attempts, 0, {}))[0] is not Decision.RETRY:
+            rows = database.call("receive_message", self._queue, begin=True, row_version=row_version)
+            if rows:
+                message = Message(*rows[0][:4], rows[0][4] or b"")
+                failure = Failure(error, attempts, 0, {})
+                return self._move(database, message, failure, self._to_error_queue(message, error), held=True)
+            database.commit()
+        return Outcome(Kind.FAILED, row_version, row_id, attempts, in_words(error))
+
     def poisoned(self, database: Database, message: Message, error: MessageCorrupt) -> Outcome:
         """Headers that cannot be read: the row as it is to the error queue, in the receiving transaction (I8)."""
         try:

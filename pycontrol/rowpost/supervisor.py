@@ -229,7 +229,9 @@ class Supervisor:
             queue,
             assign=partial(self._assignment, queue),
             spawn=self._spawn,
+            # the peeker is another one in every run()
             ask=lambda name, *, purge: self._peeker.ask(name, purge=purge),
+            count_crash=lambda crash: self._peeker.count_crash(crash),  # noqa: PLW0108
             emit=self._emit,
             breaker=self._breaker,
             idle_timeout=self._settings.supervisor.idle_timeout,

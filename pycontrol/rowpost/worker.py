@@ -21,7 +21,7 @@ from rowpost.errors import DatabaseUnavailable, HandlerNotFound, RowpostError
 from rowpost.handlers import Handler, resolve_handler
 from rowpost.pipeline import Kind, Outcome, Pipeline
 from rowpost.ramp import poll_pause
-from rowpost.reports import Assignment, Back, InTrouble, Leave, Ready, Receive, Refused, Tally
+from rowpost.reports import Assignment, Back, Hand, InTrouble, Leave, Ready, Receive, Refused, Tally
 
 __all__ = ["Worker", "run_worker"]
 
@@ -41,6 +41,7 @@ class Worker:
         pipe: Connection,
         *,
         wake: int | None = None,
+        hand: Hand | None = None,
         clock: Callable[[], float] = time.monotonic,
         connect: Callable[..., Database] = connect,
     ) -> None:
@@ -48,6 +49,7 @@ class Worker:
         self._pipe = pipe
         self._ears: list[Any] = [pipe] if wake is None else [pipe, wake]
         self._wake = wake
+        self._hand = hand
         self._clock = clock
         self._connect_to = connect
         self._handler: Handler | None = None
@@ -152,6 +154,7 @@ class Worker:
             attempts=assignment.attempts,
             error_queue=assignment.error_queue,
             reconnect=self._connect,
+            hold=self._hand.hold if self._hand is not None else None,
         )
 
     def _connect(self) -> Database:
@@ -205,11 +208,11 @@ class Worker:
             self._leaving = True
 
 
-def run_worker(assignment: Assignment, pipe: Connection) -> None:
+def run_worker(assignment: Assignment, pipe: Connection, hand: Hand) -> None:
     """Entry of a worker process."""
     read, write = os.pipe()
     os.set_blocking(write, False)
-    worker = Worker(assignment, pipe, wake=read)
+    worker = Worker(assignment, pipe, wake=read, hand=hand)
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: worker.leave())

@@ -18,9 +18,12 @@ from rowpost.queue import Queue
 from rowpost.settings import QueueSettings, Settings, SupervisorSettings, WorkerSettings
 from rowpost.supervisor import Supervisor
 
-__all__ = ["Running", "Shop", "eventually", "shop"]
+__all__ = ["Running", "Shop", "concurrent", "eventually", "shop", "supervisor_process"]
 
 DEADLINE = 30.0  # seconds
+
+#: for tests that need handlers side by side
+concurrent = pytest.mark.usefixtures("needs_readpast")
 
 
 def eventually(condition: Callable[[], object], what: str, deadline: float = DEADLINE) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -68,7 +69,8 @@ def _ended(session: Session, function: Command, values: dict[str, Any]) -> int:
     except (typer.Exit, typer.BadParameter):
         raise
     except BrokenPipeError:
-        sys.stdout = None  # the reader has left; flushing at exit would complain again
+        # the reader has left; flushing at exit would complain again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.FAILED
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 -- the last stop
         text, code = _ending(error)

@@ -9,7 +9,6 @@ import typer
 from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode
 from rowpost.cli.session import Session
-from rowpost.demo.show import show
 
 __all__ = ["register"]
 
@@ -36,6 +35,8 @@ def demo(
     Uses queues named Demo.* and a table demo_order, in the private PostgreSQL unless an environment says otherwise.
     Exit code 0 only if every message was handled exactly once.
     """
+    from rowpost.demo.show import show  # as in run.py
+
     embedded = session.settings.embedded
     if not embedded:
         session.confirm(f"Deploy rowpost and the demo's queues into {session.settings.target}?", yes)

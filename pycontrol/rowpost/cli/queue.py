@@ -174,6 +174,7 @@ def grant(
     ] = False,
 ) -> None:
     """Print the statements that let an endpoint's login work with its queues, and with nothing else."""
+    login = session.text(login)
     wanted = [[session.name(each) for each in names or ()] for names in (receive_from, send_to, purge_too)]
     if apply_them:
         with session.deployed() as database:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cached_property
+from contextlib import contextmanager, suppress
+from functools import cached_property, partial
 from typing import Any
 
 import typer
@@ -15,8 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rowpost.address import Address, parse_address
 from rowpost.cli.exits import ExitCode, Refused
-from rowpost.cli.interrupts import Interrupts, hold_interrupts
+from rowpost.cli.interrupts import Interrupts, cancel_on_interrupt, hold_interrupts
 from rowpost.database import Database, connect
+from rowpost.errors import InvalidQueueName, RowpostError
 from rowpost.queue import Queue
 from rowpost.settings import Settings, load_settings
 
@@ -26,10 +27,25 @@ __all__ = ["Session", "console"]
 UNLIMITED_WIDTH = 100_000
 
 
+class _Console(Console):
+    """A console whose reader may leave; rich would end the program then."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def _cancel(database: Database) -> None:
+    """Ends what the server does for this connection, if its driver can."""
+    cancel = getattr(database.connection, "cancel", None)
+    if cancel is not None:
+        with suppress(database.dialect.driver_error()):
+            cancel()
+
+
 def console(stream: Any) -> Console:
     """A console that takes text as it is: names and messages come from strangers, and may look like markup."""
     width = None if stream.isatty() else UNLIMITED_WIDTH
-    return Console(file=stream, markup=False, highlight=False, emoji=False, width=width)
+    return _Console(file=stream, markup=False, highlight=False, emoji=False, width=width)
 
 
 class Session:
@@ -49,7 +65,10 @@ class Session:
     @contextmanager
     def connected(self) -> Iterator[Database]:
         """A connection to the environment's database. Raises DatabaseUnavailable, LoginRefused."""
-        with connect(self.settings, application_name="rowpost command line") as database:
+        with (
+            connect(self.settings, application_name="rowpost command line") as database,
+            cancel_on_interrupt(partial(_cancel, database)),
+        ):
             yield database
 
     @contextmanager
@@ -65,9 +84,17 @@ class Session:
         Raises InvalidQueueName.
         """
         engine = self.settings.engine
-        address = parse_address(text)
+        address = parse_address(self.text(text))
         full = Address(address.table, address.schema or self.settings.default_schema, address.catalog)
         return full.qualified(engine).short(engine).format()
+
+    def text(self, name: str) -> str:
+        """What somebody typed, made sure that it is text: a terminal passes any bytes. Raises InvalidQueueName."""
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise InvalidQueueName(f"The name {name!r} holds bytes that are no UTF-8. Choose another one.") from None
+        return name
 
     def queue(self, text: str, database: Database) -> Queue:
         """The queue that somebody typed. Raises InvalidQueueName."""
@@ -86,7 +113,9 @@ class Session:
             with hold_interrupts(interrupts):
                 database.commit()
         except BaseException:
-            if not database.closed:
+            with suppress(
+                RowpostError
+            ):  # a connection that is lost, or a call that was just cancelled, has rolled back
                 database.rollback()
             raise
 

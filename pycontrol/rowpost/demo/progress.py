@@ -132,5 +132,6 @@ class Progress:
         return self.seconds > CALM and min(self._looked_empty.values()) > float("-inf")
 
     def sample(self, snapshot: Snapshot, queue: str) -> None:
-        """Notes the workers of the burst's queue at this moment."""
-        self.workers.append(snapshot.queue(queue).workers)
+        """Notes the workers of the burst's queue at this moment, until they are sent home."""
+        if not snapshot.stopping:
+            self.workers.append(snapshot.queue(queue).workers)

@@ -11,7 +11,7 @@ from rowpost.processes import spawn_worker
 from rowpost.ramp import emulated_queues, fixed_pollers
 from rowpost.reports import Progress
 from rowpost.settings import QueueSettings
-from tests.workers import eventually
+from tests.workers import concurrent, eventually
 
 
 class Recorded:
@@ -49,6 +49,7 @@ def running(path: Path) -> int:
     return len(list(path.parent.glob(f"{path.name}.*")))
 
 
+@concurrent
 def test_statement_27_a_burst_sees_one_worker_then_the_limit_then_one_again(shop, tmp_path):
     gate = tmp_path / "gate"
 
@@ -66,6 +67,7 @@ def test_statement_27_a_burst_sees_one_worker_then_the_limit_then_one_again(shop
     assert shop.handled_twice() == 0
 
 
+@concurrent
 def test_statement_28_a_raised_limit_takes_effect_while_running(shop, tmp_path):
     gate = tmp_path / "gate"
 
@@ -130,6 +132,7 @@ def test_statement_31_a_peek_delay_above_10_seconds_works_with_one_warning(shop)
     assert len(supervisor.seen(events.Warned)) == 1
 
 
+@concurrent
 def test_statement_33_level_10_with_4_queues_and_a_callback_queue_polls_with_41_processes(shop):
     primary, secondary = emulated_queues(shop.name, "2.0", "WEB01")
     for name in (*primary[1:], *secondary):
@@ -160,6 +163,7 @@ def test_statement_34_adaptive_pollers_follow_the_messages_up_and_down_to_one(sh
     assert shop.handled_twice() == 0
 
 
+@concurrent
 @pytest.mark.parametrize("strategy", ["peek", "fixed"])
 def test_statement_35_a_long_handler_stops_neither_its_own_queue_nor_another(shop, tmp_path, strategy):
     gate, other = tmp_path / "gate", shop.make_queue()
@@ -178,6 +182,7 @@ def test_statement_35_a_long_handler_stops_neither_its_own_queue_nor_another(sho
         supervisor.until(lambda: shop.handled() == 3, "all are handled")
 
 
+@concurrent
 def test_several_queues_have_limits_of_their_own(shop, tmp_path):
     gate, other = tmp_path / "gate", shop.make_queue()
     other_gate = tmp_path / "other"

@@ -18,7 +18,7 @@ from rowpost.queue import Queue
 from rowpost.settings import QueueSettings, Settings, WorkerSettings
 from rowpost.supervisor import Supervisor
 from tests.acceptance.test_ramp import running
-from tests.workers import eventually, supervisor_process
+from tests.workers import concurrent, eventually, supervisor_process
 
 HEADERS = {
     "NServiceBus.MessageId": "43e9c0c6-57a8-4513-b15a-b43b0169b465",
@@ -46,7 +46,7 @@ def test_statement_64_a_handler_that_raises_ends_in_the_error_queue_after_its_at
         failed = supervisor.seen(events.Failed)
 
     (error,) = shop.errors()
-    assert [event.attempts for event in failed] == [1, 2, 3, 4]
+    assert sorted(event.attempts for event in failed) == [1, 2, 3, 4]
     assert len(moved) == 1
     assert (shop.handled(), shop.depth()) == (0, 0)
     assert error.body == b"\x00body"
@@ -321,6 +321,7 @@ def test_settings_with_too_short_a_peek_delay_are_refused():
         Supervisor(Settings(queues=(QueueSettings("Sales", worker=worker),)))
 
 
+@concurrent
 def test_statement_39_deadlock_victims_among_handlers_are_tried_again_and_arm_nothing(shop):
     shop.sql.run("DROP TABLE IF EXISTS account")
     shop.sql.run("CREATE TABLE account (id integer PRIMARY KEY, amount integer)")
@@ -337,6 +338,7 @@ def test_statement_39_deadlock_victims_among_handlers_are_tried_again_and_arm_no
 
 
 # ------------------------------------------------------------------ stopping
+@concurrent
 def test_statement_41_a_stop_lets_running_handlers_finish_and_starts_no_other(shop, tmp_path):
     gate = tmp_path / "gate"
     shop.send(10, str(gate).encode())
@@ -352,6 +354,7 @@ def test_statement_41_a_stop_lets_running_handlers_finish_and_starts_no_other(sh
     assert {event.reason for event in supervisor.seen(events.WorkerStopped)} == {"stop"}
 
 
+@concurrent
 def test_statement_41_a_second_stop_kills_and_the_messages_are_back(shop, tmp_path):
     gate = tmp_path / "gate"
     shop.send(3, str(gate).encode())
@@ -380,6 +383,7 @@ def test_statement_41_a_handler_that_outlasts_the_stop_timeout_is_killed(shop, t
     assert [event.now for event in supervisor.seen(events.Stopping)] == [False, True]
 
 
+@concurrent
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_statement_41_a_signal_stops_a_supervisor_process_gracefully(shop, tmp_path, number):
     gate = tmp_path / "gate"
@@ -397,6 +401,7 @@ def test_statement_41_a_signal_stops_a_supervisor_process_gracefully(shop, tmp_p
     assert (shop.handled(), shop.depth()) == (2, 3)
 
 
+@concurrent
 def test_statement_41_a_second_signal_ends_a_supervisor_process_at_once(shop, tmp_path):
     gate = tmp_path / "gate"
     shop.send(2, str(gate).encode())

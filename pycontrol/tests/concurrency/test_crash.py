@@ -16,7 +16,7 @@ from rowpost.plan import plan
 from rowpost.queue import Queue
 from rowpost.settings import QueueSettings, Settings, SupervisorSettings, WorkerSettings
 from tests.acceptance.test_ramp import running
-from tests.workers import Running, eventually, supervisor_process
+from tests.workers import Running, concurrent, eventually, supervisor_process
 
 
 def pids(path):
@@ -71,6 +71,7 @@ def test_statement_41_a_worker_asked_by_signal_leaves_after_its_message_and_is_r
     assert running(gate) == 2
 
 
+@concurrent
 def test_workers_of_a_killed_supervisor_finish_their_message_and_leave(shop, tmp_path):
     gate = tmp_path / "gate"
     shop.send(6, str(gate).encode())
@@ -121,13 +122,17 @@ def test_killed_supervisors_one_after_the_other_lose_nothing(shop, target):
     assert (shop.handled_twice(), shop.depth()) == (0, 0)
 
 
-def test_a_message_that_kills_its_workers_does_not_stop_the_others(shop):
+def test_a_message_that_kills_its_workers_ends_in_the_error_queue_and_does_not_stop_the_others(shop):
     for number in range(30):
         shop.queue.send(b"bad" if number == 3 else b"good")
 
-    with shop.run("die", limit=2) as supervisor:
+    with shop.run("die", limit=2, attempts=3) as supervisor:
         supervisor.until(lambda: shop.handled() == 29, "the others are handled")
+        supervisor.until(lambda: supervisor.seen(events.MovedToError), "the killer is in the error queue")
 
+    (error,) = shop.errors()
+    assert error.headers["NServiceBus.ExceptionInfo.ExceptionType"] == "builtins.ChildProcessError"
+    assert (error.body, error.headers["NServiceBus.FailedQ"], shop.depth()) == (b"bad", shop.name, 0)
     assert shop.handled_twice() == 0
     assert {died.exitcode for died in supervisor.seen(events.WorkerDied)} == {-signal.SIGKILL}
 

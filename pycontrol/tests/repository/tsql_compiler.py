@@ -6,7 +6,8 @@ Every batch is parsed, everything that defines something becomes part of one mod
 to a table, column, procedure, function, parameter or variable must resolve. Templates are rendered as the deployment
 renders them, for a queue named Sample. Batches that define nothing (grants, guards) are checked as a procedure's body.
 Files below sql/babelfish replace their originals in a second model. What the server itself brings is declared in
-server_catalog.sql; nothing is filtered but the open-ended parameters of sp_executesql.
+server_catalog.sql, what Babelfish's files ask of PostgreSQL in babelfish_catalog.sql; nothing is filtered but the
+open-ended parameters of sp_executesql.
 
 Not seen: the inside of dynamic SQL, columns of temporary tables, arguments of the server's own functions.
 """
@@ -32,6 +33,7 @@ __all__ = ["Finding", "Source", "compile_sets", "compile_tree", "read_sources"]
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 CATALOG = Path(__file__).with_name("server_catalog.sql")
+BABELFISH = Path(__file__).with_name("babelfish_catalog.sql")
 SHIM = REPOSITORY / "deploy" / "tsqlt" / "shim.sql"
 SAMPLE = "Sample"
 TIMEOUT = 300  # seconds
@@ -77,7 +79,7 @@ def compile_tree(root: Path) -> tuple[int, list[Finding]]:
         for name, p in overlay.items()
         if name not in {s.path for s in sources}
     ]
-    sets = [sources, fitted] if overlay else [sources]
+    sets = [sources, [*read_sources(BABELFISH), *fitted]] if overlay else [sources]
     findings = {finding for found in compile_sets(sets) for finding in found}
     return len({s.path for each in sets for s in each}), sorted({*findings, *strays})
 

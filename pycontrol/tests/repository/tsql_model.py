@@ -23,7 +23,13 @@ from tests.repository.tsql_tree import Signatures, full_name, kind, misfits, wal
 __all__ = ["check_set", "main", "start_dotnet"]
 
 MODULE = re.compile("Create(OrAlter)?(Procedure|Function|View|Trigger)Statement")
-DEFINITIONS = ("CreateTableStatement", "CreateSchemaStatement", "CreateRoleStatement", "CreateTypeTableStatement")
+DEFINITIONS = (
+    "CreateTableStatement",
+    "CreateSchemaStatement",
+    "CreateRoleStatement",
+    "CreateTypeTableStatement",
+    "CreateTypeUddtStatement",
+)
 #: definitions that a loose batch may hold below IF: each becomes part of the model
 NESTED = ("CreateIndexStatement", "CreateRoleStatement", "GrantStatement")
 ELEMENT = re.compile(r"(?:Sql\w+: |element )((?:\[(?:[^\]]|\]\])*\]\.?)+)(?: contains| has |: The)")

@@ -1,6 +1,7 @@
 """One queue's workers, by replayed histories: what was seen, and who was started, told or sent away. No processes."""
 
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 import pytest
 
@@ -23,6 +24,7 @@ class Process:
     pid: int
     told: list = field(default_factory=list)
     killed: bool = False
+    in_hand: tuple | None = None
 
     def tell(self, command):
         self.told.append(command)
@@ -35,12 +37,13 @@ class History:
     """A crew, the processes that it started, the peeks that it asked for and the events that it emitted."""
 
     def __init__(self, **worker):
-        self.processes, self.asked, self.events, self.now = [], [], [], 0.0
+        self.processes, self.asked, self.crashes, self.events, self.now = [], [], [], [], 0.0
         self.crew = Crew(
             QueueSettings("Sales", worker=WorkerSettings("shop:place", **worker)),
             assign=lambda number, receive: Assignment(Settings(), "Sales", "shop:place", number, receive=receive),
             spawn=self.spawn,
             ask=lambda name, *, purge: self.asked.append((self.now, purge)),
+            count_crash=self.crashes.append,
             emit=self.events.append,
             breaker=Breaker(seconds=30.0),
             idle_timeout=2.0,
@@ -290,6 +293,30 @@ def test_a_worker_that_died_is_replaced_after_a_growing_delay():
     assert (early, len(history.processes)) == (1, 2)
     assert due <= 10.1
     assert [(died.exitcode, died.respawn_in) for died in history.seen(events.WorkerDied)] == [(-9, 0.1), (1, 0.2)]
+
+
+def test_the_message_in_the_hand_of_a_worker_that_died_counts_as_failed():
+    history = at_rest(limit=1)
+    row_id = uuid4()
+    history.processes[0].in_hand = (row_id, 7)
+
+    history.dies(1, -9, now=10.0)
+    (crash,) = history.crashes
+    moved = Outcome(Kind.MOVED_TO_ERROR, 7, row_id, 6, str(crash.error))
+    history.crew.answered(Answer("Sales", crash=crash, outcome=moved), 10.1)
+
+    assert (crash.pid, crash.row_id, crash.row_version) == (1000, row_id, 7)
+    assert "signal 9" in str(crash.error)
+    assert [event.attempts for event in history.seen(events.MovedToError)] == [6]
+    assert history.crew.snapshot(10.1).moved_to_error == 1
+
+
+def test_a_worker_that_died_with_empty_hands_counts_against_no_message():
+    history = at_rest(limit=1)
+
+    history.dies(1, -9, now=10.0)
+
+    assert history.crashes == []
 
 
 def test_work_done_ends_the_growth_of_the_delay():

@@ -12,6 +12,7 @@ Locking:   one row of rowpost.failure.
 A count nobody touched for a week belongs to a message that was handled elsewhere: a few such rows go at each call.
 */
 SET NOCOUNT, XACT_ABORT ON;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED; -- READPAST is refused under SERIALIZABLE; reverts at the end
 
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 

@@ -12,9 +12,7 @@ Locking:   none that lasts.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
-SELECT @queue_key = q.queue_key
-FROM rowpost.queue AS q
-WHERE q.queue_name = @queue_name;
+SET @queue_key = (SELECT q.queue_key FROM rowpost.queue AS q WHERE q.queue_name = @queue_name);
 
 IF @queue_key IS NULL
 BEGIN

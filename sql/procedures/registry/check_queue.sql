@@ -57,7 +57,7 @@ FROM
     SELECT
         q.queue_name,
         N'table_missing' AS finding,
-        CONCAT(N'The table ', q.table_name, N' does not exist.') AS detail,
+        CONCAT(N'The table ', q.table_name, N' does not exist, or you may not see it.') AS detail,
         N'rowpost apply' AS remedy
     FROM queues AS q
     WHERE q.table_id IS NULL

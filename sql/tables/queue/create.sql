@@ -32,7 +32,8 @@ BEGIN
     ELSE
         CREATE NONCLUSTERED INDEX Index_RowVersion ON {queue_table} (RowVersion);
 
-    IF CAST(SERVERPROPERTY(N'ProductMajorVersion') AS int) >= 15
+    -- SQL Server 2019 and later, Azure SQL Database (5) and Managed Instance (8)
+    IF CAST(SERVERPROPERTY(N'ProductMajorVersion') AS int) >= 15 OR CAST(SERVERPROPERTY(N'EngineEdition') AS int) IN (5, 8)
         EXEC (N'ALTER INDEX Index_RowVersion ON {queue_table} SET (OPTIMIZE_FOR_SEQUENTIAL_KEY = ON);');
 END;
 GO

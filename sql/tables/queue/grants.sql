@@ -25,4 +25,7 @@ IF OBJECT_ID(N'rowpost.[peek_queue:{queue_key}]', N'P') IS NOT NULL
     GRANT EXECUTE ON rowpost.[peek_queue:{queue_key}] TO rowpost_reader;
 IF OBJECT_ID(N'rowpost.[browse_messages:{queue_key}]', N'P') IS NOT NULL
     GRANT EXECUTE ON rowpost.[browse_messages:{queue_key}] TO rowpost_reader;
+-- To see the table in the catalog, for check_queue and list_queues; a table that is not ours has its own owner.
+IF OBJECT_ID(N'rowpost.[receive_messages:{queue_key}]', N'P') IS NOT NULL
+    EXEC (N'GRANT VIEW DEFINITION ON {queue_table} TO rowpost_endpoint, rowpost_operator, rowpost_reader;');
 GO

@@ -1,0 +1,139 @@
+"""The installed program rowpost as a process, with a database of its own: for tests of the command line."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+__all__ = ["Ended", "Program", "Started", "environment_file", "program", "rowpost"]
+
+ROWPOST = Path(sys.executable).with_name("rowpost")
+TIMEOUT = 120  # seconds
+# by what a test's target is called
+ENGINES = {"embedded": "postgresql", "postgresql": "postgresql", "babelfish": "sqlserver", "sqlserver": "sqlserver"}
+QUEUES = "queues: {Sales: {}, Billing: {}, error: {}, audit: {}}\n"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a call ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> object:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[object]:
+        """JSON lines."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Program:
+    """Calls of rowpost that share an environment file and variables; never on a terminal."""
+
+    def __init__(self, environment: Path | None, folder: Path, **variables: str) -> None:
+        self.environment, self.folder = environment, folder
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("ROWPOST_")}
+        self.variables = {
+            **inherited,
+            # a test that would start an embedded server by mistake must not find the user's own
+            "ROWPOST_DATA": str(folder / "data"),
+            "PYTHONUNBUFFERED": "1",
+            **({"ROWPOST_ENV": str(environment)} if environment else {}),
+            **variables,
+        }
+
+    @property
+    def engine(self) -> str:
+        """postgresql or sqlserver, as the environment file says."""
+        return "sqlserver" if "engine: sqlserver" in self.environment.read_text() else "postgresql"
+
+    def with_environment(self, path: Path) -> "Program":
+        """The same with another environment file."""
+        changed = Program(path, self.folder)
+        changed.variables = {**self.variables, "ROWPOST_ENV": str(path)}
+        return changed
+
+    def __call__(self, *arguments: object, stdin: bytes | str = b"") -> Ended:
+        done = subprocess.run(
+            [ROWPOST, *map(str, arguments)],
+            input=stdin.encode() if isinstance(stdin, str) else stdin,
+            capture_output=True,
+            timeout=TIMEOUT,
+            env=self.variables,
+            cwd=self.folder,
+            check=False,
+        )
+        return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    @contextmanager
+    def started(self, *arguments: object, **options: object) -> Iterator["Started"]:
+        """A call that is still running; killed at the end of the block if nothing else ended it."""
+        process = subprocess.Popen(
+            [ROWPOST, *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=options.get("stdout", subprocess.PIPE),
+            stderr=subprocess.PIPE,
+            env=self.variables,
+            cwd=self.folder,
+        )
+        try:
+            yield Started(process)
+        finally:
+            process.kill()
+            process.communicate()
+
+
+class Started:
+    """A running call."""
+
+    def __init__(self, process: subprocess.Popen) -> None:
+        self.process = process
+
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        self.process.send_signal(signal.SIGINT)
+
+    def ended(self) -> Ended:
+        """Waits for the end."""
+        out, err = self.process.communicate(timeout=TIMEOUT)
+        return Ended(self.process.returncode, (out or b"").decode(), err.decode())
+
+
+def environment_file(folder: Path, engine: str = "postgresql", rest: str = QUEUES, name: str = "shop") -> Path:
+    """An environment that takes its url, as a secret, from the variable SHOP_URL."""
+    path = folder / f"{name}.yml"
+    path.write_text(f'environment: {name}\nengine: {engine}\nurl: "${{SHOP_URL}}"\n{rest}', encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def program(new_database: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Program:
+    """The program on a database of the embedded server, where its four queues are deployed."""
+    folder = tmp_path_factory.mktemp("program")
+    return _deployed(Program(environment_file(folder), folder, SHOP_URL=new_database("embedded")))
+
+
+@pytest.fixture(scope="module")
+def rowpost(target, new_database: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Program:
+    """The same, once on every engine."""
+    engine = ENGINES[target.label]
+    folder = tmp_path_factory.mktemp("program")
+    url = new_database("sqlserver" if engine == "sqlserver" else target.label)
+    return _deployed(Program(environment_file(folder, engine), folder, SHOP_URL=url))
+
+
+def _deployed(program: Program) -> Program:
+    assert program("apply").code == 0
+    return program

@@ -1,0 +1,52 @@
+"""Nothing on the command line is left unexplained."""
+
+from collections.abc import Iterator
+
+import pytest
+import typer
+
+from rowpost.cli.app import app
+from rowpost.cli.exits import EXIT_CODES, ExitCode
+
+
+def commands(group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Every command below a group, by its path."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        yield (*path, name), command
+
+
+ALL = dict(commands(typer.main.get_command(app)))
+
+
+def test_the_commands_are_those_that_are_documented():
+    assert {" ".join(path) for path in ALL} == {
+        "apply", "demo", "plan", "receive", "run", "send", "verify", "version",
+        "queue", "queue adopt", "queue browse", "queue check", "queue create", "queue drop", "queue grant",
+        "queue list", "queue peek", "queue purge",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_every_command_and_every_parameter_has_help(path: tuple[str, ...]):
+    command = ALL[path]
+
+    without = [parameter.name for parameter in command.params if not getattr(parameter, "help", None)]
+
+    assert command.help
+    assert without == []
+
+
+@pytest.mark.parametrize("path", [path for path in ALL if path != ("queue",)], ids=" ".join)
+def test_every_command_takes_an_environment_and_speaks_json(path: tuple[str, ...]):
+    options = {option for parameter in ALL[path].params for option in parameter.opts}
+
+    assert {"--env", "--json"} <= options
+
+
+def test_the_help_names_every_exit_code():
+    epilog = typer.main.get_command(app).epilog
+
+    assert set(EXIT_CODES) == set(ExitCode)
+    assert all(f"**{code.value}** {meaning}" in epilog for code, meaning in EXIT_CODES.items())

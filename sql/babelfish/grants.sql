@@ -1,0 +1,20 @@
+-- Who may run what, on one page. Runs at every deployment; per queue see tables/queue/grants.sql.
+-- Babelfish: without VIEW DEFINITION, which it has not; its catalog is open to all.
+-- Nobody but the owner has any right on a table: procedures reach them through ownership chaining.
+IF DATABASE_PRINCIPAL_ID(N'rowpost_endpoint') IS NULL CREATE ROLE rowpost_endpoint; -- workers and senders
+IF DATABASE_PRINCIPAL_ID(N'rowpost_operator') IS NULL CREATE ROLE rowpost_operator; -- people who look after queues
+IF DATABASE_PRINCIPAL_ID(N'rowpost_reader') IS NULL CREATE ROLE rowpost_reader; -- people and tools that only look
+GO
+-- Everybody may ask what is deployed.
+GRANT EXECUTE ON rowpost.get_version TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+-- The dispatchers run as the caller: they let nobody reach a queue that its own procedures would refuse.
+GRANT EXECUTE ON rowpost.send_message TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost.receive_messages TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost.send_unregistered TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost.record_failure TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost.forget_failure TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost.list_queues TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON rowpost.check_queue TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON rowpost.list_scripts TO rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON rowpost.list_strangers TO rowpost_operator, rowpost_reader;
+GO

@@ -1,0 +1,23 @@
+-- What operators and readers may run on this queue. Endpoints are granted one by one: rowpost queue grant.
+-- Babelfish: without VIEW DEFINITION, which it has not; its catalog is open to all.
+IF OBJECT_ID(N'rowpost.[send_message:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[send_message:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[send_messages:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[send_messages:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[receive_messages:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[receive_messages:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[receive_message:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[receive_message:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[peek_queue:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[peek_queue:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[browse_messages:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[browse_messages:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[purge_queue:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[purge_queue:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[purge_expired:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[purge_expired:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[peek_queue:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[peek_queue:{queue_key}] TO rowpost_reader;
+IF OBJECT_ID(N'rowpost.[browse_messages:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[browse_messages:{queue_key}] TO rowpost_reader;
+GO
