@@ -12,7 +12,7 @@ from rowpost.database import Database
 from rowpost.endpoint import Endpoint
 from rowpost.errors import HandlerNotFound
 from rowpost.message import Message
-from rowpost.recoverability import Recoverability
+from rowpost.recoverability import plain_recoverability
 
 __all__ = ["Handler", "PlainHandler", "resolve_handler"]
 
@@ -28,7 +28,7 @@ class PlainHandler:
     def __init__(self, function: Handler, attempts: int, error_queue: str) -> None:
         self._function = function
         self.error_queue = error_queue
-        self.recoverability = Recoverability(immediate_retries=attempts - 1, delayed_retries=0, unrecoverable=())
+        self.recoverability = plain_recoverability(attempts)
 
     def handle(self, message: Message, database: Database) -> list[Operation]:
         """Calls the function; what it returns does not count."""

@@ -110,7 +110,7 @@ class Peeker:
             retries = Retries(
                 crash.queue,
                 queue_key(parse_address(crash.queue), database.engine),
-                attempts=worker.attempts,
+                recoverability=plain_recoverability(worker.attempts),
                 error_queue=self._settings.supervisor.error_queue,
             )
             outcome = retries.crashed(database, crash.row_id, crash.row_version, crash.error)

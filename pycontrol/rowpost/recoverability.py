@@ -17,7 +17,7 @@ from enum import Enum
 from rowpost.errors import MessageNotDeserialized, NoHandler
 from rowpost.message import format_timestamp
 
-__all__ = ["Decision", "Failure", "Host", "Policy", "Recoverability", "delayed_headers", "delayed_rounds", "failure_headers"]
+__all__ = ["Decision", "Failure", "Host", "Policy", "Recoverability", "delayed_headers", "delayed_rounds", "failure_headers", "plain_recoverability"]
 
 MESSAGE_LIMIT = 16384
 STACK_LIMIT = 32768
@@ -109,6 +109,11 @@ class Host:
         (True, 32)
         """
         return uuid.uuid5(uuid.NAMESPACE_DNS, f"{self.machine}/{self.endpoint}").hex
+
+
+def plain_recoverability(attempts: int) -> Recoverability:
+    """`attempts` tries at once, then the error queue, whatever the error: how plain functions are treated."""
+    return Recoverability(immediate_retries=attempts - 1, delayed_retries=0, unrecoverable=())
 
 
 def delayed_rounds(headers: Mapping[str, str | None]) -> int:

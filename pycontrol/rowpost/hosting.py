@@ -1,0 +1,126 @@
+"""From endpoints that somebody wrote to settings that a supervisor can work: `rowpost run shop.app:sales shop.app:billing`.
+
+The environment says where the database is and what belongs to it; the endpoint object says what its author decided:
+limit, strategy, transaction mode, recoverability, error queue, audit queue, subscriptions. Where an endpoint leaves its
+limit or its strategy open, the environment's worker of the same queue decides, else the defaults do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from rowpost.address import Address, parse_address
+from rowpost.compat import compat_of
+from rowpost.database import Database, connect
+from rowpost.deploy import apply
+from rowpost.endpoint import Endpoint
+from rowpost.errors import HandlerNotFound, InvalidQueueName, SchemaMissing, SettingsError
+from rowpost.handlers import resolve_handler
+from rowpost.plan import plan
+from rowpost.registry import create_queue
+from rowpost.settings import QueueSettings, Settings, WorkerSettings
+
+__all__ = ["needed_queues", "open_embedded", "subscribe", "with_endpoints"]
+
+
+def with_endpoints(settings: Settings, names: Iterable[str]) -> Settings:
+    """The settings with workers for these endpoints, named `module:object`, and for no other queue.
+
+    Raises:
+        HandlerNotFound: a name leads nowhere, or not to an Endpoint.
+        SettingsError: an endpoint cannot be run: send-only, without handlers, or named twice.
+    """
+    queues = {queue.name: replace(queue, worker=None) for queue in settings.queues}
+    before = {queue.name: queue for queue in settings.queues}
+    taken: dict[str, str] = {}
+    for name in names:
+        endpoint = _resolve(name)
+        queue = _queue_name(settings, endpoint.name)
+        if queue in taken:
+            raise SettingsError(f"{name} and {taken[queue]} are both endpoints of the queue {queue!r}: run one of them.")
+        taken[queue] = name
+        declared = before.get(queue, QueueSettings(queue))
+        queues[queue] = replace(declared, worker=_worker(settings, name, endpoint, declared.worker))
+    return replace(settings, queues=tuple(queues.values()))
+
+
+def _resolve(name: str) -> Endpoint:
+    endpoint = resolve_handler(name)
+    if not isinstance(endpoint, Endpoint):
+        raise HandlerNotFound(
+            f"{name} is a {type(endpoint).__name__}, not an Endpoint. A plain function is run by an environment's file: "
+            "worker: {handler: …} below its queue."
+        )
+    if endpoint.send_only:
+        raise SettingsError(f"{name}: the endpoint {endpoint.name!r} is send-only: it has no queue to work off.")
+    return endpoint
+
+
+def _worker(settings: Settings, name: str, endpoint: Endpoint, declared: WorkerSettings | None) -> WorkerSettings:
+    base = declared or WorkerSettings(name, strategy=compat_of(settings.compat).strategy)
+    return replace(
+        base,
+        handler=name,
+        limit=endpoint.limit or base.limit,
+        strategy=endpoint.strategy or base.strategy,
+    )
+
+
+def _queue_name(settings: Settings, name: str) -> str:
+    """The queue of an endpoint, in the environment's default schema."""
+    try:
+        address = parse_address(name)
+        full = Address(address.table, address.schema or settings.default_schema, address.catalog)
+        return full.qualified(settings.engine).short(settings.engine).format()
+    except InvalidQueueName as error:
+        raise SettingsError(f"The endpoint {name!r} cannot name a queue: {error}") from error
+
+
+def needed_queues(settings: Settings) -> tuple[str, ...]:
+    """The queues that must be deployed before the workers of these settings start: their own, error and audit queues."""
+    names: dict[str, None] = {}
+    for queue in settings.queues:
+        if queue.worker is None:
+            continue
+        names[queue.name] = None
+        try:
+            handler = resolve_handler(queue.worker.handler)
+        except HandlerNotFound:  # the worker says so, for that queue alone
+            handler = None
+        if isinstance(handler, Endpoint):
+            copies = (handler.error_queue, handler.audit_queue)
+            names.update(dict.fromkeys(_queue_name(settings, copy) for copy in copies if copy is not None))
+        else:
+            names[settings.supervisor.error_queue] = None
+    return tuple(names)
+
+
+def subscribe(endpoint: Endpoint, database: Database) -> None:
+    """Subscribes an endpoint to what its handlers declare, in one round trip. Its instances share the subscription."""
+    address = endpoint.reply_address(database)
+    calls = [
+        ("subscribe", None, {"endpoint": endpoint.name, "topic": topic, "queue_address": address})
+        for topic in endpoint.subscriptions
+    ]
+    if calls:
+        database.call_all(calls, begin=True, commit=True)
+
+
+def open_embedded(endpoint: Endpoint) -> Database:
+    """A connection to the embedded server, where everything is deployed that the endpoint needs: for tests and trials."""
+    settings = Settings()
+    queues = [] if endpoint.send_only else [QueueSettings(endpoint.name)]
+    queues += [QueueSettings(name, delayed=False) for name in (endpoint.error_queue, endpoint.audit_queue) if name]
+    database = connect(settings, application_name=f"rowpost {endpoint.name}")
+    try:
+        database.check_schema()
+    except SchemaMissing:
+        apply(database, plan(settings))
+    registered = {row[0] for row in database.call("list_queues")}
+    for queue in queues:
+        if parse_address(queue.name).short(database.engine).format() not in registered:
+            create_queue(database, queue.name, delayed=queue.delayed)
+    if not endpoint.send_only:
+        subscribe(endpoint, database)
+    return database
