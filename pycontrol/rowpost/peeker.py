@@ -17,6 +17,7 @@ from rowpost.address import parse_address, queue_key
 from rowpost.database import Database, connect
 from rowpost.errors import DatabaseUnavailable, RowpostError
 from rowpost.queue import Queue
+from rowpost.recoverability import plain_recoverability
 from rowpost.retries import Outcome, Retries
 from rowpost.settings import Settings
 
