@@ -25,7 +25,7 @@ test: lint ## lint, then every test on every engine that can be reached (ARGS="-
 
 lint: $(VENV)/.developer ## Python and SQL by their linters
 	$(BIN)/ruff check .
-	$(BIN)/sqlfluff lint sql
+	$(BIN)/sqlfluff lint sql pycontrol/rowpost/demo/sql
 
 format: $(VENV)/.developer ## bring the Python into its form
 	$(BIN)/ruff format pycontrol benchmarks examples

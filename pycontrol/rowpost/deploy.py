@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from rowpost.contract import load_contract
 from rowpost.database import Database
@@ -20,7 +19,7 @@ from rowpost.dialects.batches import BatchError, BatchRunner, SqlserverRunner
 from rowpost.diff import Change, JournalEntry, PlanDiff, compare
 from rowpost.errors import DeployError, SchemaMissing, SchemaTooNew, ScriptEdited
 from rowpost.plan import Plan, QueueEntry, Step, build_plan
-from rowpost.scripts import Script, sql_folder
+from rowpost.scripts import Script
 from rowpost.sql_text import SqlTextError, split_batches
 
 __all__ = [
@@ -208,8 +207,7 @@ def fitted(database: Database, plan: Plan) -> Plan:
         raise DeployError(f"The plan is for {plan.engine}, the connection leads to {database.engine}.")
     if not is_babelfish(database):
         return plan
-    folder: Path = sql_folder()
-    scripts = plan.scripts.exchanged(lambda name: substitute(folder, name))
+    scripts = plan.scripts.exchanged(lambda name: substitute(plan.scripts.folder, name))
     return build_plan(plan.environment, scripts, plan.queues, plan.whole)
 
 

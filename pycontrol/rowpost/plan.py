@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from rowpost import __version__
-from rowpost.address import Address, parse_address, queue_key
+from rowpost.address import parse_address, queue_key
 from rowpost.contract import load_contract
 from rowpost.dialects import Dialect, dialect_for
 from rowpost.dialects.batches import SCRIPT_END, SECTION_GUARD
@@ -182,8 +182,8 @@ def queue_names(queue: QueueEntry, dialect: Dialect) -> dict[str, str]:
 
 
 def _table_name(queue: QueueEntry, dialect: Dialect) -> str:
-    place = Address(queue.table_name, queue.schema_name, queue.catalog_name)
-    return ".".join(dialect.quote(part) for part in (place.catalog, place.schema, place.table) if part is not None)
+    parts = (queue.catalog_name, queue.schema_name, queue.table_name)
+    return ".".join(dialect.quote(part) for part in parts if part is not None)
 
 
 def _delayed_table_name(queue: QueueEntry, dialect: Dialect) -> str:

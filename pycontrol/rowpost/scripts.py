@@ -72,9 +72,10 @@ class Script:
 
 @dataclass(frozen=True)
 class ScriptSet:
-    """All scripts of one dialect, by what they are for."""
+    """All scripts of one dialect, by what they are for. `folder` is the sql folder that they came from."""
 
     engine: str
+    folder: Path
     begin: Script
     database: tuple[Script, ...]
     create: Script
@@ -101,7 +102,7 @@ class ScriptSet:
         changed = {
             each.name: tuple(map(exchange, value)) if isinstance(value, tuple) else exchange(value)
             for each in fields(self)
-            if each.name != "engine" and (value := getattr(self, each.name))
+            if each.name not in ("engine", "folder") and (value := getattr(self, each.name))
         }
         return replace(self, **changed)
 
@@ -143,6 +144,7 @@ def load_scripts(engine: str, folder: Path | None = None) -> ScriptSet:
 
     return ScriptSet(
         engine=engine,
+        folder=folder or sql_folder(),
         begin=read("begin.sql"),
         database=database_scripts(engine, folder),
         create=read("tables/queue/create.sql"),

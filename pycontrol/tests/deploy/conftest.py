@@ -89,6 +89,20 @@ def scripts(shop: Shop, folder: Path) -> Path:
 
 
 @pytest.fixture
+def edit(shop: Shop, folder: Path, scripts: Path) -> Callable[[str, str, str], None]:
+    """Edits a script of the copy: `edit("grants.sql", "old", "new")`; without old, appends."""
+
+    def edit_script(name: str, old: str, new: str) -> None:
+        substitute = folder / "babelfish" / name
+        path = substitute if shop.babelfish and substitute.is_file() else scripts / name
+        text = path.read_text(encoding="utf-8")
+        assert old in text
+        path.write_text(text.replace(old, new, 1) if old else text + new, encoding="utf-8")
+
+    return edit_script
+
+
+@pytest.fixture
 def change_by_hand(shop: Shop, database: Database) -> Callable[[str], None]:
     """Changes a procedure behind the journal's back: the same script with one comment more."""
 

@@ -58,10 +58,9 @@ def test_progress_names_each_item_before_it_runs(shop, database):
     assert set(result.applied) <= {name for _, _, name in seen}
 
 
-def test_a_changed_procedure_is_the_only_thing_that_runs(shop, database, scripts, folder):
+def test_a_changed_procedure_is_the_only_thing_that_runs(shop, database, folder, edit):
     apply(database, shop.plan())
-    path = scripts / "procedures" / "queue" / "peek_queue.sql"
-    path.write_text(path.read_text().replace("/*\n", "/*\nBetter.\n", 1))
+    edit("procedures/queue/peek_queue.sql", "/*\n", "/*\nBetter.\n")
 
     result = apply(database, shop.plan(folder=folder))
 
@@ -87,10 +86,9 @@ def test_a_new_one_time_script_runs_once_and_raises_the_schema_version(shop, dat
     assert verify(database, newer) == []
 
 
-def test_a_queue_that_is_no_longer_declared_is_named_kept_and_deployed_like_the_others(shop, database, scripts, folder):
+def test_a_queue_that_is_no_longer_declared_is_named_kept_and_deployed_like_the_others(shop, database, folder, edit):
     apply(database, shop.plan())
-    path = scripts / "procedures" / "queue" / "peek_queue.sql"
-    path.write_text(path.read_text().replace("/*\n", "/*\nBetter.\n", 1))
+    edit("procedures/queue/peek_queue.sql", "/*\n", "/*\nBetter.\n")
 
     result = apply(database, shop.plan(QueueSettings("Sales"), folder=folder))
 
@@ -250,10 +248,9 @@ def test_a_newer_schema_is_refused(shop, database):
     assert [row[0] for row in database.call("list_queues")] == ["Billing", "Sales"]
 
 
-def test_a_one_time_script_that_was_edited_after_it_ran_is_refused(shop, database, scripts, folder):
+def test_a_one_time_script_that_was_edited_after_it_ran_is_refused(shop, database, folder, edit):
     apply(database, shop.plan())
-    path = scripts / "tables" / "003_version.sql"
-    path.write_text(path.read_text() + "-- edited\n")
+    edit("tables/003_version.sql", "", "-- edited\n")
 
     with pytest.raises(ScriptEdited, match=r"tables/003_version\.sql"):
         apply(database, shop.plan(QueueSettings("New"), folder=folder))

@@ -9,7 +9,7 @@ import pytest
 
 from rowpost.deploy import apply, difference, fitted
 from rowpost.dialects.babelfish import BabelfishRunner
-from rowpost.dialects.batches import SqlserverRunner
+from rowpost.dialects.batches import BatchError, SqlserverRunner
 from rowpost.errors import InvalidQueueName, SchemaTooNew
 from rowpost.plan import plan
 from rowpost.scripts import load_scripts
@@ -39,9 +39,13 @@ def run_by_hand(shop, database, psql, script, tmp_path):
         command = [psql, "-q", "-X", "-v", "ON_ERROR_STOP=1", "-f", path, shop.settings.url]
         return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     runner = BabelfishRunner(database) if shop.babelfish else SqlserverRunner(database)
-    for batch in split_batches(script, "sqlserver"):
-        runner.run(batch, bare=bool(re.search(r"\b(BEGIN|COMMIT) TRANSACTION;", batch.text)))
-    return None
+    try:
+        for batch in split_batches(script, "sqlserver"):
+            runner.run(batch, bare=bool(re.search(r"\b(BEGIN|COMMIT) TRANSACTION;", batch.text)))
+    except BatchError as error:
+        runner.rollback()
+        return subprocess.CompletedProcess("sqlcmd", 1, stderr=str(error))
+    return subprocess.CompletedProcess("sqlcmd", 0, stderr="")
 
 
 @pytest.mark.parametrize("engine", NOWHERE)
@@ -137,7 +141,7 @@ def test_the_script_run_by_hand_deploys_everything_and_may_run_again(shop, datab
     for _ in range(2):
         ran = run_by_hand(shop, database, psql, wanted.script, tmp_path)
 
-        assert ran is None or ran.returncode == 0, ran.stderr
+        assert ran.returncode == 0, ran.stderr
         assert verify(database, shop.plan()) == []
         assert difference(database, shop.plan()).is_empty
 
@@ -156,23 +160,21 @@ def test_psql_takes_names_that_mean_something_to_it(shop, database, psql, tmp_pa
 
 
 def test_the_script_run_by_hand_refuses_a_newer_schema_and_changes_nothing(shop, database, psql, tmp_path):
-    if shop.engine == "sqlserver":
-        pytest.skip("needs sqlcmd: the runner of this test does not stop as sqlcmd -b does")
-    run_by_hand(shop, database, psql, shop.plan().script, tmp_path)
+    run_by_hand(shop, database, psql, fitted(database, shop.plan()).script, tmp_path)
     database.call("record_version", schema_version=99, tool_version="9.9")
+    newer = fitted(database, shop.plan(QueueSettings("New")))
 
-    ran = run_by_hand(shop, database, psql, shop.plan(QueueSettings("New")).script, tmp_path)
+    ran = run_by_hand(shop, database, psql, newer.script, tmp_path)
 
     assert ran.returncode != 0
     assert "schema 99" in ran.stderr
     assert [row[0] for row in database.call("list_queues")] == ["Billing", "Sales"]
 
 
-def test_a_connected_plan_tells_what_is_added_changed_and_no_longer_declared(shop, database, scripts, folder):
+def test_a_connected_plan_tells_what_is_added_changed_and_no_longer_declared(shop, database, folder, edit):
     at_first = difference(database, shop.plan())
     apply(database, shop.plan())
-    path = scripts / "procedures" / "queue" / "peek_queue.sql"
-    path.write_text(path.read_text().replace("/*\n", "/*\nBetter.\n", 1))
+    edit("procedures/queue/peek_queue.sql", "/*\n", "/*\nBetter.\n")
 
     diff = difference(database, shop.plan(QueueSettings("Sales"), QueueSettings("New"), folder=folder))
 

@@ -51,12 +51,12 @@ def test_a_script_that_has_not_run_is_found(shop, deployed, scripts, folder):
     ]
 
 
-def test_a_script_that_ran_with_another_text_is_found(shop, deployed, scripts, folder):
-    for name in ("procedures/registry/list_queues.sql", "grants.sql"):
-        (scripts / name).write_text((scripts / name).read_text() + "\n-- newer\n")
+def test_a_script_that_ran_with_another_text_is_found(shop, deployed, folder, edit):
+    for name in ("procedures/registry/unregister_queue.sql", "grants.sql"):
+        edit(name, "", "\n-- newer\n")
 
     assert findings(deployed, shop.plan(folder=folder)) == [
-        ("not_applied", "procedures/registry/list_queues.sql"),
+        ("not_applied", "procedures/registry/unregister_queue.sql"),
         ("not_applied", "grants.sql"),
     ]
 
@@ -69,9 +69,8 @@ def test_a_script_that_ran_and_is_not_there_any_more_is_found(shop, deployed, sc
     ]
 
 
-def test_a_one_time_script_edited_after_it_ran_is_found(shop, deployed, scripts, folder):
-    path = scripts / "tables" / "003_version.sql"
-    path.write_text(path.read_text() + "-- edited\n")
+def test_a_one_time_script_edited_after_it_ran_is_found(shop, deployed, folder, edit):
+    edit("tables/003_version.sql", "", "-- edited\n")
 
     assert findings(deployed, shop.plan(folder=folder)) == [("script_edited", "tables/003_version.sql")]
 

@@ -1,6 +1,8 @@
 """Nothing on the command line is left unexplained."""
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import typer
@@ -50,3 +52,33 @@ def test_the_help_names_every_exit_code():
 
     assert set(EXIT_CODES) == set(ExitCode)
     assert all(f"**{code.value}** {meaning}" in epilog for code, meaning in EXIT_CODES.items())
+
+
+# ---------------------------------------------------------------------------------------------- what the docs name
+ROOT = Path(__file__).parents[3]
+PAGES = [
+    ROOT / name for name in ("README.md", "CONTRIBUTING.md", "Makefile", "deploy/runbook.md", "deploy/rowpost@.service")
+] + sorted((ROOT / "docs").glob("*.md"))
+CALL = re.compile(r"\browpost(?: --env \S+)?((?: [a-z]+)+)([^`|;\n]*)")
+
+
+def calls() -> Iterator[tuple[str, tuple[str, ...], list[str]]]:
+    """Every call of the program in a page: where, the command's path, the options behind it."""
+    for page in PAGES:
+        for match in CALL.finditer(page.read_text(encoding="utf-8")):
+            words = tuple(match[1].split())
+            path = words[:2] if words[0] == "queue" else words[:1]
+            if path in ALL or match[0].startswith("rowpost queue"):
+                yield f"{page.name}: {match[0].strip()}", path, re.findall(r"(?<=\s)--?[a-z][a-z-]*", match[2])
+
+
+def test_pages_name_no_command_and_no_option_that_is_not_there():
+    wrong = [
+        where
+        for where, path, options in calls()
+        if path not in ALL
+        or not set(options) <= {option for parameter in ALL[path].params for option in parameter.opts}
+    ]
+
+    assert len(list(calls())) > 30
+    assert wrong == []

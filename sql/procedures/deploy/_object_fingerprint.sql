@@ -1,8 +1,7 @@
 SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
-CREATE OR ALTER FUNCTION rowpost._object_fingerprint
-(
+CREATE OR ALTER FUNCTION rowpost._object_fingerprint(
     @object_kind varchar(10), -- table or procedure
     @object_name nvarchar(400) -- quoted, with its schema
 )
@@ -17,7 +16,7 @@ BEGIN
     DECLARE @fingerprint nvarchar(max);
 
     IF @object_kind = 'procedure'
-        SELECT @fingerprint = LOWER(CONVERT(nvarchar(64), HASHBYTES('SHA2_256', m.definition), 2))
+        SELECT @fingerprint = LOWER(CONVERT(nvarchar(64), HASHBYTES('SHA2_256', m.[definition]), 2))
         FROM sys.sql_modules AS m
         WHERE m.object_id = @object_id;
 
@@ -32,9 +31,8 @@ BEGIN
 
             SELECT TOP (1)
                 @column_id = c.column_id,
-                @column = CONCAT
-                (
-                    c.name, N' ', TYPE_NAME(c.user_type_id), N'(', c.max_length, N',', c.precision, N',', c.scale, N')',
+                @column = CONCAT(
+                    c.name, N' ', TYPE_NAME(c.user_type_id), N'(', c.max_length, N',', c.[precision], N',', c.scale, N')',
                     CASE WHEN c.is_nullable = 1 THEN N' null' ELSE N' not null' END,
                     CASE WHEN c.is_identity = 1 THEN N' identity' ELSE N'' END,
                     CASE WHEN c.is_computed = 1 THEN N' computed' ELSE N'' END

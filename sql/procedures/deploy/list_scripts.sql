@@ -18,7 +18,7 @@ SELECT
     j.object_kind,
     j.object_name,
     j.object_fingerprint AS recorded_fingerprint,
-    rowpost._object_fingerprint(j.object_kind, j.object_name) AS living_fingerprint,
+    rowpost."_object_fingerprint"(j.object_kind, j.object_name) AS living_fingerprint,
     j.applied_at,
     j.applied_by
 FROM rowpost.journal AS j

@@ -18,7 +18,9 @@ SET NOCOUNT, XACT_ABORT ON;
 IF @script_kind = 'once'
    AND EXISTS (SELECT 1 FROM rowpost.journal AS j WHERE j.script_name = @script_name AND j.script_hash <> @script_hash)
 BEGIN
-    DECLARE @message nvarchar(2048) = CONCAT(N'The one-time script ', @script_name, N' was edited after it ran here. Restore it and put the change into a new script.');
+    DECLARE @message nvarchar(2048) = CONCAT(
+        N'The one-time script ', @script_name, N' was edited after it ran here. Restore it and put the change into a new script.'
+    );
     THROW 51007, @message, 1;
 END;
 
@@ -30,6 +32,6 @@ INSERT INTO rowpost.journal (script_name, script_kind, script_hash, object_kind,
 VALUES
 (
     @script_name, @script_kind, @script_hash, @object_kind, @object_name,
-    rowpost._object_fingerprint(@object_kind, @object_name), SYSUTCDATETIME(), SUSER_SNAME()
+    rowpost."_object_fingerprint"(@object_kind, @object_name), SYSUTCDATETIME(), SUSER_SNAME()
 );
 GO

@@ -16,7 +16,10 @@ DECLARE @newest int = (SELECT MAX(v.schema_version) FROM rowpost.version AS v);
 
 IF @newest > @schema_version
 BEGIN
-    DECLARE @message nvarchar(2048) = CONCAT(N'This database has schema ', @newest, N', this rowpost brings schema ', @schema_version, N'. Use a rowpost at least as new as the database.');
+    DECLARE @message nvarchar(2048) = CONCAT(
+        N'This database has schema ', @newest, N', this rowpost brings schema ', @schema_version,
+        N'. Use a rowpost at least as new as the database.'
+    );
     THROW 51008, @message, 1;
 END;
 

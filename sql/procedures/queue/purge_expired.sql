@@ -16,8 +16,7 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 IF @count IS NULL OR @count NOT BETWEEN 1 AND 10000
     THROW 51003, N'The number of messages to purge must be between 1 and 10000.', 1;
 
-WITH expired AS
-(
+WITH expired AS (
     SELECT TOP (@count) q.RowVersion
     FROM {queue_table} AS q WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
     WHERE q.Expires <= GETUTCDATE()

@@ -22,8 +22,7 @@ IF @count IS NULL OR @count NOT BETWEEN 1 AND 500
 -- index whatever the statistics say, and an anchor steps over ghost rows at the head of the index.
 DECLARE @above bigint = ISNULL(@anchor, -9223372036854775808);
 
-WITH oldest AS
-(
+WITH oldest AS (
     SELECT TOP (@count) q.Id, q.RowVersion, q.Expires, q.Headers, q.Body
     FROM {queue_table} AS q WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK, FORCESEEK)
     WHERE q.RowVersion > @above

@@ -16,7 +16,10 @@ SET @queue_key = (SELECT q.queue_key FROM rowpost.queue AS q WHERE q.queue_name 
 
 IF @queue_key IS NULL
 BEGIN
-    DECLARE @message nvarchar(2048) = CONCAT(N'No queue named ''', @queue_name, N''' is registered in this database. rowpost queue list shows those that are; rowpost queue create makes one.');
+    DECLARE @message nvarchar(2048) = CONCAT(
+        N'No queue named ''', @queue_name, N''' is registered in this database.',
+        N' rowpost queue list shows those that are; rowpost queue create makes one.'
+    );
     THROW 51001, @message, 1;
 END;
 GO

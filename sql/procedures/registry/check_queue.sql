@@ -16,8 +16,7 @@ DECLARE @queue_key nvarchar(128);
 IF @queue_name IS NOT NULL
     EXEC rowpost._resolve_queue @queue_name = @queue_name, @queue_key = @queue_key OUTPUT;
 
-WITH queues AS
-(
+WITH queues AS (
     SELECT
         q.queue_name,
         q.queue_key,
@@ -29,8 +28,7 @@ WITH queues AS
     WHERE q.catalog_name IS NULL
       AND (@queue_key IS NULL OR q.queue_key = @queue_key)
 ),
-needed AS
-(
+needed AS (
     SELECT n.column_name, n.type_name, n.max_length
     FROM
     (
@@ -40,14 +38,13 @@ needed AS
             (N'Headers', N'nvarchar', -1),
             (N'Body', N'varbinary', -1),
             (N'RowVersion', N'bigint', 8)
-    ) AS n (column_name, type_name, max_length)
+    ) AS n(column_name, type_name, max_length)
 ),
-leading_keys AS
-(
+leading_keys AS (
     SELECT ic.object_id, COL_NAME(ic.object_id, ic.column_id) AS column_name, i.type_desc
     FROM sys.index_columns AS ic
     INNER JOIN sys.indexes AS i
-        ON i.object_id = ic.object_id AND i.index_id = ic.index_id
+        ON ic.object_id = i.object_id AND ic.index_id = i.index_id
     WHERE ic.key_ordinal = 1
       AND i.is_disabled = 0
 )
@@ -79,7 +76,7 @@ FROM
         CONCAT(N'ALTER TABLE ', q.table_name, N' ALTER COLUMN Headers nvarchar(max) NOT NULL;')
     FROM queues AS q
     INNER JOIN sys.columns AS c
-        ON c.object_id = q.table_id AND c.name = N'Headers' AND TYPE_NAME(c.system_type_id) = N'varchar'
+        ON q.table_id = c.object_id AND c.name = N'Headers' AND TYPE_NAME(c.system_type_id) = N'varchar'
     UNION ALL
     SELECT
         q.queue_name,
@@ -88,7 +85,7 @@ FROM
         CONCAT(N'ALTER TABLE ', q.table_name, N' ALTER COLUMN ', c.name, N' ', TYPE_NAME(c.system_type_id), N'(max);')
     FROM queues AS q
     INNER JOIN sys.columns AS c
-        ON c.object_id = q.table_id AND c.name IN (N'Headers', N'Body') AND c.max_length <> -1
+        ON q.table_id = c.object_id AND c.name IN (N'Headers', N'Body') AND c.max_length <> -1
     UNION ALL
     SELECT
         q.queue_name,
@@ -117,7 +114,7 @@ FROM
         CONCAT(N'DROP INDEX Index_RowVersion ON ', q.table_name, N'; CREATE NONCLUSTERED INDEX Index_RowVersion ON ', q.table_name, N' (RowVersion);')
     FROM queues AS q
     INNER JOIN rowpost.queue AS r
-        ON r.queue_key = q.queue_key AND r.[clustered] = 0
+        ON q.queue_key = r.queue_key AND r.[clustered] = 0
     WHERE q.kind <> 'external'
       AND EXISTS (SELECT 1 FROM leading_keys AS k WHERE k.object_id = q.table_id AND k.column_name = N'RowVersion' AND k.type_desc = N'CLUSTERED')
     UNION ALL
@@ -138,7 +135,7 @@ FROM
         CONCAT(N'ALTER TABLE ', q.table_name, N' ADD DEFAULT (1) FOR Recoverable;')
     FROM queues AS q
     INNER JOIN sys.columns AS c
-        ON c.object_id = q.table_id AND c.name = N'Recoverable' AND c.is_nullable = 0 AND c.default_object_id = 0
+        ON q.table_id = c.object_id AND c.name = N'Recoverable' AND c.is_nullable = 0 AND c.default_object_id = 0
     UNION ALL
     SELECT
         q.queue_name,
@@ -152,7 +149,7 @@ FROM
             (N'send_message', 'all'), (N'send_messages', 'all'), (N'receive_messages', 'own'), (N'receive_message', 'own'),
             (N'peek_queue', 'own'), (N'browse_messages', 'own'), (N'purge_queue', 'own'), (N'purge_expired', 'own'),
             (N'delay_message', 'delayed'), (N'move_due_messages', 'delayed'), (N'receive_due_messages', 'delayed')
-    ) AS p (name, queues)
+    ) AS p(name, queues)
     WHERE (p.queues = 'all' OR (p.queues = 'own' AND q.kind <> 'external') OR (p.queues = 'delayed' AND q.delayed = 1))
       AND OBJECT_ID(CONCAT(N'rowpost.', QUOTENAME(CONCAT(p.name, N':', q.queue_key))), N'P') IS NULL
 ) AS f

@@ -18,8 +18,7 @@ SET NOCOUNT, XACT_ABORT ON;
 DECLARE @queue_key nvarchar(128);
 EXEC rowpost._resolve_queue @queue_name = @queue_name, @queue_key = @queue_key OUTPUT;
 
-DECLARE @call nvarchar(max) = CONCAT
-(
+DECLARE @call nvarchar(max) = CONCAT(
     N'EXEC rowpost.', QUOTENAME(CONCAT(N'receive_messages:', @queue_key)), N' @count = @count, @anchor = @anchor;'
 );
 

@@ -25,7 +25,10 @@ IF LEN(ISNULL(@table_name, N'')) = 0 OR LEN(ISNULL(@queue_key, N'')) = 0 OR LEN(
     THROW 51002, N'A queue needs a name, a key and a table.', 1;
 
 -- Compared as the database compares names, told apart byte by byte: Sales and sales are one table where case is ignored.
-SELECT TOP (1) @message = CONCAT(N'The queue ''', @queue_name, N''' would share its name, key or table with the queue ''', q.queue_name, N'''. Choose a name that differs in more than case.')
+SELECT TOP (1) @message = CONCAT(
+    N'The queue ''', @queue_name, N''' would share its name, key or table with the queue ''', q.queue_name,
+    N'''. Choose a name that differs in more than case.'
+)
 FROM rowpost.queue AS q WITH (UPDLOCK, HOLDLOCK)
 WHERE (q.queue_key = @queue_key OR q.queue_name = @queue_name
        OR (q.schema_name = @schema_name AND q.table_name = @table_name AND ISNULL(q.catalog_name, N'') = ISNULL(@catalog_name, N'')))

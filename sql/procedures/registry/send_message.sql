@@ -19,8 +19,7 @@ SET NOCOUNT, XACT_ABORT ON;
 DECLARE @queue_key nvarchar(128);
 EXEC rowpost._resolve_queue @queue_name = @queue_name, @queue_key = @queue_key OUTPUT;
 
-DECLARE @call nvarchar(max) = CONCAT
-(
+DECLARE @call nvarchar(max) = CONCAT(
     N'EXEC rowpost.', QUOTENAME(CONCAT(N'send_message:', @queue_key)),
     N' @headers = @headers, @body = @body, @id = @id, @time_to_be_received_ms = @time_to_be_received_ms;'
 );

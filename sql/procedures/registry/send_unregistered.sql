@@ -34,8 +34,7 @@ END;
 
 DECLARE @columns int;
 DECLARE @has_recoverable int;
-DECLARE @look nvarchar(max) = CONCAT
-(
+DECLARE @look nvarchar(max) = CONCAT(
     N'SELECT @columns = SUM(CASE WHEN c.name IN (N''Id'', N''Expires'', N''Headers'', N''Body'', N''RowVersion'') THEN 1 ELSE 0 END),',
     N' @has_recoverable = SUM(CASE WHEN c.name = N''Recoverable'' THEN 1 ELSE 0 END)',
     N' FROM ', @catalog, N'.sys.columns AS c WHERE c.object_id = OBJECT_ID(@table, N''U'');'
@@ -49,11 +48,11 @@ BEGIN
     THROW 51009, @message, 1;
 END;
 
-DECLARE @send nvarchar(max) = CONCAT
-(
+DECLARE @send nvarchar(max) = CONCAT(
     N'INSERT INTO ', @table,
     CASE WHEN @has_recoverable = 1 THEN N' (Recoverable, Id, Expires, Headers, Body) VALUES (1, ' ELSE N' (Id, Expires, Headers, Body) VALUES (' END,
-    N'ISNULL(@id, NEWID()), DATEADD(MILLISECOND, CAST(@time_to_be_received_ms % 86400000 AS int), DATEADD(DAY, CAST(@time_to_be_received_ms / 86400000 AS int), GETUTCDATE())), @headers, @body);'
+    N'ISNULL(@id, NEWID()), DATEADD(MILLISECOND, CAST(@time_to_be_received_ms % 86400000 AS int),',
+    N' DATEADD(DAY, CAST(@time_to_be_received_ms / 86400000 AS int), GETUTCDATE())), @headers, @body);'
 );
 EXEC sys.sp_executesql @send, N'@id uniqueidentifier, @time_to_be_received_ms bigint, @headers nvarchar(max), @body varbinary(max)',
     @id = @id, @time_to_be_received_ms = @time_to_be_received_ms, @headers = @headers, @body = @body;

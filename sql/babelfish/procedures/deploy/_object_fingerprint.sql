@@ -1,8 +1,7 @@
 SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
-CREATE OR ALTER FUNCTION rowpost._object_fingerprint
-(
+CREATE OR ALTER FUNCTION rowpost._object_fingerprint(
     @object_kind varchar(10), -- table or procedure
     @object_name nvarchar(400) -- quoted, with its schema
 )
@@ -23,15 +22,14 @@ BEGIN
         DECLARE @hash varbinary(32);
         DECLARE @byte int = 0;
 
-        SELECT @hash = HASHBYTES('SHA2_256', m.definition)
+        SELECT @hash = HASHBYTES('SHA2_256', m.[definition])
         FROM sys.sql_modules AS m
         WHERE m.object_id = @object_id;
 
         WHILE @byte < DATALENGTH(@hash)
         BEGIN
             SET @byte = @byte + 1;
-            SET @fingerprint = CONCAT
-            (
+            SET @fingerprint = CONCAT(
                 @fingerprint,
                 SUBSTRING(@digits, CAST(SUBSTRING(@hash, @byte, 1) AS int) / 16 + 1, 1),
                 SUBSTRING(@digits, CAST(SUBSTRING(@hash, @byte, 1) AS int) % 16 + 1, 1)
@@ -50,9 +48,8 @@ BEGIN
 
             SELECT TOP (1)
                 @column_id = c.column_id,
-                @column = CONCAT
-                (
-                    c.name, N' ', TYPE_NAME(c.user_type_id), N'(', c.max_length, N',', c.precision, N',', c.scale, N')',
+                @column = CONCAT(
+                    c.name, N' ', TYPE_NAME(c.user_type_id), N'(', c.max_length, N',', c.[precision], N',', c.scale, N')',
                     CASE WHEN c.is_nullable = 1 THEN N' null' ELSE N' not null' END,
                     CASE WHEN c.is_identity = 1 THEN N' identity' ELSE N'' END,
                     CASE WHEN c.is_computed = 1 THEN N' computed' ELSE N'' END

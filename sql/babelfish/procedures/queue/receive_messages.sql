@@ -47,7 +47,7 @@ BEGIN
 
     SET @again = 0;
 
-    IF NOT EXISTS (SELECT 1 FROM @received AS r)
+    IF NOT EXISTS (SELECT r.id FROM @received AS r)
         SELECT TOP (1) @again = 1
         FROM {queue_table} AS q
         WHERE q.RowVersion > @above;
