@@ -1,3 +1,3 @@
 -- One deployment at a time: a second one waits here until the first has committed or gone.
-BEGIN;
+BEGIN ISOLATION LEVEL READ COMMITTED;
 SELECT pg_advisory_xact_lock(hashtextextended('rowpost deployment', 0));
