@@ -16,6 +16,7 @@ __all__ = [
     "Failed",
     "Handled",
     "LimitChanged",
+    "Maintained",
     "MovedToError",
     "Peeked",
     "Poisoned",
@@ -121,6 +122,14 @@ class Purged(Event):
     """The queue was emptied at startup, before the first receive."""
 
     count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Maintained(Event):
+    """Upkeep did something to the queue's table: `action` as maintain_queue names it, `text` why."""
+
+    action: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

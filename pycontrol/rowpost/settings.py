@@ -81,12 +81,16 @@ class QueueSettings:
 
 @dataclass(frozen=True)
 class SupervisorSettings:
-    """Times are seconds: until a stopping worker is killed, until the circuit breaker trips, that a spare idles."""
+    """Times are seconds: until a stopping worker is killed, until the circuit breaker trips, that a spare idles.
+
+    `upkeep_every`: between two looks after each queue's table, by one elected process; 0 leaves that to others.
+    """
 
     error_queue: str = "error"
     stop_timeout: float = 30.0
     breaker_seconds: float = 30.0
     idle_timeout: float = 2.0
+    upkeep_every: float = 300.0
 
 
 @dataclass(frozen=True)
@@ -252,6 +256,7 @@ def _read_supervisor(top: Section, dialect: str, schema: str) -> SupervisorSetti
         stop_timeout=section.seconds("stop_timeout", default=30.0, at_least=0.0),
         breaker_seconds=section.seconds("breaker_seconds", default=30.0, at_least=0.0),
         idle_timeout=section.seconds("idle_timeout", default=2.0, at_least=0.0),
+        upkeep_every=section.seconds("upkeep_every", default=300.0, at_least=0.0),
     )
     section.finish()
     return supervisor

@@ -33,6 +33,7 @@ from rowpost.reports import Assignment
 from rowpost.roster import Member
 from rowpost.settings import QueueSettings, Settings
 from rowpost.snapshot import Snapshot
+from rowpost.upkeep import make_caretaker
 
 __all__ = ["Supervisor"]
 
@@ -60,10 +61,12 @@ class Supervisor:
         sleep: Callable[[list[Any], float | None], list[Any]] = wait,
         spawn: Callable[[Assignment], Any] = spawn_worker,
         peeker: Callable[..., Any] = Peeker,
+        patrols: tuple[Callable[..., Any], ...] = (make_caretaker,),
         breaker: Breaker | None = None,
     ) -> None:
         self._settings = settings
         self._clock, self._sleep, self._spawn, self._make_peeker = clock, sleep, spawn, peeker
+        self._patrol_makers, self._patrols = patrols, []
         self._emit = on_event or log_event
         self._breaker = replace(breaker or Breaker(), seconds=settings.supervisor.breaker_seconds)
         self._inbox: deque[tuple[str, Any]] = deque()
@@ -118,12 +121,17 @@ class Supervisor:
         self._stops, self._kill_at, self._ready = 0, float("inf"), set()
         self._peeker = self._make_peeker(self._settings, partial(self._post, "answer"))
         self._peeker.start()
+        self._patrols = [make(self._settings, partial(self._post, "event"), self._breaker) for make in self._patrol_makers]
+        for patrol in self._patrols:
+            patrol.start()
         with self._signals():
             try:
                 while not self._finished():
                     self._step(until)
             finally:
                 self._kill_all()
+                for patrol in self._patrols:
+                    patrol.stop()
                 self._peeker.stop()
         refused = [crew.refused for crew in self._crews.values()]
         if all(refused):
@@ -182,6 +190,8 @@ class Supervisor:
                     self._crews[queue].set_limit(limit)
                 case ("answer", Answer() as answer):
                     self._crews[answer.queue].answered(answer, now)
+                case ("event", Event() as event):
+                    self._emit(event)
 
     # -------------------------------------------------------------- stopping
     def _stop(self, now: float) -> None:

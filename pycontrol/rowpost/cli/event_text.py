@@ -55,6 +55,8 @@ def _words(event: events.Event) -> str:  # noqa: PLR0911, PLR0912 -- one line pe
             return f"message {row} failed, attempt {attempts}: {error}"
         case events.Purged(count=count):
             return f"purged {count:,} messages at startup"
+        case events.Maintained(action=action, text=text):
+            return f"upkeep, {action}: {text}"
         case events.LimitChanged(limit=limit):
             return f"at most {limit} workers from now on"
         case events.Stopping(now=True):

@@ -108,6 +108,7 @@ BEGIN
             VALUES
                 ('send_message', 'all'), ('send_messages', 'all'), ('receive_messages', 'own'), ('receive_message', 'own'),
                 ('peek_queue', 'own'), ('browse_messages', 'own'), ('purge_queue', 'own'), ('purge_expired', 'own'),
+                ('queue_metrics', 'own'), ('maintain_queue', 'own'),
                 ('delay_message', 'delayed'), ('move_due_messages', 'delayed'), ('receive_due_messages', 'delayed')
         ) AS p (name, queues)
         WHERE (p.queues = 'all' OR (p.queues = 'own' AND q.kind <> 'external') OR (p.queues = 'delayed' AND q.delayed))

@@ -47,5 +47,14 @@ BEGIN
         REVOKE ALL ON FUNCTION rowpost."receive_due_messages:{queue_key}" FROM PUBLIC;
         GRANT EXECUTE ON FUNCTION rowpost."receive_due_messages:{queue_key}" TO rowpost_operator;
     END IF;
+    IF to_regproc('rowpost."queue_metrics:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."queue_metrics:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."queue_metrics:{queue_key}" TO rowpost_operator;
+        GRANT EXECUTE ON FUNCTION rowpost."queue_metrics:{queue_key}" TO rowpost_reader;
+    END IF;
+    IF to_regproc('rowpost."maintain_queue:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."maintain_queue:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."maintain_queue:{queue_key}" TO rowpost_operator;
+    END IF;
 END
 $rowpost$;
