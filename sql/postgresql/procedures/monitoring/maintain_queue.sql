@@ -28,7 +28,6 @@ DECLARE
     v_toast_bytes CONSTANT bigint := coalesce(pg_relation_size(nullif(v_toast, 0)), 0);
     v_bloated CONSTANT boolean := (v_bytes > 16777216 AND v_bytes > 4 * v_needed)
         OR (v_toast_bytes > 16777216 AND v_toast_bytes > 4 * v_toast_needed);
-    v_vacuumed CONSTANT boolean := coalesce(pg_stat_get_last_vacuum_time(v_table) > clock_timestamp() - interval '1 hour', false);
     v_state text := 'waits';
     v_holder record;
     v_index record;
@@ -76,14 +75,17 @@ BEGIN
         END IF;
     END IF;
 
-    IF v_dead >= 10000 OR (v_bloated AND NOT v_vacuumed) THEN
-        RETURN QUERY SELECT 'vacuum', format('%s dead rows; %s of %s.', v_dead, pg_size_pretty(v_bytes + v_toast_bytes), v_table),
-            format('VACUUM (ANALYZE, TRUNCATE %s) %s;', CASE WHEN v_bloated THEN 'on' ELSE 'off' END, v_table), v_state;
-    ELSIF v_bloated THEN
+    -- The file is cut at its end only, and only when that is empty at this moment: a busy queue needs a second round.
+    -- Without INDEX_CLEANUP pointers to a few dead rows may stay, and a page with any is not cut off.
+    IF v_bloated AND p_offline THEN
         RETURN QUERY SELECT 'rewrite',
-            format('%s hold %s messages, some of them at the end of the file, where vacuum cannot cut it.',
-                   pg_size_pretty(v_bytes + v_toast_bytes), v_live),
-            format('VACUUM (FULL, ANALYZE) %s;', v_table), CASE WHEN p_offline THEN v_state ELSE 'waits' END;
+            format('%s for %s messages.', pg_size_pretty(v_bytes + v_toast_bytes), v_live),
+            format('VACUUM (FULL, ANALYZE) %s;', v_table), v_state;
+    ELSIF v_dead >= 10000 OR v_bloated THEN
+        RETURN QUERY SELECT 'vacuum',
+            format('%s for %s messages and %s dead rows.', pg_size_pretty(v_bytes + v_toast_bytes), v_live, v_dead),
+            format('VACUUM (ANALYZE, %s) %s;', CASE WHEN v_bloated THEN 'INDEX_CLEANUP on, TRUNCATE on' ELSE 'TRUNCATE off' END, v_table),
+            v_state;
     END IF;
 
     FOR v_index IN
