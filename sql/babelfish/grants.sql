@@ -18,4 +18,5 @@ GRANT EXECUTE ON rowpost.check_queue TO rowpost_endpoint, rowpost_operator, rowp
 GRANT EXECUTE ON rowpost.elect_upkeep TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost.list_scripts TO rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost.list_strangers TO rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON rowpost.get_definition TO rowpost_operator, rowpost_reader;
 GO

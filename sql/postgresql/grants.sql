@@ -44,3 +44,4 @@ GRANT EXECUTE ON FUNCTION rowpost.check_queue TO rowpost_endpoint, rowpost_opera
 GRANT EXECUTE ON FUNCTION rowpost.elect_upkeep TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON FUNCTION rowpost.list_scripts TO rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON FUNCTION rowpost.list_strangers TO rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON FUNCTION rowpost.get_definition TO rowpost_operator, rowpost_reader;
