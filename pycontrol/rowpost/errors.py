@@ -14,6 +14,7 @@
      │    └── DelayNotSupported   a delayed message that no delayed table can hold
      ├── DatabaseError            carries what the server said
      │    ├── DatabaseUnavailable down, restarting, unreachable
+     │    ├── UnsupportedServer   older than rowpost can work with
      │    ├── LoginRefused        wrong user or password, or no such database
      │    ├── PermissionDenied    the login lacks a right
      │    ├── SchemaMissing       rowpost was not deployed here
@@ -120,6 +121,10 @@ class DatabaseUnavailable(DatabaseError):
 
 class LoginRefused(DatabaseError):
     """The server answers but does not let this user in."""
+
+
+class UnsupportedServer(DatabaseError):
+    """The server is older than rowpost can work with: PostgreSQL before 14, SQL Server before 2016."""
 
 
 class PermissionDenied(DatabaseError):

@@ -42,6 +42,7 @@ _BY_ERROR: tuple[tuple[type[Exception], ExitCode], ...] = (
     (errors.SettingsError, ExitCode.SETTINGS),
     (errors.DatabaseUnavailable, ExitCode.UNAVAILABLE),
     (errors.LoginRefused, ExitCode.UNAVAILABLE),
+    (errors.UnsupportedServer, ExitCode.UNAVAILABLE),
     (errors.PermissionDenied, ExitCode.PERMISSION),
     (errors.SchemaMissing, ExitCode.NOT_FOUND),
     (errors.QueueNotFound, ExitCode.NOT_FOUND),

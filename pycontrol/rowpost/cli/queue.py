@@ -169,6 +169,9 @@ def grant(
     purge_too: Annotated[
         list[str] | None, typer.Option("--purge", metavar="QUEUE", help="A queue it may empty; may be repeated.")
     ] = None,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="Also the rights on tables that NServiceBus's own endpoints work with.")
+    ] = False,
     apply_them: Annotated[
         bool, typer.Option("--apply", help="Run the statements instead of only printing them.")
     ] = False,
@@ -178,9 +181,9 @@ def grant(
     wanted = [[session.name(each) for each in names or ()] for names in (receive_from, send_to, purge_too)]
     if apply_them:
         with session.deployed() as database:
-            statements = registry.grant(database, login, *wanted)
+            statements = registry.grant(database, login, *wanted, tables=tables)
     else:
-        statements = registry.grant_statements(session.settings, login, *wanted)
+        statements = registry.grant_statements(session.settings, login, *wanted, tables=tables)
     if session.as_json:
         session.document({"login": login, "applied": apply_them, "statements": statements})
     else:

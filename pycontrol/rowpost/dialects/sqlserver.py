@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,9 +33,10 @@ from rowpost.errors import (
     RowpostError,
     SchemaMissing,
     SettingsError,
+    UnsupportedServer,
 )
 
-__all__ = ["SQLServer", "find_driver"]
+__all__ = ["SQLServer", "find_driver", "refuse_version"]
 
 pyodbc.native_uuid = True
 pyodbc.pooling = False  # a pool would hand on isolation levels and settings of others
@@ -53,11 +54,14 @@ _SIZES = {
 _NUMBER = re.compile(r"\((\d+)\) \(SQL\w+\)")
 _DRIVER_PREFIX = re.compile(r"^(\[[^\]]*\] ?)+")
 _CATALOGUE_BASE = 51000
-_UNAVAILABLE = {64, 233, 10053, 10054, 10060, 40143, 40197, 40501, 40540, 40613, 49918, 49919, 49920}
+#: the connection, a failover (978, 983, 3906: an availability group's replica; 40xxx, 42xxx, 49xxx: Azure SQL), its limits
+_UNAVAILABLE = {64, 233, 978, 983, 3906, 10053, 10054, 10060, 10928, 10929, 40143, 40197, 40501, 40540, 40613, 42108, 42109}
+_UNAVAILABLE |= {49918, 49919, 49920}
 _LOGIN_REFUSED = {18456, 18452, 4060, 18470, 18486}
 _TRY_AGAIN = {1205, 1222, 3960, 3961}
 _PERMISSION = {229, 230, 262, 297, 300, 916}
 _CONNECT_TIMEOUT = 10  # seconds
+_OLDEST, _AZURE = 13, 12  # major versions
 
 
 class SQLServer:
@@ -70,9 +74,15 @@ class SQLServer:
         if not re.search(r"(^|;)\s*app\s*=", text, re.IGNORECASE):
             text = f"{text.rstrip(';')};APP={{{application_name.replace('}', '}}')}}}"
         try:
-            return pyodbc.connect(text, autocommit=True, timeout=_CONNECT_TIMEOUT)
+            connection = pyodbc.connect(text, autocommit=True, timeout=_CONNECT_TIMEOUT)
         except pyodbc.Error as error:
             raise self.translate(error) from None  # the driver's own text may hold the connection string
+        try:
+            refuse_version(str(connection.getinfo(pyodbc.SQL_DBMS_VER)), lambda: _is_azure(connection))
+        except UnsupportedServer:
+            connection.close()
+            raise
+        return connection
 
     def spell(self, procedure: Procedure, queue: str | None, key: str | None) -> Statement:
         parameters = procedure.parameters_on(self.name)
@@ -202,6 +212,27 @@ class SQLServer:
     def script_call(self, procedure: Procedure, arguments: Sequence[tuple[str, Any]]) -> str:
         given = ", ".join(f"@{name} = {self.literal(value)}" for name, value in arguments)
         return f"EXEC {self.object_name(procedure, None)} {given};"
+
+
+def refuse_version(version: str, is_azure: Callable[[], bool]) -> None:
+    """Raises UnsupportedServer for a server older than SQL Server 2016 (13); Azure SQL (12) and Babelfish are new enough.
+
+    `version` is the driver's, such as "13.00.5026"; `is_azure` is asked only of those that call themselves 12.
+    """
+    major = int(version.partition(".")[0] or 0)
+    if major < _OLDEST and not (major == _AZURE and is_azure()):
+        raise UnsupportedServer(
+            f"The server is SQL Server {version}; rowpost needs SQL Server 2016 (13.0) or newer, or Azure SQL. "
+            "Nothing was changed: upgrade the server, or name another one in the environment's url."
+        )
+
+
+def _is_azure(connection: pyodbc.Connection) -> bool:
+    """Azure SQL Database, Managed Instance and Babelfish all say version 12; SQL Server 2014 says so too."""
+    edition, babelfish = connection.execute(
+        "SELECT CAST(SERVERPROPERTY('EngineEdition') AS int), CAST(SERVERPROPERTY('babelfish') AS int);"
+    ).fetchone()
+    return babelfish == 1 or edition in (5, 8, 11, 12)
 
 
 def _physical(parameter: Parameter) -> tuple[tuple[str, str], ...]:
