@@ -10,6 +10,6 @@ SELECT TOP (100)
     -- as text in the database's code page: what is not ASCII may look strange, the bytes are as they were sent
     CAST(q.Body AS varchar(max)) AS readable_body,
     q.Headers AS headers
-FROM dbo.Sales AS q WITH (READPAST)
+FROM dbo.[Sales] AS q WITH (READPAST)
 ORDER BY q.RowVersion;
 GO

@@ -25,10 +25,21 @@ from rowpost.deploy import apply
 from rowpost.plan import plan
 from rowpost.queue import Queue
 from rowpost.settings import QueueSettings, Settings
+from tests.engines_report import EnginesReport
 from tests.probe import Probe, probe_for
 
 WIRE = Path(__file__).parents[1] / "rowpost" / "demo" / "wire"
 QUEUE = "Sales"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--engines-report", type=Path, help="write what ran on which engine into this file (docs/reference/engines.json)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    path = config.getoption("--engines-report")
+    if path is not None:
+        config.pluginmanager.register(EnginesReport(path))
 
 
 @dataclass(frozen=True)
