@@ -142,7 +142,7 @@ def _comparable(text: str, engine: str) -> str:
         return re.sub(r"^\$\w*\$\n?|\n?\$\w*\$$", "", text[body.start : body.end]) if body else text
     batches = [batch.text for batch in split_batches(text, engine)]
     created = next((each for each in batches if re.search(r"\bCREATE\b", each, re.IGNORECASE)), text)
-    return re.sub(r"\bCREATE\s+(?:OR\s+ALTER\s+)?(?=PROC|FUNC)", "CREATE OR ALTER ", created, count=1, flags=re.I).strip()
+    return re.sub(r"(?<=\bCREATE)\s+(?:OR\s+ALTER\s+)?(?=PROC|FUNC)", " ", created, count=1, flags=re.IGNORECASE).strip()
 
 
 def _unified(old: str, new: str, name: str) -> str:

@@ -25,7 +25,7 @@ from rowpost.errors import DatabaseError, PermissionDenied
 from rowpost.patrol import Patrol
 from rowpost.settings import Settings
 
-__all__ = ["Metrics", "Step", "make_caretaker", "maintain_queue", "queue_metrics"]
+__all__ = ["Metrics", "Step", "maintain_queue", "make_caretaker", "queue_metrics"]
 
 
 @dataclass(frozen=True, slots=True)

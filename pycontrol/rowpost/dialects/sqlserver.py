@@ -10,9 +10,6 @@ import datetime
 import json
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +17,7 @@ import pyodbc
 
 from rowpost.contract import Parameter, Procedure
 from rowpost.dialects import Statement
+from rowpost.dialects.odbc import find_driver
 from rowpost.errors import (
     CATALOGUE,
     DatabaseError,
@@ -36,7 +34,7 @@ from rowpost.errors import (
     UnsupportedServer,
 )
 
-__all__ = ["SQLServer", "find_driver", "refuse_version"]
+__all__ = ["SQLServer", "refuse_version"]
 
 pyodbc.native_uuid = True
 pyodbc.pooling = False  # a pool would hand on isolation levels and settings of others
@@ -299,40 +297,3 @@ def _missing(number: int, said: str, statement: Statement | None) -> RowpostErro
         f"No queue named {statement.queue!r} in this database. rowpost queue list shows those that are; "
         "rowpost queue create makes one."
     )
-
-
-@cache
-def find_driver() -> str:
-    """A system driver's name, or the path of the one in the wheel.
-
-    Raises:
-        SettingsError: there is none.
-    """
-    installed = set(pyodbc.drivers())
-    for name in ("ODBC Driver 18 for SQL Server", "ODBC Driver 17 for SQL Server"):
-        if name in installed:
-            return name
-    spec = find_spec("mssql_python_odbc")
-    if spec and spec.submodule_search_locations:
-        folder = Path(next(iter(spec.submodule_search_locations))) / "libs"
-        candidates = sorted(folder.rglob("libmsodbcsql-*.so*")) + sorted(folder.rglob("libmsodbcsql.*.dylib"))
-        for candidate in _of_this_machine(candidates):
-            return str(candidate)
-    if "FreeTDS" in installed:
-        return "FreeTDS"
-    raise SettingsError("No ODBC driver for SQL Server was found. Install it with: pip install 'rowpost[sqlserver]'")
-
-
-def _of_this_machine(candidates: list[Path]) -> list[Path]:
-    """Drivers for this processor; those of this Linux family first."""
-    import platform
-
-    machine = platform.machine().lower()
-    machines = {"x86_64": ("x86_64", "amd64"), "amd64": ("x86_64", "amd64"), "aarch64": ("arm64", "aarch64")}
-    fitting = [c for c in candidates if any(m in c.parts for m in machines.get(machine, (machine,)))]
-    try:
-        family = platform.freedesktop_os_release()
-    except OSError:
-        family = {}
-    words = f"{family.get('ID', '')} {family.get('ID_LIKE', '')}".split()
-    return sorted(fitting, key=lambda c: not any(w and any(w in part for part in c.parts) for w in words))

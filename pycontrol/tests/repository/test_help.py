@@ -26,7 +26,7 @@ def test_the_commands_are_those_that_are_documented():
     assert {" ".join(path) for path in ALL} == {
         "apply", "demo", "plan", "receive", "run", "send", "verify", "version",
         "queue", "queue adopt", "queue browse", "queue check", "queue create", "queue drop", "queue grant",
-        "queue list", "queue peek", "queue purge",
+        "queue list", "queue maintain", "queue metrics", "queue peek", "queue purge",
     }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ SET NOCOUNT, XACT_ABORT ON;
 
 SELECT
     N'vacuum' AS action,
-    N'Dead rows are removed by the autovacuum of the server beneath, and from T-SQL by nobody.' AS reason,
+    N'Dead rows are removed by the autovacuum of the server beneath and from T-SQL by nobody.' AS reason,
     N'VACUUM' AS statement,
     N'waits' AS state;
 GO

@@ -22,7 +22,10 @@ DECLARE
     v_dead CONSTANT bigint := pg_stat_get_dead_tuples(v_table) + coalesce(pg_stat_get_dead_tuples(nullif(v_toast, 0)), 0);
     -- a row: its columns as last analyzed, tuple header and line pointer; a chunk of a long body: 2 KB
     v_needed CONSTANT bigint := v_live * (28 + coalesce((
-        SELECT sum(s.avg_width) FROM pg_stats AS s WHERE s.schemaname = '{schema_name}' AND s.tablename = '{table_name}'), 1000));
+        SELECT sum(s.avg_width)
+        FROM pg_class AS c
+        JOIN pg_stats AS s ON s.schemaname = c.relnamespace::regnamespace::name AND s.tablename = c.relname
+        WHERE c.oid = v_table), 1000));
     v_toast_needed CONSTANT bigint := coalesce(pg_stat_get_live_tuples(nullif(v_toast, 0)), 0) * 2048;
     v_bytes CONSTANT bigint := pg_relation_size(v_table);
     v_toast_bytes CONSTANT bigint := coalesce(pg_relation_size(nullif(v_toast, 0)), 0);
