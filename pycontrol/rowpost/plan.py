@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from rowpost import __version__
-from rowpost.address import parse_address, queue_key
+from rowpost.address import Address, parse_address, queue_key
 from rowpost.contract import load_contract
 from rowpost.dialects import Dialect, dialect_for
 from rowpost.dialects.batches import SCRIPT_END, SECTION_GUARD
