@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from rowpost.database import Database
-from rowpost.errors import InvalidMessage
+from rowpost.errors import InvalidDelay, InvalidMessage
 from rowpost.message import CORRELATION_ID, MESSAGE_ID, REPLY_TO_ADDRESS, Message, format_timestamp
 from rowpost.message_types import enclosed_type_names, type_names
 
@@ -87,6 +87,30 @@ class Bus:
         """Publishes an event to everybody subscribed to its type or to a type it derives from; returns its message id."""
         return self._collect(event, "Publish", headers, immediate, topics=type_names(type(event)))
 
+    def request(
+        self,
+        message: Any,
+        to: str | None = None,
+        *,
+        timeout: timedelta,
+        headers: Mapping[str, str | None] | None = None,
+    ) -> Any:
+        """Sends a request at once, in a transaction of its own, waits for the reply, and returns it.
+
+        Args:
+            message, to, headers: as for `send`.
+            timeout: how long to wait.
+
+        Returns:
+            The reply, of its class where this program knows it (callbacks.py), else its bytes.
+
+        Raises:
+            NoReply: none came in time; one that comes later is logged and dropped.
+            SettingsError: the endpoint has no `instance`, so that no queue is its own.
+            PermissionDenied: that queue is missing, and the login may not make it.
+        """
+        return self.endpoint.callbacks(self.database).request(message, to, timeout=timeout, headers=headers)
+
     def _collect(
         self, message: Any, intent: str, extra: Mapping[str, str | None] | None, immediate: bool, **where: Any
     ) -> str:
@@ -94,7 +118,11 @@ class Bus:
         headers.update(extra or {})
         body = message if isinstance(message, bytes) else self.endpoint.serializers.default.encode(message)
         if where.get("delay") is not None:
-            due = datetime.now(UTC) + where["delay"]
+            try:
+                due = datetime.now(UTC) + where["delay"]
+            except OverflowError as error:
+                text = f"A delay of {where['delay']} leads beyond the calendar: 100 years at most."
+                raise InvalidDelay(text) from error
             headers.setdefault("NServiceBus.DeliverAt", format_timestamp(due))
         operation = Operation(headers, body, **where)
         if immediate:
@@ -157,6 +185,17 @@ class Context(Bus):
             )
         extra = {**self._saga_of_the_request(), **(headers or {})}
         return self._collect(message, "Reply", extra, immediate, destination=address)
+
+    def request(self, *_: Any, **__: Any) -> Any:
+        """Refused: a handler that waited would hold its message's transaction, and a worker, as long.
+
+        Raises:
+            InvalidMessage: always.
+        """
+        raise InvalidMessage(
+            "A handler cannot wait for a reply: its message would stay locked meanwhile. Send, and handle the reply when "
+            "it comes."
+        )
 
     def forward_current_message_to(self, destination: str) -> None:
         """Sends a copy of the message in hand on, with its headers and body as they came (reference I13)."""

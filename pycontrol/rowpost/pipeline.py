@@ -21,6 +21,7 @@ What a transaction spans is the endpoint's mode (reference 1E; a plain function 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from rowpost.address import parse_address, queue_key
 from rowpost.context import Operation
@@ -36,6 +37,7 @@ from rowpost.errors import (
 )
 from rowpost.handlers import Handler, PlainHandler
 from rowpost.message import Message
+from rowpost.monitoring import Stopwatch, wanted_at
 from rowpost.retries import Kind, Outcome, Retries, roll_back
 
 __all__ = ["Kind", "Outcome", "Pipeline"]
@@ -70,6 +72,7 @@ class Pipeline:
         self._transactional = self._processing.transaction_mode != "none"
         self._reconnect = reconnect
         self._hold = hold or (lambda message: None)
+        self.stopwatch = Stopwatch()
         self._retries = Retries(
             queue,
             queue_key(parse_address(queue), database.engine),
@@ -105,8 +108,11 @@ class Pipeline:
         if control and isinstance(self._processing, PlainHandler):
             return self._commit(message, [])
         self._hold(message)
+        wanted, started = wanted_at(message.headers), datetime.now(UTC)
         outcome = self._handle(message) if self._transactional else self._handle_removed(message)
         self._hold(None)
+        if outcome.kind is Kind.HANDLED:
+            self.stopwatch.add(wanted, started, datetime.now(UTC))
         return outcome
 
     def _end(self, database: Database) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rowpost import __version__
-from rowpost.cli import contents, demo, deploy, message, queue, run
+from rowpost.cli import contents, demo, deploy, errors, message, queue, run, subscriptions
 from rowpost.cli.command import EnvironmentOption, JsonOption
 from rowpost.cli.exits import EXIT_CODES
 
@@ -50,4 +50,6 @@ message.register(app)
 deploy.register(app)
 contents.register(queue.app)
 app.add_typer(queue.app, name="queue")
+app.add_typer(errors.app, name="errors")
+app.add_typer(subscriptions.app, name="subscriptions")
 demo.register(app)
