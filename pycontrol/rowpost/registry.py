@@ -137,12 +137,13 @@ def grant_statements(
     queues that are purged when the endpoint starts. It gets no right on any table.
     """
     dialect = dialect_for(where.engine)
+    plain = _without_delayed_table(where)
     sides = (("receive", receive_from), ("send", send_to))
     wanted = [
         (procedure, name)
         for side, names in sides
         for name in names
-        for procedure in load_contract().templates()
+        for procedure in load_contract().templates(delayed=name not in plain)
         if procedure.side == side
     ]
     wanted += [(load_contract().find("purge_queue", "queue"), name) for name in purge]
@@ -151,6 +152,13 @@ def grant_statements(
         for procedure, name in wanted
     ]
     return [grant_role(dialect, ENDPOINT_ROLE, login), *grants]
+
+
+def _without_delayed_table(where: _HasEngine) -> set[str]:
+    """Queues that have no procedures for delayed messages, as far as anybody can tell."""
+    if isinstance(where, Database):
+        return {row[0] for row in where.call("list_queues") if not row[8]}
+    return {queue.name for queue in getattr(where, "queues", ()) if not queue.delayed or queue.kind == "external"}
 
 
 def grant(
