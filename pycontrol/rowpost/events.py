@@ -145,8 +145,10 @@ class ExpiredPurged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayedMoved(Event):
-    """The time of `count` delayed messages had come: they are in the queue now. `forwarded` went to the queues that they
-    named, `failed` to the error queue because there is no such queue."""
+    """The time of `count` delayed messages had come: they are in the queue now.
+
+    `forwarded` went to the queues that they named, `failed` to the error queue because there is no such queue.
+    """
 
     count: int
     forwarded: int = 0

@@ -15,7 +15,21 @@ from rowpost.monitoring import Times
 from rowpost.pipeline import Kind, Outcome
 from rowpost.settings import Settings
 
-__all__ = ["Assignment", "Back", "Hand", "InTrouble", "Leave", "Pace", "Progress", "Ready", "Receive", "Refused", "Tally", "Terms"]
+__all__ = [
+    "ATTEMPTS_FAILED",
+    "Assignment",
+    "Back",
+    "Hand",
+    "InTrouble",
+    "Leave",
+    "Pace",
+    "Progress",
+    "Ready",
+    "Receive",
+    "Refused",
+    "Tally",
+    "Terms",
+]
 
 # How many failures a report describes; the rest is counted only.
 FAILURES_PER_REPORT = 50
@@ -136,7 +150,8 @@ class Refused:
 class Progress:
     """What happened between `since` and `until` (wall clock, seconds). `runs`: +n hits, -n misses, in order.
 
-    `busy`: more work is at hand. `streak`: attempts that failed since the last message that was handled. `round`: the round of Receive that this belongs to.
+    `busy`: more work is at hand. `round`: the round of Receive that this belongs to. `streak`: attempts that failed
+    since the last message that was handled.
     """
 
     since: float

@@ -58,8 +58,8 @@ class WorkerSettings:
     `attempts` the number of tries before a message moves to the error queue. All times are seconds.
 
     `time_limit`: a handler that runs longer is killed with its process, a failed attempt; 0 for no limit.
-    `throttle_after` so many failures in a row (0: never) one worker is left, and waits `throttle_wait` between attempts.
-    `purge_expired_on_startup`, `purge_expired_every` (0: never): remove expired messages before anybody receives them.
+    `throttle_after` so many failures in a row (0: never) one worker is left, which waits `throttle_wait` between two
+    attempts. `purge_expired_on_startup`, `purge_expired_every` (0: never): remove expired messages unasked.
     """
 
     handler: str

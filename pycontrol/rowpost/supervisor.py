@@ -122,7 +122,8 @@ class Supervisor:
         self._stops, self._kill_at, self._ready = 0, float("inf"), set()
         self._peeker = self._make_peeker(self._settings, partial(self._post, "answer"))
         self._peeker.start()
-        self._patrols = [make(self._settings, partial(self._post, "event"), self._breaker) for make in self._patrol_makers]
+        tell = partial(self._post, "event")
+        self._patrols = [make(self._settings, tell, self._breaker) for make in self._patrol_makers]
         for patrol in self._patrols:
             patrol.start()
         with self._signals():
