@@ -8,6 +8,7 @@ limit or its strategy open, the environment's worker of the same queue decides, 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 from rowpost.address import Address, parse_address
@@ -21,7 +22,7 @@ from rowpost.plan import plan
 from rowpost.scripts import database_scripts, schema_version
 from rowpost.settings import QueueSettings, Settings, WorkerSettings
 
-__all__ = ["needed_queues", "open_embedded", "subscribe", "with_endpoints"]
+__all__ = ["needed_queues", "open_embedded", "subscribe", "subscribe_all", "with_endpoints"]
 
 
 def with_endpoints(settings: Settings, names: Iterable[str]) -> Settings:
@@ -105,6 +106,17 @@ def subscribe(endpoint: Endpoint, database: Database) -> None:
     ]
     if calls:
         database.call_all(calls, begin=True, commit=True)
+
+
+def subscribe_all(settings: Settings, database: Database) -> None:
+    """Subscribes every endpoint that these settings run, before any of them works: no event of theirs gets lost."""
+    for queue in settings.queues:
+        if queue.worker is None:
+            continue
+        with suppress(HandlerNotFound):  # the worker says so, for that queue alone
+            handler = resolve_handler(queue.worker.handler)
+            if isinstance(handler, Endpoint):
+                subscribe(handler, database)
 
 
 def open_embedded(endpoint: Endpoint) -> Database:

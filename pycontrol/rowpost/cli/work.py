@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
@@ -25,7 +25,7 @@ from rowpost.cli.session import Session
 from rowpost.cli.supervision import supervise
 from rowpost.errors import QueueNotFound, SettingsError
 from rowpost.events import Event
-from rowpost.hosting import needed_queues, with_endpoints
+from rowpost.hosting import needed_queues, subscribe_all, with_endpoints
 from rowpost.settings import Settings
 from rowpost.snapshot import QueueSnapshot
 from rowpost.supervisor import Supervisor
@@ -48,7 +48,7 @@ def work(session: Session, endpoints: list[str] | None, queue: list[str] | None,
     worked = [each.name for each in settings.queues if each.worker is not None]
     told: SimpleQueue[Event] = SimpleQueue()
     supervisor = Supervisor(settings, on_event=told.put)
-    _check_deployed(session, needed_queues(settings))
+    _prepare(session, settings)
     until = (lambda snapshot: snapshot.idle) if until_idle else None
     with ExitStack() as stack:
         draw = _picture(session, settings, supervisor, told, worked, stack)
@@ -84,13 +84,14 @@ def _narrowed(session: Session, names: list[str] | None) -> Settings:
     return replace(settings, queues=queues)
 
 
-def _check_deployed(session: Session, names: Sequence[str]) -> None:
-    """Raises QueueNotFound before any worker starts, SchemaMissing, SchemaTooNew."""
+def _prepare(session: Session, settings: Settings) -> None:
+    """Subscribes the endpoints. Raises QueueNotFound before any worker starts, SchemaMissing, SchemaTooNew."""
     with session.deployed() as database:
         registered = {row[0] for row in database.call("list_queues")}
-    for name in names:
-        if name not in registered:
-            raise QueueNotFound(f"The queue {name!r} is not deployed in {session.settings.target}. Run: rowpost apply")
+        for name in needed_queues(settings):
+            if name not in registered:
+                raise QueueNotFound(f"The queue {name!r} is not deployed in {settings.target}. Run: rowpost apply")
+        subscribe_all(settings, database)
 
 
 def _picture(
