@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from rowpost.database import Database
-from rowpost.errors import InvalidDelay, InvalidMessage
+from rowpost.errors import InvalidDelay, InvalidMessage, SettingsError
 from rowpost.message import CORRELATION_ID, MESSAGE_ID, REPLY_TO_ADDRESS, Message, format_timestamp
 from rowpost.message_types import enclosed_type_names, type_names
 
 if TYPE_CHECKING:
     from rowpost.endpoint import Endpoint
+    from rowpost.transactions import Scope
 
 __all__ = ["Bus", "Context", "Operation"]
 
@@ -154,8 +155,11 @@ class Bus:
 class Context(Bus):
     """A handler's view of the message in hand. What it sends belongs to the message's conversation."""
 
-    def __init__(self, endpoint: Endpoint, database: Database, message: Message) -> None:
+    def __init__(
+        self, endpoint: Endpoint, database: Database, message: Message, scope: Scope | None = None
+    ) -> None:
         super().__init__(endpoint, database)
+        self._scope = scope
         self.incoming = message
         #: a copy: what a failing handler changes here never reaches a retry or the error queue (statement 65)
         self.headers = dict(message.headers)
@@ -169,6 +173,21 @@ class Context(Bus):
     def body(self) -> bytes:
         """Its raw bytes."""
         return self.incoming.body
+
+    def enlist(self, participant: Any) -> Any:
+        """The connection to another database, in a transaction that commits or rolls back with this message.
+
+        Args:
+            participant: a name among the participants of the endpoint or of the environment; on PostgreSQL also a
+                connection of psycopg to one of them.
+
+        Raises:
+            SettingsError: the endpoint's mode is not transaction_scope, or there is no such participant.
+            ParticipantFailed: it cannot be reached.
+        """
+        if self._scope is None:
+            raise SettingsError("This message is handled outside of the pipeline: no other database can take part.")
+        return self._scope.enlist(participant, self.database)
 
     def reply(
         self, message: Any, *, headers: Mapping[str, str | None] | None = None, immediate: bool = False

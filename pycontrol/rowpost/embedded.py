@@ -24,6 +24,7 @@ _CONFIGURATION = """
 autovacuum_naptime = 10s
 checkpoint_timeout = 15min
 max_connections = 200
+max_prepared_transactions = 64
 max_wal_size = 2GB
 wal_compression = on
 """

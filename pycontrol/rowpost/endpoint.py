@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from rowpost.pipeline import Pipeline
     from rowpost.retries import Outcome
     from rowpost.settings import Settings
+    from rowpost.transactions import Scope
 
 __all__ = ["MODES", "Endpoint"]
 
@@ -66,6 +67,8 @@ class Endpoint:
     Args:
         name: also the queue's, and what subscriptions and diagnostics name.
         transaction_mode: one of MODES.
+        participants: for transaction_scope, databases that may take part: URLs by name, `${VARIABLE}` for secrets
+            (SQL Server: names of databases, see transactions.py). Those of the environment are added.
         error_queue: where messages end that cannot be handled.
         audit_queue: where copies of handled messages go; None for no audit.
         recoverability: how often and when a failing message is tried again.
@@ -87,6 +90,7 @@ class Endpoint:
         name: str,
         *,
         transaction_mode: str = "sends_atomic_with_receive",
+        participants: Mapping[str, str] | None = None,
         error_queue: str = "error",
         audit_queue: str | None = None,
         recoverability: Recoverability | None = None,
@@ -110,6 +114,7 @@ class Endpoint:
         self.instance = instance
         self.time_limit = time_limit
         self.transaction_mode = transaction_mode
+        self.participants = dict(participants or {})
         self.error_queue = error_queue
         self.audit_queue = audit_queue
         self.recoverability = recoverability or Recoverability()
@@ -259,7 +264,7 @@ class Endpoint:
             return self._embedded
 
     # -------------------------------------------------------------- what the pipeline calls
-    def handle(self, message: Message, database: Database) -> list[Operation]:
+    def handle(self, message: Message, database: Database, scope: Scope | None = None) -> list[Operation]:
         """Runs the handlers of a message and returns what they sent; nothing has left yet.
 
         Raises:
@@ -271,7 +276,7 @@ class Endpoint:
             return [forwarded(message)]
         if message.headers.get(_CONTROL) == "True":
             return []
-        context = Context(self, database, message)
+        context = Context(self, database, message, scope)
         for handling in self._find(message):
             self._call(handling, message, context)
         context.operations += acknowledgement(message)
