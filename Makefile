@@ -23,12 +23,15 @@ run: $(VENV)/.installed ## see it work: the demo on a private PostgreSQL (ARGS="
 example/shop: $(VENV)/.installed ## three endpoints and a web form (ARGS="--port 8081", ARGS=--ci)
 	$(BIN)/python -m examples.shop $(ARGS)
 
-test: lint ## lint, then every test on every engine that can be reached (ARGS="-k ramp")
+test: $(VENV)/.developer ## lint, and every test on every engine that can be reached (ARGS="-k ramp")
+	$(BIN)/ruff check .
+	$(BIN)/sqlfluff lint --disable-progress-bar pycontrol/rowpost/demo/sql
 	$(BIN)/python -m pytest $(ARGS)
 
-lint: $(VENV)/.developer ## Python and SQL by their linters
+# pytest lints sql/ too, and compiles it: the test command need not do it twice
+lint: $(VENV)/.developer ## Python and SQL by their linters, without tests
 	$(BIN)/ruff check .
-	$(BIN)/sqlfluff lint sql pycontrol/rowpost/demo/sql
+	$(BIN)/sqlfluff lint sql deploy pycontrol/rowpost/demo/sql
 
 format: $(VENV)/.developer ## bring the Python into its form
 	$(BIN)/ruff format pycontrol benchmarks examples
@@ -54,13 +57,15 @@ clean: ## take away what was built here; databases stay
 
 $(VENV)/.created:
 	@test -n "$(PYTHON)" || { echo "rowpost needs Python 3.11 or newer: install it, or name it: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "$(PYTHON) cannot make a virtual environment; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "$(PYTHON) cannot make a virtual environment; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.created pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@echo 'Installing what is needed into $(VENV) ...'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
 $(VENV)/.developer: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@echo 'Installing what the tests need ...'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@

@@ -10,6 +10,7 @@ from contextlib import closing
 from examples.shop.session import play
 from examples.shop.stage import Shop
 from examples.shop.web import make_server, web
+
 from rowpost.cli.event_text import describe_event
 from rowpost.events import Event
 from rowpost.supervisor import Supervisor

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from examples.shop.messages import OrderBilled, OrderPlaced
+
 from rowpost.context import Context
 from rowpost.endpoint import Endpoint
 from rowpost.recoverability import Recoverability

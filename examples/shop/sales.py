@@ -1,6 +1,7 @@
 """Sales: takes orders."""
 
 from examples.shop.messages import OrderAccepted, OrderPlaced, PlaceOrder, VipOrderPlaced
+
 from rowpost.context import Context
 from rowpost.endpoint import Endpoint
 

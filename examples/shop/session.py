@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from urllib.request import urlopen
 
 from examples.shop.stage import ERROR, Shop
+
 from rowpost.queue import Queue
 
 __all__ = ["play"]
@@ -33,7 +34,7 @@ class Visitor:
 
     def _sends(self, path: str, **form: str) -> tuple[int, str]:
         try:
-            with urlopen(self.address + path, urlencode(form).encode() if form else None, timeout=30) as answer:  # noqa: S310
+            with urlopen(self.address + path, urlencode(form).encode() if form else None, timeout=30) as answer:
                 return answer.status, answer.read().decode()
         except HTTPError as error:
             return error.code, error.read().decode()
@@ -61,11 +62,11 @@ def play(address: str, shop: Shop, say: Callable[[str], None]) -> None:
 
     check("the page shows the form", "<form" in visitor.reads())
     code, page = visitor.orders("Ada & Söhne", "4111-1111", "19.90")
-    check("an order is accepted, and Sales replied with its number", code == 200 and "Order 1 is accepted" in page)  # noqa: PLR2004
+    check("an order is accepted, and Sales replied with its number", code == 200 and "Order 1 is accepted" in page)
     check("a customer is shown as typed, and harmless", "Ada &amp; Söhne" in page)
     check("a great order is accepted too", "Order 2 is accepted" in visitor.orders("Vip", "4111-1111", "5000")[1])
     check("an order on the blocked card is accepted", "is accepted" in visitor.orders("Bob", "4000-0000", "7,5")[1])
-    check("an amount that is none is refused", visitor.orders("Eve", "4111-1111", "abc")[0] == 400)  # noqa: PLR2004
+    check("an amount that is none is refused", visitor.orders("Eve", "4111-1111", "abc")[0] == 400)
     wait("the good orders are paid, packed, and shipped by a delayed message",
          lambda: states().get("Ada & Söhne") == states().get("Vip") == "shipped")  # fmt: skip
     wait("the blocked payment was tried again and is in the error queue", lambda: len(shop.failed_payments()) == 1)
@@ -75,7 +76,7 @@ def play(address: str, shop: Shop, say: Callable[[str], None]) -> None:
     wait("every queue is empty", lambda: _waiting(shop) == 0)
     check("every order was paid once, for its own amount", _payments(shop) == [750, 1990, 500_000])
     # 3 orders, each placed, billed and shipped; Billing and Shipping hear of each by one copy
-    wait("every message that was handled is audited once", lambda: _audited(shop) == 12)  # noqa: PLR2004
+    wait("every message that was handled is audited once", lambda: _audited(shop) == 12)
 
 
 def _waiting(shop: Shop) -> int:

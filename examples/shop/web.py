@@ -14,6 +14,7 @@ from urllib.parse import parse_qs
 
 from examples.shop.messages import OrderAccepted, PlaceOrder
 from examples.shop.stage import Shop
+
 from rowpost.endpoint import Endpoint
 from rowpost.errors import NoReply, RowpostError
 
@@ -114,6 +115,6 @@ class _Pages(BaseHTTPRequestHandler):
 def _cents(text: str) -> int:
     whole, _, part = text.replace(",", ".").partition(".")
     digits = whole + part.ljust(2, "0")
-    if not (digits.isascii() and digits.isdigit()) or len(part) > 2 or not 0 < int(digits) < 10**12:  # noqa: PLR2004
+    if not (digits.isascii() and digits.isdigit()) or len(part) > 2 or not 0 < int(digits) < 10**12:
         raise Refused(f"{text!r} is no amount: write 19.90")
     return int(digits)

@@ -6,16 +6,16 @@ can replay a history without a process or a database.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from rowpost import events
 from rowpost.breaker import Breaker, arms_breaker
+from rowpost.narrator import Narrator
 from rowpost.peeker import Answer, Crash
-from rowpost.pipeline import Kind, Outcome
 from rowpost.ramp import Peeked, Ramp, Received, StillBusy, check_peek_delay, spare_workers, strategy
 from rowpost.reports import Assignment, Back, InTrouble, Pace, Progress, Ready, Refused, Terms
+from rowpost.retries import Kind
 from rowpost.roster import Member, Roster, State, respawn_delay
 from rowpost.settings import QueueSettings
 from rowpost.snapshot import Figures, QueueSnapshot
@@ -25,12 +25,6 @@ __all__ = ["Crew"]
 
 # A poller that says nothing for so long is busy with one message (transport 2.1). Seconds.
 LONG_RECEIVE = 5.0
-EVENT_OF_KIND = {
-    Kind.FAILED: events.Failed,
-    Kind.DELAYED: events.Delayed,
-    Kind.MOVED_TO_ERROR: events.MovedToError,
-    Kind.POISON: events.Poisoned,
-}
 KILLED, OVERDUE = "killed", "time limit"
 
 
@@ -51,7 +45,9 @@ class Crew:
     ) -> None:
         worker = queue.worker
         self.name = queue.name
-        self._assign, self._spawn, self._emit_event = assign, spawn, emit
+        self._narrator = Narrator(queue.name, emit)
+        self._emit = self._narrator.tell
+        self._assign, self._spawn = assign, spawn
         self._ask, self._count_crash = ask, count_crash
         self._limit = worker.limit
         self._peek_delay = worker.peek_delay
@@ -67,7 +63,6 @@ class Crew:
         self._wanted = 1
         self._deaths = 0
         self._last_error = ""
-        self._stuck = False
         self._stopping = False
         self.refused: str | None = None
         #: whether a worker has received anything, or nothing: then its endpoint is subscribed
@@ -294,21 +289,7 @@ class Crew:
             self._deaths = 0
             self.proven = True
         self._figures.add(report, now)
-        pid = member.process.pid
-        if report.handled:
-            self._stuck = False
-            times = report.times
-            self._emit(
-                events.Handled,
-                pid=pid,
-                count=report.handled,
-                critical_time=times.critical_time,
-                processing_time=times.processing_time,
-            )
-        if report.expired:
-            self._emit(events.Expired, pid=pid, count=report.expired)
-        for outcome in report.failures:
-            self._emit_failure(outcome, pid)
+        self._narrator.progress(report, member.process.pid)
         self._note_failures(report.streak, succeeded=report.handled > 0)
         self._settle(member, report, now)
         if report.runs:
@@ -321,7 +302,7 @@ class Crew:
         if answer.outcome.kind is not Kind.STUCK:
             self._figures.counts[answer.outcome.kind.value] += 1
         self._note_failures(1, succeeded=False)
-        self._emit_failure(answer.outcome, answer.crash.pid)
+        self._narrator.failure(answer.outcome, answer.crash.pid)
 
     def _settle(self, member: Member, report: Progress, now: float) -> None:
         """Busy or idle; an old round's end says nothing about the present one."""
@@ -330,15 +311,6 @@ class Crew:
         state = State.BUSY if report.busy else State.IDLE
         if state is not member.state and not member.troubled:
             member.enter(state, now)
-
-    def _emit_failure(self, outcome: Outcome, pid: int) -> None:
-        if outcome.kind is Kind.STUCK:
-            if not self._stuck:
-                self._stuck = True
-                self._emit(events.Critical, error=outcome.error)
-            return
-        kind = EVENT_OF_KIND[outcome.kind]
-        self._emit(kind, pid=pid, id=outcome.id, attempts=outcome.attempts, error=outcome.error or "")
 
     def _note_failures(self, failures: int, *, succeeded: bool) -> None:
         """Attempts that failed in a row, after a success or not: too many leave one worker that takes its time (I7)."""
@@ -385,6 +357,3 @@ class Crew:
         elif breaker.change == "recovered":
             self._peek_at = float("-inf")
             self._emit(events.Recovered)
-
-    def _emit(self, kind: type[events.Event], **fields: Any) -> None:
-        self._emit_event(kind(queue=self.name, at=time.time(), **fields))

@@ -35,6 +35,35 @@ a test compares with this module.
 
 from typing import ClassVar
 
+__all__ = [
+    "CATALOGUE",
+    "CatalogueError",
+    "ContractError",
+    "DatabaseError",
+    "DatabaseUnavailable",
+    "Deadlock",
+    "DeployError",
+    "HandlerBrokeTransaction",
+    "HandlerNotFound",
+    "InvalidCount",
+    "InvalidMessage",
+    "InvalidMessages",
+    "InvalidQueueName",
+    "InvalidTimeToBeReceived",
+    "LoginRefused",
+    "MessageCorrupt",
+    "MessageError",
+    "NotAQueueTable",
+    "PermissionDenied",
+    "QueueNameConflict",
+    "QueueNotFound",
+    "RowpostError",
+    "SchemaMissing",
+    "SchemaTooNew",
+    "ScriptEdited",
+    "SettingsError",
+]
+
 
 class RowpostError(Exception):
     """Root of all errors that rowpost raises on purpose."""
@@ -197,7 +226,3 @@ class InvalidSubscription(CatalogueError):
 
 
 CATALOGUE: dict[int, type[CatalogueError]] = {error.code: error for error in CatalogueError.__subclasses__()}
-
-__all__ = sorted(
-    name for name, value in list(globals().items()) if isinstance(value, type) and issubclass(value, Exception)
-) + ["CATALOGUE"]

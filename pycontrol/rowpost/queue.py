@@ -65,7 +65,7 @@ class Queue:
         body: bytes | None = b"",
         headers: Headers | str | None = None,
         *,
-        id: UUID | None = None,  # noqa: A002 -- the column's name
+        id: UUID | None = None,
         time_to_be_received: timedelta | None = None,
     ) -> UUID:
         """Sends one message and returns its row's id.
@@ -167,7 +167,7 @@ class Queue:
         )
         return [
             BrowsedMessage(id, version, bool(expired), expires and expires.replace(tzinfo=UTC), headers, body or b"", body_bytes)
-            for id, version, expired, expires, headers, body, body_bytes in rows  # noqa: A001
+            for id, version, expired, expires, headers, body, body_bytes in rows
         ]
 
     def purge(self, *, batch: int = 10_000, progress: Progress | None = None) -> int:
@@ -190,7 +190,7 @@ class Queue:
 
 
 def send_to_address(
-    database: Database | Any, address: str, body: bytes, headers: Headers | None = None, *, id: UUID | None = None  # noqa: A002
+    database: Database | Any, address: str, body: bytes, headers: Headers | None = None, *, id: UUID | None = None
 ) -> UUID:
     """Sends to an address that nobody registered, such as a reply address, with the caller's own right to the table.
 
@@ -210,7 +210,7 @@ def send_to_address(
 
 
 def _message(row: tuple) -> Message:
-    id, row_version, expired, headers, body = row  # noqa: A001
+    id, row_version, expired, headers, body = row
     return Message(id, row_version, bool(expired), headers, body or b"")
 
 

@@ -27,7 +27,7 @@ from rowpost.patrol import Patrol
 from rowpost.settings import Settings
 from rowpost.twophase import coordinator_id
 
-__all__ = ["InDoubt", "Recovered", "make_resolver", "list_in_doubt", "recover"]
+__all__ = ["InDoubt", "Recovered", "list_in_doubt", "make_resolver", "recover"]
 
 #: seconds between two looks of a supervisor
 RESOLVE_EVERY = 30.0

@@ -34,7 +34,8 @@ def hold_interrupts(interrupts: Interrupts | None = None) -> Iterator[Interrupts
     held back.
 
     >>> with hold_interrupts() as interrupts:
-    ...     database.commit()
+    ...     sum(range(10))  # a commit, say
+    45
     >>> interrupts.check()
     """
     interrupts = interrupts or Interrupts()

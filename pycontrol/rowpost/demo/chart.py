@@ -25,10 +25,10 @@ def resample(values: Sequence[float], width: int) -> list[float]:
 def draw_chart(values: Sequence[float], width: int, height: int, top: float) -> list[str]:
     """Lines of a chart, the highest first; `top` is the value at its upper edge.
 
-    >>> for line in draw_chart([0, 1, 2, 2, 1], width=5, height=2, top=2):
+    >>> for line in draw_chart([0, 1, 2, 2], width=4, height=2, top=2):
     ...     print(line)
       ██
-     ████
+     ███
     """
     columns = [round(value / top * height * 8) if top else 0 for value in resample(values, width)]
     return ["".join(EIGHTHS[max(0, min(8, level - 8 * row))] for level in columns) for row in reversed(range(height))]

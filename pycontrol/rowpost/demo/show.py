@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -55,7 +58,8 @@ def show(session: Session, orders: int, workers: int, keep: bool) -> ExitCode:
         raise DatabaseError(f"The second process could not write its orders: {progress.burst.failure}")
     _tell(session, scenario, outcome, reasons, progress, workers)
     if keep and not session.as_json:
-        session.note("\nLook yourself:  rowpost queue list    rowpost queue browse Demo.error --full")
+        program = "rowpost" if shutil.which("rowpost") else os.path.relpath(sys.argv[0])
+        session.note(f"\nLook yourself:  {program} queue list    {program} queue browse Demo.error --full")
     return ExitCode.FAILED if scenario.differences(outcome) else ExitCode.OK
 
 

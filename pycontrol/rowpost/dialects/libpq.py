@@ -25,7 +25,7 @@ __all__ = ["Call", "call", "call_all", "command", "pack_array", "pack_bigint"]
 _INT4, _INT8 = struct.Struct("!i"), struct.Struct("!q")
 _ARRAY_HEAD = struct.Struct("!iiIii").pack  # dimensions, has nulls, element's oid, length, lower bound
 _NULL = _INT4.pack(-1)
-_EPOCH = datetime(2000, 1, 1)  # noqa: DTZ001 -- the columns hold UTC without saying so
+_EPOCH = datetime(2000, 1, 1)
 _TYPES = psycopg.postgres.types
 
 ENCODE: dict[str, Callable[[Any], bytes]] = {

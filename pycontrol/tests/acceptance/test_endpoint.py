@@ -3,7 +3,6 @@
 import logging
 import os
 import re
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from rowpost.queue import Queue
 from rowpost.settings import QueueSettings, Settings, WorkerSettings
 from tests.endpoints import OrderPlaced, PlaceOrder, VipOrderPlaced, make_sales
 from tests.program import Program, environment_file, program, rowpost  # noqa: F401 -- fixtures
-from tests.workers import Running, eventually
+from tests.workers import Running
 
 HERE = "tests.endpoints"
 TYPE = "NServiceBus.EnclosedMessageTypes"

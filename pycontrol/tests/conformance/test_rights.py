@@ -8,7 +8,7 @@ from rowpost.database import connect_url
 from rowpost.errors import DatabaseError, PermissionDenied
 from rowpost.queue import Queue
 
-PASSWORD = "Rights_9!test"  # noqa: S105 -- a login that lives for one test
+PASSWORD = "Rights_9!test"
 
 
 @pytest.fixture

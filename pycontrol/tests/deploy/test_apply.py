@@ -196,7 +196,7 @@ def test_a_deployment_killed_half_way_leaves_nothing(shop, database):
         "apply(connect_url(engine, url), plan(settings), stop)\n"
     )
     arguments = (shop.engine, shop.settings.url, shop.settings.default_schema)
-    with subprocess.Popen(  # noqa: S603
+    with subprocess.Popen(
         [sys.executable, "-c", code, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout.readline() == "half-way\n"

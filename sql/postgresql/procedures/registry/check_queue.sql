@@ -45,7 +45,7 @@ BEGIN
             q.queue_name,
             'table_missing' AS finding,
             format('The table %s does not exist.', q.table_name) AS detail,
-            'rowpost apply' AS remedy
+            CASE WHEN q.kind = 'external' THEN 'rowpost queue drop, or let its owner make the table' ELSE 'rowpost apply' END AS remedy
         FROM queues AS q
         WHERE q.table_id IS NULL
         UNION ALL

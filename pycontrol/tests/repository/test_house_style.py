@@ -1,0 +1,297 @@
+"""The house style and the contract, held by test where they can be: the .sql files of both dialects."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from rowpost.contract import Parameter, Procedure, load_contract
+from rowpost.errors import CATALOGUE
+from rowpost.scripts import sql_folder
+from tests.repository.sql_headers import Header, read_header, without_comments
+
+ENGINES = ("sqlserver", "postgresql")
+ROOTS = {"sqlserver": sql_folder(), "postgresql": sql_folder() / "postgresql"}
+OVERLAY = sql_folder() / "babelfish"
+TYPES = {
+    "sqlserver": {
+        "string": r"n?varchar\(\d+\)|char\(\d+\)|sysname",
+        "text": r"nvarchar\(max\)",
+        "strings": r"nvarchar\(max\)",
+        "binary": r"varbinary\(max\)",
+        "uuid": "uniqueidentifier",
+        "integer": "int",
+        "bigint": "bigint",
+        "boolean": "bit",
+        "timestamp": r"datetime2?(\(3\))?",
+    },
+    "postgresql": {
+        "string": "text",
+        "text": "text",
+        "strings": r"text\[\]",
+        "binary": "bytea",
+        "uuid": "uuid",
+        "integer": "integer",
+        "bigint": "bigint",
+        "boolean": "boolean",
+        "timestamp": "timestamp",
+    },
+}
+#: how the one parameter of type "messages" is spelt, see sql/contract.yml
+MESSAGES = {
+    "sqlserver": [("messages", r"nvarchar\(max\)", False), ("bodies", r"varbinary\(max\)", True)],
+    "postgresql": [
+        ("headers", r"text\[\]", False),
+        ("bodies", r"bytea\[\]", False),
+        ("ids", r"uuid\[\]", True),
+        ("times_to_be_received_ms", r"bigint\[\]", True),
+    ],
+}
+ERROR = {"sqlserver": re.compile(r"\bTHROW 51(\d{3}),"), "postgresql": re.compile(r"ERRCODE = 'RP(\d{3})'")}
+CALLED = {"sqlserver": re.compile(r"EXEC rowpost\.(_\w+)"), "postgresql": re.compile(r"\browpost\.(_\w+)\(")}
+DISPATCHED = {
+    "sqlserver": re.compile(r"CONCAT\(N'(\w+):', @queue_key\)"),
+    "postgresql": re.compile(r"'(\w+):' \|\| v_queue_key"),
+}
+BANNED = {
+    "sqlserver": r"MERGE|NOLOCK|GOTO|CURSOR|RAISERROR|READUNCOMMITTED|SELECT \*|GETDATE|SYSDATETIME"
+    r"|BEGIN TRAN\w*|COMMIT|ROLLBACK|SAVE TRAN\w*",
+    "postgresql": r"WHEN OTHERS|COMMIT|ROLLBACK|SAVEPOINT|LOCK TABLE|GOTO",
+}
+HISTORY = re.compile(r"\b(author|created|modified|changed by|(19|20)\d\d-\d\d)", re.IGNORECASE)
+
+
+def files(engine: str) -> list[Path]:
+    return sorted(ROOTS[engine].glob("procedures/*/*.sql"))
+
+
+@cache
+def headers(engine: str) -> dict[str, Header]:
+    """Headers by feature/name."""
+    return {f"{path.parent.name}/{path.stem}": read_header(path, engine) for path in files(engine)}
+
+
+def public(engine: str) -> list[tuple[Procedure, Header]]:
+    found = headers(engine)
+    return [(procedure, found[f"{procedure.feature}/{procedure.name}"]) for procedure in load_contract().procedures]
+
+
+def test_both_dialects_have_the_same_files():
+    found = {
+        engine: {
+            path.relative_to(root).as_posix()
+            for part in ("tables", "procedures")
+            for path in root.glob(f"{part}/**/*.sql")
+        }
+        | {path.name for path in root.glob("*.sql")}
+        for engine, root in ROOTS.items()
+    }
+
+    assert found["sqlserver"] == found["postgresql"]
+    assert {"begin.sql", "commit.sql", "grants.sql"} <= found["sqlserver"]
+
+
+def test_what_stands_in_on_babelfish_stands_in_for_something():
+    strays = [path for path in OVERLAY.rglob("*.sql") if not (sql_folder() / path.relative_to(OVERLAY)).is_file()]
+
+    assert strays == []
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_file_holds_one_procedure_of_its_name_in_the_form_of_the_house_style(engine):
+    names = {key: header.object_name for key, header in headers(engine).items()}
+
+    assert {key: name for key, name in names.items() if key.partition("/")[2] != name} == {}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_contract_names_every_procedure_but_private_helpers(engine):
+    written = {key for key in headers(engine) if not key.partition("/")[2].startswith("_")}
+
+    assert written == {f"{procedure.feature}/{procedure.name}" for procedure in load_contract().procedures}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_procedure_is_a_template_where_the_contract_says_per_queue(engine):
+    templates = {procedure.name for procedure, header in public(engine) if "{queue_key}" in header.name}
+
+    assert templates == {procedure.name for procedure in load_contract().procedures if procedure.scope == "queue"}
+
+
+def expected_parameters(procedure: Procedure, engine: str) -> list[tuple[str, str, bool]]:
+    parameters = procedure.parameters_on(engine)
+    entries: list[tuple[str, str, bool]] = []
+    for number, parameter in enumerate(parameters):
+        # PostgreSQL allows a default only where all that follow have one
+        can_default = engine == "sqlserver" or all(later.optional for later in parameters[number:])
+        entries += (
+            MESSAGES[engine]
+            if parameter.type == "messages"
+            else [(parameter.name, TYPES[engine][parameter.type], parameter.optional and can_default)]
+        )
+    return entries
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_parameters_are_the_contracts_in_order_with_their_types_and_defaults(engine):
+    wrong = []
+    for procedure, header in public(engine):
+        expected = expected_parameters(procedure, engine)
+        written = [(column.name, column.type, column.optional) for column in header.parameters]
+        same = [(e[0], e[2]) for e in expected] == [(w[0], w[2]) for w in written]
+        if not same or not all(re.fullmatch(e[1], w[1]) for e, w in zip(expected, written, strict=True)):
+            wrong.append((header.name, written))
+
+    assert wrong == []
+
+
+def result_names(columns: tuple[Parameter, ...]) -> list[str]:
+    return [column.name for column in columns]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_result_columns_are_the_contracts_in_order(engine):
+    wrong = [
+        (header.name, header.result)
+        for procedure, header in public(engine)
+        if header.result is not None and [column.name for column in header.result] != result_names(procedure.result)
+    ]
+
+    assert wrong == []
+
+
+def test_result_columns_have_the_contracts_types_in_postgresql():
+    wrong = [
+        (header.name, column)
+        for procedure, header in public("postgresql")
+        for column, expected in zip(header.result or (), procedure.result, strict=True)
+        if not re.fullmatch(TYPES["postgresql"][expected.type], column.type)
+    ]
+
+    assert wrong == []
+
+
+def test_a_dispatcher_returns_what_the_queues_procedure_returns():
+    contract = load_contract()
+    dispatchers = [procedure for procedure, header in public("sqlserver") if header.result is None]
+
+    assert {procedure.name for procedure in dispatchers} == {"send_message", "receive_messages"}
+    for procedure in dispatchers:
+        there = contract.find(procedure.name, "queue")
+        assert [(c.name, c.type) for c in procedure.result] == [(c.name, c.type) for c in there.result]
+
+
+def errors_of(engine: str, key: str) -> set[int]:
+    """The catalogue numbers that a procedure can raise: its own, its helper's, and those of what it dispatches to."""
+    code = without_comments(headers(engine)[key].body, engine)
+    found = {int(number) for number in ERROR[engine].findall(code)}
+    helpers = {f"{key.partition('/')[0]}/{name}" for name in CALLED[engine].findall(code)} & headers(engine).keys()
+    for other in helpers | {f"queue/{name}" for name in DISPATCHED[engine].findall(code)}:
+        found |= errors_of(engine, other)
+    return found
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_procedure_raises_the_errors_that_the_contract_lists_and_no_others(engine):
+    raised = {f"{p.feature}/{p.name}": errors_of(engine, f"{p.feature}/{p.name}") for p, _ in public(engine)}
+
+    assert raised == {f"{p.feature}/{p.name}": set(p.errors) for p in load_contract().procedures}
+
+
+def test_every_error_of_the_contract_has_a_class_of_its_name_and_number():
+    assert {number: error.__name__ for number, error in CATALOGUE.items()} == {
+        number: entry["name"] for number, entry in load_contract().errors.items()
+    }
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_header_comment_says_purpose_atomicity_and_locking_and_no_history(engine):
+    wrong = []
+    for key, header in headers(engine).items():
+        lines = header.comment.splitlines()
+        words = [line.partition(":")[0] for line in lines]
+        needed = ["Atomicity", "Locking"] if header.kind == "PROCEDURE" or "Atomicity" in words else []
+        if (
+            not lines[0].endswith((".", ","))
+            or [w for w in words if w in needed] != needed
+            or HISTORY.search(header.comment)
+        ):
+            wrong.append(key)
+
+    assert wrong == []
+
+
+def test_the_twins_headers_say_the_same_of_atomicity():
+    differing = [
+        key
+        for key, header in headers("sqlserver").items()
+        if sum("Atomicity:" in each.comment for each in (header, headers("postgresql")[key])) == 1
+    ]
+
+    assert differing == []
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_no_procedure_uses_what_the_house_style_bans(engine):
+    banned = re.compile(rf"\b(?:{BANNED[engine]})(?!\w)")
+    found = {
+        path.name: match.group()
+        for path in [*files(engine), *(OVERLAY.glob("procedures/*/*.sql") if engine == "sqlserver" else [])]
+        if (match := banned.search(without_comments(path.read_text(encoding="utf-8"), engine)))
+    }
+
+    assert found == {}
+
+
+def test_a_tsql_procedure_starts_with_its_settings():
+    wrong = [
+        header.name
+        for header in headers("sqlserver").values()
+        if header.kind == "PROCEDURE" and not header.body.startswith("SET NOCOUNT, XACT_ABORT ON;\n")
+    ]
+
+    assert wrong == []
+
+
+def test_a_procedure_that_locks_or_steps_over_rows_sets_its_isolation_level():
+    wrong = [
+        header.name
+        for header in headers("sqlserver").values()
+        if "READPAST" in header.body and "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;" not in header.body
+    ]
+
+    assert wrong == []
+
+
+def test_postgresql_functions_pin_their_search_path():
+    wrong = [
+        header.name
+        for header in headers("postgresql").values()
+        if "SET search_path = pg_catalog, pg_temp" not in header.options.splitlines()
+    ]
+
+    assert wrong == []
+
+
+def test_security_definer_stands_nowhere_but_in_a_functions_options():
+    elsewhere = [
+        path.relative_to(sql_folder()).as_posix()
+        for path in ROOTS["postgresql"].rglob("*.sql")
+        if path not in files("postgresql")
+        and "SECURITY DEFINER" in without_comments(path.read_text(encoding="utf-8"), "postgresql").upper()
+    ]
+
+    assert elsewhere == []
+
+
+@pytest.mark.parametrize(
+    ("path", "header"),
+    [(path, path.relative_to(OVERLAY)) for path in sorted(OVERLAY.glob("procedures/*/*.sql"))],
+    ids=str,
+)
+def test_a_babelfish_file_has_its_originals_header_and_names_the_limit(path, header):
+    here, original = read_header(path, "sqlserver"), read_header(sql_folder() / header, "sqlserver")
+
+    assert (here.name, here.parameters, here.result) == (original.name, original.parameters, original.result)
+    assert re.search(r"^Babelfish: ", here.comment, re.MULTILINE)

@@ -1,0 +1,185 @@
+"""The house style, held by test where it can be: the Python of the package."""
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import rowpost
+
+PACKAGE = Path(rowpost.__file__).parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
+MODULE_LINES = 320  # "about 300"
+FUNCTION_LINES = 45  # "about 40", without its docstring
+SQL = re.compile(
+    r"\s*(?:SELECT|INSERT|UPDATE|DELETE|MERGE|CREATE|ALTER|DROP|TRUNCATE|GRANT|REVOKE|EXEC|EXECUTE|CALL|DECLARE|BEGIN|COMMIT"
+    r"|ROLLBACK|SAVE|SAVEPOINT|SET|WITH|VALUES|LISTEN|NOTIFY|LOCK)\b(?:\s+[\w@\"\[{(*']|;)"
+)
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def name(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def module_of(path: Path) -> str:
+    parts = ("rowpost", *path.relative_to(PACKAGE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def documented(node: ast.AST) -> ast.Constant | None:
+    """The constant that is a node's docstring."""
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
+        first = node.body[0]
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+            return first.value
+    return None
+
+
+def texts(path: Path) -> Iterator[ast.Constant]:
+    """String constants of a module, parts of f-strings included, docstrings not."""
+    docstrings = {id(documented(node)) for node in ast.walk(tree(path))}
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node
+
+
+def test_sql_stands_in_dialects_and_nowhere_else_in_python():
+    found = [
+        f"{name(path)}:{node.lineno}: {node.value.strip()[:60]}"
+        for path in MODULES
+        if path.relative_to(PACKAGE).parts[0] != "dialects"
+        for node in texts(path)
+        if SQL.match(node.value)
+    ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("text", "is_sql"),
+    [
+        ("SELECT 1", True),
+        ("  DELETE FROM x", True),
+        ("EXEC rowpost.get_version", True),
+        ("COMMIT;", True),
+        ("Select a queue to look at", False),
+        ("SET", False),
+        ("the server's SELECT", False),
+    ],
+)
+def test_the_guard_tells_sql_from_prose(text, is_sql):
+    assert bool(SQL.match(text)) is is_sql
+
+
+def test_no_module_grows_too_long():
+    long = {name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
+
+    assert {path: lines for path, lines in long.items() if lines > MODULE_LINES} == {}
+
+
+def test_no_function_grows_too_long():
+    long = {}
+    for path in MODULES:
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                docstring = documented(node)
+                lines = node.end_lineno - node.lineno + 1
+                lines -= docstring.end_lineno - docstring.lineno + 1 if docstring else 0
+                if lines > FUNCTION_LINES:
+                    long[f"{name(path)}:{node.name}"] = lines
+
+    assert long == {}
+
+
+def in_house_order(names: list[str]) -> list[str]:
+    """Constants, then classes, then functions, each by name."""
+    return sorted(names, key=lambda each: (0 if each.isupper() else 1 if each[:1].isupper() else 2, each))
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if "__all__" in path.read_text(encoding="utf-8")], ids=name)
+def test_all_is_sorted_and_names_what_is_there(path):
+    module = importlib.import_module(module_of(path))
+
+    assert list(module.__all__) == in_house_order(module.__all__)
+    assert [each for each in module.__all__ if not hasattr(module, each)] == []
+
+
+def test_every_module_with_public_names_has_all():
+    without = [
+        name(path)
+        for path in MODULES
+        if path.name not in ("__main__.py",)
+        and "__all__" not in path.read_text(encoding="utf-8")
+        and any(
+            isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
+            for node in tree(path).body
+        )
+    ]
+
+    assert without == []
+
+
+def test_every_public_class_and_function_has_a_docstring():
+    without = [
+        f"{name(path)}:{node.name}"
+        for path in MODULES
+        for node in tree(path).body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_") and not documented(node)
+    ]
+
+    assert without == []
+
+
+def test_no_error_is_swallowed_whole():
+    swallowed = [
+        f"{name(path)}:{node.lineno}"
+        for path in MODULES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ExceptHandler)
+        and (node.type is None or (isinstance(node.type, ast.Name) and node.type.id in ("Exception", "BaseException")))
+        and all(isinstance(each, ast.Pass) for each in node.body)
+    ]
+
+    assert swallowed == []
+
+
+def imported(path: Path) -> set[str]:
+    """Modules of the package that a module imports when it is imported itself."""
+    known = {module_of(each) for each in MODULES}
+    found = set()
+    guarded = {
+        id(inner)
+        for node in tree(path).body
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for inner in ast.walk(node)
+    }
+    for node in tree(path).body:
+        for each in [node, *(ast.walk(node) if isinstance(node, ast.If | ast.Try) else [])]:
+            if id(each) in guarded:
+                continue
+            if isinstance(each, ast.ImportFrom) and (each.module or "").startswith("rowpost"):
+                names = {f"{each.module}.{alias.name}" for alias in each.names}
+                found |= {module if module in known else each.module for module in names}
+            elif isinstance(each, ast.Import):
+                found |= {alias.name for alias in each.names if alias.name in known}
+    return found - {module_of(path), "rowpost"}
+
+
+def test_no_modules_import_one_another_in_a_circle():
+    wanted = {module_of(path): imported(path) for path in MODULES}
+    loose = dict(wanted)
+
+    while free := [module for module, others in loose.items() if not others & loose.keys()]:
+        for module in free:
+            del loose[module]
+
+    assert sorted(loose) == []
