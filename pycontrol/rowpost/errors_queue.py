@@ -28,7 +28,7 @@ from rowpost.errors import (
     MessageNotFound,
     RowpostError,
 )
-from rowpost.message import MESSAGE_ID, BrowsedMessage, Headers, encode_headers
+from rowpost.message import MESSAGE_ID, BrowsedMessage, Headers, OutgoingMessage, encode_headers
 from rowpost.outgoing import Directory
 from rowpost.queue import Queue
 from rowpost.recoverability import DROPPED, EXCEPTION, FAILED_QUEUE
@@ -36,8 +36,9 @@ from rowpost.recoverability import DROPPED, EXCEPTION, FAILED_QUEUE
 __all__ = ["ErrorQueue", "FailedMessage", "Filter", "Retried", "edited_headers"]
 
 PAGE = 1000
-#: how many messages one transaction of retry_all takes back
-BATCH = 50
+#: how many messages one transaction of retry_all takes back: as one batch of T-SQL below 4,000 characters, beyond which
+#: Babelfish runs a batch twice
+BATCH = 20
 EDIT_OF = "ServiceControl.EditOf"
 _RETRIED_AS = "ServiceControl.Retry.UniqueMessageId"
 _TYPES = "NServiceBus.EnclosedMessageTypes"
@@ -285,17 +286,27 @@ class ErrorQueue:
         return _failed(rows[0]), rows[0][4]
 
     def _retry_batch(self, rows: Sequence[int]) -> int:
-        """The rows in one transaction, two round trips; returns how many were still there."""
+        """The rows in one transaction, a few round trips; returns how many were still there."""
         database = self.database
         with database.transaction():
             taken = database.call_all([("receive_message", self.queue.name, {"row_version": row}) for row in rows])
-            calls = []
-            for row, *_ in filter(None, taken):
+            found = [row for row, *_ in filter(None, taken)]
+            by_destination: dict[str, list[OutgoingMessage]] = {}
+            for row in found:
                 failed = _failed(row)
-                calls.append(self._send(self._destination(failed), failed.browsed.raw_headers, row[4], failed.id))
-            if calls:
-                database.call_all(calls)
-        return len(calls)
+                message = OutgoingMessage(row[4], failed.browsed.raw_headers, failed.id)
+                by_destination.setdefault(self._destination(failed), []).append(message)
+            for destination, messages in by_destination.items():
+                self._send_many(destination, messages)
+        return len(found)
+
+    def _send_many(self, destination: str, messages: Sequence[OutgoingMessage]) -> None:
+        name = self._directory.find(self.database, parse_address(destination))
+        if name is not None:
+            Queue(name, self.database).send_many(messages)
+            return
+        for message in messages:
+            self.database.call_all([self._send(destination, message.raw_headers, message.body, message.id)])
 
     def _send(self, destination: str, raw_headers: str, body: bytes | None, row_id: UUID) -> Call:
         database = self.database
