@@ -67,6 +67,11 @@ def fail(message, context):
     raise ValueError("no such order")
 
 
+def reply_later(message, context):
+    time.sleep(0.5)
+    context.reply(OrderAccepted(message.order_id))
+
+
 def change_headers(message, context):
     context.headers["Shop.Kept"] = "changed"
     context.incoming.headers["Shop.Kept"] = "changed too"
@@ -84,7 +89,7 @@ WISHES = {
     "return": lambda message, context: message.order_id,
     "reply": lambda message, context: context.reply(OrderAccepted(message.order_id)) and None,
     "reply twice": lambda message, context: [context.reply(OrderAccepted(message.order_id)) for _ in "12"] and None,
-    "reply later": lambda message, context: (time.sleep(0.5), context.reply(OrderAccepted(message.order_id))) and None,
+    "reply later": reply_later,
     "reply raw": lambda message, context: context.reply(b"raw") and None,
     "send nowhere": lambda message, context: context.send(OrderPlaced(1), to="Nowhere") and None,
     "change headers": change_headers,

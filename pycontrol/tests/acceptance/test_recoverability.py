@@ -3,6 +3,7 @@
 import time
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -92,7 +93,7 @@ def test_statement_63_each_delay_is_longer_than_the_one_before(shop):
         in_error_queue(shop, supervisor)
 
     rounds = by_row(calls(shop))
-    pauses = [later[0] - earlier[-1] for earlier, later in zip(rounds, rounds[1:], strict=False)]
+    pauses = [later[0] - earlier[-1] for earlier, later in pairwise(rounds)]
     assert all(pause >= 0.05 * (number + 1) for number, pause in enumerate(pauses)), pauses
     assert len(pauses) == 3
 

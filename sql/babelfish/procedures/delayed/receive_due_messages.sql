@@ -17,7 +17,7 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 IF @count IS NULL OR @count NOT BETWEEN 1 AND 500
     THROW 51003, N'The number of messages to receive must be between 1 and 500.', 1;
 
-DECLARE @received table (due datetime NOT NULL, headers nvarchar(max) NOT NULL, body varbinary(max) NULL);
+DECLARE @received TABLE (due datetime NOT NULL, headers nvarchar(max) NOT NULL, body varbinary(max) NULL);
 
 DELETE d
 OUTPUT deleted.Due, deleted.Headers, deleted.Body INTO @received (due, headers, body)
