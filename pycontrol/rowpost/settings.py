@@ -108,6 +108,7 @@ class Settings:
     `default_schema` is where queues lie that name none; queue names here are canonical already, so that `Sales` in
     an environment whose default schema is `nsb` reads `Sales@[nsb]`.
     `folder` is where the file was found, None for settings that no file described.
+    `participants` are (name, url) of databases that may take part in transactions (transactions.py); secrets too.
     """
 
     environment: str = "local"
@@ -119,6 +120,7 @@ class Settings:
     queues: tuple[QueueSettings, ...] = ()
     supervisor: SupervisorSettings = SupervisorSettings()
     folder: Path | None = None
+    participants: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     @property
     def embedded(self) -> bool:
@@ -167,6 +169,7 @@ def load_settings(environment: str | Path | None = None) -> Settings:
         queues=_read_queues(top, dialect, schema, compat, clustered),
         supervisor=_read_supervisor(top, dialect, schema),
         folder=path.parent,
+        participants=_read_participants(top, dialect),
     )
     top.finish()
     return settings
@@ -262,6 +265,18 @@ def _read_worker(section: Section, compat: str) -> WorkerSettings:
     )
     section.finish()
     return worker
+
+
+def _read_participants(top: Section, dialect: str) -> tuple[tuple[str, str], ...]:
+    """Names and URLs; on SQL Server the url is the database's name, with its linked server's where it has one."""
+    found = []
+    for section in top.sections("participants"):
+        url = expand_secrets(section, "url", section.text("url"), dialect)
+        if dialect == "postgresql" and not url.startswith(("postgresql://", "postgres://")):
+            raise section.error("url", "must be a PostgreSQL url that starts with postgresql://")
+        section.finish()
+        found.append((section.name, url))
+    return tuple(found)
 
 
 def _read_supervisor(top: Section, dialect: str, schema: str) -> SupervisorSettings:

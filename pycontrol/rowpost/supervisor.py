@@ -31,6 +31,7 @@ from rowpost.events import DelayedMoved, Event, log_event
 from rowpost.expiry import make_sweeper
 from rowpost.peeker import Answer, Peeker
 from rowpost.processes import spawn_worker
+from rowpost.recovery import make_resolver
 from rowpost.reports import Assignment
 from rowpost.roster import Member
 from rowpost.settings import QueueSettings, Settings
@@ -62,7 +63,7 @@ class Supervisor:
         sleep: Callable[[list[Any], float | None], list[Any]] = wait,
         spawn: Callable[[Assignment], Any] = spawn_worker,
         peeker: Callable[..., Any] = Peeker,
-        patrols: tuple[Callable[..., Any], ...] = (make_mover, make_sweeper),
+        patrols: tuple[Callable[..., Any], ...] = (make_mover, make_sweeper, make_resolver),
         breaker: Breaker | None = None,
     ) -> None:
         self._settings = settings

@@ -35,13 +35,20 @@ Step = Callable[[str], None]
 # How many decisions are forgotten at most beside a new one.
 FORGOTTEN_AT_ONCE = 20
 
+Call = tuple[str, str | None, dict[str, Any]]
+
 
 @dataclass(slots=True)
 class _Branch:
-    """A participant's part of the transaction in hand."""
+    """A participant's part of the transaction in hand. `autocommit`: as a handler's own connection had it."""
 
     participant: Participant
     loan: Loan
+    autocommit: bool = False
+
+    def release(self) -> None:
+        if self.autocommit and self.participant.idle:
+            self.participant.connection.autocommit = True
 
 
 class Coordinator:
@@ -99,7 +106,8 @@ class Coordinator:
             self._transaction_id = f"{coordinator_id(home)}_{uuid4().hex}"
         # a server takes each identifier once, whatever database it is for
         participant.begin(f"{self._transaction_id}.{len(self._branches) + 1}")
-        branch = _Branch(participant, Loan(participant.connection, self._refuse(participant.name)))
+        loan = Loan(participant.connection, self._refuse(participant.name))
+        branch = _Branch(participant, loan, participant.autocommit)
         self._branches[participant.identity] = branch
         branch.loan.lend()
         return branch
@@ -128,7 +136,7 @@ class Coordinator:
                 return branch.participant
         if not own.idle:
             raise SettingsError("The connection to enlist has a transaction open: commit or roll it back before.")
-        connection.autocommit = True
+        own.autocommit, connection.autocommit = connection.autocommit, True
         with own.translated("asked who it is"):
             own.identity = identity(connection)
         connection.autocommit = False
@@ -169,8 +177,7 @@ class Coordinator:
         names = json.dumps([branch.participant.name for branch in self._branches.values()])
         self._forgetting = self._carried_out[:FORGOTTEN_AT_ONCE]
         decide = ("record_decision", None, {"transaction_id": self._transaction_id, "participants": names})
-        forget = [("forget_decision", None, {"transaction_id": each}) for each in self._forgetting]
-        database.call_all([decide, *forget])
+        database.call_all([decide, *map(_forget, self._forgetting)])
         self._step("recorded")
         for branch in self._branches.values():
             self._step(f"before prepare {branch.participant.name}")
@@ -200,7 +207,8 @@ class Coordinator:
                 branch.participant.close()
                 done = False
                 logger.warning("in doubt: %s Decided to commit; recovery will do so.", error)
-            self._step(f"after commit {branch.participant.name}" if done else "in doubt")
+            else:
+                self._step(f"after commit {branch.participant.name}")
         self._carried_out = [each for each in self._carried_out if each not in self._forgetting]
         if done:
             self._carried_out.append(self._transaction_id)
@@ -231,6 +239,8 @@ class Coordinator:
         self._deciding = False
 
     def _end(self, *, in_doubt: bool) -> None:
+        for branch in self._branches.values():
+            branch.release()
         self._branches, self._forgetting = {}, []
         self._transaction_id, self._deciding = None, False
         self.in_doubt = self.in_doubt or in_doubt
@@ -240,14 +250,14 @@ class Coordinator:
         """Forget what every participant has carried out, and look after what is in doubt. Outside of transactions."""
         if self._carried_out:
             self._step("before forget")
-            database.call_all([("forget_decision", None, {"transaction_id": each}) for each in self._carried_out], begin=True, commit=True)
+            database.call_all([_forget(each) for each in self._carried_out], begin=True, commit=True)
             self._carried_out = []
         if self.in_doubt:
             self.recover(database)
 
     def recover(self, database: Database) -> None:
         """Ends what this or another worker left in doubt; participants out of reach are left for later."""
-        from rowpost.recovery import recover
+        from rowpost.recovery import recover  # it knows this module, too
 
         try:
             found = recover(database, self._urls)
@@ -266,10 +276,14 @@ class Coordinator:
             participant.close()
 
 
+def _forget(transaction_id: str) -> Call:
+    return ("forget_decision", None, {"transaction_id": transaction_id})
+
+
 def coordinator_id(home: str) -> str:
     """How the identifiers of all transactions begin that a queue's database decides.
 
     >>> coordinator_id("7437216574839920312.16384")
-    'rowpost_9e6f1b9f5c0e'
+    'rowpost_5649576a09be'
     """
     return f"rowpost_{hashlib.sha256(home.encode()).hexdigest()[:12]}"

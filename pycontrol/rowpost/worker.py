@@ -44,7 +44,6 @@ __all__ = ["Worker", "run_worker"]
 REPORT_EVERY = 0.05
 LISTEN_EVERY = 0.01
 FLOOR_EVERY = 1.0
-NEVER = 1_000_000_000
 
 
 class Worker:
@@ -191,15 +190,13 @@ class Worker:
             error_queue=assignment.error_queue,
             reconnect=self._connect,
             hold=self._hand.hold if self._hand is not None else None,
+            participants=dict(assignment.settings.participants),
         )
+        self._pipeline.recover()
 
     def _connect(self) -> Database:
         name = f"rowpost worker {self._assignment.queue} {self._assignment.number}"
-        database = self._connect_to(self._assignment.settings, application_name=name)
-        if database.engine == "postgresql":
-            # psycopg that has prepared a handler's statement deallocates all after a roll-back: ours too
-            database.connection.prepare_threshold = NEVER
-        return database
+        return self._connect_to(self._assignment.settings, application_name=name)
 
     def _disconnect(self) -> None:
         if self._pipeline is not None:

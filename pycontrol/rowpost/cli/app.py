@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rowpost import __version__
-from rowpost.cli import contents, demo, deploy, errors, message, queue, run, subscriptions
+from rowpost.cli import contents, demo, deploy, errors, message, queue, run, subscriptions, transactions
 from rowpost.cli.command import EnvironmentOption, JsonOption
 from rowpost.cli.exits import EXIT_CODES
 
@@ -52,4 +52,5 @@ contents.register(queue.app)
 app.add_typer(queue.app, name="queue")
 app.add_typer(errors.app, name="errors")
 app.add_typer(subscriptions.app, name="subscriptions")
+app.add_typer(transactions.app, name="transactions")
 demo.register(app)

@@ -55,13 +55,15 @@ class PostgreSQL:
 
     def connect(self, url: str, application_name: str) -> psycopg.Connection:
         try:
-            return psycopg.connect(
+            connection = psycopg.connect(
                 url, autocommit=True, application_name=application_name, connect_timeout=_CONNECT_TIMEOUT
             )
         except psycopg.ProgrammingError as error:  # the URL itself
             raise SettingsError(f"The PostgreSQL URL cannot be read: {_first_line(error)}") from None
         except psycopg.Error as error:
             raise self.translate(error) from error
+        libpq.keeps_prepared(connection)
+        return connection
 
     def spell(self, procedure: Procedure, queue: str | None, key: str | None) -> Statement:
         parameters = procedure.parameters_on(self.name)

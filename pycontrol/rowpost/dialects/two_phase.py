@@ -80,6 +80,8 @@ class Participant:
     def __init__(self, name: str, connection: psycopg.Connection) -> None:
         self.name, self.connection = name, connection
         self.identity = ""
+        #: what the connection was before it took part
+        self.autocommit = False
 
     @property
     def closed(self) -> bool:
