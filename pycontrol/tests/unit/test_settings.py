@@ -244,3 +244,15 @@ def test_a_secondary_queue_has_one_worker_unless_told_otherwise(write):
     path = write("queues: {Replies: {worker: {handler: 'a:b', secondary: true}}}")
 
     assert load_settings(path).queues[0].worker.limit == 1
+
+
+@pytest.mark.parametrize(
+    ("written", "clustered"),
+    [("", True), ("compat: v5", True), ("compat: v6", False), ("compat: v9", False)],
+)
+def test_new_tables_are_clustered_as_the_transport_did_it_where_compat_is_written_down(write, written, clustered):
+    path = write(f"{written}\nqueues: {{Sales: {{}}, Billing: {{clustered: true}}}}")
+
+    queues = load_settings(path).queues
+
+    assert [queue.clustered for queue in queues] == [clustered, True]
