@@ -19,6 +19,7 @@ IDENTIFIER_LIMIT = {"sqlserver": 128, "postgresql": 63}
 #: what the longest procedure name and its colon may take of a rendered name
 _PREFIX_LENGTH = 20
 _HASH_LENGTH = 12
+_SHOWN = 80  # characters of a name in a message
 #: delimits the bodies of PL/pgSQL functions
 _DOLLAR_QUOTE = "$rowpost$"
 
@@ -75,7 +76,7 @@ def _bracket(name: str) -> str:
 
 
 def _check(engine: str, part: str, value: str) -> None:
-    length, unit = (len(value.encode()), "bytes") if engine == "postgresql" else (_utf16_length(value), "characters")
+    length, unit = (_utf8_length(value), "bytes") if engine == "postgresql" else (_utf16_length(value), "characters")
     limit = IDENTIFIER_LIMIT[engine]
     problem = None
     if not value:
@@ -89,8 +90,12 @@ def _check(engine: str, part: str, value: str) -> None:
     elif value != value.strip():
         problem = "starts or ends with a space"
     if problem:
-        shown = value if len(value) <= 80 else value[:77] + "..."
+        shown = value if len(value) <= _SHOWN else value[: _SHOWN - 3] + "..."
         raise InvalidQueueName(f"The {part} of the queue {shown!r} {problem}. Choose another one.")
+
+
+def _utf8_length(value: str) -> int:
+    return len(value.encode("utf-8", "surrogatepass"))
 
 
 def _utf16_length(value: str) -> int:
@@ -165,4 +170,4 @@ def queue_key(address: Address, engine: str) -> str:
 
 
 def _length(text: str, engine: str) -> int:
-    return len(text.encode()) if engine == "postgresql" else _utf16_length(text)
+    return _utf8_length(text) if engine == "postgresql" else _utf16_length(text)

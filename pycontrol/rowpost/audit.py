@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from rowpost.context import Operation
-from rowpost.message import Message, format_timestamp
+from rowpost.message import MESSAGE_ID, Message, format_timestamp
 from rowpost.outgoing import FORWARD_DESTINATION
 from rowpost.recoverability import Host
 
@@ -15,10 +16,17 @@ _RETRIED = "ServiceControl.Retry.UniqueMessageId"
 _ACKNOWLEDGE = "ServiceControl.Retry.AcknowledgementQueue"
 
 
-def audited(message: Message, queue: str, host: Host, started: datetime) -> Operation:
-    """The copy for the audit queue: headers and body as they came, who handled it, from when to when (reference I12)."""
-    headers = {
-        **message.headers,
+def audited(
+    message: Message, queue: str, host: Host, started: datetime, headers: Mapping[str, str | None] | None = None
+) -> Operation:
+    """The copy for the audit queue: headers and body as they came, who handled it, from when to when (reference I12).
+
+    `headers` are the message's own from before a handler could change them.
+    """
+    came = message.headers if headers is None else headers
+    copy = {
+        **came,
+        MESSAGE_ID: came.get(MESSAGE_ID) or str(message.id),
         "NServiceBus.ProcessingStarted": format_timestamp(started),
         "NServiceBus.ProcessingEnded": format_timestamp(datetime.now(UTC)),
         "NServiceBus.ProcessingEndpoint": host.endpoint,
@@ -26,8 +34,9 @@ def audited(message: Message, queue: str, host: Host, started: datetime) -> Oper
         "$.diagnostics.hostid": host.id,
         "$.diagnostics.hostdisplayname": host.machine,
     }
-    headers.setdefault("NServiceBus.MessageId", message.message_id)
-    return Operation(headers, message.body, queue)
+    if came.get(_RETRIED) and came.get(_ACKNOWLEDGE):
+        copy["ServiceControl.Retry.AcknowledgementSent"] = "true"
+    return Operation(copy, message.body, queue)
 
 
 def forwarded(message: Message) -> Operation:

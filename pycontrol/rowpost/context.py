@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from rowpost.database import Database
-from rowpost.errors import InvalidMessage
+from rowpost.errors import InvalidDelay, InvalidMessage, SettingsError
 from rowpost.message import CORRELATION_ID, MESSAGE_ID, REPLY_TO_ADDRESS, Message, format_timestamp
 from rowpost.message_types import enclosed_type_names, type_names
 
 if TYPE_CHECKING:
     from rowpost.endpoint import Endpoint
+    from rowpost.transactions import Scope
 
 __all__ = ["Bus", "Context", "Operation"]
 
@@ -87,6 +88,30 @@ class Bus:
         """Publishes an event to everybody subscribed to its type or to a type it derives from; returns its message id."""
         return self._collect(event, "Publish", headers, immediate, topics=type_names(type(event)))
 
+    def request(
+        self,
+        message: Any,
+        to: str | None = None,
+        *,
+        timeout: timedelta,
+        headers: Mapping[str, str | None] | None = None,
+    ) -> Any:
+        """Sends a request at once, in a transaction of its own, waits for the reply, and returns it.
+
+        Args:
+            message, to, headers: as for `send`.
+            timeout: how long to wait.
+
+        Returns:
+            The reply, of its class where this program knows it (callbacks.py), else its bytes.
+
+        Raises:
+            NoReply: none came in time; one that comes later is logged and dropped.
+            SettingsError: the endpoint has no `instance`, so that no queue is its own.
+            PermissionDenied: that queue is missing, and the login may not make it.
+        """
+        return self.endpoint.callbacks(self.database).request(message, to, timeout=timeout, headers=headers)
+
     def _collect(
         self, message: Any, intent: str, extra: Mapping[str, str | None] | None, immediate: bool, **where: Any
     ) -> str:
@@ -94,7 +119,11 @@ class Bus:
         headers.update(extra or {})
         body = message if isinstance(message, bytes) else self.endpoint.serializers.default.encode(message)
         if where.get("delay") is not None:
-            due = datetime.now(UTC) + where["delay"]
+            try:
+                due = datetime.now(UTC) + where["delay"]
+            except OverflowError as error:
+                text = f"A delay of {where['delay']} leads beyond the calendar: 100 years at most."
+                raise InvalidDelay(text) from error
             headers.setdefault("NServiceBus.DeliverAt", format_timestamp(due))
         operation = Operation(headers, body, **where)
         if immediate:
@@ -126,8 +155,11 @@ class Bus:
 class Context(Bus):
     """A handler's view of the message in hand. What it sends belongs to the message's conversation."""
 
-    def __init__(self, endpoint: Endpoint, database: Database, message: Message) -> None:
+    def __init__(
+        self, endpoint: Endpoint, database: Database, message: Message, scope: Scope | None = None
+    ) -> None:
         super().__init__(endpoint, database)
+        self._scope = scope
         self.incoming = message
         #: a copy: what a failing handler changes here never reaches a retry or the error queue (statement 65)
         self.headers = dict(message.headers)
@@ -141,6 +173,21 @@ class Context(Bus):
     def body(self) -> bytes:
         """Its raw bytes."""
         return self.incoming.body
+
+    def enlist(self, participant: Any) -> Any:
+        """The connection to another database, in a transaction that commits or rolls back with this message.
+
+        Args:
+            participant: a name among the participants of the endpoint or of the environment; on PostgreSQL also a
+                connection of psycopg to one of them.
+
+        Raises:
+            SettingsError: the endpoint's mode is not transaction_scope, or there is no such participant.
+            ParticipantFailed: it cannot be reached.
+        """
+        if self._scope is None:
+            raise SettingsError("This message is handled outside of the pipeline: no other database can take part.")
+        return self._scope.enlist(participant, self.database)
 
     def reply(
         self, message: Any, *, headers: Mapping[str, str | None] | None = None, immediate: bool = False
@@ -157,6 +204,17 @@ class Context(Bus):
             )
         extra = {**self._saga_of_the_request(), **(headers or {})}
         return self._collect(message, "Reply", extra, immediate, destination=address)
+
+    def request(self, *_: Any, **__: Any) -> Any:
+        """Refused: a handler that waited would hold its message's transaction, and a worker, as long.
+
+        Raises:
+            InvalidMessage: always.
+        """
+        raise InvalidMessage(
+            "A handler cannot wait for a reply: its message would stay locked meanwhile. Send, and handle the reply when "
+            "it comes."
+        )
 
     def forward_current_message_to(self, destination: str) -> None:
         """Sends a copy of the message in hand on, with its headers and body as they came (reference I13)."""

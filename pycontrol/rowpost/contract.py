@@ -102,7 +102,8 @@ def _procedure(path: str, entry: dict[str, Any]) -> Procedure:
 @cache
 def load_contract() -> Contract:
     """Reads sql/contract.yml, once per process."""
-    document = yaml.safe_load((sql_folder() / "contract.yml").read_text(encoding="utf-8"))
+    text = (sql_folder() / "contract.yml").read_text(encoding="utf-8")
+    document = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 -- both are safe loaders
     return Contract(
         procedures=tuple(_procedure(path, entry) for path, entry in document["procedures"].items()),
         errors=document["errors"],

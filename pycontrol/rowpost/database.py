@@ -8,8 +8,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from rowpost.address import Address, parse_address, queue_key
+from rowpost.compat import compat_of
 from rowpost.contract import load_contract
-from rowpost.dialects import Dialect, Statement, dialect_for, dialect_of
+from rowpost.dialects import Begin, Dialect, Statement, dialect_for, dialect_of
 from rowpost.errors import ContractError, DatabaseError, SchemaMissing, SchemaTooNew
 
 if TYPE_CHECKING:
@@ -35,7 +36,10 @@ class Database:
         *,
         owned: bool = True,
         open_another: Callable[[], Database] | None = None,
+        legacy_columns: bool = False,
     ) -> None:
+        #: whether CorrelationId and ReplyToAddress are filled, for endpoints of transport versions 1 to 6 (compat)
+        self.legacy_columns = legacy_columns and dialect.name == "sqlserver"
         self.connection = connection
         self.dialect = dialect
         self._owned = owned
@@ -53,7 +57,7 @@ class Database:
         """postgresql or sqlserver."""
         return self.dialect.name
 
-    def call(self, procedure: str, /, queue: str | None = None, *, begin: bool = False, **arguments: Any) -> list[tuple]:
+    def call(self, procedure: str, /, queue: str | None = None, *, begin: Begin = False, **arguments: Any) -> list[tuple]:
         """Calls a procedure of the contract; with `queue` the one that was rendered for that queue.
 
         Args:
@@ -78,7 +82,7 @@ class Database:
             raise self.dialect.translate(error, statement) from error
 
     def call_all(
-        self, calls: Sequence[tuple[str, str | None, dict[str, Any]]], *, begin: bool = False, commit: bool = False
+        self, calls: Sequence[tuple[str, str | None, dict[str, Any]]], *, begin: Begin = False, commit: bool = False
     ) -> list[list[tuple]]:
         """Calls several procedures in one round trip, and returns the rows of each.
 
@@ -179,6 +183,11 @@ class Database:
         """Whether the connection is closed or broken."""
         return self.dialect.is_closed(self.connection)
 
+    @property
+    def another(self) -> Callable[[], Database] | None:
+        """Opens one more connection to the same database; None where rowpost cannot: the connection was lent."""
+        return self._open_another
+
     def beside(self) -> Database:
         """A second connection to the same database, for what must not share this one's transaction; kept open.
 
@@ -259,7 +268,9 @@ def _spell(dialect: Dialect, name: str, queue: str | None) -> Statement:
     return dialect.spell(procedure, queue, key)
 
 
-def connect_url(engine: str, url: str, application_name: str = "rowpost") -> Database:
+def connect_url(
+    engine: str, url: str, application_name: str = "rowpost", *, legacy_columns: bool = False
+) -> Database:
     """Opens a connection by engine and URL (PostgreSQL) or ODBC connection string (SQL Server).
 
     Raises:
@@ -270,7 +281,8 @@ def connect_url(engine: str, url: str, application_name: str = "rowpost") -> Dat
     return Database(
         dialect.connect(url, application_name),
         dialect,
-        open_another=lambda: connect_url(engine, url, application_name),
+        open_another=lambda: connect_url(engine, url, application_name, legacy_columns=legacy_columns),
+        legacy_columns=legacy_columns,
     )
 
 
@@ -286,4 +298,5 @@ def connect(settings: Settings, application_name: str = "rowpost") -> Database:
         from rowpost import embedded
 
         url = embedded.start(settings.data_folder)
-    return connect_url(settings.engine, url, application_name)
+    legacy_columns = compat_of(settings.compat).legacy_columns
+    return connect_url(settings.engine, url, application_name, legacy_columns=legacy_columns)

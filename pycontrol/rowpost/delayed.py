@@ -35,6 +35,8 @@ __all__ = ["Moved", "make_mover", "move_due"]
 
 #: how many messages a mover takes at a time (reference: mover batch)
 BATCH = 100
+# Seconds between two rounds when what is due is held by somebody else.
+SHORTEST = 0.02
 
 Call = tuple[str, str | None, dict[str, Any]]
 Row = tuple[datetime, str, bytes | None]
@@ -44,8 +46,8 @@ Row = tuple[datetime, str, bytes | None]
 class Moved:
     """One round of a mover.
 
-    `moved` went into the queue itself, `forwarded` to others, `failed` to the error queue; `next_due` are the seconds
-    until the next message is due, None when none waits. `elected` is False where another mover is at it.
+    `moved` went into the queue itself, `forwarded` where their header said, `failed` to the error queue; `next_due` are
+    the seconds until the next message is due, None when none waits. `elected` is False where another mover is at it.
     """
 
     moved: int = 0
@@ -54,10 +56,17 @@ class Moved:
     next_due: float | None = None
     elected: bool = True
 
-    @property
-    def more(self) -> bool:
-        """Whether more may be due already: a batch was full, or something was left over."""
-        return self.elected and self.next_due == 0.0
+    def wait(self, lateness: float) -> float:
+        """Seconds until the next round.
+
+        >>> Moved(moved=100, next_due=0.0).wait(1.0), Moved(next_due=0.3).wait(1.0), Moved(next_due=60.0).wait(1.0)
+        (0.0, 0.3, 1.0)
+        """
+        if not self.elected or self.next_due is None:
+            return lateness
+        if self.moved + self.forwarded + self.failed and self.next_due == 0.0:
+            return 0.0
+        return min(lateness, max(SHORTEST, self.next_due))
 
 
 def move_due(
@@ -69,30 +78,31 @@ def move_due(
         QueueNotFound: the queue has no delayed table, or there is no error queue for a message that needs it.
         DatabaseUnavailable.
     """
-    rows = database.call("move_due_messages", queue, begin=True, count=batch)
-    moved, forwards, next_due_ms = rows[0]
-    next_due = None if next_due_ms is None else next_due_ms / 1000
-    if moved is None:
-        database.commit()
-        return Moved(next_due=next_due, elected=False)
-    if not forwards:
-        database.commit()
-        return Moved(moved, next_due=next_due)
-    forwarder = _Forwarder(database, queue, error_queue, directory or Directory())
     try:
-        forwarded = forwarder.forward_all(batch)
+        rows = database.call("move_due_messages", queue, begin=True, count=batch)
+        moved, forwards, next_due_ms = rows[0]
+        next_due = None if next_due_ms is None else next_due_ms / 1000
+        if moved is not None and forwards:
+            forwarder = _Forwarder(database, queue, error_queue, directory or Directory())
+            return _forward(database, forwarder, moved, min(forwards, batch))
+        database.commit()
+        return Moved(moved or 0, next_due=next_due, elected=moved is not None)
+    except RowpostError:
+        if not database.closed:
+            database.rollback()
+        raise
+
+
+def _forward(database: Database, forwarder: _Forwarder, moved: int, count: int) -> Moved:
+    """The other half of a round: what goes elsewhere. When the next one is due, the next round tells."""
+    try:
+        return Moved(moved, forwarder.forward_all(count), next_due=0.0)
     except (DatabaseUnavailable, Deadlock):
         raise
     except RowpostError:  # a destination does not exist: which one, shows when they go one by one
-        database.rollback()
-        forwarded, failed = forwarder.forward_each(min(forwards, batch))
-        return Moved(0, forwarded, failed, 0.0)  # what had moved was rolled back: once more
-    return Moved(moved, forwarded, 0, 0.0 if forwards > batch else _after_forwards(database, queue, next_due))
-
-
-def _after_forwards(database: Database, queue: str, next_due: float | None) -> float | None:
-    """What was due first was forwarded: zero means that somebody has to look again."""
-    return next_due
+        database.rollback()  # what had moved with them moves in the next round
+    forwarded, failed = forwarder.forward_each(count)
+    return Moved(0, forwarded, failed, 0.0)
 
 
 class _Forwarder:
@@ -219,6 +229,4 @@ def _visit(
                 queue=queue, at=time.time(), count=done.moved, forwarded=done.forwarded, failed=done.failed
             )
         )
-    if done.more:
-        return 0.0
-    return lateness if done.next_due is None else min(lateness, done.next_due)
+    return done.wait(lateness)

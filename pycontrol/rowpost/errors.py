@@ -11,13 +11,16 @@
      │    ├── InvalidMessage      a message that cannot be sent
      │    ├── MessageNotDeserialized  a body that is not what its type says
      │    ├── NoHandler           a message whose types nobody handles
-     │    └── DelayNotSupported   a delayed message that no delayed table can hold
+     │    ├── DelayNotSupported   a delayed message that no delayed table can hold
+     │    ├── MessageNotFound     a message that is not in its queue, or that somebody holds
+     │    └── NoReply             a request whose reply did not come in time
      ├── DatabaseError            carries what the server said
      │    ├── DatabaseUnavailable down, restarting, unreachable
      │    ├── UnsupportedServer   older than rowpost can work with
      │    ├── LoginRefused        wrong user or password, or no such database
      │    ├── PermissionDenied    the login lacks a right
      │    ├── SchemaMissing       rowpost was not deployed here
+     │    ├── ParticipantFailed   another database of a transaction is out of reach, or refused
      │    └── Deadlock            victim of a deadlock, a lock timeout or a serialization failure: try again
      └── CatalogueError           raised by a procedure: number n is 51000 + n in T-SQL, SQLSTATE RPnnn in PL/pgSQL
           ├── QueueNotFound 1          ├── InvalidMessages 6
@@ -111,6 +114,14 @@ class DelayNotSupported(MessageError):
     """A delayed message that no delayed table can hold."""
 
 
+class MessageNotFound(MessageError):
+    """The message is not in the queue any more, or somebody holds it."""
+
+
+class NoReply(MessageError):
+    """A request whose reply did not come in time, or that was given up because its receiver was closed."""
+
+
 class DatabaseError(RowpostError):
     """The server refused a call for a reason that has no class of its own."""
 
@@ -133,6 +144,10 @@ class PermissionDenied(DatabaseError):
 
 class SchemaMissing(DatabaseError):
     """This database has no rowpost schema yet: run rowpost apply."""
+
+
+class ParticipantFailed(DatabaseError):
+    """Another database that takes part in a transaction is out of reach, or refused to begin, prepare or commit."""
 
 
 class Deadlock(DatabaseError):

@@ -1,4 +1,4 @@
-"""From endpoints that somebody wrote to settings that a supervisor can work: `rowpost run shop.app:sales shop.app:billing`.
+"""From endpoints to settings that a supervisor can work: `rowpost run shop.app:sales shop.app:billing`.
 
 The environment says where the database is and what belongs to it; the endpoint object says what its author decided:
 limit, strategy, transaction mode, recoverability, error queue, audit queue, subscriptions. Where an endpoint leaves its
@@ -8,6 +8,7 @@ limit or its strategy open, the environment's worker of the same queue decides, 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 from rowpost.address import Address, parse_address
@@ -18,10 +19,10 @@ from rowpost.endpoint import Endpoint
 from rowpost.errors import HandlerNotFound, InvalidQueueName, SchemaMissing, SettingsError
 from rowpost.handlers import resolve_handler
 from rowpost.plan import plan
-from rowpost.registry import create_queue
+from rowpost.scripts import database_scripts, schema_version
 from rowpost.settings import QueueSettings, Settings, WorkerSettings
 
-__all__ = ["needed_queues", "open_embedded", "subscribe", "with_endpoints"]
+__all__ = ["needed_queues", "open_embedded", "subscribe", "subscribe_all", "with_endpoints"]
 
 
 def with_endpoints(settings: Settings, names: Iterable[str]) -> Settings:
@@ -38,7 +39,7 @@ def with_endpoints(settings: Settings, names: Iterable[str]) -> Settings:
         endpoint = _resolve(name)
         queue = _queue_name(settings, endpoint.name)
         if queue in taken:
-            raise SettingsError(f"{name} and {taken[queue]} are both endpoints of the queue {queue!r}: run one of them.")
+            raise SettingsError(f"{name} and {taken[queue]} are both endpoints of the queue {queue!r}: run one.")
         taken[queue] = name
         declared = before.get(queue, QueueSettings(queue))
         queues[queue] = replace(declared, worker=_worker(settings, name, endpoint, declared.worker))
@@ -50,7 +51,7 @@ def _resolve(name: str) -> Endpoint:
     if not isinstance(endpoint, Endpoint):
         raise HandlerNotFound(
             f"{name} is a {type(endpoint).__name__}, not an Endpoint. A plain function is run by an environment's file: "
-            "worker: {handler: …} below its queue."
+            "worker: {handler: …} below its queue"
         )
     if endpoint.send_only:
         raise SettingsError(f"{name}: the endpoint {endpoint.name!r} is send-only: it has no queue to work off.")
@@ -78,7 +79,7 @@ def _queue_name(settings: Settings, name: str) -> str:
 
 
 def needed_queues(settings: Settings) -> tuple[str, ...]:
-    """The queues that must be deployed before the workers of these settings start: their own, error and audit queues."""
+    """The queues that must be there before the workers of these settings start: their own, error and audit queues."""
     names: dict[str, None] = {}
     for queue in settings.queues:
         if queue.worker is None:
@@ -107,20 +108,39 @@ def subscribe(endpoint: Endpoint, database: Database) -> None:
         database.call_all(calls, begin=True, commit=True)
 
 
+def subscribe_all(settings: Settings, database: Database) -> None:
+    """Subscribes every endpoint that these settings run, before any of them works: no event of theirs gets lost."""
+    for queue in settings.queues:
+        if queue.worker is None:
+            continue
+        with suppress(HandlerNotFound):  # the worker says so, for that queue alone
+            handler = resolve_handler(queue.worker.handler)
+            if isinstance(handler, Endpoint):
+                subscribe(handler, database)
+
+
 def open_embedded(endpoint: Endpoint) -> Database:
-    """A connection to the embedded server, where everything is deployed that the endpoint needs: for tests and trials."""
+    """A connection to the embedded server, where the endpoint's queues are deployed: for tests and trials."""
     settings = Settings()
     queues = [] if endpoint.send_only else [QueueSettings(endpoint.name)]
     queues += [QueueSettings(name, delayed=False) for name in (endpoint.error_queue, endpoint.audit_queue) if name]
     database = connect(settings, application_name=f"rowpost {endpoint.name}")
-    try:
-        database.check_schema()
-    except SchemaMissing:
-        apply(database, plan(settings))
-    registered = {row[0] for row in database.call("list_queues")}
-    for queue in queues:
-        if parse_address(queue.name).short(database.engine).format() not in registered:
-            create_queue(database, queue.name, delayed=queue.delayed)
+    wanted = {_queue_name(settings, queue.name): queue for queue in queues}
+    missing = set(wanted) - _deployed_queues(database)
+    if missing or not _is_current(database):
+        apply(database, plan(replace(settings, queues=tuple(wanted.values()))))
     if not endpoint.send_only:
         subscribe(endpoint, database)
     return database
+
+
+def _deployed_queues(database: Database) -> set[str]:
+    try:
+        return {row[0] for row in database.call("list_queues")}
+    except SchemaMissing:
+        return set()
+
+
+def _is_current(database: Database) -> bool:
+    rows = database.call("get_version")
+    return bool(rows) and rows[0][0] == schema_version(database_scripts(database.engine))

@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-__all__ = ["enclosed_type_names", "message_type", "split_enclosed_types", "type_name", "type_names"]
+__all__ = ["enclosed_type_names", "find_class", "message_type", "split_enclosed_types", "type_name", "type_names"]
 
 T = TypeVar("T", bound=type)
 _NAME = "__rowpost_type__"
+_classes: dict[str, type] = {}
 
 
 def message_type(name: str) -> Callable[[T], T]:
@@ -30,9 +31,15 @@ def message_type(name: str) -> Callable[[T], T]:
 
     def decorate(cls: T) -> T:
         setattr(cls, _NAME, name)
+        _classes[name] = cls
         return cls
 
     return decorate
+
+
+def find_class(name: str) -> type | None:
+    """The class that message_type named so, the latest one; None where this program has none."""
+    return _classes.get(name)
 
 
 def type_name(cls: type) -> str:

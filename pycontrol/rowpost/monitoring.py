@@ -1,4 +1,4 @@
-"""Critical time and processing time: how long messages took, from their sending on and in their handler (reference K11).
+"""Critical time and processing time: how long messages took, from their sending and in their handler (reference K11).
 
 Critical time runs from when a message was to be handled (DeliverAt of a delayed one, else TimeSent) until it was;
 processing time from its receive to its commit. Successes only; a message with neither header has no critical time.
@@ -13,7 +13,7 @@ from datetime import datetime
 
 from rowpost.message import parse_timestamp
 
-__all__ = ["Stopwatch", "Times", "critical_time"]
+__all__ = ["Stopwatch", "Times", "critical_time", "wanted_at"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class Stopwatch:
     def __init__(self) -> None:
         self._times = Times()
 
-    def add(self, headers: Mapping[str, str | None], started: datetime, completed: datetime) -> None:
-        """Notes a message that was handled."""
+    def add(self, wanted: str | None, started: datetime, completed: datetime) -> None:
+        """Notes a message that was handled; `wanted` is what wanted_at said of its headers before."""
         processing = max(0.0, (completed - started).total_seconds())
-        waited = critical_time(headers, completed)
+        waited = critical_time(wanted, completed)
         if waited is None:
             self._times += Times(1, processing, processing)
         else:
@@ -69,18 +69,22 @@ class Stopwatch:
         return times
 
 
-def critical_time(headers: Mapping[str, str | None], completed: datetime) -> float | None:
-    """Seconds from when the message was to be handled; None where its headers do not say.
+def wanted_at(headers: Mapping[str, str | None]) -> str | None:
+    """When the message was to be handled, in the wire's form; None where its headers do not say."""
+    return headers.get("NServiceBus.DeliverAt") or headers.get("NServiceBus.TimeSent")
+
+
+def critical_time(wanted: str | None, completed: datetime) -> float | None:
+    """Seconds since a time in the wire's form; None where there is none.
 
     >>> from datetime import UTC
-    >>> critical_time({"NServiceBus.TimeSent": "2026-04-29 21:56:55:000000 Z"}, datetime(2026, 4, 29, 21, 57, tzinfo=UTC))
+    >>> critical_time("2026-04-29 21:56:55:000000 Z", datetime(2026, 4, 29, 21, 57, tzinfo=UTC))
     5.0
     """
-    text = headers.get("NServiceBus.DeliverAt") or headers.get("NServiceBus.TimeSent")
-    if not text:
+    if not wanted:
         return None
     try:
-        since = parse_timestamp(text)
+        since = parse_timestamp(wanted)
     except ValueError:  # a foreign sender's own form: it is not ours to judge
         return None
     return max(0.0, (completed - since).total_seconds())

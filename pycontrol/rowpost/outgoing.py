@@ -14,6 +14,7 @@ from rowpost.address import Address, parse_address
 from rowpost.database import Database
 from rowpost.errors import DelayNotSupported
 from rowpost.message import MESSAGE_ID, encode_headers
+from rowpost.queue import legacy_values
 
 if TYPE_CHECKING:
     from rowpost.context import Operation
@@ -103,7 +104,10 @@ def _send(database: Database, operation: Operation, address: Address, directory:
         return _delay(database, operation, name, directory, sender)
     if name is None:
         return _unregistered(database.local(address).qualified(database.engine), operation)
-    return ("send_message", name, {**_content(operation), "time_to_be_received_ms": _whole(operation.time_to_be_received)})
+    arguments = {**_content(operation), "time_to_be_received_ms": _whole(operation.time_to_be_received)}
+    if database.legacy_columns:
+        arguments["correlation_id"], arguments["reply_to_address"] = legacy_values(operation.headers)
+    return ("send_message", name, arguments)
 
 
 def _delay(database: Database, operation: Operation, name: str | None, directory: Directory, sender: Endpoint) -> Call:

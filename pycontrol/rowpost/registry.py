@@ -141,12 +141,13 @@ def grant_statements(
     """
     dialect = dialect_for(where.engine)
     receive_from, send_to, purge = list(receive_from), list(send_to), list(purge)
+    plain = _without_delayed_table(where)
     sides = (("receive", receive_from), ("send", send_to))
     wanted = [
         (procedure, name)
         for side, names in sides
         for name in names
-        for procedure in load_contract().templates()
+        for procedure in load_contract().templates(delayed=name not in plain)
         if procedure.side == side
     ]
     wanted += [(load_contract().find("purge_queue", "queue"), name) for name in purge]
@@ -159,6 +160,13 @@ def grant_statements(
         names = dict.fromkeys(queue_names(entry, dialect)["queue_table"] for entry in entries)
         grants += [grant_tables(dialect, table, login) for table in names]
     return [grant_role(dialect, ENDPOINT_ROLE, login), *grants]
+
+
+def _without_delayed_table(where: _HasEngine) -> set[str]:
+    """Queues that have no procedures for delayed messages, as far as anybody can tell."""
+    if isinstance(where, Database):
+        return {row[0] for row in where.call("list_queues") if not row[8]}
+    return {queue.name for queue in getattr(where, "queues", ()) if not queue.delayed or queue.kind == "external"}
 
 
 def grant(

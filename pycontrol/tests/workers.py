@@ -47,7 +47,7 @@ class Running:
     def _run(self) -> None:
         try:
             self.supervisor.run()
-        except BaseException as error:  # noqa: BLE001 -- shown by the thread that asks
+        except BaseException as error:
             self._error = error
 
     def __enter__(self) -> "Running":

@@ -1,3 +1,4 @@
 -- One deployment at a time: a second one waits here until the first has committed or gone.
-BEGIN ISOLATION LEVEL READ COMMITTED;
+BEGIN;
+SET LOCAL transaction_isolation = 'read committed';
 SELECT pg_advisory_xact_lock(hashtextextended('rowpost deployment', 0));

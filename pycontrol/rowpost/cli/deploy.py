@@ -178,7 +178,7 @@ def run_apply(
         f"{result.unchanged} unchanged.{_also_registered(result.undeclared)}"
     )
     for name in result.altered:
-        session.note(f"The table of {name} was altered by hand and left alone: rowpost verify says how.")
+        session.note(f"{name}: its table was altered by hand and is left alone; rowpost verify says how.")
     return ExitCode.OK
 
 

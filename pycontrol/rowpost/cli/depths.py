@@ -19,8 +19,8 @@ MOST = 10_000
 class DepthWatch:
     """A thread with a connection of its own. `depths` maps queues to counts; None where nobody could look.
 
-        with DepthWatch(settings, ["Sales"]) as watch:
-            watch.depths    # {"Sales": 12}
+    with DepthWatch(settings, ["Sales"]) as watch:
+        watch.depths    # {"Sales": 12}
     """
 
     def __init__(self, settings: Settings, queues: Iterable[str], every: float = 1.0) -> None:

@@ -111,7 +111,9 @@ def _send_one(session: Session, name: str, message: OutgoingMessage) -> None:
         queue = session.queue(name, database)
         try:
             with session.unit(database):
-                queue.send_many([message])
+                queue.send(
+                    message.body, message.headers, id=message.id, time_to_be_received=message.time_to_be_received
+                )
         except KeyboardInterrupt:
             raise Interrupted(f"nothing was sent to {queue.name}") from None
     message_id = message.headers.get("NServiceBus.MessageId")

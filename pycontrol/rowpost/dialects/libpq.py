@@ -20,12 +20,12 @@ import psycopg
 from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, ExecStatus, PipelineStatus
 
-__all__ = ["Call", "call", "call_all", "command", "pack_array", "pack_bigint"]
+__all__ = ["Call", "call", "call_all", "command", "keeps_prepared", "pack_array", "pack_bigint"]
 
 _INT4, _INT8 = struct.Struct("!i"), struct.Struct("!q")
 _ARRAY_HEAD = struct.Struct("!iiIii").pack  # dimensions, has nulls, element's oid, length, lower bound
 _NULL = _INT4.pack(-1)
-_EPOCH = datetime(2000, 1, 1)  # noqa: DTZ001 -- the columns hold UTC without saying so
+_EPOCH = datetime(2000, 1, 1)
 _TYPES = psycopg.postgres.types
 
 ENCODE: dict[str, Callable[[Any], bytes]] = {
@@ -74,7 +74,11 @@ def call(connection: psycopg.Connection, statement: Call, begin: bool = False) -
     values = _values(statement)
     with connection.lock:
         name = _prepare(connection, statement.text)
-        result = connection.pgconn.exec_prepared(name, values, [1] * len(values), 1)
+        formats = [1] * len(values)
+        if name is None:
+            result = connection.pgconn.exec_params(statement.text.encode(), values, None, formats, 1)
+        else:
+            result = connection.pgconn.exec_prepared(name, values, formats, 1)
         return _rows(connection.pgconn, result, statement.result_types)
 
 
@@ -100,8 +104,12 @@ def call_all(
         try:
             if begin:
                 pgconn.send_query_params(b"BEGIN", None)
-            for name, values in zip(names, encoded, strict=True):
-                pgconn.send_query_prepared(name, values, [1] * len(values), 1)
+            for statement, name, values in zip(statements, names, encoded, strict=True):
+                formats = [1] * len(values)
+                if name is None:
+                    pgconn.send_query_params(statement.text.encode(), values, None, formats, 1)
+                else:
+                    pgconn.send_query_prepared(name, values, formats, 1)
             if commit:
                 pgconn.send_query_params(b"COMMIT", None)
             pgconn.pipeline_sync()
@@ -161,14 +169,25 @@ def _encode(kind: str, value: Any) -> bytes:
         raise psycopg.DataError(f"{value!r:.60} is no {kind}: {error}") from error
 
 
-def _prepare(connection: psycopg.Connection, text: str) -> bytes:
+def keeps_prepared(connection: psycopg.Connection) -> None:
+    """Calls on this connection are prepared once and kept.
+
+    For connections that rowpost opened: the driver must not prepare on its own there (prepare_threshold None), for
+    after a rollback it would deallocate everything, ours included.
+    """
+    connection.prepare_threshold = None
+    _prepared[connection] = set()
+
+
+def _prepare(connection: psycopg.Connection, text: str) -> bytes | None:
+    """The name under which a statement is prepared; None on a connection that was lent: there it is parsed each time."""
     if connection.pgconn.pipeline_status != PipelineStatus.OFF:
         raise psycopg.ProgrammingError("The connection is inside psycopg's pipeline(): leave it before calling rowpost")
     names = _prepared.get(connection)
     if names is None:
-        names = _prepared[connection] = set()
-    name = b"" if connection.prepare_threshold is None else b"rowpost_%x" % (hash(text) & 0xFFFFFFFFFFFFFFFF)
-    if name and name in names:
+        return None
+    name = b"rowpost_%x" % (hash(text) & 0xFFFFFFFFFFFFFFFF)
+    if name in names:
         return name
     _check(connection.pgconn, connection.pgconn.prepare(name, text.encode()))
     names.add(name)

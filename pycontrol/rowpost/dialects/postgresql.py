@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 from uuid import UUID
 
 import psycopg
@@ -12,6 +12,7 @@ from psycopg.pq import ExecStatus, TransactionStatus
 
 from rowpost.contract import Procedure
 from rowpost.dialects import Statement, libpq
+from rowpost.dialects.lending import Loan
 from rowpost.errors import (
     CATALOGUE,
     DatabaseError,
@@ -68,6 +69,7 @@ class PostgreSQL:
         except UnsupportedServer:
             connection.close()
             raise
+        libpq.keeps_prepared(connection)
         return connection
 
     def spell(self, procedure: Procedure, queue: str | None, key: str | None) -> Statement:
@@ -130,6 +132,9 @@ class PostgreSQL:
 
     def driver_error(self) -> type[Exception]:
         return psycopg.Error
+
+    def loan(self, connection: psycopg.Connection, refuse: Callable[[str], NoReturn]) -> Loan:
+        return Loan(connection, refuse)
 
     def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
         state = getattr(error, "sqlstate", None) or ""

@@ -10,13 +10,13 @@ import datetime
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 from uuid import UUID
 
 import pyodbc
 
 from rowpost.contract import Parameter, Procedure
-from rowpost.dialects import Statement
+from rowpost.dialects import Begin, Statement
 from rowpost.dialects.odbc import find_driver
 from rowpost.errors import (
     CATALOGUE,
@@ -60,6 +60,8 @@ _TRY_AGAIN = {1205, 1222, 3960, 3961}
 _PERMISSION = {229, 230, 262, 297, 300, 916}
 _CONNECT_TIMEOUT = 10  # seconds
 _OLDEST, _AZURE = 13, 12  # major versions
+# Most providers of linked servers want XACT_ABORT for changes within a transaction.
+_BEGIN = {True: "BEGIN TRANSACTION", "distributed": "SET XACT_ABORT ON; BEGIN DISTRIBUTED TRANSACTION"}
 
 
 class SQLServer:
@@ -103,16 +105,16 @@ class SQLServer:
         )
 
     def execute(
-        self, connection: pyodbc.Connection, statement: Statement, arguments: dict[str, Any], begin: bool
+        self, connection: pyodbc.Connection, statement: Statement, arguments: dict[str, Any], begin: Begin
     ) -> list[tuple]:
         return self.execute_all(connection, [(statement, arguments)], begin, False)[0]
 
     def execute_all(
-        self, connection: pyodbc.Connection, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: bool, commit: bool
+        self, connection: pyodbc.Connection, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: Begin, commit: bool
     ) -> list[list[tuple]]:
         batch = " ".join(statement.text for statement, _ in calls)
         if begin:
-            batch = f"BEGIN TRANSACTION; {batch}"
+            batch = f"{_BEGIN[begin]}; {batch}"
         if commit:
             # A call that finds no procedure, or no right to it, does not end a batch: without TRY the commit would run.
             undo = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; " if begin else ""
@@ -156,6 +158,9 @@ class SQLServer:
 
     def driver_error(self) -> type[Exception]:
         return pyodbc.Error
+
+    def loan(self, connection: pyodbc.Connection, refuse: Callable[[str], NoReturn]) -> None:
+        """pyodbc's connections take no attributes: what a handler did wrong is found afterwards."""
 
     def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
         state, said = (str(a) for a in (*error.args, "", "")[:2])

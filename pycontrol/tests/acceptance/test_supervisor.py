@@ -105,7 +105,7 @@ def test_attempts_are_counted_across_workers_and_restarts(shop, database):
     pipeline = Pipeline(database, shop.name, resolve_handler("tests.handling:fail"), attempts=3)
 
     before = [pipeline.process_one() for _ in range(2)]
-    with shop.run("fail", attempts=3) as supervisor:
+    with shop.run("fail", limit=1, attempts=3) as supervisor:
         ended_messages(supervisor)
 
     assert [(outcome.kind, outcome.attempts) for outcome in before] == [(Kind.FAILED, 1), (Kind.FAILED, 2)]
@@ -128,7 +128,7 @@ def test_several_workers_share_the_count_of_attempts(shop):
 def test_a_message_that_succeeds_after_a_failure_leaves_no_count_behind(shop, tmp_path):
     shop.queue.send(str(tmp_path / "tried").encode())
 
-    with shop.run("fail_once") as supervisor:
+    with shop.run("fail_once", limit=1) as supervisor:
         supervisor.until(lambda: shop.handled() == 1, "the second attempt")
 
     assert [event.attempts for event in supervisor.seen(events.Failed)] == [1]
@@ -432,9 +432,9 @@ def test_run_until_ends_when_the_condition_holds_and_may_be_called_again(shop):
 
 
 def test_a_snapshot_tells_what_happened(shop):
+    shop.sql.insert_expired(shop.name, 2)
     shop.send(40)
     shop.queue.send(b"bad")
-    shop.sql.insert_expired(shop.name, 2)
     shop.sql.insert_minimal(shop.name, "{", b"")
 
     with shop.run("fail_bad", limit=1, attempts=2) as supervisor:

@@ -18,7 +18,7 @@ def many(target):
 
 def test_statement_26_four_workers_handle_20000_messages_once_each_while_workers_are_killed_at_random(shop, many):
     shop.send(many)
-    dice, kills = random.Random(2026), 25  # noqa: S311
+    dice, kills = random.Random(2026), 25
 
     with shop.run(limit=4) as supervisor:
         handled = lambda: supervisor.supervisor.snapshot().queue(shop.name).handled  # noqa: E731

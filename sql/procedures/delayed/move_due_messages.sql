@@ -5,8 +5,8 @@ CREATE OR ALTER PROCEDURE rowpost.[move_due_messages:{queue_key}]
     @count int -- how many at most, 1 to 500
 AS
 /*
-Moves messages whose time has come into the queue, and says when the next one is due. Messages of NServiceBus
-endpoints that bear a ForwardDestination stay for receive_due_messages; forwards says how many of them are due.
+Moves messages whose time has come into the queue, and says when the next one is due.
+Messages of NServiceBus endpoints that bear a ForwardDestination stay for receive_due_messages: forwards counts them.
 Atomicity: in the caller's transaction.
 Locking:   one mover at a time per queue, elected by an application lock for the length of the transaction; another
            one gets moved = NULL at once. Rows that others hold are stepped over.
@@ -21,15 +21,14 @@ IF @count IS NULL OR @count NOT BETWEEN 1 AND 500
 DECLARE @moved int;
 DECLARE @elected int = 0;
 DECLARE @now datetime = GETUTCDATE();
-DECLARE @due table (Headers nvarchar(max) NOT NULL, Body varbinary(max) NULL, Due datetime NOT NULL, RowVersion bigint NOT NULL);
+DECLARE @due TABLE (Headers nvarchar(max) NOT NULL, Body varbinary(max) NULL, Due datetime NOT NULL, RowVersion bigint NOT NULL);
 
 IF @@TRANCOUNT > 0
     EXEC @elected = sys.sp_getapplock @Resource = N'rowpost mover {queue_key}', @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 0;
 
 IF @elected >= 0
 BEGIN
-    WITH oldest AS
-    (
+    WITH oldest AS (
         SELECT TOP (@count) d.Headers, d.Body, d.Due, d.RowVersion
         FROM {delayed_table} AS d WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
         WHERE d.Due <= @now

@@ -7,15 +7,15 @@ CREATE OR ALTER PROCEDURE rowpost.publish_message
     @body varbinary(max) = NULL
 AS
 /*
-Sends one copy of an event to every queue that is subscribed to any of its topics, here on the server, and returns the
-queues. Those with stored = 0 are not registered in this database: the caller sends to them by send_unregistered.
+Sends one copy of an event to every queue that is subscribed to any of its topics, and returns the queues.
+It all happens here on the server; queues with stored = 0 are not registered here: the caller uses send_unregistered.
 Atomicity: in the caller's transaction, one INSERT a queue.
 Locking:   none beyond the new rows.
 Order:     by queue.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
-DECLARE @destinations table (queue_address nvarchar(200) NOT NULL PRIMARY KEY, queue_key nvarchar(128) NULL);
+DECLARE @destinations TABLE (queue_address nvarchar(200) NOT NULL PRIMARY KEY, queue_key nvarchar(128) NULL);
 
 INSERT INTO @destinations (queue_address, queue_key)
 SELECT d.queue_address, d.queue_key

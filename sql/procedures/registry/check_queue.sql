@@ -139,6 +139,15 @@ FROM
     UNION ALL
     SELECT
         q.queue_name,
+        N'orphaned',
+        CONCAT(N'The process that it belongs to was last believed to live at ', CONVERT(nvarchar(19), l.ends_at, 120), N' UTC.'),
+        CONCAT(N'rowpost queue drop ', q.queue_name)
+    FROM queues AS q
+    INNER JOIN rowpost.lease AS l
+        ON q.queue_key = l.queue_key AND l.ends_at < SYSUTCDATETIME()
+    UNION ALL
+    SELECT
+        q.queue_name,
         N'procedure_missing',
         CONCAT(N'The procedure ', p.name, N' of this queue is missing.'),
         N'rowpost apply'

@@ -8,8 +8,8 @@ SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 AS $rowpost$
 /*
-Moves messages whose time has come into the queue, and says when the next one is due. Messages of NServiceBus
-endpoints that bear a ForwardDestination stay for receive_due_messages; forwards says how many of them are due.
+Moves messages whose time has come into the queue, and says when the next one is due.
+Messages of NServiceBus endpoints that bear a ForwardDestination stay for receive_due_messages: forwards counts them.
 Atomicity: in the caller's transaction.
 Locking:   one mover at a time per queue, elected by an advisory lock for the length of the transaction; another
            one gets moved = null at once. Rows that others hold are stepped over.

@@ -8,8 +8,8 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Sends one copy of an event to every queue that is subscribed to any of its topics, here on the server, and returns the
-queues. Those with stored = false are not registered in this database: the caller sends to them by send_unregistered.
+Sends one copy of an event to every queue that is subscribed to any of its topics, and returns the queues.
+It all happens here on the server; queues with stored = false are not registered here: the caller uses send_unregistered.
 Atomicity: in the caller's transaction, one INSERT a queue.
 Locking:   none beyond the new rows.
 Order:     by queue.

@@ -100,6 +100,14 @@ BEGIN
         UNION ALL
         SELECT
             q.queue_name,
+            'orphaned',
+            format('The process that it belongs to was last believed to live at %s UTC.', to_char(l.ends_at, 'YYYY-MM-DD HH24:MI:SS')),
+            format('rowpost queue drop %s', q.queue_name)
+        FROM queues AS q
+        JOIN rowpost.lease AS l ON l.queue_key = q.queue_key AND l.ends_at < clock_timestamp() AT TIME ZONE 'UTC'
+        UNION ALL
+        SELECT
+            q.queue_name,
             'procedure_missing',
             format('The procedure %s of this queue is missing.', p.name),
             'rowpost apply'

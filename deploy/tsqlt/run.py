@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+"""Runs the tSQLt test classes of sql/tests on a server, in a database of its own that is dropped afterwards.
+
+    python deploy/tsqlt/run.py "Server=...;UID=...;PWD=..." [--junit report.xml]
+    python deploy/tsqlt/run.py "..." --tsqlt tSQLt.zip --sha256 <its checksum>
+
+With --tsqlt the real tSQLt (https://tsqlt.org) is installed from a file that you downloaded, after its checksum was
+compared: the release's .zip, or its tSQLt.class.sql when the server was prepared before. It needs SQL Server with CLR;
+preparing the server needs a sysadmin. Without it shim.sql stands in, which any T-SQL engine can run.
+
+The login must be allowed to create databases. rowpost is deployed with one queue, Sample. A test that an engine cannot
+run says so in its first comment (-- Babelfish: why); it is reported as skipped, with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import os
+import re
+import sys
+import time
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from rowpost.database import Database, connect_url
+from rowpost.deploy import apply
+from rowpost.dialects.babelfish import BabelfishRunner, is_babelfish
+from rowpost.dialects.batches import SqlserverRunner
+from rowpost.errors import RowpostError
+from rowpost.plan import plan
+from rowpost.settings import QueueSettings, Settings
+from rowpost.sql_text import split_batches
+
+__all__ = [
+    "Outcome",
+    "Test",
+    "TestClass",
+    "install_shim",
+    "install_tsqlt",
+    "junit",
+    "load",
+    "read_classes",
+    "run_classes",
+    "run_test",
+]
+
+HERE = Path(__file__).resolve().parent
+TESTS = HERE.parents[1] / "sql" / "tests"
+SAMPLE = "Sample"
+DROP_SECONDS = 20
+CLASS = re.compile(r"EXEC tSQLt\.NewTestClass @ClassName = N'(\w+)';")
+TEST = re.compile(r"^CREATE OR ALTER PROCEDURE (\w+)\.\[(test [^\]]+)\]\nAS\n(?:-- Babelfish: (.+)\n)?", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Test:
+    """One test; `limit` says why Babelfish cannot run it."""
+
+    class_name: str
+    name: str
+    limit: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.class_name}.[{self.name}]"
+
+
+@dataclass(frozen=True)
+class TestClass:
+    """One file of tests."""
+
+    path: Path
+    name: str
+    text: str
+    tests: tuple[Test, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a test: Success, Failure, Error or Skipped. `seconds` on the caller's clock."""
+
+    test: Test
+    result: str
+    message: str = ""
+    seconds: float = 0.0
+
+
+def read_classes(folder: Path = TESTS) -> list[TestClass]:
+    """The test classes below a folder. Raises ValueError for a file that is none, or a name that is there twice."""
+    classes = []
+    for path in sorted(folder.rglob("test_*.sql")):
+        text = path.read_text(encoding="utf-8-sig")
+        names = CLASS.findall(text)
+        tests = tuple(Test(*match) for match in TEST.findall(text))
+        expected = f"{path.parent.name}_{path.stem.removeprefix('test_')}"
+        if names != [expected] or {test.class_name for test in tests} != {expected}:
+            raise ValueError(f"{path}: not one test class named {expected} with its tests")
+        if len(tests) != len({test.name for test in tests}) or len(tests) != text.count("CREATE OR ALTER PROCEDURE"):
+            raise ValueError(f"{path}: a procedure that is no test, or two tests of one name")
+        classes.append(TestClass(path, expected, text, tests))
+    return classes
+
+
+def install_shim(database: Database) -> None:
+    """Installs shim.sql."""
+    _run_script(database, (HERE / "shim.sql").read_text(encoding="utf-8"))
+
+
+def install_tsqlt(database: Database, file: Path, sha256: str) -> None:
+    """Installs the real tSQLt from its .zip or from tSQLt.class.sql.
+
+    Raises:
+        ValueError: the file has another checksum, or is not a tSQLt.
+    """
+    content = file.read_bytes()
+    found = hashlib.sha256(content).hexdigest()
+    if found != sha256.lower():
+        raise ValueError(f"{file} has the SHA-256 {found}, not {sha256.lower()}: it is not installed")
+    for script in _tsqlt_scripts(file, content):
+        _run_script(database, script)
+
+
+def _tsqlt_scripts(file: Path, content: bytes) -> Iterator[str]:
+    if file.suffix != ".zip":
+        yield content.decode("utf-8-sig")
+        return
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = {Path(name).name.lower(): name for name in archive.namelist()}
+        if "tsqlt.class.sql" not in members:
+            raise ValueError(f"{file} holds no tSQLt.class.sql")
+        for wanted in ("prepareserver.sql", "tsqlt.class.sql"):
+            if wanted in members:
+                yield archive.read(members[wanted]).decode("utf-8-sig")
+
+
+def load(database: Database, classes: Iterable[TestClass]) -> None:
+    """Creates the classes and their tests."""
+    for each in classes:
+        _run_script(database, each.text)
+
+
+def _run_script(database: Database, text: str) -> None:
+    runner = BabelfishRunner(database) if is_babelfish(database) else SqlserverRunner(database)
+    for batch in split_batches(text.replace("\r\n", "\n"), "sqlserver"):
+        runner.run(batch)
+
+
+def run_test(database: Database, test: Test, *, babelfish: bool) -> Outcome:
+    """Runs one test. A test that breaks the connection is an Error."""
+    if babelfish and test.limit:
+        return Outcome(test, "Skipped", f"Babelfish: {test.limit}")
+    started, said = time.monotonic(), ""
+    try:
+        # tSQLt prints its report as messages, and raises an error when a test has failed: its table has the truth
+        _execute(database, f"EXEC tSQLt.Run @TestName = N'[{test.class_name}].[{test.name}]';")
+    except RowpostError as error:
+        said = str(error)
+    seconds = time.monotonic() - started
+    try:
+        database.rollback()
+        rows = _execute(database, "SELECT r.TestCase, r.Result, r.Msg FROM tSQLt.TestResult AS r;")
+    except RowpostError as error:
+        return Outcome(test, "Error", said or str(error), seconds)
+    if [row[0] for row in rows] != [test.name]:
+        return Outcome(test, "Error", said or f"{len(rows)} results instead of one", seconds)
+    return Outcome(test, rows[0][1], rows[0][2] or "", seconds)
+
+
+def _execute(database: Database, statement: str) -> list[tuple]:
+    with database.translated():
+        return database.dialect.script(database.connection, statement)
+
+
+def junit(outcomes: Sequence[Outcome]) -> str:
+    """The outcomes as a JUnit report."""
+    root = ElementTree.Element("testsuites")
+    for name in dict.fromkeys(outcome.test.class_name for outcome in outcomes):
+        own = [outcome for outcome in outcomes if outcome.test.class_name == name]
+        counts = {tag: str(sum(o.result == result for o in own)) for tag, result in
+                  (("failures", "Failure"), ("errors", "Error"), ("skipped", "Skipped"))}  # fmt: skip
+        suite = ElementTree.SubElement(root, "testsuite", name=name, tests=str(len(own)), **counts)
+        for outcome in own:
+            case = ElementTree.SubElement(
+                suite, "testcase", classname=name, name=outcome.test.name, time=f"{outcome.seconds:.3f}"
+            )
+            if outcome.result != "Success":
+                tag = {"Failure": "failure", "Skipped": "skipped"}.get(outcome.result, "error")
+                ElementTree.SubElement(case, tag, message=_printable(outcome.message))
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True)
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)
+
+
+@contextmanager
+def _scratch_database(server: str) -> Iterator[str]:
+    """Makes a database with rowpost and the sample queue; yields its connection string."""
+    name = f"rowpost_tsqlt_{os.getpid()}"
+    url = re.sub(r"(?i)(^|;)\s*database\s*=[^;]*", "", server).strip(";") + f";Database={name}"
+    with connect_url("sqlserver", server, "rowpost tSQLt") as admin:
+        _execute(admin, f"CREATE DATABASE {name};")
+        try:
+            with connect_url("sqlserver", url, "rowpost tSQLt") as database:
+                settings = Settings(engine="sqlserver", url=url, default_schema="dbo", queues=(QueueSettings(SAMPLE),))
+                apply(database, plan(settings))
+            yield url
+        finally:
+            _drop(admin, name)
+
+
+def _drop(admin: Database, name: str) -> None:
+    """Drops a database; waits for sessions that are closing still."""
+    deadline = time.monotonic() + DROP_SECONDS
+    while True:
+        try:
+            _execute(admin, f"DROP DATABASE {name};")
+        except RowpostError as error:
+            if time.monotonic() > deadline:
+                sys.stderr.write(f"The database {name} is left over: {error}\n")
+                return
+            time.sleep(0.2)
+        else:
+            return
+
+
+def run_classes(url: str, classes: Iterable[TestClass]) -> Iterator[Outcome]:
+    """Runs classes, each on a connection of its own."""
+    for each in classes:
+        with connect_url("sqlserver", url, "rowpost tSQLt") as database:
+            load(database, [each])
+            babelfish = is_babelfish(database)
+            for test in each.tests:
+                yield run_test(database, test, babelfish=babelfish)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 when every test that ran succeeded, 1 when one did not."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("server", help="ODBC connection string; a driver is found when it names none")
+    parser.add_argument("classes", nargs="*", help="run these classes only")
+    parser.add_argument("--tsqlt", type=Path, metavar="FILE", help="install the real tSQLt from this file")
+    parser.add_argument("--sha256", default="", help="the checksum that the file must have")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write a JUnit report")
+    options = parser.parse_args(arguments)
+    classes = [each for each in read_classes() if not options.classes or each.name in options.classes]
+    with _scratch_database(options.server) as url:
+        with connect_url("sqlserver", url, "rowpost tSQLt") as database:
+            if options.tsqlt:
+                install_tsqlt(database, options.tsqlt, options.sha256)
+            else:
+                install_shim(database)
+        outcomes = []
+        for outcome in run_classes(url, classes):
+            outcomes.append(outcome)
+            if outcome.result != "Success":
+                sys.stdout.write(f"{outcome.result}: {outcome.test}: {outcome.message}\n")
+    if options.junit:
+        options.junit.write_text(junit(outcomes), encoding="utf-8")
+    succeeded = sum(outcome.result == "Success" for outcome in outcomes)
+    skipped = sum(outcome.result == "Skipped" for outcome in outcomes)
+    sys.stdout.write(f"{len(outcomes)} tests: {succeeded} succeeded, {skipped} skipped\n")
+    return 0 if succeeded + skipped == len(outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

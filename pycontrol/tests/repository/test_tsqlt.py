@@ -1,0 +1,159 @@
+"""The tSQLt test classes of sql/tests: one per procedure; they run wherever ROWPOST_TEST_SQLSERVER names an engine.
+
+Here tSQLt is the shim in deploy/tsqlt, so that no engine needs CLR; deploy/tsqlt/run.py runs them on the real one.
+"""
+
+import hashlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from xml.etree import ElementTree
+
+import pytest
+
+from rowpost.database import connect_url
+from rowpost.deploy import apply
+from rowpost.plan import plan
+from rowpost.scripts import sql_folder
+from rowpost.settings import QueueSettings, Settings
+
+
+def _load_runner() -> ModuleType:
+    path = Path(__file__).resolve().parents[3] / "deploy" / "tsqlt" / "run.py"
+    spec = importlib.util.spec_from_file_location("tsqlt_run", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+runner = _load_runner()
+CLASSES = runner.read_classes()
+TESTS = [test for each in CLASSES for test in each.tests]
+needs_engine = pytest.mark.skipif(
+    not os.environ.get("ROWPOST_TEST_SQLSERVER"), reason="no T-SQL engine: set ROWPOST_TEST_SQLSERVER"
+)
+
+
+def test_every_procedure_has_a_test_class():
+    procedures = {path.relative_to(sql_folder() / "procedures") for path in sql_folder().glob("procedures/*/*.sql")}
+
+    tested = {each.path.relative_to(sql_folder() / "tests") for each in CLASSES}
+
+    assert tested == {path.with_name(f"test_{path.name}") for path in procedures}
+
+
+def test_every_test_says_in_its_name_what_it_is_about():
+    wrong = [str(test) for test in TESTS if not test.name.startswith(f"test {test.class_name.partition('_')[2]} ")]
+
+    assert wrong == []
+
+
+@pytest.fixture(scope="module")
+def url(request: pytest.FixtureRequest) -> str:
+    """A database with rowpost, the sample queue and the shim."""
+    url = request.getfixturevalue("new_database")("sqlserver")
+    settings = Settings(engine="sqlserver", url=url, default_schema="dbo", queues=(QueueSettings(runner.SAMPLE),))
+    with connect_url("sqlserver", url) as database:
+        apply(database, plan(settings))
+        runner.install_shim(database)
+    return url
+
+
+@pytest.fixture(scope="module")
+def outcome_of(url: str) -> Callable[[str], runner.Outcome]:
+    """A test's outcome, by its name; a class runs when the first of its tests is asked for."""
+    found = {}
+
+    def outcome(name: str) -> runner.Outcome:
+        if name not in found:
+            wanted = [each for each in CLASSES if name in map(str, each.tests)]
+            found.update({str(outcome.test): outcome for outcome in runner.run_classes(url, wanted)})
+        return found[name]
+
+    return outcome
+
+
+@needs_engine
+@pytest.mark.parametrize("name", [str(test) for test in TESTS])
+def test_tsqlt(outcome_of, name):
+    outcome = outcome_of(name)
+
+    if outcome.result == "Skipped":
+        pytest.skip(outcome.message)
+    assert (outcome.result, outcome.message) == ("Success", "")
+
+
+FAILING = """EXEC tSQLt.NewTestClass @ClassName = N'try_outs';
+GO
+CREATE OR ALTER PROCEDURE try_outs.[test of what differs]
+AS
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = 2;
+GO
+CREATE OR ALTER PROCEDURE try_outs.[test of case]
+AS
+EXEC tSQLt.AssertEqualsString @Expected = N'a', @Actual = N'A';
+GO
+CREATE OR ALTER PROCEDURE try_outs.[test of NULL]
+AS
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = NULL;
+GO
+CREATE OR ALTER PROCEDURE try_outs.[test of an exception that does not come]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51001;
+GO
+CREATE OR ALTER PROCEDURE try_outs.[test of another exception]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51001;
+
+EXEC rowpost.[peek_queue:Sample] @count = 0;
+GO
+CREATE OR ALTER PROCEDURE try_outs.[test of an error]
+AS
+EXEC rowpost.[peek_queue:Sample] @count = 0;
+GO
+CREATE OR ALTER PROCEDURE try_outs.[test of what was rolled back]
+AS
+EXEC rowpost.[send_message:Sample] @headers = N'';
+
+DECLARE @rows int = (SELECT COUNT(*) FROM dbo.Sample AS s);
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rows;
+GO
+"""
+
+
+@needs_engine
+def test_the_shim_tells_failures_errors_and_successes_apart(url):
+    names = ["of what differs", "of case", "of NULL", "of an exception that does not come", "of another exception",
+             "of an error", "of what was rolled back", "of what was rolled back"]  # fmt: skip
+    tests = [runner.Test("try_outs", f"test {name}") for name in names]
+
+    found = list(runner.run_classes(url, [runner.TestClass(Path("try_outs"), "try_outs", FAILING, tuple(tests))]))
+
+    assert [outcome.result for outcome in found] == ["Failure"] * 5 + ["Error"] + ["Success"] * 2
+
+
+def test_a_tsqlt_of_another_checksum_is_not_installed(tmp_path):
+    file = tmp_path / "tSQLt.class.sql"
+    file.write_text("SELECT 1;", encoding="utf-8")
+
+    with pytest.raises(ValueError, match=hashlib.sha256(b"SELECT 1;").hexdigest()):
+        runner.install_tsqlt(None, file, "0" * 64)
+
+
+def test_the_junit_report_counts_and_names():
+    test = runner.Test("a_class", "test a & b <c>")
+    outcomes = [
+        runner.Outcome(test, "Success", "", 0.5),
+        runner.Outcome(test, "Failure", "Expected: <1>\x00"),
+        runner.Outcome(test, "Skipped", "Babelfish: why"),
+    ]
+
+    suite = ElementTree.fromstring(runner.junit(outcomes)).find("testsuite")
+
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")
+    assert [case.get("name") for case in suite] == ["test a & b <c>"] * 3
+    assert suite.find("testcase/failure").get("message") == "Expected: <1>?"
