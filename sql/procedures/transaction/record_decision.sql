@@ -12,9 +12,9 @@ Locking:   the new row; and an application lock on the transaction, by which pro
 */
 SET NOCOUNT, XACT_ABORT ON;
 
-DECLARE @resource nvarchar(255) = N'rowpost ' + @transaction_id;
+DECLARE @lock_name nvarchar(255) = N'rowpost ' + @transaction_id;
 IF @@TRANCOUNT > 0
-    EXEC sys.sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction';
+    EXEC sys.sp_getapplock @Resource = @lock_name, @LockMode = 'Exclusive', @LockOwner = 'Transaction';
 
 INSERT INTO rowpost.decision (transaction_id, participants, decided_at)
 VALUES (@transaction_id, @participants, SYSUTCDATETIME());
