@@ -3,7 +3,7 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'monitoring_elect_upkeep';
 GO
-CREATE OR ALTER PROCEDURE monitoring_elect_upkeep.[test elect_upkeep elects a session that asks alone, and again]
+CREATE OR ALTER PROCEDURE monitoring_elect_upkeep.[test elect_upkeep elects a session that asks alone and again]
 AS
 CREATE TABLE #elected (elected bit);
 

@@ -15,7 +15,7 @@ EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51001;
 
 EXEC rowpost.renew_lease @queue_name = N'x''; DROP TABLE rowpost.queue; --', @seconds = 10;
 GO
-CREATE OR ALTER PROCEDURE registry_renew_lease.[test renew_lease keeps one lease a queue, however often it is renewed]
+CREATE OR ALTER PROCEDURE registry_renew_lease.[test renew_lease keeps one lease a queue however often it is renewed]
 AS
 EXEC rowpost.renew_lease @queue_name = N'Sample', @seconds = 10;
 EXEC rowpost.renew_lease @queue_name = N'Sample', @seconds = 20;
