@@ -11,7 +11,7 @@ YES := $(if $(filter 1 yes true,$(YES)),--yes)
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3.14 python3 python; do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
 
-.PHONY: help run test lint format plan deploy verify bench test/tsqlt clean
+.PHONY: help run example/shop test lint format plan deploy verify bench test/tsqlt clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z/]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | \
@@ -19,6 +19,9 @@ help: ## list the verbs
 
 run: $(VENV)/.installed ## see it work: the demo on a private PostgreSQL (ARGS="--orders 5000")
 	$(BIN)/rowpost demo $(ARGS)
+
+example/shop: $(VENV)/.installed ## three endpoints and a web form (ARGS="--port 8081", ARGS=--ci)
+	$(BIN)/python -m examples.shop $(ARGS)
 
 test: $(VENV)/.developer ## lint, and every test on every engine that can be reached (ARGS="-k ramp")
 	$(BIN)/ruff check .

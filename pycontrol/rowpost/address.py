@@ -102,6 +102,7 @@ def _utf16_length(value: str) -> int:
     return len(value.encode("utf-16-le", "surrogatepass")) // 2
 
 
+_POSTGRESQL = re.compile(r'(?:"((?:[^"]|"")+)"\.)?"((?:[^"]|"")+)"')
 _BRACKETED = re.compile(r"\[((?:[^\]]|\]\])*)\]")
 
 
@@ -120,9 +121,15 @@ def _part(text: str, position: int, whole: str) -> tuple[str, int]:
 def parse_address(text: str) -> Address:
     """Reads table, table@schema or table@schema@catalog, with or without brackets (reference A1, statement 11).
 
+    The PostgreSQL transport's `"schema"."table"` is read as well (reference A7).
+
     Raises:
         InvalidQueueName: empty, an unclosed bracket, or more than three parts.
     """
+    quoted = _POSTGRESQL.fullmatch(text)
+    if quoted is not None:
+        schema, table = (part and part.replace('""', '"') for part in quoted.groups())
+        return Address(table, schema)
     table, at, rest = text.partition("@")
     if not table:
         raise InvalidQueueName(f"The address {text!r} has no table name before its first @.")

@@ -66,9 +66,10 @@ class Contract:
                 return procedure
         raise ContractError(f"The contract has no procedure {name!r} for a {scope}. See sql/contract.yml.")
 
-    def templates(self, kind: str = "own") -> tuple[Procedure, ...]:
-        """The procedures that a queue of this kind gets: all, or for an external one those that send."""
-        return tuple(p for p in self.procedures if p.scope == "queue" and (kind != "external" or p.queues == "all"))
+    def templates(self, kind: str = "own", delayed: bool = True) -> tuple[Procedure, ...]:
+        """The procedures that a queue gets: an external one those that send, one without a delayed table none for that."""
+        groups = {"all"} if kind == "external" else {"all", "own", "delayed"} if delayed else {"all", "own"}
+        return tuple(p for p in self.procedures if p.scope == "queue" and p.queues in groups)
 
 
 def _parameter(entry: dict[str, Any]) -> Parameter:

@@ -14,16 +14,18 @@ from rowpost.breaker import Breaker, arms_breaker
 from rowpost.narrator import Narrator
 from rowpost.peeker import Answer, Crash
 from rowpost.ramp import Peeked, Ramp, Received, StillBusy, check_peek_delay, spare_workers, strategy
-from rowpost.reports import Assignment, Back, InTrouble, Progress, Ready, Refused
+from rowpost.reports import Assignment, Back, InTrouble, Pace, Progress, Ready, Refused, Terms
 from rowpost.retries import Kind
 from rowpost.roster import Member, Roster, State, respawn_delay
 from rowpost.settings import QueueSettings
 from rowpost.snapshot import Figures, QueueSnapshot
+from rowpost.throttle import Throttle
 
 __all__ = ["Crew"]
 
 # A poller that says nothing for so long is busy with one message (transport 2.1). Seconds.
 LONG_RECEIVE = 5.0
+KILLED, OVERDUE = "killed", "time limit"
 
 
 class Crew:
@@ -63,7 +65,11 @@ class Crew:
         self._last_error = ""
         self._stopping = False
         self.refused: str | None = None
+        #: whether a worker has received anything, or nothing: then its endpoint is subscribed
+        self.proven = False
         self._figures = Figures()
+        self._terms: Terms | None = None
+        self._throttle = Throttle(worker.throttle_after, worker.throttle_wait)
 
     # -------------------------------------------------------------- what the supervisor asks
     @property
@@ -86,6 +92,9 @@ class Crew:
             target=self._wanted,
             rate=self._figures.rate(now),
             critical=self._breaker.triggered,
+            throttled=self._throttle.active,
+            critical_time=self._figures.critical_time(now),
+            processing_time=self._figures.processing_time(now),
             **self._figures.counts,
         )
 
@@ -131,7 +140,8 @@ class Crew:
         match report:
             case Progress():
                 self._progressed(member, report, now)
-            case Ready(pid):
+            case Ready(pid, terms):
+                self._terms = terms or self._terms
                 self._emit(events.WorkerStarted, pid=pid)
                 if member.state is State.STARTING:
                     member.enter(State.BUSY if member.round else State.IDLE, now)
@@ -152,6 +162,9 @@ class Crew:
         self._roster.remove(member)
         self._breaker = self._breaker.without(member.number)
         pid = member.process.pid
+        if member.process.in_hand is not None and member.reason != KILLED:
+            overdue = member.reason == OVERDUE
+            self._count_crash(Crash(self.name, pid, exitcode, *member.process.in_hand, self._terms, overdue))
         if exitcode == 0 or member.reason:
             self._emit(events.WorkerStopped, pid=pid, reason=member.reason or "signal")
             return
@@ -160,14 +173,13 @@ class Crew:
         delay = respawn_delay(self._deaths)
         self._spawn_at = now + delay
         self._emit(events.WorkerDied, pid=pid, exitcode=exitcode, respawn_in=delay)
-        if member.process.in_hand is not None:
-            self._count_crash(Crash(self.name, pid, exitcode, *member.process.in_hand))
 
     def tick(self, now: float) -> float:
         """Do what is due; returns the time at which to be called again at the latest."""
         self._note_breaker(self._breaker.at(now))
+        overdue_at = self._kill_overdue(now)
         if self._stopping or self.refused is not None:
-            return float("inf")
+            return overdue_at
         if self._warning:
             self._emit(events.Warned, text=self._warning)
             self._warning = None
@@ -180,12 +192,32 @@ class Crew:
             if self._ramp.polls and member.state is State.BUSY and not member.troubled:
                 self._see(StillBusy(member.number, now - member.heard_at), now)
         self._move(now)
-        return self._due(now, self._own_times(now))
+        return min(overdue_at, self._due(now, self._own_times(now)))
+
+    def peek_soon(self) -> None:
+        """Messages have come that nobody peeked: look for them at the next tick."""
+        if not self._ramp.receiving:
+            self._peek_at = float("-inf")
+
+    def _kill_overdue(self, now: float) -> float:
+        """Kill the workers whose handlers exceed their time limit; returns when the next one may."""
+        limit = self._terms.time_limit if self._terms is not None else 0.0
+        if not limit:
+            return float("inf")
+        next_at = float("inf")
+        for member in self.members:
+            since = member.process.held_since
+            if since is not None and now - since >= limit and member.reason not in (KILLED, OVERDUE):
+                self._emit(events.TimedOut, pid=member.process.pid, seconds=limit)
+                member.kill(OVERDUE)
+            elif member.state in (State.BUSY, State.LEAVING) and member.reason not in (KILLED, OVERDUE):
+                next_at = min(next_at, (now if since is None else since) + limit)
+        return next_at
 
     # -------------------------------------------------------------- towards the target
     @property
     def _allowed(self) -> int:
-        return self._breaker.concurrency(self._limit)
+        return 1 if self._throttle.active else self._breaker.concurrency(self._limit)
 
     def _move(self, now: float) -> None:
         """Start, tell or send away workers until there are as many as wanted."""
@@ -255,8 +287,10 @@ class Crew:
     def _progressed(self, member: Member, report: Progress, now: float) -> None:
         if report.runs:
             self._deaths = 0
+            self.proven = True
         self._figures.add(report, now)
         self._narrator.progress(report, member.process.pid)
+        self._note_failures(report.streak, succeeded=report.handled > 0)
         self._settle(member, report, now)
         if report.runs:
             self._see(Received(member.number, report.runs), now)
@@ -267,6 +301,7 @@ class Crew:
             return
         if answer.outcome.kind is not Kind.STUCK:
             self._figures.counts[answer.outcome.kind.value] += 1
+        self._note_failures(1, succeeded=False)
         self._narrator.failure(answer.outcome, answer.crash.pid)
 
     def _settle(self, member: Member, report: Progress, now: float) -> None:
@@ -276,6 +311,24 @@ class Crew:
         state = State.BUSY if report.busy else State.IDLE
         if state is not member.state and not member.troubled:
             member.enter(state, now)
+
+    def _note_failures(self, failures: int, *, succeeded: bool) -> None:
+        """Attempts that failed in a row, after a success or not: too many leave one worker that takes its time (I7)."""
+        was, self._throttle = self._throttle, self._throttle.after(failures, succeeded=succeeded)
+        if was.active == self._throttle.active:
+            return
+        if self._throttle.active:
+            self._emit(events.ThrottlingStarted, failures=self._throttle.failures, wait=self._throttle.wait)
+        else:
+            self._emit(events.ThrottlingEnded)
+            self._peek_at = float("-inf")
+        for member in self.members:
+            member.process.tell(Pace(self._throttle.pace))
+
+    @property
+    def pace(self) -> float:
+        """Seconds that a worker waits after a failed attempt, now."""
+        return self._throttle.pace
 
     def _see(self, seen: Peeked | Received | StillBusy, now: float) -> None:
         self._ramp = self._ramp.after(seen, self._allowed)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from rowpost.address import parse_address, queue_key
+from rowpost.address import Address, parse_address, queue_key
+from rowpost.compat import compat_of
 from rowpost.contract import load_contract
-from rowpost.dialects import Dialect, Statement, dialect_for, dialect_of
-from rowpost.errors import ContractError, SchemaMissing, SchemaTooNew
+from rowpost.dialects import Begin, Dialect, Statement, dialect_for, dialect_of
+from rowpost.errors import ContractError, DatabaseError, SchemaMissing, SchemaTooNew
 
 if TYPE_CHECKING:
     from rowpost.settings import Settings
@@ -28,10 +29,22 @@ class Database:
     [(0,)]
     """
 
-    def __init__(self, connection: Any, dialect: Dialect, *, owned: bool = True) -> None:
+    def __init__(
+        self,
+        connection: Any,
+        dialect: Dialect,
+        *,
+        owned: bool = True,
+        open_another: Callable[[], Database] | None = None,
+        legacy_columns: bool = False,
+    ) -> None:
+        #: whether CorrelationId and ReplyToAddress are filled, for endpoints of transport versions 1 to 6 (compat)
+        self.legacy_columns = legacy_columns and dialect.name == "sqlserver"
         self.connection = connection
         self.dialect = dialect
         self._owned = owned
+        self._open_another = open_another
+        self._beside: Database | None = None
         self._depth = 0
 
     @classmethod
@@ -44,7 +57,7 @@ class Database:
         """postgresql or sqlserver."""
         return self.dialect.name
 
-    def call(self, procedure: str, /, queue: str | None = None, *, begin: bool = False, **arguments: Any) -> list[tuple]:
+    def call(self, procedure: str, /, queue: str | None = None, *, begin: Begin = False, **arguments: Any) -> list[tuple]:
         """Calls a procedure of the contract; with `queue` the one that was rendered for that queue.
 
         Args:
@@ -69,7 +82,7 @@ class Database:
             raise self.dialect.translate(error, statement) from error
 
     def call_all(
-        self, calls: Sequence[tuple[str, str | None, dict[str, Any]]], *, begin: bool = False, commit: bool = False
+        self, calls: Sequence[tuple[str, str | None, dict[str, Any]]], *, begin: Begin = False, commit: bool = False
     ) -> list[list[tuple]]:
         """Calls several procedures in as few round trips as the engine can, and returns the rows of each.
 
@@ -170,8 +183,44 @@ class Database:
         """Whether the connection is closed or broken."""
         return self.dialect.is_closed(self.connection)
 
+    @property
+    def another(self) -> Callable[[], Database] | None:
+        """Opens one more connection to the same database; None where rowpost cannot: the connection was lent."""
+        return self._open_another
+
+    def beside(self) -> Database:
+        """A second connection to the same database, for what must not share this one's transaction; kept open.
+
+        Raises:
+            DatabaseError: the connection was lent, and rowpost does not know how to open another.
+        """
+        if self._open_another is None:
+            raise DatabaseError(
+                "This needs a connection of its own beside the one that was lent, and rowpost cannot open it. "
+                "Give it a Database from rowpost.database.connect instead of a connection."
+            )
+        if self._beside is None or self._beside.closed:
+            self._beside = self._open_another()
+        return self._beside
+
+    def local(self, address: Address) -> Address:
+        """An address as this database knows it: without its own catalog, and without the default schema."""
+        catalog = address.catalog
+        if catalog is not None and catalog.casefold() == self.dialect.database_name(self.connection).casefold():
+            catalog = None
+        return Address(address.table, address.schema, catalog).short(self.engine)
+
+    def canonical(self, address: Address) -> str:
+        """An address as endpoints elsewhere may use it: with schema and, on SQL Server, catalog (reference A1, A7)."""
+        full = address.qualified(self.engine)
+        if self.engine == "postgresql":
+            return f"{self.dialect.quote(str(full.schema))}.{self.dialect.quote(full.table)}"
+        return Address(full.table, full.schema, full.catalog or self.dialect.database_name(self.connection)).format()
+
     def close(self) -> None:
-        """Closes the connection, unless it was lent."""
+        """Closes the connection, unless it was lent, and the one beside it."""
+        if self._beside is not None:
+            self._beside.close()
         if self._owned:
             with suppress(self.dialect.driver_error()):
                 self.connection.close()
@@ -219,7 +268,9 @@ def _spell(dialect: Dialect, name: str, queue: str | None) -> Statement:
     return dialect.spell(procedure, queue, key)
 
 
-def connect_url(engine: str, url: str, application_name: str = "rowpost") -> Database:
+def connect_url(
+    engine: str, url: str, application_name: str = "rowpost", *, legacy_columns: bool = False
+) -> Database:
     """Opens a connection by engine and URL (PostgreSQL) or ODBC connection string (SQL Server).
 
     Raises:
@@ -227,7 +278,12 @@ def connect_url(engine: str, url: str, application_name: str = "rowpost") -> Dat
         LoginRefused: user, password or database are wrong.
     """
     dialect = dialect_for(engine)
-    return Database(dialect.connect(url, application_name), dialect)
+    return Database(
+        dialect.connect(url, application_name),
+        dialect,
+        open_another=lambda: connect_url(engine, url, application_name, legacy_columns=legacy_columns),
+        legacy_columns=legacy_columns,
+    )
 
 
 def connect(settings: Settings, application_name: str = "rowpost") -> Database:
@@ -242,4 +298,5 @@ def connect(settings: Settings, application_name: str = "rowpost") -> Database:
         from rowpost import embedded
 
         url = embedded.start(settings.data_folder)
-    return connect_url(settings.engine, url, application_name)
+    legacy_columns = compat_of(settings.compat).legacy_columns
+    return connect_url(settings.engine, url, application_name, legacy_columns=legacy_columns)

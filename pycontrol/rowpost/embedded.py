@@ -27,6 +27,7 @@ max_connections = 200
 max_wal_size = 2GB
 wal_compression = on
 """
+_PREPARED = "max_prepared_transactions = 64\n"
 _MARK = "# rowpost:"
 
 
@@ -46,6 +47,7 @@ def start(data_folder: Path) -> str:
 
         folder.parent.mkdir(parents=True, exist_ok=True)
         _forget_dead_owners(folder)
+        _complete(folder)
         server = get_server(folder, cleanup_mode="stop")
         if _configure(folder):
             server.stop()
@@ -95,8 +97,17 @@ def _configure(folder: Path) -> bool:
     if _MARK in text:
         return False
     with configuration.open("a") as file:
-        file.write(_CONFIGURATION)
+        file.write(_CONFIGURATION + _PREPARED)
     return True
+
+
+def _complete(folder: Path) -> None:
+    """Adds what later releases need to a configuration of an earlier one; a server that runs reads it when next started."""
+    configuration = folder / "postgresql.conf"
+    text = configuration.read_text() if configuration.exists() else ""
+    if _MARK in text and _PREPARED.partition(" ")[0] not in text.partition(_MARK)[2]:
+        with configuration.open("a") as file:
+            file.write(_PREPARED)
 
 
 def _create_database(server) -> None:

@@ -8,19 +8,27 @@
      ├── DeployError              a deployment that was rolled back
      ├── MessageError
      │    ├── MessageCorrupt      a stored message whose headers cannot be read
-     │    └── InvalidMessage      a message that cannot be sent
+     │    ├── InvalidMessage      a message that cannot be sent
+     │    ├── MessageNotDeserialized  a body that is not what its type says
+     │    ├── NoHandler           a message whose types nobody handles
+     │    ├── DelayNotSupported   a delayed message that no delayed table can hold
+     │    ├── MessageNotFound     a message that is not in its queue, or that somebody holds
+     │    └── NoReply             a request whose reply did not come in time
      ├── DatabaseError            carries what the server said
      │    ├── DatabaseUnavailable down, restarting, unreachable
+     │    ├── UnsupportedServer   older than rowpost can work with
      │    ├── LoginRefused        wrong user or password, or no such database
      │    ├── PermissionDenied    the login lacks a right
      │    ├── SchemaMissing       rowpost was not deployed here
+     │    ├── ParticipantFailed   another database of a transaction is out of reach, or refused
      │    └── Deadlock            victim of a deadlock, a lock timeout or a serialization failure: try again
      └── CatalogueError           raised by a procedure: number n is 51000 + n in T-SQL, SQLSTATE RPnnn in PL/pgSQL
           ├── QueueNotFound 1          ├── InvalidMessages 6
           ├── InvalidQueueName 2       ├── ScriptEdited 7
           ├── InvalidCount 3           ├── SchemaTooNew 8
           ├── InvalidTimeToBeReceived 4└── NotAQueueTable 9
-          └── QueueNameConflict 5
+          ├── QueueNameConflict 5      ├── InvalidDelay 10
+          └── InvalidSubscription 11
 
 A message says what happened, to which queue, and what to do. The catalogue's numbers stand in sql/contract.yml, which
 a test compares with this module.
@@ -94,6 +102,26 @@ class InvalidMessage(MessageError):
     """The message cannot be sent as it was given."""
 
 
+class MessageNotDeserialized(MessageError):
+    """A body that is not what its type says: unrecoverable, it goes to the error queue at once (reference I3)."""
+
+
+class NoHandler(MessageError):
+    """A message whose types nobody handles: unrecoverable."""
+
+
+class DelayNotSupported(MessageError):
+    """A delayed message that no delayed table can hold."""
+
+
+class MessageNotFound(MessageError):
+    """The message is not in the queue any more, or somebody holds it."""
+
+
+class NoReply(MessageError):
+    """A request whose reply did not come in time, or that was given up because its receiver was closed."""
+
+
 class DatabaseError(RowpostError):
     """The server refused a call for a reason that has no class of its own."""
 
@@ -106,12 +134,20 @@ class LoginRefused(DatabaseError):
     """The server answers but does not let this user in."""
 
 
+class UnsupportedServer(DatabaseError):
+    """The server is older than rowpost can work with: PostgreSQL before 14, SQL Server before 2016."""
+
+
 class PermissionDenied(DatabaseError):
     """The login lacks a right. rowpost queue grant prints the statements that give it."""
 
 
 class SchemaMissing(DatabaseError):
     """This database has no rowpost schema yet: run rowpost apply."""
+
+
+class ParticipantFailed(DatabaseError):
+    """Another database that takes part in a transaction is out of reach, or refused to begin, prepare or commit."""
 
 
 class Deadlock(DatabaseError):
@@ -180,6 +216,18 @@ class NotAQueueTable(CatalogueError):
     """The table lacks a queue's columns."""
 
     code = 9
+
+
+class InvalidDelay(CatalogueError):
+    """No delay, or one of more than 100 years."""
+
+    code = 10
+
+
+class InvalidSubscription(CatalogueError):
+    """A subscription without endpoint, topic or queue, or one of over 200 characters."""
+
+    code = 11
 
 
 CATALOGUE: dict[int, type[CatalogueError]] = {error.code: error for error in CatalogueError.__subclasses__()}

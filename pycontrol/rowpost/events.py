@@ -11,11 +11,15 @@ from uuid import UUID
 
 __all__ = [
     "Critical",
+    "Delayed",
+    "DelayedMoved",
     "Event",
     "Expired",
+    "ExpiredPurged",
     "Failed",
     "Handled",
     "LimitChanged",
+    "Maintained",
     "MovedToError",
     "Peeked",
     "Poisoned",
@@ -23,6 +27,9 @@ __all__ = [
     "Recovered",
     "Stopping",
     "TargetChanged",
+    "ThrottlingEnded",
+    "ThrottlingStarted",
+    "TimedOut",
     "Trouble",
     "Warned",
     "WorkerDied",
@@ -51,7 +58,7 @@ class WorkerStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStopped(Event):
-    """A worker left as it was told to, `reason` says why: spare, limit, stop, signal or killed."""
+    """A worker left as it was told to, `reason` says why: spare, limit, stop, signal, killed or time limit."""
 
     pid: int
     reason: str
@@ -82,10 +89,12 @@ class TargetChanged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handled(Event):
-    """A worker handled `count` messages since it last said so."""
+    """A worker handled `count` messages since it last said so, in the mean times of monitoring.py, in seconds."""
 
     pid: int
     count: int
+    critical_time: float | None = None
+    processing_time: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +121,11 @@ class MovedToError(Failed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Delayed(Failed):
+    """A handler failed for the last time of its round; the message waits in the delayed table for the next round."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Poisoned(Failed):
     """A message whose headers cannot be read was moved, unchanged, to the error queue."""
 
@@ -121,6 +135,54 @@ class Purged(Event):
     """The queue was emptied at startup, before the first receive."""
 
     count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Maintained(Event):
+    """Upkeep did something to the queue's table: `action` as maintain_queue names it, `text` why."""
+
+    action: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiredPurged(Event):
+    """A purge removed `count` expired messages, unasked by any receiver."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelayedMoved(Event):
+    """The time of `count` delayed messages had come: they are in the queue now.
+
+    `forwarded` went to the queues that they named, `failed` to the error queue because there is no such queue.
+    """
+
+    count: int
+    forwarded: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedOut(Event):
+    """A handler ran longer than its time limit of `seconds`: its process is killed, the attempt counts as failed."""
+
+    pid: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThrottlingStarted(Event):
+    """`failures` attempts failed in a row: one worker from now on, which waits `wait` seconds between attempts."""
+
+    failures: int
+    wait: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThrottlingEnded(Event):
+    """A message was handled: as many workers as before, without waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,8 +233,12 @@ LEVELS: dict[type[Event], int] = {
     Failed: logging.WARNING,
     Warned: logging.WARNING,
     WorkerDied: logging.WARNING,
+    Delayed: logging.WARNING,
+    ThrottlingStarted: logging.WARNING,
+    TimedOut: logging.WARNING,
     Handled: logging.DEBUG,
     Peeked: logging.DEBUG,
+    DelayedMoved: logging.DEBUG,
 }
 
 

@@ -7,17 +7,40 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
+from rowpost.context import Operation
+from rowpost.database import Database
+from rowpost.endpoint import Endpoint
 from rowpost.errors import HandlerNotFound
 from rowpost.message import Message
+from rowpost.recoverability import plain_recoverability
 
-__all__ = ["Handler", "resolve_handler"]
+__all__ = ["Handler", "PlainHandler", "resolve_handler"]
 
 # Called as handler(message, connection) inside the receiving transaction; returning is success, raising is failure.
 Handler = Callable[[Message, Any], object]
 
 
-def resolve_handler(name: str) -> Handler:
-    """Import the module and take the function; dots after the colon reach into classes.
+class PlainHandler:
+    """A function of (message, connection), as the pipeline sees an endpoint: it sends nothing by itself."""
+
+    transaction_mode = "sends_atomic_with_receive"
+
+    def __init__(self, function: Handler, attempts: int, error_queue: str) -> None:
+        self._function = function
+        self.error_queue = error_queue
+        self.recoverability = plain_recoverability(attempts)
+
+    def handle(self, message: Message, database: Database) -> list[Operation]:
+        """Calls the function; what it returns does not count."""
+        self._function(message, database.connection)
+        return []
+
+    def dispatch(self, database: Database, operations: list[Operation], *, begin: bool = False, commit: bool = False) -> None:
+        """Never called: there is nothing to send."""
+
+
+def resolve_handler(name: str) -> Handler | Endpoint:
+    """Import the module and take the function or the Endpoint; dots after the colon reach into classes.
 
     Raises HandlerNotFound when the text, the module or the function is not what it should be. An error inside the
     module while it is imported becomes HandlerNotFound too, with the error as its cause.
@@ -35,8 +58,10 @@ def resolve_handler(name: str) -> Handler:
         raise HandlerNotFound(
             f"handler {name!r}: module {module_name!r} has no {path!r}; is the function's name spelt so?"
         ) from error
-    if not callable(handler):
-        raise HandlerNotFound(f"handler {name!r} is a {type(handler).__name__}, not a function: it cannot be called")
+    if not callable(handler) and not isinstance(handler, Endpoint):
+        raise HandlerNotFound(
+            f"handler {name!r} is a {type(handler).__name__}: it must be a function, or an Endpoint with handlers"
+        )
     return handler
 
 

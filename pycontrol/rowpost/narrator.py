@@ -12,7 +12,12 @@ from rowpost.retries import Kind, Outcome
 
 __all__ = ["Narrator"]
 
-EVENT_OF_KIND = {Kind.FAILED: events.Failed, Kind.MOVED_TO_ERROR: events.MovedToError, Kind.POISON: events.Poisoned}
+EVENT_OF_KIND = {
+    Kind.FAILED: events.Failed,
+    Kind.DELAYED: events.Delayed,
+    Kind.MOVED_TO_ERROR: events.MovedToError,
+    Kind.POISON: events.Poisoned,
+}
 
 
 class Narrator:
@@ -30,7 +35,14 @@ class Narrator:
         """What a worker did since it last said so."""
         if report.handled:
             self._stuck = False
-            self.tell(events.Handled, pid=pid, count=report.handled)
+            times = report.times
+            self.tell(
+                events.Handled,
+                pid=pid,
+                count=report.handled,
+                critical_time=times.critical_time,
+                processing_time=times.processing_time,
+            )
         if report.expired:
             self.tell(events.Expired, pid=pid, count=report.expired)
         for outcome in report.failures:

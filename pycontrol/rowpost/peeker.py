@@ -17,6 +17,8 @@ from rowpost.address import parse_address, queue_key
 from rowpost.database import Database, connect
 from rowpost.errors import DatabaseUnavailable, RowpostError
 from rowpost.queue import Queue
+from rowpost.recoverability import Recoverability, plain_recoverability
+from rowpost.reports import Terms
 from rowpost.retries import Outcome, Retries
 from rowpost.settings import Settings
 
@@ -28,17 +30,25 @@ PEEK_COUNT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """A worker of the queue died by `exitcode` with this message in hand."""
+    """A worker of the queue died by `exitcode` with this message in hand; `overdue`: killed at its time limit.
+
+    `terms` are its endpoint's; None where it never said any.
+    """
 
     queue: str
     pid: int
     exitcode: int | None
     row_id: UUID
     row_version: int
+    terms: Terms | None = None
+    overdue: bool = False
 
     @property
-    def error(self) -> ChildProcessError:
+    def error(self) -> OSError:
         """What the message's error headers say."""
+        if self.overdue and self.terms is not None:
+            limit = f"its time limit of {self.terms.time_limit:g} s"
+            return TimeoutError(f"the handler ran longer than {limit}, and was killed together with its worker process")
         signal_ = f"signal {-self.exitcode}" if self.exitcode and self.exitcode < 0 else f"exit code {self.exitcode}"
         return ChildProcessError(f"the worker process died ({signal_}) while its handler had this message in hand")
 
@@ -110,8 +120,8 @@ class Peeker:
             retries = Retries(
                 crash.queue,
                 queue_key(parse_address(crash.queue), database.engine),
-                attempts=worker.attempts,
-                error_queue=self._settings.supervisor.error_queue,
+                recoverability=_recoverability(crash.terms) or plain_recoverability(worker.attempts),
+                error_queue=crash.terms.error_queue if crash.terms else self._settings.supervisor.error_queue,
             )
             outcome = retries.crashed(database, crash.row_id, crash.row_version, crash.error)
             return Answer(crash.queue, crash=crash, outcome=outcome)
@@ -134,3 +144,9 @@ class Peeker:
             with suppress(RowpostError):
                 self._database.close()
             self._database = None
+
+
+def _recoverability(terms: Terms | None) -> Recoverability | None:
+    if terms is None:
+        return None
+    return Recoverability(terms.immediate_retries, terms.delayed_retries, terms.delay_increase)

@@ -10,25 +10,39 @@ Works in any process, no supervisor needed:
 
     pipeline = Pipeline(connect(settings), "Sales", resolve_handler("shop.handlers:place_order"))
     while pipeline.process_one().kind is not Kind.EMPTY: ...
+
+What a transaction spans is the endpoint's mode (reference 1E; a plain function has sends_atomic_with_receive):
+
+    none                        the removal commits before the handler runs: a failure loses the message to the error queue
+    receive_only                what was sent commits just before the removal, in a transaction of its own
+    sends_atomic_with_receive   the removal, what was sent and the handler's own SQL commit together
+    transaction_scope           and so do other databases that the handler enlists (transactions.py, twophase.py)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import partial
 
 from rowpost.address import parse_address, queue_key
+from rowpost.context import Operation
 from rowpost.database import Database
+from rowpost.endpoint import Endpoint
 from rowpost.errors import (
     DatabaseError,
     DatabaseUnavailable,
     Deadlock,
     HandlerBrokeTransaction,
     MessageCorrupt,
+    ParticipantFailed,
     RowpostError,
 )
-from rowpost.handlers import Handler
+from rowpost.handlers import Handler, PlainHandler
 from rowpost.message import Message
+from rowpost.monitoring import Stopwatch, wanted_at
 from rowpost.retries import Kind, Outcome, Retries, roll_back
+from rowpost.transactions import Lender, begin_of, broke, make_scope, no_step, resolve_participants
 
 __all__ = ["Kind", "Outcome", "Pipeline"]
 
@@ -43,26 +57,44 @@ class Pipeline:
     `attempts` tries before a message moves to `error_queue`. `reconnect` gives a new Database: a second one to count
     failures on, closed when the queue is empty, and a new first one after a handler closed the one it was lent
     (without it that raises HandlerBrokeTransaction). `hold` is told which message a handler gets, and None after it.
+    `participants` of the environment are added to the endpoint's; `step` is told how far a message has come.
     """
 
     def __init__(
         self,
         database: Database,
         queue: str,
-        handler: Handler,
+        handler: Handler | Endpoint,
         *,
         attempts: int = 6,
         error_queue: str = "error",
         reconnect: Callable[[], Database] | None = None,
         hold: Callable[[Message | None], None] | None = None,
+        participants: Mapping[str, str] | None = None,
+        step: Callable[[str], None] = no_step,
     ) -> None:
         self.database = database
         self.queue = queue
-        self._handler = handler
+        self._processing = handler if isinstance(handler, Endpoint) else PlainHandler(handler, attempts, error_queue)
+        self._transactional = self._processing.transaction_mode != "none"
         self._reconnect = reconnect
         self._hold = hold or (lambda message: None)
-        key = queue_key(parse_address(queue), database.engine)
-        self._retries = Retries(queue, key, attempts=attempts, error_queue=error_queue, open_aside=reconnect)
+        self._step = step
+        self._lender = Lender(queue)
+        mode, named = self._processing.transaction_mode, getattr(self._processing, "participants", {})
+        places = resolve_participants(participants or {}, named) if mode == "transaction_scope" else {}
+        self._begin = begin_of(mode, database.engine, places)
+        self._scope = make_scope(mode, database, queue, places, step)
+        run = self._processing.handle
+        self._run = partial(run, scope=self._scope) if isinstance(handler, Endpoint) else run
+        self.stopwatch = Stopwatch()
+        self._retries = Retries(
+            queue,
+            queue_key(parse_address(queue), database.engine),
+            recoverability=self._processing.recoverability,
+            error_queue=self._processing.error_queue,
+            open_aside=reconnect,
+        )
 
     def process_one(self, anchor: int | None = None) -> Outcome:
         """Receive and handle at most one message, the oldest free one above `anchor` (None: from the start).
@@ -72,68 +104,132 @@ class Pipeline:
         """
         database = self.database
         try:
-            rows = database.call("receive_messages", self.queue, begin=True, count=1, anchor=anchor)
+            rows = database.call("receive_messages", self.queue, begin=self._begin, count=1, anchor=anchor)
         except Deadlock:
             return VICTIM
         if not rows:
-            database.commit()
+            self._end(database)
             self._retries.close_aside()
+            self._scope.settle(database)
             return EMPTY
         key, row_version, expired, headers, body = rows[0]
         message = Message(key, row_version, expired, headers, body or b"")
+        self._step("received")
         if expired:
-            database.commit()
+            self._end(database)
             return Outcome(Kind.EXPIRED, row_version, key)
         try:
             control = message.headers.get(CONTROL_MESSAGE) == "True"
         except MessageCorrupt as error:
             return self._retries.poisoned(database, message, error)
-        if control:
-            return self._commit(message)
+        if control and isinstance(self._processing, PlainHandler):
+            return self._commit(message, [])
         self._hold(message)
-        outcome = self._handle(message)
+        wanted, started = wanted_at(message.headers), datetime.now(UTC)
+        outcome = self._handle(message) if self._transactional else self._handle_removed(message)
         self._hold(None)
+        if outcome.kind is Kind.HANDLED:
+            self.stopwatch.add(wanted, started, datetime.now(UTC))
         return outcome
+
+    def _end(self, database: Database) -> None:
+        if self._transactional:
+            database.commit()
+
+    def recover(self) -> None:
+        """At the start of a worker: end what an earlier one left in doubt, where the mode knows such a thing."""
+        self._scope.recover(self.database)
 
     def close(self) -> None:
         """Close the connections."""
         self._retries.close_aside()
+        self._scope.close()
         self.database.close()
 
     def _handle(self, message: Message) -> Outcome:
-        database = self.database
-        guarded = self._retries.guard(database)
         try:
-            self._handler(message, database.connection)
+            return self._handle_received(message)
+        finally:
+            if self._scope.active:  # not committed, whatever the reason
+                self._scope.rollback()
+
+    def _handle_received(self, message: Message) -> Outcome:
+        database = self.database
+        guarded = self._begin is True and self._retries.guard(database)
+        self._lender.lend(database)
+        try:
+            operations = self._run(message, database)
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
+            self._take_back()
             return self._raised(message, error, guarded)
         except BaseException:
+            self._take_back()
             roll_back(database)
             raise
+        self._take_back()
+        self._step("handled")
         if database.closed:
             return self._closed(message, None)
         # SQL Server refuses to commit what is not open; PostgreSQL does not mind, so that it has to be asked before
         if database.engine == "postgresql":
-            if not database.in_transaction:
-                return self._retries.failed(database, message, self._broken("ended the transaction"), gone=True)
+            if self._lender.ended or not database.in_transaction:
+                return self._ended(message, None)
             if database.connection.info.transaction_status.name == "INERROR":
                 what = "returned as if nothing had happened after a statement failed, which doomed the transaction"
                 return self._retries.failed(database, message, self._broken(what), guarded=guarded)
-        return self._commit(message)
+        return self._commit(message, operations)
 
-    def _commit(self, message: Message) -> Outcome:
+    def _take_back(self) -> None:
+        self._lender.take_back()
+        self._scope.take_back()
+
+    def _handle_removed(self, message: Message) -> Outcome:
+        """The mode none: the message is gone already, so that a failure can only end in the error queue (statement 67)."""
+        database = self.database
+        try:
+            operations = self._run(message, database)
+            self._step("handled")
+            if not database.closed and database.in_transaction:
+                raise self._broken("left a transaction open on the connection")
+            if operations:
+                self._processing.dispatch(database, operations, begin=True, commit=True)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
+            if database.closed:
+                return self._closed(message, error)
+            return self._retries.failed(database, message, error, gone=True)
+        if database.closed:
+            return self._closed(message, None)
+        self._step("committed")
+        return Outcome(Kind.HANDLED, message.row_version, message.id)
+
+    def _commit(self, message: Message, operations: list[Operation]) -> Outcome:
         database = self.database
         try:
             self._retries.forget(database, message)
-            database.commit()
+            if operations and self._processing.transaction_mode == "receive_only":
+                self._processing.dispatch(database.beside(), operations, begin=True, commit=True)
+                self._step("sent")
+                operations = []
+            if self._scope.active:
+                self._scope.prepare(database)
+            self._step("before commit")
+            if operations:
+                self._processing.dispatch(database, operations, commit=True)
+            else:
+                database.commit()
         except DatabaseUnavailable:
             raise
         except RowpostError as error:
+            self._scope.undecided()
             # a deferred constraint, a serialization failure: what the handler did cannot be kept
-            if database.in_transaction or isinstance(error, Deadlock):
+            known = isinstance(error, (Deadlock, HandlerBrokeTransaction, ParticipantFailed))
+            if known or database.in_transaction or self._rolled_back_by_server(error):
                 roll_back(database)  # before counting: forget_failure may hold the count's row
                 return self._retries.failed(database, message, error)
             return self._retries.failed(database, message, self._broken("ended the transaction", error), gone=True)
+        self._step("committed")
+        if self._scope.active:
+            self._scope.complete()
         return Outcome(Kind.HANDLED, message.row_version, message.id)
 
     def _raised(self, message: Message, error: BaseException, guarded: bool) -> Outcome:
@@ -141,9 +237,22 @@ class Pipeline:
         database = self.database
         if database.closed:
             return self._closed(message, error)
-        if database.in_transaction or (database.engine == "sqlserver" and self._from_database(error)):
+        if self._lender.ended is None and (
+            database.in_transaction or (database.engine == "sqlserver" and self._from_database(error))
+        ):
             return self._retries.failed(database, message, error, guarded=guarded)
-        return self._retries.failed(database, message, self._broken("ended the transaction", error), gone=True)
+        return self._ended(message, error)
+
+    def _ended(self, message: Message, error: BaseException | None) -> Outcome:
+        """The handler's SQL ended the transaction. After a COMMIT, or where nobody saw it, the message may be gone for
+        good; after a ROLLBACK it is in its place, and may be another worker's by now."""
+        broken = error if isinstance(error, HandlerBrokeTransaction) else self._broken("ended the transaction", error)
+        return self._retries.failed(self.database, message, broken, gone=self._lender.ended != "ROLLBACK")
+
+    def _rolled_back_by_server(self, error: RowpostError) -> bool:
+        """SQL Server rolls back a batch that fails, such as a send to no queue; 3902: a COMMIT found no transaction."""
+        unseen = self._lender.ended is None and "(3902)" not in str(error.__cause__)
+        return self.database.engine == "sqlserver" and unseen
 
     def _from_database(self, error: BaseException) -> bool:
         return isinstance(error, (DatabaseError, self.database.dialect.driver_error()))
@@ -157,12 +266,9 @@ class Pipeline:
         if self._reconnect is None:
             raise broken
         self.database = self._reconnect()
-        return self._retries.failed(self.database, message, broken)
+        return self._retries.failed(self.database, message, broken, gone=not self._transactional)
 
     def _broken(self, what: str, error: BaseException | None = None) -> HandlerBrokeTransaction:
-        broken = HandlerBrokeTransaction(
-            f"the handler of queue {self.queue!r} {what} that it was lent: what it does on that connection commits "
-            "together with the message; let it return or raise, and open a connection of its own for anything else"
-        )
+        broken = broke(self.queue, what)
         broken.__cause__ = error
         return broken

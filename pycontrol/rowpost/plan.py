@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from rowpost import __version__
-from rowpost.address import parse_address, queue_key
+from rowpost.address import Address, parse_address, queue_key
 from rowpost.contract import load_contract
 from rowpost.dialects import Dialect, dialect_for
 from rowpost.dialects.batches import SCRIPT_END, SECTION_GUARD
@@ -40,6 +40,7 @@ class QueueEntry:
     kind: str
     body_string: bool
     clustered: bool
+    delayed: bool
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,7 @@ def describe_queue(queue: QueueSettings, engine: str) -> QueueEntry:
         kind=queue.kind,
         body_string=queue.body_string,
         clustered=queue.clustered,
+        delayed=queue.delayed and queue.kind != "external",
     )
 
 
@@ -171,6 +173,7 @@ def queue_names(queue: QueueEntry, dialect: Dialect) -> dict[str, str]:
     """The values of the placeholders in a queue's templates."""
     return {
         "queue_table": _table_name(queue, dialect),
+        "delayed_table": _delayed_table_name(queue, dialect),
         "queue_key": queue.queue_key,
         "queue_name": queue.queue_name,
         "schema_name": queue.schema_name,
@@ -181,6 +184,16 @@ def queue_names(queue: QueueEntry, dialect: Dialect) -> dict[str, str]:
 def _table_name(queue: QueueEntry, dialect: Dialect) -> str:
     parts = (queue.catalog_name, queue.schema_name, queue.table_name)
     return ".".join(dialect.quote(part) for part in parts if part is not None)
+
+
+def _delayed_table_name(queue: QueueEntry, dialect: Dialect) -> str:
+    """Beside the queue's table, named as the NServiceBus transport names it; by the queue's key where that is too long."""
+    name = f"{queue.table_name}.Delayed"
+    try:
+        Address(name).qualified(dialect.name)
+    except InvalidQueueName:
+        name = f"{queue.queue_key}.Delayed"
+    return ".".join(dialect.quote(part) for part in (queue.schema_name, name))
 
 
 def _database_step(script: Script, dialect: Dialect) -> Step:
@@ -194,7 +207,9 @@ def _database_step(script: Script, dialect: Dialect) -> Step:
 def _queue_steps(queue: QueueEntry, scripts: ScriptSet, dialect: Dialect) -> Iterator[Step]:
     if queue.kind != "external":
         yield _queue_step(scripts.create, queue, dialect, "table", _table_name(queue, dialect))
-    wanted = {procedure.name for procedure in load_contract().templates(queue.kind)}
+    if queue.delayed:
+        yield _queue_step(scripts.create_delayed, queue, dialect, "table", _delayed_table_name(queue, dialect))
+    wanted = {procedure.name for procedure in load_contract().templates(queue.kind, queue.delayed)}
     for script in scripts.templates:
         if script.stem in wanted or script.stem.startswith("_"):
             name = f"rowpost.{dialect.quote(f'{script.stem}:{queue.queue_key}')}"

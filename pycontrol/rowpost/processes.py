@@ -48,6 +48,11 @@ class WorkerProcess:
         return self._hand.content
 
     @property
+    def held_since(self) -> float | None:
+        """When the handler got it, by the monotonic clock; None while no handler runs."""
+        return self._hand.since
+
+    @property
     def ears(self) -> list[Any]:
         """What to wait for: reports, and the end."""
         return [self._process.sentinel] if self._deaf else [self._process.sentinel, self._pipe]

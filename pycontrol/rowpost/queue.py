@@ -12,7 +12,7 @@ from rowpost.database import Database
 from rowpost.errors import InvalidCount, InvalidMessage
 from rowpost.message import CORRELATION_ID, REPLY_TO_ADDRESS, BrowsedMessage, Headers, Message, OutgoingMessage
 
-__all__ = ["Queue", "send_to_address"]
+__all__ = ["Queue", "legacy_values", "send_to_address"]
 
 #: a batch of send_many ends at so many messages or bytes, whichever comes first
 BATCH_MESSAGES = 1000
@@ -45,17 +45,17 @@ class Queue:
     [b'{"OrderId": 42}']
     """
 
-    def __init__(self, name: str, database: Database | Any, *, legacy_columns: bool = False) -> None:
+    def __init__(self, name: str, database: Database | Any, *, legacy_columns: bool | None = None) -> None:
         """
         Args:
             name: the queue's name or canonical address.
             database: a Database, or a connection of psycopg or pyodbc that the caller shares.
             legacy_columns: fill CorrelationId and ReplyToAddress for endpoints of transport versions 1 to 6 (SQL
-                Server; seeds 002 and 004).
+                Server; seeds 002 and 004); by default as the environment's `compat` says.
         """
         self.database = database if isinstance(database, Database) else Database.share(database)
         self.name = parse_address(name).short(self.database.engine).format()
-        self._legacy_columns = legacy_columns
+        self._legacy_columns = self.database.legacy_columns if legacy_columns is None else legacy_columns
 
     def __repr__(self) -> str:
         return f"Queue({self.name!r})"
@@ -132,7 +132,7 @@ class Queue:
             body = bytes(body)
         row = (message.raw_headers, body, message.id, message.time_to_be_received_ms)
         if self._legacy_columns and not isinstance(message.headers, str):
-            return _Row(*row, _column(message.headers, CORRELATION_ID), _column(message.headers, REPLY_TO_ADDRESS))
+            return _Row(*row, *legacy_values(message.headers))
         return _Row(*row)
 
     def receive(self, count: int = 1, anchor: int | None = None) -> list[Message]:
@@ -214,10 +214,14 @@ def _message(row: tuple) -> Message:
     return Message(id, row_version, bool(expired), headers, body or b"")
 
 
-def _column(headers: Headers, name: str) -> str | None:
-    """A header as the varchar(255) column of old transports holds it: cut, and only if it is plain ASCII."""
-    value = headers.get(name)
-    return value[:_COLUMN_LENGTH] if value and value.isascii() else None
+def legacy_values(headers: Headers) -> tuple[str | None, str | None]:
+    """CorrelationId and ReplyToAddress as the columns of old transports hold them.
+
+    varchar(255): cut, and only where plain ASCII says the same in every code page.
+    """
+    values = (headers.get(name) for name in (CORRELATION_ID, REPLY_TO_ADDRESS))
+    correlation_id, reply_to = (v[:_COLUMN_LENGTH] if v and v.isascii() else None for v in values)
+    return correlation_id, reply_to
 
 
 def _batches(rows: Iterable[_Row]) -> Iterator[list[_Row]]:

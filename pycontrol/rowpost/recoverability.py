@@ -9,14 +9,15 @@ from __future__ import annotations
 import socket
 import traceback
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 
+from rowpost.errors import MessageNotDeserialized, NoHandler
 from rowpost.message import format_timestamp
 
-__all__ = ["Decision", "Host", "decide", "failure_headers"]
+__all__ = ["Decision", "Failure", "Host", "Policy", "Recoverability", "delayed_headers", "delayed_rounds", "failure_headers", "plain_recoverability"]
 
 MESSAGE_LIMIT = 16384
 STACK_LIMIT = 32768
@@ -24,14 +25,68 @@ MESSAGE_ID = "NServiceBus.MessageId"
 FAILED_QUEUE = "NServiceBus.FailedQ"
 EXCEPTION = "NServiceBus.ExceptionInfo."
 # Retries.Timestamp stays: ServiceControl shows when the delayed retries began.
-DROPPED = frozenset({"NServiceBus.Retries", "NServiceBus.FLRetries"})
+RETRIES = "NServiceBus.Retries"
+DROPPED = frozenset({RETRIES, "NServiceBus.FLRetries"})
 
 
 class Decision(Enum):
     """What to do with a failed message."""
 
     RETRY = "retry"
+    DELAY = "delay"
     ERROR = "error"
+
+
+Policy = Callable[["Failure"], "Decision | timedelta"]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed attempt, as a policy sees it.
+
+    `attempts` are the attempts of this round with this one, `delayed` the rounds before it.
+    """
+
+    error: BaseException
+    attempts: int
+    delayed: int
+    headers: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Recoverability:
+    """How often and when a failing message is tried again (reference I1 to I3).
+
+    At once, `immediate_retries` times; then again after `delay_increase`, twice it, three times it, …,
+    `delayed_retries` rounds; then it moves to the error queue. With the defaults a handler is called 24 times.
+
+    `unrecoverable` errors go to the error queue at once. A `policy` decides instead of all that: it returns a Decision,
+    or the time after which to try again.
+    """
+
+    immediate_retries: int = 5
+    delayed_retries: int = 3
+    delay_increase: timedelta = timedelta(seconds=10)
+    unrecoverable: tuple[type[BaseException], ...] = (MessageNotDeserialized, NoHandler)
+    policy: Policy | None = None
+
+    def decide(self, failure: Failure) -> tuple[Decision, timedelta]:
+        """What to do, and after which time where it is to be tried again later.
+
+        >>> Recoverability().decide(Failure(ValueError(), 6, 1, {}))
+        (<Decision.DELAY: 'delay'>, datetime.timedelta(seconds=20))
+        """
+        nothing = timedelta(0)
+        if self.policy is not None:
+            decided = self.policy(failure)
+            return (Decision.DELAY, decided) if isinstance(decided, timedelta) else (decided, nothing)
+        if isinstance(failure.error, self.unrecoverable):
+            return Decision.ERROR, nothing
+        if failure.attempts <= self.immediate_retries:
+            return Decision.RETRY, nothing
+        if failure.delayed < self.delayed_retries:
+            return Decision.DELAY, self.delay_increase * (failure.delayed + 1)
+        return Decision.ERROR, nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +111,30 @@ class Host:
         return uuid.uuid5(uuid.NAMESPACE_DNS, f"{self.machine}/{self.endpoint}").hex
 
 
-def decide(attempts: int, limit: int, error: BaseException, unrecoverable: tuple[type, ...] = ()) -> Decision:
-    """Retry while fewer than `limit` attempts were made; an unrecoverable error is not tried again.
+def plain_recoverability(attempts: int) -> Recoverability:
+    """`attempts` tries at once, then the error queue, whatever the error: how plain functions are treated."""
+    return Recoverability(immediate_retries=attempts - 1, delayed_retries=0, unrecoverable=())
 
-    >>> decide(5, 6, ValueError()), decide(6, 6, ValueError()), decide(1, 6, KeyError(), (LookupError,))
-    (<Decision.RETRY: 'retry'>, <Decision.ERROR: 'error'>, <Decision.ERROR: 'error'>)
+
+def delayed_rounds(headers: Mapping[str, str | None]) -> int:
+    """How many delayed retries a message has behind it: the header NServiceBus.Retries; 0 where it says nothing."""
+    text = headers.get(RETRIES) or ""
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def delayed_headers(
+    headers: Mapping[str, str | None], round_: int, now: datetime, delay: timedelta, message_id: str
+) -> dict[str, str | None]:
+    """The headers of a delayed retry (reference 2.4).
+
+    Other than the reference's (5.1), DeliverAt is that of this round, and the timestamp stays that of the first, so that
+    whoever looks can tell since when a message has been failing.
     """
-    if attempts >= limit or isinstance(error, unrecoverable):
-        return Decision.ERROR
-    return Decision.RETRY
+    kept = dict(headers)
+    if not kept.get(MESSAGE_ID):
+        kept[MESSAGE_ID] = message_id
+    kept.setdefault("NServiceBus.Retries.Timestamp", format_timestamp(now))
+    return {**kept, RETRIES: str(round_), "NServiceBus.DeliverAt": format_timestamp(now + delay)}
 
 
 def failure_headers(

@@ -19,7 +19,7 @@ from rowpost.contract import load_contract
 from rowpost.database import Database
 from rowpost.deploy import ApplyResult, Progress, apply, deployment, fitted, read_state, refuse_newer
 from rowpost.dialects import dialect_for
-from rowpost.dialects.grants import grant_execute, grant_role
+from rowpost.dialects.grants import grant_execute, grant_role, grant_tables
 from rowpost.errors import DeployError, QueueNotFound
 from rowpost.plan import QueueEntry, build_plan, describe_queue, queue_names
 from rowpost.scripts import Script, load_scripts, render_script
@@ -44,6 +44,7 @@ def create_queue(
     *,
     body_string: bool = False,
     clustered: bool = True,
+    delayed: bool = True,
     progress: Progress | None = None,
 ) -> ApplyResult:
     """Make a queue, or bring one that is there up to date: its result says what was missing.
@@ -53,7 +54,7 @@ def create_queue(
         SchemaMissing: rowpost apply has not run here.
         DeployError: the server refused; nothing was changed.
     """
-    return _enter(database, QueueSettings(name, "own", body_string, clustered), progress)
+    return _enter(database, QueueSettings(name, "own", body_string, clustered, delayed), progress)
 
 
 def adopt_queue(
@@ -62,10 +63,11 @@ def adopt_queue(
     *,
     body_string: bool = False,
     clustered: bool = True,
+    delayed: bool = True,
     progress: Progress | None = None,
 ) -> ApplyResult:
     """Give procedures to a queue table made elsewhere, and the table what it lacks. Raises as create_queue does."""
-    return _enter(database, QueueSettings(name, "adopted", body_string, clustered), progress)
+    return _enter(database, QueueSettings(name, "adopted", body_string, clustered, delayed), progress)
 
 
 def add_external(database: Database, name: str, progress: Progress | None = None) -> ApplyResult:
@@ -128,19 +130,24 @@ def grant_statements(
     receive_from: Iterable[str] = (),
     send_to: Iterable[str] = (),
     purge: Iterable[str] = (),
+    *,
+    tables: bool = False,
 ) -> list[str]:
     """The statements that let an endpoint's login work, for a DBA to read and run; `where` is settings or a database.
 
     It may then receive from its own queues, send to its destinations (the error queue among them), and empty the
-    queues that are purged when the endpoint starts. It gets no right on any table.
+    queues that are purged when the endpoint starts. It gets no right on any table, unless `tables` asks for the rights
+    on tables with which NServiceBus's own endpoints work.
     """
     dialect = dialect_for(where.engine)
+    receive_from, send_to, purge = list(receive_from), list(send_to), list(purge)
+    plain = _without_delayed_table(where)
     sides = (("receive", receive_from), ("send", send_to))
     wanted = [
         (procedure, name)
         for side, names in sides
         for name in names
-        for procedure in load_contract().templates()
+        for procedure in load_contract().templates(delayed=name not in plain)
         if procedure.side == side
     ]
     wanted += [(load_contract().find("purge_queue", "queue"), name) for name in purge]
@@ -148,7 +155,18 @@ def grant_statements(
         grant_execute(dialect, procedure, queue_key(parse_address(name), where.engine), login)
         for procedure, name in wanted
     ]
+    if tables:
+        entries = [describe_queue(QueueSettings(name, "external"), where.engine) for name in [*receive_from, *send_to]]
+        names = dict.fromkeys(queue_names(entry, dialect)["queue_table"] for entry in entries)
+        grants += [grant_tables(dialect, table, login) for table in names]
     return [grant_role(dialect, ENDPOINT_ROLE, login), *grants]
+
+
+def _without_delayed_table(where: _HasEngine) -> set[str]:
+    """Queues that have no procedures for delayed messages, as far as anybody can tell."""
+    if isinstance(where, Database):
+        return {row[0] for row in where.call("list_queues") if not row[8]}
+    return {queue.name for queue in getattr(where, "queues", ()) if not queue.delayed or queue.kind == "external"}
 
 
 def grant(
@@ -157,9 +175,11 @@ def grant(
     receive_from: Iterable[str] = (),
     send_to: Iterable[str] = (),
     purge: Iterable[str] = (),
+    *,
+    tables: bool = False,
 ) -> list[str]:
     """Run what grant_statements spells, in one transaction; returns the statements. Raises DeployError."""
-    statements = grant_statements(database, login, receive_from, send_to, purge)
+    statements = grant_statements(database, login, receive_from, send_to, purge, tables=tables)
     plan = fitted(database, build_plan(f"rights of {login}", load_scripts(database.engine), [], whole=False))
     with deployment(database, plan) as running:
         for number, statement in enumerate(statements, 1):

@@ -5,27 +5,46 @@ from __future__ import annotations
 import struct
 import time
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from rowpost.breaker import Breaker
 from rowpost.message import Message
+from rowpost.monitoring import Times
 from rowpost.pipeline import Kind, Outcome
 from rowpost.settings import Settings
 
-__all__ = ["Assignment", "Back", "Hand", "InTrouble", "Leave", "Progress", "Ready", "Receive", "Refused", "Tally"]
+__all__ = [
+    "ATTEMPTS_FAILED",
+    "Assignment",
+    "Back",
+    "Hand",
+    "InTrouble",
+    "Leave",
+    "Pace",
+    "Progress",
+    "Ready",
+    "Receive",
+    "Refused",
+    "Tally",
+    "Terms",
+]
 
 # How many failures a report describes; the rest is counted only.
 FAILURES_PER_REPORT = 50
 EMPTY_HAND, FULL_HAND = 0, 1
-BAD = frozenset({Kind.FAILED, Kind.MOVED_TO_ERROR, Kind.POISON, Kind.STUCK})
+ATTEMPTS_FAILED = frozenset({Kind.FAILED, Kind.DELAYED, Kind.MOVED_TO_ERROR})
+BAD = ATTEMPTS_FAILED | {Kind.POISON, Kind.STUCK}
 
 
 @dataclass(frozen=True)
 class Assignment:
     """All that a worker needs to know; crosses to its process.
 
-    `polls`: polls by itself, else waits for Receive. `receive`: begins receiving at once (round 1).
+    `polls`: polls by itself, else waits for Receive. `receive`: begins receiving at once (round 1). `subscribes`:
+    subscribes its endpoint, if it is one, before the first receive. `time_limit`: of a handler that sets none itself.
+    `pace`: see Pace. `prompt`: tell of each failed attempt at once.
     """
 
     settings: Settings
@@ -36,7 +55,11 @@ class Assignment:
     error_queue: str = "error"
     polls: bool = False
     receive: bool = False
+    subscribes: bool = False
     breaker: Breaker = field(default_factory=Breaker)
+    time_limit: float = 0.0
+    pace: float = 0.0
+    prompt: bool = False
 
 
 class Hand:
@@ -49,7 +72,7 @@ class Hand:
     True
     """
 
-    LAYOUT = struct.Struct("=16sqB")
+    LAYOUT = struct.Struct("=16sqdB")
     SIZE = LAYOUT.size
 
     def __init__(self, memory: Any) -> None:
@@ -60,13 +83,19 @@ class Hand:
         if message is None:
             self._memory[self.SIZE - 1] = EMPTY_HAND
         else:
-            self.LAYOUT.pack_into(self._memory, 0, message.id.bytes, message.row_version, FULL_HAND)
+            self.LAYOUT.pack_into(self._memory, 0, message.id.bytes, message.row_version, time.monotonic(), FULL_HAND)
 
     @property
     def content(self) -> tuple[UUID, int] | None:
         """Id and row version of the message in hand."""
-        row_id, row_version, full = self.LAYOUT.unpack_from(self._memory)
+        row_id, row_version, _, full = self.LAYOUT.unpack_from(self._memory)
         return (UUID(bytes=row_id), row_version) if full else None
+
+    @property
+    def since(self) -> float | None:
+        """When the handler got it, by the monotonic clock, which all processes of a machine share; None: empty hand."""
+        _, _, since, full = self.LAYOUT.unpack_from(self._memory)
+        return since if full else None
 
 
 # ------------------------------------------------------------------ commands, supervisor to worker
@@ -78,16 +107,36 @@ class Receive:
 
 
 @dataclass(frozen=True, slots=True)
+class Pace:
+    """Wait so many seconds after each failed attempt, until one succeeds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Leave:
     """Finish the message in hand, then leave."""
 
 
 # ------------------------------------------------------------------ reports, worker to supervisor
 @dataclass(frozen=True, slots=True)
+class Terms:
+    """What holds for a message whose handler killed its process, or had to be killed: it cannot be asked any more, nor
+    can its custom policy. `time_limit` in seconds, 0 for none."""
+
+    immediate_retries: int
+    delayed_retries: int
+    delay_increase: timedelta
+    error_queue: str
+    time_limit: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Ready:
     """The handler is imported."""
 
     pid: int
+    terms: Terms | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +150,8 @@ class Refused:
 class Progress:
     """What happened between `since` and `until` (wall clock, seconds). `runs`: +n hits, -n misses, in order.
 
-    `busy`: more work is at hand. `round`: the round of Receive that this belongs to.
+    `busy`: more work is at hand. `round`: the round of Receive that this belongs to. `streak`: attempts that failed
+    since the last message that was handled.
     """
 
     since: float
@@ -111,10 +161,13 @@ class Progress:
     runs: tuple[int, ...] = ()
     handled: int = 0
     failed: int = 0
+    delayed: int = 0
     moved_to_error: int = 0
     expired: int = 0
     poison: int = 0
     failures: tuple[Outcome, ...] = ()
+    streak: int = 0
+    times: Times = field(default_factory=Times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +190,7 @@ class Tally:
         self._counts: dict[str, int] = {}
         self._runs: list[int] = []
         self._failures: list[Outcome] = []
+        self._streak = 0
 
     def add(self, outcome: Outcome) -> None:
         kind = outcome.kind
@@ -146,12 +200,16 @@ class Tally:
             runs[-1] += step
         else:
             runs.append(step)
+        if kind is Kind.HANDLED:
+            self._streak = 0
+        elif kind in ATTEMPTS_FAILED:
+            self._streak += 1
         if kind in BAD and len(self._failures) < FAILURES_PER_REPORT:
             self._failures.append(outcome)
         if kind is not Kind.EMPTY and kind is not Kind.STUCK:
             self._counts[kind.value] = self._counts.get(kind.value, 0) + 1
 
-    def take(self, *, busy: bool, round_: int) -> Progress:
+    def take(self, *, busy: bool, round_: int, times: Times | None = None) -> Progress:
         until = time.time()
         progress = Progress(
             since=self._since,
@@ -160,8 +218,10 @@ class Tally:
             round=round_,
             runs=tuple(self._runs),
             failures=tuple(self._failures),
+            streak=self._streak,
+            times=times or Times(),
             **self._counts,
         )
         self._since = until
-        self._counts, self._runs, self._failures = {}, [], []
+        self._counts, self._runs, self._failures, self._streak = {}, [], [], 0
         return progress

@@ -11,15 +11,24 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import Enum
+from typing import Any
 from uuid import UUID
 
 from rowpost.database import Database
-from rowpost.errors import DatabaseUnavailable, MessageCorrupt, RowpostError
-from rowpost.message import Message, decode_headers
+from rowpost.errors import DatabaseUnavailable, MessageCorrupt, QueueNotFound, RowpostError
+from rowpost.message import Message, decode_headers, encode_headers
 from rowpost.queue import Queue
-from rowpost.recoverability import Decision, Host, decide, failure_headers
+from rowpost.recoverability import (
+    Decision,
+    Failure,
+    Host,
+    Recoverability,
+    delayed_headers,
+    delayed_rounds,
+    failure_headers,
+)
 
 __all__ = ["Kind", "Outcome", "Retries"]
 
@@ -27,7 +36,11 @@ __all__ = ["Kind", "Outcome", "Retries"]
 REMEMBERED_FAILURES = 10_000
 # Seconds after a failure during which handlers run behind a savepoint: one more round trip per message.
 WARY_FOR = 60.0
+# Seconds: how long the server may take to notice that a killed worker is gone, and how often to look.
+NOTICED_WITHIN, LOOK_EVERY = 1.0, 0.02
 SAVEPOINT = "rowpost_handler"
+
+Call = tuple[str, str | None, dict[str, Any]]
 
 
 class Kind(Enum):
@@ -36,6 +49,7 @@ class Kind(Enum):
     HANDLED = "handled"
     EMPTY = "empty"
     FAILED = "failed"
+    DELAYED = "delayed"
     MOVED_TO_ERROR = "moved_to_error"
     EXPIRED = "expired"
     POISON = "poison"
@@ -67,13 +81,13 @@ class Retries:
         queue: str,
         key: str,
         *,
-        attempts: int,
+        recoverability: Recoverability,
         error_queue: str,
         open_aside: Callable[[], Database] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._queue, self._key = queue, key
-        self._attempts, self._error_queue = attempts, error_queue
+        self._recoverability, self._error_queue = recoverability, error_queue
         self._host = Host.here(queue)
         self._open_aside = open_aside
         self._aside: Database | None = None
@@ -111,11 +125,59 @@ class Retries:
         attempts = (aside or database).call("record_failure", queue_key=self._key, id=message.id)[0][0]
         if not held:
             roll_back(database)
-        if gone or decide(attempts, self._attempts, error) is Decision.ERROR:
-            return self._move(database, message, error, attempts, held=held, copy_if_gone=gone)
+        return self._treat(database, message, error, attempts, held=held, gone=gone)
+
+    def crashed(self, database: Database, row_id: UUID, row_version: int, error: BaseException) -> Outcome:
+        """A worker died with this message in hand: that is a failed attempt too, or it would kill workers for ever."""
+        attempts = database.call("record_failure", queue_key=self._key, id=row_id)[0][0]
+        if attempts > self._recoverability.immediate_retries:
+            rows = self._receive_back(database, row_version)
+            if rows:
+                message = Message(*rows[0][:4], rows[0][4] or b"")
+                return self._treat(database, message, error, attempts, held=True)
+        return Outcome(Kind.FAILED, row_version, row_id, attempts, in_words(error))
+
+    def _receive_back(self, database: Database, row_version: int) -> list[tuple]:
+        """The message of a dead worker, in a transaction that stays open; nothing if another worker has it already."""
+        end = time.monotonic() + NOTICED_WITHIN
+        while True:
+            rows = database.call("receive_message", self._queue, begin=True, row_version=row_version)
+            if rows:
+                return rows
+            database.commit()
+            if time.monotonic() >= end:
+                return []
+            time.sleep(LOOK_EVERY)
+
+    def _treat(
+        self, database: Database, message: Message, error: BaseException, attempts: int, *, held: bool, gone: bool = False
+    ) -> Outcome:
+        """Decide what becomes of a message whose failed attempt is counted, and do it."""
+        headers = decode_headers(message.raw_headers)  # as they came: the handler may have changed message.headers
+        failure = Failure(error, attempts, delayed_rounds(headers), headers)
+        if gone:
+            return self._move(database, message, failure, self._to_error_queue(message, error), held=held, gone=True)
+        try:
+            decision, delay = self._recoverability.decide(failure)
+            decision = Decision(decision)
+        except Exception as trouble:  # noqa: BLE001 a user's policy may raise anything (statement 69)
+            roll_back(database)
+            return self._undecided(message, attempts, trouble)
+        if decision is Decision.ERROR:
+            return self._move(database, message, failure, self._to_error_queue(message, error), held=held)
+        if decision is Decision.DELAY:
+            return self._move(database, message, failure, self._later(message, failure, delay), held=held)
         roll_back(database)
         self._remember(message.id)
         return Outcome(Kind.FAILED, message.row_version, message.id, attempts, in_words(error))
+
+    def _undecided(self, message: Message, attempts: int, trouble: BaseException) -> Outcome:
+        """The policy itself failed: somebody has to look; the message is tried again (reference I6)."""
+        words = (
+            f"Failed to execute recoverability policy for message with native ID: `{message.id}` of queue "
+            f"{self._queue!r}: {in_words(trouble)}"
+        )
+        return Outcome(Kind.STUCK, message.row_version, message.id, attempts, words)
 
     def poisoned(self, database: Database, message: Message, error: MessageCorrupt) -> Outcome:
         """Headers that cannot be read: the row as it is to the error queue, in the receiving transaction (I8)."""
@@ -125,17 +187,6 @@ class Retries:
         except RowpostError as trouble:
             return self._stuck(database, message, trouble, 1)
         return Outcome(Kind.POISON, message.row_version, message.id, 1, in_words(error))
-
-    def crashed(self, database: Database, row_id: UUID, row_version: int, error: BaseException) -> Outcome:
-        """A worker died with this message in hand: that is a failed attempt too, or it would kill workers for ever."""
-        attempts = database.call("record_failure", queue_key=self._key, id=row_id)[0][0]
-        if decide(attempts, self._attempts, error) is Decision.ERROR:
-            rows = database.call("receive_message", self._queue, begin=True, row_version=row_version)
-            if rows:
-                message = Message(*rows[0][:4], rows[0][4] or b"")
-                return self._move(database, message, error, attempts, held=True, copy_if_gone=False)
-            database.commit()
-        return Outcome(Kind.FAILED, row_version, row_id, attempts, in_words(error))
 
     def close_aside(self) -> None:
         """Close the second connection, which failures opened."""
@@ -164,37 +215,56 @@ class Retries:
         self,
         database: Database,
         message: Message,
-        error: BaseException,
-        attempts: int,
+        failure: Failure,
+        store: tuple[Kind, Call],
         *,
         held: bool,
-        copy_if_gone: bool,
+        gone: bool = False,
     ) -> Outcome:
-        """Store the message, with the failure's headers, in the error queue, and remove its row: one transaction.
+        """Store the message where it goes from here, and remove its row and its count: one transaction.
 
         `held`: the row is still ours. Else it is taken again, and if it is gone another worker has it, or, with
-        `copy_if_gone`, the handler committed its removal: the error queue then gets the copy in memory.
+        `gone`, its removal was committed before: then what is stored is the copy in memory.
         """
+        kind, call = store
+        try:
+            if not held:
+                held = bool(database.call("receive_message", self._queue, begin=True, row_version=message.row_version))
+            if held or gone:
+                forget: Call = ("forget_failure", None, {"queue_key": self._key, "id": message.id})
+                database.call_all([call, forget], commit=True)
+            else:
+                database.commit()
+        except QueueNotFound as trouble:
+            if kind is not Kind.DELAYED:
+                return self._stuck(database, message, trouble, failure.attempts)
+            roll_back(database)  # this queue has no delayed table: there is no later
+            return self._move(database, message, failure, self._to_error_queue(message, failure.error), held=False)
+        except RowpostError as trouble:
+            return self._stuck(database, message, trouble, failure.attempts)
+        self._known.pop(message.id, None)
+        return Outcome(
+            kind if held or gone else Kind.FAILED, message.row_version, message.id, failure.attempts, in_words(failure.error)
+        )
+
+    def _to_error_queue(self, message: Message, error: BaseException) -> tuple[Kind, Call]:
         headers = failure_headers(
-            decode_headers(message.raw_headers),  # as they came: the handler may have changed message.headers
+            decode_headers(message.raw_headers),
             error,
             queue=self._queue,
             host=self._host,
             at=datetime.now(UTC),
-            message_id=message.message_id,
+            message_id=str(message.id),
         )
-        try:
-            if not held:
-                held = bool(database.call("receive_message", self._queue, begin=True, row_version=message.row_version))
-            if held or copy_if_gone:
-                Queue(self._error_queue, database).send(message.body, headers)
-                database.call("forget_failure", queue_key=self._key, id=message.id)
-            database.commit()
-        except RowpostError as trouble:
-            return self._stuck(database, message, trouble, attempts)
-        self._known.pop(message.id, None)
-        kind = Kind.MOVED_TO_ERROR if held or copy_if_gone else Kind.FAILED
-        return Outcome(kind, message.row_version, message.id, attempts, in_words(error))
+        content = {"headers": encode_headers(headers), "body": message.body}
+        return Kind.MOVED_TO_ERROR, ("send_message", self._error_queue, content)
+
+    def _later(self, message: Message, failure: Failure, delay: timedelta) -> tuple[Kind, Call]:
+        headers = delayed_headers(
+            decode_headers(message.raw_headers), failure.delayed + 1, datetime.now(UTC), delay, str(message.id)
+        )
+        content = {"headers": encode_headers(headers), "body": message.body}
+        return Kind.DELAYED, ("delay_message", self._queue, {**content, "delay_ms": -(delay // timedelta(milliseconds=-1))})
 
     def _stuck(self, database: Database, message: Message, trouble: RowpostError, attempts: int) -> Outcome:
         if isinstance(trouble, DatabaseUnavailable):

@@ -64,9 +64,9 @@ class Member:
         self.reason, self.state = reason, State.LEAVING
         self.process.tell(Leave())
 
-    def kill(self) -> None:
+    def kill(self, reason: str = "killed") -> None:
         """End it at once; what it has in hand is in the queue again."""
-        self.reason = "killed"
+        self.reason = reason
         self.process.kill()
 
 

@@ -3,7 +3,8 @@
     tables/NNN_what.sql                once, in the order of the numbers
     procedures/<feature>/<name>.sql    again when the text changes; deploy's first, helpers (_name) before the rest
     tables/queue/create.sql            per queue: makes the table, or completes one; again when text or entry change
-    procedures/queue/<name>.sql        per queue: a template, one object per queue
+    tables/queue/create_delayed.sql    per queue that has a delayed table
+    procedures/<feature>/<name>.sql    per queue where it holds {queue_key}: a template, one object per queue
     grants.sql, tables/queue/grants.sql    every time
 
 PostgreSQL's twins have the same paths below sql/postgresql/.
@@ -58,6 +59,11 @@ class Script:
         return Path(self.name).stem
 
     @property
+    def is_template(self) -> bool:
+        """Whether it is rendered once per queue."""
+        return "{queue_key}" in self.text
+
+    @property
     def table(self) -> str | None:
         """The product's own table that a one-time script makes or alters."""
         found = OWN_TABLE.search(self.text) if self.kind == "once" else None
@@ -73,6 +79,7 @@ class ScriptSet:
     begin: Script
     database: tuple[Script, ...]
     create: Script
+    create_delayed: Script
     templates: tuple[Script, ...]
     grants: Script
     queue_grants: Script
@@ -124,14 +131,13 @@ def database_scripts(engine: str, folder: Path | None = None) -> tuple[Script, .
     root = _dialect_folder(engine, folder)
     tables = [name for name in _names(root, "tables/*.sql") if ONE_TIME.fullmatch(name)]
     _refuse_same_number(tables)
-    procedures = [name for name in _names(root, "procedures/*/*.sql") if not name.startswith("procedures/queue/")]
-    ordered = [*sorted(tables, key=_number), *sorted(procedures, key=_procedure_order)]
-    return tuple(read_script(engine, name, folder) for name in ordered)
+    ordered = [*sorted(tables, key=_number), *_procedure_names(root)]
+    return tuple(script for name in ordered if not (script := read_script(engine, name, folder)).is_template)
 
 
 def load_scripts(engine: str, folder: Path | None = None) -> ScriptSet:
     """Every script of a dialect, in order. Raises DeployError."""
-    templates = sorted(_names(_dialect_folder(engine, folder), "procedures/queue/*.sql"), key=_procedure_order)
+    procedures = [read_script(engine, name, folder) for name in _procedure_names(_dialect_folder(engine, folder))]
 
     def read(name: str) -> Script:
         return read_script(engine, name, folder)
@@ -142,7 +148,8 @@ def load_scripts(engine: str, folder: Path | None = None) -> ScriptSet:
         begin=read("begin.sql"),
         database=database_scripts(engine, folder),
         create=read("tables/queue/create.sql"),
-        templates=tuple(read(name) for name in templates),
+        create_delayed=read("tables/queue/create_delayed.sql"),
+        templates=tuple(script for script in procedures if script.is_template),
         grants=read("grants.sql"),
         queue_grants=read("tables/queue/grants.sql"),
         forget=read("tables/queue/forget.sql"),
@@ -180,6 +187,10 @@ def _dialect_folder(engine: str, folder: Path | None) -> Path:
 
 def _names(root: Path, pattern: str) -> list[str]:
     return [path.relative_to(root).as_posix() for path in root.glob(pattern)]
+
+
+def _procedure_names(root: Path) -> list[str]:
+    return sorted(_names(root, "procedures/*/*.sql"), key=_procedure_order)
 
 
 def _number(name: str) -> int:

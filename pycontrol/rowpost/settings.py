@@ -22,7 +22,9 @@ from urllib.parse import urlsplit
 
 import platformdirs
 
+from rowpost import compat as generations
 from rowpost.address import DEFAULT_SCHEMA, Address, parse_address
+from rowpost.compat import compat_of
 from rowpost.environment_file import Section, expand_secrets, find_environment, read_environment
 from rowpost.errors import InvalidQueueName
 
@@ -36,8 +38,6 @@ __all__ = [
 ]
 
 ENGINES = ("embedded", "postgresql", "sqlserver")
-# The transport generation that the environment's NServiceBus endpoints run, and how it adapts its concurrency.
-STRATEGY_OF_COMPAT = {"v1": "fixed", "v2": "adaptive", "v3": "peek", "v7": "peek", "v9": "peek"}
 STRATEGIES = ("adaptive", "fixed", "peek")
 DEFAULT_LIMIT = 4
 MINIMUM_PEEK_DELAY = 0.1
@@ -55,7 +55,11 @@ class WorkerSettings:
     """Who handles the messages of a queue, and how many at a time.
 
     `limit` is the greatest number of worker processes, `peek_delay` the seconds between two looks at an empty queue,
-    `attempts` the number of tries before a message moves to the error queue.
+    `attempts` the number of tries before a message moves to the error queue. All times are seconds.
+
+    `time_limit`: a handler that runs longer is killed with its process, a failed attempt; 0 for no limit.
+    `throttle_after` so many failures in a row (0: never) one worker is left, which waits `throttle_wait` between two
+    attempts. `purge_expired_on_startup`, `purge_expired_every` (0: never): remove expired messages unasked.
     """
 
     handler: str
@@ -65,6 +69,11 @@ class WorkerSettings:
     peek_delay: float = 1.0
     attempts: int = 6
     purge_on_startup: bool = False
+    time_limit: float = 0.0
+    throttle_after: int = 0
+    throttle_wait: float = 1.0
+    purge_expired_on_startup: bool = False
+    purge_expired_every: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -75,17 +84,24 @@ class QueueSettings:
     kind: str = "own"
     body_string: bool = False
     clustered: bool = True
+    delayed: bool = True
     worker: WorkerSettings | None = None
 
 
 @dataclass(frozen=True)
 class SupervisorSettings:
-    """Times are seconds: until a stopping worker is killed, until the circuit breaker trips, that a spare idles."""
+    """Times are seconds: until a stopping worker is killed, until the circuit breaker trips, that a spare idles, that a
+    delayed message may be late.
+
+    `upkeep_every`: between two looks after each queue's table, by one elected process; 0 leaves that to others.
+    """
 
     error_queue: str = "error"
     stop_timeout: float = 30.0
     breaker_seconds: float = 30.0
     idle_timeout: float = 2.0
+    delayed_lateness: float = 1.0
+    upkeep_every: float = 300.0
 
 
 @dataclass(frozen=True)
@@ -96,6 +112,7 @@ class Settings:
     `default_schema` is where queues lie that name none; queue names here are canonical already, so that `Sales` in
     an environment whose default schema is `nsb` reads `Sales@[nsb]`.
     `folder` is where the file was found, None for settings that no file described.
+    `participants` are (name, url) of databases that may take part in transactions (transactions.py); secrets too.
     """
 
     environment: str = "local"
@@ -103,10 +120,11 @@ class Settings:
     url: str | None = field(default=None, repr=False)
     data_folder: Path = field(default_factory=default_data_folder)
     default_schema: str = "public"
-    compat: str = "v9"
+    compat: str = generations.DEFAULT
     queues: tuple[QueueSettings, ...] = ()
     supervisor: SupervisorSettings = SupervisorSettings()
     folder: Path | None = None
+    participants: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     @property
     def embedded(self) -> bool:
@@ -143,7 +161,8 @@ def load_settings(environment: str | Path | None = None) -> Settings:
     engine = top.choice("engine", ENGINES, default="embedded")
     dialect = "postgresql" if engine == "embedded" else engine
     schema = top.text("default_schema", default=DEFAULT_SCHEMA[dialect])
-    compat = top.choice("compat", tuple(STRATEGY_OF_COMPAT), default="v9")
+    compat = top.choice("compat", generations.VERSIONS, default=generations.DEFAULT)
+    clustered = compat_of(compat).clustered if top.text("compat", default=None) else True
     settings = Settings(
         environment=top.text("environment", default=path.stem),
         engine=dialect,
@@ -151,9 +170,10 @@ def load_settings(environment: str | Path | None = None) -> Settings:
         data_folder=_read_data_folder(top),
         default_schema=schema,
         compat=compat,
-        queues=_read_queues(top, dialect, schema, compat),
+        queues=_read_queues(top, dialect, schema, compat, clustered),
         supervisor=_read_supervisor(top, dialect, schema),
         folder=path.parent,
+        participants=_read_participants(top, dialect),
     )
     top.finish()
     return settings
@@ -187,7 +207,9 @@ def _read_data_folder(top: Section) -> Path:
     return (top.file.parent / Path(raw).expanduser()).resolve()
 
 
-def _read_queues(top: Section, dialect: str, schema: str, compat: str) -> tuple[QueueSettings, ...]:
+def _read_queues(
+    top: Section, dialect: str, schema: str, compat: str, clustered: bool
+) -> tuple[QueueSettings, ...]:
     found: dict[str, str] = {}
     queues: list[QueueSettings] = []
     for group in ("queues", "external"):
@@ -198,7 +220,10 @@ def _read_queues(top: Section, dialect: str, schema: str, compat: str) -> tuple[
             if same in found:
                 raise section.error("", f"is the same queue as {found[same]}: declare it once")
             found[same] = section.path
-            queues.append(_read_external(section, name) if group == "external" else _read_queue(section, name, compat))
+            external = group == "external"
+            queues.append(
+                _read_external(section, name) if external else _read_queue(section, name, compat, clustered)
+            )
     return tuple(queues)
 
 
@@ -207,7 +232,7 @@ def _read_external(section: Section, name: str) -> QueueSettings:
     return QueueSettings(name, "external")
 
 
-def _read_queue(section: Section, name: str, compat: str) -> QueueSettings:
+def _read_queue(section: Section, name: str, compat: str, clustered: bool) -> QueueSettings:
     if parse_address(name).catalog is not None:
         raise section.error("", "lies in another database: declare it below external, we can only send to it")
     worker = section.section("worker")
@@ -215,7 +240,8 @@ def _read_queue(section: Section, name: str, compat: str) -> QueueSettings:
         name=name,
         kind=section.choice("kind", ("own", "adopted"), default="own"),
         body_string=section.flag("body_string", default=False),
-        clustered=section.flag("clustered", default=True),
+        clustered=section.flag("clustered", default=clustered),
+        delayed=section.flag("delayed", default=True),
         worker=None if worker is None else _read_worker(worker, compat),
     )
     section.finish()
@@ -230,14 +256,31 @@ def _read_worker(section: Section, compat: str) -> WorkerSettings:
     worker = WorkerSettings(
         handler=handler,
         limit=section.whole("limit", default=1 if secondary else DEFAULT_LIMIT, at_least=1),
-        strategy=section.choice("strategy", STRATEGIES, default=STRATEGY_OF_COMPAT[compat]),
+        strategy=section.choice("strategy", STRATEGIES, default=compat_of(compat).strategy),
         secondary=secondary,
         peek_delay=section.seconds("peek_delay", default=1.0, at_least=MINIMUM_PEEK_DELAY),
         attempts=section.whole("attempts", default=6, at_least=1),
         purge_on_startup=section.flag("purge_on_startup", default=False),
+        time_limit=section.seconds("time_limit", default=0.0, at_least=0.0),
+        throttle_after=section.whole("throttle_after", default=0, at_least=0),
+        throttle_wait=section.seconds("throttle_wait", default=1.0, at_least=0.0),
+        purge_expired_on_startup=section.flag("purge_expired_on_startup", default=False),
+        purge_expired_every=section.seconds("purge_expired_every", default=0.0, at_least=0.0),
     )
     section.finish()
     return worker
+
+
+def _read_participants(top: Section, dialect: str) -> tuple[tuple[str, str], ...]:
+    """Names and URLs; on SQL Server the url is the database's name, with its linked server's where it has one."""
+    found = []
+    for section in top.sections("participants"):
+        url = expand_secrets(section, "url", section.text("url"), dialect)
+        if dialect == "postgresql" and not url.startswith(("postgresql://", "postgres://")):
+            raise section.error("url", "must be a PostgreSQL url that starts with postgresql://")
+        section.finish()
+        found.append((section.name, url))
+    return tuple(found)
 
 
 def _read_supervisor(top: Section, dialect: str, schema: str) -> SupervisorSettings:
@@ -250,6 +293,8 @@ def _read_supervisor(top: Section, dialect: str, schema: str) -> SupervisorSetti
         stop_timeout=section.seconds("stop_timeout", default=30.0, at_least=0.0),
         breaker_seconds=section.seconds("breaker_seconds", default=30.0, at_least=0.0),
         idle_timeout=section.seconds("idle_timeout", default=2.0, at_least=0.0),
+        delayed_lateness=section.seconds("delayed_lateness", default=1.0, at_least=MINIMUM_PEEK_DELAY),
+        upkeep_every=section.seconds("upkeep_every", default=300.0, at_least=0.0),
     )
     section.finish()
     return supervisor

@@ -6,13 +6,14 @@ from collections import deque
 from dataclasses import dataclass
 
 from rowpost.errors import QueueNotFound
+from rowpost.monitoring import Times
 from rowpost.reports import Progress
 
 __all__ = ["Figures", "QueueSnapshot", "Snapshot"]
 
 # Seconds that a handled message counts for the rate.
 RATE_WINDOW = 5.0
-COUNTED = ("handled", "failed", "moved_to_error", "expired", "poison")
+COUNTED = ("handled", "failed", "delayed", "moved_to_error", "expired", "poison")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,10 @@ class QueueSnapshot:
 
     `depth` is what the last peek found, counted up to 1,000 (None: nobody could look yet); `target` the workers
     wanted, `busy` those that have work; `rate` messages handled a second over the last five; `critical` whether the
-    circuit breaker has triggered. Counts are since the supervisor started: `failed` attempts, `died` workers.
+    circuit breaker has triggered. Counts are since the supervisor started: `failed` attempts that are repeated at once, `delayed` those
+    that are repeated later, `died` workers. `throttled`: one attempt at a time, after many failures in a row.
+    `critical_time` and `processing_time` are means over the last five seconds, in seconds (monitoring.py), None where
+    nothing was handled.
     """
 
     queue: str
@@ -32,12 +36,16 @@ class QueueSnapshot:
     target: int
     handled: int
     failed: int
+    delayed: int
     moved_to_error: int
     expired: int
     poison: int
     died: int
     rate: float
     critical: bool
+    throttled: bool = False
+    critical_time: float | None = None
+    processing_time: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +74,7 @@ class Figures:
     def __init__(self) -> None:
         self.depth: int | None = None
         self.counts = dict.fromkeys((*COUNTED, "died"), 0)
-        self._recent: deque[tuple[float, int]] = deque()
+        self._recent: deque[tuple[float, int, Times]] = deque()
 
     def add(self, progress: Progress, now: float) -> None:
         """Count a worker's report."""
@@ -75,11 +83,22 @@ class Figures:
         while self._recent and self._recent[0][0] < now - RATE_WINDOW:
             self._recent.popleft()
         if progress.handled:
-            self._recent.append((now, progress.handled))
+            self._recent.append((now, progress.handled, progress.times))
 
     def rate(self, now: float) -> float:
         """Messages handled a second, over the last five seconds at most; may be asked by another thread."""
-        recent = [(at, count) for at, count in tuple(self._recent) if at >= now - RATE_WINDOW]
+        recent = self._latest(now)
         if not recent:
             return 0.0
-        return sum(count for _, count in recent) / max(1.0, min(RATE_WINDOW, now - recent[0][0]))
+        return sum(count for _, count, _ in recent) / max(1.0, min(RATE_WINDOW, now - recent[0][0]))
+
+    def critical_time(self, now: float) -> float | None:
+        """Mean over the same time, in seconds."""
+        return sum((times for _, _, times in self._latest(now)), Times()).critical_time
+
+    def processing_time(self, now: float) -> float | None:
+        """Mean over the same time, in seconds."""
+        return sum((times for _, _, times in self._latest(now)), Times()).processing_time
+
+    def _latest(self, now: float) -> list[tuple[float, int, Times]]:
+        return [each for each in tuple(self._recent) if each[0] >= now - RATE_WINDOW]

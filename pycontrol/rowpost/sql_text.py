@@ -22,7 +22,7 @@ CLOSERS = {"'": "'", '"': '"', "[": "]"}
 GO = re.compile(r"^[ \t]*(GO)[ \t]*(\d+)?[ \t]*(?:--[^\n]*)?$", re.IGNORECASE | re.MULTILINE)
 PLACEHOLDER = re.compile(r"\{([a-z][a-z_]*)\}")
 # Already quoted by the dialect, so it may stand in bare code.
-QUOTED_PLACEHOLDERS = frozenset({"queue_table"})
+QUOTED_PLACEHOLDERS = frozenset({"delayed_table", "queue_table"})
 
 
 class SqlTextError(ValueError):

@@ -25,14 +25,18 @@ from typing import Any
 from rowpost import embedded
 from rowpost.breaker import Breaker
 from rowpost.crew import Crew
+from rowpost.delayed import make_mover
 from rowpost.errors import HandlerNotFound, QueueNotFound, SettingsError
-from rowpost.events import Event, log_event
+from rowpost.events import DelayedMoved, Event, log_event
+from rowpost.expiry import make_sweeper
 from rowpost.peeker import Answer, Peeker
 from rowpost.processes import spawn_worker
+from rowpost.recovery import make_resolver
 from rowpost.reports import Assignment
 from rowpost.roster import Member
 from rowpost.settings import QueueSettings, Settings
 from rowpost.snapshot import Snapshot
+from rowpost.upkeep import make_caretaker
 
 __all__ = ["Supervisor"]
 
@@ -60,10 +64,12 @@ class Supervisor:
         sleep: Callable[[list[Any], float | None], list[Any]] = wait,
         spawn: Callable[[Assignment], Any] = spawn_worker,
         peeker: Callable[..., Any] = Peeker,
+        patrols: tuple[Callable[..., Any], ...] = (make_mover, make_sweeper, make_resolver, make_caretaker),
         breaker: Breaker | None = None,
     ) -> None:
         self._settings = settings
         self._clock, self._sleep, self._spawn, self._make_peeker = clock, sleep, spawn, peeker
+        self._patrol_makers, self._patrols = patrols, []
         self._emit = on_event or log_event
         self._breaker = replace(breaker or Breaker(), seconds=settings.supervisor.breaker_seconds)
         self._inbox: deque[tuple[str, Any]] = deque()
@@ -118,12 +124,18 @@ class Supervisor:
         self._stops, self._kill_at, self._ready = 0, float("inf"), set()
         self._peeker = self._make_peeker(self._settings, partial(self._post, "answer"))
         self._peeker.start()
+        tell = partial(self._post, "event")
+        self._patrols = [make(self._settings, tell, self._breaker) for make in self._patrol_makers]
+        for patrol in self._patrols:
+            patrol.start()
         with self._signals():
             try:
                 while not self._finished():
                     self._step(until)
             finally:
                 self._kill_all()
+                for patrol in self._patrols:
+                    patrol.stop()
                 self._peeker.stop()
         refused = [crew.refused for crew in self._crews.values()]
         if all(refused):
@@ -182,6 +194,10 @@ class Supervisor:
                     self._crews[queue].set_limit(limit)
                 case ("answer", Answer() as answer):
                     self._crews[answer.queue].answered(answer, now)
+                case ("event", Event() as event):
+                    self._emit(event)
+                    if isinstance(event, DelayedMoved):
+                        self._crews[event.queue].peek_soon()
 
     # -------------------------------------------------------------- stopping
     def _stop(self, now: float) -> None:
@@ -248,7 +264,11 @@ class Supervisor:
             error_queue=self._settings.supervisor.error_queue,
             polls=worker.strategy != "peek",
             receive=receive,
+            subscribes=not self._crews[queue.name].proven,
             breaker=self._breaker,
+            time_limit=worker.time_limit,
+            pace=self._crews[queue.name].pace,
+            prompt=worker.throttle_after > 0,
         )
 
 

@@ -12,16 +12,31 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from rowpost.breaker import arms_breaker
 from rowpost.database import Database, connect
+from rowpost.endpoint import Endpoint
 from rowpost.errors import DatabaseUnavailable, HandlerNotFound, RowpostError
 from rowpost.handlers import Handler, resolve_handler
 from rowpost.pipeline import Kind, Outcome, Pipeline
 from rowpost.ramp import poll_pause
-from rowpost.reports import Assignment, Back, Hand, InTrouble, Leave, Ready, Receive, Refused, Tally
+from rowpost.reports import (
+    ATTEMPTS_FAILED,
+    Assignment,
+    Back,
+    Hand,
+    InTrouble,
+    Leave,
+    Pace,
+    Ready,
+    Receive,
+    Refused,
+    Tally,
+    Terms,
+)
 
 __all__ = ["Worker", "run_worker"]
 
@@ -29,7 +44,6 @@ __all__ = ["Worker", "run_worker"]
 REPORT_EVERY = 0.05
 LISTEN_EVERY = 0.01
 FLOOR_EVERY = 1.0
-NEVER = 1_000_000_000
 
 
 class Worker:
@@ -62,6 +76,8 @@ class Worker:
         self._anchor: int | None = None
         self._floor_at = self._listened_at = self._reported_at = clock()
         self._tally = Tally()
+        self._subscribes = assignment.subscribes
+        self._pace = assignment.pace
 
     def leave(self) -> None:
         """Finish the message in hand, then leave; safe in a signal handler."""
@@ -74,7 +90,7 @@ class Worker:
         except HandlerNotFound as error:
             self._send(Refused(str(error)))
             return
-        self._send(Ready(os.getpid()))
+        self._send(Ready(os.getpid(), _terms(self._handler, self._assignment)))
         while not self._leaving:
             try:
                 self._turn()
@@ -124,6 +140,19 @@ class Worker:
         if kind is Kind.STUCK:
             self._report(busy=True)
             self._pause(self._breaker.armed_wait)
+        elif kind in ATTEMPTS_FAILED:
+            self._keep_pace()
+        elif kind is Kind.HANDLED and self._pace:
+            self._pace = 0.0
+            self._report(busy=True)
+
+    def _keep_pace(self) -> None:
+        """After a failed attempt: where many in a row matter, tell at once; wait while there were too many."""
+        if self._assignment.prompt:
+            self._report(busy=True)
+            self._listen(0.0)
+        if self._pace:
+            self._pause(self._pace)
 
     def _found_nothing(self) -> None:
         self._misses += 1
@@ -134,6 +163,8 @@ class Worker:
 
     def _suffer(self, error: RowpostError) -> None:
         """The queue cannot be received from: report, and wait as long as the breaker says."""
+        if self._hand is not None:
+            self._hand.hold(None)  # it is back in the queue
         if isinstance(error, DatabaseUnavailable) or (self._pipeline is not None and self._pipeline.database.closed):
             self._disconnect()
         if not arms_breaker(error):
@@ -147,23 +178,25 @@ class Worker:
     def _open_pipeline(self) -> None:
         assignment = self._assignment
         self._anchor = None
+        database = self._connect()
+        if self._subscribes and isinstance(self._handler, Endpoint):
+            self._handler.subscribe(database)
+            self._subscribes = False
         self._pipeline = Pipeline(
-            self._connect(),
+            database,
             assignment.queue,
             self._handler,
             attempts=assignment.attempts,
             error_queue=assignment.error_queue,
             reconnect=self._connect,
             hold=self._hand.hold if self._hand is not None else None,
+            participants=dict(assignment.settings.participants),
         )
+        self._pipeline.recover()
 
     def _connect(self) -> Database:
         name = f"rowpost worker {self._assignment.queue} {self._assignment.number}"
-        database = self._connect_to(self._assignment.settings, application_name=name)
-        if database.engine == "postgresql":
-            # psycopg that has prepared a handler's statement deallocates all after a roll-back: ours too
-            database.connection.prepare_threshold = NEVER
-        return database
+        return self._connect_to(self._assignment.settings, application_name=name)
 
     def _disconnect(self) -> None:
         if self._pipeline is not None:
@@ -186,9 +219,11 @@ class Worker:
         except (EOFError, OSError):
             self._leaving = True
 
-    def _obey(self, command: Receive | Leave) -> None:
+    def _obey(self, command: Receive | Pace | Leave) -> None:
         if isinstance(command, Leave):
             self._leaving = True
+        elif isinstance(command, Pace):
+            self._pace = command.seconds
         else:
             self._round, self._receiving = command.round, True
 
@@ -199,13 +234,26 @@ class Worker:
 
     def _report(self, *, busy: bool) -> None:
         self._reported_at = self._clock()
-        self._send(self._tally.take(busy=busy, round_=self._round))
+        times = None if self._pipeline is None else self._pipeline.stopwatch.take()
+        self._send(self._tally.take(busy=busy, round_=self._round, times=times))
 
     def _send(self, report: object) -> None:
         try:
             self._pipe.send(report)
         except OSError:
             self._leaving = True
+
+
+def _terms(handler: Any, assignment: Assignment) -> Terms:
+    """What the supervisor needs to know, should the handler kill this process."""
+    if not isinstance(handler, Endpoint):
+        retries = assignment.attempts - 1
+        return Terms(retries, 0, timedelta(0), assignment.error_queue, assignment.time_limit)
+    limit = assignment.time_limit if handler.time_limit is None else handler.time_limit.total_seconds()
+    treatment = handler.recoverability
+    return Terms(
+        treatment.immediate_retries, treatment.delayed_retries, treatment.delay_increase, handler.error_queue, limit
+    )
 
 
 def run_worker(assignment: Assignment, pipe: Connection, hand: Hand) -> None:

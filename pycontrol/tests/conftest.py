@@ -10,6 +10,7 @@ pytest lists the reasons at its end (-rs).
 import json
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -24,10 +25,21 @@ from rowpost.deploy import apply
 from rowpost.plan import plan
 from rowpost.queue import Queue
 from rowpost.settings import QueueSettings, Settings
+from tests.engines_report import EnginesReport
 from tests.probe import Probe, probe_for
 
 WIRE = Path(__file__).parents[1] / "rowpost" / "demo" / "wire"
 QUEUE = "Sales"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--engines-report", type=Path, help="write what ran on which engine into this file (docs/reference/engines.json)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    path = config.getoption("--engines-report")
+    if path is not None:
+        config.pluginmanager.register(EnginesReport(path))
 
 
 @dataclass(frozen=True)
@@ -58,9 +70,10 @@ def _labels() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Data folder of the embedded server that all tests of a session share."""
-    return tmp_path_factory.mktemp("embedded")
+def data_folder() -> Iterator[Path]:
+    """Data folder of the embedded server that all tests of a session share; not pytest's, which tidies up old ones."""
+    with tempfile.TemporaryDirectory(prefix="rowpost-tests-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

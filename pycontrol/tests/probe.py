@@ -10,7 +10,7 @@ import pytest
 
 from rowpost.address import parse_address
 from rowpost.database import Database
-from rowpost.plan import describe_queue
+from rowpost.plan import describe_queue, queue_names
 from rowpost.settings import QueueSettings
 
 DEADLINE = 20.0  # seconds
@@ -58,7 +58,9 @@ class Probe(ABC):
                 self.run(f"DROP {kind} rowpost.{self.database.dialect.quote(name)}")
         self.run("DELETE FROM rowpost.journal WHERE script_name LIKE ?", f"%:{entry.queue_key}")
         self.run("DELETE FROM rowpost.queue WHERE queue_key = ?", entry.queue_key)
-        self.run(f"DROP TABLE IF EXISTS {self.table(queue)}")
+        names = queue_names(entry, self.database.dialect)
+        for table in (names["queue_table"], names["delayed_table"]):
+            self.run(f"DROP TABLE IF EXISTS {table}")
 
     PROCEDURES: str
 

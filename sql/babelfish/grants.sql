@@ -13,8 +13,20 @@ GRANT EXECUTE ON rowpost.receive_messages TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost.send_unregistered TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost.record_failure TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost.forget_failure TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost.renew_lease TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost.subscribe TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost.unsubscribe TO rowpost_endpoint, rowpost_operator;
+-- A publisher reaches every subscriber: who subscribes agrees to that.
+GRANT EXECUTE ON rowpost.publish_message TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost.list_subscriptions TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON rowpost.record_decision TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost.forget_decision TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost.probe_transaction TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON rowpost.list_decisions TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost.list_queues TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost.check_queue TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON rowpost.elect_upkeep TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost.list_scripts TO rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost.list_strangers TO rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON rowpost.get_definition TO rowpost_operator, rowpost_reader;
 GO

@@ -31,7 +31,19 @@ GRANT EXECUTE ON FUNCTION rowpost._resolve_queue TO rowpost_endpoint, rowpost_op
 GRANT EXECUTE ON FUNCTION rowpost.send_unregistered TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON FUNCTION rowpost.record_failure TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON FUNCTION rowpost.forget_failure TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost.renew_lease TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost.subscribe TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost.unsubscribe TO rowpost_endpoint, rowpost_operator;
+-- A publisher reaches every subscriber: who subscribes agrees to that.
+GRANT EXECUTE ON FUNCTION rowpost.publish_message TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost.list_subscriptions TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON FUNCTION rowpost.record_decision TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost.forget_decision TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost.probe_transaction TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON FUNCTION rowpost.list_decisions TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON FUNCTION rowpost.list_queues TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON FUNCTION rowpost.check_queue TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON FUNCTION rowpost.elect_upkeep TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON FUNCTION rowpost.list_scripts TO rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON FUNCTION rowpost.list_strangers TO rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON FUNCTION rowpost.get_definition TO rowpost_operator, rowpost_reader;

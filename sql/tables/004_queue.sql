@@ -11,6 +11,7 @@ CREATE TABLE rowpost.queue
     kind varchar(10) NOT NULL,
     body_string bit NOT NULL,
     [clustered] bit NOT NULL,
+    delayed bit NOT NULL,
     CONSTRAINT queue_pk PRIMARY KEY CLUSTERED (queue_key),
     CONSTRAINT queue_name_key UNIQUE (queue_name),
     CONSTRAINT queue_kind_check CHECK (kind IN ('own', 'adopted', 'external'))

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rowpost import __version__
-from rowpost.cli import contents, demo, deploy, message, queue, run
+from rowpost.cli import contents, demo, deploy, errors, message, queue, run, subscriptions, transactions, upkeep
 from rowpost.cli.command import EnvironmentOption, JsonOption
 from rowpost.cli.exits import EXIT_CODES
 
@@ -49,5 +49,9 @@ run.register(app)
 message.register(app)
 deploy.register(app)
 contents.register(queue.app)
+upkeep.register(queue.app)
 app.add_typer(queue.app, name="queue")
+app.add_typer(errors.app, name="errors")
+app.add_typer(subscriptions.app, name="subscriptions")
+app.add_typer(transactions.app, name="transactions")
 demo.register(app)

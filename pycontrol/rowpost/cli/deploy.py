@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import platform
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rowpost import __version__
+from rowpost.bundle import go_back, open_release, write_bundle
 from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode, Interrupted
-from rowpost.cli.printing import table
+from rowpost.cli.printing import table, visible
 from rowpost.cli.session import Session
 from rowpost.database import Database
 from rowpost.deploy import apply, difference
 from rowpost.diff import PlanDiff
 from rowpost.errors import RowpostError, SchemaMissing
 from rowpost.plan import Plan, plan
+from rowpost.review import Review, compare_releases, read_definition, review
 from rowpost.scripts import database_scripts, schema_version
 from rowpost.verify import verify
 
@@ -30,6 +33,8 @@ STATES = {
     "drifted": "changed by hand, made again",
     "altered": "table altered by hand, left alone",
     "edited": "edited after it ran: refused",
+    "dropped": "no longer part of the release",
+    "unknown": "ran here, and this release does not bring it",
 }
 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -49,18 +54,34 @@ def show_plan(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="With --sql: write the script into this file.", dir_okay=False)
     ] = None,
+    bundle: Annotated[
+        Path | None,
+        typer.Option("--bundle", help="Write this release's scripts into a zip file, to compare with and go back to.", dir_okay=False),
+    ] = None,
+    earlier: Annotated[
+        Path | None,
+        typer.Option("--from", help="Compare with a bundle, or with a release's sql folder, instead of the server; connects to nothing.", exists=True),
+    ] = None,
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Leave with 1 if apply would change something.")
     ] = False,
 ) -> ExitCode:
     """Show what apply would change in the database."""
     planned = plan(session.settings)
+    if bundle is not None:
+        session.note(f"Wrote {write_bundle(bundle)} scripts of rowpost {__version__} to {bundle}.")
+        return ExitCode.OK
     if sql or output is not None:
         _print_script(session, planned, output)
         return ExitCode.OK
+    if earlier is not None:
+        with open_release(earlier) as release:
+            found = compare_releases(plan(session.settings, release.folder), planned)
+        _print_review(session, planned, found, f"against {earlier}")
+        return ExitCode.FINDING if exit_code and found.items else ExitCode.OK
     with session.connected() as database:
         diff = difference(database, planned)
-    _print_difference(session, planned, diff)
+        _print_difference(session, planned, diff, review(diff, database.engine, read_definition(database)))
     return ExitCode.FINDING if exit_code and not diff.is_empty else ExitCode.OK
 
 
@@ -75,37 +96,66 @@ def _print_script(session: Session, planned: Plan, output: Path | None) -> None:
         typer.echo(planned.script, nl=False)
 
 
-def _print_difference(session: Session, planned: Plan, diff: PlanDiff) -> None:
-    changes = [(state, name) for state in STATES for name in diff.names(state)]
+def _print_difference(session: Session, planned: Plan, diff: PlanDiff, found: Review) -> None:
     if session.as_json:
         session.document(
             {
                 "environment": planned.environment,
                 "hash": planned.hash,
-                "changes": [{"state": state, "name": name} for state, name in changes],
+                "changes": [{"state": item.state, "name": item.name} for item in found.items if item.state != "unknown"],
+                "review": _review_document(found),
                 "unchanged": len(diff.unchanged),
                 "undeclared": diff.undeclared,
                 "unknown": [entry.script_name for entry in diff.unknown],
             }
         )
         return
-    session.note(f"{planned.environment}: {session.settings.target}")
-    if changes:
-        table(session.out, ("change", "what"), [(STATES[state], name) for state, name in changes])
-    what = f"{len(changes)} to change" if changes else "Nothing to change"
+    _print_review(session, planned, found, session.settings.target)
+    changes = sum(count for state, count in found.counts.items() if state != "unknown")
+    what = f"{changes} to change" if changes else "Nothing to change"
     session.note(f"{what}, {len(diff.unchanged)} unchanged.{_also_registered(diff.undeclared)}")
+
+
+def _print_review(session: Session, planned: Plan, found: Review, where: str) -> None:
+    if session.as_json:
+        session.document({"environment": planned.environment, "hash": planned.hash, "review": _review_document(found)})
+        return
+    session.note(f"{planned.environment}: {where}")
+    for line in found.summary:
+        session.note(line)
+    if found.items:
+        rows = [(STATES[i.state], i.name, (i.old_hash or "-")[:12], (i.new_hash or "-")[:12]) for i in found.items]
+        table(session.out, ("change", "what", "old", "new"), rows)
+    for item in found.items:
+        if item.diff:
+            session.out.print("\n" + visible(item.diff), soft_wrap=True)
+
+
+def _review_document(found: Review) -> dict[str, object]:
+    return {"counts": found.counts, "locks": found.locks, "pauses": found.pauses,
+            "items": [asdict(item) for item in found.items]}  # fmt: skip
 
 
 def _also_registered(names: tuple[str, ...]) -> str:
     return f" Also registered, but not declared: {', '.join(names)}." if names else ""
 
 
-def run_apply(session: Session, yes: YesOption = False) -> ExitCode:
+def run_apply(
+    session: Session,
+    yes: YesOption = False,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", help="Go back: run the procedures and grants of a saved release again; tables stay.", exists=True),
+    ] = None,
+) -> ExitCode:
     """Deploy rowpost and the environment's queues: all of it, or nothing."""
+    if to is not None:
+        return _go_back(session, to, yes)
     planned = plan(session.settings)
     with session.connected() as database:
         if session.settings.environment == PRODUCTION and not yes:
-            _print_difference(session, planned, difference(database, planned))
+            diff = difference(database, planned)
+            _print_difference(session, planned, diff, review(diff, database.engine, read_definition(database)))
             session.confirm(f"Apply this to {PRODUCTION}, {session.settings.target}?", yes)
         try:
             with session.progress() as bar:
@@ -129,6 +179,18 @@ def run_apply(session: Session, yes: YesOption = False) -> ExitCode:
     )
     for name in result.altered:
         session.note(f"{name}: its table was altered by hand and is left alone; rowpost verify says how.")
+    return ExitCode.OK
+
+
+def _go_back(session: Session, to: Path, yes: bool) -> ExitCode:
+    with open_release(to) as release, session.deployed() as database:
+        version = f"rowpost {release.version or to}"
+        session.confirm(f"Go back to the procedures and grants of {version} in {session.settings.target}?", yes)
+        result = go_back(database, release, session.settings.environment)
+    if session.as_json:
+        session.document({"applied": result.applied, "unchanged": result.unchanged, "version": release.version})
+    else:
+        session.note(f"Back at {version}: {len(result.applied)} procedures changed. Tables stay as they are.")
     return ExitCode.OK
 
 

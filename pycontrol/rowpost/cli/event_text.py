@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rowpost import events
+from rowpost.cli.live import show_seconds
 from rowpost.snapshot import QueueSnapshot
 
 __all__ = ["describe_event", "describe_figures", "event_document", "style_of"]
 
 #: too many to print one by one: figures tell the same
-FREQUENT = (events.Handled, events.Expired, events.Peeked)
+FREQUENT = (events.Handled, events.Expired, events.Peeked, events.DelayedMoved)
 _STYLES: dict[type[events.Event], str] = {
     events.Critical: "bold red",
     events.MovedToError: "red",
@@ -21,6 +22,10 @@ _STYLES: dict[type[events.Event], str] = {
     events.Failed: "yellow",
     events.Warned: "yellow",
     events.WorkerDied: "yellow",
+    events.Delayed: "yellow",
+    events.TimedOut: "yellow",
+    events.ThrottlingStarted: "yellow",
+    events.ThrottlingEnded: "green",
     events.Recovered: "green",
 }
 
@@ -51,10 +56,22 @@ def _words(event: events.Event) -> str:  # noqa: PLR0911, PLR0912 -- one line pe
             return f"message {row} moved to the error queue as it is: {error}"
         case events.MovedToError(id=row, attempts=attempts, error=error):
             return f"message {row} moved to the error queue after {attempts} attempts: {error}"
+        case events.Delayed(id=row, attempts=attempts, error=error):
+            return f"message {row} failed {attempts} times and is tried again later: {error}"
         case events.Failed(id=row, attempts=attempts, error=error):
             return f"message {row} failed, attempt {attempts}: {error}"
         case events.Purged(count=count):
             return f"purged {count:,} messages at startup"
+        case events.Maintained(action=action, text=text):
+            return f"upkeep, {action}: {text}"
+        case events.ExpiredPurged(count=count):
+            return f"purged {count:,} expired messages"
+        case events.TimedOut(pid=pid, seconds=seconds):
+            return f"worker {pid} is killed: its handler ran longer than {seconds:g} s"
+        case events.ThrottlingStarted(failures=failures, wait=wait):
+            return f"{failures} attempts failed in a row: one worker from now on, {wait:g} s between attempts"
+        case events.ThrottlingEnded():
+            return "a message was handled: all workers again"
         case events.LimitChanged(limit=limit):
             return f"at most {limit} workers from now on"
         case events.Stopping(now=True):
@@ -91,4 +108,8 @@ def describe_figures(queue: QueueSnapshot) -> str:
     ]
     if queue.expired:
         parts.append(f"{queue.expired:,} expired")
+    if queue.critical_time is not None:
+        parts.append(f"critical time {show_seconds(queue.critical_time)}")
+    if queue.processing_time is not None:
+        parts.append(f"processing time {show_seconds(queue.processing_time)}")
     return f"{queue.queue}: {', '.join(parts)}"

@@ -31,6 +31,9 @@ BodyStringOption = Annotated[
 HeapOption = Annotated[
     bool, typer.Option("--heap", help="SQL Server: a nonclustered row-version index over a heap, for many receivers.")
 ]
+NoDelayedOption = Annotated[
+    bool, typer.Option("--no-delayed", help="No table for delayed messages beside it: for queues such as error and audit.")
+]
 
 
 @command(app)
@@ -39,6 +42,7 @@ def create(
     name: QueueArgument,
     body_string: BodyStringOption = False,
     heap: HeapOption = False,
+    no_delayed: NoDelayedOption = False,
     external: Annotated[
         bool, typer.Option("--external", help="Somebody else's queue: rowpost only sends to it.")
     ] = False,
@@ -51,19 +55,27 @@ def create(
         result = (
             registry.add_external(database, queue)
             if external
-            else registry.create_queue(database, queue, body_string=body_string, clustered=not heap)
+            else registry.create_queue(
+                database, queue, body_string=body_string, clustered=not heap, delayed=not no_delayed
+            )
         )
     _print_result(session, queue, "external" if external else "own", result)
 
 
 @command(app)
 def adopt(
-    session: Session, name: QueueArgument, body_string: BodyStringOption = False, heap: HeapOption = False
+    session: Session,
+    name: QueueArgument,
+    body_string: BodyStringOption = False,
+    heap: HeapOption = False,
+    no_delayed: NoDelayedOption = False,
 ) -> None:
     """Take over a table that NServiceBus made: it keeps its messages and gets procedures."""
     with session.deployed() as database:
         queue = session.name(name)
-        result = registry.adopt_queue(database, queue, body_string=body_string, clustered=not heap)
+        result = registry.adopt_queue(
+            database, queue, body_string=body_string, clustered=not heap, delayed=not no_delayed
+        )
     _print_result(session, queue, "adopted", result)
 
 
@@ -99,7 +111,7 @@ def drop(
 
 
 def _kind(database: Database, queue: str) -> str:
-    for name, *_, kind, _body_string, _clustered, _depth in database.call("list_queues"):
+    for name, *_, kind, _body_string, _clustered, _delayed, _depth in database.call("list_queues"):
         if name == queue:
             return kind
     raise QueueNotFound(f"No queue named {queue!r} in this database. rowpost queue list shows those that are.")
@@ -112,8 +124,8 @@ def list_queues(session: Session) -> None:
         rows = database.call("list_queues")
     queues = [
         {"queue": name, "kind": kind, "depth": depth, "catalog": catalog, "schema": schema, "table": place,
-         "body_string": body_string, "clustered": clustered}
-        for name, _key, catalog, schema, place, kind, body_string, clustered, depth in rows
+         "body_string": body_string, "clustered": clustered, "delayed": delayed}
+        for name, _key, catalog, schema, place, kind, body_string, clustered, delayed, depth in rows
     ]  # fmt: skip
     if session.as_json:
         session.document(queues)
@@ -157,6 +169,9 @@ def grant(
     purge_too: Annotated[
         list[str] | None, typer.Option("--purge", metavar="QUEUE", help="A queue it may empty; may be repeated.")
     ] = None,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="Also the rights on tables that NServiceBus's own endpoints work with.")
+    ] = False,
     apply_them: Annotated[
         bool, typer.Option("--apply", help="Run the statements instead of only printing them.")
     ] = False,
@@ -166,9 +181,9 @@ def grant(
     wanted = [[session.name(each) for each in names or ()] for names in (receive_from, send_to, purge_too)]
     if apply_them:
         with session.deployed() as database:
-            statements = registry.grant(database, login, *wanted)
+            statements = registry.grant(database, login, *wanted, tables=tables)
     else:
-        statements = registry.grant_statements(session.settings, login, *wanted)
+        statements = registry.grant_statements(session.settings, login, *wanted, tables=tables)
     if session.as_json:
         session.document({"login": login, "applied": apply_them, "statements": statements})
     else:

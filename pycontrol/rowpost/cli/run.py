@@ -20,6 +20,14 @@ def register(app: typer.Typer) -> None:
 
 def run(
     session: Session,
+    endpoint: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MODULE:ENDPOINT]...",
+            help="Endpoints to run, such as shop.app:sales; by default the queues with a worker in the environment.",
+            show_default=False,
+        ),
+    ] = None,
     queue: Annotated[
         list[str] | None,
         typer.Option(
@@ -28,11 +36,11 @@ def run(
     ] = None,
     until_idle: Annotated[bool, typer.Option("--until-idle", help="Leave when nothing waits any more.")] = False,
 ) -> None:
-    """Work off the queues that have a worker: a live table on a terminal, log lines elsewhere.
+    """Run endpoints, or work off the queues that have a worker: a live table on a terminal, log lines elsewhere.
 
     Ctrl-C or SIGTERM once lets running handlers finish, twice kills them; their messages are back then.
     """
     # the other commands start faster without workers and their processes
     from rowpost.cli.work import work
 
-    work(session, queue, until_idle)
+    work(session, endpoint, queue, until_idle)

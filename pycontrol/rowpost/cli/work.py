@@ -18,13 +18,14 @@ from rich.text import Text
 
 from rowpost.cli.depths import DepthWatch
 from rowpost.cli.event_text import describe_event, describe_figures, event_document, style_of
-from rowpost.cli.exits import Interrupted
+from rowpost.cli.exits import ExitCode, Interrupted, Refused
 from rowpost.cli.live import queue_table
 from rowpost.cli.printing import visible
 from rowpost.cli.session import Session
 from rowpost.cli.supervision import supervise
 from rowpost.errors import QueueNotFound, SettingsError
 from rowpost.events import Event
+from rowpost.hosting import needed_queues, subscribe_all, with_endpoints
 from rowpost.settings import Settings
 from rowpost.snapshot import QueueSnapshot
 from rowpost.supervisor import Supervisor
@@ -36,17 +37,18 @@ DRAW_EVERY = 0.25
 FIGURES_EVERY = 10.0
 
 
-def work(session: Session, queue: list[str] | None, until_idle: bool) -> None:
-    """Runs the environment's workers, or only those of the queues named, until a signal or until nothing waits.
+def work(session: Session, endpoints: list[str] | None, queue: list[str] | None, until_idle: bool) -> None:
+    """Runs these endpoints, or else the environment's workers, or only those of the queues named, until a signal or
+    until nothing waits.
 
     Raises SettingsError, QueueNotFound, HandlerNotFound, and Interrupted after Ctrl-C.
     """
     sys.path.insert(0, os.getcwd())  # handlers lie where the program is started
-    settings = _narrowed(session, queue)
+    settings = _chosen(session, endpoints, queue)
     worked = [each.name for each in settings.queues if each.worker is not None]
     told: SimpleQueue[Event] = SimpleQueue()
     supervisor = Supervisor(settings, on_event=told.put)
-    _check_deployed(session, [*worked, settings.supervisor.error_queue] if worked else [])
+    _prepare(session, settings)
     until = (lambda snapshot: snapshot.idle) if until_idle else None
     with ExitStack() as stack:
         draw = _picture(session, settings, supervisor, told, worked, stack)
@@ -55,6 +57,15 @@ def work(session: Session, queue: list[str] | None, until_idle: bool) -> None:
     _print_totals(session, queues)
     if stopped_by is signal.SIGINT:
         raise Interrupted("running handlers finished; what waits stays in the queues")
+
+
+def _chosen(session: Session, endpoints: list[str] | None, queues: list[str] | None) -> Settings:
+    """The settings with workers for what was named on the command line."""
+    if not endpoints:
+        return _narrowed(session, queues)
+    if queues:
+        raise Refused("Name endpoints or --queue, not both: an endpoint works off its own queue.", ExitCode.USAGE)
+    return with_endpoints(session.settings, endpoints)
 
 
 def _narrowed(session: Session, names: list[str] | None) -> Settings:
@@ -73,13 +84,14 @@ def _narrowed(session: Session, names: list[str] | None) -> Settings:
     return replace(settings, queues=queues)
 
 
-def _check_deployed(session: Session, names: list[str]) -> None:
-    """Raises QueueNotFound before any worker starts, SchemaMissing, SchemaTooNew."""
+def _prepare(session: Session, settings: Settings) -> None:
+    """Subscribes the endpoints. Raises QueueNotFound before any worker starts, SchemaMissing, SchemaTooNew."""
     with session.deployed() as database:
         registered = {row[0] for row in database.call("list_queues")}
-    for name in names:
-        if name not in registered:
-            raise QueueNotFound(f"The queue {name!r} is not deployed in {session.settings.target}. Run: rowpost apply")
+        for name in needed_queues(settings):
+            if name not in registered:
+                raise QueueNotFound(f"The queue {name!r} is not deployed in {settings.target}. Run: rowpost apply")
+        subscribe_all(settings, database)
 
 
 def _picture(

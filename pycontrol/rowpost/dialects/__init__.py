@@ -6,15 +6,18 @@ for scripts, and turns the driver's errors into rowpost's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 
 from rowpost.contract import Procedure
 from rowpost.errors import RowpostError, SettingsError
 
-__all__ = ["Dialect", "Statement", "dialect_for", "dialect_of"]
+__all__ = ["Begin", "Dialect", "Statement", "dialect_for", "dialect_of"]
+
+#: whether a call opens a transaction, and "distributed" for one over several SQL Servers
+Begin = bool | Literal["distributed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +51,11 @@ class Dialect(Protocol):
     def spell(self, procedure: Procedure, queue: str | None, key: str | None) -> Statement:
         """Spells the call of a procedure."""
 
-    def execute(self, connection: Any, statement: Statement, arguments: dict[str, Any], begin: bool) -> list[tuple]:
-        """Calls; with `begin` opens the transaction before, in the same round trip where it can. Rows stand in the contract's order."""
+    def execute(self, connection: Any, statement: Statement, arguments: dict[str, Any], begin: Begin) -> list[tuple]:
+        """Calls; with `begin` opens the transaction in the same round trip. Rows stand in the contract's order."""
 
     def execute_all(
-        self, connection: Any, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: bool, commit: bool
+        self, connection: Any, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: Begin, commit: bool
     ) -> list[list[tuple]]:
         """Calls several at once, optionally between BEGIN and COMMIT; the rows of each."""
 
@@ -75,6 +78,11 @@ class Dialect(Protocol):
         """The driver's error as one of rowpost's."""
 
     def driver_error(self) -> type[Exception]: ...
+
+    def loan(self, connection: Any, refuse: Callable[[str], NoReturn]) -> Any:
+        """What watches over a connection in a handler's hands; None where the driver gives no way."""
+
+    def database_name(self, connection: Any) -> str: ...
     def quote(self, name: str) -> str: ...
     def literal(self, value: Any) -> str: ...
     def script_call(self, procedure: Procedure, arguments: Sequence[tuple[str, Any]]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rowpost.contract import Procedure
 from rowpost.dialects import Dialect
 
-__all__ = ["grant_execute", "grant_role"]
+__all__ = ["grant_execute", "grant_role", "grant_tables"]
 
 
 def grant_execute(dialect: Dialect, procedure: Procedure, key: str, login: str) -> str:
@@ -20,3 +20,11 @@ def grant_role(dialect: Dialect, role: str, login: str) -> str:
     if dialect.name == "sqlserver":
         return f"ALTER ROLE {role} ADD MEMBER {dialect.quote(login)};"
     return f"GRANT {role} TO {dialect.quote(login)};"
+
+
+def grant_tables(dialect: Dialect, table: str, login: str) -> str:
+    """The rights that NServiceBus's own endpoints need on a queue's table, as db_datareader and db_datawriter give them.
+
+    For endpoints that send and receive by plain SQL. rowpost's own need none of it.
+    """
+    return f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {dialect.quote(login)};"

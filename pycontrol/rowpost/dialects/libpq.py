@@ -8,7 +8,8 @@ is: encode, PQexecPrepared, decode. Errors are psycopg's own.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -19,7 +20,7 @@ import psycopg
 from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, ExecStatus, PipelineStatus
 
-__all__ = ["Call", "call", "call_all", "command", "pack_array", "pack_bigint"]
+__all__ = ["Call", "call", "call_all", "command", "keeps_prepared", "pack_array", "pack_bigint"]
 
 _INT4, _INT8 = struct.Struct("!i"), struct.Struct("!q")
 _ARRAY_HEAD = struct.Struct("!iiIii").pack  # dimensions, has nulls, element's oid, length, lower bound
@@ -73,7 +74,11 @@ def call(connection: psycopg.Connection, statement: Call, begin: bool = False) -
     values = _values(statement)
     with connection.lock:
         name = _prepare(connection, statement.text)
-        result = connection.pgconn.exec_prepared(name, values, [1] * len(values), 1)
+        formats = [1] * len(values)
+        if name is None:
+            result = connection.pgconn.exec_params(statement.text.encode(), values, None, formats, 1)
+        else:
+            result = connection.pgconn.exec_prepared(name, values, formats, 1)
         return _rows(connection.pgconn, result, statement.result_types)
 
 
@@ -91,13 +96,20 @@ def call_all(
     encoded = [_values(statement) for statement in statements]
     with connection.lock:
         pgconn = connection.pgconn
-        names = [_prepare(connection, statement.text) for statement in statements]
+        names = []
+        for place, statement in enumerate(statements):
+            with _failing(place):
+                names.append(_prepare(connection, statement.text))
         pgconn.enter_pipeline_mode()
         try:
             if begin:
                 pgconn.send_query_params(b"BEGIN", None)
-            for name, values in zip(names, encoded, strict=True):
-                pgconn.send_query_prepared(name, values, [1] * len(values), 1)
+            for statement, name, values in zip(statements, names, encoded, strict=True):
+                formats = [1] * len(values)
+                if name is None:
+                    pgconn.send_query_params(statement.text.encode(), values, None, formats, 1)
+                else:
+                    pgconn.send_query_prepared(name, values, formats, 1)
             if commit:
                 pgconn.send_query_params(b"COMMIT", None)
             pgconn.pipeline_sync()
@@ -108,14 +120,21 @@ def call_all(
         if not results:
             raise psycopg.OperationalError(pgconn.get_error_message() or "the connection is lost")
         for place, result in enumerate(results, start=-1 if begin else 0):
-            try:
+            with _failing(place):
                 _check(pgconn, result)
-            except psycopg.Error as error:
-                error.failed_call = place
-                raise
         if begin:
             del results[0]
         return [_rows(pgconn, r, s.result_types) for r, s in zip(results, statements, strict=False)]
+
+
+@contextmanager
+def _failing(place: int) -> Iterator[None]:
+    """Errors within say which call of the batch they are of."""
+    try:
+        yield
+    except psycopg.Error as error:
+        error.failed_call = place
+        raise
 
 
 def _results(pgconn: Any) -> list[Any]:
@@ -150,14 +169,25 @@ def _encode(kind: str, value: Any) -> bytes:
         raise psycopg.DataError(f"{value!r:.60} is no {kind}: {error}") from error
 
 
-def _prepare(connection: psycopg.Connection, text: str) -> bytes:
+def keeps_prepared(connection: psycopg.Connection) -> None:
+    """Calls on this connection are prepared once and kept.
+
+    For connections that rowpost opened: the driver must not prepare on its own there (prepare_threshold None), for
+    after a rollback it would deallocate everything, ours included.
+    """
+    connection.prepare_threshold = None
+    _prepared[connection] = set()
+
+
+def _prepare(connection: psycopg.Connection, text: str) -> bytes | None:
+    """The name under which a statement is prepared; None on a connection that was lent: there it is parsed each time."""
     if connection.pgconn.pipeline_status != PipelineStatus.OFF:
         raise psycopg.ProgrammingError("The connection is inside psycopg's pipeline(): leave it before calling rowpost")
     names = _prepared.get(connection)
     if names is None:
-        names = _prepared[connection] = set()
-    name = b"" if connection.prepare_threshold is None else b"rowpost_%x" % (hash(text) & 0xFFFFFFFFFFFFFFFF)
-    if name and name in names:
+        return None
+    name = b"rowpost_%x" % (hash(text) & 0xFFFFFFFFFFFFFFFF)
+    if name in names:
         return name
     _check(connection.pgconn, connection.pgconn.prepare(name, text.encode()))
     names.add(name)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 from uuid import UUID
 
 import psycopg
@@ -12,6 +12,7 @@ from psycopg.pq import ExecStatus, TransactionStatus
 
 from rowpost.contract import Procedure
 from rowpost.dialects import Statement, libpq
+from rowpost.dialects.lending import Loan
 from rowpost.errors import (
     CATALOGUE,
     DatabaseError,
@@ -25,9 +26,10 @@ from rowpost.errors import (
     RowpostError,
     SchemaMissing,
     SettingsError,
+    UnsupportedServer,
 )
 
-__all__ = ["PostgreSQL"]
+__all__ = ["PostgreSQL", "refuse_version"]
 
 _TYPES = {
     "string": "text",
@@ -41,10 +43,11 @@ _TYPES = {
     "timestamp": "timestamp",
 }
 _MESSAGE_ARRAYS = ("text[]", "bytea[]", "uuid[]", "bigint[]")  # headers, bodies, ids, times to be received
-_UNAVAILABLE = {"57P01", "57P02", "57P03", "57P05", "53300"}
+_UNAVAILABLE = {"57P01", "57P02", "57P03", "57P05", "53300", "25006"}  # 25006: read only, after a failover
 _LOGIN_REFUSED = {"28P01", "28000", "3D000"}
 _TRY_AGAIN = {"40P01", "40001", "55P03", "25P04"}
 _CONNECT_TIMEOUT = 10  # seconds
+_OLDEST = 14
 
 
 class PostgreSQL:
@@ -54,13 +57,20 @@ class PostgreSQL:
 
     def connect(self, url: str, application_name: str) -> psycopg.Connection:
         try:
-            return psycopg.connect(
+            connection = psycopg.connect(
                 url, autocommit=True, application_name=application_name, connect_timeout=_CONNECT_TIMEOUT
             )
         except psycopg.ProgrammingError as error:  # the URL itself
             raise SettingsError(f"The PostgreSQL URL cannot be read: {_first_line(error)}") from None
         except psycopg.Error as error:
             raise self.translate(error) from error
+        try:
+            refuse_version(connection.info.server_version)
+        except UnsupportedServer:
+            connection.close()
+            raise
+        libpq.keeps_prepared(connection)
+        return connection
 
     def spell(self, procedure: Procedure, queue: str | None, key: str | None) -> Statement:
         parameters = procedure.parameters_on(self.name)
@@ -124,6 +134,9 @@ class PostgreSQL:
     def driver_error(self) -> type[Exception]:
         return psycopg.Error
 
+    def loan(self, connection: psycopg.Connection, refuse: Callable[[str], NoReturn]) -> Loan:
+        return Loan(connection, refuse)
+
     def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
         state = getattr(error, "sqlstate", None) or ""
         said = _first_line(error)
@@ -153,6 +166,9 @@ class PostgreSQL:
         """The function's quoted name, with its schema."""
         return f"rowpost.{procedure.name}" if key is None else f"rowpost.{self.quote(f'{procedure.name}:{key}')}"
 
+    def database_name(self, connection: psycopg.Connection) -> str:
+        return connection.info.dbname
+
     def quote(self, name: str) -> str:
         return '"' + name.replace('"', '""') + '"'
 
@@ -170,6 +186,15 @@ class PostgreSQL:
     def script_call(self, procedure: Procedure, arguments: Sequence[tuple[str, Any]]) -> str:
         given = ", ".join(f"p_{name} => {self.literal(value)}" for name, value in arguments)
         return f"SELECT {self.object_name(procedure, None)}({given});"
+
+
+def refuse_version(number: int) -> None:
+    """Raises UnsupportedServer for a server older than PostgreSQL 14; `number` is libpq's, such as 130012."""
+    if number < _OLDEST * 10_000:
+        raise UnsupportedServer(
+            f"The server is PostgreSQL {number // 10_000}.{number % 10_000}; rowpost needs PostgreSQL {_OLDEST} or newer. "
+            "Nothing was changed: upgrade the server, or name another one in the environment's url."
+        )
 
 
 def _refuse_doomed(connection: psycopg.Connection) -> None:

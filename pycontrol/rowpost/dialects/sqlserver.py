@@ -11,17 +11,15 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Sequence
-from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 from uuid import UUID
 
 import pyodbc
 
 from rowpost.contract import Parameter, Procedure
-from rowpost.dialects import Statement
+from rowpost.dialects import Begin, Statement
+from rowpost.dialects.odbc import find_driver
 from rowpost.errors import (
     CATALOGUE,
     DatabaseError,
@@ -35,9 +33,10 @@ from rowpost.errors import (
     RowpostError,
     SchemaMissing,
     SettingsError,
+    UnsupportedServer,
 )
 
-__all__ = ["SQLServer", "find_driver"]
+__all__ = ["SQLServer", "refuse_version"]
 
 pyodbc.native_uuid = True
 pyodbc.pooling = False  # a pool would hand on isolation levels and settings of others
@@ -55,11 +54,16 @@ _SIZES = {
 _NUMBER = re.compile(r"\((\d+)\) \(SQL\w+\)")
 _DRIVER_PREFIX = re.compile(r"^(\[[^\]]*\] ?)+")
 _CATALOGUE_BASE = 51000
-_UNAVAILABLE = {64, 233, 10053, 10054, 10060, 40143, 40197, 40501, 40540, 40613, 49918, 49919, 49920}
+#: the connection, a failover (978, 983, 3906: an availability group's replica; 40xxx, 42xxx, 49xxx: Azure SQL), its limits
+_UNAVAILABLE = {64, 233, 978, 983, 3906, 10053, 10054, 10060, 10928, 10929, 40143, 40197, 40501, 40540, 40613, 42108, 42109}
+_UNAVAILABLE |= {49918, 49919, 49920}
 _LOGIN_REFUSED = {18456, 18452, 4060, 18470, 18486}
 _TRY_AGAIN = {1205, 1222, 3960, 3961}
 _PERMISSION = {229, 230, 262, 297, 300, 916}
 _CONNECT_TIMEOUT = 10  # seconds
+_OLDEST, _AZURE = 13, 12  # major versions
+# Most providers of linked servers want XACT_ABORT for changes within a transaction.
+_BEGIN = {True: "BEGIN TRANSACTION", "distributed": "SET XACT_ABORT ON; BEGIN DISTRIBUTED TRANSACTION"}
 
 
 class SQLServer:
@@ -72,9 +76,15 @@ class SQLServer:
         if not re.search(r"(^|;)\s*app\s*=", text, re.IGNORECASE):
             text = f"{text.rstrip(';')};APP={{{application_name.replace('}', '}}')}}}"
         try:
-            return pyodbc.connect(text, autocommit=True, timeout=_CONNECT_TIMEOUT)
+            connection = pyodbc.connect(text, autocommit=True, timeout=_CONNECT_TIMEOUT)
         except pyodbc.Error as error:
             raise self.translate(error) from None  # the driver's own text may hold the connection string
+        try:
+            refuse_version(str(connection.getinfo(pyodbc.SQL_DBMS_VER)), lambda: _is_azure(connection))
+        except UnsupportedServer:
+            connection.close()
+            raise
+        return connection
 
     def spell(self, procedure: Procedure, queue: str | None, key: str | None) -> Statement:
         parameters = procedure.parameters_on(self.name)
@@ -97,20 +107,20 @@ class SQLServer:
         )
 
     def execute(
-        self, connection: pyodbc.Connection, statement: Statement, arguments: dict[str, Any], begin: bool
+        self, connection: pyodbc.Connection, statement: Statement, arguments: dict[str, Any], begin: Begin
     ) -> list[tuple]:
         return self.execute_all(connection, [(statement, arguments)], begin, False)[0]
 
     def execute_all(
-        self, connection: pyodbc.Connection, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: bool, commit: bool
+        self, connection: pyodbc.Connection, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: Begin, commit: bool
     ) -> list[list[tuple]]:
         batch = " ".join(statement.text for statement, _ in calls)
         if begin and commit:
             # A call that finds no procedure, or no right to it, does not end a batch: without TRY the commit would run.
             undo = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;"
-            batch = f"BEGIN TRY BEGIN TRANSACTION; {batch} COMMIT TRANSACTION; END TRY BEGIN CATCH {undo} THROW; END CATCH;"
+            batch = f"BEGIN TRY {_BEGIN[begin]}; {batch} COMMIT TRANSACTION; END TRY BEGIN CATCH {undo} THROW; END CATCH;"
         elif begin:
-            self.begin(connection)
+            connection.execute(f"{_BEGIN[begin]};").close()
         values = [value for statement, arguments in calls for value in _values(statement, arguments)]
         sizes = [size for statement, _ in calls for size in statement.sizes]
         with connection.cursor() as cursor:
@@ -153,6 +163,9 @@ class SQLServer:
     def driver_error(self) -> type[Exception]:
         return pyodbc.Error
 
+    def loan(self, connection: pyodbc.Connection, refuse: Callable[[str], NoReturn]) -> None:
+        """pyodbc's connections take no attributes: what a handler did wrong is found afterwards."""
+
     def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
         state, said = (str(a) for a in (*error.args, "", "")[:2])
         match = _NUMBER.search(said)
@@ -188,6 +201,9 @@ class SQLServer:
         """The procedure's quoted name, with its schema."""
         return f"rowpost.{procedure.name}" if key is None else f"rowpost.{self.quote(f'{procedure.name}:{key}')}"
 
+    def database_name(self, connection: pyodbc.Connection) -> str:
+        return connection.getinfo(pyodbc.SQL_DATABASE_NAME)
+
     def quote(self, name: str) -> str:
         return "[" + name.replace("]", "]]") + "]"
 
@@ -203,6 +219,27 @@ class SQLServer:
     def script_call(self, procedure: Procedure, arguments: Sequence[tuple[str, Any]]) -> str:
         given = ", ".join(f"@{name} = {self.literal(value)}" for name, value in arguments)
         return f"EXEC {self.object_name(procedure, None)} {given};"
+
+
+def refuse_version(version: str, is_azure: Callable[[], bool]) -> None:
+    """Raises UnsupportedServer for a server older than SQL Server 2016 (13); Azure SQL (12) and Babelfish are new enough.
+
+    `version` is the driver's, such as "13.00.5026"; `is_azure` is asked only of those that call themselves 12.
+    """
+    major = int(version.partition(".")[0] or 0)
+    if major < _OLDEST and not (major == _AZURE and is_azure()):
+        raise UnsupportedServer(
+            f"The server is SQL Server {version}; rowpost needs SQL Server 2016 (13.0) or newer, or Azure SQL. "
+            "Nothing was changed: upgrade the server, or name another one in the environment's url."
+        )
+
+
+def _is_azure(connection: pyodbc.Connection) -> bool:
+    """Azure SQL Database, Managed Instance and Babelfish all say version 12; SQL Server 2014 says so too."""
+    edition, babelfish = connection.execute(
+        "SELECT CAST(SERVERPROPERTY('EngineEdition') AS int), CAST(SERVERPROPERTY('babelfish') AS int);"
+    ).fetchone()
+    return babelfish == 1 or edition in (5, 8, 11, 12)
 
 
 def _physical(parameter: Parameter) -> tuple[tuple[str, str], ...]:
@@ -269,40 +306,3 @@ def _missing(number: int, said: str, statement: Statement | None) -> RowpostErro
         f"No queue named {statement.queue!r} in this database. rowpost queue list shows those that are; "
         "rowpost queue create makes one."
     )
-
-
-@cache
-def find_driver() -> str:
-    """A system driver's name, or the path of the one in the wheel.
-
-    Raises:
-        SettingsError: there is none.
-    """
-    installed = set(pyodbc.drivers())
-    for name in ("ODBC Driver 18 for SQL Server", "ODBC Driver 17 for SQL Server"):
-        if name in installed:
-            return name
-    spec = find_spec("mssql_python_odbc")
-    if spec and spec.submodule_search_locations:
-        folder = Path(next(iter(spec.submodule_search_locations))) / "libs"
-        candidates = sorted(folder.rglob("libmsodbcsql-*.so*")) + sorted(folder.rglob("libmsodbcsql.*.dylib"))
-        for candidate in _of_this_machine(candidates):
-            return str(candidate)
-    if "FreeTDS" in installed:
-        return "FreeTDS"
-    raise SettingsError("No ODBC driver for SQL Server was found. Install it with: pip install 'rowpost[sqlserver]'")
-
-
-def _of_this_machine(candidates: list[Path]) -> list[Path]:
-    """Drivers for this processor; those of this Linux family first."""
-    import platform
-
-    machine = platform.machine().lower()
-    machines = {"x86_64": ("x86_64", "amd64"), "amd64": ("x86_64", "amd64"), "aarch64": ("arm64", "aarch64")}
-    fitting = [c for c in candidates if any(m in c.parts for m in machines.get(machine, (machine,)))]
-    try:
-        family = platform.freedesktop_os_release()
-    except OSError:
-        family = {}
-    words = f"{family.get('ID', '')} {family.get('ID_LIKE', '')}".split()
-    return sorted(fitting, key=lambda c: not any(w and any(w in part for part in c.parts) for w in words))

@@ -55,3 +55,19 @@ def test_an_unknown_queue_in_a_batch_is_named(queue, database):
         database.call_all([send(queue, b"good"), nowhere], begin=True, commit=True)
 
     assert queue.peek() == 0
+
+
+def test_calls_survive_what_the_driver_forgets_after_a_rollback(queue, database):
+    from rowpost.queue import Queue
+
+    if database.engine != "postgresql":
+        pytest.skip("psycopg deallocates every prepared statement after a rollback; pyodbc keeps none")
+    for shared in (database, database.connection):
+        here = Queue(queue.name, shared)
+        here.peek()
+        for number in range(10):  # the driver prepares a statement that it has seen five times
+            database.connection.execute("SELECT %s::int", (number,))
+        with pytest.raises(ZeroDivisionError), database.connection.transaction():
+            _ = 1 / 0
+
+        assert here.peek() == 0

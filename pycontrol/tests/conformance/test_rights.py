@@ -4,9 +4,13 @@ import os
 
 import pytest
 
+from rowpost.contract import load_contract
 from rowpost.database import connect_url
-from rowpost.errors import DatabaseError, PermissionDenied
+from rowpost.dialects.grants import grant_role
+from rowpost.errors import DatabaseError, PermissionDenied, RowpostError
+from rowpost.message import OutgoingMessage
 from rowpost.queue import Queue
+from rowpost.registry import grant_statements
 
 PASSWORD = "Rights_9!test"
 
@@ -45,8 +49,6 @@ def login(target, sql):
 def test_statement_9_an_endpoint_receives_and_sends_with_execute_alone_and_may_do_nothing_else(
     queue, target, sql, login
 ):
-    from rowpost.registry import grant_statements
-
     make, open_as = login
     name = make("endpoint")
     for statement in grant_statements(target.settings, name, receive_from=["Sales"], send_to=["Billing"]):
@@ -116,3 +118,121 @@ def test_statement_10_the_deploying_login_needs_only_to_create_objects(target, n
         assert Queue("Sales", database).peek() == 1
     with connect_url("postgresql", url) as owner:
         owner.connection.execute(f"DROP OWNED BY {name}")
+
+
+#: what a member of each role may call, by the contract's scope and side; an endpoint's queues are granted one by one
+ALLOWED = {
+    "rowpost_reader": {("queue", "read"), ("database", "read")},
+    "rowpost_operator": {
+        (scope, side) for scope in ("queue", "database") for side in ("send", "receive", "read", "operate")
+    },
+    "rowpost_endpoint": {("database", side) for side in ("send", "receive", "read")},
+}
+#: procedures of the registry that look at other queues' messages or at the deployment: not for endpoints, not for readers
+EXCEPTIONS = {"rowpost_endpoint": {"list_scripts", "list_strangers", "get_definition"}}
+ALSO = {"rowpost_reader": {"peek_queue"}}
+FORBIDDEN = (
+    "SELECT * FROM {sales}", "INSERT INTO {sales} DEFAULT VALUES", "DELETE FROM {sales}", "UPDATE {sales} SET {headers} = ''",
+    "DROP TABLE {sales}", "ALTER TABLE {sales} ADD extra integer", "SELECT * FROM rowpost.queue", "SELECT * FROM rowpost.failure",
+    "DELETE FROM rowpost.journal", "UPDATE rowpost.version SET tool_version = 'x'", "DROP TABLE rowpost.journal",
+    "CREATE TABLE rowpost.mine (id integer)", "CREATE TABLE mine (id integer)", "DROP {procedure} rowpost.get_version",
+)  # fmt: skip
+
+
+def _arguments(procedure):
+    """Something for every parameter that the driver can pass: rights are checked before values."""
+    values = {"messages": [OutgoingMessage(b"")], "strings": ["topic"]}
+    return {p.name: values[p.type] for p in procedure.parameters if p.type in values}
+
+
+def _refused(database, procedure):
+    """Whether calling it is refused for want of a right; whatever it does is undone."""
+    queue = "Sales" if procedure.scope == "queue" else None
+    try:
+        with database.transaction():
+            database.call(procedure.name, queue, **_arguments(procedure))
+            raise _UndoneError
+    except PermissionDenied:
+        return True
+    except (_UndoneError, RowpostError):
+        return False
+
+
+class _UndoneError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("role", ALLOWED)
+def test_a_member_of_a_role_may_call_what_the_role_is_for_and_nothing_else(queue, target, sql, login, role):
+    make, open_as = login
+    name = make("member")
+    sql.run(grant_role(sql.database.dialect, role, name))
+    wrong = []
+
+    with open_as(name) as database:
+        for procedure in load_contract().procedures:
+            allowed = (procedure.scope, procedure.side) in ALLOWED[role] and procedure.name not in EXCEPTIONS.get(role, ())
+            allowed |= procedure.name in ALSO.get(role, ()) and procedure.scope == "queue"
+            if _refused(database, procedure) == allowed:
+                wrong.append((procedure.scope, procedure.name, "refused" if allowed else "allowed"))
+
+    if target.babelfish:
+        wrong = [each for each in wrong if each[2] == "allowed"]  # what it lacks it is given by its own grants
+    assert wrong == []
+
+
+@pytest.mark.parametrize("role", [*ALLOWED, None])
+def test_no_role_reaches_a_table_or_makes_or_drops_anything(queue, target, sql, login, role):
+    make, open_as = login
+    name = make("member")
+    if role:
+        sql.run(grant_role(sql.database.dialect, role, name))
+    names = {
+        "sales": sql.table("Sales"),
+        "headers": "Headers" if target.settings.engine == "sqlserver" else "headers",
+        "procedure": "PROCEDURE" if target.settings.engine == "sqlserver" else "FUNCTION",
+    }
+    went_through = []
+
+    with open_as(name) as database:
+        for statement in FORBIDDEN:
+            try:
+                with database.translated():
+                    database.connection.execute(statement.format(**names))
+            except RowpostError:
+                continue
+            went_through.append(statement)
+
+    assert went_through == []
+
+
+def test_the_rights_of_the_seeds_model_let_plain_sql_work_and_are_given_only_when_asked_for(queue, target, sql, login):
+    make, open_as = login
+    name = make("plain")
+    without = grant_statements(target.settings, name, receive_from=["Sales"])
+    with_tables = grant_statements(target.settings, name, receive_from=["Sales"], tables=True)
+    for statement in with_tables:
+        sql.run(statement)
+    if target.settings.engine == "postgresql":
+        sql.run(f"GRANT USAGE ON SCHEMA public TO {name}")
+
+    with open_as(name) as database:
+        database.connection.execute(f"DELETE FROM {sql.table('Sales')}")
+        with pytest.raises(RowpostError), database.translated():
+            database.connection.execute(f"DELETE FROM {sql.table('Billing')}")
+
+    assert set(with_tables) - set(without) == {with_tables[-1]}
+
+
+def test_a_missing_right_is_named_with_its_object(queue, target, sql, login):
+    make, open_as = login
+    name = make("partly")
+    for statement in grant_statements(target.settings, name, send_to=["Billing"]):
+        sql.run(statement)
+
+    with open_as(name) as database:
+        for missing in ("send_message", "peek_queue", "browse_messages", "purge_queue", "maintain_queue", "queue_metrics"):
+            with pytest.raises(PermissionDenied) as caught:
+                database.call(missing, "Sales")
+            assert f"{missing}:Sales".casefold() in str(caught.value).casefold()
+            assert "queue grant" in str(caught.value)

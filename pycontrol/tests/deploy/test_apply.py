@@ -123,7 +123,7 @@ def test_an_option_that_is_switched_on_reaches_the_table(shop, database, sql):
 
     result = apply(database, shop.plan(QueueSettings("Sales", body_string=True), QueueSettings("Billing")))
 
-    assert result.applied == ("queue Sales", "tables/queue/create.sql:Sales")
+    assert result.applied == ("queue Sales", "tables/queue/create.sql:Sales", "tables/queue/create_delayed.sql:Sales")
     assert "bodystring" in {column.lower() for column in sql.columns("Sales")}
     assert verify(database, shop.plan(QueueSettings("Sales", body_string=True))) == []
 

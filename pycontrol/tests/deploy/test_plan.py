@@ -182,7 +182,7 @@ def test_a_connected_plan_tells_what_is_added_changed_and_no_longer_declared(sho
     assert diff.undeclared == ("Billing",)
     assert diff.changed == ("procedures/queue/peek_queue.sql:Sales", "procedures/queue/peek_queue.sql:Billing")
     assert all(name.endswith("New") for name in diff.added)
-    assert len(diff.added) == 2 + len(load_scripts(shop.engine).templates)
+    assert len(diff.added) == 3 + len(load_scripts(shop.engine).templates)
     assert not diff.is_empty
 
 

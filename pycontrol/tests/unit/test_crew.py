@@ -25,6 +25,7 @@ class Process:
     told: list = field(default_factory=list)
     killed: bool = False
     in_hand: tuple | None = None
+    held_since: float | None = None
 
     def tell(self, command):
         self.told.append(command)

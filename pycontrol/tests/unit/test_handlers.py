@@ -75,5 +75,5 @@ def test_a_missing_function_is_named(module):
 def test_a_name_that_cannot_be_called_is_refused(module):
     module("shop_six", "place_order = 'not a function'\n")
 
-    with pytest.raises(HandlerNotFound, match="is a str, not a function"):
+    with pytest.raises(HandlerNotFound, match="is a str: it must be a function"):
         resolve_handler("shop_six:place_order")

@@ -169,7 +169,7 @@ def test_a_secret_is_escaped_for_the_place_where_it_stands(write, monkeypatch, e
         ("engine: sqlserver\nurl: postgresql://h/d", ("url: must be an ODBC connection string",)),
         ("engine: postgresql\nurl: 7", ("url: must be a text",)),
         ("default_schema: ${SCHEMA}", ("default_schema: ${...} is replaced in url only",)),
-        ("compat: v4", ("compat: 'v4' is not one of v1, v2, v3, v7, v9",)),
+        ("compat: v10", ("compat: 'v10' is not one of v1, v2, v3, v4, v5, v6, v7, v8, v9",)),
         ("queues: [Sales]", ("queues: must be a mapping",)),
         ("queues: {Sales: yes}", ("queues.Sales: must be a mapping",)),
         ("queues: {Sales: {body_strin: true}}", ("queues.Sales.body_strin", "did you mean body_string?")),
@@ -244,3 +244,15 @@ def test_a_secondary_queue_has_one_worker_unless_told_otherwise(write):
     path = write("queues: {Replies: {worker: {handler: 'a:b', secondary: true}}}")
 
     assert load_settings(path).queues[0].worker.limit == 1
+
+
+@pytest.mark.parametrize(
+    ("written", "clustered"),
+    [("", True), ("compat: v5", True), ("compat: v6", False), ("compat: v9", False)],
+)
+def test_new_tables_are_clustered_as_the_transport_did_it_where_compat_is_written_down(write, written, clustered):
+    path = write(f"{written}\nqueues: {{Sales: {{}}, Billing: {{clustered: true}}}}")
+
+    queues = load_settings(path).queues
+
+    assert [queue.clustered for queue in queues] == [clustered, True]

@@ -9,6 +9,7 @@ CREATE TABLE IF NOT EXISTS rowpost.queue
     kind text NOT NULL,
     body_string boolean NOT NULL,
     clustered boolean NOT NULL,
+    delayed boolean NOT NULL,
     CONSTRAINT queue_pk PRIMARY KEY (queue_key),
     CONSTRAINT queue_name_key UNIQUE (queue_name),
     CONSTRAINT queue_kind_check CHECK (kind IN ('own', 'adopted', 'external'))

@@ -21,6 +21,7 @@ WITH queues AS (
         q.queue_name,
         q.queue_key,
         q.kind,
+        q.delayed,
         CONCAT(QUOTENAME(q.schema_name), N'.', QUOTENAME(q.table_name)) AS table_name,
         OBJECT_ID(CONCAT(QUOTENAME(q.schema_name), N'.', QUOTENAME(q.table_name)), N'U') AS table_id
     FROM rowpost.queue AS q
@@ -138,6 +139,15 @@ FROM
     UNION ALL
     SELECT
         q.queue_name,
+        N'orphaned',
+        CONCAT(N'The process that it belongs to was last believed to live at ', CONVERT(nvarchar(19), l.ends_at, 120), N' UTC.'),
+        CONCAT(N'rowpost queue drop ', q.queue_name)
+    FROM queues AS q
+    INNER JOIN rowpost.lease AS l
+        ON q.queue_key = l.queue_key AND l.ends_at < SYSUTCDATETIME()
+    UNION ALL
+    SELECT
+        q.queue_name,
         N'procedure_missing',
         CONCAT(N'The procedure ', p.name, N' of this queue is missing.'),
         N'rowpost apply'
@@ -145,10 +155,12 @@ FROM
     CROSS JOIN
     (
         VALUES
-            (N'send_message', 1), (N'send_messages', 1), (N'receive_messages', 0), (N'receive_message', 0),
-            (N'peek_queue', 0), (N'browse_messages', 0), (N'purge_queue', 0), (N'purge_expired', 0)
-    ) AS p(name, for_external)
-    WHERE (q.kind <> 'external' OR p.for_external = 1)
+            (N'send_message', 'all'), (N'send_messages', 'all'), (N'receive_messages', 'own'), (N'receive_message', 'own'),
+            (N'peek_queue', 'own'), (N'browse_messages', 'own'), (N'purge_queue', 'own'), (N'purge_expired', 'own'),
+            (N'queue_metrics', 'own'), (N'maintain_queue', 'own'),
+            (N'delay_message', 'delayed'), (N'move_due_messages', 'delayed'), (N'receive_due_messages', 'delayed')
+    ) AS p(name, queues)
+    WHERE (p.queues = 'all' OR (p.queues = 'own' AND q.kind <> 'external') OR (p.queues = 'delayed' AND q.delayed = 1))
       AND OBJECT_ID(CONCAT(N'rowpost.', QUOTENAME(CONCAT(p.name, N':', q.queue_key))), N'P') IS NULL
 ) AS f
 ORDER BY f.queue_name, f.finding, f.detail;

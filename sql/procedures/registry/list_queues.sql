@@ -20,6 +20,7 @@ SELECT
     q.kind,
     q.body_string,
     q.[clustered],
+    q.delayed,
     (
         SELECT SUM(p.rows)
         FROM sys.partitions AS p

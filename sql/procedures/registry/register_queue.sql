@@ -9,7 +9,8 @@ CREATE OR ALTER PROCEDURE rowpost.register_queue
     @table_name sysname,
     @kind varchar(10), -- own, adopted or external
     @body_string bit,
-    @clustered bit
+    @clustered bit,
+    @delayed bit -- has a delayed table beside it
 AS
 /*
 Enters a queue into the registry, or renews its entry.
@@ -39,11 +40,12 @@ IF @message IS NOT NULL
 UPDATE q
 SET q.kind = @kind,
     q.body_string = @body_string,
-    q.[clustered] = @clustered
+    q.[clustered] = @clustered,
+    q.delayed = @delayed
 FROM rowpost.queue AS q
 WHERE q.queue_key = @queue_key;
 
 IF @@ROWCOUNT = 0
-    INSERT INTO rowpost.queue (queue_key, queue_name, catalog_name, schema_name, table_name, kind, body_string, [clustered])
-    VALUES (@queue_key, @queue_name, @catalog_name, @schema_name, @table_name, @kind, @body_string, @clustered);
+    INSERT INTO rowpost.queue (queue_key, queue_name, catalog_name, schema_name, table_name, kind, body_string, [clustered], delayed)
+    VALUES (@queue_key, @queue_name, @catalog_name, @schema_name, @table_name, @kind, @body_string, @clustered, @delayed);
 GO

@@ -5,7 +5,7 @@ CREATE OR ALTER PROCEDURE rowpost.unregister_queue
     @queue_name nvarchar(400)
 AS
 /*
-Takes a queue out of the registry, with its failure counts.
+Takes a queue out of the registry, with its failure counts and its lease.
 Atomicity: in the caller's transaction.
 Locking:   the registry, until the caller commits: deployments only.
 */
@@ -17,6 +17,10 @@ EXEC rowpost._resolve_queue @queue_name = @queue_name, @queue_key = @queue_key O
 DELETE f
 FROM rowpost.failure AS f
 WHERE f.queue_key = @queue_key;
+
+DELETE l
+FROM rowpost.lease AS l
+WHERE l.queue_key = @queue_key;
 
 DELETE q
 FROM rowpost.queue AS q

@@ -7,6 +7,11 @@ DROP PROCEDURE IF EXISTS rowpost.[peek_queue:{queue_key}];
 DROP PROCEDURE IF EXISTS rowpost.[browse_messages:{queue_key}];
 DROP PROCEDURE IF EXISTS rowpost.[purge_queue:{queue_key}];
 DROP PROCEDURE IF EXISTS rowpost.[purge_expired:{queue_key}];
+DROP PROCEDURE IF EXISTS rowpost.[queue_metrics:{queue_key}];
+DROP PROCEDURE IF EXISTS rowpost.[maintain_queue:{queue_key}];
+DROP PROCEDURE IF EXISTS rowpost.[delay_message:{queue_key}];
+DROP PROCEDURE IF EXISTS rowpost.[move_due_messages:{queue_key}];
+DROP PROCEDURE IF EXISTS rowpost.[receive_due_messages:{queue_key}];
 GO
 EXEC rowpost.unregister_queue @queue_name = N'{queue_name}';
 GO

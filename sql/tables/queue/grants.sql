@@ -15,6 +15,18 @@ IF OBJECT_ID(N'rowpost.[purge_queue:{queue_key}]', N'P') IS NOT NULL
     GRANT EXECUTE ON rowpost.[purge_queue:{queue_key}] TO rowpost_operator;
 IF OBJECT_ID(N'rowpost.[purge_expired:{queue_key}]', N'P') IS NOT NULL
     GRANT EXECUTE ON rowpost.[purge_expired:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[delay_message:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[delay_message:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[move_due_messages:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[move_due_messages:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[receive_due_messages:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[receive_due_messages:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[queue_metrics:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[queue_metrics:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[queue_metrics:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[queue_metrics:{queue_key}] TO rowpost_reader;
+IF OBJECT_ID(N'rowpost.[maintain_queue:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[maintain_queue:{queue_key}] TO rowpost_operator;
 IF OBJECT_ID(N'rowpost.[peek_queue:{queue_key}]', N'P') IS NOT NULL
     GRANT EXECUTE ON rowpost.[peek_queue:{queue_key}] TO rowpost_reader;
 IF OBJECT_ID(N'rowpost.[browse_messages:{queue_key}]', N'P') IS NOT NULL

@@ -20,7 +20,7 @@ CREATE TABLE #findings (queue_name nvarchar(400), finding nvarchar(100), detail 
 DROP INDEX Index_Expires ON dbo.Sample;
 EXEC rowpost.register_queue
     @queue_key = N'Gone', @queue_name = N'Gone', @schema_name = N'dbo', @table_name = N'Gone',
-    @kind = 'own', @body_string = 0, @clustered = 1;
+    @kind = 'own', @body_string = 0, @clustered = 1, @delayed = 0;
 
 INSERT INTO #findings (queue_name, finding, detail, remedy)
 EXEC rowpost.check_queue @queue_name = N'Sample';
@@ -61,7 +61,7 @@ CREATE TABLE #findings (queue_name nvarchar(400), finding nvarchar(100), detail 
 CREATE TABLE dbo.half_a_queue (Id uniqueidentifier NOT NULL, Headers nvarchar(max) NOT NULL, RowVersion bigint NOT NULL);
 EXEC rowpost.register_queue
     @queue_key = N'half_a_queue', @queue_name = N'half_a_queue', @schema_name = N'dbo', @table_name = N'half_a_queue',
-    @kind = 'own', @body_string = 0, @clustered = 1;
+    @kind = 'own', @body_string = 0, @clustered = 1, @delayed = 0;
 
 INSERT INTO #findings (queue_name, finding, detail, remedy)
 EXEC rowpost.check_queue;
@@ -76,7 +76,7 @@ AS
 CREATE TABLE #findings (queue_name nvarchar(400), finding nvarchar(100), detail nvarchar(max), remedy nvarchar(max));
 EXEC rowpost.register_queue
     @queue_key = N'Gone', @queue_name = N'Gone', @schema_name = N'dbo', @table_name = N'Gone',
-    @kind = 'adopted', @body_string = 0, @clustered = 1;
+    @kind = 'adopted', @body_string = 0, @clustered = 1, @delayed = 0;
 
 INSERT INTO #findings (queue_name, finding, detail, remedy)
 EXEC rowpost.check_queue;
@@ -98,7 +98,7 @@ CREATE TABLE dbo.narrow
 );
 EXEC rowpost.register_queue
     @queue_key = N'narrow', @queue_name = N'narrow', @schema_name = N'dbo', @table_name = N'narrow',
-    @kind = 'external', @body_string = 0, @clustered = 1;
+    @kind = 'external', @body_string = 0, @clustered = 1, @delayed = 0;
 
 INSERT INTO #findings (queue_name, finding, detail, remedy)
 EXEC rowpost.check_queue;
@@ -116,7 +116,7 @@ AS
 CREATE TABLE #findings (queue_name nvarchar(400), finding nvarchar(100), detail nvarchar(max), remedy nvarchar(max));
 EXEC rowpost.register_queue
     @queue_key = N'Sample', @queue_name = N'Sample', @schema_name = N'dbo', @table_name = N'Sample',
-    @kind = 'own', @body_string = 0, @clustered = 0;
+    @kind = 'own', @body_string = 0, @clustered = 0, @delayed = 0;
 
 INSERT INTO #findings (queue_name, finding, detail, remedy)
 EXEC rowpost.check_queue;
@@ -129,10 +129,10 @@ AS
 CREATE TABLE #findings (queue_name nvarchar(400), finding nvarchar(100), detail nvarchar(max), remedy nvarchar(max));
 EXEC rowpost.register_queue
     @queue_key = N'Gone', @queue_name = N'Gone', @schema_name = N'dbo', @table_name = N'Gone',
-    @kind = 'own', @body_string = 0, @clustered = 1;
+    @kind = 'own', @body_string = 0, @clustered = 1, @delayed = 0;
 EXEC rowpost.register_queue
     @queue_key = N'There', @queue_name = N'Gone@[dbo]@[There]', @catalog_name = N'There', @schema_name = N'dbo',
-    @table_name = N'Gone', @kind = 'external', @body_string = 0, @clustered = 1;
+    @table_name = N'Gone', @kind = 'external', @body_string = 0, @clustered = 1, @delayed = 0;
 
 INSERT INTO #findings (queue_name, finding, detail, remedy)
 EXEC rowpost.check_queue;
@@ -149,7 +149,7 @@ CREATE TABLE #findings (queue_name nvarchar(400), finding nvarchar(100), detail 
 EXEC (N'CREATE TABLE dbo.[x]]; DROP TABLE dbo.Sample; --] (Id uniqueidentifier NOT NULL);');
 EXEC rowpost.register_queue
     @queue_key = N'hostile', @queue_name = N'hostile', @schema_name = N'dbo', @table_name = N'x]; DROP TABLE dbo.Sample; --',
-    @kind = 'own', @body_string = 0, @clustered = 1;
+    @kind = 'own', @body_string = 0, @clustered = 1, @delayed = 0;
 
 INSERT INTO #findings (queue_name, finding, detail, remedy)
 EXEC rowpost.check_queue;

@@ -12,7 +12,7 @@ CREATE TABLE #listed
 );
 EXEC rowpost.register_queue
     @queue_key = N'Legacy~0', @queue_name = N'Legacy@[dbo]@[nsb]', @catalog_name = N'nsb', @schema_name = N'dbo',
-    @table_name = N'Legacy', @kind = 'external', @body_string = 0, @clustered = 1;
+    @table_name = N'Legacy', @kind = 'external', @body_string = 0, @clustered = 1, @delayed = 0;
 
 INSERT INTO #listed (queue_name, queue_key, catalog_name, schema_name, table_name, kind, body_string, [clustered], depth)
 EXEC rowpost.list_queues;

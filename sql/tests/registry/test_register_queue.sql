@@ -7,7 +7,7 @@ CREATE OR ALTER PROCEDURE registry_register_queue.[test register_queue enters a 
 AS
 EXEC rowpost.register_queue
     @queue_key = N'Orders~0', @queue_name = N'Orders@[eu]', @catalog_name = N'Shop', @schema_name = N'eu', @table_name = N'Orders',
-    @kind = 'external', @body_string = 1, @clustered = 0;
+    @kind = 'external', @body_string = 1, @clustered = 0, @delayed = 0;
 
 DECLARE @as_given int = (
     SELECT COUNT(*)
@@ -27,7 +27,7 @@ CREATE OR ALTER PROCEDURE registry_register_queue.[test register_queue renews th
 AS
 EXEC rowpost.register_queue
     @queue_key = N'Sample', @queue_name = N'Sample', @schema_name = N'dbo', @table_name = N'Sample',
-    @kind = 'adopted', @body_string = 1, @clustered = 0;
+    @kind = 'adopted', @body_string = 1, @clustered = 0, @delayed = 0;
 
 DECLARE @renewed int = (
     SELECT COUNT(*)
@@ -44,7 +44,7 @@ EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51005;
 
 EXEC rowpost.register_queue
     @queue_key = N'Other', @queue_name = N'Other', @schema_name = N'dbo', @table_name = N'Sample',
-    @kind = 'own', @body_string = 0, @clustered = 1;
+    @kind = 'own', @body_string = 0, @clustered = 1, @delayed = 0;
 GO
 CREATE OR ALTER PROCEDURE registry_register_queue.[test register_queue refuses another queue of the same key]
 AS
@@ -52,13 +52,13 @@ EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51005;
 
 EXEC rowpost.register_queue
     @queue_key = N'Sample', @queue_name = N'Sample@[eu]', @schema_name = N'eu', @table_name = N'Sample',
-    @kind = 'own', @body_string = 0, @clustered = 1;
+    @kind = 'own', @body_string = 0, @clustered = 1, @delayed = 0;
 GO
 CREATE OR ALTER PROCEDURE registry_register_queue.[test register_queue keeps tables of two databases apart]
 AS
 EXEC rowpost.register_queue
     @queue_key = N'There', @queue_name = N'Sample@[dbo]@[There]', @catalog_name = N'There', @schema_name = N'dbo',
-    @table_name = N'Sample', @kind = 'external', @body_string = 0, @clustered = 1;
+    @table_name = N'Sample', @kind = 'external', @body_string = 0, @clustered = 1, @delayed = 0;
 
 DECLARE @rows int = (SELECT COUNT(*) FROM rowpost.queue AS q WHERE q.table_name = N'Sample');
 EXEC tSQLt.AssertEquals @Expected = 2, @Actual = @rows;
@@ -69,7 +69,7 @@ EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51002;
 
 EXEC rowpost.register_queue
     @queue_key = N'New', @queue_name = N'New', @schema_name = N'dbo', @table_name = N'',
-    @kind = 'own', @body_string = 0, @clustered = 1;
+    @kind = 'own', @body_string = 0, @clustered = 1, @delayed = 0;
 GO
 CREATE OR ALTER PROCEDURE registry_register_queue.[test register_queue refuses a NULL key]
 AS
@@ -77,7 +77,7 @@ EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51002;
 
 EXEC rowpost.register_queue
     @queue_key = NULL, @queue_name = N'New', @schema_name = N'dbo', @table_name = N'New',
-    @kind = 'own', @body_string = 0, @clustered = 1;
+    @kind = 'own', @body_string = 0, @clustered = 1, @delayed = 0;
 GO
 CREATE OR ALTER PROCEDURE registry_register_queue.[test register_queue refuses a kind that is none]
 AS
@@ -85,7 +85,7 @@ EXEC tSQLt.ExpectException @ExpectedErrorNumber = 547;
 
 EXEC rowpost.register_queue
     @queue_key = N'New', @queue_name = N'New', @schema_name = N'dbo', @table_name = N'New',
-    @kind = 'foreign', @body_string = 0, @clustered = 1;
+    @kind = 'foreign', @body_string = 0, @clustered = 1, @delayed = 0;
 GO
 CREATE OR ALTER PROCEDURE registry_register_queue.[test register_queue takes names that look like SQL as names]
 AS
@@ -93,7 +93,7 @@ DECLARE @name nvarchar(128) = N'x''); DROP TABLE dbo.Sample; --]';
 
 EXEC rowpost.register_queue
     @queue_key = @name, @queue_name = @name, @schema_name = N'dbo', @table_name = @name,
-    @kind = 'own', @body_string = 0, @clustered = 1;
+    @kind = 'own', @body_string = 0, @clustered = 1, @delayed = 0;
 
 DECLARE @rows int = (SELECT COUNT(*) FROM rowpost.queue AS q WHERE q.table_name = @name);
 DECLARE @sample int = OBJECT_ID(N'dbo.Sample', N'U');
@@ -107,7 +107,7 @@ SAVE TRANSACTION before_it;
 
 EXEC rowpost.register_queue
     @queue_key = N'New', @queue_name = N'New', @schema_name = N'dbo', @table_name = N'New',
-    @kind = 'own', @body_string = 0, @clustered = 1;
+    @kind = 'own', @body_string = 0, @clustered = 1, @delayed = 0;
 ROLLBACK TRANSACTION before_it;
 
 DECLARE @rows int = (SELECT COUNT(*) FROM rowpost.queue AS q WHERE q.queue_key = N'New');
@@ -120,7 +120,7 @@ DECLARE @transactions int = @@TRANCOUNT;
 
 EXEC rowpost.register_queue
     @queue_key = N'New', @queue_name = N'New', @schema_name = N'dbo', @table_name = N'New',
-    @kind = 'own', @body_string = 0, @clustered = 1;
+    @kind = 'own', @body_string = 0, @clustered = 1, @delayed = 0;
 
 EXEC tSQLt.AssertEquals @Expected = @options, @Actual = @@OPTIONS;
 EXEC tSQLt.AssertEquals @Expected = @transactions, @Actual = @@TRANCOUNT;

@@ -21,6 +21,7 @@ SELECT
     q.kind,
     q.body_string,
     q.[clustered],
+    q.delayed,
     CAST(NULL AS bigint) AS depth
 FROM rowpost.queue AS q
 ORDER BY q.queue_name;

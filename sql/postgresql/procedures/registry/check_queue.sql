@@ -20,6 +20,7 @@ BEGIN
             q.queue_name,
             q.queue_key,
             q.kind,
+            q.delayed,
             format('%I.%I', q.schema_name, q.table_name) AS table_name,
             to_regclass(format('%I.%I', q.schema_name, q.table_name)) AS table_id
         FROM rowpost.queue AS q
@@ -99,16 +100,26 @@ BEGIN
         UNION ALL
         SELECT
             q.queue_name,
+            'orphaned',
+            format('The process that it belongs to was last believed to live at %s UTC.', to_char(l.ends_at, 'YYYY-MM-DD HH24:MI:SS')),
+            format('rowpost queue drop %s', q.queue_name)
+        FROM queues AS q
+        JOIN rowpost.lease AS l ON l.queue_key = q.queue_key AND l.ends_at < clock_timestamp() AT TIME ZONE 'UTC'
+        UNION ALL
+        SELECT
+            q.queue_name,
             'procedure_missing',
             format('The procedure %s of this queue is missing.', p.name),
             'rowpost apply'
         FROM queues AS q
         CROSS JOIN (
             VALUES
-                ('send_message', true), ('send_messages', true), ('receive_messages', false), ('receive_message', false),
-                ('peek_queue', false), ('browse_messages', false), ('purge_queue', false), ('purge_expired', false)
-        ) AS p (name, for_external)
-        WHERE (q.kind <> 'external' OR p.for_external)
+                ('send_message', 'all'), ('send_messages', 'all'), ('receive_messages', 'own'), ('receive_message', 'own'),
+                ('peek_queue', 'own'), ('browse_messages', 'own'), ('purge_queue', 'own'), ('purge_expired', 'own'),
+                ('queue_metrics', 'own'), ('maintain_queue', 'own'),
+                ('delay_message', 'delayed'), ('move_due_messages', 'delayed'), ('receive_due_messages', 'delayed')
+        ) AS p (name, queues)
+        WHERE (p.queues = 'all' OR (p.queues = 'own' AND q.kind <> 'external') OR (p.queues = 'delayed' AND q.delayed))
           AND to_regproc(format('rowpost.%I', p.name || ':' || q.queue_key)) IS NULL
     )
     SELECT f.queue_name, f.finding, f.detail, f.remedy

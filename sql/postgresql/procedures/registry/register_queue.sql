@@ -6,7 +6,8 @@ CREATE OR REPLACE FUNCTION rowpost.register_queue(
     p_table_name text,
     p_kind text, -- own, adopted or external
     p_body_string boolean,
-    p_clustered boolean
+    p_clustered boolean,
+    p_delayed boolean -- has a delayed table beside it
 ) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -38,12 +39,13 @@ BEGIN
     END IF;
 
     INSERT INTO rowpost.queue AS q
-        (queue_key, queue_name, catalog_name, schema_name, table_name, kind, body_string, clustered)
+        (queue_key, queue_name, catalog_name, schema_name, table_name, kind, body_string, clustered, delayed)
     VALUES
-        (p_queue_key, p_queue_name, p_catalog_name, p_schema_name, p_table_name, p_kind, p_body_string, p_clustered)
+        (p_queue_key, p_queue_name, p_catalog_name, p_schema_name, p_table_name, p_kind, p_body_string, p_clustered, p_delayed)
     ON CONFLICT (queue_key) DO UPDATE
     SET kind = excluded.kind,
         body_string = excluded.body_string,
-        clustered = excluded.clustered;
+        clustered = excluded.clustered,
+        delayed = excluded.delayed;
 END
 $rowpost$;

@@ -3,7 +3,7 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Takes a queue out of the registry, with its failure counts.
+Takes a queue out of the registry, with its failure counts and its lease.
 Atomicity: in the caller's transaction.
 Locking:   the registry, until the caller commits: deployments only.
 */
@@ -11,6 +11,8 @@ DECLARE
     v_queue_key CONSTANT text := rowpost._resolve_queue(p_queue_name);
 BEGIN
     DELETE FROM rowpost.failure AS f WHERE f.queue_key = v_queue_key;
+
+    DELETE FROM rowpost.lease AS l WHERE l.queue_key = v_queue_key;
 
     DELETE FROM rowpost.queue AS q WHERE q.queue_key = v_queue_key;
 END

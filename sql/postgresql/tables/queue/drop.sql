@@ -1,2 +1,3 @@
--- Drops the queue's table with every message in it. Run after forget.sql.
+-- Drops the queue's tables with every message in them. Run after forget.sql.
 DROP TABLE IF EXISTS {queue_table};
+DROP TABLE IF EXISTS {delayed_table};

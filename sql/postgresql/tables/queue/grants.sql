@@ -35,5 +35,26 @@ BEGIN
         REVOKE ALL ON FUNCTION rowpost."purge_expired:{queue_key}" FROM PUBLIC;
         GRANT EXECUTE ON FUNCTION rowpost."purge_expired:{queue_key}" TO rowpost_operator;
     END IF;
+    IF to_regproc('rowpost."delay_message:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."delay_message:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."delay_message:{queue_key}" TO rowpost_operator;
+    END IF;
+    IF to_regproc('rowpost."move_due_messages:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."move_due_messages:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."move_due_messages:{queue_key}" TO rowpost_operator;
+    END IF;
+    IF to_regproc('rowpost."receive_due_messages:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."receive_due_messages:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."receive_due_messages:{queue_key}" TO rowpost_operator;
+    END IF;
+    IF to_regproc('rowpost."queue_metrics:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."queue_metrics:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."queue_metrics:{queue_key}" TO rowpost_operator;
+        GRANT EXECUTE ON FUNCTION rowpost."queue_metrics:{queue_key}" TO rowpost_reader;
+    END IF;
+    IF to_regproc('rowpost."maintain_queue:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."maintain_queue:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."maintain_queue:{queue_key}" TO rowpost_operator;
+    END IF;
 END
 $rowpost$;

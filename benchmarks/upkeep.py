@@ -1,0 +1,165 @@
+"""A queue with a million dead rows comes back to its size and its speed, and receivers never wait a second for it.
+
+    python benchmarks/upkeep.py [--rows 1000000] [--receivers 2] [--output benchmarks/results/upkeep.json]
+
+Takes the embedded PostgreSQL, or the server of ROWPOST_TEST_POSTGRESQL. The queue is filled and emptied with autovacuum
+off, which is the worst that can happen to it. Then receivers send and receive one message after the other, each call
+timed, while maintain_queue looks after the queue until nothing is left to do. A pair is one send and one receive.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if __name__ == "__main__":
+    sys.path.pop(0)  # this folder, where queue.py would hide the standard library's queue
+
+import argparse
+import json
+import os
+import re
+import statistics
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rowpost import embedded
+from rowpost.database import connect_url
+from rowpost.deploy import apply
+from rowpost.plan import plan
+from rowpost.queue import Queue
+from rowpost.settings import QueueSettings, Settings
+from rowpost.upkeep import maintain_queue, queue_metrics
+
+NAME = "Upkeep"
+LONGEST_WAIT = 1.0  # seconds, the claim
+SMALL = 1_000_000  # bytes of table and indexes
+FILL = (
+    f'INSERT INTO "{NAME}" (id, headers, body) SELECT gen_random_uuid(), repeat(\'h\', 300),'
+    " convert_to(repeat('b', 500), 'UTF8') FROM generate_series(1, %s)"
+)
+
+
+@dataclass
+class Load:
+    """Receivers at work: seconds of each pair, with the time when it ended."""
+
+    url: str
+    receivers: int
+    pairs: list[tuple[float, float]] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._threads = [threading.Thread(target=self._work) for _ in range(self.receivers)]
+        for thread in self._threads:
+            thread.start()
+
+    def _work(self) -> None:
+        with connect_url("postgresql", self.url) as database:
+            queue, anchor = Queue(NAME, database), None
+            while not self.ended.is_set():
+                started = time.perf_counter()
+                queue.send(b"x")
+                queue.receive(anchor=anchor)
+                now = time.perf_counter()
+                self.pairs.append((now, now - started))
+
+    def median_ms(self, seconds: float = 2.0) -> float:
+        """The median pair of the next so many seconds, in milliseconds."""
+        start = time.perf_counter()
+        self.ended.wait(seconds)
+        taken = [each for at, each in self.pairs if at > start]
+        return statistics.median(taken) * 1000 if taken else float("inf")
+
+    def stop(self) -> None:
+        self.ended.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def new_database(server: str) -> str:
+    with connect_url("postgresql", server) as admin:
+        name = f"rowpost_upkeep_{os.getpid()}"
+        admin.connection.execute(f"CREATE DATABASE {name}")
+    return re.sub(r"^(postgres(?:ql)?://[^/]*/)[^?]*", rf"\g<1>{name}", server)
+
+
+def measure(url: str, rows: int, receivers: int) -> dict[str, object]:
+    """Fills, empties, looks after; the figures."""
+    result: dict[str, object] = {"rows": rows, "receivers": receivers}
+    with connect_url("postgresql", url) as database:
+        apply(database, plan(Settings(url=url, queues=(QueueSettings(NAME),))))
+        database.connection.execute(f'ALTER TABLE "{NAME}" SET (autovacuum_enabled = off)')
+        load = Load(url, receivers)
+        result["pair_ms_fresh"] = load.median_ms()
+        load.stop()
+        database.connection.execute(FILL, [rows])
+        database.connection.execute(f'DELETE FROM "{NAME}"')
+        while (queue_metrics(database, NAME).dead_rows or 0) < rows:
+            time.sleep(0.1)  # the server's statistics are a second late
+        before = queue_metrics(database, NAME)
+        result["bytes_before"] = (before.table_bytes or 0) + (before.index_bytes or 0)
+        load = Load(url, receivers)
+        result["pair_ms_dead"] = load.median_ms()
+        started = time.perf_counter()
+        steps = look_after(database, started)
+        result["upkeep_seconds"] = time.perf_counter() - started
+        result["steps"] = steps
+        during = [each for at, each in load.pairs if at >= started]
+        result["pairs_during_upkeep"] = len(during)
+        result["longest_pair_ms"] = max(during) * 1000
+        result["pair_ms_after"] = load.median_ms()
+        load.stop()
+        after = queue_metrics(database, NAME)
+        result["bytes_after"] = (after.table_bytes or 0) + (after.index_bytes or 0)
+    return result
+
+
+def look_after(database, started: float) -> list[dict[str, object]]:
+    """Maintains until there is nothing left to do; the steps with their times."""
+    steps: list[dict[str, object]] = []
+    while time.perf_counter() - started < 300:
+        found = maintain_queue(database, NAME, at_most=1)
+        ran = [step for step in found if step.state in ("done", "failed")]
+        if not ran:
+            now = queue_metrics(database, NAME)
+            if (now.table_bytes or 0) + (now.index_bytes or 0) < SMALL:
+                break
+        for step in ran:
+            at = round(time.perf_counter() - started, 2)
+            steps.append({"at": at, "action": step.action, "statement": step.statement, "state": step.state})
+        time.sleep(1.0)  # the server's statistics are a second late
+    return steps
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--receivers", type=int, default=2)
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="rowpost-upkeep-") as folder:
+        server = os.environ.get("ROWPOST_TEST_POSTGRESQL")
+        url = new_database(server or embedded.start(Path(folder)))
+        try:
+            result = measure(url, options.rows, options.receivers)
+        finally:
+            if server is None:
+                embedded.stop(Path(folder))
+            else:
+                with connect_url("postgresql", server) as admin:
+                    admin.connection.execute(f"DROP DATABASE {url.rpartition('/')[2].partition('?')[0]} WITH (FORCE)")
+    text = json.dumps(result, indent=2)
+    print(text)
+    if options.output:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_text(text + "\n", encoding="utf-8")
+    kept = result["longest_pair_ms"] < LONGEST_WAIT * 1000 and result["bytes_after"] < SMALL
+    raise SystemExit(0 if kept else 1)
+
+
+if __name__ == "__main__":
+    main()

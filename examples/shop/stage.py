@@ -1,0 +1,98 @@
+"""The shop's database: deployed, with its tables, and what stands in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rowpost import embedded
+from rowpost.database import Database, connect
+from rowpost.deploy import apply
+from rowpost.errors import SchemaMissing
+from rowpost.errors_queue import ErrorQueue, FailedMessage, Filter
+from rowpost.hosting import subscribe_all, with_endpoints
+from rowpost.plan import plan
+from rowpost.registry import drop_queue
+from rowpost.settings import Settings, load_settings
+
+__all__ = ["ENDPOINTS", "ERROR", "Order", "Shop"]
+
+FOLDER = Path(__file__).parent
+ENDPOINTS = [f"examples.shop.{name}:{name}" for name in ("sales", "billing", "shipping")]
+ERROR = "Shop.error"
+
+
+@dataclass(frozen=True)
+class Order:
+    """An order as the page shows it; the amount in cents."""
+
+    order_id: int
+    customer: str
+    amount: int
+    paid: bool
+    packed: bool
+    shipped: bool
+
+    @property
+    def state(self) -> str:
+        return "shipped" if self.shipped else "packed" if self.packed else "paid" if self.paid else "placed"
+
+
+class Shop:
+    """The shop's settings, and its database seen from outside the handlers."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        settings = settings or load_settings(FOLDER / "shop.yml")
+        url = settings.url or embedded.start(settings.data_folder)
+        self.settings = replace(with_endpoints(settings, ENDPOINTS), url=url)
+
+    @contextmanager
+    def connected(self) -> Iterator[Database]:
+        with connect(self.settings, application_name="rowpost example shop") as database:
+            yield database
+
+    def set_up(self, *, fresh: bool = False) -> None:
+        """Deploys what the shop needs; `fresh` takes away first what an earlier run left."""
+        with self.connected() as database:
+            if fresh:
+                _take_away(database)
+            apply(database, plan(self.settings))
+            database.connection.execute((FOLDER / "tables.sql").read_text(encoding="utf-8"))
+            subscribe_all(self.settings, database)
+
+    def orders(self) -> list[Order]:
+        """The latest first."""
+        with self.connected() as database:
+            rows = database.connection.execute(
+                "SELECT o.order_id, o.customer, o.amount, p.order_id IS NOT NULL, s.order_id IS NOT NULL,"
+                " s.shipped_at IS NOT NULL FROM shop.orders AS o LEFT JOIN shop.payments AS p USING (order_id)"
+                " LEFT JOIN shop.shipments AS s USING (order_id) ORDER BY o.order_id DESC LIMIT 100"
+            ).fetchall()
+        return [Order(*row) for row in rows]
+
+    def failed_payments(self) -> list[FailedMessage]:
+        """What Billing gave up."""
+        with self.connected() as database:
+            return list(ErrorQueue(database, ERROR).list(Filter(failed_queue="Shop.Billing")))
+
+    def unblock_and_retry(self) -> int:
+        """Mends the cause, then puts the failed messages back where they failed; returns how many."""
+        with self.connected() as database:
+            database.connection.execute("DELETE FROM shop.blocked_cards")
+            errors = ErrorQueue(database, ERROR)
+            failed = list(errors.list(Filter(failed_queue="Shop.Billing")))
+            for message in failed:
+                errors.retry(message.row_version)
+        return len(failed)
+
+
+def _take_away(database: Database) -> None:
+    database.connection.execute("DROP SCHEMA IF EXISTS shop CASCADE")
+    try:
+        names = [row[0] for row in database.call("list_queues") if row[0].startswith("Shop.")]
+    except SchemaMissing:
+        return
+    for name in names:
+        drop_queue(database, name)

@@ -1,0 +1,84 @@
+"""rowpost subscriptions list, add, remove: who gets which events."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rowpost.address import parse_address
+from rowpost.cli.command import command
+from rowpost.cli.completion import queue_names
+from rowpost.cli.exits import ExitCode, Refused
+from rowpost.cli.printing import table
+from rowpost.cli.session import Session
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Look at and change who gets which events.", no_args_is_help=True)
+
+EndpointArgument = Annotated[str, typer.Argument(metavar="ENDPOINT", help="The subscribing endpoint's name.")]
+TopicArgument = Annotated[
+    str, typer.Argument(metavar="TOPIC", help="The event's full type name, such as Shop.Messages.OrderPlaced.")
+]
+
+
+@command(app, "list")
+def list_subscriptions(
+    session: Session,
+    topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Only those of this event.")] = None,
+    endpoint: Annotated[
+        str | None, typer.Option("--endpoint", metavar="ENDPOINT", help="Only those of this endpoint.")
+    ] = None,
+) -> None:
+    """List the subscriptions, NServiceBus endpoints' too."""
+    with session.deployed() as database:
+        rows = [
+            row for row in database.call("list_subscriptions") if topic in (None, row[0]) and endpoint in (None, row[1])
+        ]
+    if session.as_json:
+        session.document([dict(zip(("topic", "endpoint", "queue"), row, strict=True)) for row in rows])
+        return
+    table(session.out, ("topic", "endpoint", "queue"), rows)
+    if not rows:
+        session.note("Nobody is subscribed: rowpost subscriptions add subscribes an endpoint.")
+
+
+@command(app)
+def add(
+    session: Session,
+    endpoint: EndpointArgument,
+    topic: TopicArgument,
+    queue: Annotated[
+        str | None,
+        typer.Option(
+            "--queue", metavar="QUEUE", help="Where its copies go; by default the queue of the endpoint's name.",
+            autocompletion=queue_names,
+        ),
+    ] = None,
+) -> None:
+    """Subscribe an endpoint to an event, or move its subscription to another queue; publishers see it at once."""
+    endpoint, topic = session.text(endpoint), session.text(topic)
+    with session.deployed() as database:
+        address = database.canonical(parse_address(session.name(queue or endpoint)))
+        database.call("subscribe", endpoint=endpoint, topic=topic, queue_address=address)
+    if session.as_json:
+        session.document({"topic": topic, "endpoint": endpoint, "queue": address})
+    else:
+        session.note(f"{endpoint} is subscribed to {topic}; its copies go to {address}.")
+
+
+@command(app)
+def remove(session: Session, endpoint: EndpointArgument, topic: TopicArgument) -> None:
+    """End a subscription. An endpoint that declares it subscribes again when it starts."""
+    endpoint, topic = session.text(endpoint), session.text(topic)
+    with session.deployed() as database:
+        if not any(row[:2] == (topic, endpoint) for row in database.call("list_subscriptions")):
+            raise Refused(
+                f"{endpoint} is not subscribed to {topic}. rowpost subscriptions list shows who is.", ExitCode.NOT_FOUND
+            )
+        database.call("unsubscribe", endpoint=endpoint, topic=topic)
+    if session.as_json:
+        session.document({"topic": topic, "endpoint": endpoint, "removed": True})
+    else:
+        session.note(f"{endpoint} is no longer subscribed to {topic}.")

@@ -1,0 +1,109 @@
+"""rowpost queue metrics, maintain: how the queues are, and what keeps them so."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from rowpost.cli.command import command
+from rowpost.cli.completion import queue_names
+from rowpost.cli.exits import ExitCode
+from rowpost.cli.printing import table
+from rowpost.cli.session import Session
+from rowpost.database import Database
+from rowpost.upkeep import Metrics, Step, maintain_queue, queue_metrics
+
+__all__ = ["register"]
+
+QueueOption = Annotated[
+    str | None, typer.Argument(metavar="QUEUE", help="A queue; all by default.", autocompletion=queue_names)
+]
+_COLUMNS = ("queue", "depth", "oldest", "expired", "in", "out", "table", "indexes", "dead rows")
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    command(app, "metrics")(show_metrics)
+    command(app, "maintain")(maintain)
+
+
+def show_metrics(
+    session: Session,
+    name: QueueOption = None,
+    over: Annotated[
+        float, typer.Option("--over", metavar="SECONDS", help="Measure twice, so far apart, and show rates a second.", min=0.0)
+    ] = 0.0,
+) -> None:
+    """Show depth, age, counters and sizes of queues, out of the server's metadata: never by a scan."""
+    with session.deployed() as database:
+        queues = _own_queues(session, database, name)
+        before = {queue: queue_metrics(database, queue) for queue in queues} if over else {}
+        if over:
+            time.sleep(over)
+        metrics = {queue: queue_metrics(database, queue) for queue in queues}
+    rates = {queue: metrics[queue].rates(before[queue]) for queue in before}
+    if session.as_json:
+        session.document([_document(queue, each, rates.get(queue)) for queue, each in metrics.items()])
+        return
+    rows = [_row(queue, each, rates.get(queue)) for queue, each in metrics.items()]
+    table(session.out, _COLUMNS, rows, right=_COLUMNS[1:])
+
+
+def maintain(
+    session: Session,
+    name: QueueOption = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Also what keeps senders and receivers out while it runs.")
+    ] = False,
+) -> ExitCode:
+    """Look after the tables of queues: dead rows, bloat, statistics, settings. Exit code 1 if something waits for you."""
+    done: list[tuple[str, Step]] = []
+    with session.deployed() as database:
+        for queue in _own_queues(session, database, name):
+            done += [(queue, step) for step in maintain_queue(database, queue, offline=offline)]
+    waiting = [step for _, step in done if step.state != "done"]
+    if session.as_json:
+        session.document({"clean": not waiting, "steps": [{"queue": queue, **asdict(step)} for queue, step in done]})
+    elif done:
+        rows = [(queue, step.action, step.state, step.error or step.reason, step.statement) for queue, step in done]
+        table(session.out, ("queue", "action", "state", "why", "statement"), rows)
+    else:
+        session.out.print("Nothing to do.")
+    return ExitCode.FINDING if waiting else ExitCode.OK
+
+
+def _own_queues(session: Session, database: Database, name: str | None) -> list[str]:
+    if name is not None:
+        return [session.name(name)]
+    return [queue for queue, _, _, _, _, kind, *_ in database.call("list_queues") if kind != "external"]
+
+
+def _document(queue: str, metrics: Metrics, rates: tuple[float | None, float | None] | None) -> dict[str, object]:
+    document = {"queue": queue, **asdict(metrics), "measured_at": metrics.measured_at.isoformat() + "Z"}
+    return document if rates is None else document | {"enqueued_per_second": rates[0], "dequeued_per_second": rates[1]}
+
+
+def _row(queue: str, metrics: Metrics, rates: tuple[float | None, float | None] | None) -> tuple[str, ...]:
+    moved = (metrics.enqueued, metrics.dequeued) if rates is None else rates
+    unit = "" if rates is None else "/s"
+    return (
+        queue,
+        _number(metrics.depth),
+        "-" if metrics.oldest_age_ms is None else f"{metrics.oldest_age_ms / 1000:,.1f} s",
+        _number(metrics.expired),
+        *(_number(each) + unit for each in moved),
+        _size(metrics.table_bytes),
+        _size(metrics.index_bytes),
+        _number(metrics.dead_rows),
+    )
+
+
+def _number(value: float | None) -> str:
+    return "?" if value is None else f"{value:,.0f}"
+
+
+def _size(value: int | None) -> str:
+    return "?" if value is None else f"{value / 1024:,.0f} KB"

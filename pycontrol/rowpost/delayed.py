@@ -1,0 +1,232 @@
+"""Delayed messages: into their queue when their time has come, at most `delayed_lateness` late whoever stored them.
+
+Every process with workers has a mover for its queues; the database elects one at a time per queue, inside
+move_due_messages. A mover sleeps until the next message is due, but never longer than the lateness, so that it learns
+of what other processes stored meanwhile. Without a supervisor, in a test or a script:
+
+    move_due(database, "Sales")
+
+Messages of NServiceBus endpoints may name another queue in ForwardDestination: they go straight there (reference G3);
+where there is no such queue, to the error queue with FailedQ naming the destination (G5, statement 57).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from rowpost import events
+from rowpost.address import parse_address
+from rowpost.breaker import Breaker
+from rowpost.database import Database
+from rowpost.errors import DatabaseUnavailable, Deadlock, MessageCorrupt, RowpostError
+from rowpost.message import MESSAGE_ID, decode_headers, encode_headers
+from rowpost.outgoing import FORWARD_DESTINATION, Directory
+from rowpost.patrol import Patrol
+from rowpost.recoverability import Host, failure_headers
+from rowpost.settings import Settings
+
+__all__ = ["Moved", "make_mover", "move_due"]
+
+#: how many messages a mover takes at a time (reference: mover batch)
+BATCH = 100
+# Seconds between two rounds when what is due is held by somebody else.
+SHORTEST = 0.02
+
+Call = tuple[str, str | None, dict[str, Any]]
+Row = tuple[datetime, str, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """One round of a mover.
+
+    `moved` went into the queue itself, `forwarded` where their header said, `failed` to the error queue; `next_due` are
+    the seconds until the next message is due, None when none waits. `elected` is False where another mover is at it.
+    """
+
+    moved: int = 0
+    forwarded: int = 0
+    failed: int = 0
+    next_due: float | None = None
+    elected: bool = True
+
+    def wait(self, lateness: float) -> float:
+        """Seconds until the next round.
+
+        >>> Moved(moved=100, next_due=0.0).wait(1.0), Moved(next_due=0.3).wait(1.0), Moved(next_due=60.0).wait(1.0)
+        (0.0, 0.3, 1.0)
+        """
+        if not self.elected or self.next_due is None:
+            return lateness
+        if self.moved + self.forwarded + self.failed and self.next_due == 0.0:
+            return 0.0
+        return min(lateness, max(SHORTEST, self.next_due))
+
+
+def move_due(
+    database: Database, queue: str, *, error_queue: str = "error", batch: int = BATCH, directory: Directory | None = None
+) -> Moved:
+    """Moves messages that are due, one batch, in one transaction.
+
+    Raises:
+        QueueNotFound: the queue has no delayed table, or there is no error queue for a message that needs it.
+        DatabaseUnavailable.
+    """
+    try:
+        rows = database.call("move_due_messages", queue, begin=True, count=batch)
+        moved, forwards, next_due_ms = rows[0]
+        next_due = None if next_due_ms is None else next_due_ms / 1000
+        if moved is not None and forwards:
+            forwarder = _Forwarder(database, queue, error_queue, directory or Directory())
+            return _forward(database, forwarder, moved, min(forwards, batch))
+        database.commit()
+        return Moved(moved or 0, next_due=next_due, elected=moved is not None)
+    except RowpostError:
+        if not database.closed:
+            database.rollback()
+        raise
+
+
+def _forward(database: Database, forwarder: _Forwarder, moved: int, count: int) -> Moved:
+    """The other half of a round: what goes elsewhere. When the next one is due, the next round tells."""
+    try:
+        return Moved(moved, forwarder.forward_all(count), next_due=0.0)
+    except (DatabaseUnavailable, Deadlock):
+        raise
+    except RowpostError:  # a destination does not exist: which one, shows when they go one by one
+        database.rollback()  # what had moved with them moves in the next round
+    forwarded, failed = forwarder.forward_each(count)
+    return Moved(0, forwarded, failed, 0.0)
+
+
+class _Forwarder:
+    """Sends due messages on to the queues that they name."""
+
+    def __init__(self, database: Database, queue: str, error_queue: str, directory: Directory) -> None:
+        self._database, self._queue, self._error_queue, self._directory = database, queue, error_queue, directory
+
+    def forward_all(self, count: int) -> int:
+        """Within the mover's transaction, which this commits: all of them, in one round trip."""
+        rows = self._database.call("receive_due_messages", self._queue, count=count)
+        calls = [self._forward(row) for row in rows]
+        if calls:
+            self._database.call_all(calls, commit=True)
+        else:
+            self._database.commit()
+        return len(rows)
+
+    def forward_each(self, count: int) -> tuple[int, int]:
+        """Each in a transaction of its own; returns how many went on, and how many to the error queue."""
+        forwarded = failed = 0
+        refused: tuple[Row, RowpostError] | None = None
+        while forwarded + failed < count:
+            rows = self._database.call("receive_due_messages", self._queue, begin=True, count=1)
+            if not rows:
+                self._database.commit()
+                break
+            if refused is not None and refused[0] == rows[0]:
+                self._database.call_all([self._give_up(*refused)], commit=True)
+                failed, refused = failed + 1, None
+                continue
+            try:
+                self._database.call_all([self._forward(rows[0])], commit=True)
+                forwarded, refused = forwarded + 1, None
+            except (DatabaseUnavailable, Deadlock):
+                raise
+            except RowpostError as error:
+                self._database.rollback()
+                refused = (rows[0], error)
+        return forwarded, failed
+
+    def _forward(self, row: Row) -> Call:
+        _, raw_headers, body = row
+        try:
+            headers = decode_headers(raw_headers)
+        except MessageCorrupt:  # as it is, for somebody to look at (statement 36)
+            return ("send_message", self._error_queue, {"headers": raw_headers, "body": body})
+        destination = headers.pop(FORWARD_DESTINATION, None)
+        content = {"headers": encode_headers(headers), "body": body}
+        if not destination:  # the words stood elsewhere in the headers: it is the queue's own
+            return ("send_message", self._queue, content)
+        address = parse_address(destination)
+        name = self._directory.find(self._database, address)
+        if name is not None:
+            return ("send_message", name, content)
+        place = self._database.local(address).qualified(self._database.engine)
+        names = {"schema_name": place.schema, "table_name": place.table}
+        if place.catalog is not None:
+            names["catalog_name"] = place.catalog
+        return ("send_unregistered", None, {**names, **content})
+
+    def _give_up(self, row: Row, error: RowpostError) -> Call:
+        """FailedQ is the destination, not this queue: that is what has to be mended before a retry (reference G5)."""
+        _, raw_headers, body = row
+        headers = decode_headers(raw_headers)
+        destination = headers.pop(FORWARD_DESTINATION, None) or self._queue
+        headers = failure_headers(
+            headers,
+            error,
+            queue=destination,
+            host=Host.here(self._queue),
+            at=datetime.now(UTC),
+            message_id=headers.get(MESSAGE_ID) or str(uuid4()),
+        )
+        return ("send_message", self._error_queue, {"headers": encode_headers(headers), "body": body})
+
+
+def make_mover(
+    settings: Settings,
+    tell: Callable[[events.Event], None],
+    breaker: Breaker | None = None,
+    **options: Any,
+) -> Patrol:
+    """The mover of a process: for all queues that have a worker and a delayed table."""
+    queues = [queue.name for queue in settings.queues if queue.worker is not None and queue.delayed]
+    visit = partial(
+        _visit,
+        lateness=settings.supervisor.delayed_lateness,
+        error_queue=settings.supervisor.error_queue,
+        directory=Directory(),
+        tell=tell,
+    )
+    return Patrol(
+        settings,
+        queues,
+        visit,
+        name="rowpost mover",
+        duty="move due messages of",
+        tell=tell,
+        breaker=breaker,
+        choose=_with_delayed_table,
+        **options,
+    )
+
+
+def _with_delayed_table(database: Database, queues: list[str]) -> list[str]:
+    delayed = {row[0] for row in database.call("list_queues") if row[8]}
+    return [queue for queue in queues if queue in delayed]
+
+
+def _visit(
+    database: Database,
+    queue: str,
+    *,
+    lateness: float,
+    error_queue: str,
+    directory: Directory,
+    tell: Callable[[events.Event], None],
+) -> float:
+    done = move_due(database, queue, error_queue=error_queue, directory=directory)
+    if done.moved or done.forwarded or done.failed:
+        tell(
+            events.DelayedMoved(
+                queue=queue, at=time.time(), count=done.moved, forwarded=done.forwarded, failed=done.failed
+            )
+        )
+    return done.wait(lateness)

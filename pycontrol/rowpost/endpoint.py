@@ -1,0 +1,353 @@
+"""An endpoint: a name, handlers by message type, routes, and how failures are treated.
+
+    sales = Endpoint("Sales")
+
+    @sales.handles("Shop.Messages.PlaceOrder", PlaceOrder)
+    def place_order(message: PlaceOrder, context: Context) -> None:
+        context.connection.execute(...)         # commits with the message
+        context.publish(OrderPlaced(message.order_id))
+
+`rowpost run shop.app:sales` runs it; `sales.process_one(database)` handles one message in a test.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from rowpost.address import parse_address
+from rowpost.audit import acknowledgement, audited, forwarded
+from rowpost.context import Bus, Context, Operation
+from rowpost.database import Database
+from rowpost.errors import InvalidMessage, NoHandler, SettingsError
+from rowpost.message import Message, decode_headers
+from rowpost.message_types import find_class, split_enclosed_types, type_name, type_names
+from rowpost.outgoing import FORWARD_DESTINATION, Directory, dispatch
+from rowpost.recoverability import Host, Recoverability
+from rowpost.serialization import Serializer, Serializers
+from rowpost.settings import STRATEGIES
+
+if TYPE_CHECKING:
+    from rowpost.callbacks import Callbacks
+    from rowpost.pipeline import Pipeline
+    from rowpost.retries import Outcome
+    from rowpost.settings import Settings
+    from rowpost.transactions import Scope
+
+__all__ = ["MODES", "Endpoint"]
+
+#: what a transaction spans, from nothing to several databases (reference 1E, seed 001)
+MODES = ("none", "receive_only", "sends_atomic_with_receive", "transaction_scope")
+_CONTROL = "NServiceBus.ControlMessage"
+_TYPES = "NServiceBus.EnclosedMessageTypes"
+
+logger = logging.getLogger("rowpost")
+
+Handle = Callable[[Any, Context], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Handling:
+    """One handler: the type it wants and the class that the body becomes."""
+
+    type_name: str
+    cls: type
+    function: Handle
+
+
+class Endpoint:
+    """A named endpoint. Its input queue bears its name.
+
+    Args:
+        name: also the queue's, and what subscriptions and diagnostics name.
+        transaction_mode: one of MODES.
+        participants: for transaction_scope, databases that may take part: URLs by name, `${VARIABLE}` for secrets
+            (SQL Server: names of databases, see transactions.py). Those of the environment are added.
+        error_queue: where messages end that cannot be handled.
+        audit_queue: where copies of handled messages go; None for no audit.
+        recoverability: how often and when a failing message is tried again.
+        serializers: by content type, the first is the default; JSON when none is given.
+        send_only: has no queue: it only sends and publishes.
+        limit: how many messages are handled at a time at most; None leaves it to the environment.
+        strategy: how workers come and go: fixed, adaptive or peek; None leaves it to the environment.
+        instance: names this process among those of the endpoint: replies to its requests come to the queue
+            `<name>.<instance>` (callbacks.py).
+        time_limit: a handler that runs longer is killed together with its worker process: a failed attempt. None leaves
+            it to the environment.
+
+    Raises:
+        SettingsError: no such mode or strategy, or a limit below 1.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        transaction_mode: str = "sends_atomic_with_receive",
+        participants: Mapping[str, str] | None = None,
+        error_queue: str = "error",
+        audit_queue: str | None = None,
+        recoverability: Recoverability | None = None,
+        serializers: Iterable[Serializer] = (),
+        send_only: bool = False,
+        limit: int | None = None,
+        strategy: str | None = None,
+        instance: str | None = None,
+        time_limit: timedelta | None = None,
+    ) -> None:
+        if transaction_mode not in MODES:
+            raise SettingsError(f"The endpoint {name!r} has no mode {transaction_mode!r}. Use one of: {', '.join(MODES)}.")
+        if strategy is not None and strategy not in STRATEGIES:
+            known = ", ".join(STRATEGIES)
+            raise SettingsError(f"The endpoint {name!r} has no strategy {strategy!r}. Use one of: {known}.")
+        if limit is not None and limit < 1:
+            raise SettingsError(f"The endpoint {name!r} has the limit {limit}: at least one worker always stays.")
+        self.name = name
+        self.limit = limit
+        self.strategy = strategy
+        self.instance = instance
+        self.time_limit = time_limit
+        self.transaction_mode = transaction_mode
+        self.participants = dict(participants or {})
+        self.error_queue = error_queue
+        self.audit_queue = audit_queue
+        self.recoverability = recoverability or Recoverability()
+        self.serializers = Serializers(*serializers)
+        self.send_only = send_only
+        self.host = Host.here(name)
+        self._handlings: list[_Handling] = []
+        self._routes: dict[str, str] = {}
+        self._subscriptions: set[str] = set()
+        self._directory = Directory()
+        self._expected: dict[str, type] = {}
+        self._warned: set[Handle] = set()
+        self._embedded: Database | None = None
+        self._pipeline: Pipeline | None = None
+        self._callbacks: Callbacks | None = None
+        self._lock = threading.RLock()
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.name!r})"
+
+    # -------------------------------------------------------------- what a user writes
+    def handles(self, type_name: str, cls: type = bytes, *, subscribe: bool = False) -> Callable[[Handle], Handle]:
+        """Declares a handler for a message type.
+
+        Args:
+            type_name: full name on the wire, without assembly and version.
+            cls: class that the body becomes; bytes hands it over raw.
+            subscribe: the type is an event of somebody else: subscribe to it when the endpoint starts.
+
+        Raises:
+            SettingsError: the function is a coroutine's: nobody would run it.
+        """
+
+        def declare(function: Handle) -> Handle:
+            if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+                raise SettingsError(
+                    f"The handler {function.__qualname__} of {self.name} is async or a generator: calling it runs "
+                    "nothing. Write a plain function."
+                )
+            self._handlings.append(_Handling(type_name, cls, function))
+            if subscribe:
+                self._subscriptions.add(type_name)
+            return function
+
+        return declare
+
+    def expects(self, *classes: type) -> None:
+        """Classes of replies that requests get; those named by @message_type are known already."""
+        self._expected.update((type_name(cls), cls) for cls in classes)
+
+    def route(self, cls: type, to: str) -> None:
+        """Where messages of a class go that are sent without a destination."""
+        self._routes[type_name(cls)] = to
+
+    def route_of(self, cls: type) -> str:
+        """The destination of a message class, by its own name or one of its bases'.
+
+        Raises:
+            InvalidMessage: no route leads anywhere.
+        """
+        for name in type_names(cls):
+            if name in self._routes:
+                return self._routes[name]
+        raise InvalidMessage(
+            f"{self.name} knows no destination for {type_name(cls)}. Give one with to=…, or a route: endpoint.route({cls.__name__}, …)."
+        )
+
+    @property
+    def subscriptions(self) -> tuple[str, ...]:
+        """Topics that the endpoint subscribes to when it starts."""
+        return tuple(sorted(self._subscriptions))
+
+    @contextmanager
+    def open(self, connection: Any = None) -> Iterator[Bus]:
+        """A bus on a caller's connection: what is sent in the block joins the caller's own transaction at its end.
+
+        Without a connection it leads to the embedded server, as process_one does.
+        """
+        if connection is None:
+            connection = self._own_database()
+        database = connection if isinstance(connection, Database) else Database.share(connection)
+        bus = Bus(self, database)
+        yield bus
+        self.dispatch(database, bus.operations)
+
+    def process_one(self, database: Database | None = None) -> Outcome:
+        """Moves what is due, then receives and handles at most one message, in this process: for tests.
+
+        Without a database it is the embedded server, where the endpoint's queues are made if need be.
+
+        Returns:
+            What became of it: `kind` is Kind.EMPTY when nothing waits, and `error` says why a handler failed.
+
+        Raises:
+            QueueNotFound: the database has no such queue.
+        """
+        from rowpost.delayed import move_due
+        from rowpost.pipeline import Pipeline
+
+        with self._lock:
+            database = database or self._own_database()
+            if self._pipeline is None or self._pipeline.database is not database:
+                self._pipeline = Pipeline(database, self.name, self, reconnect=database.another)
+            if self._directory.find(database, parse_address(self.name)) and self._directory.delays(self.name):
+                move_due(database, self.name, error_queue=self.error_queue, directory=self._directory)
+            return self._pipeline.process_one()
+
+    def callbacks(self, where: Settings | Database | None = None) -> Callbacks:
+        """The receiver of replies to this process's requests; the first call makes it, and `close` ends it.
+
+        Args:
+            where: settings of the database, or a connection that another one can be opened beside; the embedded
+                server by default.
+
+        Raises:
+            SettingsError: the endpoint has no `instance`.
+            DatabaseError: rowpost cannot open connections beside one that was lent: give settings first.
+        """
+        from rowpost.callbacks import Callbacks, opener
+
+        with self._lock:
+            if self._callbacks is None or self._callbacks.closed:
+                self._callbacks = Callbacks(self, opener(self._own_database() if where is None else where, self.name))
+            return self._callbacks
+
+    def subscribe(self, database: Database) -> None:
+        """Subscribes to what handlers declare with subscribe=True; `rowpost run` does it at its start."""
+        from rowpost.hosting import subscribe
+
+        subscribe(self, database)
+
+    def close(self) -> None:
+        """Ends the receiver of replies, and the connections that process_one and open made."""
+        with self._lock:
+            if self._callbacks is not None:
+                self._callbacks.close()
+            if self._embedded is not None:
+                self._embedded.close()
+            self._callbacks = self._embedded = self._pipeline = None
+
+    def _own_database(self) -> Database:
+        from rowpost.hosting import open_embedded
+
+        with self._lock:
+            if self._embedded is None or self._embedded.closed:
+                self._embedded = open_embedded(self)
+            return self._embedded
+
+    # -------------------------------------------------------------- what the pipeline calls
+    def handle(self, message: Message, database: Database, scope: Scope | None = None) -> list[Operation]:
+        """Runs the handlers of a message and returns what they sent; nothing has left yet.
+
+        Raises:
+            NoHandler: nobody handles its types. MessageNotDeserialized: the body is not what the handler wants.
+            Whatever a handler raises.
+        """
+        started = datetime.now(UTC)
+        if self._is_for_another(message, database):
+            return [forwarded(message)]
+        if message.headers.get(_CONTROL) == "True":
+            return []
+        context = Context(self, database, message, scope)
+        for handling in self._find(message):
+            self._call(handling, message, context)
+        context.operations += acknowledgement(message)
+        if self.audit_queue is not None:
+            came = decode_headers(message.raw_headers)  # a handler may have changed message.headers
+            context.operations.append(audited(message, self.audit_queue, self.host, started, came))
+        return context.operations
+
+    def _call(self, handling: _Handling, message: Message, context: Context) -> None:
+        returned = handling.function(self._decode(message, handling.cls), context)
+        if returned is None:
+            return
+        if inspect.isawaitable(returned):
+            with suppress(AttributeError):
+                returned.close()
+            name = getattr(handling.function, "__qualname__", repr(handling.function))
+            raise SettingsError(f"The handler {name} of {self.name} returned a coroutine. Write a plain function.")
+        if handling.function not in self._warned:
+            self._warned.add(handling.function)
+            logger.warning(
+                "The handler %s of %s returned a %s: what a handler returns is ignored. To answer, use context.reply.",
+                getattr(handling.function, "__qualname__", handling.function), self.name, type(returned).__name__,
+            )
+
+    def _is_for_another(self, message: Message, database: Database) -> bool:
+        """A delayed message that an NServiceBus mover brought here on its way to another queue (reference G3)."""
+        destination = message.headers.get(FORWARD_DESTINATION)
+        return bool(destination) and database.local(parse_address(destination)).format() != self.name
+
+    def _find(self, message: Message) -> list[_Handling]:
+        """All handlers of the most derived type that has any (reference H3: a handler of a base gets what derives)."""
+        names = list(split_enclosed_types(message.headers.get(_TYPES))) or list(self._named_in_body(message))
+        found = [h for name in names for h in self._handlings if h.type_name == name]
+        if not found:
+            known = ", ".join(sorted({h.type_name for h in self._handlings})) or "none"
+            raise NoHandler(f"{self.name} has no handler for {', '.join(names) or 'a message without a type'}; it handles {known}.")
+        return found
+
+    def _named_in_body(self, message: Message) -> Iterator[str]:
+        """A foreign sender's message without headers names its type in the body's $type (reference K12)."""
+        try:
+            body = self.serializers.default.decode(message.body, dict)
+        except Exception:  # noqa: BLE001 -- no JSON object: then it names no type
+            return
+        named = body.get("$type")
+        if isinstance(named, str):
+            yield named.partition(",")[0].strip()
+
+    def typed(self, message: Message) -> Any:
+        """A reply as its class, where the program knows it; else its bytes. Raises MessageNotDeserialized."""
+        for name in split_enclosed_types(message.headers.get(_TYPES)):
+            cls = self._expected.get(name) or find_class(name)
+            if cls is not None:
+                return self._decode(message, cls)
+        return message.body
+
+    def _decode(self, message: Message, cls: type) -> Any:
+        if cls is bytes:
+            return message.body
+        return self.serializers.find(message.headers.get("NServiceBus.ContentType")).decode(message.body, cls)
+
+    def dispatch(
+        self, database: Database, operations: list[Operation], *, begin: bool = False, commit: bool = False
+    ) -> None:
+        """Sends operations in one round trip, with the BEGIN and COMMIT of their transaction where wanted."""
+        dispatch(database, operations, self._directory, sender=self, begin=begin, commit=commit)
+
+    def dispatch_isolated(self, database: Database, operations: list[Operation]) -> None:
+        """Sends operations in a transaction of their own, on a connection of their own (reference C5)."""
+        dispatch(database.beside(), operations, self._directory, sender=self, begin=True, commit=True)
+
+    def reply_address(self, database: Database) -> str:
+        """The canonical address of the endpoint's queue in this database."""
+        return self._directory.address_of(database, self.name)

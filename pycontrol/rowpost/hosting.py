@@ -1,0 +1,146 @@
+"""From endpoints to settings that a supervisor can work: `rowpost run shop.app:sales shop.app:billing`.
+
+The environment says where the database is and what belongs to it; the endpoint object says what its author decided:
+limit, strategy, transaction mode, recoverability, error queue, audit queue, subscriptions. Where an endpoint leaves its
+limit or its strategy open, the environment's worker of the same queue decides, else the defaults do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+
+from rowpost.address import Address, parse_address
+from rowpost.compat import compat_of
+from rowpost.database import Database, connect
+from rowpost.deploy import apply
+from rowpost.endpoint import Endpoint
+from rowpost.errors import HandlerNotFound, InvalidQueueName, SchemaMissing, SettingsError
+from rowpost.handlers import resolve_handler
+from rowpost.plan import plan
+from rowpost.scripts import database_scripts, schema_version
+from rowpost.settings import QueueSettings, Settings, WorkerSettings
+
+__all__ = ["needed_queues", "open_embedded", "subscribe", "subscribe_all", "with_endpoints"]
+
+
+def with_endpoints(settings: Settings, names: Iterable[str]) -> Settings:
+    """The settings with workers for these endpoints, named `module:object`, and for no other queue.
+
+    Raises:
+        HandlerNotFound: a name leads nowhere, or not to an Endpoint.
+        SettingsError: an endpoint cannot be run: send-only, without handlers, or named twice.
+    """
+    queues = {queue.name: replace(queue, worker=None) for queue in settings.queues}
+    before = {queue.name: queue for queue in settings.queues}
+    taken: dict[str, str] = {}
+    for name in names:
+        endpoint = _resolve(name)
+        queue = _queue_name(settings, endpoint.name)
+        if queue in taken:
+            raise SettingsError(f"{name} and {taken[queue]} are both endpoints of the queue {queue!r}: run one.")
+        taken[queue] = name
+        declared = before.get(queue, QueueSettings(queue))
+        queues[queue] = replace(declared, worker=_worker(settings, name, endpoint, declared.worker))
+    return replace(settings, queues=tuple(queues.values()))
+
+
+def _resolve(name: str) -> Endpoint:
+    endpoint = resolve_handler(name)
+    if not isinstance(endpoint, Endpoint):
+        raise HandlerNotFound(
+            f"{name} is a {type(endpoint).__name__}, not an Endpoint. A plain function is run by an environment's file: "
+            "worker: {handler: …} below its queue"
+        )
+    if endpoint.send_only:
+        raise SettingsError(f"{name}: the endpoint {endpoint.name!r} is send-only: it has no queue to work off.")
+    return endpoint
+
+
+def _worker(settings: Settings, name: str, endpoint: Endpoint, declared: WorkerSettings | None) -> WorkerSettings:
+    base = declared or WorkerSettings(name, strategy=compat_of(settings.compat).strategy)
+    return replace(
+        base,
+        handler=name,
+        limit=endpoint.limit or base.limit,
+        strategy=endpoint.strategy or base.strategy,
+    )
+
+
+def _queue_name(settings: Settings, name: str) -> str:
+    """The queue of an endpoint, in the environment's default schema."""
+    try:
+        address = parse_address(name)
+        full = Address(address.table, address.schema or settings.default_schema, address.catalog)
+        return full.qualified(settings.engine).short(settings.engine).format()
+    except InvalidQueueName as error:
+        raise SettingsError(f"The endpoint {name!r} cannot name a queue: {error}") from error
+
+
+def needed_queues(settings: Settings) -> tuple[str, ...]:
+    """The queues that must be there before the workers of these settings start: their own, error and audit queues."""
+    names: dict[str, None] = {}
+    for queue in settings.queues:
+        if queue.worker is None:
+            continue
+        names[queue.name] = None
+        try:
+            handler = resolve_handler(queue.worker.handler)
+        except HandlerNotFound:  # the worker says so, for that queue alone
+            handler = None
+        if isinstance(handler, Endpoint):
+            copies = (handler.error_queue, handler.audit_queue)
+            names.update(dict.fromkeys(_queue_name(settings, copy) for copy in copies if copy is not None))
+        else:
+            names[settings.supervisor.error_queue] = None
+    return tuple(names)
+
+
+def subscribe(endpoint: Endpoint, database: Database) -> None:
+    """Subscribes an endpoint to what its handlers declare, in one round trip. Its instances share the subscription."""
+    address = endpoint.reply_address(database)
+    calls = [
+        ("subscribe", None, {"endpoint": endpoint.name, "topic": topic, "queue_address": address})
+        for topic in endpoint.subscriptions
+    ]
+    if calls:
+        database.call_all(calls, begin=True, commit=True)
+
+
+def subscribe_all(settings: Settings, database: Database) -> None:
+    """Subscribes every endpoint that these settings run, before any of them works: no event of theirs gets lost."""
+    for queue in settings.queues:
+        if queue.worker is None:
+            continue
+        with suppress(HandlerNotFound):  # the worker says so, for that queue alone
+            handler = resolve_handler(queue.worker.handler)
+            if isinstance(handler, Endpoint):
+                subscribe(handler, database)
+
+
+def open_embedded(endpoint: Endpoint) -> Database:
+    """A connection to the embedded server, where the endpoint's queues are deployed: for tests and trials."""
+    settings = Settings()
+    queues = [] if endpoint.send_only else [QueueSettings(endpoint.name)]
+    queues += [QueueSettings(name, delayed=False) for name in (endpoint.error_queue, endpoint.audit_queue) if name]
+    database = connect(settings, application_name=f"rowpost {endpoint.name}")
+    wanted = {_queue_name(settings, queue.name): queue for queue in queues}
+    missing = set(wanted) - _deployed_queues(database)
+    if missing or not _is_current(database):
+        apply(database, plan(replace(settings, queues=tuple(wanted.values()))))
+    if not endpoint.send_only:
+        subscribe(endpoint, database)
+    return database
+
+
+def _deployed_queues(database: Database) -> set[str]:
+    try:
+        return {row[0] for row in database.call("list_queues")}
+    except SchemaMissing:
+        return set()
+
+
+def _is_current(database: Database) -> bool:
+    rows = database.call("get_version")
+    return bool(rows) and rows[0][0] == schema_version(database_scripts(database.engine))

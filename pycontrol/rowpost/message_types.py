@@ -1,0 +1,70 @@
+"""Names of message types on the wire, and the classes that bear them in Python.
+
+    @message_type("Shop.Messages.OrderPlaced")
+    @dataclass(frozen=True)
+    class OrderPlaced: ...
+
+A class without the decorator is named by its module and its own name. A class that derives from another message class
+is that type too: events reach the subscribers of all of them (reference H3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+__all__ = ["enclosed_type_names", "find_class", "message_type", "split_enclosed_types", "type_name", "type_names"]
+
+T = TypeVar("T", bound=type)
+_NAME = "__rowpost_type__"
+_classes: dict[str, type] = {}
+
+
+def message_type(name: str) -> Callable[[T], T]:
+    """Names a class on the wire, for sending and for receiving.
+
+    >>> @message_type("Shop.Messages.OrderPlaced")
+    ... class OrderPlaced: ...
+    >>> type_name(OrderPlaced)
+    'Shop.Messages.OrderPlaced'
+    """
+
+    def decorate(cls: T) -> T:
+        setattr(cls, _NAME, name)
+        _classes[name] = cls
+        return cls
+
+    return decorate
+
+
+def find_class(name: str) -> type | None:
+    """The class that message_type named so, the latest one; None where this program has none."""
+    return _classes.get(name)
+
+
+def type_name(cls: type) -> str:
+    """The wire's name of a class: the one it was given, else module and class."""
+    return cls.__dict__.get(_NAME) or f"{cls.__module__}.{cls.__qualname__}"
+
+
+def type_names(cls: type) -> tuple[str, ...]:
+    """The names of a class and of the message classes that it derives from, the most derived first."""
+    bases = (base for base in cls.__mro__[1:] if _NAME in base.__dict__)
+    return (type_name(cls), *(type_name(base) for base in bases))
+
+
+def enclosed_type_names(message: Any) -> str:
+    """The header NServiceBus.EnclosedMessageTypes of a message (reference 2.4)."""
+    return ";".join(type_names(type(message)))
+
+
+def split_enclosed_types(header: str | None) -> Iterable[str]:
+    """The full names in the header, the most derived first, without assembly, version and the like.
+
+    >>> list(split_enclosed_types("Shop.Vip, Shop, Version=1.0.0.0;Shop.Placed, Shop"))
+    ['Shop.Vip', 'Shop.Placed']
+    """
+    for part in (header or "").split(";"):
+        name = part.partition(",")[0].strip()
+        if name:
+            yield name

@@ -1,0 +1,89 @@
+"""An endpoint for tests of transaction modes, in this process or in one that kills itself at a named step.
+
+Its handler writes the order's number into the table `business` of the queue's database, and in the mode
+transaction_scope of each participant's, and sends a message to Billing.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from rowpost.database import Database, connect_url
+from rowpost.endpoint import Endpoint
+from rowpost.pipeline import Pipeline
+from rowpost.recoverability import Recoverability
+from rowpost.retries import Kind
+
+__all__ = ["Order", "at_step", "endpoint_of", "pipeline_of", "spawn_worker"]
+
+TYPE = "Shop.Messages.Order"
+
+
+@dataclass(frozen=True)
+class Order:
+    number: int
+
+
+def write(connection, number: int, place: str = "") -> None:
+    mark = "%s" if type(connection).__module__.startswith("psycopg") else "?"
+    connection.execute(f"INSERT INTO {place}business (number) VALUES ({mark})", (number,))
+
+
+def endpoint_of(queue: str, mode: str, participants: dict[str, str], step=lambda name: None, then=lambda context: None):
+    """The endpoint; `step` is called at the steps within the handler, `then` at its end."""
+    endpoint = Endpoint(
+        queue,
+        transaction_mode=mode,
+        participants=participants,
+        recoverability=Recoverability(immediate_retries=2, delayed_retries=0),
+    )
+
+    @endpoint.handles(TYPE, Order)
+    def handle(order, context):
+        write(context.connection, order.number)
+        step("in handler")
+        for name, place in participants.items():
+            other = context.enlist(name)
+            write(other, order.number, "" if "://" in place else f"{place}.dbo.")
+            step(f"enlisted {name}")
+        context.send(Order(order.number), to="Billing", headers={"NServiceBus.EnclosedMessageTypes": TYPE})
+        then(context)
+
+    return endpoint
+
+
+def pipeline_of(database: Database, endpoint: Endpoint, **options) -> Pipeline:
+    return Pipeline(database, endpoint.name, endpoint, reconnect=database.another, **options)
+
+
+def at_step(named: str, action):
+    """A step function that acts at one step."""
+    return lambda name: action() if name == named else None
+
+
+def spawn_worker(target, queue: str, mode: str, participants: dict[str, str], die_at: str | None) -> subprocess.Popen:
+    """A process that handles messages until none waits, or kills itself at the first step of that name."""
+    arguments = {
+        "engine": target.settings.engine, "url": target.url, "queue": queue, "mode": mode,
+        "participants": participants, "die_at": die_at,
+    }  # fmt: skip
+    path = os.pathsep.join(filter(None, sys.path))
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.crashing", json.dumps(arguments)], env={**os.environ, "PYTHONPATH": path}
+    )
+
+
+def main(engine: str, url: str, queue: str, mode: str, participants: dict[str, str], die_at: str | None) -> None:
+    step = at_step(die_at, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    database = connect_url(engine, url, "rowpost tests crashing")
+    pipeline = pipeline_of(database, endpoint_of(queue, mode, participants, step), step=step)
+    while pipeline.process_one().kind is not Kind.EMPTY:
+        pass
+    pipeline.close()
+
+
+if __name__ == "__main__":
+    main(**json.loads(sys.argv[1]))

@@ -1,0 +1,62 @@
+"""The operations scripts, run as they stand."""
+
+from pathlib import Path
+
+import pytest
+
+from rowpost.deploy import apply
+from rowpost.queue import Queue
+from rowpost.settings import QueueSettings
+from rowpost.sql_text import split_batches
+
+OPERATIONS = Path(__file__).parents[3] / "deploy" / "operations"
+
+
+@pytest.fixture
+def operate(shop, database):
+    """Runs an operations script; returns the last rows."""
+
+    def run(name, **values):
+        path = OPERATIONS / "postgresql" / name if shop.engine == "postgresql" else OPERATIONS / name
+        text = path.read_text(encoding="utf-8")
+        for old, new in values.items():
+            assert old in text
+            text = text.replace(old, new)
+        return [database.dialect.script(database.connection, batch.text) for batch in split_batches(text, shop.engine)][-1]
+
+    return run
+
+
+@pytest.fixture
+def shop_queues(shop, database):
+    apply(database, shop.plan(QueueSettings("audit"), QueueSettings("Sales")))
+
+
+def test_the_audit_queue_is_archived_in_batches_in_order_and_once(shop, shop_queues, database, sql, operate):
+    if shop.babelfish:
+        pytest.skip("Babelfish knows no DELETE from a CTE")
+    audit = Queue("audit", database)
+    for number in range(25):
+        audit.send(str(number).encode(), {"Number": str(number)})
+    batch = shop.spelt("v_batch CONSTANT integer := 1000", "@batch int = 1000")
+    keep = shop.spelt("v_keep CONSTANT integer := 0", "@keep int = 0")
+    values = {batch: batch.replace("1000", "10"), keep: keep[:-1] + "3"}
+
+    operate("archive_audit.sql", **values)
+    operate("archive_audit.sql", **values)
+
+    archived = [bytes(row[0]) for row in sql.run("SELECT body FROM audit_archive ORDER BY row_version")]
+    assert archived == [str(number).encode() for number in range(22)]
+    assert [message.body for message in audit.receive(10)] == [b"22", b"23", b"24"]
+
+
+def test_inspecting_shows_readable_bodies_and_changes_nothing(shop, shop_queues, database, operate):
+    queue = Queue("Sales", database)
+    queue.send(b'{"OrderId":42}', {"NServiceBus.EnclosedMessageTypes": "Shop.PlaceOrder"})
+    queue.send(b"plain", "no json")
+
+    rows = operate("inspect_queue.sql")
+
+    assert [row[6] for row in rows] == ['{"OrderId":42}', "plain"]
+    assert [row[3] for row in rows] == ["Shop.PlaceOrder", None]
+    assert queue.peek() == 2

@@ -1,0 +1,142 @@
+"""What a reviewer sees: counts, locks, hashes, differences; and the way back to a saved release."""
+
+import re
+import zipfile
+
+import pytest
+
+from rowpost.bundle import go_back, open_release, write_bundle
+from rowpost.deploy import apply, difference
+from rowpost.errors import DeployError, SchemaMissing
+from rowpost.queue import Queue
+from rowpost.registry import create_queue
+from rowpost.review import compare_releases, read_definition, review
+from rowpost.verify import verify
+
+PEEK = "procedures/queue/peek_queue.sql"
+
+
+def reviewed(database, plan):
+    return review(difference(database, plan), database.engine, read_definition(database))
+
+
+def test_an_empty_database_is_all_added_and_locks_nothing_that_is_in_use(shop, database):
+    found = reviewed(database, shop.plan())
+
+    assert set(found.counts) == {"added"}
+    assert (found.locks, found.pauses) == ((), False)
+    assert all(item.old_hash is None and len(item.new_hash or "x" * 64) == 64 for item in found.items)
+
+
+def test_a_deployed_database_has_nothing_to_review(shop, database):
+    apply(database, shop.plan())
+
+    assert reviewed(database, shop.plan()).summary == ["Nothing changes."]
+
+
+def test_a_changed_procedure_is_shown_with_both_hashes_and_the_one_line_that_differs(shop, database, folder, edit):
+    apply(database, shop.plan())
+    edit(PEEK, "/*\n", "/*\nBetter.\n")
+
+    found = reviewed(database, shop.plan(folder=folder))
+
+    item = next(item for item in found.items if item.name == f"{PEEK}:Sales")
+    changed = [line for line in item.diff.splitlines() if re.match(r"[+-](?![+-])", line)]
+    assert changed == ["+Better."]
+    assert item.old_hash != item.new_hash
+    assert found.counts == {"changed": 2}
+    assert found.pauses == (shop.engine == "sqlserver")
+    assert len(found.locks) == 1
+
+
+def test_a_procedure_changed_by_hand_is_shown_as_it_lives(shop, database, change_by_hand):
+    apply(database, shop.plan())
+    change_by_hand(f"{PEEK}:Sales")
+
+    (item,) = reviewed(database, shop.plan()).items
+
+    changed = [line for line in item.diff.splitlines() if re.match(r"[+-](?![+-])", line)]
+    assert (item.state, changed) == ("drifted", ["-Changed by hand."])
+
+
+def test_two_releases_are_compared_without_a_connection(shop, tmp_path, folder, edit):
+    write_bundle(tmp_path / "old.zip")
+    edit(PEEK, "/*\n", "/*\nBetter.\n")
+
+    with open_release(tmp_path / "old.zip") as old:
+        found = compare_releases(shop.plan(folder=old.folder), shop.plan(folder=folder))
+
+    if not shop.babelfish:  # the offline plan is SQL Server's
+        assert [(item.name, item.state) for item in found.items] == [(f"{PEEK}:Sales", "changed"), (f"{PEEK}:Billing", "changed")]
+        assert "+Better." in found.items[0].diff.splitlines()
+
+
+def test_the_same_scripts_make_the_same_bundle(tmp_path):
+    first, second = tmp_path / "1.zip", tmp_path / "2.zip"
+
+    write_bundle(first)
+    write_bundle(second)
+
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_going_back_brings_the_saved_procedures_for_every_queue_and_keeps_tables_and_messages(
+    shop, database, tmp_path, folder, edit, sql
+):
+    apply(database, shop.plan())
+    write_bundle(tmp_path / "old.zip")
+    edit(PEEK, "/*\n", "/*\nBetter.\n")
+    apply(database, shop.plan(folder=folder))
+    create_queue(database, "Made since")
+    Queue("Sales", database).send(b"kept")
+
+    with open_release(tmp_path / "old.zip") as release:
+        first = go_back(database, release)
+        second = go_back(database, release)
+
+    assert set(first.applied) == {f"{PEEK}:Sales", f"{PEEK}:Billing"}
+    assert second.applied == ()
+    assert verify(database, shop.plan()) == []
+    assert Queue("Sales", database).receive()[0].body == b"kept"
+
+
+def test_going_back_to_a_newer_schema_is_refused_and_changes_nothing(shop, database, tmp_path, folder, scripts):
+    apply(database, shop.plan())
+    (scripts / "tables" / "099_later.sql").write_text("SELECT 1;\n")
+    write_bundle(tmp_path / "newer.zip", folder)
+
+    with open_release(tmp_path / "newer.zip") as release, pytest.raises(DeployError, match="forward"):
+        go_back(database, release)
+
+    assert verify(database, shop.plan()) == []
+
+
+def test_there_is_nothing_to_go_back_to_in_an_empty_database(shop, database, tmp_path):
+    write_bundle(tmp_path / "old.zip")
+
+    with open_release(tmp_path / "old.zip") as release, pytest.raises(SchemaMissing):
+        go_back(database, release)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK no zip", None])
+def test_a_file_that_is_no_bundle_is_refused_by_name(tmp_path, content):
+    path = tmp_path / "what.zip"
+    if content is None:
+        with zipfile.ZipFile(path, "w") as empty:
+            empty.writestr("readme.txt", "nothing")
+    else:
+        path.write_bytes(content)
+
+    with pytest.raises(DeployError, match=r"what\.zip"), open_release(path):
+        pass
+
+
+def test_a_bundle_that_reaches_outside_is_refused(tmp_path):
+    path = tmp_path / "evil.zip"
+    with zipfile.ZipFile(path, "w") as evil:
+        evil.writestr("../outside.sql", "DROP TABLE x;")
+
+    with pytest.raises(DeployError, match="outside"), open_release(path):
+        pass
+
+    assert not (tmp_path / "outside.sql").exists()

@@ -1,0 +1,65 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.[move_due_messages:{queue_key}]
+    @count int -- how many at most, 1 to 500
+AS
+/*
+Moves messages whose time has come into the queue, and says when the next one is due.
+Messages of NServiceBus endpoints that bear a ForwardDestination stay for receive_due_messages: forwards counts them.
+Atomicity: in the caller's transaction.
+Locking:   one mover at a time per queue, elected by an application lock for the length of the transaction; another
+           one gets moved = NULL at once. Rows that others hold are stepped over.
+Order:     by due time.
+Babelfish: no DELETE from a CTE; READPAST is ignored, so that it waits for rows that others hold.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+
+IF @count IS NULL OR @count NOT BETWEEN 1 AND 500
+    THROW 51003, N'The number of messages to move must be between 1 and 500.', 1;
+
+DECLARE @moved int;
+DECLARE @elected int = 0;
+DECLARE @now datetime = GETUTCDATE();
+DECLARE @due TABLE (Headers nvarchar(max) NOT NULL, Body varbinary(max) NULL, Due datetime NOT NULL, RowVersion bigint NOT NULL);
+
+IF @@TRANCOUNT > 0
+    EXEC @elected = sys.sp_getapplock @Resource = N'rowpost mover {queue_key}', @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 0;
+
+IF @elected >= 0
+BEGIN
+    DELETE d
+    OUTPUT deleted.Headers, deleted.Body, deleted.Due, deleted.RowVersion INTO @due (Headers, Body, Due, RowVersion)
+    FROM {delayed_table} AS d
+    WHERE d.RowVersion IN
+    (
+        SELECT TOP (@count) o.RowVersion
+        FROM {delayed_table} AS o
+        WHERE o.Due <= @now
+          AND o.Headers NOT LIKE N'%"NServiceBus.SqlServer.ForwardDestination"%'
+        ORDER BY o.Due, o.RowVersion
+    );
+
+    INSERT INTO {queue_table} (Id, Headers, Body)
+    SELECT NEWID(), d.Headers, d.Body
+    FROM @due AS d
+    ORDER BY d.Due, d.RowVersion;
+
+    SET @moved = @@ROWCOUNT;
+END;
+
+SELECT
+    @moved AS moved,
+    (
+        SELECT COUNT(*)
+        FROM {delayed_table} AS f WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
+        WHERE f.Due <= @now
+          AND f.Headers LIKE N'%"NServiceBus.SqlServer.ForwardDestination"%'
+    ) AS forwards,
+    (
+        SELECT CASE WHEN MIN(n.Due) > @now THEN CAST(DATEDIFF(DAY, @now, MIN(n.Due)) AS bigint) * 86400000
+            + DATEDIFF(MILLISECOND, DATEADD(DAY, DATEDIFF(DAY, @now, MIN(n.Due)), @now), MIN(n.Due)) WHEN MIN(n.Due) <= @now THEN 0 END
+        FROM {delayed_table} AS n WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
+    ) AS next_due_ms;
+GO

@@ -1,0 +1,63 @@
+CREATE OR REPLACE FUNCTION rowpost."move_due_messages:{queue_key}"(
+    p_count integer -- how many at most, 1 to 500
+) RETURNS TABLE (moved integer, forwards integer, next_due_ms bigint)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+AS $rowpost$
+/*
+Moves messages whose time has come into the queue, and says when the next one is due.
+Messages of NServiceBus endpoints that bear a ForwardDestination stay for receive_due_messages: forwards counts them.
+Atomicity: in the caller's transaction.
+Locking:   one mover at a time per queue, elected by an advisory lock for the length of the transaction; another
+           one gets moved = null at once. Rows that others hold are stepped over.
+Order:     by due time.
+*/
+DECLARE
+    v_now CONSTANT timestamptz := clock_timestamp();
+    v_moved integer;
+BEGIN
+    IF p_count IS NULL OR p_count NOT BETWEEN 1 AND 500 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'The number of messages to move must be between 1 and 500.';
+    END IF;
+
+    IF pg_try_advisory_xact_lock(hashtextextended('rowpost mover {queue_key}', 0)) THEN
+        WITH removed AS (
+            DELETE FROM {delayed_table} AS d
+            WHERE d.ctid = ANY (ARRAY(
+                SELECT c.ctid
+                FROM {delayed_table} AS c
+                WHERE c.due <= v_now
+                  AND c.headers NOT LIKE '%"NServiceBus.SqlServer.ForwardDestination"%'
+                ORDER BY c.due
+                LIMIT p_count
+                FOR UPDATE SKIP LOCKED
+            ))
+            RETURNING d.headers, d.body, d.due
+        )
+        INSERT INTO {queue_table} (id, headers, body)
+        SELECT gen_random_uuid(), r.headers, r.body
+        FROM removed AS r
+        ORDER BY r.due;
+
+        GET DIAGNOSTICS v_moved = ROW_COUNT;
+    END IF;
+
+    RETURN QUERY
+    SELECT
+        v_moved,
+        (
+            SELECT count(*)::integer
+            FROM {delayed_table} AS f
+            WHERE f.due <= v_now AND f.headers LIKE '%"NServiceBus.SqlServer.ForwardDestination"%'
+        ),
+        (
+            SELECT greatest(0, ceil(extract(epoch FROM n.due - v_now) * 1000))::bigint
+            FROM {delayed_table} AS n
+            ORDER BY n.due
+            LIMIT 1
+        );
+END
+$rowpost$;

@@ -1,0 +1,39 @@
+CREATE OR REPLACE FUNCTION rowpost."receive_due_messages:{queue_key}"(
+    p_count integer -- how many at most, 1 to 500
+) RETURNS TABLE (due timestamp, headers text, body bytea)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+AS $rowpost$
+/*
+Removes and returns due messages of NServiceBus endpoints that bear a ForwardDestination, for the mover to forward.
+Atomicity: one DELETE in the caller's transaction; a rollback puts the messages back in their places.
+Locking:   steps over rows that others hold and never waits.
+Order:     by due time.
+*/
+BEGIN
+    IF p_count IS NULL OR p_count NOT BETWEEN 1 AND 500 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'The number of messages to receive must be between 1 and 500.';
+    END IF;
+
+    RETURN QUERY
+    WITH removed AS (
+        DELETE FROM {delayed_table} AS d
+        WHERE d.ctid = ANY (ARRAY(
+            SELECT c.ctid
+            FROM {delayed_table} AS c
+            WHERE c.due <= clock_timestamp()
+              AND c.headers LIKE '%"NServiceBus.SqlServer.ForwardDestination"%'
+            ORDER BY c.due
+            LIMIT p_count
+            FOR UPDATE SKIP LOCKED
+        ))
+        RETURNING d.due, d.headers, d.body
+    )
+    SELECT r.due AT TIME ZONE 'UTC', r.headers, r.body
+    FROM removed AS r
+    ORDER BY r.due;
+END
+$rowpost$;

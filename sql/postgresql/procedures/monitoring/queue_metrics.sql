@@ -1,0 +1,64 @@
+CREATE OR REPLACE FUNCTION rowpost."queue_metrics:{queue_key}"(
+    p_anchor bigint DEFAULT NULL -- look for the oldest message above this row version
+) RETURNS TABLE (
+    depth bigint, oldest_age_ms bigint, enqueued bigint, dequeued bigint, expired integer,
+    table_bytes bigint, index_bytes bigint, dead_rows bigint, measured_at timestamp
+)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+AS $rowpost$
+/*
+Says how the queue is: depth, age, counters and sizes, out of the server's metadata, the first row and the first expired ones.
+Atomicity: reads only.
+Locking:   none. The oldest message may be one that a receiver holds.
+Rights:    runs as the owner, for a reader has no right to the table.
+Counters run since the server's statistics were last reset, and may be a second late.
+*/
+DECLARE
+    v_table CONSTANT regclass := '{queue_table}'::regclass;
+    v_now CONSTANT timestamp := clock_timestamp() AT TIME ZONE 'UTC';
+    v_above CONSTANT bigint := coalesce(p_anchor, -9223372036854775808);
+    v_expired integer;
+    v_sent text;
+    v_age_ms bigint;
+BEGIN
+    SELECT substring(q.headers FROM '"NServiceBus\.TimeSent"\s*:\s*"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{6}) Z"')
+    INTO v_sent
+    FROM {queue_table} AS q
+    WHERE q.seq > v_above
+    ORDER BY q.seq
+    LIMIT 1;
+
+    BEGIN
+        v_age_ms := extract(epoch FROM v_now - overlay(v_sent PLACING '.' FROM 20)::timestamp) * 1000;
+    EXCEPTION
+        WHEN datetime_field_overflow OR invalid_datetime_format THEN
+            v_age_ms := NULL; -- digits that are no time
+    END;
+
+    SELECT count(*)
+    INTO v_expired
+    FROM (
+        SELECT
+        FROM {queue_table} AS q
+        WHERE q.expires <= v_now
+        ORDER BY q.expires
+        LIMIT 1000
+    ) AS head;
+
+    RETURN QUERY
+    SELECT
+        pg_stat_get_live_tuples(v_table),
+        CASE WHEN v_age_ms < 0 THEN 0 ELSE v_age_ms END,
+        pg_stat_get_tuples_inserted(v_table),
+        pg_stat_get_tuples_deleted(v_table),
+        v_expired,
+        pg_table_size(v_table),
+        pg_indexes_size(v_table),
+        pg_stat_get_dead_tuples(v_table),
+        v_now;
+END
+$rowpost$;

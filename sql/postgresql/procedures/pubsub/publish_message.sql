@@ -1,0 +1,44 @@
+CREATE OR REPLACE FUNCTION rowpost.publish_message(
+    p_topics text[], -- the event's type and every type that it also is
+    p_headers text, -- JSON object of strings
+    p_body bytea DEFAULT NULL
+) RETURNS TABLE (queue_address text, stored boolean)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $rowpost$
+/*
+Sends one copy of an event to every queue that is subscribed to any of its topics, and returns the queues.
+It all happens here on the server; queues with stored = false are not registered here: the caller uses send_unregistered.
+Atomicity: in the caller's transaction, one INSERT a queue.
+Locking:   none beyond the new rows.
+Order:     by queue.
+*/
+DECLARE
+    v_destination record;
+BEGIN
+    FOR v_destination IN
+        -- one row a queue, however many of its spellings are subscribed
+        SELECT min(s.queueaddress::text) AS queue_address, q.queue_key
+        FROM public."SubscriptionRouting" AS s
+        LEFT JOIN rowpost.queue AS q
+            ON s.queueaddress IN (
+                q.queue_name,
+                q.table_name || '@[' || replace(q.schema_name, ']', ']]') || ']',
+                format('"%s"."%s"', replace(q.schema_name, '"', '""'), replace(q.table_name, '"', '""'))
+            )
+        WHERE s.topic = ANY (p_topics)
+        GROUP BY q.queue_key, CASE WHEN q.queue_key IS NULL THEN s.queueaddress END
+        ORDER BY 1
+    LOOP
+        IF v_destination.queue_key IS NOT NULL THEN
+            EXECUTE format('SELECT rowpost.%I($1, $2)', 'send_message:' || v_destination.queue_key)
+            USING p_headers, p_body;
+        END IF;
+
+        queue_address := v_destination.queue_address;
+        stored := v_destination.queue_key IS NOT NULL;
+        RETURN NEXT;
+    END LOOP;
+END
+$rowpost$;

@@ -1,0 +1,24 @@
+CREATE OR REPLACE FUNCTION rowpost.renew_lease(
+    p_queue_name text,
+    p_seconds integer -- from now, by this server's clock
+) RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $rowpost$
+/*
+Says that the process to which a queue belongs lives; when it no longer says so, check_queue names the queue.
+Atomicity: in the caller's transaction.
+Locking:   one key of the leases.
+*/
+BEGIN
+    IF p_seconds IS NULL OR p_seconds NOT BETWEEN 1 AND 86400 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'A lease lasts between 1 and 86400 seconds.';
+    END IF;
+
+    INSERT INTO rowpost.lease AS l (queue_key, ends_at)
+    VALUES (rowpost._resolve_queue(p_queue_name), clock_timestamp() AT TIME ZONE 'UTC' + p_seconds * interval '1 second')
+    ON CONFLICT (queue_key) DO UPDATE
+    SET ends_at = excluded.ends_at;
+END
+$rowpost$;

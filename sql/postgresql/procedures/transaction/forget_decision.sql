@@ -1,0 +1,14 @@
+CREATE OR REPLACE FUNCTION rowpost.forget_decision(p_transaction_id text) RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $rowpost$
+/*
+Drops a decision that every participant has carried out.
+Atomicity: in the caller's transaction.
+Locking:   one row of rowpost.decision.
+*/
+BEGIN
+    DELETE FROM rowpost.decision AS d WHERE d.transaction_id = p_transaction_id;
+END
+$rowpost$;

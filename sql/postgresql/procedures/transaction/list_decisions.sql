@@ -1,0 +1,20 @@
+CREATE OR REPLACE FUNCTION rowpost.list_decisions() RETURNS TABLE (
+    transaction_id text, participants text, decided_at timestamp
+)
+LANGUAGE plpgsql STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $rowpost$
+/*
+Lists decisions that were not yet carried out everywhere.
+Atomicity: reads only.
+Locking:   none that lasts.
+Order:     the oldest first.
+*/
+BEGIN
+    RETURN QUERY
+    SELECT d.transaction_id, d.participants, d.decided_at::timestamp
+    FROM rowpost.decision AS d
+    ORDER BY d.decided_at, d.transaction_id;
+END
+$rowpost$;

@@ -1,0 +1,19 @@
+CREATE OR REPLACE FUNCTION rowpost.record_decision(
+    p_transaction_id text,
+    p_participants text -- JSON array: names of the databases that are prepared
+) RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $rowpost$
+/*
+Writes down the decision to commit: it holds when the caller's transaction commits. Called before the first PREPARE.
+Atomicity: in the caller's transaction.
+Locking:   the new row; and an advisory lock on the transaction, by which probe_transaction sees that it still runs.
+*/
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended(p_transaction_id, 1919907696)); -- "rowp"
+    INSERT INTO rowpost.decision (transaction_id, participants, decided_at)
+    VALUES (p_transaction_id, p_participants, clock_timestamp() AT TIME ZONE 'UTC');
+END
+$rowpost$;

@@ -1,0 +1,29 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.[receive_due_messages:{queue_key}]
+    @count int -- how many at most, 1 to 500
+AS
+/*
+Removes and returns due messages of NServiceBus endpoints that bear a ForwardDestination, for the mover to forward.
+Atomicity: one DELETE in the caller's transaction; a rollback puts the messages back in their places.
+Locking:   steps over rows that others hold and never waits.
+Order:     by due time, which database.call restores.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+
+IF @count IS NULL OR @count NOT BETWEEN 1 AND 500
+    THROW 51003, N'The number of messages to receive must be between 1 and 500.', 1;
+
+WITH oldest AS (
+    SELECT TOP (@count) d.Due, d.Headers, d.Body
+    FROM {delayed_table} AS d WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
+    WHERE d.Due <= GETUTCDATE()
+      AND d.Headers LIKE N'%"NServiceBus.SqlServer.ForwardDestination"%'
+    ORDER BY d.Due, d.RowVersion
+)
+DELETE FROM oldest
+OUTPUT deleted.Due AS due, deleted.Headers AS headers, deleted.Body AS body
+OPTION (MAXDOP 1);
+GO

@@ -1,0 +1,92 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.[maintain_queue:{queue_key}]
+    @offline bit = NULL -- 1: also what keeps everybody out while it runs
+WITH EXECUTE AS OWNER
+AS
+/*
+Keeps the queue's table healthy, and says what was done, and what needs a person.
+Atomicity: each step by itself; call it outside of a transaction.
+Locking:   waits at most a second for a lock, so that receivers never wait longer for it. An online rebuild asks at low
+           priority and gives up after a minute; without the edition for it, an index is reorganized, which blocks nobody,
+           and a heap waits until somebody allows @offline.
+Rights:    runs as the owner, for a right to change the table comes with no EXECUTE.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+SET LOCK_TIMEOUT 1000;
+
+DECLARE @table_id int = OBJECT_ID(N'{queue_table}', N'U');
+-- Enterprise and Developer (3), Azure SQL Database (5) and Managed Instance (8)
+DECLARE @online bit = CASE WHEN CAST(SERVERPROPERTY(N'EngineEdition') AS int) IN (3, 5, 8) THEN 1 ELSE 0 END;
+DECLARE @is_heap bit, @pages bigint, @rows bigint;
+DECLARE @reason nvarchar(1000);
+DECLARE @step TABLE
+(
+    step_number int IDENTITY (1, 1) NOT NULL,
+    [action] nvarchar(30) NOT NULL,
+    reason nvarchar(1000) NOT NULL,
+    [statement] nvarchar(2000) NOT NULL,
+    state nvarchar(10) NOT NULL
+);
+
+-- The linter knows neither LOCK_ESCALATION nor WAIT_AT_LOW_PRIORITY; the offline compiler does.
+IF EXISTS (SELECT 1 FROM sys.tables AS t WHERE t.object_id = @table_id AND t.lock_escalation <> 1) -- noqa: PRS
+BEGIN
+    ALTER TABLE {queue_table} SET (LOCK_ESCALATION = DISABLE);
+
+    INSERT INTO @step ([action], reason, [statement], state)
+    VALUES
+    (
+        N'settings', N'Locks of rows may not become a lock of the whole table: receivers would wait for one another.',
+        N'ALTER TABLE {queue_table} SET (LOCK_ESCALATION = DISABLE);', N'done'
+    );
+END;
+
+SELECT
+    @is_heap = MAX(CASE WHEN p.index_id = 0 THEN 1 ELSE 0 END),
+    @pages = SUM(p.in_row_used_page_count),
+    @rows = SUM(p.row_count)
+FROM sys.dm_db_partition_stats AS p
+WHERE p.object_id = @table_id
+  AND p.index_id IN (0, 1);
+
+-- 10 MB and more with less than one row in four pages: a row has at most one page of its own.
+IF @pages >= 1280 AND @rows < @pages / 4
+BEGIN
+    SET @reason = CONCAT(@pages, N' pages of 8 KB hold ', @rows, N' messages.');
+
+    IF @is_heap = 1 AND @online = 1
+        ALTER TABLE {queue_table} REBUILD WITH (ONLINE = ON (WAIT_AT_LOW_PRIORITY (MAX_DURATION = 1 MINUTES, ABORT_AFTER_WAIT = SELF)));
+    ELSE IF @is_heap = 1 AND @offline = 1
+        ALTER TABLE {queue_table} REBUILD;
+    ELSE IF @is_heap = 0 AND @online = 1
+        ALTER INDEX ALL ON {queue_table} REBUILD WITH (ONLINE = ON (WAIT_AT_LOW_PRIORITY (MAX_DURATION = 1 MINUTES, ABORT_AFTER_WAIT = SELF)));
+    ELSE IF @is_heap = 0 AND @offline = 1
+        ALTER INDEX ALL ON {queue_table} REBUILD;
+    ELSE IF @is_heap = 0
+        ALTER INDEX ALL ON {queue_table} REORGANIZE;
+
+    INSERT INTO @step ([action], reason, [statement], state)
+    VALUES
+    (
+        CASE WHEN @online = 1 OR @offline = 1 OR @is_heap = 1 THEN N'rebuild' ELSE N'reorganize' END,
+        @reason,
+        CASE
+            WHEN @is_heap = 1 THEN N'ALTER TABLE {queue_table} REBUILD'
+            WHEN @online = 1 OR @offline = 1 THEN N'ALTER INDEX ALL ON {queue_table} REBUILD'
+            ELSE N'ALTER INDEX ALL ON {queue_table} REORGANIZE'
+        END + CASE WHEN @online = 1 THEN N' WITH (ONLINE = ON);' ELSE N';' END,
+        CASE WHEN @is_heap = 1 AND @online = 0 AND ISNULL(@offline, 0) = 0 THEN N'waits' ELSE N'done' END
+    );
+END;
+
+UPDATE STATISTICS {queue_table};
+
+INSERT INTO @step ([action], reason, [statement], state)
+VALUES (N'statistics', N'Statistics of a queue age fast.', N'UPDATE STATISTICS {queue_table};', N'done');
+
+SELECT s.[action], s.reason, s.[statement], s.state
+FROM @step AS s
+ORDER BY s.step_number;
+GO

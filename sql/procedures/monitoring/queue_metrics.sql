@@ -1,0 +1,68 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.[queue_metrics:{queue_key}]
+    @anchor bigint = NULL -- look for the oldest message above this row version
+WITH EXECUTE AS OWNER
+AS
+/*
+Says how the queue is: depth, age, counters and sizes, out of the server's metadata, the first row and the first expired ones.
+Atomicity: reads only.
+Locking:   rows that receivers hold are stepped over: the oldest message is the oldest that nobody holds.
+Rights:    runs as the owner, for the counters want a right to the database's state that a reader does not have.
+Counters run since the server last loaded the table's metadata. Dead rows are not known without a scan.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+
+DECLARE @table_id int = OBJECT_ID(N'{queue_table}', N'U');
+DECLARE @now datetime2(3) = SYSUTCDATETIME();
+DECLARE @above bigint = ISNULL(@anchor, -9223372036854775808);
+DECLARE @expired int;
+DECLARE @sent datetime2(3);
+
+SELECT TOP (1)
+    @sent = TRY_CONVERT(
+        datetime2(3),
+        STUFF(LEFT(CASE WHEN ISJSON(q.Headers) = 1 THEN JSON_VALUE(q.Headers, N'$."NServiceBus.TimeSent"') END, 26), 20, 1, N'.'),
+        121
+    )
+FROM {queue_table} AS q WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK, FORCESEEK)
+WHERE q.RowVersion > @above
+ORDER BY q.RowVersion;
+
+SELECT @expired = COUNT(*)
+FROM
+(
+    SELECT TOP (1000) q.RowVersion
+    FROM {queue_table} AS q WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
+    WHERE q.Expires <= GETUTCDATE()
+    ORDER BY q.Expires
+) AS head;
+
+WITH pages AS (
+    SELECT
+        SUM(CASE WHEN p.index_id IN (0, 1) THEN p.row_count ELSE 0 END) AS depth,
+        SUM(CASE WHEN p.index_id IN (0, 1) THEN p.reserved_page_count ELSE 0 END) * 8192 AS table_bytes,
+        SUM(CASE WHEN p.index_id IN (0, 1) THEN 0 ELSE p.reserved_page_count END) * 8192 AS index_bytes
+    FROM sys.dm_db_partition_stats AS p
+    WHERE p.object_id = @table_id
+),
+counters AS (
+    SELECT SUM(o.leaf_insert_count) AS enqueued, SUM(o.leaf_delete_count + o.leaf_ghost_count) AS dequeued
+    FROM sys.dm_db_index_operational_stats(DB_ID(), @table_id, NULL, NULL) AS o
+    WHERE o.index_id IN (0, 1)
+)
+SELECT
+    p.depth,
+    CASE WHEN @sent > @now THEN 0 ELSE DATEDIFF_BIG(MILLISECOND, @sent, @now) END AS oldest_age_ms,
+    c.enqueued,
+    c.dequeued,
+    @expired AS expired,
+    p.table_bytes,
+    p.index_bytes,
+    CAST(NULL AS bigint) AS dead_rows,
+    @now AS measured_at
+FROM pages AS p
+CROSS JOIN counters AS c;
+GO

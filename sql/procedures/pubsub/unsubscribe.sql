@@ -1,0 +1,19 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.unsubscribe
+    @endpoint nvarchar(200),
+    @topic nvarchar(200)
+AS
+/*
+Ends an endpoint's subscription to a topic; without one nothing happens.
+Atomicity: in the caller's transaction.
+Locking:   one key of the subscription table.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+
+DELETE s
+FROM dbo.SubscriptionRouting AS s
+WHERE s.Endpoint = @endpoint
+  AND s.Topic = @topic;
+GO

@@ -1,0 +1,17 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.forget_decision
+    @transaction_id varchar(64)
+AS
+/*
+Drops a decision that every participant has carried out.
+Atomicity: in the caller's transaction.
+Locking:   one row of rowpost.decision.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+
+DELETE d
+FROM rowpost.decision AS d
+WHERE d.transaction_id = @transaction_id;
+GO

@@ -1,0 +1,17 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.list_decisions
+AS
+/*
+Lists decisions that were not yet carried out everywhere.
+Atomicity: reads only.
+Locking:   none that lasts.
+Order:     the oldest first.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+
+SELECT d.transaction_id, d.participants, d.decided_at
+FROM rowpost.decision AS d
+ORDER BY d.decided_at, d.transaction_id;
+GO

@@ -1,0 +1,12 @@
+IF OBJECT_ID(N'rowpost.lease', N'U') IS NOT NULL SET NOEXEC ON;
+GO
+-- Queues that belong to one process, and until when that process is believed to live.
+CREATE TABLE rowpost.lease
+(
+    queue_key nvarchar(128) NOT NULL,
+    ends_at datetime2(3) NOT NULL,
+    CONSTRAINT lease_key PRIMARY KEY CLUSTERED (queue_key)
+);
+GO
+SET NOEXEC OFF;
+GO

@@ -1,0 +1,23 @@
+IF OBJECT_ID(N'{delayed_table}', N'U') IS NOT NULL SET NOEXEC ON;
+GO
+-- Messages whose time has not come yet, column for column as the NServiceBus transport makes the table.
+CREATE TABLE {delayed_table}
+(
+    Headers nvarchar(max) NOT NULL,
+    Body varbinary(max) NULL,
+    Due datetime NOT NULL,
+    RowVersion bigint IDENTITY (1, 1) NOT NULL
+);
+GO
+SET NOEXEC OFF;
+GO
+IF NOT EXISTS
+(
+    SELECT 1
+    FROM sys.index_columns AS ic
+    WHERE ic.object_id = OBJECT_ID(N'{delayed_table}', N'U')
+      AND ic.key_ordinal = 1
+      AND COL_NAME(ic.object_id, ic.column_id) = N'Due'
+)
+    CREATE NONCLUSTERED INDEX Index_Due ON {delayed_table} (Due);
+GO

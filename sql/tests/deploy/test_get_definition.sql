@@ -1,0 +1,25 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+EXEC tSQLt.NewTestClass @ClassName = N'deploy_get_definition';
+GO
+CREATE OR ALTER PROCEDURE deploy_get_definition.[test get_definition returns the text of a procedure]
+AS
+CREATE TABLE #module (module_text nvarchar(max));
+
+INSERT INTO #module (module_text)
+EXEC rowpost.get_definition @object_name = N'rowpost.get_definition';
+
+DECLARE @found int = (SELECT COUNT(*) FROM #module AS m WHERE m.module_text LIKE N'%for a review%');
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @found;
+GO
+CREATE OR ALTER PROCEDURE deploy_get_definition.[test get_definition returns no row for an object that is not there]
+AS
+CREATE TABLE #module (module_text nvarchar(max));
+
+INSERT INTO #module (module_text)
+EXEC rowpost.get_definition @object_name = N'rowpost.[no such''] procedure; DROP TABLE rowpost.queue]';
+
+DECLARE @found int = (SELECT COUNT(*) FROM #module AS m);
+EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @found;
+GO
