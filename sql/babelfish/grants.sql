@@ -21,7 +21,7 @@ GRANT EXECUTE ON rowpost.publish_message TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost.list_subscriptions TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost.record_decision TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost.forget_decision TO rowpost_endpoint, rowpost_operator;
-GRANT EXECUTE ON rowpost.probe_transaction TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON rowpost.probe_transaction TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost.list_decisions TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost.list_queues TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost.check_queue TO rowpost_endpoint, rowpost_operator, rowpost_reader;

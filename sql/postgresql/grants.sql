@@ -39,7 +39,7 @@ GRANT EXECUTE ON FUNCTION rowpost.publish_message TO rowpost_endpoint, rowpost_o
 GRANT EXECUTE ON FUNCTION rowpost.list_subscriptions TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON FUNCTION rowpost.record_decision TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON FUNCTION rowpost.forget_decision TO rowpost_endpoint, rowpost_operator;
-GRANT EXECUTE ON FUNCTION rowpost.probe_transaction TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON FUNCTION rowpost.probe_transaction TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON FUNCTION rowpost.list_decisions TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON FUNCTION rowpost.list_queues TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON FUNCTION rowpost.check_queue TO rowpost_endpoint, rowpost_operator, rowpost_reader;
