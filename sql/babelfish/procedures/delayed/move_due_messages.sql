@@ -11,7 +11,8 @@ Atomicity: in the caller's transaction.
 Locking:   one mover at a time per queue, elected by an application lock for the length of the transaction; another
            one gets moved = NULL at once. Rows that others hold are stepped over.
 Order:     by due time.
-Babelfish: no DELETE from a CTE; READPAST is ignored, so that it waits for rows that others hold.
+Babelfish: no DELETE from a CTE; READPAST is ignored, so that it waits for rows that others hold. Row by row, without a
+table variable, whose lock would hold other sessions until the transaction ends.
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -22,31 +23,42 @@ IF @count IS NULL OR @count NOT BETWEEN 1 AND 500
 DECLARE @moved int;
 DECLARE @elected int = 0;
 DECLARE @now datetime = GETUTCDATE();
-DECLARE @due TABLE (Headers nvarchar(max) NOT NULL, Body varbinary(max) NULL, Due datetime NOT NULL, RowVersion bigint NOT NULL);
+DECLARE @row_version bigint = 0;
+DECLARE @headers nvarchar(max);
+DECLARE @body varbinary(max);
 
 IF @@TRANCOUNT > 0
     EXEC @elected = sys.sp_getapplock @Resource = N'rowpost mover {queue_key}', @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 0;
 
 IF @elected >= 0
 BEGIN
-    DELETE d
-    OUTPUT deleted.Headers, deleted.Body, deleted.Due, deleted.RowVersion INTO @due (Headers, Body, Due, RowVersion)
-    FROM {delayed_table} AS d
-    WHERE d.RowVersion IN
-    (
-        SELECT TOP (@count) o.RowVersion
-        FROM {delayed_table} AS o
-        WHERE o.Due <= @now
-          AND o.Headers NOT LIKE N'%"NServiceBus.SqlServer.ForwardDestination"%'
-        ORDER BY o.Due, o.RowVersion
-    );
+    SET @moved = 0;
 
-    INSERT INTO {queue_table} (Id, Headers, Body)
-    SELECT NEWID(), d.Headers, d.Body
-    FROM @due AS d
-    ORDER BY d.Due, d.RowVersion;
+    WHILE @moved < @count AND @row_version IS NOT NULL
+    BEGIN
+        SET @row_version = NULL;
 
-    SET @moved = @@ROWCOUNT;
+        SELECT TOP (1)
+            @row_version = d.RowVersion,
+            @headers = d.Headers,
+            @body = d.Body
+        FROM {delayed_table} AS d
+        WHERE d.Due <= @now
+          AND d.Headers NOT LIKE N'%"NServiceBus.SqlServer.ForwardDestination"%'
+        ORDER BY d.Due, d.RowVersion;
+
+        DELETE d
+        FROM {delayed_table} AS d
+        WHERE d.RowVersion = @row_version;
+
+        IF @@ROWCOUNT = 1
+        BEGIN
+            INSERT INTO {queue_table} (Id, Headers, Body)
+            VALUES (NEWID(), @headers, @body);
+
+            SET @moved = @moved + 1;
+        END;
+    END;
 END;
 
 SELECT

@@ -8,7 +8,7 @@ AS
 Removes and returns due messages of NServiceBus endpoints that bear a ForwardDestination, for the mover to forward.
 Atomicity: one DELETE in the caller's transaction; a rollback puts the messages back in their places.
 Locking:   steps over rows that others hold and never waits.
-Order:     by due time.
+Order:     by due time, which database.call restores.
 Babelfish: no DELETE from a CTE; READPAST is ignored, so that it waits for rows that others hold.
 */
 SET NOCOUNT, XACT_ABORT ON;
@@ -17,10 +17,8 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 IF @count IS NULL OR @count NOT BETWEEN 1 AND 500
     THROW 51003, N'The number of messages to receive must be between 1 and 500.', 1;
 
-DECLARE @received TABLE (due datetime NOT NULL, headers nvarchar(max) NOT NULL, body varbinary(max) NULL);
-
 DELETE d
-OUTPUT deleted.Due, deleted.Headers, deleted.Body INTO @received (due, headers, body)
+OUTPUT deleted.Due AS due, deleted.Headers AS headers, deleted.Body AS body
 FROM {delayed_table} AS d
 WHERE d.RowVersion IN
 (
@@ -30,8 +28,4 @@ WHERE d.RowVersion IN
       AND o.Headers LIKE N'%"NServiceBus.SqlServer.ForwardDestination"%'
     ORDER BY o.Due, o.RowVersion
 );
-
-SELECT r.due, r.headers, r.body
-FROM @received AS r
-ORDER BY r.due;
 GO

@@ -12,14 +12,41 @@ It all happens here on the server; queues with stored = 0 are not registered her
 Atomicity: in the caller's transaction, one INSERT a queue.
 Locking:   none beyond the new rows.
 Order:     by queue.
-Babelfish: no call of a procedure that a variable names, so that a publisher needs the right to send to its subscribers.
+Babelfish: no call of a procedure that a variable names, so that a publisher needs the right to send to its subscribers;
+no table variable, whose lock would hold other sessions until the transaction ends.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
-DECLARE @destinations TABLE (queue_address nvarchar(200) NOT NULL PRIMARY KEY, queue_key nvarchar(128) NULL);
+DECLARE @queue_key nvarchar(128) = N'';
+DECLARE @call nvarchar(500);
 
-INSERT INTO @destinations (queue_address, queue_key)
-SELECT d.queue_address, d.queue_key
+WHILE 1 = 1
+BEGIN
+    SET @queue_key = (
+        SELECT MIN(q.queue_key)
+        FROM dbo.SubscriptionRouting AS s
+        INNER JOIN OPENJSON(@topics) AS t
+            ON s.Topic = t.[value]
+        INNER JOIN rowpost.queue AS q
+            ON s.QueueAddress IN
+            (
+                q.queue_name,
+                CONCAT(q.table_name, N'@', QUOTENAME(q.schema_name)),
+                CONCAT(q.table_name, N'@', QUOTENAME(q.schema_name), N'@', QUOTENAME(ISNULL(q.catalog_name, DB_NAME())))
+            )
+        WHERE q.queue_key > @queue_key
+    );
+
+    IF @queue_key IS NULL
+        BREAK;
+
+    SET @call = CONCAT(N'EXEC rowpost.', QUOTENAME(CONCAT(N'send_message:', @queue_key)), N' @headers = @headers, @body = @body;');
+    EXEC sys.sp_executesql @call, N'@headers nvarchar(max), @body varbinary(max)', @headers = @headers, @body = @body;
+END;
+
+SELECT
+    d.queue_address,
+    CAST(CASE WHEN d.queue_key IS NULL THEN 0 ELSE 1 END AS bit) AS stored
 FROM
 (
     -- one row a queue, however many of its spellings are subscribed
@@ -35,25 +62,6 @@ FROM
             CONCAT(q.table_name, N'@', QUOTENAME(q.schema_name), N'@', QUOTENAME(ISNULL(q.catalog_name, DB_NAME())))
         )
     GROUP BY q.queue_key, CASE WHEN q.queue_key IS NULL THEN s.QueueAddress END
-) AS d;
-
-DECLARE @queue_key nvarchar(128) = N'';
-DECLARE @call nvarchar(500);
-
-WHILE 1 = 1
-BEGIN
-    SET @queue_key = (SELECT MIN(d.queue_key) FROM @destinations AS d WHERE d.queue_key > @queue_key);
-
-    IF @queue_key IS NULL
-        BREAK;
-
-    SET @call = CONCAT(N'EXEC rowpost.', QUOTENAME(CONCAT(N'send_message:', @queue_key)), N' @headers = @headers, @body = @body;');
-    EXEC sys.sp_executesql @call, N'@headers nvarchar(max), @body varbinary(max)', @headers = @headers, @body = @body;
-END;
-
-SELECT
-    d.queue_address,
-    CAST(CASE WHEN d.queue_key IS NULL THEN 0 ELSE 1 END AS bit) AS stored
-FROM @destinations AS d
+) AS d
 ORDER BY d.queue_address;
 GO
