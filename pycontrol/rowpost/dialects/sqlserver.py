@@ -109,6 +109,9 @@ class SQLServer:
             batch = f"{_BEGIN[begin]}; {batch}"
         if commit:
             # A call that finds no procedure, or no right to it, does not end a batch: without TRY the commit would run.
+            # Where the transaction is over already, the first COMMIT fails (3902): nothing is sent outside of it.
+            if not begin:
+                batch = f"IF @@TRANCOUNT = 0 COMMIT TRANSACTION; {batch}"
             undo = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; " if begin else ""
             batch = f"BEGIN TRY {batch} COMMIT TRANSACTION; END TRY BEGIN CATCH {undo}THROW; END CATCH;"
         values = [value for statement, arguments in calls for value in _values(statement, arguments)]
