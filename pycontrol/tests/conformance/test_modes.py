@@ -431,7 +431,7 @@ def test_sql_that_ends_the_transaction_is_seen_and_the_message_exists_once(
     assert (queue.peek(), len(bodies(database, "error"))) == (waiting, 1 - waiting)
 
 
-@pytest.mark.parametrize("mode", TRANSACTIONAL)
+@pytest.mark.parametrize("mode", ATOMIC)
 @pytest.mark.parametrize("statement", ["ROLLBACK", "COMMIT"])
 def test_a_handler_that_ends_the_transaction_sends_nothing(run, database, business, mode, statement):
     def end_and_go_on(context):
