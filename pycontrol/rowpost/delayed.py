@@ -70,7 +70,12 @@ class Moved:
 
 
 def move_due(
-    database: Database, queue: str, *, error_queue: str = "error", batch: int = BATCH, directory: Directory | None = None
+    database: Database,
+    queue: str,
+    *,
+    error_queue: str = "error",
+    batch: int = BATCH,
+    directory: Directory | None = None,
 ) -> Moved:
     """Moves messages that are due, one batch, in one transaction.
 

@@ -262,7 +262,9 @@ class ErrorQueue:
         with self.database.transaction():
             failed, old_body = self._take(row_version)
             if headers is None and failed.corrupt:
-                raise InvalidMessage(f"The headers of message {row_version} cannot be read: an edit has to bring new ones.")
+                raise InvalidMessage(
+                    f"The headers of message {row_version} cannot be read: an edit has to bring new ones."
+                )
             destination = to or (headers or {}).get(FAILED_QUEUE) or self._destination(failed)
             edited = edited_headers(failed.headers if headers is None else headers, original=failed)
             content = encode_headers(edited), old_body if body is None else body
@@ -273,7 +275,9 @@ class ErrorQueue:
     def _destination(self, failed: FailedMessage) -> str:
         if failed.failed_queue:
             return failed.failed_queue
-        why = f"its headers cannot be read ({failed.corrupt})" if failed.corrupt else f"it bears no header {FAILED_QUEUE}"
+        why = (
+            f"its headers cannot be read ({failed.corrupt})" if failed.corrupt else f"it bears no header {FAILED_QUEUE}"
+        )
         raise InvalidMessage(
             f"Nobody wrote down where message {failed.row_version} failed: {why}. Name the queue it shall go to: --to QUEUE."
         )

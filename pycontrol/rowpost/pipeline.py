@@ -35,7 +35,6 @@ from rowpost.errors import (
     Deadlock,
     HandlerBrokeTransaction,
     MessageCorrupt,
-    ParticipantFailed,
     RowpostError,
 )
 from rowpost.handlers import Handler, PlainHandler
@@ -143,7 +142,7 @@ class Pipeline:
     def close(self) -> None:
         """Close the connections."""
         self._retries.close_aside()
-        self._scope.close()
+        self._scope.close(self.database)
         self.database.close()
 
     def _handle(self, message: Message) -> Outcome:
@@ -222,8 +221,7 @@ class Pipeline:
         except RowpostError as error:
             self._scope.undecided()
             # a deferred constraint, a serialization failure: what the handler did cannot be kept
-            known = isinstance(error, (Deadlock, HandlerBrokeTransaction, ParticipantFailed))
-            if known or database.in_transaction or self._rolled_back_by_server(error):
+            if database.in_transaction or self._rolled_back_by_server(error):
                 roll_back(database)  # before counting: forget_failure may hold the count's row
                 return self._retries.failed(database, message, error)
             return self._retries.failed(database, message, self._broken("ended the transaction", error), gone=True)
@@ -250,9 +248,12 @@ class Pipeline:
         return self._retries.failed(self.database, message, broken, gone=self._lender.ended != "ROLLBACK")
 
     def _rolled_back_by_server(self, error: RowpostError) -> bool:
-        """SQL Server rolls back a batch that fails, such as a send to no queue; 3902: a COMMIT found no transaction."""
-        unseen = self._lender.ended is None and "(3902)" not in str(error.__cause__)
-        return self.database.engine == "sqlserver" and unseen
+        """Where the handler left its transaction open, a failing commit has undone it.
+
+        PostgreSQL's was open: that was asked before. SQL Server rolls back a batch that fails, such as a send to no
+        queue; 3902: its COMMIT found no transaction.
+        """
+        return self.database.engine == "postgresql" or "(3902)" not in str(error.__cause__)
 
     def _from_database(self, error: BaseException) -> bool:
         return isinstance(error, (DatabaseError, self.database.dialect.driver_error()))

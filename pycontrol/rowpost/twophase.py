@@ -16,6 +16,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -248,12 +249,15 @@ class Coordinator:
     # -------------------------------------------------------------- when there is time
     def settle(self, database: Database) -> None:
         """Forget what every participant has carried out, and look after what is in doubt. Outside of transactions."""
+        self._forget_all(database)
+        if self.in_doubt:
+            self.recover(database)
+
+    def _forget_all(self, database: Database) -> None:
         if self._carried_out:
             self._step("before forget")
             database.call_all([_forget(each) for each in self._carried_out], begin=True, commit=True)
             self._carried_out = []
-        if self.in_doubt:
-            self.recover(database)
 
     def recover(self, database: Database) -> None:
         """Ends what this or another worker left in doubt; participants out of reach are left for later."""
@@ -270,8 +274,11 @@ class Coordinator:
         for name, problem in found.unreachable.items():
             logger.warning("transactions in doubt at the participant %s were not looked after: %s", name, problem)
 
-    def close(self) -> None:
-        """Close the connections to participants."""
+    def close(self, database: Database) -> None:
+        """Forget what is carried out, if that is still possible, and close the connections to participants."""
+        with suppress(RowpostError):
+            if not database.closed and not database.in_transaction:
+                self._forget_all(database)
         for participant in self._participants.values():
             participant.close()
 

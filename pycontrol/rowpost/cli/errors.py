@@ -33,23 +33,35 @@ TEXT = 80
 ErrorQueueOption = Annotated[
     str | None,
     typer.Option(
-        "--queue", "-q", metavar="QUEUE", help="The error queue; the environment's by default.", autocompletion=queue_names
+        "--queue",
+        "-q",
+        metavar="QUEUE",
+        help="The error queue; the environment's by default.",
+        autocompletion=queue_names,
     ),
 ]
 MessageArgument = Annotated[
-    str, typer.Argument(metavar="MESSAGE", help="A row's number from the list; the id of the row or the message works too.")
+    str,
+    typer.Argument(metavar="MESSAGE", help="A row's number from the list; the id of the row or the message works too."),
 ]
 FailedQueueOption = Annotated[
     str | None,
-    typer.Option("--failed-queue", "-f", metavar="QUEUE", help="Only what failed in this queue.", autocompletion=queue_names),
+    typer.Option(
+        "--failed-queue", "-f", metavar="QUEUE", help="Only what failed in this queue.", autocompletion=queue_names
+    ),
 ]
 ExceptionOption = Annotated[
-    str | None, typer.Option("--exception", "-e", metavar="TEXT", help="Only with this in the exception's type or text.")
+    str | None,
+    typer.Option("--exception", "-e", metavar="TEXT", help="Only with this in the exception's type or text."),
 ]
-TypeOption = Annotated[str | None, typer.Option("--type", "-t", metavar="TEXT", help="Only with this in the message's type.")]
+TypeOption = Annotated[
+    str | None, typer.Option("--type", "-t", metavar="TEXT", help="Only with this in the message's type.")
+]
 ToOption = Annotated[
     str | None,
-    typer.Option("--to", metavar="QUEUE", help="This queue instead of the one where it failed.", autocompletion=queue_names),
+    typer.Option(
+        "--to", metavar="QUEUE", help="This queue instead of the one where it failed.", autocompletion=queue_names
+    ),
 ]
 
 

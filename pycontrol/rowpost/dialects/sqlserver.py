@@ -115,12 +115,15 @@ class SQLServer:
         self, connection: pyodbc.Connection, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: Begin, commit: bool
     ) -> list[list[tuple]]:
         batch = " ".join(statement.text for statement, _ in calls)
+        # A call that finds no procedure, or no right to it, does not end a batch: without TRY the next call would run.
         if begin and commit:
-            # A call that finds no procedure, or no right to it, does not end a batch: without TRY the commit would run.
             undo = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;"
             batch = f"BEGIN TRY {_BEGIN[begin]}; {batch} COMMIT TRANSACTION; END TRY BEGIN CATCH {undo} THROW; END CATCH;"
         elif begin:
             connection.execute(f"{_BEGIN[begin]};").close()
+        elif commit:
+            # Where the transaction is over already, the first COMMIT fails (3902): nothing is sent outside of it.
+            batch = f"BEGIN TRY IF @@TRANCOUNT = 0 COMMIT TRANSACTION; {batch} END TRY BEGIN CATCH THROW; END CATCH;"
         values = [value for statement, arguments in calls for value in _values(statement, arguments)]
         sizes = [size for statement, _ in calls for size in statement.sizes]
         with connection.cursor() as cursor:

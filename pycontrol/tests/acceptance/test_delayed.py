@@ -232,7 +232,9 @@ def test_a_mover_at_work_does_not_hold_up_the_peeks_of_a_queue(shop, open_databa
     other = open_database()
     other.begin()
     table = shop.sql.table(shop.name + ".Delayed")
-    other.connection.execute(f"SELECT * FROM {table} FOR UPDATE" if other.engine == "postgresql" else f"DELETE FROM {table}")
+    other.connection.execute(
+        f"SELECT * FROM {table} FOR UPDATE" if other.engine == "postgresql" else f"DELETE FROM {table}"
+    )
 
     with shop.run("note", peek_delay=0.1) as supervisor:
         shop.send(20)
@@ -346,5 +348,3 @@ def test_statement_50_f5_an_error_copy_of_a_message_with_a_time_to_be_received_n
 
     assert shop.errors()[0].expires is None
     assert Queue("error", shop.queue.database).purge_expired() == 0
-
-

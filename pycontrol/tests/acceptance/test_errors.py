@@ -255,7 +255,9 @@ def test_statement_70_a_message_retried_by_servicecontrol_is_acknowledged_once_i
 
 
 def test_statement_70_a_retried_message_that_fails_again_is_not_acknowledged(error, queue, database):
-    queue.send(b"42", {"ServiceControl.Retry.UniqueMessageId": "4711", "ServiceControl.Retry.AcknowledgementQueue": "Billing"})
+    queue.send(
+        b"42", {"ServiceControl.Retry.UniqueMessageId": "4711", "ServiceControl.Retry.AcknowledgementQueue": "Billing"}
+    )
 
     outcome = Pipeline(database, "Sales", Endpoint("Sales")).process_one()
 
@@ -292,7 +294,10 @@ def test_an_edit_names_the_failed_message_as_servicecontrol_does(error, errors, 
         errors.edit(row, body=b"")
 
     # md5sum of M1Sales: 4d0acfe7 b79e 1ded 5127 3aec11ab1d0e; .NET reads the first three groups backwards
-    assert [m.headers["ServiceControl.EditOf"] for m in queue.receive(5)] == ["known", "e7cf0a4d-9eb7-ed1d-5127-3aec11ab1d0e"]
+    assert [m.headers["ServiceControl.EditOf"] for m in queue.receive(5)] == [
+        "known",
+        "e7cf0a4d-9eb7-ed1d-5127-3aec11ab1d0e",
+    ]
 
 
 def test_other_headers_mend_a_message_whose_headers_cannot_be_read(error, errors, queue):
@@ -386,7 +391,9 @@ def test_show_explains_a_message_whose_headers_cannot_be_read(program: Program, 
     retried = program("errors", "retry", row, "--to", "Billing")
 
     assert (shown.code, refused.code, retried.code) == (0, 2, 0)
-    assert all(text in shown.out for text in ("cannot be read", "ServiceControl cannot import it", "--to QUEUE", "{broken"))
+    assert all(
+        text in shown.out for text in ("cannot be read", "ServiceControl cannot import it", "--to QUEUE", "{broken")
+    )
     assert "--to QUEUE" in refused.err
 
 

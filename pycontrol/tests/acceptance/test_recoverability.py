@@ -132,7 +132,9 @@ def test_statement_65_what_a_failing_handler_did_to_the_headers_reaches_neither_
 
 def test_statement_65_a_delayed_retry_has_the_headers_of_the_message(shop, database):
     send(shop)
-    pipeline = Pipeline(database, shop.name, recovery.endpoint(_raise, recoverability=Recoverability(0, 1, timedelta(hours=1))))
+    pipeline = Pipeline(
+        database, shop.name, recovery.endpoint(_raise, recoverability=Recoverability(0, 1, timedelta(hours=1)))
+    )
 
     outcome = pipeline.process_one()
 

@@ -2,10 +2,13 @@
 
 import os
 import random
+import select
 import signal
+import socket
 import threading
 from collections import Counter
 
+import psycopg
 import pytest
 
 from rowpost.database import connect_url
@@ -264,6 +267,60 @@ def test_a_connection_lost_before_the_decision_leaves_nothing_and_the_message_is
 
     assert before == [Counter(), Counter()]
     assert once(shop)
+
+
+def test_a_commit_whose_answer_is_lost_is_carried_out_everywhere_once(business, needs_two_phase, tmp_path):
+    shop = business("transaction_scope")
+    shop.order(1)
+    with Wire(tmp_path, shop.target.url) as wire, connect_url("postgresql", wire.url) as database:
+        lose = at_step("before commit", wire.swallow_the_next_answer)
+        pipeline = pipeline_of(database, endpoint_of(shop.queue.name, "transaction_scope", shop.participants), step=lose)
+        with pytest.raises(DatabaseUnavailable):
+            pipeline.process_one()
+        pipeline.close()
+    before = (shop.written(), shop.elsewhere())
+
+    shop.work("transaction_scope")
+
+    assert before == (Counter([1]), [Counter(), Counter()])
+    assert once(shop)
+    assert shop.in_doubt() == []
+
+
+class Wire:
+    """A connection to the server through this process, which can swallow an answer and then fall silent."""
+
+    def __init__(self, folder, url):
+        parts = psycopg.conninfo.conninfo_to_dict(url)
+        host, port = str(parts.get("host", "/var/run/postgresql")), str(parts.get("port", 5432))
+        self._server = f"{host}/.s.PGSQL.{port}" if host.startswith("/") else (host, int(port))
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(folder / ".s.PGSQL.5432"))
+        self._listener.listen()
+        self._swallows = False
+        self.url = psycopg.conninfo.make_conninfo(url, host=str(folder), port=5432, sslmode="disable", gssencmode="disable")
+        self._thread = threading.Thread(target=self._carry, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._listener.close()
+
+    def swallow_the_next_answer(self):
+        self._swallows = True
+
+    def _carry(self):
+        client, _ = self._listener.accept()
+        with client, socket.socket(socket.AF_UNIX if isinstance(self._server, str) else socket.AF_INET) as server:
+            server.connect(self._server)
+            while True:
+                for end in select.select([client, server], [], [])[0]:
+                    data = end.recv(65536)
+                    if not data or (end is server and self._swallows):
+                        return
+                    (server if end is client else client).sendall(data)
 
 
 def lose_participant(sql, name, places):

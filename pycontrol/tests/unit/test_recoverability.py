@@ -188,7 +188,14 @@ class Streak:
 
 @pytest.mark.parametrize("case", [Streak("FFH", 1, 0), Streak("HFF", 1, 2), Streak("FDM", 0, 3), Streak("FPX", 0, 1)])
 def test_i7_a_report_tells_the_failures_since_its_last_success(case):
-    kinds = {"F": Kind.FAILED, "H": Kind.HANDLED, "D": Kind.DELAYED, "M": Kind.MOVED_TO_ERROR, "P": Kind.POISON, "X": Kind.EXPIRED}
+    kinds = {
+        "F": Kind.FAILED,
+        "H": Kind.HANDLED,
+        "D": Kind.DELAYED,
+        "M": Kind.MOVED_TO_ERROR,
+        "P": Kind.POISON,
+        "X": Kind.EXPIRED,
+    }
     tally = Tally()
 
     for letter in case.kinds:
