@@ -28,7 +28,8 @@
           ├── InvalidCount 3           ├── SchemaTooNew 8
           ├── InvalidTimeToBeReceived 4└── NotAQueueTable 9
           ├── QueueNameConflict 5      ├── InvalidDelay 10
-          └── InvalidSubscription 11
+          ├── InvalidSubscription 11   ├── AlreadyDispatched 21
+          ├── AlreadyHandled 20        └── InvalidMessageId 22
 
 A message says what happened, to which queue, and what to do. The catalogue's numbers stand in sql/contract.yml, which
 a test compares with this module.
@@ -38,6 +39,8 @@ from typing import ClassVar
 
 __all__ = [
     "CATALOGUE",
+    "AlreadyDispatched",
+    "AlreadyHandled",
     "CatalogueError",
     "ContractError",
     "DatabaseError",
@@ -48,6 +51,7 @@ __all__ = [
     "HandlerNotFound",
     "InvalidCount",
     "InvalidMessage",
+    "InvalidMessageId",
     "InvalidMessages",
     "InvalidQueueName",
     "InvalidTimeToBeReceived",
@@ -228,6 +232,24 @@ class InvalidSubscription(CatalogueError):
     """A subscription without endpoint, topic or queue, or one of over 200 characters."""
 
     code = 11
+
+
+class AlreadyHandled(CatalogueError):
+    """The outbox has this message already: another worker has handled it, or is just at it."""
+
+    code = 20
+
+
+class AlreadyDispatched(CatalogueError):
+    """What this message caused has left its outbox already."""
+
+    code = 21
+
+
+class InvalidMessageId(CatalogueError):
+    """A message id that an outbox cannot keep: empty, or of more than 200 characters."""
+
+    code = 22
 
 
 CATALOGUE: dict[int, type[CatalogueError]] = {error.code: error for error in CatalogueError.__subclasses__()}
