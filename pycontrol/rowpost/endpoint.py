@@ -28,7 +28,8 @@ from rowpost.database import Database
 from rowpost.errors import InvalidMessage, NoHandler, SettingsError
 from rowpost.message import Message, decode_headers
 from rowpost.message_types import find_class, split_enclosed_types, type_name, type_names
-from rowpost.outgoing import FORWARD_DESTINATION, Directory, dispatch
+from rowpost.outbox import Outbox, refuse_other_modes
+from rowpost.outgoing import FORWARD_DESTINATION, Call, Directory, dispatch
 from rowpost.recoverability import Host, Recoverability
 from rowpost.serialization import Serializer, Serializers
 from rowpost.settings import STRATEGIES
@@ -69,6 +70,7 @@ class Endpoint:
         transaction_mode: one of MODES.
         participants: for transaction_scope, databases that may take part: URLs by name, `${VARIABLE}` for secrets
             (SQL Server: names of databases, see transactions.py). Those of the environment are added.
+        outbox: the business database, where it is another one than the queue's: a name, or an Outbox; for receive_only.
         error_queue: where messages end that cannot be handled.
         audit_queue: where copies of handled messages go; None for no audit.
         recoverability: how often and when a failing message is tried again.
@@ -82,7 +84,7 @@ class Endpoint:
             it to the environment.
 
     Raises:
-        SettingsError: no such mode or strategy, or a limit below 1.
+        SettingsError: no such mode or strategy, a limit below 1, or an outbox in another mode than receive_only.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Endpoint:
         *,
         transaction_mode: str = "sends_atomic_with_receive",
         participants: Mapping[str, str] | None = None,
+        outbox: Outbox | str | None = None,
         error_queue: str = "error",
         audit_queue: str | None = None,
         recoverability: Recoverability | None = None,
@@ -101,14 +104,11 @@ class Endpoint:
         instance: str | None = None,
         time_limit: timedelta | None = None,
     ) -> None:
-        if transaction_mode not in MODES:
-            raise SettingsError(f"The endpoint {name!r} has no mode {transaction_mode!r}. Use one of: {', '.join(MODES)}.")
-        if strategy is not None and strategy not in STRATEGIES:
-            known = ", ".join(STRATEGIES)
-            raise SettingsError(f"The endpoint {name!r} has no strategy {strategy!r}. Use one of: {known}.")
-        if limit is not None and limit < 1:
-            raise SettingsError(f"The endpoint {name!r} has the limit {limit}: at least one worker always stays.")
+        _refuse_unknown(name, transaction_mode, strategy, limit)
+        if outbox is not None:
+            refuse_other_modes(name, transaction_mode)
         self.name = name
+        self.outbox = Outbox(outbox) if isinstance(outbox, str) else outbox
         self.limit = limit
         self.strategy = strategy
         self.instance = instance
@@ -339,10 +339,10 @@ class Endpoint:
         return self.serializers.find(message.headers.get("NServiceBus.ContentType")).decode(message.body, cls)
 
     def dispatch(
-        self, database: Database, operations: list[Operation], *, begin: bool = False, commit: bool = False
+        self, database: Database, operations: list[Operation], *, before: Iterable[Call] = (), **ends: bool
     ) -> None:
         """Sends operations in one round trip, with the BEGIN and COMMIT of their transaction where wanted."""
-        dispatch(database, operations, self._directory, sender=self, begin=begin, commit=commit)
+        dispatch(database, operations, self._directory, sender=self, before=before, **ends)
 
     def dispatch_isolated(self, database: Database, operations: list[Operation]) -> None:
         """Sends operations in a transaction of their own, on a connection of their own (reference C5)."""
@@ -351,3 +351,12 @@ class Endpoint:
     def reply_address(self, database: Database) -> str:
         """The canonical address of the endpoint's queue in this database."""
         return self._directory.address_of(database, self.name)
+
+
+def _refuse_unknown(name: str, mode: str, strategy: str | None, limit: int | None) -> None:
+    if mode not in MODES:
+        raise SettingsError(f"The endpoint {name!r} has no mode {mode!r}. Use one of: {', '.join(MODES)}.")
+    if strategy is not None and strategy not in STRATEGIES:
+        raise SettingsError(f"The endpoint {name!r} has no strategy {strategy!r}. Use one of: {', '.join(STRATEGIES)}.")
+    if limit is not None and limit < 1:
+        raise SettingsError(f"The endpoint {name!r} has the limit {limit}: at least one worker always stays.")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rowpost.context import Operation
     from rowpost.endpoint import Endpoint
 
-__all__ = ["Directory", "dispatch"]
+__all__ = ["Call", "Directory", "dispatch"]
 
 FORWARD_DESTINATION = "NServiceBus.SqlServer.ForwardDestination"
 _MILLISECOND = timedelta(milliseconds=1)
@@ -61,15 +61,16 @@ def dispatch(
     sender: Endpoint,
     begin: bool = False,
     commit: bool = False,
+    before: Iterable[Call] = (),
 ) -> None:
-    """Sends operations, each message id once to a destination (reference C4), in one round trip.
+    """Sends operations, each message id once to a destination (reference C4), in one round trip; other calls `before` them.
 
     An event whose subscribers are not all registered here takes a second one.
 
     Raises:
         QueueNotFound: a destination does not exist; nothing of the batch is stored.
     """
-    calls: list[Call] = []
+    calls: list[Call] = list(before)
     events: list[tuple[int, Operation]] = []
     seen: set[tuple[str, str]] = set()
     for operation in operations:

@@ -17,6 +17,8 @@ What a transaction spans is the endpoint's mode (reference 1E; a plain function 
     receive_only                what was sent commits just before the removal, in a transaction of its own
     sends_atomic_with_receive   the removal, what was sent and the handler's own SQL commit together
     transaction_scope           and so do other databases that the handler enlists (transactions.py, twophase.py)
+
+An endpoint whose business data lie in another database goes another way through receive_only: outbox_flow.py.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from rowpost.errors import (
 from rowpost.handlers import Handler, PlainHandler
 from rowpost.message import Message
 from rowpost.monitoring import Stopwatch, wanted_at
+from rowpost.outbox_flow import OutboxFlow
 from rowpost.retries import Kind, Outcome, Retries, roll_back
 from rowpost.transactions import Lender, begin_of, broke, make_scope, no_step, resolve_participants
 
@@ -56,7 +59,8 @@ class Pipeline:
     `attempts` tries before a message moves to `error_queue`. `reconnect` gives a new Database: a second one to count
     failures on, closed when the queue is empty, and a new first one after a handler closed the one it was lent
     (without it that raises HandlerBrokeTransaction). `hold` is told which message a handler gets, and None after it.
-    `participants` of the environment are added to the endpoint's; `step` is told how far a message has come.
+    `participants` of the environment are added to the endpoint's, `outboxes` are its business databases by name; `step`
+    is told how far a message has come.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class Pipeline:
         reconnect: Callable[[], Database] | None = None,
         hold: Callable[[Message | None], None] | None = None,
         participants: Mapping[str, str] | None = None,
+        outboxes: Mapping[str, str] | None = None,
         step: Callable[[str], None] = no_step,
     ) -> None:
         self.database = database
@@ -94,6 +99,11 @@ class Pipeline:
             error_queue=self._processing.error_queue,
             open_aside=reconnect,
         )
+        self._treat = self._handle if self._transactional else self._handle_removed
+        self._outbox = getattr(self._processing, "outbox", None)
+        if self._outbox is not None:
+            flow = OutboxFlow(self._processing, self._outbox, queue, outboxes or {}, self._retries, step)
+            self._scope, self._treat = flow, lambda message: flow.handle(message, self.database)
 
     def process_one(self, anchor: int | None = None) -> Outcome:
         """Receive and handle at most one message, the oldest free one above `anchor` (None: from the start).
@@ -114,7 +124,7 @@ class Pipeline:
         key, row_version, expired, headers, body = rows[0]
         message = Message(key, row_version, expired, headers, body or b"")
         self._step("received")
-        if expired:
+        if expired and self._outbox is None:
             self._end(database)
             return Outcome(Kind.EXPIRED, row_version, key)
         try:
@@ -125,7 +135,7 @@ class Pipeline:
             return self._commit(message, [])
         self._hold(message)
         wanted, started = wanted_at(message.headers), datetime.now(UTC)
-        outcome = self._handle(message) if self._transactional else self._handle_removed(message)
+        outcome = self._treat(message)
         self._hold(None)
         if outcome.kind is Kind.HANDLED:
             self.stopwatch.add(wanted, started, datetime.now(UTC))

@@ -25,10 +25,12 @@ import platformdirs
 from rowpost import compat as generations
 from rowpost.address import DEFAULT_SCHEMA, Address, parse_address
 from rowpost.compat import compat_of
+from rowpost.dialects import engine_of
 from rowpost.environment_file import Section, expand_secrets, find_environment, read_environment
 from rowpost.errors import InvalidQueueName
 
 __all__ = [
+    "OutboxSettings",
     "QueueSettings",
     "Settings",
     "SupervisorSettings",
@@ -41,6 +43,9 @@ ENGINES = ("embedded", "postgresql", "sqlserver")
 STRATEGIES = ("adaptive", "fixed", "peek")
 DEFAULT_LIMIT = 4
 MINIMUM_PEEK_DELAY = 0.1
+#: seconds for which an outbox remembers a message: a duplicate that comes later is handled again
+RETENTION = 7 * 24 * 3600.0
+ODBC_SERVER = re.compile(r"(?i)(^|;)\s*server\s*=")
 HANDLER = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -89,6 +94,23 @@ class QueueSettings:
 
 
 @dataclass(frozen=True)
+class OutboxSettings:
+    """A business database with an outbox. `url`, a secret, may lead to another engine than the queues'.
+
+    `retention`: seconds for which handled messages are remembered.
+    """
+
+    name: str
+    url: str = field(repr=False)
+    retention: float = RETENTION
+
+    @property
+    def engine(self) -> str:
+        """postgresql or sqlserver."""
+        return engine_of(self.url)
+
+
+@dataclass(frozen=True)
 class SupervisorSettings:
     """Times are seconds: until a stopping worker is killed, until the circuit breaker trips, that a spare idles, that a
     delayed message may be late.
@@ -125,6 +147,7 @@ class Settings:
     supervisor: SupervisorSettings = SupervisorSettings()
     folder: Path | None = None
     participants: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    outboxes: tuple[OutboxSettings, ...] = ()
 
     @property
     def embedded(self) -> bool:
@@ -174,6 +197,7 @@ def load_settings(environment: str | Path | None = None) -> Settings:
         supervisor=_read_supervisor(top, dialect, schema),
         folder=path.parent,
         participants=_read_participants(top, dialect),
+        outboxes=_read_outboxes(top),
     )
     top.finish()
     return settings
@@ -195,7 +219,7 @@ def _read_url(top: Section, engine: str) -> str | None:
     url = expand_secrets(top, "url", raw, engine)
     if engine == "postgresql" and not url.startswith(("postgresql://", "postgres://")):
         raise top.error("url", "must be a PostgreSQL url that starts with postgresql://")
-    if engine == "sqlserver" and not re.search(r"(?i)(^|;)\s*server\s*=", url):
+    if engine == "sqlserver" and not ODBC_SERVER.search(url):
         raise top.error("url", "must be an ODBC connection string such as Server=sql01;Database=shop;...")
     return url
 
@@ -280,6 +304,19 @@ def _read_participants(top: Section, dialect: str) -> tuple[tuple[str, str], ...
             raise section.error("url", "must be a PostgreSQL url that starts with postgresql://")
         section.finish()
         found.append((section.name, url))
+    return tuple(found)
+
+
+def _read_outboxes(top: Section) -> tuple[OutboxSettings, ...]:
+    found = []
+    for section in top.sections("outbox"):
+        raw = section.text("url")
+        url = expand_secrets(section, "url", raw, engine_of(raw))
+        if engine_of(url) == "sqlserver" and not ODBC_SERVER.search(url):
+            raise section.error("url", "must be a PostgreSQL url, or an ODBC connection string such as Server=sql01;Database=shop;...")
+        retention = section.seconds("retention", default=RETENTION, at_least=1.0)
+        section.finish()
+        found.append(OutboxSettings(section.name, url, retention))
     return tuple(found)
 
 

@@ -191,6 +191,7 @@ class Worker:
             reconnect=self._connect,
             hold=self._hand.hold if self._hand is not None else None,
             participants=dict(assignment.settings.participants),
+            outboxes={each.name: each.url for each in assignment.settings.outboxes},
         )
         self._pipeline.recover()
 

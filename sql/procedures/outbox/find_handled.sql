@@ -19,6 +19,6 @@ IF @message_id IS NULL OR DATALENGTH(@message_id) NOT BETWEEN 2 AND 400
 SELECT p.operations, DATEDIFF_BIG(MILLISECOND, o.handled_at, SYSUTCDATETIME()) AS age_ms
 FROM rowpost.outbox AS o
 LEFT JOIN rowpost.outbox_operations AS p WITH (UPDLOCK, ROWLOCK)
-    ON p.endpoint = o.endpoint AND p.message_id = o.message_id
+    ON o.endpoint = p.endpoint AND o.message_id = p.message_id
 WHERE o.endpoint = @endpoint AND o.message_id = @message_id;
 GO

@@ -22,7 +22,7 @@ IF @seconds IS NULL OR @seconds < 0
 
 SELECT TOP (@count) p.endpoint, p.message_id, DATEDIFF_BIG(MILLISECOND, o.handled_at, SYSUTCDATETIME()) AS age_ms
 FROM rowpost.outbox_operations AS p WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
-INNER JOIN rowpost.outbox AS o ON o.endpoint = p.endpoint AND o.message_id = p.message_id
+INNER JOIN rowpost.outbox AS o ON p.endpoint = o.endpoint AND p.message_id = o.message_id
 WHERE o.handled_at < DATEADD(SECOND, -@seconds, SYSUTCDATETIME())
 ORDER BY o.handled_at;
 GO

@@ -20,7 +20,7 @@ FROM
 (
     SELECT TOP (10000) o.handled_at
     FROM rowpost.outbox_operations AS p
-    INNER JOIN rowpost.outbox AS o ON o.endpoint = p.endpoint AND o.message_id = p.message_id
+    INNER JOIN rowpost.outbox AS o ON p.endpoint = o.endpoint AND p.message_id = o.message_id
     ORDER BY o.handled_at
 ) AS head;
 

@@ -29,7 +29,7 @@ INNER JOIN
     FROM rowpost.dispatch AS d
     WHERE d.dispatched_at < DATEADD(SECOND, -@retention_seconds, SYSUTCDATETIME())
     ORDER BY d.dispatched_at
-) AS old ON old.endpoint = gone.endpoint AND old.message_id = gone.message_id;
+) AS old ON gone.endpoint = old.endpoint AND gone.message_id = old.message_id;
 
 SELECT @@ROWCOUNT AS removed;
 GO

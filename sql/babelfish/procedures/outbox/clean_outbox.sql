@@ -35,7 +35,7 @@ INNER JOIN
             WHERE p.endpoint = o.endpoint AND p.message_id = o.message_id
         )
     ORDER BY o.handled_at
-) AS old ON old.endpoint = gone.endpoint AND old.message_id = gone.message_id;
+) AS old ON gone.endpoint = old.endpoint AND gone.message_id = old.message_id;
 
 SELECT @@ROWCOUNT AS removed;
 GO
