@@ -22,7 +22,7 @@ from rowpost.plan import plan
 from rowpost.scripts import database_scripts, schema_version
 from rowpost.settings import QueueSettings, Settings, WorkerSettings
 
-__all__ = ["needed_queues", "open_embedded", "subscribe", "subscribe_all", "with_endpoints"]
+__all__ = ["needed_queues", "open_embedded", "refuse_unknown_outboxes", "subscribe", "subscribe_all", "with_endpoints"]
 
 
 def with_endpoints(settings: Settings, names: Iterable[str]) -> Settings:
@@ -95,6 +95,20 @@ def needed_queues(settings: Settings) -> tuple[str, ...]:
         else:
             names[settings.supervisor.error_queue] = None
     return tuple(names)
+
+
+def refuse_unknown_outboxes(settings: Settings) -> None:
+    """Makes sure that somebody says where the business databases of all endpoints are that these settings run.
+
+    Raises:
+        SettingsError: nobody does.
+    """
+    known = {each.name: each.url for each in settings.outboxes}
+    for queue in settings.queues:
+        with suppress(HandlerNotFound):  # the worker says so, for that queue alone
+            handler = None if queue.worker is None else resolve_handler(queue.worker.handler)
+            if isinstance(handler, Endpoint) and handler.outbox is not None:
+                handler.outbox.find_url(known)
 
 
 def subscribe(endpoint: Endpoint, database: Database) -> None:

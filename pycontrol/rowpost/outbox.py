@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -18,10 +19,10 @@ from typing import Any
 from rowpost.context import Operation
 from rowpost.database import Database, connect_url
 from rowpost.dialects import engine_of
-from rowpost.errors import SettingsError
+from rowpost.errors import DatabaseError, SettingsError
 from rowpost.transactions import resolve_participants
 
-__all__ = ["Outbox", "decode_operations", "encode_operations", "open_business", "refuse_other_modes"]
+__all__ = ["Outbox", "decode_operations", "encode_operations", "named", "open_business", "refuse_other_modes"]
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -78,6 +79,15 @@ def open_business(url: str, application_name: str) -> Database:
         DatabaseUnavailable, LoginRefused.
     """
     return connect_url(engine_of(url), url, application_name)
+
+
+@contextmanager
+def named(business: str) -> Iterator[None]:
+    """Errors within the block say that they are the business database's."""
+    try:
+        yield
+    except DatabaseError as error:
+        raise type(error)(f"business database {business!r}: {error}") from error
 
 
 def encode_operations(operations: Iterable[Operation]) -> str:

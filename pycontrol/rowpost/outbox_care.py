@@ -21,8 +21,7 @@ from rowpost.breaker import Breaker
 from rowpost.database import Database
 from rowpost.endpoint import Endpoint
 from rowpost.errors import AlreadyDispatched, DatabaseUnavailable, Deadlock, ParticipantFailed, RowpostError
-from rowpost.outbox import decode_operations, open_business
-from rowpost.outbox_flow import named
+from rowpost.outbox import decode_operations, named, open_business
 from rowpost.patrol import Patrol
 from rowpost.settings import OutboxSettings, Settings
 

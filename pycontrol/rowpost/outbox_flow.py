@@ -17,8 +17,7 @@ there for the retention time, since the other may be about to send.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -38,14 +37,14 @@ from rowpost.errors import (
     SchemaMissing,
 )
 from rowpost.message import Message
-from rowpost.outbox import Outbox, decode_operations, encode_operations, open_business
+from rowpost.outbox import Outbox, decode_operations, encode_operations, named, open_business
 from rowpost.retries import Kind, Outcome, Retries, roll_back
 from rowpost.transactions import Lender, OneConnection, broke
 
 if TYPE_CHECKING:
     from rowpost.endpoint import Endpoint
 
-__all__ = ["OutboxFlow", "named"]
+__all__ = ["OutboxFlow"]
 
 logger = logging.getLogger("rowpost")
 
@@ -305,12 +304,3 @@ class OutboxFlow(OneConnection):
                     roll_back(each)
                 except RowpostError:
                     each.close()
-
-
-@contextmanager
-def named(business: str) -> Iterator[None]:
-    """Errors within the block say that they are the business database's."""
-    try:
-        yield
-    except (DatabaseError, DatabaseUnavailable) as error:
-        raise type(error)(f"business database {business!r}: {error}") from error
