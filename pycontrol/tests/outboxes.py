@@ -18,10 +18,10 @@ from rowpost.recoverability import Recoverability
 from rowpost.retries import Kind
 from tests.crashing import TYPE, Order, write
 
-__all__ = ["endpoint_of", "handle_all", "pipeline_of", "spawn_worker", "step_of"]
+__all__ = ["endpoint_of", "handle_all", "pipeline_of", "sales", "spawn_worker", "step_of"]
 
 
-def endpoint_of(queue: str, business: str, *, pessimistic=False, step=lambda name: None, then=lambda context: None) -> Endpoint:
+def endpoint_of(queue: str, business: str | None, *, pessimistic=False, step=lambda name: None, then=lambda context: None) -> Endpoint:
     """The endpoint; `step` is called within the handler, `then` at its end."""
     endpoint = Endpoint(
         queue,
@@ -38,6 +38,10 @@ def endpoint_of(queue: str, business: str, *, pessimistic=False, step=lambda nam
         then(context)
 
     return endpoint
+
+
+#: for supervisors; its business database is the environment's
+sales = endpoint_of("Sales", None)
 
 
 def pipeline_of(database: Database, endpoint: Endpoint, **options) -> Pipeline:
