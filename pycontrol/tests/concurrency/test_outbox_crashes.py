@@ -103,6 +103,7 @@ def test_statement_73_a_worker_killed_while_it_repairs_another_ones_end_leaves_e
     assert (shop.queue.peek(), shop.left_behind()) == (0, [])
 
 
+@pytest.mark.timeout(300 + 20 * KILLS)
 def test_the_ledger_and_the_messages_sent_agree_after_many_kills(shop, target):
     """Two workers at a time, each killed at a random step of a random message; senders repeat themselves."""
     chance = random.Random(20261120)

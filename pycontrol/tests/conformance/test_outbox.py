@@ -6,6 +6,7 @@ Statements 49 and 72 to 74; what a killed process leaves is in tests/concurrency
 from collections import Counter
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from random import Random
 from threading import Thread
 
 import pytest
@@ -265,6 +266,24 @@ def test_one_session_is_elected_to_clean_until_it_ends(business, business_url):
         eventually(lambda: second.call("elect_cleaner")[0][0], "the second is elected")
 
     assert elected == [True, False, True]
+
+
+def test_a_handled_message_costs_a_small_row_however_much_it_sent_and_pages_are_used_again(business):
+    if business.database.engine != "postgresql":
+        pytest.skip("measured where VACUUM says when dead rows are gone; SQL Server's ghost cleanup does not")
+    large = encode_operations([Operation({}, Random(1).randbytes(6000), "Billing")])
+
+    def handle(numbers):
+        keys = [{"endpoint": "Sales", "message_id": f"00000000-0000-0000-0000-{number:012}"} for number in numbers]
+        for name, more in (("record_handled", {}), ("store_operations", {"operations": large}), ("settle_operations", {})):
+            business.database.call_all([(name, None, {**key, **more}) for key in keys], begin=True, commit=True)
+        business.run("VACUUM rowpost.outbox_operations")
+        return business.value("SELECT pg_total_relation_size('rowpost.outbox_operations')")
+
+    _, *sizes = [handle(range(start, start + 500)) for start in range(0, 2000, 500)]
+
+    assert business.value("SELECT pg_total_relation_size('rowpost.outbox')") / 2000 < 250
+    assert sizes[0] == sizes[2] < 1_000_000
 
 
 # ------------------------------------------------------------------ operations as JSON
