@@ -153,23 +153,28 @@ def _results(pgconn: Any) -> list[Any]:
 
 
 def _wait(pgconn: Any) -> None:
-    """Until a result is here. get_result would wait too, but with the interpreter's lock: no other thread would run."""
+    """Until a result is here. get_result would wait too, but with the interpreter's lock: no other thread would run.
+
+    A batch larger than the connection's buffers is still leaving meanwhile: the server answers nothing before its end.
+    """
     while pgconn.is_busy():
+        unsent = pgconn.flush()
         try:
-            _readable(pgconn.socket)
+            _ready(pgconn.socket, writing=bool(unsent))
         except BaseException:  # Ctrl+C: what the server still sends has no reader any more
             pgconn.finish()
             raise
         pgconn.consume_input()
 
 
-def _readable(socket: int) -> None:
+def _ready(socket: int, *, writing: bool) -> None:
+    """Until the socket can be read from, or written to."""
     if hasattr(select, "poll"):  # select knows no descriptor above 1023, and Windows has no poll
         poll = select.poll()
-        poll.register(socket, select.POLLIN)
+        poll.register(socket, select.POLLIN | (select.POLLOUT if writing else 0))
         poll.poll()
     else:
-        select.select([socket], [], [])
+        select.select([socket], [socket] if writing else [], [])
 
 
 def _values(statement: Call) -> list[bytes | None]:

@@ -13,7 +13,7 @@ Locking:   what has not left stays locked until the caller's transaction ends: o
 SET NOCOUNT, XACT_ABORT ON;
 SET LOCK_TIMEOUT 10000;
 
-IF @message_id IS NULL OR DATALENGTH(@message_id) NOT BETWEEN 2 AND 400
+IF LEN(CONCAT(@message_id, N'.')) NOT BETWEEN 2 AND 201
     THROW 51022, N'An outbox takes message ids of 1 to 200 characters.', 1;
 
 SELECT p.operations, DATEDIFF_BIG(MILLISECOND, o.handled_at, SYSUTCDATETIME()) AS age_ms

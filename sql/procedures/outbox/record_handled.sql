@@ -13,7 +13,7 @@ Locking:   the new row. Waits for whoever has the same message in hand, 10 s at 
 SET NOCOUNT, XACT_ABORT ON;
 SET LOCK_TIMEOUT 10000;
 
-IF @message_id IS NULL OR DATALENGTH(@message_id) NOT BETWEEN 2 AND 400
+IF LEN(CONCAT(@message_id, N'.')) NOT BETWEEN 2 AND 201
     THROW 51022, N'An outbox takes message ids of 1 to 200 characters.', 1;
 
 BEGIN TRY
