@@ -16,7 +16,9 @@ SET LOCK_TIMEOUT 10000;
 IF LEN(CONCAT(@message_id, N'.')) NOT BETWEEN 2 AND 201
     THROW 51022, N'An outbox takes message ids of 1 to 200 characters.', 1;
 
-SELECT p.operations, DATEDIFF_BIG(MILLISECOND, o.handled_at, SYSUTCDATETIME()) AS age_ms
+SELECT
+    p.operations,
+    CASE WHEN o.handled_at > SYSUTCDATETIME() THEN 0 ELSE DATEDIFF_BIG(MILLISECOND, o.handled_at, SYSUTCDATETIME()) END AS age_ms
 FROM rowpost.outbox AS o
 LEFT JOIN rowpost.outbox_operations AS p WITH (UPDLOCK, ROWLOCK)
     ON o.endpoint = p.endpoint AND o.message_id = p.message_id

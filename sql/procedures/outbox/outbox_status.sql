@@ -28,7 +28,7 @@ SELECT
     SUM(CASE WHEN s.index_id = 1 THEN s.row_count ELSE 0 END) AS records,
     (SELECT MIN(o.handled_at) FROM rowpost.outbox AS o) AS oldest_record_at,
     @undispatched AS undispatched,
-    DATEDIFF_BIG(MILLISECOND, @oldest, SYSUTCDATETIME()) AS oldest_undispatched_ms,
+    CASE WHEN @oldest > SYSUTCDATETIME() THEN 0 ELSE DATEDIFF_BIG(MILLISECOND, @oldest, SYSUTCDATETIME()) END AS oldest_undispatched_ms,
     SUM(s.reserved_page_count) * 8192 AS total_bytes
 FROM sys.dm_db_partition_stats AS s
 WHERE s.object_id = OBJECT_ID(N'rowpost.outbox', N'U');

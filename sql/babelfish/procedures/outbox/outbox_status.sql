@@ -28,7 +28,7 @@ SELECT
     COUNT_BIG(*) AS records,
     MIN(o.handled_at) AS oldest_record_at,
     @undispatched AS undispatched,
-    CAST(DATEDIFF_BIG(MILLISECOND, @oldest, SYSUTCDATETIME()) AS bigint) AS oldest_undispatched_ms,
+    CAST(CASE WHEN @oldest > SYSUTCDATETIME() THEN 0 ELSE DATEDIFF_BIG(MILLISECOND, @oldest, SYSUTCDATETIME()) END AS bigint) AS oldest_undispatched_ms,
     CAST(NULL AS bigint) AS total_bytes
 FROM rowpost.outbox AS o;
 GO

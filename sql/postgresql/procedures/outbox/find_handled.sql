@@ -33,6 +33,6 @@ BEGIN
     FOR UPDATE;
 
     RETURN QUERY
-    SELECT v_operations, (extract(epoch FROM clock_timestamp() AT TIME ZONE 'UTC' - v_handled_at) * 1000)::bigint;
+    SELECT v_operations, greatest(0, extract(epoch FROM clock_timestamp() AT TIME ZONE 'UTC' - v_handled_at) * 1000)::bigint;
 END
 $rowpost$;

@@ -29,7 +29,7 @@ BEGIN
         pg_stat_get_live_tuples('rowpost.outbox'::regclass),
         (SELECT min(o.handled_at)::timestamp FROM rowpost.outbox AS o),
         v_undispatched,
-        (extract(epoch FROM clock_timestamp() AT TIME ZONE 'UTC' - v_oldest) * 1000)::bigint,
+        CASE WHEN v_oldest IS NOT NULL THEN greatest(0, extract(epoch FROM clock_timestamp() AT TIME ZONE 'UTC' - v_oldest) * 1000)::bigint END,
         pg_total_relation_size('rowpost.outbox'::regclass);
 END
 $rowpost$;
