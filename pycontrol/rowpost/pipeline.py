@@ -60,7 +60,7 @@ class Pipeline:
     failures on, closed when the queue is empty, and a new first one after a handler closed the one it was lent
     (without it that raises HandlerBrokeTransaction). `hold` is told which message a handler gets, and None after it.
     `participants` of the environment are added to the endpoint's, `outboxes` are its business databases by name; `step`
-    is told how far a message has come.
+    is told how far a message has come. `exclusive`: the queue counts as empty while another session has claimed it.
     """
 
     def __init__(
@@ -75,6 +75,7 @@ class Pipeline:
         hold: Callable[[Message | None], None] | None = None,
         participants: Mapping[str, str] | None = None,
         outboxes: Mapping[str, str] | None = None,
+        exclusive: bool = False,
         step: Callable[[str], None] = no_step,
     ) -> None:
         self.database = database
@@ -84,6 +85,8 @@ class Pipeline:
         self._reconnect = reconnect
         self._hold = hold or (lambda message: None)
         self._step = step
+        self._exclusive = exclusive
+        self._claimed: Database | None = None
         self._lender = Lender(queue)
         mode, named = self._processing.transaction_mode, getattr(self._processing, "participants", {})
         places = resolve_participants(participants or {}, named) if mode == "transaction_scope" else {}
@@ -105,13 +108,15 @@ class Pipeline:
             flow = OutboxFlow(self._processing, self._outbox, queue, outboxes or {}, self._retries, step)
             self._scope, self._treat = flow, lambda message: flow.handle(message, self.database)
 
-    def process_one(self, anchor: int | None = None) -> Outcome:
+    def process_one(self, anchor: int | None = None) -> Outcome:  # noqa: PLR0911 -- one for each thing that may come
         """Receive and handle at most one message, the oldest free one above `anchor` (None: from the start).
 
         Raises DatabaseUnavailable when the connection is lost (the message is back then) and other RowpostError when
         the queue cannot be received from; an error of the handler is an Outcome, never raised.
         """
         database = self.database
+        if self._exclusive and not self._claim(database):
+            return EMPTY
         try:
             rows = database.call("receive_messages", self.queue, begin=self._begin, count=1, anchor=anchor)
         except Deadlock:
@@ -140,6 +145,12 @@ class Pipeline:
         if outcome.kind is Kind.HANDLED:
             self.stopwatch.add(wanted, started, datetime.now(UTC))
         return outcome
+
+    def _claim(self, database: Database) -> bool:
+        """Whether the queue is ours alone, for as long as this connection lives: a lock that ends after its transaction."""
+        if self._claimed is not database and database.call("claim_queue", queue_name=self.queue)[0][0]:
+            self._claimed = database
+        return self._claimed is database
 
     def _end(self, database: Database) -> None:
         if self._transactional:

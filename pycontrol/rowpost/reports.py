@@ -44,7 +44,7 @@ class Assignment:
 
     `polls`: polls by itself, else waits for Receive. `receive`: begins receiving at once (round 1). `subscribes`:
     subscribes its endpoint, if it is one, before the first receive. `time_limit`: of a handler that sets none itself.
-    `pace`: see Pace. `prompt`: tell of each failed attempt at once.
+    `pace`: see Pace. `prompt`: tell of each failed attempt at once. `exclusive`: see WorkerSettings.
     """
 
     settings: Settings
@@ -60,6 +60,7 @@ class Assignment:
     time_limit: float = 0.0
     pace: float = 0.0
     prompt: bool = False
+    exclusive: bool = False
 
 
 class Hand:

@@ -192,6 +192,7 @@ class Worker:
             hold=self._hand.hold if self._hand is not None else None,
             participants=dict(assignment.settings.participants),
             outboxes={each.name: each.url for each in assignment.settings.outboxes},
+            exclusive=assignment.exclusive,
         )
         self._pipeline.recover()
 

@@ -13,6 +13,7 @@ GRANT EXECUTE ON rowpost.receive_messages TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost.send_unregistered TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost.record_failure TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost.forget_failure TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost.claim_queue TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost.renew_lease TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost.subscribe TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost.unsubscribe TO rowpost_endpoint, rowpost_operator;

@@ -31,6 +31,7 @@ GRANT EXECUTE ON FUNCTION rowpost._resolve_queue TO rowpost_endpoint, rowpost_op
 GRANT EXECUTE ON FUNCTION rowpost.send_unregistered TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON FUNCTION rowpost.record_failure TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON FUNCTION rowpost.forget_failure TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost.claim_queue TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON FUNCTION rowpost.renew_lease TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON FUNCTION rowpost.subscribe TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON FUNCTION rowpost.unsubscribe TO rowpost_endpoint, rowpost_operator;

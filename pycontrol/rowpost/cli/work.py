@@ -74,6 +74,9 @@ def _narrowed(session: Session, names: list[str] | None) -> Settings:
     if not names:
         return settings
     wanted = {session.name(name) for name in names}
+    for queue in settings.queues:  # a queue's partitions are worked off in its place
+        if queue.partitions and queue.name in wanted:
+            wanted = wanted - {queue.name} | set(queue.partitions)
     without = [name for name in sorted(wanted) if (found := settings.queue(name)) is None or found.worker is None]
     if without:
         raise SettingsError(
