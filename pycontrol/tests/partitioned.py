@@ -1,5 +1,6 @@
 """A handler of a partitioned queue, for tests: writes down in which order each customer's messages were handled."""
 
+import random
 import time
 
 from rowpost.message import Message
@@ -10,11 +11,11 @@ CUSTOMER = "Shop.Customer"
 
 
 def note(message: Message, connection) -> None:
-    """One row per message: its customer and its number; slow enough to be interrupted."""
+    """One row per message: its customer and its number; slow enough to be interrupted, and to be overtaken."""
+    time.sleep(random.uniform(0, 0.01))
     mark = "%s" if type(connection).__module__.startswith("psycopg") else "?"
     customer, number = message.headers[CUSTOMER], int(message.body)
     connection.cursor().execute(f"INSERT INTO handled_order (customer, number) VALUES ({mark}, {mark})", (customer, number))
-    time.sleep(0.005)
 
 
 def customer_of(message: Message) -> str | None:

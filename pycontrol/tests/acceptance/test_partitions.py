@@ -202,8 +202,8 @@ def test_the_order_is_kept_while_workers_and_supervisors_are_killed_and_partitio
     running = [spawn(shop), spawn(shop)]
     try:
         for kill in range(KILLS):
-            for number in range(sent, sent + 20):
-                for customer in customers:
+            for customer in customers:  # neighbours in a partition are of one customer
+                for number in range(sent, sent + 20):
                     shop.order(customer, number)
             sent += 20
             wanted = (sent - 15) * len(customers)
@@ -267,6 +267,7 @@ def test_a_worker_waits_while_another_process_has_its_partition_and_takes_it_ove
             name = NAMES[partition_of("ann", COUNT)]
             eventually(lambda: Queue(name, shop.database).peek(), "the message is in its partition")
             eventually(lambda: supervisor.seen(events.WorkerStarted, name), "a worker has started")
+            eventually(lambda: len([each for each in supervisor.seen(events.Peeked, name) if each.count]) > 5, "it was sent often")
             before = shop.handled()
             other.close()
             eventually(lambda: shop.handled() == {"ann": [1]}, "the partition is taken over")
