@@ -36,9 +36,8 @@ from rowpost.recoverability import DROPPED, EXCEPTION, FAILED_QUEUE
 __all__ = ["ErrorQueue", "FailedMessage", "Filter", "Retried", "edited_headers"]
 
 PAGE = 1000
-#: how many messages one transaction of retry_all takes back: as one batch of T-SQL below 4,000 characters, beyond which
-#: Babelfish runs a batch twice
-BATCH = 20
+#: how many messages one transaction of retry_all takes back
+BATCH = 100
 EDIT_OF = "ServiceControl.EditOf"
 _RETRIED_AS = "ServiceControl.Retry.UniqueMessageId"
 _TYPES = "NServiceBus.EnclosedMessageTypes"
