@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rowpost.address import Address, parse_address, queue_key
 from rowpost.compat import compat_of
 from rowpost.contract import load_contract
-from rowpost.dialects import Begin, Dialect, Statement, dialect_for, dialect_of
+from rowpost.dialects import Begin, Commit, Dialect, Statement, dialect_for, dialect_of
 from rowpost.errors import ContractError, DatabaseError, SchemaMissing, SchemaTooNew
 
 if TYPE_CHECKING:
@@ -82,14 +82,14 @@ class Database:
             raise self.dialect.translate(error, statement) from error
 
     def call_all(
-        self, calls: Sequence[tuple[str, str | None, dict[str, Any]]], *, begin: Begin = False, commit: bool = False
+        self, calls: Sequence[tuple[str, str | None, dict[str, Any]]], *, begin: Begin = False, commit: Commit = False
     ) -> list[list[tuple]]:
         """Calls several procedures in as few round trips as the engine can, and returns the rows of each.
 
         Args:
             calls: (procedure, queue or None, arguments), as for `call`.
             begin: open a transaction before the first.
-            commit: commit after the last. When one fails nothing is committed, and the transaction is rolled back if
+            commit: commit after the last; "sealed" where it was begun so. When one fails nothing is committed, and the transaction is rolled back if
                 `begin` opened it here; otherwise the caller does.
         """
         spelt = [(self._statement(name, queue, arguments), arguments) for name, queue, arguments in calls]
@@ -177,6 +177,12 @@ class Database:
         """Whether a transaction is open on the connection, begun by anybody."""
         with self.translated():
             return self.dialect.in_transaction(self.connection)
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the transaction that was begun as "sealed" is still open, and can be committed."""
+        with self.translated():
+            return self.dialect.is_sealed(self.connection)
 
     @property
     def closed(self) -> bool:

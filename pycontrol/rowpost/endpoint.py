@@ -28,7 +28,7 @@ from rowpost.database import Database
 from rowpost.errors import InvalidMessage, NoHandler, SettingsError
 from rowpost.message import Message, decode_headers
 from rowpost.message_types import find_class, split_enclosed_types, type_name, type_names
-from rowpost.outgoing import FORWARD_DESTINATION, Directory, dispatch
+from rowpost.outgoing import FORWARD_DESTINATION, Call, Directory, dispatch
 from rowpost.recoverability import Host, Recoverability
 from rowpost.serialization import Serializer, Serializers
 from rowpost.settings import STRATEGIES
@@ -342,11 +342,15 @@ class Endpoint:
         self, database: Database, operations: list[Operation], *, begin: bool = False, commit: bool = False
     ) -> None:
         """Sends operations in one round trip, with the BEGIN and COMMIT of their transaction where wanted."""
-        dispatch(database, operations, self._directory, sender=self, begin=begin, commit=commit)
+        dispatch(database, [operations], self._directory, sender=self, begin=begin, commit=commit)
+
+    def dispatch_sealed(self, database: Database, groups: list[list[Operation]], also: list[Call]) -> None:
+        """Sends what the messages of a batch caused, with `also` and the commit of their sealed transaction."""
+        dispatch(database, groups, self._directory, sender=self, commit="sealed", also=also)
 
     def dispatch_isolated(self, database: Database, operations: list[Operation]) -> None:
         """Sends operations in a transaction of their own, on a connection of their own (reference C5)."""
-        dispatch(database.beside(), operations, self._directory, sender=self, begin=True, commit=True)
+        dispatch(database.beside(), [operations], self._directory, sender=self, begin=True, commit=True)
 
     def reply_address(self, database: Database) -> str:
         """The canonical address of the endpoint's queue in this database."""

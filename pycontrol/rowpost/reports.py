@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from rowpost.batch_size import ADAPTIVE
 from rowpost.breaker import Breaker
 from rowpost.message import Message
 from rowpost.monitoring import Times
@@ -44,7 +45,7 @@ class Assignment:
 
     `polls`: polls by itself, else waits for Receive. `receive`: begins receiving at once (round 1). `subscribes`:
     subscribes its endpoint, if it is one, before the first receive. `time_limit`: of a handler that sets none itself.
-    `pace`: see Pace. `prompt`: tell of each failed attempt at once.
+    `pace`: see Pace. `prompt`: tell of each failed attempt at once. `batch`, `batch_time`: see batch_size.py.
     """
 
     settings: Settings
@@ -60,6 +61,8 @@ class Assignment:
     time_limit: float = 0.0
     pace: float = 0.0
     prompt: bool = False
+    batch: str | int = ADAPTIVE
+    batch_time: float = 0.05
 
 
 class Hand:

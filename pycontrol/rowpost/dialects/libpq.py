@@ -62,16 +62,12 @@ class Call:
     result_types: Sequence[str]
 
 
-def call(connection: psycopg.Connection, statement: Call, begin: bool = False) -> list[tuple]:
+def call(connection: psycopg.Connection, statement: Call) -> list[tuple]:
     """Executes one statement, prepared at its first use on this connection, and returns its rows.
-
-    With `begin` a transaction is opened in the same round trip.
 
     Raises:
         psycopg.Error: what the server said; psycopg.DataError where a value does not fit its type.
     """
-    if begin:
-        return call_all(connection, [statement], begin=True)[0]
     values = _values(statement)
     with connection.lock:
         name = _prepare(connection, statement.text)
@@ -84,11 +80,15 @@ def call(connection: psycopg.Connection, statement: Call, begin: bool = False) -
 
 
 def call_all(
-    connection: psycopg.Connection, statements: Sequence[Call], *, begin: bool = False, commit: bool = False
+    connection: psycopg.Connection,
+    statements: Sequence[Call],
+    *,
+    before: Sequence[bytes] = (),
+    after: Sequence[bytes] = (),
 ) -> list[list[tuple]]:
-    """Executes statements in one round trip and returns the rows of each; optionally between BEGIN and COMMIT.
+    """Executes statements in one round trip and returns the rows of each.
 
-    After an error nothing that follows it is executed, the COMMIT included: the transaction is left for the caller to
+    `before` and `after` are commands around them, such as BEGIN and COMMIT. After an error nothing that follows it is executed, the COMMIT included: the transaction is left for the caller to
     roll back.
 
     Raises:
@@ -103,16 +103,16 @@ def call_all(
                 names.append(_prepare(connection, statement.text))
         pgconn.enter_pipeline_mode()
         try:
-            if begin:
-                pgconn.send_query_params(b"BEGIN", None)
+            for text in before:
+                pgconn.send_query_params(text, None)
             for statement, name, values in zip(statements, names, encoded, strict=True):
                 formats = [1] * len(values)
                 if name is None:
                     pgconn.send_query_params(statement.text.encode(), values, None, formats, 1)
                 else:
                     pgconn.send_query_prepared(name, values, formats, 1)
-            if commit:
-                pgconn.send_query_params(b"COMMIT", None)
+            for text in after:
+                pgconn.send_query_params(text, None)
             pgconn.pipeline_sync()
             results = _results(pgconn)
         finally:
@@ -120,11 +120,10 @@ def call_all(
                 pgconn.exit_pipeline_mode()
         if not results:
             raise psycopg.OperationalError(pgconn.get_error_message() or "the connection is lost")
-        for place, result in enumerate(results, start=-1 if begin else 0):
+        for place, result in enumerate(results, start=-len(before)):
             with _failing(place):
                 _check(pgconn, result)
-        if begin:
-            del results[0]
+        del results[: len(before)]
         return [_rows(pgconn, r, s.result_types) for r, s in zip(results, statements, strict=False)]
 
 
