@@ -115,7 +115,7 @@ class Batches:
         except MessageCorrupt as error:
             kind, words = Kind.POISON, in_words(error)
             batch.calls.append(pipeline.retries.discarding(message))
-        batch.outcomes.append(Outcome(kind, message.row_version, message.id, words is not None, words))
+        batch.outcomes.append(Outcome(kind, message.row_version, message.id, 0 if words is None else 1, words))
         return None
 
     def _commit(self, batch: _Batch) -> bool:

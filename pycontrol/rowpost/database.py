@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Database", "connect", "connect_url"]
 
+REMEMBERED_ADDRESSES = 4096
+
 
 class Database:
     """A connection and its dialect. Not for several threads at once.
@@ -46,6 +48,7 @@ class Database:
         self._open_another = open_another
         self._beside: Database | None = None
         self._depth = 0
+        self._spelt: dict[tuple[str, Address], Any] = {}
 
     @classmethod
     def share(cls, connection: Any) -> Database:
@@ -178,11 +181,12 @@ class Database:
         with self.translated():
             return self.dialect.in_transaction(self.connection)
 
-    @property
-    def is_sealed(self) -> bool:
-        """Whether the transaction that was begun as "sealed" is still open, and can be committed."""
-        with self.translated():
-            return self.dialect.is_sealed(self.connection)
+    def is_intact(self, begin: Begin) -> bool:
+        """Whether the transaction that was begun so is still open, and can be committed. Cheap where the driver knows."""
+        try:
+            return self.dialect.is_intact(self.connection, begin)
+        except self.dialect.driver_error() as error:
+            raise self.dialect.translate(error) from error
 
     @property
     def closed(self) -> bool:
@@ -211,6 +215,9 @@ class Database:
 
     def local(self, address: Address) -> Address:
         """An address as this database knows it: without its own catalog, and without the default schema."""
+        return self._remembered("local", address, self._local)
+
+    def _local(self, address: Address) -> Address:
         catalog = address.catalog
         if catalog is not None and catalog.casefold() == self.dialect.database_name(self.connection).casefold():
             catalog = None
@@ -218,10 +225,22 @@ class Database:
 
     def canonical(self, address: Address) -> str:
         """An address as endpoints elsewhere may use it: with schema and, on SQL Server, catalog (reference A1, A7)."""
+        return self._remembered("canonical", address, self._canonical)
+
+    def _canonical(self, address: Address) -> str:
         full = address.qualified(self.engine)
         if self.engine == "postgresql":
             return f"{self.dialect.quote(str(full.schema))}.{self.dialect.quote(full.table)}"
         return Address(full.table, full.schema, full.catalog or self.dialect.database_name(self.connection)).format()
+
+    def _remembered(self, what: str, address: Address, spell: Callable[[Address], Any]) -> Any:
+        """The addresses that an endpoint sends to are few, and looked at for each message."""
+        found = self._spelt.get((what, address))
+        if found is None:
+            if len(self._spelt) >= REMEMBERED_ADDRESSES:
+                self._spelt.clear()
+            found = self._spelt[what, address] = spell(address)
+        return found
 
     def close(self) -> None:
         """Closes the connection, unless it was lent, and the one beside it."""

@@ -44,6 +44,7 @@ __all__ = ["MODES", "Endpoint"]
 
 #: what a transaction spans, from nothing to several databases (reference 1E, seed 001)
 MODES = ("none", "receive_only", "sends_atomic_with_receive", "transaction_scope")
+REMEMBERED_TYPES = 1000
 _CONTROL = "NServiceBus.ControlMessage"
 _TYPES = "NServiceBus.EnclosedMessageTypes"
 
@@ -122,6 +123,7 @@ class Endpoint:
         self.send_only = send_only
         self.host = Host.here(name)
         self._handlings: list[_Handling] = []
+        self._found: dict[str | None, list[_Handling]] = {}
         self._routes: dict[str, str] = {}
         self._subscriptions: set[str] = set()
         self._directory = Directory()
@@ -155,6 +157,7 @@ class Endpoint:
                     "nothing. Write a plain function."
                 )
             self._handlings.append(_Handling(type_name, cls, function))
+            self._found.clear()
             if subscribe:
                 self._subscriptions.add(type_name)
             return function
@@ -271,7 +274,7 @@ class Endpoint:
             NoHandler: nobody handles its types. MessageNotDeserialized: the body is not what the handler wants.
             Whatever a handler raises.
         """
-        started = datetime.now(UTC)
+        started = self.audit_queue and datetime.now(UTC)
         if self._is_for_another(message, database):
             return [forwarded(message)]
         if message.headers.get(_CONTROL) == "True":
@@ -308,6 +311,15 @@ class Endpoint:
 
     def _find(self, message: Message) -> list[_Handling]:
         """All handlers of the most derived type that has any (reference H3: a handler of a base gets what derives)."""
+        types = message.headers.get(_TYPES)
+        found = self._found.get(types)
+        if found is None:
+            found = self._look_for(message)
+            if types and len(self._found) < REMEMBERED_TYPES:
+                self._found[types] = found
+        return found
+
+    def _look_for(self, message: Message) -> list[_Handling]:
         names = list(split_enclosed_types(message.headers.get(_TYPES))) or list(self._named_in_body(message))
         found = [h for name in names for h in self._handlings if h.type_name == name]
         if not found:

@@ -88,6 +88,7 @@ class Pipeline:
         self._scope = make_scope(mode, database, queue, places, step)
         run = self._processing.handle
         self._run = partial(run, scope=self._scope) if isinstance(handler, Endpoint) else run
+        self._plain = not isinstance(handler, Endpoint)
         self.transaction_mode = mode
         self.stopwatch = Stopwatch()
         #: how long the last handler took
@@ -138,7 +139,7 @@ class Pipeline:
 
     def is_control(self, message: Message) -> bool:
         """Whether a message is a transport's own, which no plain function gets to see. Raises MessageCorrupt."""
-        return message.headers.get(CONTROL_MESSAGE) == "True" and isinstance(self._processing, PlainHandler)
+        return message.headers.get(CONTROL_MESSAGE) == "True" and self._plain
 
     def found_nothing(self) -> Outcome:
         """The queue is empty: the transaction ends, and whatever can wait until now is done."""
@@ -208,18 +209,21 @@ class Pipeline:
         self.handler_seconds = time.perf_counter() - started
         self._take_back()
         self._step("handled")
+        # SQL Server refuses to commit what is not open, unless it was sealed; PostgreSQL has to be asked, and is at once
+        if not database.closed and not self._lender.ended:
+            if (database.engine == "sqlserver" and not sealed) or database.is_intact("sealed" if sealed else True):
+                return operations
+        return self._broken_off(message, guarded, sealed)
+
+    def _broken_off(self, message: Message, guarded: bool, sealed: bool) -> Outcome:
+        """The handler returned, but its transaction cannot be committed."""
+        database = self.database
         if database.closed:
             return self._closed(message, None)
-        # SQL Server refuses to commit what is not open; PostgreSQL does not mind, so that it has to be asked before
-        if database.engine == "postgresql":
-            if self._lender.ended or not database.in_transaction:
-                return self._ended(message, None, sealed)
-            if database.connection.info.transaction_status.name == "INERROR":
-                what = "returned as if nothing had happened after a statement failed, which doomed the transaction"
-                return self.retries.failed(database, message, self._broken(what), guarded=guarded)
-        if sealed and not database.is_sealed:
+        if self._lender.ended or database.engine == "sqlserver" or not database.in_transaction:
             return self._ended(message, None, sealed)
-        return operations
+        what = "returned as if nothing had happened after a statement failed, which doomed the transaction"
+        return self.retries.failed(database, message, self._broken(what), guarded=guarded)
 
     def _take_back(self) -> None:
         self._lender.take_back()

@@ -10,10 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from rowpost.database import Database
@@ -58,8 +57,7 @@ class Kind(Enum):
     STUCK = "stuck"
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """One receive. `attempts` counts failed attempts so far, `error` says in words what went wrong."""
 
     kind: Kind

@@ -75,8 +75,8 @@ class Dialect(Protocol):
     def in_transaction(self, connection: Any) -> bool:
         """Whether a transaction is open, begun by anybody. Cheap where the driver knows."""
 
-    def is_sealed(self, connection: Any) -> bool:
-        """Whether the sealed transaction that was begun is still open, and can be committed."""
+    def is_intact(self, connection: Any, begin: Begin) -> bool:
+        """Whether the transaction that was begun so is still open, and can be committed. Cheap where the driver knows."""
 
     def is_closed(self, connection: Any) -> bool: ...
 

@@ -227,14 +227,12 @@ def _rows(pgconn: Any, result: Any, types: Sequence[str]) -> list[tuple]:
     _check(pgconn, result)
     if not types:
         return []
-    get = result.get_value
-    decoders = [DECODE[kind] for kind in types]
-    return [
-        tuple(
-            None if (data := get(row, column)) is None else decode(data) for column, decode in enumerate(decoders)
-        )
-        for row in range(result.ntuples)
-    ]
+    get, rows = result.get_value, range(result.ntuples)
+    columns = []
+    for column, kind in enumerate(types):
+        decode = DECODE[kind]
+        columns.append([None if (data := get(row, column)) is None else decode(data) for row in rows])
+    return list(zip(*columns, strict=True))
 
 
 def pack_array(element: str, items: Sequence[bytes | None]) -> bytes:

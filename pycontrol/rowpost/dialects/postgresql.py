@@ -143,7 +143,7 @@ class PostgreSQL:
     def in_transaction(self, connection: psycopg.Connection) -> bool:
         return connection.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
-    def is_sealed(self, connection: psycopg.Connection) -> bool:
+    def is_intact(self, connection: psycopg.Connection, begin: Begin) -> bool:
         return connection.pgconn.transaction_status == TransactionStatus.INTRANS
 
     def is_closed(self, connection: psycopg.Connection) -> bool:

@@ -77,7 +77,7 @@ _COMMIT: dict[Commit, str] = {
     True: "COMMIT TRANSACTION;",
     "sealed": "COMMIT TRANSACTION; COMMIT TRANSACTION;",
 }
-_SEALED = 2
+
 
 
 class SQLServer:
@@ -183,8 +183,8 @@ class SQLServer:
     def in_transaction(self, connection: pyodbc.Connection) -> bool:
         return connection.execute("SELECT @@TRANCOUNT;").fetchval() > 0
 
-    def is_sealed(self, connection: pyodbc.Connection) -> bool:
-        return connection.execute("SELECT @@TRANCOUNT;").fetchval() == _SEALED
+    def is_intact(self, connection: pyodbc.Connection, begin: Begin) -> bool:
+        return connection.execute("SELECT @@TRANCOUNT;").fetchval() == (2 if begin == "sealed" else 1)
 
     def is_closed(self, connection: pyodbc.Connection) -> bool:
         return connection.closed
