@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rowpost.address import Address, parse_address
 from rowpost.database import Database
 from rowpost.dialects import Commit
-from rowpost.errors import DelayNotSupported
+from rowpost.errors import DelayNotSupported, RowpostError
 from rowpost.message import MESSAGE_ID, encode_headers
 from rowpost.queue import Row, legacy_values, split
 
@@ -86,6 +86,7 @@ def dispatch(
             seen.add(key)
             batch.add(_send(database, operation, address, directory, sender))
     calls = batch.calls
+    opened = False
     if batch.events:
         rows = database.call_all(calls, begin=begin)
         calls = [
@@ -94,11 +95,17 @@ def dispatch(
             for row in rows[place]
             if not row[1]
         ]
-        begin = False
-    if calls or commit == "sealed":
+        begin, opened = False, begin
+    if not calls and commit != "sealed":
+        if commit and not begin:
+            database.commit()
+        return
+    try:
         database.call_all(calls, begin=begin, commit=commit)
-    elif commit:
-        database.commit()
+    except RowpostError:
+        if opened:
+            database.rollback()
+        raise
 
 
 class _Batch:
@@ -107,7 +114,7 @@ class _Batch:
 
     def __init__(self, also: Iterable[Call]) -> None:
         self.events: list[tuple[int, Operation]] = []
-        self._calls: list[Call | None] = list(also)
+        self._calls: list[Call] = list(also)
         self._rows: dict[str, list[Row]] = {}
 
     def publish(self, operation: Operation) -> None:
@@ -128,7 +135,8 @@ class _Batch:
 
     def _settle(self) -> None:
         for queue, rows in self._rows.items():
-            self._calls += [("send_messages", queue, {"messages": some}) if some[1:] else _one(queue, some[0]) for some in split(rows)]
+            for some in split(rows):
+                self._calls.append(("send_messages", queue, {"messages": some}) if some[1:] else _one(queue, some[0]))
         self._rows = {}
 
 

@@ -103,6 +103,7 @@ class PostgreSQL:
     ) -> list[tuple]:
         if begin:
             return self.execute_all(connection, [(statement, arguments)], begin, False)[0]
+        self.join(connection)
         return libpq.call(connection, _call(statement, arguments))
 
     def execute_all(
@@ -112,6 +113,8 @@ class PostgreSQL:
         begin: Begin,
         commit: Commit,
     ) -> list[list[tuple]]:
+        if not begin:
+            self.join(connection)
         if commit:
             _refuse_doomed(connection)
         spelt = [_call(*each) for each in calls]
@@ -123,6 +126,13 @@ class PostgreSQL:
 
     def begin(self, connection: psycopg.Connection) -> None:
         libpq.command(connection, b"BEGIN")
+
+    def join(self, connection: psycopg.Connection) -> bool:
+        if connection.autocommit:
+            return False
+        if connection.pgconn.transaction_status == TransactionStatus.IDLE:
+            connection.execute("SELECT 1")  # psycopg's BEGIN bears the isolation level and more
+        return True
 
     def commit(self, connection: psycopg.Connection) -> None:
         _refuse_doomed(connection)

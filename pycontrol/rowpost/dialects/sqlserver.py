@@ -12,6 +12,7 @@ import datetime
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -144,7 +145,7 @@ class SQLServer:
         if head:
             # A call that finds no procedure, or no right to it, does not end a batch: without TRY the next would run.
             text = f"BEGIN TRY {text} END TRY BEGIN CATCH {undo}THROW; END CATCH;"
-        with connection.cursor() as cursor:
+        with closing(connection.cursor()) as cursor:  # a cursor as a block would commit
             if plain:
                 cursor.execute(text)
             else:
@@ -158,12 +159,18 @@ class SQLServer:
         return self._exec(statement.procedure, statement.key, given)
 
     def script(self, connection: pyodbc.Connection, text: str) -> list[tuple]:
-        with connection.cursor() as cursor:
+        with closing(connection.cursor()) as cursor:  # a cursor as a block would commit
             cursor.execute(text)
             return (_all_results(cursor) or [[]])[-1]
 
     def begin(self, connection: pyodbc.Connection) -> None:
         connection.execute("BEGIN TRANSACTION;").close()
+
+    def join(self, connection: pyodbc.Connection) -> bool:
+        if connection.autocommit:
+            return False
+        connection.execute("DECLARE @none int; SELECT @none = 1 FROM sys.schemas WHERE 1 = 0;").close()
+        return True
 
     def commit(self, connection: pyodbc.Connection) -> None:
         connection.execute(_COMMIT[True]).close()
