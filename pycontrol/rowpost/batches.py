@@ -80,6 +80,7 @@ class Batches:
             return [VICTIM]
         if not rows:
             self._size = self._size.after(0, 0.0)
+            pipeline.database.rollback()
             return [pipeline.found_nothing()]
         started, batch = self._clock(), _Batch()
         for row in rows:

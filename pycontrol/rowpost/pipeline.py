@@ -113,6 +113,7 @@ class Pipeline:
         except Deadlock:
             return VICTIM
         if not rows:
+            self._end(database)
             return self.found_nothing()
         key, row_version, expired, headers, body = rows[0]
         message = Message(key, row_version, expired, headers, body or b"")
@@ -142,8 +143,7 @@ class Pipeline:
         return message.headers.get(CONTROL_MESSAGE) == "True" and self._plain
 
     def found_nothing(self) -> Outcome:
-        """The queue is empty: the transaction ends, and whatever can wait until now is done."""
-        self._end(self.database)
+        """The queue is empty, the transaction over: what could wait until now is done."""
         self.retries.close_aside()
         self._scope.settle(self.database)
         return EMPTY
