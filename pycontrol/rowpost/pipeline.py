@@ -151,7 +151,9 @@ class Pipeline:
     # -------------------------------------------------------------- several messages in one transaction (batches.py)
     def receive_sealed(self, count: int, anchor: int | None) -> list[tuple]:
         """Begins a transaction that a handler cannot commit, and receives. Raises Deadlock."""
-        return self._receive(count, anchor, "sealed")
+        rows = self._receive(count, anchor, "sealed")
+        self._step("received")
+        return rows
 
     def attempt_sealed(self, message: Message) -> list[Operation] | Outcome:
         """Runs the handler; what it sent, or, after a failure, what became of the message: then all is rolled back."""
