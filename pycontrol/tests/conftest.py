@@ -193,6 +193,17 @@ def needs_readpast(target: Target) -> None:
         pytest.skip("Babelfish accepts READPAST and ignores it: concurrent receivers wait for one another")
 
 
+@pytest.fixture
+def not_on_babelfish(target: Target) -> Callable[[str], None]:
+    """Skips the test there, with what Babelfish lacks: `not_on_babelfish("has no clustered indexes")`."""
+
+    def skip(what: str) -> None:
+        if target.babelfish:
+            pytest.skip(f"Babelfish {what}")
+
+    return skip
+
+
 @pytest.fixture(scope="session")
 def wire_messages() -> list[dict]:
     """The six messages of the wire: queue, headers, body."""
