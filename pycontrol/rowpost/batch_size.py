@@ -1,11 +1,10 @@
 """How many messages a worker takes in one transaction: pure decisions from how the last ones went.
 
 One message for each transaction is a commit for each message, and a commit waits for the disk. While a backlog waits
-and the handler is quick, several share one: the size doubles, up to what fits into a time budget. It falls to one as
-soon as the queue is empty, and after a failure until the messages that were rolled back have been taken one by one.
+and the handler is quick, several share one: the size doubles, up to what fits into a time budget and into memory. It
+falls to one as soon as the queue is empty, and after a failure until those that were rolled back have gone one by one.
 
->>> size = BatchSize(limit=100, budget=0.05)
->>> size = size.after(taken=1, seconds=0.001)
+>>> size = BatchSize(limit=500, budget=0.05).after(taken=1, seconds=0.001)
 >>> size.now, size.after(taken=2, seconds=0.002).now, size.after(taken=1, seconds=0.001).now
 (2, 4, 1)
 """
@@ -19,9 +18,8 @@ from rowpost.errors import SettingsError
 __all__ = ["ADAPTIVE", "OFF", "BatchSize", "batch_size"]
 
 ADAPTIVE, OFF = "adaptive", "off"
-# Beyond it a batch gains little: the commit's share of a message is below that of its own row.
-GREATEST_ADAPTIVE = 100
 GREATEST = 500  # what receive_messages gives at once
+GREATEST_BYTES = 8 * 1024 * 1024  # of headers and bodies, in one batch that adapts
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +35,8 @@ class BatchSize:
     now: int = 1
     alone: int = 0
 
-    def after(self, taken: int, seconds: float) -> BatchSize:
-        """After `taken` messages whose handlers took `seconds` together, none of which failed."""
+    def after(self, taken: int, seconds: float, size: int = 0) -> BatchSize:
+        """After `taken` messages of `size` bytes whose handlers took `seconds` together, none of which failed."""
         alone = max(0, self.alone - taken)
         if taken < self.now:  # no more wait: what comes next need not wait for neighbours
             alone = 0
@@ -48,8 +46,9 @@ class BatchSize:
             return replace(self, now=self.limit, alone=0)
         if taken < self.now:
             return replace(self, now=1, alone=0)
-        fitting = int(self.budget * taken / seconds) if seconds > 0 else self.limit
-        return replace(self, now=max(1, min(self.limit, 2 * self.now, fitting)), alone=0)
+        in_time = int(self.budget * taken / seconds) if seconds > 0 else self.limit
+        in_memory = GREATEST_BYTES * taken // size if size > 0 else self.limit
+        return replace(self, now=max(1, min(self.limit, 2 * self.now, in_time, in_memory)), alone=0)
 
     def after_failure(self, alone: int) -> BatchSize:
         """After a transaction that was rolled back; `alone` of its messages may be the one that fails again."""
@@ -66,7 +65,7 @@ def batch_size(setting: str | int, budget: float) -> BatchSize:
     (1, 20)
     """
     if setting == ADAPTIVE:
-        return BatchSize(GREATEST_ADAPTIVE, budget)
+        return BatchSize(GREATEST, budget)
     if setting == OFF:
         return BatchSize(1, None)
     if isinstance(setting, int) and not isinstance(setting, bool) and 1 <= setting <= GREATEST:

@@ -94,7 +94,7 @@ class Batches:
         if not self._commit(batch):
             self._size = self._size.after_failure(len(rows))
             return [VICTIM]
-        self._size = self._size.after(len(rows), seconds)
+        self._size = self._size.after(len(rows), seconds, sum(len(m.raw_headers) + len(m.body) for m in batch.messages))
         return batch.outcomes
 
     def _take(self, message: Message, batch: _Batch) -> Outcome | None:

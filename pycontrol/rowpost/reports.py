@@ -190,7 +190,7 @@ class Tally:
 
     def __init__(self) -> None:
         self._since = time.time()
-        self._counts: dict[str, int] = {}
+        self._counts: dict[Kind, int] = {}
         self._runs: list[int] = []
         self._failures: list[Outcome] = []
         self._streak = 0
@@ -210,7 +210,7 @@ class Tally:
         if kind in BAD and len(self._failures) < FAILURES_PER_REPORT:
             self._failures.append(outcome)
         if kind is not Kind.EMPTY and kind is not Kind.STUCK:
-            self._counts[kind.value] = self._counts.get(kind.value, 0) + 1
+            self._counts[kind] = self._counts.get(kind, 0) + 1
 
     def take(self, *, busy: bool, round_: int, times: Times | None = None) -> Progress:
         until = time.time()
@@ -223,7 +223,7 @@ class Tally:
             failures=tuple(self._failures),
             streak=self._streak,
             times=times or Times(),
-            **self._counts,
+            **{kind.value: count for kind, count in self._counts.items()},
         )
         self._since = until
         self._counts, self._runs, self._failures, self._streak = {}, [], [], 0

@@ -61,7 +61,7 @@ class WorkerSettings:
     `time_limit`: a handler that runs longer is killed with its process, a failed attempt; 0 for no limit.
     `throttle_after` so many failures in a row (0: never) one worker is left, which waits `throttle_wait` between two
     attempts.
-    `batch`: how many messages share a transaction: "adaptive" (up to 100 while a backlog waits, and their handlers take
+    `batch`: how many messages share a transaction: "adaptive" (up to 500 while a backlog waits, and their handlers take
     `batch_time` together), "off" (one) or a number of them. `purge_expired_on_startup`, `purge_expired_every` (0: never): remove expired messages unasked.
     """
 

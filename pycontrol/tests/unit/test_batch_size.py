@@ -41,6 +41,14 @@ def test_handlers_that_take_longer_than_the_budget_have_a_transaction_each():
     assert found == [1, 1, 1]
 
 
+def test_no_more_messages_are_taken_than_fit_into_eight_megabytes_at_the_size_of_the_last_ones():
+    million = 2**20
+
+    grown = adaptive().after(1, QUICK, million).after(2, QUICK, 2 * million).after(4, QUICK, 4 * million)
+
+    assert (grown.now, grown.after(8, QUICK, 8 * million).now, grown.after(8, QUICK, 32 * million).now) == (8, 8, 2)
+
+
 def test_a_batch_that_is_not_full_has_emptied_the_queue_and_the_next_is_of_one():
     found = sizes(adaptive(now=64), (63, QUICK), (1, QUICK))
 
