@@ -5,7 +5,6 @@ batches of their own: at least once, and what the handler did may be done again.
 handlers side by side on a pool of ten connections: the fastest that was found.
 """
 
-import asyncio
 import sys
 import time
 

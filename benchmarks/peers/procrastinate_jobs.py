@@ -5,7 +5,6 @@ in a transaction of its own: at least once, and what the handler did may be done
 run side by side on a pool of connections: the fastest that was found.
 """
 
-import asyncio
 import sys
 import time
 
@@ -16,7 +15,7 @@ URL, WHAT, *REST = sys.argv[1:]
 CONCURRENCY = 10
 
 app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=URL, min_size=CONCURRENCY, max_size=CONCURRENCY + 4))
-last = 0.0
+ended = [0.0]  # when the last handler ended
 
 
 @app.task(queue="follow", name="follow")
@@ -26,17 +25,15 @@ async def follow(number: int) -> None:
 
 @app.task(queue="work", name="insert")
 async def insert(number: int) -> None:
-    global last
     async with app.connector.pool.connection() as connection, connection.transaction():
         await connection.execute("INSERT INTO business (number) VALUES (%s)", (number,))
         await follow.configure(connection=connection).defer_async(number=number)
-    last = time.monotonic()
+    ended[0] = time.monotonic()
 
 
 @app.task(queue="work", name="nothing")
 async def nothing(number: int) -> None:
-    global last
-    last = time.monotonic()
+    ended[0] = time.monotonic()
 
 
 async def main() -> None:
@@ -52,7 +49,7 @@ async def main() -> None:
             await app.run_worker_async(
                 queues=["work"], concurrency=CONCURRENCY, wait=False, delete_jobs="always", listen_notify=False
             )
-            print(last, flush=True)
+            print(ended[0], flush=True)
 
 
 uvloop.run(main())

@@ -212,9 +212,9 @@ class Pipeline:
         self._take_back()
         self._step("handled")
         # SQL Server refuses to commit what is not open, unless it was sealed; PostgreSQL has to be asked, and is at once
-        if not database.closed and not self._lender.ended:
-            if (database.engine == "sqlserver" and not sealed) or database.is_intact("sealed" if sealed else True):
-                return operations
+        trusted = database.engine == "sqlserver" and not sealed
+        if not (database.closed or self._lender.ended) and (trusted or database.is_intact("sealed" if sealed else True)):
+            return operations
         return self._broken_off(message, guarded, sealed)
 
     def _broken_off(self, message: Message, guarded: bool, sealed: bool) -> Outcome:

@@ -18,7 +18,7 @@ import msgspec
 
 from rowpost.errors import InvalidMessage, MessageNotDeserialized
 
-__all__ = ["JSON", "JsonSerializer", "Serializer", "Serializers"]
+__all__ = ["JSON", "JsonSerializer", "Serializer", "Serializers", "named_in_body"]
 
 JSON = "application/json"
 _BOM = b"\xef\xbb\xbf"
@@ -80,6 +80,15 @@ class Serializers:
                 f"No serializer for the content type {content_type!r}; this endpoint has {', '.join(self._by_type)}."
             )
         return found
+
+
+def named_in_body(body: bytes, serializer: Serializer) -> list[str]:
+    """The type that a foreign sender's message without headers names in its body's $type, if any (reference K12)."""
+    try:
+        named = serializer.decode(body, dict).get("$type")
+    except Exception:  # noqa: BLE001 -- no JSON object: then it names no type
+        return []
+    return [named.partition(",")[0].strip()] if isinstance(named, str) else []
 
 
 @cache

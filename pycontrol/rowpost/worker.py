@@ -196,7 +196,9 @@ class Worker:
             participants=dict(assignment.settings.participants),
         )
         self._pipeline.recover()
-        self._batches = Batches(self._pipeline, batch_size(assignment.batch, assignment.batch_time))
+        own = getattr(self._handler, "batch", None)
+        size = batch_size(assignment.batch if own is None else own, assignment.batch_time)
+        self._batches = Batches(self._pipeline, size)
 
     def _connect(self) -> Database:
         name = f"rowpost worker {self._assignment.queue} {self._assignment.number}"
