@@ -47,6 +47,7 @@ verify: $(VENV)/.installed ## compare the database with the plan (ENV=production
 
 bench: $(VENV)/.developer ## what is claimed about speed, measured here
 	$(BIN)/python benchmarks/queue.py $(ARGS)
+	$(BIN)/python benchmarks/endpoint.py $(ARGS)
 
 test/tsqlt: $(VENV)/.developer ## the tSQLt classes on the SQL Server of ROWPOST_TEST_SQLSERVER
 	$(BIN)/python -m pytest pycontrol/tests/repository -k tsqlt $(ARGS)

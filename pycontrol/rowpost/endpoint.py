@@ -25,14 +25,14 @@ from rowpost.address import parse_address
 from rowpost.audit import acknowledgement, audited, forwarded
 from rowpost.context import Bus, Context, Operation
 from rowpost.database import Database
+from rowpost.declaration import MODES, refuse_declaration
 from rowpost.errors import InvalidMessage, NoHandler, SettingsError
 from rowpost.message import Message, decode_headers
 from rowpost.message_types import find_class, split_enclosed_types, type_name, type_names
-from rowpost.outbox import Outbox, refuse_other_modes
+from rowpost.outbox import Outbox
 from rowpost.outgoing import FORWARD_DESTINATION, Call, Directory, dispatch
 from rowpost.recoverability import Host, Recoverability
-from rowpost.serialization import Serializer, Serializers
-from rowpost.settings import STRATEGIES
+from rowpost.serialization import Serializer, Serializers, named_in_body
 
 if TYPE_CHECKING:
     from rowpost.callbacks import Callbacks
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MODES", "Endpoint"]
 
-#: what a transaction spans, from nothing to several databases (reference 1E, seed 001)
-MODES = ("none", "receive_only", "sends_atomic_with_receive", "transaction_scope")
+REMEMBERED_TYPES = 1000
 _CONTROL = "NServiceBus.ControlMessage"
 _TYPES = "NServiceBus.EnclosedMessageTypes"
 
@@ -80,11 +79,12 @@ class Endpoint:
         strategy: how workers come and go: fixed, adaptive or peek; None leaves it to the environment.
         instance: names this process among those of the endpoint: replies to its requests come to the queue
             `<name>.<instance>` (callbacks.py).
+        batch: how many messages may share a transaction (batch_size.py); None leaves it to the environment.
         time_limit: a handler that runs longer is killed together with its worker process: a failed attempt. None leaves
             it to the environment.
 
     Raises:
-        SettingsError: no such mode or strategy, a limit below 1, or an outbox in another mode than receive_only.
+        SettingsError: no such mode, strategy or batch, a limit below 1, or an outbox in another mode than receive_only.
     """
 
     def __init__(
@@ -103,12 +103,12 @@ class Endpoint:
         strategy: str | None = None,
         instance: str | None = None,
         time_limit: timedelta | None = None,
+        batch: str | int | None = None,
     ) -> None:
-        _refuse_unknown(name, transaction_mode, strategy, limit)
-        if outbox is not None:
-            refuse_other_modes(name, transaction_mode)
+        refuse_declaration(name, transaction_mode, strategy, limit, batch, has_outbox=outbox is not None)
         self.name = name
         self.outbox = Outbox(outbox) if isinstance(outbox, str) else outbox
+        self.batch = batch
         self.limit = limit
         self.strategy = strategy
         self.instance = instance
@@ -122,6 +122,7 @@ class Endpoint:
         self.send_only = send_only
         self.host = Host.here(name)
         self._handlings: list[_Handling] = []
+        self._found: dict[str | None, list[_Handling]] = {}
         self._routes: dict[str, str] = {}
         self._subscriptions: set[str] = set()
         self._directory = Directory()
@@ -155,6 +156,7 @@ class Endpoint:
                     "nothing. Write a plain function."
                 )
             self._handlings.append(_Handling(type_name, cls, function))
+            self._found.clear()
             if subscribe:
                 self._subscriptions.add(type_name)
             return function
@@ -273,7 +275,7 @@ class Endpoint:
             NoHandler: nobody handles its types. MessageNotDeserialized: the body is not what the handler wants.
             Whatever a handler raises.
         """
-        started = datetime.now(UTC)
+        started = self.audit_queue and datetime.now(UTC)
         if self._is_for_another(message, database):
             return [forwarded(message)]
         if message.headers.get(_CONTROL) == "True":
@@ -310,22 +312,21 @@ class Endpoint:
 
     def _find(self, message: Message) -> list[_Handling]:
         """All handlers of the most derived type that has any (reference H3: a handler of a base gets what derives)."""
-        names = list(split_enclosed_types(message.headers.get(_TYPES))) or list(self._named_in_body(message))
+        types = message.headers.get(_TYPES)
+        found = self._found.get(types)
+        if found is None:
+            found = self._look_for(message)
+            if types and len(self._found) < REMEMBERED_TYPES:
+                self._found[types] = found
+        return found
+
+    def _look_for(self, message: Message) -> list[_Handling]:
+        names = list(split_enclosed_types(message.headers.get(_TYPES))) or named_in_body(message.body, self.serializers.default)
         found = [h for name in names for h in self._handlings if h.type_name == name]
         if not found:
             known = ", ".join(sorted({h.type_name for h in self._handlings})) or "none"
             raise NoHandler(f"{self.name} has no handler for {', '.join(names) or 'a message without a type'}; it handles {known}.")
         return found
-
-    def _named_in_body(self, message: Message) -> Iterator[str]:
-        """A foreign sender's message without headers names its type in the body's $type (reference K12)."""
-        try:
-            body = self.serializers.default.decode(message.body, dict)
-        except Exception:  # noqa: BLE001 -- no JSON object: then it names no type
-            return
-        named = body.get("$type")
-        if isinstance(named, str):
-            yield named.partition(",")[0].strip()
 
     def typed(self, message: Message) -> Any:
         """A reply as its class, where the program knows it; else its bytes. Raises MessageNotDeserialized."""
@@ -341,24 +342,19 @@ class Endpoint:
         return self.serializers.find(message.headers.get("NServiceBus.ContentType")).decode(message.body, cls)
 
     def dispatch(
-        self, database: Database, operations: list[Operation], *, before: Iterable[Call] = (), **ends: bool
+        self, database: Database, operations: list[Operation], *, also: Iterable[Call] = (), **ends: bool
     ) -> None:
         """Sends operations in one round trip, with the BEGIN and COMMIT of their transaction where wanted."""
-        dispatch(database, operations, self._directory, sender=self, before=before, **ends)
+        dispatch(database, [operations], self._directory, sender=self, also=also, **ends)
+
+    def dispatch_sealed(self, database: Database, groups: list[list[Operation]], also: list[Call]) -> None:
+        """Sends what the messages of a batch caused, with `also` and the commit of their sealed transaction."""
+        dispatch(database, groups, self._directory, sender=self, commit="sealed", also=also)
 
     def dispatch_isolated(self, database: Database, operations: list[Operation]) -> None:
         """Sends operations in a transaction of their own, on a connection of their own (reference C5)."""
-        dispatch(database.beside(), operations, self._directory, sender=self, begin=True, commit=True)
+        dispatch(database.beside(), [operations], self._directory, sender=self, begin=True, commit=True)
 
     def reply_address(self, database: Database) -> str:
         """The canonical address of the endpoint's queue in this database."""
         return self._directory.address_of(database, self.name)
-
-
-def _refuse_unknown(name: str, mode: str, strategy: str | None, limit: int | None) -> None:
-    if mode not in MODES:
-        raise SettingsError(f"The endpoint {name!r} has no mode {mode!r}. Use one of: {', '.join(MODES)}.")
-    if strategy is not None and strategy not in STRATEGIES:
-        raise SettingsError(f"The endpoint {name!r} has no strategy {strategy!r}. Use one of: {', '.join(STRATEGIES)}.")
-    if limit is not None and limit < 1:
-        raise SettingsError(f"The endpoint {name!r} has the limit {limit}: at least one worker always stays.")

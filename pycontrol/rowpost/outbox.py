@@ -22,7 +22,7 @@ from rowpost.dialects import engine_of
 from rowpost.errors import DatabaseError, SettingsError
 from rowpost.transactions import resolve_participants
 
-__all__ = ["Outbox", "decode_operations", "encode_operations", "named", "open_business", "refuse_other_modes"]
+__all__ = ["Outbox", "decode_operations", "encode_operations", "named", "open_business"]
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -52,24 +52,6 @@ class Outbox:
                 f"`outbox` of the environment, or: Outbox({self.database!r}, url=…)."
             )
         return resolve_participants({self.database: url})[self.database]
-
-
-def refuse_other_modes(endpoint: str, mode: str) -> None:
-    """An outbox goes with receive_only and nothing else (statement 49).
-
-    Raises:
-        SettingsError: the mode is another one.
-    """
-    reasons = {
-        "none": "the message is removed before it is handled, so that after a crash nobody would send what the outbox holds",
-        "sends_atomic_with_receive": "what is sent commits with the removal of the message already, and would leave twice",
-        "transaction_scope": "the business database commits together with the message, and needs no outbox",
-    }
-    if mode in reasons:
-        raise SettingsError(
-            f"The endpoint {endpoint!r} has an outbox and the transaction mode {mode}, in which {reasons[mode]}. "
-            "An outbox needs transaction_mode='receive_only'; without one, leave out outbox=."
-        )
 
 
 def open_business(url: str, application_name: str) -> Database:

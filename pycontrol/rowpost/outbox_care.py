@@ -84,7 +84,7 @@ def _send(database: Database, business: Database, key: dict[str, str]) -> bool |
     sent = True
     try:
         operations = decode_operations(*rows[0])
-        sender.dispatch(database, operations, begin=True, commit=True, before=[("record_dispatch", None, key)])
+        sender.dispatch(database, operations, begin=True, commit=True, also=[("record_dispatch", None, key)])
     except AlreadyDispatched:
         sent = False
     business.call_all([("settle_operations", None, key)], commit=True)

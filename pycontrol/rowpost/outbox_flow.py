@@ -225,7 +225,7 @@ class OutboxFlow(OneConnection):
             self._retries.forget(database, message)
             if operations:
                 record = ("record_dispatch", None, self._key(message.message_id))
-                self._endpoint.dispatch(database, operations, commit=True, before=[*forget, record])
+                self._endpoint.dispatch(database, operations, commit=True, also=[*forget, record])
             else:
                 database.call_all(forget, commit=True) if forget else database.commit()
         except (AlreadyDispatched, *_NOT_THE_MESSAGE):

@@ -24,9 +24,10 @@ import platformdirs
 
 from rowpost import compat as generations
 from rowpost.address import DEFAULT_SCHEMA, Address, parse_address
+from rowpost.batch_size import ADAPTIVE, OFF, batch_size
 from rowpost.compat import compat_of
 from rowpost.environment_file import Section, expand_secrets, find_environment, read_environment
-from rowpost.errors import InvalidQueueName
+from rowpost.errors import InvalidQueueName, SettingsError
 from rowpost.other_databases import ODBC_SERVER, OutboxSettings, read_outboxes, read_participants
 
 __all__ = [
@@ -63,7 +64,9 @@ class WorkerSettings:
 
     `time_limit`: a handler that runs longer is killed with its process, a failed attempt; 0 for no limit.
     `throttle_after` so many failures in a row (0: never) one worker is left, which waits `throttle_wait` between two
-    attempts. `purge_expired_on_startup`, `purge_expired_every` (0: never): remove expired messages unasked.
+    attempts.
+    `batch`: how many messages share a transaction: "adaptive" (up to 500 while a backlog waits, and their handlers take
+    `batch_time` together), "off" (one) or a number of them. `purge_expired_on_startup`, `purge_expired_every` (0: never): remove expired messages unasked.
     """
 
     handler: str
@@ -80,6 +83,8 @@ class WorkerSettings:
     purge_expired_every: float = 0.0
     #: one worker at a time, of all processes on all machines: messages are handled in their order
     exclusive: bool = False
+    batch: str | int = ADAPTIVE
+    batch_time: float = 0.05
 
 
 @dataclass(frozen=True)
@@ -306,11 +311,23 @@ def _read_worker(section: Section, compat: str) -> WorkerSettings:
         purge_expired_on_startup=section.flag("purge_expired_on_startup", default=False),
         purge_expired_every=section.seconds("purge_expired_every", default=0.0, at_least=0.0),
         exclusive=section.flag("exclusive", default=False),
+        batch=_read_batch(section),
+        batch_time=section.seconds("batch_time", default=0.05, at_least=0.001),
     )
     if worker.exclusive and worker.limit > 1:
         worker = replace(worker, limit=1)
     section.finish()
     return worker
+
+
+def _read_batch(section: Section) -> str | int:
+    value = section.value("batch", default=ADAPTIVE)
+    setting = OFF if value is False else value  # YAML reads off as false
+    try:
+        batch_size(setting, budget=1.0)
+    except SettingsError as error:
+        raise section.error("batch", str(error)) from error
+    return setting
 
 
 def _read_supervisor(top: Section, dialect: str, schema: str) -> SupervisorSettings:

@@ -272,6 +272,8 @@ class Supervisor:
             pace=self._crews[queue.name].pace,
             prompt=worker.throttle_after > 0,
             exclusive=worker.exclusive,
+            batch=worker.batch,
+            batch_time=worker.batch_time,
         )
 
 

@@ -19,7 +19,7 @@ from uuid import UUID
 import pyodbc
 
 from rowpost.contract import Parameter, Procedure
-from rowpost.dialects import Begin, Statement
+from rowpost.dialects import Begin, Commit, Statement
 from rowpost.dialects.odbc import find_driver
 from rowpost.errors import (
     CATALOGUE,
@@ -67,7 +67,18 @@ _CONNECT_TIMEOUT = 10  # seconds
 _BATCH_TEXT, _BATCH_PARAMETERS = 3500, 2000  # characters (nvarchar holds 4000), and marks (the server takes 2100)
 _OLDEST, _AZURE = 13, 12  # major versions
 # Most providers of linked servers want XACT_ABORT for changes within a transaction.
-_BEGIN = {True: "BEGIN TRANSACTION", "distributed": "SET XACT_ABORT ON; BEGIN DISTRIBUTED TRANSACTION"}
+# A COMMIT ends the innermost of two: one that is not ours ends nothing.
+_BEGIN: dict[Begin, str] = {
+    True: "BEGIN TRANSACTION",
+    "distributed": "SET XACT_ABORT ON; BEGIN DISTRIBUTED TRANSACTION",
+    "sealed": "BEGIN TRANSACTION; BEGIN TRANSACTION",
+}
+_COMMIT: dict[Commit, str] = {
+    False: "",
+    True: "COMMIT TRANSACTION;",
+    "sealed": "COMMIT TRANSACTION; COMMIT TRANSACTION;",
+}
+
 
 
 class SQLServer:
@@ -110,19 +121,19 @@ class SQLServer:
         return self.execute_all(connection, [(statement, arguments)], begin, False)[0]
 
     def execute_all(
-        self, connection: pyodbc.Connection, calls: Sequence[Call], begin: Begin, commit: bool
+        self, connection: pyodbc.Connection, calls: Sequence[Call], begin: Begin, commit: Commit
     ) -> list[list[tuple]]:
         batches = _batched(calls)
         undo = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; "
         if begin and len(batches) == 1 and (commit or _is_plain(batches[0])):
-            return self._run(connection, batches[0], f"{_BEGIN[begin]};", "COMMIT TRANSACTION;" if commit else "", undo)
+            return self._run(connection, batches[0], f"{_BEGIN[begin]};", _COMMIT[commit], undo)
         if begin:
             connection.execute(f"{_BEGIN[begin]};").close()
         # Where the transaction is over already, the first COMMIT fails (3902): nothing is sent outside of it.
         head = "IF @@TRANCOUNT = 0 COMMIT TRANSACTION;" if commit else ""
         results = [rows for batch in batches for rows in self._run(connection, batch, head)]
         if commit:
-            self.commit(connection)
+            connection.execute(_COMMIT[commit]).close()
         return results
 
     def _run(
@@ -162,7 +173,7 @@ class SQLServer:
         return True
 
     def commit(self, connection: pyodbc.Connection) -> None:
-        connection.execute("COMMIT TRANSACTION;").close()
+        connection.execute(_COMMIT[True]).close()
 
     def rollback(self, connection: pyodbc.Connection) -> None:
         connection.execute("IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;").close()
@@ -178,6 +189,9 @@ class SQLServer:
 
     def in_transaction(self, connection: pyodbc.Connection) -> bool:
         return connection.execute("SELECT @@TRANCOUNT;").fetchval() > 0
+
+    def is_intact(self, connection: pyodbc.Connection, begin: Begin) -> bool:
+        return connection.execute("SELECT @@TRANCOUNT;").fetchval() == (2 if begin == "sealed" else 1)
 
     def is_closed(self, connection: pyodbc.Connection) -> bool:
         return connection.closed
