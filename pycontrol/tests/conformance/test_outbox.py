@@ -259,6 +259,25 @@ def test_the_status_says_what_has_not_left_and_for_how_long(business):
     assert business.babelfish or size > 0
 
 
+def test_a_member_of_rowpost_endpoint_works_the_outbox_and_reads_no_table_of_it(business, database):
+    if business.database.engine != "postgresql":
+        pytest.skip("Babelfish has no users without a login; procedures reach their tables through ownership chaining")
+    business.run("DROP ROLE IF EXISTS rowpost_outbox_test")
+    business.run("CREATE ROLE rowpost_outbox_test IN ROLE rowpost_endpoint")
+    business.run("SET ROLE rowpost_outbox_test")
+    try:
+        leave = [("record_handled", None, KEY), ("store_operations", None, {**KEY, "operations": "[]"})]
+        business.database.call_all([*leave, ("find_handled", None, KEY), ("settle_operations", None, KEY)])
+        for procedure in ("clean_outbox", "clean_dispatches"):
+            business.database.call(procedure, retention_seconds=1, count=1)
+        business.database.call("outbox_status")
+        with pytest.raises(business.database.dialect.driver_error(), match="permission denied"):
+            business.run("SELECT message_id FROM rowpost.outbox")
+    finally:
+        business.run("RESET ROLE")
+        business.run("DROP ROLE rowpost_outbox_test")
+
+
 def test_one_session_is_elected_to_clean_until_it_ends(business, business_url):
     with connect_url(engine_of(business_url), business_url) as first, connect_url(engine_of(business_url), business_url) as second:
         elected = [each.call("elect_cleaner")[0][0] for each in (first, second, first)]
