@@ -6,6 +6,7 @@ Here tSQLt is the shim in deploy/tsqlt, so that no engine needs CLR; deploy/tsql
 import hashlib
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from rowpost.contract import load_contract
 from rowpost.database import connect_url
 from rowpost.deploy import apply
 from rowpost.plan import plan
@@ -33,6 +35,8 @@ def _load_runner() -> ModuleType:
 runner = _load_runner()
 CLASSES = runner.read_classes()
 TESTS = [test for each in CLASSES for test in each.tests]
+#: INSERT EXEC: the columns, and the procedure, a queue's or the database's
+STORED = re.compile(r"INSERT INTO [#@]?\w+\s\(([^)]*)\)\nEXEC rowpost\.(?:\[(\w+):Sample\]|(\w+))")
 needs_engine = pytest.mark.skipif(
     not os.environ.get("ROWPOST_TEST_SQLSERVER"), reason="no T-SQL engine: set ROWPOST_TEST_SQLSERVER"
 )
@@ -50,6 +54,30 @@ def test_every_test_says_in_its_name_what_it_is_about():
     wrong = [str(test) for test in TESTS if not test.name.startswith(f"test {test.class_name.partition('_')[2]} ")]
 
     assert wrong == []
+
+
+def test_every_class_of_a_procedure_shows_that_the_callers_session_stays_as_it_was():
+    public = [each for each in CLASSES if "__" not in each.name]
+
+    without = [each.name for each in public if not any("leaves the callers session as it was" in test.name for test in each.tests)]
+
+    assert without == []
+
+
+@pytest.mark.parametrize("each", CLASSES, ids=lambda each: each.name)
+def test_what_a_test_stores_of_a_result_has_the_contracts_columns(each):
+    contract = load_contract()
+    stored = STORED.findall(each.text)
+
+    wrong = [
+        (procedure, columns)
+        for columns, queues, database in stored
+        for procedure in [contract.find(queues or database, "queue" if queues else "database")]
+        if len(columns.split(",")) != len(procedure.result)
+    ]
+
+    assert wrong == []
+    assert len(stored) == len(re.findall(r"\)\nEXEC rowpost", each.text))
 
 
 @pytest.fixture(scope="module")
