@@ -11,6 +11,7 @@ import json
 import os
 import re
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -95,7 +96,7 @@ def new_database(request: pytest.FixtureRequest) -> Iterator[Callable[[str], str
                 server = os.environ["ROWPOST_TEST_SQLSERVER"]
                 admin = connect_url("sqlserver", server)
                 url = re.sub(r"(?i)database=[^;]*;?", "", server).rstrip(";") + f";Database={name}"
-                admin.connection.execute(f"CREATE DATABASE {name}")
+                _create(admin, f"CREATE DATABASE {name}")
                 stack.callback(_drop, admin, f"DROP DATABASE {name}")
                 return url
             embedded_server = label == "embedded"
@@ -106,6 +107,18 @@ def new_database(request: pytest.FixtureRequest) -> Iterator[Callable[[str], str
             return re.sub(r"^(postgres(?:ql)?://[^/]*/)[^?]*", rf"\g<1>{name}", server)
 
         yield make
+
+
+def _create(admin: Database, statement: str) -> None:
+    """Babelfish makes one database at a time: it refuses a second one instead of letting it wait."""
+    end = time.monotonic() + 30
+    while True:
+        try:
+            return admin.connection.execute(statement).close()
+        except admin.dialect.driver_error() as error:
+            if "concurrently updated" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.1)
 
 
 def _drop(admin: Database, statement: str) -> None:
