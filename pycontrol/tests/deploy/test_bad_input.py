@@ -8,6 +8,8 @@ from rowpost.deploy import apply, difference
 from rowpost.dialects.batches import BatchRunner
 from rowpost.errors import DatabaseUnavailable, DeployError, PermissionDenied, RowpostError, SettingsError
 from rowpost.queue import Queue
+from rowpost.registry import create_queue
+from rowpost.scripts import load_scripts
 from rowpost.settings import QueueSettings, load_settings
 from rowpost.verify import verify
 
@@ -31,26 +33,49 @@ def kill_at(monkeypatch, statement, connection):
     return count
 
 
-def test_a_deployment_killed_at_any_statement_leaves_nothing_and_can_be_run_again(shop, open_shop, monkeypatch, sql):
-    if shop.engine == "sqlserver":
-        pytest.skip("hundreds of deployments: on PostgreSQL, where one takes a tenth of a second")
-    plan, statement, objects = shop.plan(QueueSettings("Sales")), 0, "SELECT count(*) FROM pg_namespace WHERE nspname = 'rowpost'"
-
+def killed_at_each_statement(open_shop, monkeypatch, deploy, is_untouched):
+    """Kills a deployment before its first statement, its second, and so on, until one gets through; returns how many."""
+    statement = 0
     while True:
         statement += 1
         database = open_shop()
         with monkeypatch.context() as patch:
             kill_at(patch, statement, database.connection)
             try:
-                apply(database, plan)
+                deploy(database)
             except (Killed, RowpostError):
-                sql.run("SELECT pg_advisory_xact_lock(hashtextextended('rowpost deployment', 0))")  # it has let go
-                assert sql.value(objects) == 0
+                assert is_untouched()
                 continue
-        break
+        return statement
 
-    assert statement > len(plan.steps)
+
+def test_a_deployment_killed_at_any_statement_leaves_nothing_and_can_be_run_again(shop, open_shop, monkeypatch, sql):
+    if shop.engine == "sqlserver":
+        pytest.skip("hundreds of deployments: on PostgreSQL, where one takes a tenth of a second")
+    plan = shop.plan(QueueSettings("Sales"))
+
+    def is_untouched():
+        sql.run("SELECT pg_advisory_xact_lock(hashtextextended('rowpost deployment', 0))")  # it has let go
+        return sql.value("SELECT count(*) FROM pg_namespace WHERE nspname = 'rowpost'") == 0
+
+    killed = killed_at_each_statement(open_shop, monkeypatch, lambda database: apply(database, plan), is_untouched)
+
+    assert killed > len(plan.steps)
     assert verify(open_shop(), plan) == []
+
+
+def test_a_queue_whose_deployment_is_killed_at_any_statement_is_not_there(shop, database, open_shop, monkeypatch):
+    apply(database, shop.plan())
+    scripts = [row[0] for row in database.call("list_scripts")]
+
+    def is_untouched():
+        names = [row[0] for row in database.call("list_queues")]
+        return names == ["Billing", "Sales"] and [row[0] for row in database.call("list_scripts")] == scripts
+
+    killed = killed_at_each_statement(open_shop, monkeypatch, lambda each: create_queue(each, "New"), is_untouched)
+
+    assert killed > len(load_scripts(shop.engine).templates)
+    assert verify(open_shop(), shop.plan()) == []
 
 
 def test_a_row_of_the_journal_that_was_deleted_by_hand_is_told_and_comes_back(shop, database, sql):
@@ -99,32 +124,68 @@ def test_an_environment_that_nobody_wrote_is_named(name, monkeypatch, tmp_path):
 
 
 LACKING = {
-    "to create schemas": ("REVOKE CREATE ON DATABASE {database} FROM {login}", "database"),
-    "to create tables": ("REVOKE CREATE ON SCHEMA public FROM {login}", "schema public"),
-    "to connect": ("REVOKE CONNECT ON DATABASE {database} FROM PUBLIC, {login}", "database"),
+    "postgresql": {
+        "to create schemas": ("REVOKE CREATE ON DATABASE {database} FROM {login}", "for database"),
+        "to create tables": ("REVOKE CREATE ON SCHEMA public FROM {login}", "for schema public"),
+        "to connect": ("REVOKE CONNECT ON DATABASE {database} FROM PUBLIC, {login}", "for database"),
+    },
+    "sqlserver": {
+        "to create schemas": ("REVOKE CREATE SCHEMA FROM {login}", ""),
+        "to create roles": ("REVOKE CREATE ROLE FROM {login}", ""),
+        "to create tables": ("REVOKE CREATE TABLE FROM {login}", ""),
+        "to create procedures": ("REVOKE CREATE PROCEDURE FROM {login}", ""),
+        "to create functions": ("REVOKE CREATE FUNCTION FROM {login}", ""),
+        "on the queues' schema": ("REVOKE ALTER ON SCHEMA::dbo FROM {login}", ""),
+    },
 }
+ALL_RIGHTS = {
+    "postgresql": (
+        "GRANT ALL ON DATABASE {database} TO {login}", "GRANT ALL ON SCHEMA public TO {login}",
+        "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
+    ),
+    "sqlserver": (
+        "GRANT CREATE SCHEMA, CREATE ROLE, CREATE TABLE, CREATE PROCEDURE, CREATE FUNCTION, VIEW DEFINITION TO {login}",
+        "GRANT ALTER ON SCHEMA::dbo TO {login}",
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("right", LACKING)
-def test_a_deploying_login_that_lacks_a_right_is_told_which_and_changes_nothing(shop, database, sql, right):
-    if shop.engine == "sqlserver":
-        pytest.skip("rights to deploy are tried on PostgreSQL; on SQL Server they stand in docs/for-dbas.md")
-    login, name = "rowpost_test_lacking", sql.value("SELECT current_database()")
-    sql.run(f"DROP ROLE IF EXISTS {login}")
-    sql.run(f"CREATE ROLE {login} LOGIN PASSWORD 'x'")
-    try:
-        sql.run(f"GRANT ALL ON DATABASE {name} TO {login}")
-        sql.run(f"GRANT ALL ON SCHEMA public TO {login}")
-        sql.run("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-        revoke, said = LACKING[right]
-        sql.run(revoke.format(database=name, login=login))
-        theirs = replace(shop, settings=replace(shop.settings, url=shop.settings.url.replace("postgres:@", f"{login}:x@", 1)))
+def test_a_deploying_login_that_lacks_a_right_is_told_which_and_changes_nothing(shop, database, sql, login):
+    if shop.babelfish:
+        pytest.skip("Babelfish grants no rights on a database: there a login has all or none")
+    name = login.make("lacking")
+    theirs = replace(shop, settings=replace(shop.settings, url=login.url(name)))
 
-        with pytest.raises((DeployError, PermissionDenied, DatabaseUnavailable), match=f"permission denied for {said}"):
+    for revoke, said in LACKING[shop.engine].values():
+        for statement in (*ALL_RIGHTS[shop.engine], revoke):
+            sql.run(statement.format(database=database.dialect.database_name(database.connection), login=name))
+        with pytest.raises((DeployError, PermissionDenied, DatabaseUnavailable), match=f"(?i)permission.*{said}"):
             with theirs.connect() as connection:
                 apply(connection, theirs.plan())
 
-        assert sql.value("SELECT count(*) FROM pg_namespace WHERE nspname = 'rowpost'") == 0
-    finally:
-        sql.run(f"DROP OWNED BY {login}")
-        sql.run(f"DROP ROLE {login}")
+        assert not [change for change in difference(database, shop.plan()).changes if change.state == "unchanged"]
+
+
+def test_a_login_that_may_not_deploy_at_all_is_told_where_the_rights_stand_and_changes_nothing(shop, database, login):
+    name = login.make("nobody")
+
+    with login.open(name) as connection, pytest.raises(DeployError, match=r"permission.*docs/for-dbas\.md"):
+        apply(connection, shop.plan())
+
+    assert not [change for change in difference(database, shop.plan()).changes if change.state == "unchanged"]
+
+
+def test_a_case_sensitive_database_is_served(shop, sql, open_shop):
+    if shop.engine == "postgresql":
+        pytest.skip("PostgreSQL is case-sensitive always")
+    if shop.babelfish:
+        pytest.skip("Babelfish has one collation for the names of a whole server")
+    sql.run(f"ALTER DATABASE {sql.value('SELECT DB_NAME()')} COLLATE Latin1_General_CS_AS")
+    database = open_shop()
+
+    apply(database, shop.plan())
+    Queue("Sales", database).send(b"x", {"a": "b"})
+
+    assert [message.body for message in Queue("Sales", database).receive()] == [b"x"]
+    assert database.call("check_queue") == []
+    assert verify(database, shop.plan()) == []
