@@ -48,11 +48,11 @@ verify: $(VENV)/.installed ## compare the database with the plan (ENV=production
 bench: $(VENV)/.developer ## what is claimed about speed, measured here
 	$(BIN)/python benchmarks/queue.py $(ARGS)
 
-test/tsqlt: $(VENV)/.developer ## the tSQLt classes on the SQL Server of ROWPOST_TEST_SQLSERVER
-	$(BIN)/python -m pytest pycontrol/tests/repository -k tsqlt $(ARGS)
+test/tsqlt: $(VENV)/.developer ## the tSQLt classes on the server of ROWPOST_TEST_SQLSERVER, with a JUnit report (ARGS="--tsqlt tSQLt.zip --sha256 ...")
+	$(BIN)/python deploy/tsqlt/run.py --junit tsqlt.xml $(ARGS)
 
 clean: ## take away what was built here; databases stay
-	rm -rf $(VENV) build dist .ruff_cache *.egg-info
+	rm -rf $(VENV) build dist .ruff_cache *.egg-info tsqlt.xml
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.created:

@@ -5,9 +5,11 @@ Here tSQLt is the shim in deploy/tsqlt, so that no engine needs CLR; deploy/tsql
 
 import hashlib
 import importlib.util
+import io
 import os
 import re
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -169,7 +171,58 @@ def test_a_tsqlt_of_another_checksum_is_not_installed(tmp_path):
     file.write_text("SELECT 1;", encoding="utf-8")
 
     with pytest.raises(ValueError, match=hashlib.sha256(b"SELECT 1;").hexdigest()):
-        runner.install_tsqlt(None, file, "0" * 64)
+        runner.install_tsqlt(None, str(file), "0" * 64)
+
+
+def test_a_download_is_compared_before_it_is_installed():
+    fetched = []
+
+    def download(address):
+        fetched.append(address)
+        return b"SELECT 1;"
+
+    with pytest.raises(ValueError, match=hashlib.sha256(b"SELECT 1;").hexdigest()):
+        runner.install_tsqlt(None, "https://example.com/tSQLt.zip", "0" * 64, download)
+
+    assert fetched == ["https://example.com/tSQLt.zip"]
+
+
+@needs_engine
+@pytest.mark.parametrize("pack", [lambda text: text, lambda text: zipped({"tSQLt/tSQLt.class.sql": text})], ids=["sql", "zip"])
+def test_what_has_the_checksum_is_installed(request, tmp_path, pack):
+    file = tmp_path / "tSQLt"
+    file.write_bytes(pack(b"CREATE TABLE dbo.installed (a int);\nGO\n"))
+
+    with connect_url("sqlserver", request.getfixturevalue("new_database")("sqlserver")) as database:
+        runner.install_tsqlt(database, str(file), hashlib.sha256(file.read_bytes()).hexdigest())
+
+        assert database.dialect.script(database.connection, "SELECT COUNT(*) FROM dbo.installed;") == [(0,)]
+
+
+def test_a_zip_without_tsqlt_is_refused_by_name(tmp_path):
+    file = tmp_path / "other.zip"
+    file.write_bytes(zipped({"readme.txt": b"nothing"}))
+
+    with pytest.raises(ValueError, match=r"other\.zip holds no tSQLt"):
+        runner.install_tsqlt(None, str(file), hashlib.sha256(file.read_bytes()).hexdigest())
+
+
+def zipped(members: dict[str, bytes]) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    return content.getvalue()
+
+
+def test_the_runner_says_which_variable_names_the_server(monkeypatch, capsys):
+    monkeypatch.delenv("ROWPOST_TEST_SQLSERVER", raising=False)
+
+    with pytest.raises(SystemExit) as ended:
+        runner.main([])
+
+    assert ended.value.code == 2
+    assert "ROWPOST_TEST_SQLSERVER" in capsys.readouterr().err
 
 
 def test_the_junit_report_counts_and_names():
