@@ -26,7 +26,7 @@ from rowpost.deploy import apply
 from rowpost.plan import plan
 from rowpost.queue import Queue
 from rowpost.settings import QueueSettings, Settings
-from tests.engines_report import EnginesReport
+from tests.engines_report import PLUGIN, EnginesReport, note_engine
 from tests.probe import Probe, probe_for
 
 WIRE = Path(__file__).parents[1] / "rowpost" / "demo" / "wire"
@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     path = config.getoption("--engines-report")
     if path is not None:
-        config.pluginmanager.register(EnginesReport(path))
+        config.pluginmanager.register(EnginesReport(path), PLUGIN)
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,7 @@ def target(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -
     with connect_url(engine, url) as database:
         apply(database, plan(settings))
         babelfish = engine == "sqlserver" and _is_babelfish(database)
+        note_engine(request.config, label, database)
     return Target("babelfish" if babelfish else label, settings, babelfish, url)
 
 

@@ -2,8 +2,10 @@
 
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 
 from rowpost.database import Database, connect_url
 from tests.probe import Probe
@@ -22,7 +24,7 @@ class Logins:
         self._made: list[str] = []
 
     def make(self, name: str) -> str:
-        name = f"{name}_{os.getpid()}"
+        name = f"{name}_{os.getpid()}_{next(_numbers)}"
         if self._engine == "sqlserver":
             self._sql.run(f"CREATE LOGIN {name} WITH PASSWORD = '{PASSWORD}'")
             self._sql.run(f"CREATE USER {name} FOR LOGIN {name}")
@@ -44,12 +46,28 @@ class Logins:
 
     def drop(self) -> None:
         for name in self._made:
-            if self._engine == "sqlserver":
-                self._sql.run(f"DROP USER {name}")
-                self._sql.run(f"DROP LOGIN {name}")
-            else:
+            if self._engine == "postgresql":
                 self._sql.run(f"DROP OWNED BY {name}")
                 self._sql.run(f"DROP ROLE {name}")
+            else:
+                if not self._sql.babelfish:  # which drops no user that has rights; the database takes it along
+                    self._sql.run(f"DROP USER {name}")
+                self._drop_login(name)
+
+    def _drop_login(self, name: str) -> None:
+        """Waits for the login's sessions to be gone."""
+        end = time.monotonic() + 20
+        while True:
+            try:
+                self._sql.run(f"DROP LOGIN {name}")
+                return
+            except self._sql.database.dialect.driver_error():
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.1)
+
+
+_numbers = count(1)
 
 
 @contextmanager

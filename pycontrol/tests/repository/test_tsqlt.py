@@ -23,6 +23,7 @@ from rowpost.deploy import apply
 from rowpost.plan import plan
 from rowpost.scripts import sql_folder
 from rowpost.settings import QueueSettings, Settings
+from tests.engines_report import note_engine
 
 
 def _load_runner() -> ModuleType:
@@ -88,6 +89,7 @@ def url(request: pytest.FixtureRequest) -> str:
     url = request.getfixturevalue("new_database")("sqlserver")
     settings = Settings(engine="sqlserver", url=url, default_schema="dbo", queues=(QueueSettings(runner.SAMPLE),))
     with connect_url("sqlserver", url) as database:
+        note_engine(request.config, "sqlserver", database)
         apply(database, plan(settings))
         runner.install_shim(database)
     return url
