@@ -88,20 +88,26 @@ def embedded_url(data_folder: Path) -> Iterator[str]:
 def new_database(request: pytest.FixtureRequest) -> Iterator[Callable[[str], str]]:
     """Makes an empty database on the engine of that label, and returns its URL; dropped when the session ends."""
     numbers = count(1)
+    admins: dict[str, Database] = {}  # one connection a server, however many databases
     with ExitStack() as stack:
+
+        def admin_of(engine: str, server: str) -> Database:
+            if server not in admins:
+                admins[server] = stack.enter_context(connect_url(engine, server))
+            return admins[server]
 
         def make(label: str) -> str:
             name = f"rowpost_test_{os.getpid()}_{next(numbers)}"
             if label == "sqlserver":
                 server = os.environ["ROWPOST_TEST_SQLSERVER"]
-                admin = connect_url("sqlserver", server)
+                admin = admin_of("sqlserver", server)
                 url = re.sub(r"(?i)database=[^;]*;?", "", server).rstrip(";") + f";Database={name}"
                 _create(admin, f"CREATE DATABASE {name}")
                 stack.callback(_drop, admin, f"DROP DATABASE {name}")
                 return url
             embedded_server = label == "embedded"
             server = request.getfixturevalue("embedded_url") if embedded_server else os.environ["ROWPOST_TEST_POSTGRESQL"]
-            admin = connect_url("postgresql", server)
+            admin = admin_of("postgresql", server)
             admin.connection.execute(f"CREATE DATABASE {name}")
             stack.callback(_drop, admin, f"DROP DATABASE {name} WITH (FORCE)")
             return re.sub(r"^(postgres(?:ql)?://[^/]*/)[^?]*", rf"\g<1>{name}", server)
@@ -124,7 +130,6 @@ def _create(admin: Database, statement: str) -> None:
 def _drop(admin: Database, statement: str) -> None:
     with suppress(Exception):  # a leftover database must not fail a test that passed
         admin.connection.execute(statement)
-    admin.close()
 
 
 @pytest.fixture(scope="session", params=_labels())
