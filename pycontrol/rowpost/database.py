@@ -131,8 +131,8 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Database]:
-        """A transaction around a block: commit at its end, roll back when it raises. Nested: a savepoint."""
-        if self._depth or not self._owned or self.in_transaction:
+        """A transaction around a block: commit at its end, roll back when it raises. Within another: a savepoint."""
+        if self._depth or self.join():
             with self._savepoint():
                 yield self
             return
@@ -171,6 +171,11 @@ class Database:
             yield
         except self.dialect.driver_error() as error:
             raise self.dialect.translate(error) from error
+
+    def join(self) -> bool:
+        """Whether there is a transaction to join; the one that a lent connection's driver would begin is begun."""
+        with self.translated():
+            return self.dialect.join(self.connection) or self.dialect.in_transaction(self.connection)
 
     @property
     def in_transaction(self) -> bool:

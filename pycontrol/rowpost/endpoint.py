@@ -191,6 +191,7 @@ class Endpoint:
     def open(self, connection: Any = None) -> Iterator[Bus]:
         """A bus on a caller's connection: what is sent in the block joins the caller's own transaction at its end.
 
+        Where none is open, and the connection is in autocommit, it has one of its own: all is stored, or nothing.
         Without a connection it leads to the embedded server, as process_one does.
         """
         if connection is None:
@@ -198,7 +199,8 @@ class Endpoint:
         database = connection if isinstance(connection, Database) else Database.share(connection)
         bus = Bus(self, database)
         yield bus
-        self.dispatch(database, bus.operations)
+        alone = not database.join()
+        self.dispatch(database, bus.operations, begin=alone, commit=alone)
 
     def process_one(self, database: Database | None = None) -> Outcome:
         """Moves what is due, then receives and handles at most one message, in this process: for tests.

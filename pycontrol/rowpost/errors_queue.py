@@ -34,9 +34,8 @@ from rowpost.recoverability import FAILED_QUEUE
 __all__ = ["ErrorQueue", "Filter", "Retried"]
 
 PAGE = 1000
-#: how many messages one transaction of retry_all takes back: as one batch of T-SQL below 4,000 characters, beyond which
-#: Babelfish runs a batch twice
-BATCH = 20
+#: how many messages one transaction of retry_all takes back
+BATCH = 100
 
 Call = tuple[str, str | None, dict[str, Any]]
 Progress = Callable[[int], None]

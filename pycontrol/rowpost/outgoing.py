@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowpost.address import Address, parse_address
 from rowpost.database import Database
-from rowpost.errors import DelayNotSupported
+from rowpost.errors import DelayNotSupported, RowpostError
 from rowpost.message import MESSAGE_ID, encode_headers
 from rowpost.queue import legacy_values
 
@@ -83,6 +83,7 @@ def dispatch(
             continue
         seen.add(key)
         calls.append(_send(database, operation, address, directory, sender))
+    opened = False
     if events:
         rows = database.call_all(calls, begin=begin)
         calls = [
@@ -91,11 +92,17 @@ def dispatch(
             for row in rows[place]
             if not row[1]
         ]
-        begin = False
-    if calls:
+        begin, opened = False, begin
+    if not calls:
+        if commit and not begin:
+            database.commit()
+        return
+    try:
         database.call_all(calls, begin=begin, commit=commit)
-    elif commit:
-        database.commit()
+    except RowpostError:
+        if opened:
+            database.rollback()
+        raise
 
 
 def _send(database: Database, operation: Operation, address: Address, directory: Directory, sender: Endpoint) -> Call:

@@ -108,7 +108,7 @@ class Queue:
         if first is None:
             return 0
         second = next(batches, None)
-        if second is None or self.database.in_transaction:
+        if second is None or self.database.join():
             return self._send_batches(_chain(first, second, batches), progress)
         with self.database.transaction():
             return self._send_batches(_chain(first, second, batches), progress)

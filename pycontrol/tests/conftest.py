@@ -10,6 +10,7 @@ pytest lists the reasons at its end (-rs).
 import json
 import os
 import re
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -38,6 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # programs that tests interrupt inherit it; `make test &` ignores it
     path = config.getoption("--engines-report")
     if path is not None:
         config.pluginmanager.register(EnginesReport(path), PLUGIN)
@@ -210,6 +212,17 @@ def needs_readpast(target: Target) -> None:
     """For tests of locks that are stepped over."""
     if target.babelfish:
         pytest.skip("Babelfish accepts READPAST and ignores it: concurrent receivers wait for one another")
+
+
+@pytest.fixture
+def not_on_babelfish(target: Target) -> Callable[[str], None]:
+    """Skips the test there, with what Babelfish lacks: `not_on_babelfish("has no clustered indexes")`."""
+
+    def skip(what: str) -> None:
+        if target.babelfish:
+            pytest.skip(f"Babelfish {what}")
+
+    return skip
 
 
 @pytest.fixture(scope="session")

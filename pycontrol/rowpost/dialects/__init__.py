@@ -69,6 +69,9 @@ class Dialect(Protocol):
     def script(self, connection: Any, text: str) -> list[tuple]:
         """Executes one batch of a script as it stands; returns the rows of its last result, if any."""
 
+    def join(self, connection: Any) -> bool:
+        """Opens the transaction that a lent connection's driver would; False where that is left to us (autocommit)."""
+
     def begin(self, connection: Any) -> None: ...
     def commit(self, connection: Any) -> None: ...
     def rollback(self, connection: Any) -> None: ...

@@ -7,6 +7,7 @@ is: encode, PQexecPrepared, decode. Errors are psycopg's own.
 
 from __future__ import annotations
 
+import select
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -141,6 +142,7 @@ def _results(pgconn: Any) -> list[Any]:
     """All results up to the end of the pipeline; libpq puts a None after each command's."""
     results = []
     while pgconn.status == ConnStatus.OK:
+        _wait(pgconn)
         result = pgconn.get_result()
         if result is None:
             continue
@@ -148,6 +150,26 @@ def _results(pgconn: Any) -> list[Any]:
             break
         results.append(result)
     return results
+
+
+def _wait(pgconn: Any) -> None:
+    """Until a result is here. get_result would wait too, but with the interpreter's lock: no other thread would run."""
+    while pgconn.is_busy():
+        try:
+            _readable(pgconn.socket)
+        except BaseException:  # Ctrl+C: what the server still sends has no reader any more
+            pgconn.finish()
+            raise
+        pgconn.consume_input()
+
+
+def _readable(socket: int) -> None:
+    if hasattr(select, "poll"):  # select knows no descriptor above 1023, and Windows has no poll
+        poll = select.poll()
+        poll.register(socket, select.POLLIN)
+        poll.poll()
+    else:
+        select.select([socket], [], [])
 
 
 def _values(statement: Call) -> list[bytes | None]:

@@ -93,11 +93,15 @@ class PostgreSQL:
     def execute(
         self, connection: psycopg.Connection, statement: Statement, arguments: dict[str, Any], begin: bool
     ) -> list[tuple]:
+        if not begin:
+            self.join(connection)
         return libpq.call(connection, _call(statement, arguments), begin)
 
     def execute_all(
         self, connection: psycopg.Connection, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: bool, commit: bool
     ) -> list[list[tuple]]:
+        if not begin:
+            self.join(connection)
         if commit:
             _refuse_doomed(connection)
         return libpq.call_all(connection, [_call(*each) for each in calls], begin=begin, commit=commit)
@@ -108,6 +112,13 @@ class PostgreSQL:
 
     def begin(self, connection: psycopg.Connection) -> None:
         libpq.command(connection, b"BEGIN")
+
+    def join(self, connection: psycopg.Connection) -> bool:
+        if connection.autocommit:
+            return False
+        if connection.pgconn.transaction_status == TransactionStatus.IDLE:
+            connection.execute("SELECT 1")  # psycopg's BEGIN bears the isolation level and more
+        return True
 
     def commit(self, connection: psycopg.Connection) -> None:
         _refuse_doomed(connection)

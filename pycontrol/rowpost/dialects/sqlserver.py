@@ -3,7 +3,7 @@
 The driver is looked for on the system (18, 17, FreeTDS) and then in the wheel mssql-python-odbc, so that pip alone
 makes a working client. What has parameters runs as a procedure call of its own (sp_prepexec), which must end with as
 many transactions as it began with, or the server raises error 266: BEGIN and COMMIT travel in one batch with the calls
-between them where both are wanted, and alone otherwise.
+between them where both are wanted, BEGIN with calls whose values are numbers (a receive), and alone otherwise.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -38,6 +39,8 @@ from rowpost.errors import (
 
 __all__ = ["SQLServer", "refuse_version"]
 
+Call = tuple[Statement, dict[str, Any]]
+
 pyodbc.native_uuid = True
 pyodbc.pooling = False  # a pool would hand on isolation levels and settings of others
 
@@ -61,6 +64,7 @@ _LOGIN_REFUSED = {18456, 18452, 4060, 18470, 18486}
 _TRY_AGAIN = {1205, 1222, 3960, 3961}
 _PERMISSION = {229, 230, 262, 297, 300, 916}
 _CONNECT_TIMEOUT = 10  # seconds
+_BATCH_TEXT, _BATCH_PARAMETERS = 3500, 2000  # characters (nvarchar holds 4000), and marks (the server takes 2100)
 _OLDEST, _AZURE = 13, 12  # major versions
 # Most providers of linked servers want XACT_ABORT for changes within a transaction.
 _BEGIN = {True: "BEGIN TRANSACTION", "distributed": "SET XACT_ABORT ON; BEGIN DISTRIBUTED TRANSACTION"}
@@ -88,21 +92,15 @@ class SQLServer:
 
     def spell(self, procedure: Procedure, queue: str | None, key: str | None) -> Statement:
         parameters = procedure.parameters_on(self.name)
-        marks: list[str] = []
-        sizes: list[Any] = []
-        for parameter in parameters:
-            for name, type_name in _physical(parameter):
-                marks.append(f"@{name} = ?")
-                sizes.append(_SIZES[type_name])
-        call = f"EXEC {self.object_name(procedure, key)} {', '.join(marks)};"
+        physical = [each for parameter in parameters for each in _physical(parameter)]
         return Statement(
-            text=call,
+            text=self._exec(procedure, key, ((name, "?") for name, _ in physical)),
             procedure=procedure,
             queue=queue,
             parameters=tuple((p.name, p.type) for p in parameters),
             known=frozenset(p.name for p in procedure.parameters),
             result_types=tuple(c.type for c in procedure.result),
-            sizes=tuple(sizes),
+            sizes=tuple(_SIZES[kind] for _, kind in physical),
             key=key,
         )
 
@@ -112,35 +110,56 @@ class SQLServer:
         return self.execute_all(connection, [(statement, arguments)], begin, False)[0]
 
     def execute_all(
-        self, connection: pyodbc.Connection, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: Begin, commit: bool
+        self, connection: pyodbc.Connection, calls: Sequence[Call], begin: Begin, commit: bool
     ) -> list[list[tuple]]:
-        batch = " ".join(statement.text for statement, _ in calls)
-        # A call that finds no procedure, or no right to it, does not end a batch: without TRY the next call would run.
-        if begin and commit:
-            undo = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;"
-            batch = f"BEGIN TRY {_BEGIN[begin]}; {batch} COMMIT TRANSACTION; END TRY BEGIN CATCH {undo} THROW; END CATCH;"
-        elif begin:
+        batches = _batched(calls)
+        undo = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; "
+        if begin and len(batches) == 1 and (commit or _is_plain(batches[0])):
+            return self._run(connection, batches[0], f"{_BEGIN[begin]};", "COMMIT TRANSACTION;" if commit else "", undo)
+        if begin:
             connection.execute(f"{_BEGIN[begin]};").close()
-        elif commit:
-            # Where the transaction is over already, the first COMMIT fails (3902): nothing is sent outside of it.
-            batch = f"BEGIN TRY IF @@TRANCOUNT = 0 COMMIT TRANSACTION; {batch} END TRY BEGIN CATCH THROW; END CATCH;"
-        values = [value for statement, arguments in calls for value in _values(statement, arguments)]
-        sizes = [size for statement, _ in calls for size in statement.sizes]
-        with connection.cursor() as cursor:
-            cursor.setinputsizes(sizes)
-            cursor.execute(batch, values)
-            found = iter(_all_results(cursor))
-        if commit and not begin:
+        # Where the transaction is over already, the first COMMIT fails (3902): nothing is sent outside of it.
+        head = "IF @@TRANCOUNT = 0 COMMIT TRANSACTION;" if commit else ""
+        results = [rows for batch in batches for rows in self._run(connection, batch, head)]
+        if commit:
             self.commit(connection)
+        return results
+
+    def _run(
+        self, connection: pyodbc.Connection, calls: Sequence[Call], head: str, tail: str = "", undo: str = ""
+    ) -> list[list[tuple]]:
+        """Calls in one round trip, between two statements; an error of any of them goes through `undo` and ends it."""
+        plain = _is_plain(calls)
+        text = " ".join([head, *(self._literally(*call) if plain else call[0].text for call in calls), tail])
+        if head:
+            # A call that finds no procedure, or no right to it, does not end a batch: without TRY the next would run.
+            text = f"BEGIN TRY {text} END TRY BEGIN CATCH {undo}THROW; END CATCH;"
+        with closing(connection.cursor()) as cursor:  # a cursor as a block would commit
+            if plain:
+                cursor.execute(text)
+            else:
+                cursor.setinputsizes([size for statement, _ in calls for size in statement.sizes])
+                cursor.execute(text, [value for call in calls for value in _values(*call)])
+            found = iter(_all_results(cursor))
         return [_in_order(s, next(found, [])) if s.procedure.result else [] for s, _ in calls]
 
+    def _literally(self, statement: Statement, arguments: dict[str, Any]) -> str:
+        given = ((name, self.literal(arguments.get(name))) for name, _ in statement.parameters)
+        return self._exec(statement.procedure, statement.key, given)
+
     def script(self, connection: pyodbc.Connection, text: str) -> list[tuple]:
-        with connection.cursor() as cursor:
+        with closing(connection.cursor()) as cursor:  # a cursor as a block would commit
             cursor.execute(text)
             return (_all_results(cursor) or [[]])[-1]
 
     def begin(self, connection: pyodbc.Connection) -> None:
         connection.execute("BEGIN TRANSACTION;").close()
+
+    def join(self, connection: pyodbc.Connection) -> bool:
+        if connection.autocommit:
+            return False
+        connection.execute("DECLARE @none int; SELECT @none = 1 FROM sys.schemas WHERE 1 = 0;").close()
+        return True
 
     def commit(self, connection: pyodbc.Connection) -> None:
         connection.execute("COMMIT TRANSACTION;").close()
@@ -213,15 +232,17 @@ class SQLServer:
     def literal(self, value: Any) -> str:
         if value is None:
             return "NULL"
-        if isinstance(value, bool | int):
+        if isinstance(value, int):
             return str(int(value))
         if isinstance(value, str | UUID | datetime.datetime):
             return "N'" + str(value).replace("'", "''") + "'"
         raise TypeError(f"no literal for {type(value)}")
 
     def script_call(self, procedure: Procedure, arguments: Sequence[tuple[str, Any]]) -> str:
-        given = ", ".join(f"@{name} = {self.literal(value)}" for name, value in arguments)
-        return f"EXEC {self.object_name(procedure, None)} {given};"
+        return self._exec(procedure, None, ((name, self.literal(value)) for name, value in arguments))
+
+    def _exec(self, procedure: Procedure, key: str | None, given: Iterable[tuple[str, str]]) -> str:
+        return f"EXEC {self.object_name(procedure, key)} {', '.join(f'@{name} = {value}' for name, value in given)};"
 
 
 def refuse_version(version: str, is_azure: Callable[[], bool]) -> None:
@@ -280,6 +301,24 @@ def _values(statement: Statement, arguments: dict[str, Any]) -> list[Any]:
         else:
             values.append(value)
     return values
+
+
+def _batched(calls: Sequence[Call]) -> list[list[Call]]:
+    """Calls by round trip: as many as the server's limit of parameters and a text of one page of nvarchar hold."""
+    batches: list[list[Call]] = []
+    text = marks = 0
+    for call in calls:
+        text, marks = text + len(call[0].text) + 1, marks + len(call[0].sizes)
+        if not batches or text > _BATCH_TEXT or marks > _BATCH_PARAMETERS:
+            batches.append([])
+            text, marks = len(call[0].text) + 1, len(call[0].sizes)
+        batches[-1].append(call)
+    return batches
+
+
+def _is_plain(calls: Sequence[Call]) -> bool:
+    """Whether all values are numbers or null: such calls need no parameters, so that BEGIN may travel with them."""
+    return all(value is None or isinstance(value, int) for _, arguments in calls for value in arguments.values())
 
 
 def _all_results(cursor: pyodbc.Cursor) -> list[list[tuple]]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rowpost.errors import InvalidTimeToBeReceived, QueueNotFound
+from rowpost.errors import DatabaseError, InvalidTimeToBeReceived, QueueNotFound
 
 
 def send(queue, body, **more):
@@ -71,3 +71,35 @@ def test_calls_survive_what_the_driver_forgets_after_a_rollback(queue, database)
             _ = 1 / 0
 
         assert here.peek() == 0
+
+
+@pytest.mark.parametrize(("begin", "commit"), [(True, True), (True, False), (False, False)])
+def test_a_batch_beyond_every_limit_of_one_round_trip_stores_each_message_once(queue, database, begin, commit):
+    bodies = [str(number).encode() for number in range(500)]
+
+    database.call_all([send(queue, body) for body in bodies], begin=begin, commit=commit)
+
+    if begin and not commit:
+        database.commit()
+    assert not database.in_transaction
+    assert [message.body for message in queue.receive(500)] == bodies
+
+
+def test_a_long_batch_that_fails_near_its_end_stores_nothing(queue, database):
+    calls = [send(queue, b"good") for _ in range(400)]
+
+    with pytest.raises(InvalidTimeToBeReceived):
+        database.call_all([*calls, send(queue, b"bad", time_to_be_received_ms=0)], begin=True, commit=True)
+
+    assert not database.in_transaction
+    assert queue.peek() == 0
+
+
+def test_a_batch_to_commit_sends_nothing_where_the_transaction_is_over(queue, database):
+    if database.engine != "sqlserver":
+        pytest.skip("PostgreSQL's protocol tells whether a transaction is open: the pipeline asks it before")
+
+    with pytest.raises(DatabaseError):
+        database.call_all([send(queue, b"x")], commit=True)
+
+    assert queue.peek() == 0

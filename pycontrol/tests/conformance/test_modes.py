@@ -158,6 +158,26 @@ def test_a_failing_message_is_called_as_often_as_configured_and_then_moves(run, 
     assert (queue.peek(), business(), bodies(database, "error")) == (0, [], [b'{"Number":1}'])
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_statement_65_headers_that_a_failing_handler_changes_came_to_each_retry_and_to_the_error_queue_as_sent(
+    run, queue, database, business, mode
+):
+    seen = []
+
+    def change_and_fail(context):
+        seen.append((context.headers["NServiceBus.EnclosedMessageTypes"], context.headers.get("Added")))
+        context.headers["NServiceBus.EnclosedMessageTypes"] = "changed"
+        context.headers["Added"] = "by the handler"
+        fail(context)
+
+    run(mode, change_and_fail, times=4)
+
+    (error,) = Queue("error", database).browse()
+    assert set(seen) == {(TYPE, None)}
+    assert error.headers["NServiceBus.EnclosedMessageTypes"] == TYPE
+    assert "Added" not in error.headers
+
+
 def test_statement_67_none_calls_exactly_once_however_many_retries_are_configured(run, queue, database, business):
     calls = []
 
