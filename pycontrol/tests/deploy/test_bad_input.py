@@ -100,6 +100,8 @@ def test_a_row_of_the_journal_that_was_deleted_by_hand_is_told_and_comes_back(sh
 
 @pytest.mark.parametrize("schema", ["it's", 'dou"ble', "brack]et", "semi;colon --"])
 def test_a_schema_with_a_quote_in_its_name_is_a_name(shop, database, sql, schema):
+    if shop.babelfish and set(schema) & set("'\"]"):
+        pytest.skip("Babelfish's QUOTENAME doubles apostrophes, and its parser takes no quotes and brackets in names")
     sql.run(f"CREATE SCHEMA {database.dialect.quote(schema)}")
     name = f"Orders@[{schema.replace(']', ']]')}]"
     planned = shop.plan(QueueSettings(name))

@@ -27,6 +27,12 @@ IF OBJECT_ID(N'rowpost.[peek_queue:{queue_key}]', N'P') IS NOT NULL
     GRANT EXECUTE ON rowpost.[peek_queue:{queue_key}] TO rowpost_reader;
 IF OBJECT_ID(N'rowpost.[browse_messages:{queue_key}]', N'P') IS NOT NULL
     GRANT EXECUTE ON rowpost.[browse_messages:{queue_key}] TO rowpost_reader;
+IF OBJECT_ID(N'rowpost.[delay_message:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[delay_message:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[move_due_messages:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[move_due_messages:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[receive_due_messages:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[receive_due_messages:{queue_key}] TO rowpost_operator;
 GO
 IF OBJECT_ID(N'{queue_table}', N'U') IS NOT NULL
 BEGIN
