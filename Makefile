@@ -36,7 +36,8 @@ lint: $(VENV)/.developer ## Python and SQL by their linters, without tests
 format: $(VENV)/.developer ## bring the Python into its form
 	$(BIN)/ruff format pycontrol benchmarks examples
 
-plan: $(VENV)/.installed ## one script of a deployment, for reading (ENV=production)
+plan: $(VENV)/.installed ## one script of a deployment, for reading; on top, as comments, what it changes there (ENV=production)
+	@$(BIN)/rowpost --env $(ENV) plan 2>&1 | sed 's/^/-- /'
 	@$(BIN)/rowpost --env $(ENV) plan --sql
 
 deploy: $(VENV)/.installed ## apply it (ENV=production YES=1)

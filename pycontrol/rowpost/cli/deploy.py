@@ -11,12 +11,14 @@ import typer
 
 from rowpost import __version__
 from rowpost.bundle import go_back, open_release, undo_scripts, write_bundle
+from rowpost.capabilities import capabilities
 from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode, Interrupted, Refused
 from rowpost.cli.printing import table, visible
 from rowpost.cli.session import Session
 from rowpost.database import Database
 from rowpost.deploy import apply, difference
+from rowpost.dialects.babelfish import is_babelfish
 from rowpost.diff import PlanDiff
 from rowpost.errors import RowpostError, SchemaMissing
 from rowpost.plan import Plan, plan
@@ -236,11 +238,13 @@ def run_verify(session: Session) -> ExitCode:
 
 
 def show_version(session: Session) -> ExitCode:
-    """Show the versions of rowpost, of the schema in the database, and of the server."""
+    """Show the versions of rowpost, of the schema in the database, and of the server, with what it supports."""
     with session.connected() as database:
         rows = _deployed(database)
         engine = database.engine
+        babelfish = is_babelfish(database)
     version, tool, applied_at, server = rows[0] if rows else (None, None, None, None)
+    features = capabilities(engine, server, babelfish=babelfish) if server else {}
     facts = {
         "rowpost": __version__,
         "python": platform.python_version(),
@@ -250,12 +254,15 @@ def show_version(session: Session) -> ExitCode:
         "deployed_schema": version,
         "deployed_by": tool,
         "deployed_at": applied_at and applied_at.isoformat(sep=" ", timespec="seconds"),
-        "server": server,
+        "server": f"Babelfish as {server}" if babelfish and server else server,
+        "supports": [name for name, has in features.items() if has],
+        "lacks": [name for name, has in features.items() if not has],
     }
     if session.as_json:
         session.document(facts)
     else:
-        table(session.out, ("", ""), [(name.replace("_", " "), value or "-") for name, value in facts.items()])
+        shown = {name: "; ".join(value) if isinstance(value, list) else value for name, value in facts.items()}
+        table(session.out, ("", ""), [(name.replace("_", " "), value or "-") for name, value in shown.items()])
     return ExitCode.OK
 
 
