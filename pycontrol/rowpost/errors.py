@@ -23,13 +23,14 @@
      │    ├── ParticipantFailed   another database of a transaction is out of reach, or refused
      │    └── Deadlock            victim of a deadlock, a lock timeout or a serialization failure: try again
      └── CatalogueError           raised by a procedure: number n is 51000 + n in T-SQL, SQLSTATE RPnnn in PL/pgSQL
-          ├── QueueNotFound 1          ├── InvalidMessages 6
-          ├── InvalidQueueName 2       ├── ScriptEdited 7
-          ├── InvalidCount 3           ├── SchemaTooNew 8
-          ├── InvalidTimeToBeReceived 4└── NotAQueueTable 9
-          ├── QueueNameConflict 5      ├── InvalidDelay 10
-          ├── InvalidSubscription 11   ├── AlreadyDispatched 21
-          ├── AlreadyHandled 20        └── InvalidMessageId 22
+          ├── QueueNotFound 1            ├── NotAQueueTable 9
+          ├── InvalidQueueName 2         ├── InvalidDelay 10
+          ├── InvalidCount 3             ├── InvalidSubscription 11
+          ├── InvalidTimeToBeReceived 4  ├── LockRefused 12
+          ├── QueueNameConflict 5        ├── AlreadyHandled 20
+          ├── InvalidMessages 6          ├── AlreadyDispatched 21
+          ├── ScriptEdited 7             └── InvalidMessageId 22
+          └── SchemaTooNew 8
 
 A message says what happened, to which queue, and what to do. The catalogue's numbers stand in sql/contract.yml, which
 a test compares with this module.
@@ -50,11 +51,14 @@ __all__ = [
     "HandlerBrokeTransaction",
     "HandlerNotFound",
     "InvalidCount",
+    "InvalidDelay",
     "InvalidMessage",
     "InvalidMessageId",
     "InvalidMessages",
     "InvalidQueueName",
+    "InvalidSubscription",
     "InvalidTimeToBeReceived",
+    "LockRefused",
     "LoginRefused",
     "MessageCorrupt",
     "MessageError",
@@ -232,6 +236,12 @@ class InvalidSubscription(CatalogueError):
     """A subscription without endpoint, topic or queue, or one of over 200 characters."""
 
     code = 11
+
+
+class LockRefused(CatalogueError):
+    """The lock of deployments, or of a transaction over several databases, was not granted."""
+
+    code = 12
 
 
 class AlreadyHandled(CatalogueError):
