@@ -5,6 +5,7 @@ import pytest
 from rowpost.deploy import apply
 from rowpost.settings import QueueSettings
 from rowpost.verify import verify
+from tests.workers import eventually
 
 
 @pytest.fixture
@@ -179,3 +180,24 @@ def test_a_missing_index_is_found_with_the_statement_that_mends_it(shop, deploye
 
     assert (finding.kind, finding.subject) == ("expires_index_missing", "queue Sales")
     assert finding.remedy.startswith("CREATE ")
+
+
+def test_a_queues_health_is_for_check_queue_and_no_difference_from_the_plan(shop, deployed, sql):
+    if shop.engine == "sqlserver":
+        pytest.skip("dead rows are PostgreSQL's")
+    table = sql.table("Sales")
+    sql.run(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
+    sql.run(f"INSERT INTO {table} (id, headers) SELECT gen_random_uuid(), '' FROM generate_series(1, 12000)")
+    sql.run(f"DELETE FROM {table}")
+
+    eventually(lambda: [row[1] for row in deployed.call("check_queue")] == ["dead_rows"], "the statistics know of the dead rows")
+
+    assert verify(deployed, shop.plan()) == []
+
+
+def test_settings_that_somebody_took_away_are_found(shop, deployed, sql):
+    if shop.engine == "sqlserver":
+        pytest.skip("settings of tables are PostgreSQL's")
+    sql.run(f"ALTER TABLE {sql.table('Sales')} RESET (vacuum_truncate)")
+
+    assert findings(deployed, shop.plan()) == [("settings_missing", "queue Sales")]
