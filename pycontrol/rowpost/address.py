@@ -8,6 +8,7 @@ import hashlib
 import re
 import unicodedata
 from dataclasses import dataclass
+from functools import lru_cache
 
 from rowpost.errors import InvalidQueueName
 
@@ -125,6 +126,7 @@ def _part(text: str, position: int, whole: str) -> tuple[str, int]:
     return text[position:end], end
 
 
+@lru_cache(maxsize=4096)
 def parse_address(text: str) -> Address:
     """Reads table, table@schema or table@schema@catalog, with or without brackets (reference A1, statement 11).
 

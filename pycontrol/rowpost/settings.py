@@ -24,9 +24,10 @@ import platformdirs
 
 from rowpost import compat as generations
 from rowpost.address import DEFAULT_SCHEMA, Address, parse_address
+from rowpost.batch_size import ADAPTIVE, OFF, batch_size
 from rowpost.compat import compat_of
 from rowpost.environment_file import Section, expand_secrets, find_environment, read_environment
-from rowpost.errors import InvalidQueueName
+from rowpost.errors import InvalidQueueName, SettingsError
 
 __all__ = [
     "QueueSettings",
@@ -59,7 +60,9 @@ class WorkerSettings:
 
     `time_limit`: a handler that runs longer is killed with its process, a failed attempt; 0 for no limit.
     `throttle_after` so many failures in a row (0: never) one worker is left, which waits `throttle_wait` between two
-    attempts. `purge_expired_on_startup`, `purge_expired_every` (0: never): remove expired messages unasked.
+    attempts.
+    `batch`: how many messages share a transaction: "adaptive" (up to 500 while a backlog waits, and their handlers take
+    `batch_time` together), "off" (one) or a number of them. `purge_expired_on_startup`, `purge_expired_every` (0: never): remove expired messages unasked.
     """
 
     handler: str
@@ -74,6 +77,8 @@ class WorkerSettings:
     throttle_wait: float = 1.0
     purge_expired_on_startup: bool = False
     purge_expired_every: float = 0.0
+    batch: str | int = ADAPTIVE
+    batch_time: float = 0.05
 
 
 @dataclass(frozen=True)
@@ -266,9 +271,21 @@ def _read_worker(section: Section, compat: str) -> WorkerSettings:
         throttle_wait=section.seconds("throttle_wait", default=1.0, at_least=0.0),
         purge_expired_on_startup=section.flag("purge_expired_on_startup", default=False),
         purge_expired_every=section.seconds("purge_expired_every", default=0.0, at_least=0.0),
+        batch=_read_batch(section),
+        batch_time=section.seconds("batch_time", default=0.05, at_least=0.001),
     )
     section.finish()
     return worker
+
+
+def _read_batch(section: Section) -> str | int:
+    value = section.value("batch", default=ADAPTIVE)
+    setting = OFF if value is False else value  # YAML reads off as false
+    try:
+        batch_size(setting, budget=1.0)
+    except SettingsError as error:
+        raise section.error("batch", str(error)) from error
+    return setting
 
 
 def _read_participants(top: Section, dialect: str) -> tuple[tuple[str, str], ...]:
