@@ -23,12 +23,12 @@
      │    ├── ParticipantFailed   another database of a transaction is out of reach, or refused
      │    └── Deadlock            victim of a deadlock, a lock timeout or a serialization failure: try again
      └── CatalogueError           raised by a procedure: number n is 51000 + n in T-SQL, SQLSTATE RPnnn in PL/pgSQL
-          ├── QueueNotFound 1          ├── InvalidMessages 6
-          ├── InvalidQueueName 2       ├── ScriptEdited 7
-          ├── InvalidCount 3           ├── SchemaTooNew 8
-          ├── InvalidTimeToBeReceived 4└── NotAQueueTable 9
-          ├── QueueNameConflict 5      ├── InvalidDelay 10
-          └── InvalidSubscription 11
+          ├── QueueNotFound 1            ├── ScriptEdited 7
+          ├── InvalidQueueName 2         ├── SchemaTooNew 8
+          ├── InvalidCount 3             ├── NotAQueueTable 9
+          ├── InvalidTimeToBeReceived 4  ├── InvalidDelay 10
+          ├── QueueNameConflict 5        ├── InvalidSubscription 11
+          └── InvalidMessages 6          └── LockRefused 12
 
 A message says what happened, to which queue, and what to do. The catalogue's numbers stand in sql/contract.yml, which
 a test compares with this module.
@@ -47,10 +47,13 @@ __all__ = [
     "HandlerBrokeTransaction",
     "HandlerNotFound",
     "InvalidCount",
+    "InvalidDelay",
     "InvalidMessage",
     "InvalidMessages",
     "InvalidQueueName",
+    "InvalidSubscription",
     "InvalidTimeToBeReceived",
+    "LockRefused",
     "LoginRefused",
     "MessageCorrupt",
     "MessageError",
@@ -228,6 +231,12 @@ class InvalidSubscription(CatalogueError):
     """A subscription without endpoint, topic or queue, or one of over 200 characters."""
 
     code = 11
+
+
+class LockRefused(CatalogueError):
+    """The lock of deployments, or of a transaction over several databases, was not granted."""
+
+    code = 12
 
 
 CATALOGUE: dict[int, type[CatalogueError]] = {error.code: error for error in CatalogueError.__subclasses__()}

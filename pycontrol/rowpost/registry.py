@@ -19,6 +19,7 @@ from rowpost.contract import load_contract
 from rowpost.database import Database
 from rowpost.deploy import ApplyResult, Progress, apply, deployment, fitted, read_state, refuse_newer
 from rowpost.dialects import dialect_for
+from rowpost.dialects.babelfish import is_babelfish
 from rowpost.dialects.grants import grant_execute, grant_role, grant_tables
 from rowpost.errors import DeployError, QueueNotFound
 from rowpost.plan import QueueEntry, build_plan, describe_queue, queue_names
@@ -137,7 +138,7 @@ def grant_statements(
 
     It may then receive from its own queues, send to its destinations (the error queue among them), and empty the
     queues that are purged when the endpoint starts. It gets no right on any table, unless `tables` asks for the rights
-    on tables with which NServiceBus's own endpoints work.
+    on tables with which NServiceBus's own endpoints work, and which Babelfish wants of everybody.
     """
     dialect = dialect_for(where.engine)
     receive_from, send_to, purge = list(receive_from), list(send_to), list(purge)
@@ -157,8 +158,10 @@ def grant_statements(
     ]
     if tables:
         entries = [describe_queue(QueueSettings(name, "external"), where.engine) for name in [*receive_from, *send_to]]
-        names = dict.fromkeys(queue_names(entry, dialect)["queue_table"] for entry in entries)
-        grants += [grant_tables(dialect, table, login) for table in names]
+        names = [(name, queue_names(entry, dialect)) for name, entry in zip((*receive_from, *send_to), entries, strict=True)]
+        wanted_tables = [each["queue_table"] for _, each in names]
+        wanted_tables += [each["delayed_table"] for name, each in names if name not in plain]
+        grants += [grant_tables(dialect, table, login) for table in dict.fromkeys(wanted_tables)]
     return [grant_role(dialect, ENDPOINT_ROLE, login), *grants]
 
 
@@ -178,7 +181,11 @@ def grant(
     *,
     tables: bool = False,
 ) -> list[str]:
-    """Run what grant_statements spells, in one transaction; returns the statements. Raises DeployError."""
+    """Run what grant_statements spells, in one transaction; returns the statements. Raises DeployError.
+
+    On Babelfish always with `tables`.
+    """
+    tables = tables or is_babelfish(database)  # it chains no ownership
     statements = grant_statements(database, login, receive_from, send_to, purge, tables=tables)
     plan = fitted(database, build_plan(f"rights of {login}", load_scripts(database.engine), [], whole=False))
     with deployment(database, plan) as running:

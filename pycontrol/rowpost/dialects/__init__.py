@@ -14,7 +14,7 @@ from typing import Any, Literal, NoReturn, Protocol
 from rowpost.contract import Procedure
 from rowpost.errors import RowpostError, SettingsError
 
-__all__ = ["Begin", "Commit", "Dialect", "Statement", "dialect_for", "dialect_of"]
+__all__ = ["Begin", "Commit", "Dialect", "Statement", "dialect_for", "dialect_of", "where_rights_are"]
 
 #: whether a call opens a transaction; "distributed": one over several SQL Servers; "sealed": one that no COMMIT ends
 #: but the one that breaks the seal, so that SQL of a handler cannot commit what is not its own
@@ -41,6 +41,13 @@ class Statement:
     sizes: tuple[Any, ...] = ()
     #: the queue's key, where a batch's error names the procedure that failed and not its place
     key: str | None = None
+
+
+def where_rights_are(statement: Statement | None) -> str:
+    """What to say to a login that lacks a right: for a call, or for a script of a deployment."""
+    if statement is None:
+        return "docs/for-dbas.md lists the rights that a deployment needs."
+    return "rowpost queue grant prints the statements that give the right."
 
 
 class Dialect(Protocol):

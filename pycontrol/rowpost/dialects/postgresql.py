@@ -11,7 +11,7 @@ import psycopg
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from rowpost.contract import Procedure
-from rowpost.dialects import Begin, Commit, Statement, libpq
+from rowpost.dialects import Begin, Commit, Statement, libpq, where_rights_are
 from rowpost.dialects.lending import Loan
 from rowpost.errors import (
     CATALOGUE,
@@ -175,7 +175,7 @@ class PostgreSQL:
         elif state in ("42883", "3F000", "42P01"):
             return _missing(state, said, statement)
         elif state == "42501":
-            kind, said = PermissionDenied, f"{said}. rowpost queue grant prints the statements that give the right."
+            kind, said = PermissionDenied, f"{said}. {where_rights_are(statement)}"
         elif state in _TRY_AGAIN:
             kind = Deadlock
         elif state in _LOGIN_REFUSED or (not state and _is_refusal(said)):

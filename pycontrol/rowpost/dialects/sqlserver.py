@@ -19,7 +19,7 @@ from uuid import UUID
 import pyodbc
 
 from rowpost.contract import Parameter, Procedure
-from rowpost.dialects import Begin, Commit, Statement
+from rowpost.dialects import Begin, Commit, Statement, where_rights_are
 from rowpost.dialects.odbc import find_driver
 from rowpost.errors import (
     CATALOGUE,
@@ -214,7 +214,7 @@ class SQLServer:
         elif number in (2812, 208) or (number > 1e7 and "does not exist" in said):
             return _missing(number, said, statement)
         elif number in _PERMISSION or "permission denied" in said:
-            kind, said = PermissionDenied, f"{said}. rowpost queue grant prints the statements that give the right."
+            kind, said = PermissionDenied, f"{said}. {where_rights_are(statement)}"
         elif number in _TRY_AGAIN:
             kind = Deadlock
         elif number in _LOGIN_REFUSED or state == "28000":

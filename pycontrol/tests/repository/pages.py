@@ -21,7 +21,6 @@ __all__ = ["main", "pages"]
 REPOSITORY = Path(__file__).resolve().parents[3]
 DOCS = REPOSITORY / "docs"
 MADE = "<!-- made by `python -m tests.repository.pages` in pycontrol/; edits are lost -->"
-ENGINES = {"embedded": "embedded PostgreSQL 18", "postgresql": "PostgreSQL 15", "sqlserver": "Babelfish 4.4"}
 
 
 def pages() -> dict[Path, str]:
@@ -116,18 +115,24 @@ def tables_table() -> str:
 
 def engines_page() -> str:
     results = json.loads((DOCS / "reference" / "engines.json").read_text(encoding="utf-8"))
+    engines = sorted(results, key=lambda name: (not name.startswith("PostgreSQL"), not name.startswith("Babelfish"), name))
+    compiled = [] if any(name.startswith("SQL Server") for name in engines) else ["SQL Server"]
     features = sorted({feature for each in results.values() for feature in each})
     rows = [
-        (feature, *(_outcome(results.get(engine, {}).get(feature)) for engine in ENGINES), "compiled")
+        (feature, *(_outcome(results[engine].get(feature)) for engine in engines), *("compiled" for _ in compiled))
         for feature in features
     ]
-    return (
-        f"{MADE}\n# What was run on which engine\n\nBy test file of `conformance/`, `deploy/` and `concurrency/`."
-        " *Run* counts tests that passed; a dash means neither run nor claimed.\n"
+    hand = (
         "SQL Server itself was not at hand: its T-SQL is *compiled* offline with Microsoft's own compiler, and run on"
-        " Babelfish where a column says so. `compose.yaml` and `.github/workflows/engines.yml` run everything on SQL Server"
+        " Babelfish where a column says so. "
+    )
+    return (
+        f"{MADE}\n# What was run on which engine\n\nBy test file of `acceptance/`, `conformance/`, `deploy/` and `concurrency/`;"
+        " `tsqlt` are the classes of `sql/tests`, through the shim. *Run* counts tests that passed; a dash means neither run"
+        f" nor claimed.\n{hand if compiled else ''}"
+        "`compose.yaml` and `.github/workflows/engines.yml` run everything on SQL Server"
         " 2017, 2019 and 2022 and PostgreSQL 14 to 18 where there is a container engine.\n\n"
-        + table(("Tests", *ENGINES.values(), "SQL Server"), rows)
+        + table(("Tests", *engines, *compiled), rows)
         + "\n"
     )
 
