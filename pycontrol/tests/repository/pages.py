@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from rowpost.contract import load_contract
-from rowpost.dialects import postgresql, sqlserver
+from rowpost.dialects import postgresql, sqlserver_errors
 from rowpost.scripts import sql_folder
 from tests.repository.sql_headers import read_header
 
@@ -43,11 +43,11 @@ def errors_page() -> str:
         for number, entry in load_contract().errors.items()
     ]
     theirs = [
-        ("`Deadlock`: the transaction was rolled back, running it again is right", sqlserver._TRY_AGAIN, postgresql._TRY_AGAIN),
-        ("`DatabaseUnavailable`: down, restarting, failing over, or out of connections", sqlserver._UNAVAILABLE,
+        ("`Deadlock`: the transaction was rolled back, running it again is right", sqlserver_errors.TRY_AGAIN, postgresql._TRY_AGAIN),
+        ("`DatabaseUnavailable`: down, restarting, failing over, or out of connections", sqlserver_errors.UNAVAILABLE,
          postgresql._UNAVAILABLE | {"08xxx"}),
-        ("`LoginRefused`", sqlserver._LOGIN_REFUSED, postgresql._LOGIN_REFUSED),
-        ("`PermissionDenied`", sqlserver._PERMISSION, {"42501"}),
+        ("`LoginRefused`", sqlserver_errors.LOGIN_REFUSED, postgresql._LOGIN_REFUSED),
+        ("`PermissionDenied`", sqlserver_errors.PERMISSION, {"42501"}),
         ("`SchemaMissing`, or `QueueNotFound` for a queue's own procedure or table", {2812, 208}, {"42883", "3F000", "42P01"}),
         ("`InvalidCount`: a number beyond its type", {8115}, {"22003"}),
         ("`InvalidMessage`: a null or a character that cannot be stored", {515}, {"23502", "22021"}),

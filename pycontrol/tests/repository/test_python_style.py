@@ -13,7 +13,7 @@ import rowpost
 
 PACKAGE = Path(rowpost.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
-MODULE_LINES = 355  # "about 300", docstrings included
+MODULE_LINES = 370  # "about 300", docstrings included
 FUNCTION_LINES = 48  # "about 40", without its docstring
 SQL = re.compile(
     r"\s*(?:SELECT|INSERT|UPDATE|DELETE|MERGE|CREATE|ALTER|DROP|TRUNCATE|GRANT|REVOKE|EXEC|EXECUTE|CALL|DECLARE|BEGIN|COMMIT"
