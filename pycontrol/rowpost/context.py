@@ -167,6 +167,11 @@ class Context(Bus):
         self.headers = dict(message.headers)
 
     @property
+    def connection(self) -> Any:
+        """The driver's connection for the business data, which commit with the message; with an outbox, to their database."""
+        return self.database.connection if self._scope is None else self._scope.home(self.database).connection
+
+    @property
     def message_id(self) -> str:
         """Id of the message in hand."""
         return self.incoming.message_id

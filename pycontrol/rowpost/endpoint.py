@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING, Any
 
 from rowpost.address import parse_address
 from rowpost.audit import acknowledgement, audited, forwarded
-from rowpost.batch_size import batch_size
 from rowpost.context import Bus, Context, Operation
 from rowpost.database import Database
+from rowpost.declaration import MODES, refuse_declaration
 from rowpost.errors import InvalidMessage, NoHandler, SettingsError
 from rowpost.message import Message, decode_headers
 from rowpost.message_types import find_class, split_enclosed_types, type_name, type_names
+from rowpost.outbox import Outbox
 from rowpost.outgoing import FORWARD_DESTINATION, Call, Directory, dispatch
 from rowpost.recoverability import Host, Recoverability
 from rowpost.serialization import Serializer, Serializers, named_in_body
-from rowpost.settings import STRATEGIES
 
 if TYPE_CHECKING:
     from rowpost.callbacks import Callbacks
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MODES", "Endpoint"]
 
-#: what a transaction spans, from nothing to several databases (reference 1E, seed 001)
-MODES = ("none", "receive_only", "sends_atomic_with_receive", "transaction_scope")
 REMEMBERED_TYPES = 1000
 _CONTROL = "NServiceBus.ControlMessage"
 _TYPES = "NServiceBus.EnclosedMessageTypes"
@@ -71,6 +69,7 @@ class Endpoint:
         transaction_mode: one of MODES.
         participants: for transaction_scope, databases that may take part: URLs by name, `${VARIABLE}` for secrets
             (SQL Server: names of databases, see transactions.py). Those of the environment are added.
+        outbox: the business database, where it is another one than the queue's: a name, or an Outbox; for receive_only.
         error_queue: where messages end that cannot be handled.
         audit_queue: where copies of handled messages go; None for no audit.
         recoverability: how often and when a failing message is tried again.
@@ -85,7 +84,7 @@ class Endpoint:
             it to the environment.
 
     Raises:
-        SettingsError: no such mode, strategy or batch, or a limit below 1.
+        SettingsError: no such mode, strategy or batch, a limit below 1, or an outbox in another mode than receive_only.
     """
 
     def __init__(
@@ -94,6 +93,7 @@ class Endpoint:
         *,
         transaction_mode: str = "sends_atomic_with_receive",
         participants: Mapping[str, str] | None = None,
+        outbox: Outbox | str | None = None,
         error_queue: str = "error",
         audit_queue: str | None = None,
         recoverability: Recoverability | None = None,
@@ -105,8 +105,9 @@ class Endpoint:
         time_limit: timedelta | None = None,
         batch: str | int | None = None,
     ) -> None:
-        _check(name, transaction_mode, strategy, limit, batch)
+        refuse_declaration(name, transaction_mode, strategy, limit, batch, has_outbox=outbox is not None)
         self.name = name
+        self.outbox = Outbox(outbox) if isinstance(outbox, str) else outbox
         self.batch = batch
         self.limit = limit
         self.strategy = strategy
@@ -341,10 +342,10 @@ class Endpoint:
         return self.serializers.find(message.headers.get("NServiceBus.ContentType")).decode(message.body, cls)
 
     def dispatch(
-        self, database: Database, operations: list[Operation], *, begin: bool = False, commit: bool = False
+        self, database: Database, operations: list[Operation], *, also: Iterable[Call] = (), **ends: bool
     ) -> None:
         """Sends operations in one round trip, with the BEGIN and COMMIT of their transaction where wanted."""
-        dispatch(database, [operations], self._directory, sender=self, begin=begin, commit=commit)
+        dispatch(database, [operations], self._directory, sender=self, also=also, **ends)
 
     def dispatch_sealed(self, database: Database, groups: list[list[Operation]], also: list[Call]) -> None:
         """Sends what the messages of a batch caused, with `also` and the commit of their sealed transaction."""
@@ -357,14 +358,3 @@ class Endpoint:
     def reply_address(self, database: Database) -> str:
         """The canonical address of the endpoint's queue in this database."""
         return self._directory.address_of(database, self.name)
-
-
-def _check(name: str, mode: str, strategy: str | None, limit: int | None, batch: str | int | None) -> None:
-    if mode not in MODES:
-        raise SettingsError(f"The endpoint {name!r} has no mode {mode!r}. Use one of: {', '.join(MODES)}.")
-    if strategy is not None and strategy not in STRATEGIES:
-        raise SettingsError(f"The endpoint {name!r} has no strategy {strategy!r}. Use one of: {', '.join(STRATEGIES)}.")
-    if limit is not None and limit < 1:
-        raise SettingsError(f"The endpoint {name!r} has the limit {limit}: at least one worker always stays.")
-    if batch is not None:
-        batch_size(batch, budget=1.0)  # refuses what is no setting

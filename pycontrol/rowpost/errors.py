@@ -23,12 +23,14 @@
      │    ├── ParticipantFailed   another database of a transaction is out of reach, or refused
      │    └── Deadlock            victim of a deadlock, a lock timeout or a serialization failure: try again
      └── CatalogueError           raised by a procedure: number n is 51000 + n in T-SQL, SQLSTATE RPnnn in PL/pgSQL
-          ├── QueueNotFound 1            ├── ScriptEdited 7
-          ├── InvalidQueueName 2         ├── SchemaTooNew 8
-          ├── InvalidCount 3             ├── NotAQueueTable 9
-          ├── InvalidTimeToBeReceived 4  ├── InvalidDelay 10
-          ├── QueueNameConflict 5        ├── InvalidSubscription 11
-          └── InvalidMessages 6          └── LockRefused 12
+          ├── QueueNotFound 1            ├── NotAQueueTable 9
+          ├── InvalidQueueName 2         ├── InvalidDelay 10
+          ├── InvalidCount 3             ├── InvalidSubscription 11
+          ├── InvalidTimeToBeReceived 4  ├── LockRefused 12
+          ├── QueueNameConflict 5        ├── AlreadyHandled 20
+          ├── InvalidMessages 6          ├── AlreadyDispatched 21
+          ├── ScriptEdited 7             └── InvalidMessageId 22
+          ├── SchemaTooNew 8
 
 A message says what happened, to which queue, and what to do. The catalogue's numbers stand in sql/contract.yml, which
 a test compares with this module.
@@ -38,6 +40,8 @@ from typing import ClassVar
 
 __all__ = [
     "CATALOGUE",
+    "AlreadyDispatched",
+    "AlreadyHandled",
     "CatalogueError",
     "ContractError",
     "DatabaseError",
@@ -49,6 +53,7 @@ __all__ = [
     "InvalidCount",
     "InvalidDelay",
     "InvalidMessage",
+    "InvalidMessageId",
     "InvalidMessages",
     "InvalidQueueName",
     "InvalidSubscription",
@@ -237,6 +242,24 @@ class LockRefused(CatalogueError):
     """The lock of deployments, or of a transaction over several databases, was not granted."""
 
     code = 12
+
+
+class AlreadyHandled(CatalogueError):
+    """The outbox has this message already: another worker has handled it, or is just at it."""
+
+    code = 20
+
+
+class AlreadyDispatched(CatalogueError):
+    """What this message caused has left its outbox already."""
+
+    code = 21
+
+
+class InvalidMessageId(CatalogueError):
+    """A message id that an outbox cannot keep: empty, or of more than 200 characters."""
+
+    code = 22
 
 
 CATALOGUE: dict[int, type[CatalogueError]] = {error.code: error for error in CatalogueError.__subclasses__()}

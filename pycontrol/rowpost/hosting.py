@@ -7,7 +7,7 @@ limit or its strategy open, the environment's worker of the same queue decides, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -20,9 +20,9 @@ from rowpost.errors import HandlerNotFound, InvalidQueueName, SchemaMissing, Set
 from rowpost.handlers import resolve_handler
 from rowpost.plan import plan
 from rowpost.scripts import database_scripts, schema_version
-from rowpost.settings import QueueSettings, Settings, WorkerSettings
+from rowpost.settings import QueueSettings, Settings, WorkerSettings, with_partitions
 
-__all__ = ["needed_queues", "open_embedded", "subscribe", "subscribe_all", "with_endpoints"]
+__all__ = ["needed_queues", "open_embedded", "refuse_unknown_outboxes", "subscribe", "subscribe_all", "with_endpoints"]
 
 
 def with_endpoints(settings: Settings, names: Iterable[str]) -> Settings:
@@ -42,7 +42,8 @@ def with_endpoints(settings: Settings, names: Iterable[str]) -> Settings:
             raise SettingsError(f"{name} and {taken[queue]} are both endpoints of the queue {queue!r}: run one.")
         taken[queue] = name
         declared = before.get(queue, QueueSettings(queue))
-        queues[queue] = replace(declared, worker=_worker(settings, name, endpoint, declared.worker))
+        worked = with_partitions(replace(declared, worker=_worker(settings, name, endpoint, _worker_of(declared, before))))
+        queues.update((each.name, each) for each in worked)
     return replace(settings, queues=tuple(queues.values()))
 
 
@@ -66,6 +67,11 @@ def _worker(settings: Settings, name: str, endpoint: Endpoint, declared: WorkerS
         limit=endpoint.limit or base.limit,
         strategy=endpoint.strategy or base.strategy,
     )
+
+
+def _worker_of(declared: QueueSettings, queues: Mapping[str, QueueSettings]) -> WorkerSettings | None:
+    """The worker that the environment declares: a partitioned queue's stands at its partitions."""
+    return queues[declared.partitions[0]].worker if declared.partitions else declared.worker
 
 
 def _queue_name(settings: Settings, name: str) -> str:
@@ -95,6 +101,20 @@ def needed_queues(settings: Settings) -> tuple[str, ...]:
         else:
             names[settings.supervisor.error_queue] = None
     return tuple(names)
+
+
+def refuse_unknown_outboxes(settings: Settings) -> None:
+    """Makes sure that somebody says where the business databases of all endpoints are that these settings run.
+
+    Raises:
+        SettingsError: nobody does.
+    """
+    known = {each.name: each.url for each in settings.outboxes}
+    for queue in settings.queues:
+        with suppress(HandlerNotFound):  # the worker says so, for that queue alone
+            handler = None if queue.worker is None else resolve_handler(queue.worker.handler)
+            if isinstance(handler, Endpoint) and handler.outbox is not None:
+                handler.outbox.find_url(known)
 
 
 def subscribe(endpoint: Endpoint, database: Database) -> None:

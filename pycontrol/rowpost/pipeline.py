@@ -17,6 +17,8 @@ What a transaction spans is the endpoint's mode (reference 1E; a plain function 
     receive_only                what was sent commits just before the removal, in a transaction of its own
     sends_atomic_with_receive   the removal, what was sent and the handler's own SQL commit together
     transaction_scope           and so do other databases that the handler enlists (transactions.py, twophase.py)
+
+An endpoint whose business data lie in another database goes another way through receive_only: outbox_flow.py.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ from rowpost.errors import (
 from rowpost.handlers import Handler, PlainHandler
 from rowpost.message import Message
 from rowpost.monitoring import Stopwatch, wanted_at
+from rowpost.outbox_flow import OutboxFlow
 from rowpost.outgoing import Call
 from rowpost.retries import Kind, Outcome, Retries, roll_back
 from rowpost.transactions import Lender, begin_of, broke, make_scope, no_step, resolve_participants
@@ -58,7 +61,8 @@ class Pipeline:
     `attempts` tries before a message moves to `error_queue`. `reconnect` gives a new Database: a second one to count
     failures on, closed when the queue is empty, and a new first one after a handler closed the one it was lent
     (without it that raises HandlerBrokeTransaction). `hold` is told which message a handler gets, and None after it.
-    `participants` of the environment are added to the endpoint's; `step` is told how far a message has come.
+    `participants` of the environment are added to the endpoint's, `outboxes` are its business databases by name; `step`
+    is told how far a message has come. `exclusive`: the queue counts as empty while another session has claimed it.
     """
 
     def __init__(
@@ -72,6 +76,8 @@ class Pipeline:
         reconnect: Callable[[], Database] | None = None,
         hold: Callable[[Message | None], None] | None = None,
         participants: Mapping[str, str] | None = None,
+        outboxes: Mapping[str, str] | None = None,
+        exclusive: bool = False,
         step: Callable[[str], None] = no_step,
     ) -> None:
         self.database = database
@@ -81,6 +87,8 @@ class Pipeline:
         self._reconnect = reconnect
         self._hold = hold or (lambda message: None)
         self._step = step
+        self._exclusive = exclusive
+        self._claimed: Database | None = None
         self._lender = Lender(queue)
         mode, named = self._processing.transaction_mode, getattr(self._processing, "participants", {})
         places = resolve_participants(participants or {}, named) if mode == "transaction_scope" else {}
@@ -100,14 +108,21 @@ class Pipeline:
             error_queue=self._processing.error_queue,
             open_aside=reconnect,
         )
+        self._treat = self._handle if self._transactional else self._handle_removed
+        self._outbox = getattr(self._processing, "outbox", None)
+        if self._outbox is not None:
+            flow = OutboxFlow(self._processing, self._outbox, queue, outboxes or {}, self.retries, step)
+            self._scope, self._treat = flow, lambda message: flow.handle(message, self.database)
 
-    def process_one(self, anchor: int | None = None) -> Outcome:
+    def process_one(self, anchor: int | None = None) -> Outcome:  # noqa: PLR0911 -- one for each thing that may come
         """Receive and handle at most one message, the oldest free one above `anchor` (None: from the start).
 
         Raises DatabaseUnavailable when the connection is lost (the message is back then) and other RowpostError when
         the queue cannot be received from; an error of the handler is an Outcome, never raised.
         """
         database = self.database
+        if self._exclusive and not self._claim(database):
+            return EMPTY
         try:
             rows = self._receive(1, anchor, self._begin)
         except Deadlock:
@@ -118,7 +133,7 @@ class Pipeline:
         key, row_version, expired, headers, body = rows[0]
         message = Message(key, row_version, expired, headers, body or b"")
         self._step("received")
-        if expired:
+        if expired and self._outbox is None:
             self._end(database)
             return Outcome(Kind.EXPIRED, row_version, key)
         try:
@@ -129,11 +144,17 @@ class Pipeline:
             return self._commit(message, [])
         self._hold(message)
         wanted, started = wanted_at(message.headers), time.time()
-        outcome = self._handle(message) if self._transactional else self._handle_removed(message)
+        outcome = self._treat(message)
         self._hold(None)
         if outcome.kind is Kind.HANDLED:
             self.stopwatch.add([(wanted, started)], time.time())
         return outcome
+
+    def _claim(self, database: Database) -> bool:
+        """Whether the queue is ours alone, for as long as this connection lives: a lock that ends after its transaction."""
+        if self._claimed is not database and database.call("claim_queue", queue_name=self.queue)[0][0]:
+            self._claimed = database
+        return self._claimed is database
 
     def _receive(self, count: int, anchor: int | None, begin: Begin) -> list[tuple]:
         return self.database.call("receive_messages", self.queue, begin=begin, count=count, anchor=anchor)
@@ -151,6 +172,8 @@ class Pipeline:
     # -------------------------------------------------------------- several messages in one transaction (batches.py)
     def receive_sealed(self, count: int, anchor: int | None) -> list[tuple]:
         """Begins a transaction that a handler cannot commit, and receives. Raises Deadlock."""
+        if self._exclusive and not self._claim(self.database):
+            return []
         rows = self._receive(count, anchor, "sealed")
         self._step("received")
         return rows

@@ -7,20 +7,20 @@ psql; `rowpost.deploy.apply` runs the same steps, minus those that the journal s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import astuple, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 
 from rowpost import __version__
-from rowpost.address import Address, parse_address, queue_key
+from rowpost.address import DEFAULT_SCHEMA, Address, parse_address, queue_key
 from rowpost.contract import load_contract
 from rowpost.dialects import Dialect, dialect_for
 from rowpost.dialects.batches import SCRIPT_END, SECTION_GUARD
 from rowpost.errors import InvalidQueueName
 from rowpost.scripts import Script, ScriptSet, hash_text, load_scripts, render_script
-from rowpost.settings import QueueSettings, Settings
+from rowpost.settings import OutboxSettings, QueueSettings, Settings
 
-__all__ = ["Plan", "QueueEntry", "Step", "build_plan", "describe_queue", "plan", "queue_names"]
+__all__ = ["Plan", "QueueEntry", "Step", "build_plan", "business_settings", "describe_queue", "plan", "queue_names"]
 
 HOW_TO_RUN = {
     "sqlserver": "sqlcmd -S <server> -d <database> -b -x -f 65001 -i <this file>",
@@ -132,6 +132,19 @@ def plan(settings: Settings, folder: Path | None = None) -> Plan:
     """
     entries = [describe_queue(queue, settings.engine) for queue in settings.queues]
     return build_plan(settings.environment, load_scripts(settings.engine, folder), entries)
+
+
+def business_settings(settings: Settings, outbox: OutboxSettings) -> Settings:
+    """The settings with which rowpost is deployed into a business database: the same, without queues."""
+    return replace(
+        settings,
+        engine=outbox.engine,
+        url=outbox.url,
+        default_schema=DEFAULT_SCHEMA[outbox.engine],
+        queues=(),
+        participants=(),
+        outboxes=(),
+    )
 
 
 def build_plan(environment: str, scripts: ScriptSet, queues: Iterable[QueueEntry], whole: bool = True) -> Plan:

@@ -45,7 +45,8 @@ class Assignment:
 
     `polls`: polls by itself, else waits for Receive. `receive`: begins receiving at once (round 1). `subscribes`:
     subscribes its endpoint, if it is one, before the first receive. `time_limit`: of a handler that sets none itself.
-    `pace`: see Pace. `prompt`: tell of each failed attempt at once. `batch`, `batch_time`: see batch_size.py.
+    `pace`: see Pace. `prompt`: tell of each failed attempt at once. `batch`, `batch_time`: see batch_size.py. `exclusive`:
+    see WorkerSettings.
     """
 
     settings: Settings
@@ -61,6 +62,7 @@ class Assignment:
     time_limit: float = 0.0
     pace: float = 0.0
     prompt: bool = False
+    exclusive: bool = False
     batch: str | int = ADAPTIVE
     batch_time: float = 0.05
 

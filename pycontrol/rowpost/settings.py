@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,20 +28,24 @@ from rowpost.batch_size import ADAPTIVE, OFF, batch_size
 from rowpost.compat import compat_of
 from rowpost.environment_file import Section, expand_secrets, find_environment, read_environment
 from rowpost.errors import InvalidQueueName, SettingsError
+from rowpost.other_databases import ODBC_SERVER, OutboxSettings, read_outboxes, read_participants
 
 __all__ = [
+    "OutboxSettings",
     "QueueSettings",
     "Settings",
     "SupervisorSettings",
     "WorkerSettings",
     "default_data_folder",
     "load_settings",
+    "with_partitions",
 ]
 
 ENGINES = ("embedded", "postgresql", "sqlserver")
 STRATEGIES = ("adaptive", "fixed", "peek")
 DEFAULT_LIMIT = 4
 MINIMUM_PEEK_DELAY = 0.1
+MINIMUM_PARTITIONS = 2
 HANDLER = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -77,13 +81,19 @@ class WorkerSettings:
     throttle_wait: float = 1.0
     purge_expired_on_startup: bool = False
     purge_expired_every: float = 0.0
+    #: one worker at a time, of all processes on all machines: messages are handled in their order
+    exclusive: bool = False
     batch: str | int = ADAPTIVE
     batch_time: float = 0.05
 
 
 @dataclass(frozen=True)
 class QueueSettings:
-    """One declared queue. `kind` is own (we make the table), adopted (it was there) or external (we only send)."""
+    """One declared queue. `kind` is own (we make the table), adopted (it was there) or external (we only send).
+
+    `partitions` are names of queues among which its messages are split (partitions.py), by the value that `partition_by`
+    leads to: a header's name, or `module:function`.
+    """
 
     name: str
     kind: str = "own"
@@ -91,6 +101,8 @@ class QueueSettings:
     clustered: bool = True
     delayed: bool = True
     worker: WorkerSettings | None = None
+    partitions: tuple[str, ...] = ()
+    partition_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -130,6 +142,7 @@ class Settings:
     supervisor: SupervisorSettings = SupervisorSettings()
     folder: Path | None = None
     participants: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    outboxes: tuple[OutboxSettings, ...] = ()
 
     @property
     def embedded(self) -> bool:
@@ -178,7 +191,8 @@ def load_settings(environment: str | Path | None = None) -> Settings:
         queues=_read_queues(top, dialect, schema, compat, clustered),
         supervisor=_read_supervisor(top, dialect, schema),
         folder=path.parent,
-        participants=_read_participants(top, dialect),
+        participants=read_participants(top, dialect),
+        outboxes=read_outboxes(top),
     )
     top.finish()
     return settings
@@ -200,7 +214,7 @@ def _read_url(top: Section, engine: str) -> str | None:
     url = expand_secrets(top, "url", raw, engine)
     if engine == "postgresql" and not url.startswith(("postgresql://", "postgres://")):
         raise top.error("url", "must be a PostgreSQL url that starts with postgresql://")
-    if engine == "sqlserver" and not re.search(r"(?i)(^|;)\s*server\s*=", url):
+    if engine == "sqlserver" and not ODBC_SERVER.search(url):
         raise top.error("url", "must be an ODBC connection string such as Server=sql01;Database=shop;...")
     return url
 
@@ -226,10 +240,21 @@ def _read_queues(
                 raise section.error("", f"is the same queue as {found[same]}: declare it once")
             found[same] = section.path
             external = group == "external"
-            queues.append(
-                _read_external(section, name) if external else _read_queue(section, name, compat, clustered)
-            )
+            queue = _read_external(section, name) if external else _read_queue(section, name, compat, clustered)
+            queues += with_partitions(queue)
+    names = [queue.name for queue in queues]
+    for twice in {name for name in names if names.count(name) > 1}:
+        raise top.error("queues", f"{twice} is the name of a partition: name the queue otherwise")
     return tuple(queues)
+
+
+def with_partitions(queue: QueueSettings) -> list[QueueSettings]:
+    """A queue and its partitions. Its worker is theirs: one for each, and no other beside it."""
+    if not queue.partitions:
+        return [queue]
+    worker = queue.worker and replace(queue.worker, limit=1, exclusive=True)
+    plain = replace(queue, kind="own", partitions=(), partition_by="", worker=worker)
+    return [replace(queue, worker=None), *(replace(plain, name=name) for name in queue.partitions)]
 
 
 def _read_external(section: Section, name: str) -> QueueSettings:
@@ -241,6 +266,7 @@ def _read_queue(section: Section, name: str, compat: str, clustered: bool) -> Qu
     if parse_address(name).catalog is not None:
         raise section.error("", "lies in another database: declare it below external, we can only send to it")
     worker = section.section("worker")
+    partitions, partition_by = _read_partitions(section, name)
     queue = QueueSettings(
         name=name,
         kind=section.choice("kind", ("own", "adopted"), default="own"),
@@ -248,9 +274,22 @@ def _read_queue(section: Section, name: str, compat: str, clustered: bool) -> Qu
         clustered=section.flag("clustered", default=clustered),
         delayed=section.flag("delayed", default=True),
         worker=None if worker is None else _read_worker(worker, compat),
+        partitions=partitions,
+        partition_by=partition_by,
     )
     section.finish()
     return queue
+
+
+def _read_partitions(queue: Section, name: str) -> tuple[tuple[str, ...], str]:
+    section = queue.section("partitions")
+    if section is None:
+        return (), ""
+    count = section.whole("count", default=MINIMUM_PARTITIONS, at_least=MINIMUM_PARTITIONS)
+    by = section.text("by")
+    section.finish()
+    address = parse_address(name)
+    return tuple(Address(f"{address.table}.p{n}", address.schema).format() for n in range(1, count + 1)), by
 
 
 def _read_worker(section: Section, compat: str) -> WorkerSettings:
@@ -271,9 +310,12 @@ def _read_worker(section: Section, compat: str) -> WorkerSettings:
         throttle_wait=section.seconds("throttle_wait", default=1.0, at_least=0.0),
         purge_expired_on_startup=section.flag("purge_expired_on_startup", default=False),
         purge_expired_every=section.seconds("purge_expired_every", default=0.0, at_least=0.0),
+        exclusive=section.flag("exclusive", default=False),
         batch=_read_batch(section),
         batch_time=section.seconds("batch_time", default=0.05, at_least=0.001),
     )
+    if worker.exclusive and worker.limit > 1:
+        worker = replace(worker, limit=1)
     section.finish()
     return worker
 
@@ -286,18 +328,6 @@ def _read_batch(section: Section) -> str | int:
     except SettingsError as error:
         raise section.error("batch", str(error)) from error
     return setting
-
-
-def _read_participants(top: Section, dialect: str) -> tuple[tuple[str, str], ...]:
-    """Names and URLs; on SQL Server the url is the database's name, with its linked server's where it has one."""
-    found = []
-    for section in top.sections("participants"):
-        url = expand_secrets(section, "url", section.text("url"), dialect)
-        if dialect == "postgresql" and not url.startswith(("postgresql://", "postgres://")):
-            raise section.error("url", "must be a PostgreSQL url that starts with postgresql://")
-        section.finish()
-        found.append((section.name, url))
-    return tuple(found)
 
 
 def _read_supervisor(top: Section, dialect: str, schema: str) -> SupervisorSettings:

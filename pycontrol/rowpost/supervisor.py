@@ -29,6 +29,8 @@ from rowpost.delayed import make_mover
 from rowpost.errors import HandlerNotFound, QueueNotFound, SettingsError
 from rowpost.events import DelayedMoved, Event, log_event
 from rowpost.expiry import make_sweeper
+from rowpost.outbox_care import make_cleaner
+from rowpost.partitions import make_splitter
 from rowpost.peeker import Answer, Peeker
 from rowpost.processes import spawn_worker
 from rowpost.recovery import make_resolver
@@ -64,7 +66,7 @@ class Supervisor:
         sleep: Callable[[list[Any], float | None], list[Any]] = wait,
         spawn: Callable[[Assignment], Any] = spawn_worker,
         peeker: Callable[..., Any] = Peeker,
-        patrols: tuple[Callable[..., Any], ...] = (make_mover, make_sweeper, make_resolver, make_caretaker),
+        patrols: tuple[Callable[..., Any], ...] = (make_mover, make_sweeper, make_resolver, make_caretaker, make_cleaner, make_splitter),
         breaker: Breaker | None = None,
     ) -> None:
         self._settings = settings
@@ -269,6 +271,7 @@ class Supervisor:
             time_limit=worker.time_limit,
             pace=self._crews[queue.name].pace,
             prompt=worker.throttle_after > 0,
+            exclusive=worker.exclusive,
             batch=worker.batch,
             batch_time=worker.batch_time,
         )

@@ -38,6 +38,9 @@ class Scope(Protocol):
     def active(self) -> bool:
         """Whether another connection has a transaction open."""
 
+    def home(self, database: Database) -> Database:
+        """Where a handler's data are: the queue's database, but for an outbox."""
+
     def enlist(self, participant: Any, database: Database) -> Any:
         """The connection on which a participant's data are worked with."""
 
@@ -61,6 +64,10 @@ class OneConnection:
 
     def __init__(self, mode: str, participants: Mapping[str, str]) -> None:
         self._mode, self._participants = mode, participants
+
+    def home(self, database: Database) -> Database:
+        """The queue's database."""
+        return database
 
     def enlist(self, participant: Any, database: Database) -> Any:
         """The receiving connection, where the mode allows it.

@@ -80,6 +80,10 @@ class Coordinator:
         return bool(self._branches)
 
     # -------------------------------------------------------------- while the handler runs
+    def home(self, database: Database) -> Database:
+        """The queue's database."""
+        return database
+
     def enlist(self, participant: Any, database: Database) -> Any:
         """The connection to a participant, in a transaction that ends as the message's does.
 

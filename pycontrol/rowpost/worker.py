@@ -194,6 +194,8 @@ class Worker:
             reconnect=self._connect,
             hold=self._hand.hold if self._hand is not None else None,
             participants=dict(assignment.settings.participants),
+            outboxes={each.name: each.url for each in assignment.settings.outboxes},
+            exclusive=assignment.exclusive,
         )
         self._pipeline.recover()
         own = getattr(self._handler, "batch", None)

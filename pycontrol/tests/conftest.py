@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
@@ -149,6 +149,17 @@ def target(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -
         babelfish = engine == "sqlserver" and _is_babelfish(database)
         note_engine(request.config, label, database)
     return Target("babelfish" if babelfish else label, settings, babelfish, url)
+
+
+@pytest.fixture(scope="session")
+def business_url(target: Target, new_database: Callable[[str], str]) -> str:
+    """Another database of the engine, with rowpost, without queues, and with the table `business`: for outboxes."""
+    engine = target.settings.engine
+    url = new_database("sqlserver" if engine == "sqlserver" else target.label)
+    with connect_url(engine, url) as database:
+        apply(database, plan(replace(target.settings, url=url, queues=())))
+        database.connection.execute("CREATE TABLE business (number integer NOT NULL)")
+    return url
 
 
 def _is_babelfish(database: Database) -> bool:

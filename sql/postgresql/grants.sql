@@ -31,6 +31,7 @@ GRANT EXECUTE ON FUNCTION rowpost._resolve_queue TO rowpost_endpoint, rowpost_op
 GRANT EXECUTE ON FUNCTION rowpost.send_unregistered TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON FUNCTION rowpost.record_failure TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON FUNCTION rowpost.forget_failure TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost.claim_queue TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON FUNCTION rowpost.renew_lease TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON FUNCTION rowpost.subscribe TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON FUNCTION rowpost.unsubscribe TO rowpost_endpoint, rowpost_operator;
@@ -41,6 +42,17 @@ GRANT EXECUTE ON FUNCTION rowpost.record_decision TO rowpost_endpoint, rowpost_o
 GRANT EXECUTE ON FUNCTION rowpost.forget_decision TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON FUNCTION rowpost.probe_transaction TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON FUNCTION rowpost.list_decisions TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON FUNCTION rowpost.find_handled TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost.record_handled TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost.store_operations TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost.settle_operations TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost.list_undispatched TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost.clean_outbox TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost.elect_cleaner TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost.record_dispatch TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost.forget_dispatch TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost.clean_dispatches TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost.outbox_status TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON FUNCTION rowpost.list_queues TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON FUNCTION rowpost.check_queue TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON FUNCTION rowpost.elect_upkeep TO rowpost_endpoint, rowpost_operator;

@@ -67,24 +67,37 @@ def show_plan(
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Leave with 1 if apply would change something.")
     ] = False,
+    outbox: Annotated[
+        str | None, typer.Option("--outbox", metavar="NAME", help="Only the business database of this outbox.")
+    ] = None,
 ) -> ExitCode:
-    """Show what apply would change in the database."""
+    """Show what apply would change in the database, and in the business databases of outboxes."""
+    session, *others = session.databases(outbox)
     planned = plan(session.settings)
     if bundle is not None:
         session.note(f"Wrote {write_bundle(bundle)} scripts of rowpost {__version__} to {bundle}.")
         return ExitCode.OK
     if sql or output is not None:
         _print_script(session, planned, output)
+        for each in others:
+            session.note(f"The business database {each.outbox} has a script of its own: rowpost plan --sql --outbox {each.outbox}")
         return ExitCode.OK
     if earlier is not None:
         with open_release(earlier) as release:
             found = compare_releases(plan(session.settings, release.folder), planned)
         _print_review(session, planned, found, f"against {earlier}")
         return ExitCode.FINDING if exit_code and found.items else ExitCode.OK
+    changes = [_show_difference(each) for each in (session, *others)]
+    return ExitCode.FINDING if exit_code and any(changes) else ExitCode.OK
+
+
+def _show_difference(session: Session) -> bool:
+    """Whether apply would change something there."""
+    planned = plan(session.settings)
     with session.connected() as database:
         diff = difference(database, planned)
         _print_difference(session, planned, diff, review(diff, database.engine, read_definition(database)))
-    return ExitCode.FINDING if exit_code and not diff.is_empty else ExitCode.OK
+    return not diff.is_empty
 
 
 def _print_script(session: Session, planned: Plan, output: Path | None) -> None:
@@ -108,6 +121,7 @@ def _print_difference(session: Session, planned: Plan, diff: PlanDiff, found: Re
                 "review": _review_document(found),
                 "unchanged": len(diff.unchanged),
                 "undeclared": diff.undeclared,
+                **_which(session),
                 "unknown": [entry.script_name for entry in diff.unknown],
             }
         )
@@ -153,11 +167,15 @@ def run_apply(
         bool, typer.Option("--tables", help="With --to: also take back what later releases did to rowpost's own tables.")
     ] = False,
 ) -> ExitCode:
-    """Deploy rowpost and the environment's queues: all of it, or nothing."""
-    if to is not None:
-        return _go_back(session, to, yes, tables)
-    if tables:
+    """Deploy rowpost and the environment's queues: all of it, or nothing. Business databases of outboxes come first."""
+    if tables and to is None:
         raise Refused("--tables goes back, and wants to know where: --to BUNDLE.", ExitCode.USAGE)
+    for each in reversed(session.databases()):
+        _apply(each, yes) if to is None else _go_back(each, to, yes, tables)
+    return ExitCode.OK
+
+
+def _apply(session: Session, yes: bool) -> None:
     planned = plan(session.settings)
     with session.connected() as database:
         if session.settings.environment == PRODUCTION and not yes:
@@ -177,19 +195,23 @@ def run_apply(
     if session.as_json:
         session.document(
             {"applied": result.applied, "unchanged": result.unchanged, "altered": result.altered,
-             "undeclared": result.undeclared}
+             "undeclared": result.undeclared, **_which(session)}
         )  # fmt: skip
-        return ExitCode.OK
+        return
     session.note(
         f"{planned.environment}: {session.settings.target}: {len(result.applied)} applied, "
         f"{result.unchanged} unchanged.{_also_registered(result.undeclared)}"
     )
     for name in result.altered:
         session.note(f"{name}: its table was altered by hand and is left alone; rowpost verify says how.")
-    return ExitCode.OK
 
 
-def _go_back(session: Session, to: Path, yes: bool, tables: bool) -> ExitCode:
+def _which(session: Session) -> dict[str, str]:
+    """What a document says of the database that it is about: nothing where it is the queues'."""
+    return {} if session.outbox is None else {"outbox": session.outbox}
+
+
+def _go_back(session: Session, to: Path, yes: bool, tables: bool) -> None:
     with open_release(to) as release, session.deployed() as database:
         version = f"rowpost {release.version or to}"
         undo = undo_scripts(database, release) if tables else ()
@@ -206,7 +228,6 @@ def _go_back(session: Session, to: Path, yes: bool, tables: bool) -> ExitCode:
     else:
         stay = f"Undone: {', '.join(undone)}." if undone else "Tables stay as they are."
         session.note(f"Back at {version}: {len(result.applied)} procedures changed. {stay}")
-    return ExitCode.OK
 
 
 def _state_after_interrupt(session: Session, planned: Plan) -> str:
@@ -220,21 +241,31 @@ def _state_after_interrupt(session: Session, planned: Plan) -> str:
 
 
 def run_verify(session: Session) -> ExitCode:
-    """Compare the database with the plan and name every difference; exit code 1 if there is one."""
+    """Compare the database with the plan and name every difference; exit code 1 if there is one.
+
+    The business databases of outboxes are compared, too.
+    """
+    findings = [_verify(each) for each in session.databases()]
+    return ExitCode.FINDING if any(findings) else ExitCode.OK
+
+
+def _verify(session: Session) -> bool:
+    """Whether something is not as planned there."""
     planned = plan(session.settings)
     with session.connected() as database:
         findings = verify(database, planned)
     if session.as_json:
         session.document(
             {"clean": not findings, "findings": [{"kind": f.kind, "subject": f.subject, "detail": f.detail,
-             "remedy": f.remedy} for f in findings]}
+             "remedy": f.remedy} for f in findings], **_which(session)}
         )  # fmt: skip
     elif findings:
         rows = [(finding.subject, finding.detail, finding.remedy) for finding in findings]
         table(session.out, ("what", "finding", "remedy"), rows)
     else:
-        session.out.print(f"{planned.environment}: clean, {len(planned.steps)} scripts as planned.")
-    return ExitCode.FINDING if findings else ExitCode.OK
+        where = planned.environment if session.outbox is None else f"{planned.environment}, outbox {session.outbox}"
+        session.out.print(f"{where}: clean, {len(planned.steps)} scripts as planned.")
+    return bool(findings)
 
 
 def show_version(session: Session) -> ExitCode:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property, partial
 from typing import Any
 
@@ -17,9 +17,11 @@ from rowpost.address import Address, parse_address
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.interrupts import Interrupts, cancel_on_interrupt, hold_interrupts
 from rowpost.database import Database, connect
-from rowpost.errors import InvalidQueueName, RowpostError
+from rowpost.errors import InvalidQueueName, RowpostError, SettingsError
+from rowpost.outbox import named
+from rowpost.plan import business_settings
 from rowpost.queue import Queue
-from rowpost.settings import Settings, load_settings
+from rowpost.settings import OutboxSettings, Settings, load_settings
 
 __all__ = ["Session", "console"]
 
@@ -54,6 +56,8 @@ class Session:
     def __init__(self, environment: str | None = None, as_json: bool = False) -> None:
         self.environment = environment
         self.as_json = as_json
+        #: the outbox whose business database this session works with; None for the queues'
+        self.outbox: str | None = None
         self.out = console(sys.stdout)
         self.err = console(sys.stderr)
 
@@ -66,6 +70,7 @@ class Session:
     def connected(self) -> Iterator[Database]:
         """A connection to the environment's database. Raises DatabaseUnavailable, LoginRefused."""
         with (
+            nullcontext() if self.outbox is None else named(self.outbox),
             connect(self.settings, application_name="rowpost command line") as database,
             cancel_on_interrupt(partial(_cancel, database)),
         ):
@@ -77,6 +82,23 @@ class Session:
         with self.connected() as database:
             database.check_schema()
             yield database
+
+    def databases(self, outbox: str | None = None) -> list[Session]:
+        """Sessions of all databases of the environment: the queues', and each outbox's; only the one that is named.
+
+        Raises SettingsError when no outbox is named so.
+        """
+        known = self.settings.outboxes
+        if outbox is not None and outbox not in {each.name for each in known}:
+            names = ", ".join(each.name for each in known) or "none"
+            raise SettingsError(f"The environment {self.settings.environment} has no outbox {outbox!r}; it has: {names}.")
+        found = [self._of(each) for each in known if outbox in (None, each.name)]
+        return found if outbox is not None else [self, *found]
+
+    def _of(self, outbox: OutboxSettings) -> Session:
+        session = Session(self.environment, self.as_json)
+        session.outbox, session.settings = outbox.name, business_settings(self.settings, outbox)
+        return session
 
     def name(self, text: str) -> str:
         """The canonical name of the queue that somebody typed, in the environment's default schema.

@@ -25,7 +25,7 @@ from rowpost.cli.session import Session
 from rowpost.cli.supervision import supervise
 from rowpost.errors import QueueNotFound, SettingsError
 from rowpost.events import Event
-from rowpost.hosting import needed_queues, subscribe_all, with_endpoints
+from rowpost.hosting import needed_queues, refuse_unknown_outboxes, subscribe_all, with_endpoints
 from rowpost.settings import Settings
 from rowpost.snapshot import QueueSnapshot
 from rowpost.supervisor import Supervisor
@@ -74,6 +74,9 @@ def _narrowed(session: Session, names: list[str] | None) -> Settings:
     if not names:
         return settings
     wanted = {session.name(name) for name in names}
+    for queue in settings.queues:  # a queue's partitions are worked off in its place
+        if queue.partitions and queue.name in wanted:
+            wanted = wanted - {queue.name} | set(queue.partitions)
     without = [name for name in sorted(wanted) if (found := settings.queue(name)) is None or found.worker is None]
     if without:
         raise SettingsError(
@@ -85,7 +88,8 @@ def _narrowed(session: Session, names: list[str] | None) -> Settings:
 
 
 def _prepare(session: Session, settings: Settings) -> None:
-    """Subscribes the endpoints. Raises QueueNotFound before any worker starts, SchemaMissing, SchemaTooNew."""
+    """Subscribes the endpoints. Raises before any worker starts: QueueNotFound, SchemaMissing, SchemaTooNew, SettingsError."""
+    refuse_unknown_outboxes(settings)
     with session.deployed() as database:
         registered = {row[0] for row in database.call("list_queues")}
         for name in needed_queues(settings):

@@ -14,7 +14,7 @@ from typing import Any, Literal, NoReturn, Protocol
 from rowpost.contract import Procedure
 from rowpost.errors import RowpostError, SettingsError
 
-__all__ = ["Begin", "Commit", "Dialect", "Statement", "dialect_for", "dialect_of", "where_rights_are"]
+__all__ = ["Begin", "Commit", "Dialect", "Statement", "dialect_for", "dialect_of", "engine_of", "where_rights_are"]
 
 #: whether a call opens a transaction; "distributed": one over several SQL Servers; "sealed": one that no COMMIT ends
 #: but the one that breaks the seal, so that SQL of a handler cannot commit what is not its own
@@ -103,6 +103,15 @@ class Dialect(Protocol):
     def literal(self, value: Any) -> str: ...
     def script_call(self, procedure: Procedure, arguments: Sequence[tuple[str, Any]]) -> str:
         """A call with literals, for a script that a person runs by hand."""
+
+
+def engine_of(url: str) -> str:
+    """The engine that a URL (PostgreSQL) or an ODBC connection string (SQL Server) leads to.
+
+    >>> engine_of("postgresql://db01/shop"), engine_of("Server=sql01;Database=shop")
+    ('postgresql', 'sqlserver')
+    """
+    return "postgresql" if url.startswith(("postgresql://", "postgres://")) else "sqlserver"
 
 
 @cache

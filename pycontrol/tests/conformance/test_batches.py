@@ -48,6 +48,14 @@ def test_a_failing_call_of_a_batch_undoes_all_of_it(queue, database):
     queue.send(b"the connection is well")
 
 
+def test_a_batch_of_several_megabytes_arrives_whole(queue, database):
+    body = bytes(20_000)
+
+    database.call_all([send(queue, body) for _ in range(300)], begin=True, commit=True)
+
+    assert [len(message.body) for message in queue.browse(300)] == [20_000] * 300
+
+
 def test_an_unknown_queue_in_a_batch_is_named(queue, database):
     nowhere = ("send_message", "Nowhere", {"headers": ""})
 

@@ -29,6 +29,7 @@ def test_the_commands_are_those_that_are_documented():
         "queue list", "queue maintain", "queue metrics", "queue peek", "queue purge",
         "errors", "errors discard", "errors edit", "errors list", "errors retry", "errors retry-all", "errors show",
         "transactions", "transactions list", "transactions resolve",
+        "outbox", "outbox clean", "outbox status",
         "subscriptions", "subscriptions add", "subscriptions list", "subscriptions remove",
     }  # fmt: skip
 

@@ -1,0 +1,33 @@
+CREATE OR REPLACE FUNCTION rowpost.list_undispatched(
+    p_seconds integer, -- handled longer ago than this
+    p_count integer -- how many at most, 1 to 1000
+) RETURNS TABLE (endpoint text, message_id text, age_ms bigint)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $rowpost$
+/*
+Lists handled messages whose operations have not left for a while.
+Atomicity: reads only.
+Locking:   steps over those that somebody is just at.
+Order:     the oldest first.
+*/
+BEGIN
+    IF p_count IS NULL OR p_count NOT BETWEEN 1 AND 1000 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'The number of messages to list must be between 1 and 1000.';
+    END IF;
+
+    IF p_seconds IS NULL OR p_seconds < 0 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'An age cannot be negative.';
+    END IF;
+
+    RETURN QUERY
+    SELECT p.endpoint, p.message_id, (extract(epoch FROM clock_timestamp() AT TIME ZONE 'UTC' - o.handled_at) * 1000)::bigint
+    FROM rowpost.outbox_operations AS p
+    JOIN rowpost.outbox AS o ON o.endpoint = p.endpoint AND o.message_id = p.message_id
+    WHERE o.handled_at < clock_timestamp() AT TIME ZONE 'UTC' - p_seconds * interval '1 second'
+    ORDER BY o.handled_at
+    LIMIT p_count
+    FOR UPDATE OF p SKIP LOCKED;
+END
+$rowpost$;

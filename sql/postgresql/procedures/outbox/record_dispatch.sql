@@ -1,0 +1,21 @@
+CREATE OR REPLACE FUNCTION rowpost.record_dispatch(p_endpoint text, p_message_id text) RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '10s'
+AS $rowpost$
+/*
+Writes down, in the queue's database, that a handled message's operations leave; called together with the sends.
+Atomicity: in the caller's transaction, with what is sent.
+Locking:   the new row. Waits for whoever sends the same operations, 10 s at most.
+*/
+BEGIN
+    INSERT INTO rowpost.dispatch (endpoint, message_id, dispatched_at)
+    VALUES (p_endpoint, p_message_id, clock_timestamp() AT TIME ZONE 'UTC')
+    ON CONFLICT DO NOTHING;
+
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP021', MESSAGE = 'The operations of this message have left already.';
+    END IF;
+END
+$rowpost$;

@@ -1,0 +1,25 @@
+CREATE OR REPLACE FUNCTION rowpost.record_handled(p_endpoint text, p_message_id text) RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '10s'
+AS $rowpost$
+/*
+Writes down that an endpoint has handled a message, or is about to; it holds when the caller commits.
+Atomicity: in the caller's transaction.
+Locking:   the new row. Waits for whoever has the same message in hand, 10 s at most.
+*/
+BEGIN
+    IF p_message_id IS NULL OR length(p_message_id) NOT BETWEEN 1 AND 200 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP022', MESSAGE = 'An outbox takes message ids of 1 to 200 characters.';
+    END IF;
+
+    INSERT INTO rowpost.outbox (endpoint, message_id, handled_at)
+    VALUES (p_endpoint, p_message_id, clock_timestamp() AT TIME ZONE 'UTC')
+    ON CONFLICT DO NOTHING;
+
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP020', MESSAGE = 'The endpoint has handled this message already.';
+    END IF;
+END
+$rowpost$;

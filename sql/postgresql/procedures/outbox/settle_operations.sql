@@ -1,0 +1,24 @@
+CREATE OR REPLACE FUNCTION rowpost.settle_operations(p_endpoint text, p_message_id text) RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+AS $rowpost$
+/*
+Drops what a handled message caused: it has left.
+Atomicity: in the caller's transaction.
+Locking:   the message's rows.
+Where it took more than an hour to leave, the message is remembered for the whole retention time from now on.
+*/
+BEGIN
+    DELETE FROM rowpost.outbox_operations AS p
+    WHERE p.endpoint = p_endpoint AND p.message_id = p_message_id;
+
+    UPDATE rowpost.outbox AS o
+    SET handled_at = clock_timestamp() AT TIME ZONE 'UTC'
+    WHERE o.endpoint = p_endpoint
+      AND o.message_id = p_message_id
+      AND o.handled_at < clock_timestamp() AT TIME ZONE 'UTC' - interval '1 hour';
+END
+$rowpost$;

@@ -1,0 +1,19 @@
+CREATE OR REPLACE FUNCTION rowpost.store_operations(
+    p_endpoint text,
+    p_message_id text,
+    p_operations text -- JSON array, see outbox.py
+) RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $rowpost$
+/*
+Stores what a handled message caused, until it has left.
+Atomicity: in the caller's transaction, which records the message as well.
+Locking:   the new row.
+*/
+BEGIN
+    INSERT INTO rowpost.outbox_operations (endpoint, message_id, operations)
+    VALUES (p_endpoint, p_message_id, p_operations);
+END
+$rowpost$;

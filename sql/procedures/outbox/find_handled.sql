@@ -1,0 +1,26 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.find_handled
+    @endpoint nvarchar(200),
+    @message_id nvarchar(400) -- longer than it may be, so that nothing is cut off unseen
+AS
+/*
+Says whether an endpoint has handled a message, and what that caused if it has not left yet.
+Atomicity: in the caller's transaction.
+Locking:   what has not left stays locked until the caller's transaction ends: one at a time sends it. Waits 10 s at most.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+SET LOCK_TIMEOUT 10000;
+
+IF LEN(CONCAT(@message_id, N'.')) NOT BETWEEN 2 AND 201
+    THROW 51022, N'An outbox takes message ids of 1 to 200 characters.', 1;
+
+SELECT
+    p.operations,
+    CASE WHEN o.handled_at > SYSUTCDATETIME() THEN 0 ELSE DATEDIFF_BIG(MILLISECOND, o.handled_at, SYSUTCDATETIME()) END AS age_ms
+FROM rowpost.outbox AS o
+LEFT JOIN rowpost.outbox_operations AS p WITH (UPDLOCK, ROWLOCK)
+    ON o.endpoint = p.endpoint AND o.message_id = p.message_id
+WHERE o.endpoint = @endpoint AND o.message_id = @message_id;
+GO

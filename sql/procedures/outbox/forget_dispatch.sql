@@ -1,0 +1,18 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.forget_dispatch
+    @endpoint nvarchar(200),
+    @message_id nvarchar(200)
+AS
+/*
+Drops what record_dispatch wrote: the outbox has settled, nobody can send these operations again.
+Atomicity: in the caller's transaction.
+Locking:   one row of rowpost.dispatch.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+
+DELETE d
+FROM rowpost.dispatch AS d
+WHERE d.endpoint = @endpoint AND d.message_id = @message_id;
+GO

@@ -1,0 +1,18 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.store_operations
+    @endpoint nvarchar(200),
+    @message_id nvarchar(200),
+    @operations nvarchar(max) -- JSON array, see outbox.py
+AS
+/*
+Stores what a handled message caused, until it has left.
+Atomicity: in the caller's transaction, which records the message as well.
+Locking:   the new row.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+
+INSERT INTO rowpost.outbox_operations (endpoint, message_id, operations)
+VALUES (@endpoint, @message_id, @operations);
+GO

@@ -1,0 +1,16 @@
+IF OBJECT_ID(N'rowpost.outbox', N'U') IS NOT NULL SET NOEXEC ON;
+GO
+-- Which messages an endpoint has handled, in the database of its business data: one small row per message for as long as
+-- a duplicate may come. What a message caused stands apart until it has left, so that rows here are never rewritten.
+CREATE TABLE rowpost.outbox
+(
+    endpoint nvarchar(200) NOT NULL,
+    message_id nvarchar(200) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    handled_at datetime2(3) NOT NULL,
+    CONSTRAINT outbox_key PRIMARY KEY CLUSTERED (endpoint, message_id)
+);
+
+CREATE NONCLUSTERED INDEX outbox_handled_at ON rowpost.outbox (handled_at);
+GO
+SET NOEXEC OFF;
+GO

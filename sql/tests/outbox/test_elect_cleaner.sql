@@ -1,0 +1,27 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+EXEC tSQLt.NewTestClass @ClassName = N'outbox_elect_cleaner';
+GO
+CREATE OR ALTER PROCEDURE outbox_elect_cleaner.[test elect_cleaner elects a session that asks alone and again]
+AS
+CREATE TABLE #elected (elected bit);
+
+INSERT INTO #elected (elected)
+EXEC rowpost.elect_cleaner;
+INSERT INTO #elected (elected)
+EXEC rowpost.elect_cleaner;
+
+DECLARE @elected int = (SELECT COUNT(*) FROM #elected AS e WHERE e.elected = 1);
+EXEC tSQLt.AssertEquals @Expected = 2, @Actual = @elected;
+GO
+CREATE OR ALTER PROCEDURE outbox_elect_cleaner.[test elect_cleaner leaves the callers session as it was]
+AS
+DECLARE @options int = @@OPTIONS;
+DECLARE @transactions int = @@TRANCOUNT;
+
+EXEC rowpost.elect_cleaner;
+
+EXEC tSQLt.AssertEquals @Expected = @options, @Actual = @@OPTIONS;
+EXEC tSQLt.AssertEquals @Expected = @transactions, @Actual = @@TRANCOUNT;
+GO
