@@ -2,7 +2,8 @@
 
 One message for each transaction is a commit for each message, and a commit waits for the disk. While a backlog waits
 and the handler is quick, several share one: the size doubles, up to what fits into a time budget and into memory. It
-falls to one as soon as the queue is empty, and after a failure until those that were rolled back have gone one by one.
+falls to one as soon as the queue is empty. A failure rolls back the whole transaction: then the size is chosen so that
+the message that failed goes alone, and its neighbours go together.
 
 >>> size = BatchSize(limit=500, budget=0.05).after(taken=1, seconds=0.001)
 >>> size.now, size.after(taken=2, seconds=0.002).now, size.after(taken=1, seconds=0.001).now
@@ -27,32 +28,41 @@ class BatchSize:
     """`now` messages at most are taken in the next transaction, `limit` at any time.
 
     `budget`: seconds that handlers may take in one transaction, by what they took before; None for a fixed size.
-    `alone`: so many messages are still taken one by one, after a failure.
+    `then`: after a failure, the sizes that come next; `held`: so many messages are to be taken before the size grows.
     """
 
     limit: int
     budget: float | None
     now: int = 1
-    alone: int = 0
+    then: tuple[int, ...] = ()
+    held: int = 0
 
     def after(self, taken: int, seconds: float, size: int = 0) -> BatchSize:
         """After `taken` messages of `size` bytes whose handlers took `seconds` together, none of which failed."""
-        alone = max(0, self.alone - taken)
-        if taken < self.now:  # no more wait: what comes next need not wait for neighbours
-            alone = 0
-        if alone:
-            return replace(self, alone=alone)
+        emptied = taken < self.now
+        if self.then and not emptied:
+            return replace(self, now=self.then[0], then=self.then[1:])
+        if self.held > taken and not emptied:
+            return replace(self, held=self.held - taken)
+        return replace(self, now=self._next(taken, seconds, size), then=(), held=0)
+
+    def _next(self, taken: int, seconds: float, size: int) -> int:
         if self.budget is None:
-            return replace(self, now=self.limit, alone=0)
-        if taken < self.now:
-            return replace(self, now=1, alone=0)
+            return self.limit
+        if taken < self.now:  # no more wait: what comes next need not wait for neighbours
+            return 1
         in_time = int(self.budget * taken / seconds) if seconds > 0 else self.limit
         in_memory = GREATEST_BYTES * taken // size if size > 0 else self.limit
-        return replace(self, now=max(1, min(self.limit, 2 * self.now, in_time, in_memory)), alone=0)
+        return max(1, min(self.limit, 2 * self.now, in_time, in_memory))
 
-    def after_failure(self, alone: int) -> BatchSize:
-        """After a transaction that was rolled back; `alone` of its messages may be the one that fails again."""
-        return replace(self, now=1, alone=max(self.alone, alone))
+    def after_failure(self, place: int) -> BatchSize:
+        """After a transaction that was rolled back since the message at `place`, from 1, failed: those before it may go
+        together, it goes alone, and then the size grows from one."""
+        return replace(self, now=max(1, place - 1), then=(1,) if place > 1 else (), held=0)
+
+    def after_loss(self, taken: int) -> BatchSize:
+        """After a transaction of `taken` messages that was rolled back by none of them alone: one half after the other."""
+        return replace(self, now=max(1, min(self.now, taken) // 2), then=(), held=max(self.held, taken))
 
 
 def batch_size(setting: str | int, budget: float) -> BatchSize:

@@ -3,8 +3,8 @@
     begin (sealed) + receive_messages -> each handler in turn -> all that they send + commit        two round trips
 
 Nothing is set aside while all goes well: no savepoints. Where anything fails (a handler, a statement, the commit) the
-whole transaction rolls back, and the messages are taken one by one, as if there had never been a batch (pipeline.py).
-So a failing message takes no neighbour with it, nothing of its work survives, and its attempt is counted once. What
+whole transaction rolls back, the message that failed goes alone, as if there had never been a batch (pipeline.py), and
+those before it go together once more. So a failing message takes no neighbour with it, nothing of its work survives, and its attempt is counted once. What
 neighbours did in the database is undone and done again; what they did elsewhere is done twice, as after a crash.
 
 The transaction is sealed (dialects): a handler that commits would commit the removal of messages that nobody handled.
@@ -69,7 +69,7 @@ class Batches:
         if outcome.kind in GONE_WELL:
             self._size = self._size.after(1, self._pipeline.handler_seconds)
         elif outcome.kind is not Kind.EMPTY:
-            self._size = self._size.after_failure(1)
+            self._size = self._size.after_failure(place=1)
         return [outcome]
 
     def _many(self, anchor: int | None) -> list[Outcome]:
@@ -86,13 +86,13 @@ class Batches:
         for row in rows:
             ended = self._take(Message(*row[:4], row[4] or b""), batch)
             if ended is not None:
-                # those before it may still make a batch with it; what has moved away makes none any more
-                again = ended.kind in (Kind.FAILED, Kind.STUCK, Kind.VICTIM)
-                self._size = self._size.after_failure(len(batch.messages) if again else 0)
+                place = len(batch.messages)
+                lost = ended.kind is Kind.VICTIM
+                self._size = self._size.after_loss(place) if lost else self._size.after_failure(place)
                 return [ended]
         seconds = self._clock() - started
         if not self._commit(batch):
-            self._size = self._size.after_failure(len(rows))
+            self._size = self._size.after_loss(len(rows))
             return [VICTIM]
         self._size = self._size.after(len(rows), seconds, sum(len(m.raw_headers) + len(m.body) for m in batch.messages))
         return batch.outcomes

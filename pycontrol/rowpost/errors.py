@@ -30,7 +30,7 @@
           ├── QueueNameConflict 5        ├── AlreadyHandled 20
           ├── InvalidMessages 6          ├── AlreadyDispatched 21
           ├── ScriptEdited 7             └── InvalidMessageId 22
-          └── SchemaTooNew 8
+          ├── SchemaTooNew 8
 
 A message says what happened, to which queue, and what to do. The catalogue's numbers stand in sql/contract.yml, which
 a test compares with this module.

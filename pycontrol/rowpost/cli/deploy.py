@@ -168,7 +168,7 @@ def run_apply(
     ] = False,
 ) -> ExitCode:
     """Deploy rowpost and the environment's queues: all of it, or nothing. Business databases of outboxes come first."""
-    if to is None and tables:
+    if tables and to is None:
         raise Refused("--tables goes back, and wants to know where: --to BUNDLE.", ExitCode.USAGE)
     for each in reversed(session.databases()):
         _apply(each, yes) if to is None else _go_back(each, to, yes, tables)

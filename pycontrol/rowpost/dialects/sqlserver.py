@@ -44,8 +44,8 @@ _SIZES = {
 _CONNECT_TIMEOUT = 10  # seconds
 _BATCH_TEXT, _BATCH_PARAMETERS = 3500, 2000  # characters (nvarchar holds 4000), and marks (the server takes 2100)
 _OLDEST, _AZURE = 13, 12  # major versions
-# Most providers of linked servers want XACT_ABORT for changes within a transaction.
-# A COMMIT ends the innermost of two: one that is not ours ends nothing.
+# Most providers of linked servers want XACT_ABORT for changes within a transaction. A COMMIT ends the innermost of two:
+# one that is not ours ends nothing.
 _BEGIN: dict[Begin, str] = {
     True: "BEGIN TRANSACTION",
     "distributed": "SET XACT_ABORT ON; BEGIN DISTRIBUTED TRANSACTION",
@@ -56,7 +56,6 @@ _COMMIT: dict[Commit, str] = {
     True: "COMMIT TRANSACTION;",
     "sealed": "COMMIT TRANSACTION; COMMIT TRANSACTION;",
 }
-
 
 
 class SQLServer:

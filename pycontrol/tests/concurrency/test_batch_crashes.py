@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from rowpost import events
 from rowpost.batch_size import BatchSize
 from rowpost.batches import Batches
 from rowpost.errors import DatabaseUnavailable
@@ -15,6 +16,9 @@ from rowpost.queue import Queue
 from rowpost.retries import Kind
 from tests.crashing import TYPE, endpoint_of, pipeline_of, spawn_worker
 from tests.workers import eventually
+from tests.workers import shop as worked
+
+__all__ = ["worked"]
 
 MODE = "sends_atomic_with_receive"
 # a batch of three: received, (in handler, handled) of each, before commit, committed
@@ -113,3 +117,45 @@ def test_two_workers_in_batches_share_a_queue_without_handling_anything_twice(sh
         thread.join(60)
 
     assert shop.written() == shop.sent() == Counter(numbers)
+
+
+# ------------------------------------------------------------------ real workers
+@pytest.mark.parametrize("batch", [6, "adaptive"])
+def test_a_message_that_kills_its_worker_in_a_batch_takes_no_neighbour_with_it(worked, batch):
+    for number in range(12):
+        worked.queue.send(b"bad" if number == 4 else b"good")
+
+    with worked.run("die", limit=1, attempts=2, batch=batch) as supervisor:
+        supervisor.until(lambda: worked.handled() == 11, "the others are handled")
+        supervisor.until(lambda: supervisor.seen(events.MovedToError), "the killer is in the error queue")
+
+    assert [error.body for error in worked.errors()] == [b"bad"]
+    assert (worked.handled_twice(), worked.depth()) == (0, 0)
+
+
+def test_a_time_limit_holds_for_each_message_of_a_batch_and_counts_for_the_one_that_exceeds_it(worked):
+    for body in (b"0", b"0.4", b"0.4", b"30", b"0"):  # the batch as a whole takes longer than the limit
+        worked.queue.send(body)
+
+    with worked.run("slow", limit=1, attempts=1, batch=5, time_limit=0.7) as supervisor:
+        supervisor.until(lambda: worked.handled() == 4, "the others are handled")
+        supervisor.until(lambda: len(worked.errors()) == 1, "the slow one is in the error queue")
+
+    (error,) = worked.errors()
+    assert error.body == b"30"
+    assert error.headers["NServiceBus.ExceptionInfo.ExceptionType"] == "builtins.TimeoutError"
+    assert (worked.handled_twice(), worked.depth()) == (0, 0)
+
+
+def test_a_worker_asked_to_leave_finishes_its_batch(worked, tmp_path):
+    gate = tmp_path / "gate"
+    for _ in range(6):
+        worked.queue.send(str(gate).encode())
+
+    with worked.run("wait_for_file", limit=1, batch=3) as supervisor:
+        supervisor.until(lambda: list(tmp_path.glob("gate.*")), "the first handler")
+        supervisor.supervisor.stop()
+        gate.touch()
+        supervisor.until(lambda: not supervisor.alive, "all have left")
+
+    assert (worked.handled(), worked.depth()) == (3, 3)

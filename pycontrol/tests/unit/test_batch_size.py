@@ -59,26 +59,54 @@ def test_an_empty_receive_narrows_too():
     assert adaptive(now=64).after(0, 0.0).now == 1
 
 
-def test_after_a_failure_as_many_go_alone_as_were_rolled_back_and_then_the_size_grows_again():
-    failed = adaptive(now=32).after_failure(3)
+def test_after_a_failure_those_before_it_go_together_it_goes_alone_and_then_the_size_grows_from_one():
+    failed = adaptive(now=32).after_failure(place=8)
 
-    found = sizes(failed, (1, QUICK), (1, QUICK), (1, QUICK), (2, QUICK))
+    found = sizes(failed, (7, QUICK), (1, QUICK), (2, QUICK))
 
-    assert failed.now == 1
-    assert found == [1, 1, 2, 4]
-
-
-def test_a_second_failure_never_shortens_what_goes_alone():
-    size = adaptive(now=32).after_failure(5).after(1, QUICK).after_failure(1)
-
-    assert (size.now, size.alone) == (1, 4)
+    assert failed.now == 7
+    assert found == [1, 2, 4]
 
 
-def test_a_fixed_size_knows_no_budget_and_returns_at_once_after_what_went_alone():
+def test_after_a_failure_of_the_first_or_of_one_alone_the_next_goes_alone():
+    assert adaptive(now=32).after_failure(place=1).now == 1
+    assert sizes(adaptive().after_failure(place=1), (1, QUICK)) == [2]
+
+
+def test_those_before_a_failure_that_fail_again_are_parted_again():
+    again = adaptive(now=32).after_failure(place=8).after_failure(place=3)
+
+    assert (again.now, sizes(again, (2, QUICK), (1, QUICK))) == (2, [1, 2])
+
+
+def test_others_that_took_the_messages_before_a_failure_end_the_plan():
+    assert sizes(adaptive(now=32).after_failure(place=8), (5, QUICK)) == [1]
+
+
+def test_a_loss_that_none_of_the_messages_caused_alone_halves_the_size_until_all_of_them_went_through():
+    lost = adaptive(now=32).after_loss(taken=20)
+
+    found = sizes(lost, (10, QUICK), (10, QUICK), (20, QUICK))
+
+    assert lost.now == 10
+    assert found == [10, 20, 40]
+
+
+def test_losses_in_a_row_come_down_to_one_message():
+    size = adaptive(now=32)
+    found = []
+    for _ in range(6):
+        size = size.after_loss(size.now)
+        found.append(size.now)
+
+    assert found == [16, 8, 4, 2, 1, 1]
+
+
+def test_a_fixed_size_knows_no_budget_and_comes_back_at_once_after_what_failed():
     size = batch_size(20, 0.05)
 
     found = sizes(size, (20, 9.0), (3, QUICK), (0, 0.0))
-    after_failure = sizes(size.after_failure(2), (1, 9.0), (1, 9.0))
+    after_failure = sizes(size.after_failure(place=3), (2, 9.0), (1, 9.0))
 
     assert (size.now, found, after_failure) == (20, [20, 20, 20], [1, 20])
 
