@@ -60,14 +60,14 @@ CALLS = {
         "forget_decision": {"transaction_id": "tx-1"},
         "list_decisions": {},
         "find_handled": HANDLED,
-        "record_handled": {**HANDLED, "message_id": "m-2"},
-        "store_operations": {**HANDLED, "message_id": "m-2", "operations": "[]"},
+        "record_handled": HANDLED,
+        "store_operations": {**HANDLED, "operations": "[]"},
         "settle_operations": HANDLED,
         "list_undispatched": {"seconds": 0, "count": 10},
         "clean_outbox": {"retention_seconds": 0, "count": 10},
         "outbox_status": {},
         "elect_cleaner": {},
-        "record_dispatch": {**HANDLED, "message_id": "m-2"},
+        "record_dispatch": HANDLED,
         "forget_dispatch": HANDLED,
         "clean_dispatches": {"retention_seconds": 0, "count": 10},
         "elect_upkeep": {},
@@ -81,7 +81,7 @@ CALLS = {
     },
 }
 #: what may stand in the tables before, so that a removal has something to remove
-BEFORE = ("record_failure", "subscribe", "record_decision", "record_handled", "record_dispatch")
+BEFORE = ("record_failure", "subscribe", "record_decision", "record_handled", "store_operations", "record_dispatch")
 PROCEDURES = sorted((procedure.scope, procedure.name) for procedure in load_contract().procedures)
 
 
@@ -105,7 +105,8 @@ def content(database, target, queue):
     """Everything that the procedures could change."""
     sales = queue_names(describe_queue(QueueSettings("Sales"), target.settings.engine), database.dialect)
     routing = 'public."SubscriptionRouting"' if target.settings.engine == "postgresql" else "dbo.SubscriptionRouting"
-    own = (f"rowpost.{name}" for name in ("journal", "version", "queue", "failure", "decision", "lease", "outbox", "outbox_operations", "dispatch"))
+    names = "journal version queue failure decision lease outbox outbox_operations dispatch"
+    own = (f"rowpost.{name}" for name in names.split())
     tables = (*own, routing, sales["queue_table"], sales["delayed_table"])
     probe = probe_for(database, babelfish=target.babelfish)
 
