@@ -5,6 +5,7 @@ import pytest
 from rowpost.deploy import apply
 from rowpost.settings import QueueSettings
 from rowpost.verify import verify
+from tests.workers import eventually
 
 
 @pytest.fixture
@@ -179,3 +180,46 @@ def test_a_missing_index_is_found_with_the_statement_that_mends_it(shop, deploye
 
     assert (finding.kind, finding.subject) == ("expires_index_missing", "queue Sales")
     assert finding.remedy.startswith("CREATE ")
+
+
+def leave_dead_rows(sql, table):
+    sql.run(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
+    sql.run(f"INSERT INTO {table} (id, headers) SELECT gen_random_uuid(), '' FROM generate_series(1, 12000)")
+    sql.run(f"DELETE FROM {table}")
+
+
+def test_the_session_that_keeps_dead_rows_is_named_with_what_ends_it(shop, database, folder, edit, open_shop, sql):
+    if shop.engine == "sqlserver":
+        pytest.skip("dead rows are PostgreSQL's")
+    edit("procedures/registry/check_queue.sql", "interval '5 minutes'", "interval '0 minutes'")
+    apply(database, shop.plan(folder=folder))
+    holder = open_shop().connection
+    holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    holder.execute("SELECT FROM rowpost.queue")
+    leave_dead_rows(sql, sql.table("Sales"))
+
+    def remedies():
+        return [row[3] for row in database.call("check_queue") if row[1] == "transaction_open"]
+
+    end_it = f"SELECT pg_terminate_backend({holder.info.backend_pid});"
+    eventually(lambda: end_it in remedies(), "the session is named")
+    sql.run(end_it)
+    eventually(lambda: end_it not in remedies(), "the session is gone")
+
+
+def test_a_queues_health_is_for_check_queue_and_no_difference_from_the_plan(shop, deployed, sql):
+    if shop.engine == "sqlserver":
+        pytest.skip("dead rows are PostgreSQL's")
+    leave_dead_rows(sql, sql.table("Sales"))
+
+    eventually(lambda: [row[1] for row in deployed.call("check_queue")] == ["dead_rows"], "the statistics know of the dead rows")
+
+    assert verify(deployed, shop.plan()) == []
+
+
+def test_settings_that_somebody_took_away_are_found(shop, deployed, sql):
+    if shop.engine == "sqlserver":
+        pytest.skip("settings of tables are PostgreSQL's")
+    sql.run(f"ALTER TABLE {sql.table('Sales')} RESET (vacuum_truncate)")
+
+    assert findings(deployed, shop.plan()) == [("settings_missing", "queue Sales")]

@@ -175,3 +175,22 @@ def test_a_table_made_behind_a_guard_is_part_of_the_model():
     (found,) = compile_sets([without])
 
     assert any("[dbo].[Sample]" in finding.message for finding in found)
+
+
+def operations() -> list[Source]:
+    """The operations scripts, of the queue that the compiler knows."""
+    folder = Path(__file__).resolve().parents[3] / "deploy" / "operations"
+    texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.sql"))}
+    named = re.compile(r"\bdbo\.\[?(?:audit|Sales)\b(?!_)\]?|(?<=:)error(?=\])")
+    return [
+        Source(name, named.sub(lambda found: "Sample" if found[0] == "error" else "dbo.[Sample]", text)) for name, text in texts.items()
+    ]
+
+
+def test_the_operations_scripts_compile_and_a_mistake_in_one_is_found():
+    scripts = operations()
+    wrong = Source("wrong.sql", scripts[0].text.replace("RowVersion", "no_such_column"))
+
+    (found,) = compile_sets([[*read_sources(sql_folder()), *scripts, wrong]])
+
+    assert {finding.path for finding in found if finding.path} == {"wrong.sql"}
