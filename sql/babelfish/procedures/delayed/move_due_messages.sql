@@ -12,7 +12,8 @@ Locking:   one mover at a time per queue, elected by an application lock for the
            one gets moved = NULL at once. Rows that others hold are stepped over.
 Order:     by due time.
 Babelfish: no DELETE from a CTE; READPAST is ignored, so that it waits for rows that others hold. Row by row, without a
-table variable, whose lock would hold other sessions until the transaction ends.
+table variable, whose lock would hold other sessions until the transaction ends. A refused lock leaves a frame on the
+server's error stack, and the fifth of a session ends the server; an error that is caught clears the stack.
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -29,6 +30,20 @@ DECLARE @body varbinary(max);
 
 IF @@TRANCOUNT > 0
     EXEC @elected = sys.sp_getapplock @Resource = N'rowpost mover {queue_key}', @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 0;
+
+IF @elected < 0
+BEGIN
+    SET XACT_ABORT OFF;
+
+    BEGIN TRY
+        THROW 50000, N'refused', 1;
+    END TRY
+    BEGIN CATCH
+        SET @elected = -1;
+    END CATCH;
+
+    SET XACT_ABORT ON;
+END;
 
 IF @elected >= 0
 BEGIN
