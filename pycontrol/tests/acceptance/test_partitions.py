@@ -195,10 +195,8 @@ KILLS = int(os.environ.get("ROWPOST_TEST_PARTITION_KILLS", "4"))
 
 
 @pytest.mark.timeout(300 + 20 * KILLS)
-def test_the_order_is_kept_while_workers_and_supervisors_are_killed_and_partitions_move(shop, target):
+def test_the_order_is_kept_while_workers_and_supervisors_are_killed_and_partitions_move(shop):
     """Two supervisors, each with workers for all partitions; now a worker is killed, now a whole supervisor."""
-    if target.babelfish:
-        pytest.skip("Babelfish 4.4 was seen to abort, with all sessions, when application locks were refused while clients died")
     customers = [f"customer {n}" for n in range(10)]
     sent = 0
     running = [spawn(shop), spawn(shop)]
