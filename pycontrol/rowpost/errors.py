@@ -6,6 +6,7 @@
      ├── HandlerNotFound          "module:function" leads nowhere
      ├── HandlerBrokeTransaction  a handler committed, rolled back or closed what it was lent
      ├── DeployError              a deployment that was rolled back
+     ├── InvalidSagaState         a saga's state that cannot be stored, or that its class does not fit any more
      ├── MessageError
      │    ├── MessageCorrupt      a stored message whose headers cannot be read
      │    ├── InvalidMessage      a message that cannot be sent
@@ -20,15 +21,18 @@
      │    ├── LoginRefused        wrong user or password, or no such database
      │    ├── PermissionDenied    the login lacks a right
      │    ├── SchemaMissing       rowpost was not deployed here
+     │    ├── SagaNotDeployed     a saga without a table, or whose table has lost a column
      │    ├── ParticipantFailed   another database of a transaction is out of reach, or refused
      │    └── Deadlock            victim of a deadlock, a lock timeout or a serialization failure: try again
+     │         └── LockTimeout    somebody held a row for too long
      └── CatalogueError           raised by a procedure: number n is 51000 + n in T-SQL, SQLSTATE RPnnn in PL/pgSQL
           ├── QueueNotFound 1          ├── InvalidMessages 6
           ├── InvalidQueueName 2       ├── ScriptEdited 7
           ├── InvalidCount 3           ├── SchemaTooNew 8
           ├── InvalidTimeToBeReceived 4└── NotAQueueTable 9
           ├── QueueNameConflict 5      ├── InvalidDelay 10
-          └── InvalidSubscription 11
+          ├── InvalidSubscription 11   ├── SagaConflict 15
+          ├── InvalidCorrelation 14    └── NotASagaTable 16
 
 A message says what happened, to which queue, and what to do. The catalogue's numbers stand in sql/contract.yml, which
 a test compares with this module.
@@ -46,19 +50,25 @@ __all__ = [
     "DeployError",
     "HandlerBrokeTransaction",
     "HandlerNotFound",
+    "InvalidCorrelation",
     "InvalidCount",
     "InvalidMessage",
     "InvalidMessages",
     "InvalidQueueName",
+    "InvalidSagaState",
     "InvalidTimeToBeReceived",
+    "LockTimeout",
     "LoginRefused",
     "MessageCorrupt",
     "MessageError",
     "NotAQueueTable",
+    "NotASagaTable",
     "PermissionDenied",
     "QueueNameConflict",
     "QueueNotFound",
     "RowpostError",
+    "SagaConflict",
+    "SagaNotDeployed",
     "SchemaMissing",
     "SchemaTooNew",
     "ScriptEdited",
@@ -88,6 +98,10 @@ class HandlerBrokeTransaction(RowpostError):
 
 class DeployError(RowpostError):
     """A deployment failed and was rolled back: the message names file, batch and line."""
+
+
+class InvalidSagaState(RowpostError):
+    """A saga's state that cannot be stored as JSON, or that was stored by a class with other fields."""
 
 
 class MessageError(RowpostError):
@@ -152,6 +166,14 @@ class ParticipantFailed(DatabaseError):
 
 class Deadlock(DatabaseError):
     """The transaction lost against another one and was rolled back; running it again is safe and right."""
+
+
+class LockTimeout(Deadlock):
+    """Another session held what this one needed for longer than it may wait."""
+
+
+class SagaNotDeployed(DatabaseError):
+    """A saga has no table or procedures in this database, or its table lost a column: run rowpost apply."""
 
 
 class CatalogueError(RowpostError):
@@ -228,6 +250,24 @@ class InvalidSubscription(CatalogueError):
     """A subscription without endpoint, topic or queue, or one of over 200 characters."""
 
     code = 11
+
+
+class InvalidCorrelation(CatalogueError):
+    """A saga's correlation value that is missing, of another type, too long, or changed by a handler."""
+
+    code = 14
+
+
+class SagaConflict(CatalogueError):
+    """Another message has started, changed or completed the same saga meanwhile: a retry finds it as it is then."""
+
+    code = 15
+
+
+class NotASagaTable(CatalogueError):
+    """The table lacks a saga's columns."""
+
+    code = 16
 
 
 CATALOGUE: dict[int, type[CatalogueError]] = {error.code: error for error in CatalogueError.__subclasses__()}

@@ -102,7 +102,7 @@ def _leave(database: Database, name: str, drop: bool) -> None:
     with deployment(database, plan) as running:
         state = read_state(database)
         refuse_newer(plan, state)
-        entry = next((each for each in state.registry if each.queue_name == canonical), None)
+        entry = next((each for each in state.registry if each.title == f"queue {canonical}"), None)
         if entry is None:
             raise QueueNotFound(f"No queue named {canonical!r} is registered. rowpost queue list shows those that are.")
         if drop and entry.kind == "external":

@@ -30,6 +30,7 @@ from rowpost.errors import InvalidQueueName
 
 __all__ = [
     "QueueSettings",
+    "SagaSettings",
     "Settings",
     "SupervisorSettings",
     "WorkerSettings",
@@ -38,6 +39,8 @@ __all__ = [
 ]
 
 ENGINES = ("embedded", "postgresql", "sqlserver")
+CORRELATION_TYPES = ("string", "integer", "timestamp", "uuid")
+PROPERTY = re.compile(r"[A-Za-z_]\w{0,99}", re.ASCII)
 STRATEGIES = ("adaptive", "fixed", "peek")
 DEFAULT_LIMIT = 4
 MINIMUM_PEEK_DELAY = 0.1
@@ -89,6 +92,21 @@ class QueueSettings:
 
 
 @dataclass(frozen=True)
+class SagaSettings:
+    """One type of saga: its table, and the property by which an instance is found.
+
+    `type` is string, integer, uuid or timestamp. A second, transitional property is stored besides while sagas move
+    from one to the other.
+    """
+
+    name: str
+    correlation: str
+    type: str = "string"
+    transitional: str | None = None
+    transitional_type: str | None = None
+
+
+@dataclass(frozen=True)
 class SupervisorSettings:
     """Times are seconds: until a stopping worker is killed, until the circuit breaker trips, that a spare idles, that a
     delayed message may be late.
@@ -122,6 +140,7 @@ class Settings:
     default_schema: str = "public"
     compat: str = generations.DEFAULT
     queues: tuple[QueueSettings, ...] = ()
+    sagas: tuple[SagaSettings, ...] = ()
     supervisor: SupervisorSettings = SupervisorSettings()
     folder: Path | None = None
     participants: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -171,6 +190,7 @@ def load_settings(environment: str | Path | None = None) -> Settings:
         default_schema=schema,
         compat=compat,
         queues=_read_queues(top, dialect, schema, compat, clustered),
+        sagas=_read_sagas(top, dialect, schema),
         supervisor=_read_supervisor(top, dialect, schema),
         folder=path.parent,
         participants=_read_participants(top, dialect),
@@ -269,6 +289,29 @@ def _read_worker(section: Section, compat: str) -> WorkerSettings:
     )
     section.finish()
     return worker
+
+
+def _read_sagas(top: Section, dialect: str, schema: str) -> tuple[SagaSettings, ...]:
+    sagas: dict[str, SagaSettings] = {}
+    for section in top.sections("sagas"):
+        name = _canonical(section, section.name, dialect, schema)
+        same = name.casefold() if dialect == "sqlserver" else name
+        if same in sagas:
+            raise section.error("", "is the same table as another saga's: declare it once")
+        transitional = section.text("transitional", default=None)
+        transitional_type = section.choice("transitional_type", CORRELATION_TYPES, default="string")
+        sagas[same] = SagaSettings(
+            name,
+            section.text("correlation"),
+            section.choice("type", CORRELATION_TYPES, default="string"),
+            transitional,
+            transitional and transitional_type,
+        )
+        for key in ("correlation", "transitional"):
+            if not PROPERTY.fullmatch(getattr(sagas[same], key) or "x"):
+                raise section.error(key, "is not a property's name: write letters, digits and underscores")
+        section.finish()
+    return tuple(sagas.values())
 
 
 def _read_participants(top: Section, dialect: str) -> tuple[tuple[str, str], ...]:

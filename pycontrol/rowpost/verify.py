@@ -61,9 +61,9 @@ def verify(database: Database, plan: Plan) -> list[Finding]:
 def _of_change(change: Change) -> Iterator[Finding]:
     if not isinstance(change.item, Step):
         if change.state == "added":
-            yield Finding("not_applied", change.name, "The queue is declared and not registered.", APPLY)
+            yield Finding("not_applied", change.name, "It is declared and not registered.", APPLY)
         elif change.state == "changed":
-            yield Finding("queue_changed", change.name, "The registry has the queue with other options.", APPLY)
+            yield Finding("queue_changed", change.name, "The registry has it with other options.", APPLY)
         return
     name, entry, subject = change.name, change.entry, change.item.object_name or change.name
     if change.state == "edited":
@@ -108,10 +108,10 @@ def _of_unknown(entry: JournalEntry) -> Finding:
 def _of_queues(database: Database, diff: PlanDiff) -> Iterator[Finding]:
     """check_queue's findings, but for objects that the journal's comparison has named already."""
     gone = {
-        change.item.queue_name
+        change.item.owner
         for change in diff.changes
         if isinstance(change.item, Step) and change.item.object_kind == "table" and change.state in ("added", "drifted")
     }
     for queue_name, kind, detail, remedy in database.call("check_queue"):
-        if kind != "procedure_missing" and not (kind == "table_missing" and queue_name in gone):
+        if kind != "procedure_missing" and not (kind == "table_missing" and f"queue {queue_name}" in gone):
             yield Finding(kind, f"queue {queue_name}", detail, remedy)

@@ -44,6 +44,7 @@ GRANT EXECUTE ON FUNCTION rowpost.list_decisions TO rowpost_endpoint, rowpost_op
 GRANT EXECUTE ON FUNCTION rowpost.list_queues TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON FUNCTION rowpost.check_queue TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON FUNCTION rowpost.elect_upkeep TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost.list_saga_types TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON FUNCTION rowpost.list_scripts TO rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON FUNCTION rowpost.list_strangers TO rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON FUNCTION rowpost.get_definition TO rowpost_operator, rowpost_reader;

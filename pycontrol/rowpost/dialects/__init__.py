@@ -14,7 +14,7 @@ from typing import Any, Literal, NoReturn, Protocol
 from rowpost.contract import Procedure
 from rowpost.errors import RowpostError, SettingsError
 
-__all__ = ["Begin", "Dialect", "Statement", "dialect_for", "dialect_of"]
+__all__ = ["Begin", "Dialect", "Statement", "dialect_for", "dialect_of", "saga_missing"]
 
 #: whether a call opens a transaction, and "distributed" for one over several SQL Servers
 Begin = bool | Literal["distributed"]
@@ -110,6 +110,14 @@ def dialect_for(engine: str) -> Dialect:
             f"The driver for {engine} is not installed ({error}). Install it with: pip install 'rowpost[{engine}]'"
         ) from error
     raise SettingsError(f"There is no engine {engine!r}. Use embedded, postgresql or sqlserver.")
+
+
+def saga_missing(statement: Statement, said: str) -> str:
+    """What to tell of a saga whose table or procedures are not as they should be."""
+    return (
+        f"The saga {statement.queue!r} has no table or procedures here, or they are not as they were deployed: {said}. "
+        "Run rowpost verify, which says what is missing, and rowpost apply."
+    )
 
 
 def dialect_of(connection: Any) -> Dialect:

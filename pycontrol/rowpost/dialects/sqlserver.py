@@ -18,7 +18,7 @@ from uuid import UUID
 import pyodbc
 
 from rowpost.contract import Parameter, Procedure
-from rowpost.dialects import Begin, Statement
+from rowpost.dialects import Begin, Statement, saga_missing
 from rowpost.dialects.odbc import find_driver
 from rowpost.errors import (
     CATALOGUE,
@@ -27,10 +27,12 @@ from rowpost.errors import (
     Deadlock,
     InvalidCount,
     InvalidMessage,
+    LockTimeout,
     LoginRefused,
     PermissionDenied,
     QueueNotFound,
     RowpostError,
+    SagaNotDeployed,
     SchemaMissing,
     SettingsError,
     UnsupportedServer,
@@ -61,6 +63,7 @@ _UNAVAILABLE = {64, 233, 978, 983, 3906, 10053, 10054, 10060, 10928, 10929, 4014
 _UNAVAILABLE |= {49918, 49919, 49920}
 _LOGIN_REFUSED = {18456, 18452, 4060, 18470, 18486}
 _TRY_AGAIN = {1205, 1222, 3960, 3961}
+_LOCK_TIMEOUT = 1222
 _PERMISSION = {229, 230, 262, 297, 300, 916}
 _CONNECT_TIMEOUT = 10  # seconds
 _BATCH_TEXT, _BATCH_PARAMETERS = 3500, 2000  # characters (nvarchar holds 4000), and marks (the server takes 2100)
@@ -186,14 +189,16 @@ class SQLServer:
         match = _NUMBER.search(said)
         number = int(match[1]) if match else 0
         said = _DRIVER_PREFIX.sub("", said[: match.start()] if match else said).strip().rstrip(".") or state
-        where = f" (queue {statement.queue!r})" if statement and statement.queue else ""
+        where = f" ({statement.procedure.scope} {statement.queue!r})" if statement and statement.queue else ""
         kind: type[RowpostError] = DatabaseError
         if number - _CATALOGUE_BASE in CATALOGUE:
             kind = CATALOGUE[number - _CATALOGUE_BASE]
-        elif number in (2812, 208) or (number > 1e7 and "does not exist" in said):
+        elif number in (2812, 208) or (number == 207 and statement and statement.procedure.scope == "saga") or (number > 1e7 and "does not exist" in said):
             return _missing(number, said, statement)
         elif number in _PERMISSION or "permission denied" in said:
             kind, said = PermissionDenied, f"{said}. rowpost queue grant prints the statements that give the right."
+        elif number == _LOCK_TIMEOUT or "lock timeout" in said:  # Babelfish has the words, and another number
+            kind = LockTimeout
         elif number in _TRY_AGAIN:
             kind = Deadlock
         elif number in _LOGIN_REFUSED or state == "28000":
@@ -335,6 +340,8 @@ def _in_order(statement: Statement, rows: list[tuple]) -> list[tuple]:
 def _missing(number: int, said: str, statement: Statement | None) -> RowpostError:
     if statement is None or statement.queue is None:
         return SchemaMissing(f"rowpost is not deployed in this database, or is older than this program: {said}. Run: rowpost apply")
+    if statement.procedure.scope == "saga":
+        return SagaNotDeployed(saga_missing(statement, said))
     if number == 208:
         return QueueNotFound(f"The table of the queue {statement.queue!r} is gone: {said}. Run: rowpost queue check")
     return QueueNotFound(

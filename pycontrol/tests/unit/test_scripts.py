@@ -72,7 +72,7 @@ def test_both_dialects_bring_the_same_files(engine):
 def test_every_procedure_of_the_contract_has_its_file(engine):
     scripts = load_scripts(engine)
 
-    files = {script.name for script in (*scripts.database, *scripts.templates)}
+    files = {script.name for script in (*scripts.database, *scripts.templates, *scripts.saga_templates)}
 
     assert {f"procedures/{each.feature}/{each.name}.sql" for each in load_contract().procedures} <= files
 
