@@ -17,15 +17,13 @@ from rowpost.message import MESSAGE_ID, encode_headers
 from rowpost.queue import legacy_values
 
 if TYPE_CHECKING:
-    from rowpost.context import Operation
+    from rowpost.context import Call, Operation
     from rowpost.endpoint import Endpoint
 
 __all__ = ["Directory", "dispatch"]
 
 FORWARD_DESTINATION = "NServiceBus.SqlServer.ForwardDestination"
 _MILLISECOND = timedelta(milliseconds=1)
-
-Call = tuple[str, str | None, dict[str, Any]]
 
 
 class Directory:
@@ -55,14 +53,14 @@ class Directory:
 
 def dispatch(
     database: Database,
-    operations: Iterable[Operation],
+    operations: Iterable[Operation | Call],
     directory: Directory,
     *,
     sender: Endpoint,
     begin: bool = False,
     commit: bool = False,
 ) -> None:
-    """Sends operations, each message id once to a destination (reference C4), in one round trip.
+    """Calls and sends operations, each message id once to a destination (reference C4), in one round trip.
 
     An event whose subscribers are not all registered here takes a second one.
 
@@ -73,6 +71,9 @@ def dispatch(
     events: list[tuple[int, Operation]] = []
     seen: set[tuple[str, str]] = set()
     for operation in operations:
+        if isinstance(operation, tuple):
+            calls.append(operation)
+            continue
         if operation.topics:
             events.append((len(calls), operation))
             calls.append(_publish(operation))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 
-from rowpost.errors import MessageNotDeserialized, NoHandler
+from rowpost.errors import InvalidCorrelation, InvalidSagaState, MessageNotDeserialized, NoHandler
 from rowpost.message import format_timestamp
 
 __all__ = ["Decision", "Failure", "Host", "Policy", "Recoverability", "delayed_headers", "delayed_rounds", "failure_headers", "plain_recoverability"]
@@ -67,7 +67,9 @@ class Recoverability:
     immediate_retries: int = 5
     delayed_retries: int = 3
     delay_increase: timedelta = timedelta(seconds=10)
-    unrecoverable: tuple[type[BaseException], ...] = (MessageNotDeserialized, NoHandler)
+    unrecoverable: tuple[type[BaseException], ...] = (
+        MessageNotDeserialized, NoHandler, InvalidCorrelation, InvalidSagaState,
+    )  # fmt: skip
     policy: Policy | None = None
 
     def decide(self, failure: Failure) -> tuple[Decision, timedelta]:

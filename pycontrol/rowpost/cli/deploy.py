@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +20,8 @@ from rowpost.cli.session import Session
 from rowpost.database import Database
 from rowpost.deploy import apply, difference
 from rowpost.diff import PlanDiff
-from rowpost.errors import RowpostError, SchemaMissing
+from rowpost.errors import HandlerNotFound, RowpostError, SchemaMissing
+from rowpost.hosting import with_sagas
 from rowpost.plan import Plan, plan
 from rowpost.review import Review, compare_releases, read_definition, review
 from rowpost.scripts import database_scripts, schema_version
@@ -48,6 +51,16 @@ def register(app: typer.Typer) -> None:
     command(app, "version")(show_version)
 
 
+def _planned(session: Session) -> Plan:
+    """The plan, with the tables of the sagas of the environment's endpoints, which lie where the program is started."""
+    sys.path.insert(0, os.getcwd())
+
+    def tell(error: HandlerNotFound) -> None:
+        session.note(f"Its sagas, if it has any, are planned only where the environment's file declares them: {error}")
+
+    return plan(with_sagas(session.settings, tell))
+
+
 def show_plan(
     session: Session,
     sql: Annotated[bool, typer.Option("--sql", help="Print the whole script for a DBA; connects to nothing.")] = False,
@@ -67,7 +80,7 @@ def show_plan(
     ] = False,
 ) -> ExitCode:
     """Show what apply would change in the database."""
-    planned = plan(session.settings)
+    planned = _planned(session)
     if bundle is not None:
         session.note(f"Wrote {write_bundle(bundle)} scripts of rowpost {__version__} to {bundle}.")
         return ExitCode.OK
@@ -151,7 +164,7 @@ def run_apply(
     """Deploy rowpost and the environment's queues: all of it, or nothing."""
     if to is not None:
         return _go_back(session, to, yes)
-    planned = plan(session.settings)
+    planned = _planned(session)
     with session.connected() as database:
         if session.settings.environment == PRODUCTION and not yes:
             diff = difference(database, planned)
@@ -206,7 +219,7 @@ def _state_after_interrupt(session: Session, planned: Plan) -> str:
 
 def run_verify(session: Session) -> ExitCode:
     """Compare the database with the plan and name every difference; exit code 1 if there is one."""
-    planned = plan(session.settings)
+    planned = _planned(session)
     with session.connected() as database:
         findings = verify(database, planned)
     if session.as_json:

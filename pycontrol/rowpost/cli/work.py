@@ -25,7 +25,7 @@ from rowpost.cli.session import Session
 from rowpost.cli.supervision import supervise
 from rowpost.errors import QueueNotFound, SettingsError
 from rowpost.events import Event
-from rowpost.hosting import needed_queues, subscribe_all, with_endpoints
+from rowpost.hosting import needed_queues, refuse_missing_sagas, subscribe_all, with_endpoints, with_sagas
 from rowpost.settings import Settings
 from rowpost.snapshot import QueueSnapshot
 from rowpost.supervisor import Supervisor
@@ -85,12 +85,14 @@ def _narrowed(session: Session, names: list[str] | None) -> Settings:
 
 
 def _prepare(session: Session, settings: Settings) -> None:
-    """Subscribes the endpoints. Raises QueueNotFound before any worker starts, SchemaMissing, SchemaTooNew."""
+    """Subscribes the endpoints. Raises QueueNotFound and SagaNotDeployed before any worker starts, SchemaMissing,
+    SchemaTooNew."""
     with session.deployed() as database:
         registered = {row[0] for row in database.call("list_queues")}
         for name in needed_queues(settings):
             if name not in registered:
                 raise QueueNotFound(f"The queue {name!r} is not deployed in {settings.target}. Run: rowpost apply")
+        refuse_missing_sagas(with_sagas(settings), database)
         subscribe_all(settings, database)
 
 

@@ -3,7 +3,7 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[correlate_saga:{saga_key}]
     @id uniqueidentifier,
-    @correlation_value nvarchar(4000)
+    @correlation_value nvarchar(4000) = NULL -- NULL: not known yet
 AS
 /*
 Writes an instance's second correlation value, while sagas move from one correlation to another.

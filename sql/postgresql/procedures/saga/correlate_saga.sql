@@ -1,6 +1,6 @@
 CREATE OR REPLACE FUNCTION rowpost."correlate_saga:{saga_key}"(
     p_id uuid,
-    p_correlation_value text
+    p_correlation_value text DEFAULT NULL -- null: not known yet
 ) RETURNS void
 LANGUAGE plpgsql
 SECURITY DEFINER
