@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import astuple, replace
 
-from rowpost.address import Address, parse_address
+from rowpost.address import DEFAULT_SCHEMA, Address, parse_address
 from rowpost.compat import compat_of
 from rowpost.database import Database, connect
 from rowpost.deploy import apply
@@ -22,7 +22,7 @@ from rowpost.plan import plan
 from rowpost.scripts import database_scripts, schema_version
 from rowpost.settings import QueueSettings, Settings, WorkerSettings
 
-__all__ = ["needed_queues", "open_embedded", "refuse_missing_sagas", "subscribe", "subscribe_all", "with_endpoints", "with_sagas"]
+__all__ = ["needed_queues", "open_embedded", "prepare", "refuse_missing_sagas", "subscribe", "subscribe_all", "with_endpoints", "with_sagas"]
 
 
 def with_endpoints(settings: Settings, names: Iterable[str]) -> Settings:
@@ -157,17 +157,22 @@ def subscribe_all(settings: Settings, database: Database) -> None:
 
 def open_embedded(endpoint: Endpoint) -> Database:
     """A connection to the embedded server, where the endpoint's queues are deployed: for tests and trials."""
-    settings = Settings()
+    database = connect(Settings(), application_name=f"rowpost {endpoint.name}")
+    prepare(endpoint, database)
+    return database
+
+
+def prepare(endpoint: Endpoint, database: Database) -> None:
+    """Deploys the endpoint's queues and the tables of its sagas, where they are missing, and subscribes it."""
+    settings = Settings(engine=database.engine, default_schema=DEFAULT_SCHEMA[database.engine])
     queues = [] if endpoint.send_only else [QueueSettings(endpoint.name)]
     queues += [QueueSettings(name, delayed=False) for name in (endpoint.error_queue, endpoint.audit_queue) if name]
-    database = connect(settings, application_name=f"rowpost {endpoint.name}")
     wanted = {_queue_name(settings, queue.name): queue for queue in queues}
     missing = set(wanted) - _deployed_queues(database)
     if missing or not _is_current(database) or not _has_sagas(endpoint, database):
         apply(database, plan(replace(settings, queues=tuple(wanted.values()), sagas=endpoint.sagas)))
     if not endpoint.send_only:
         subscribe(endpoint, database)
-    return database
 
 
 def _deployed_queues(database: Database) -> set[str]:

@@ -115,9 +115,16 @@ def make_endpoint(saga: type[Saga], name: str = "Sales", **options) -> Endpoint:
     return endpoint
 
 
+_deployed: dict[str, set] = {}
+
+
 def deploy(target, *endpoints: Endpoint) -> None:
-    """Makes the tables of their sagas."""
+    """Makes the tables of their sagas, once."""
+    done = _deployed.setdefault(target.url, set())
     sagas = tuple(saga for endpoint in endpoints for saga in endpoint.sagas)
+    if set(sagas) <= done:
+        return
+    done |= set(sagas)
     with target.connect() as database:
         apply(database, plan(replace(target.settings, sagas=sagas)))
 
@@ -130,7 +137,7 @@ class Desk:
 
     QUEUES = ("Sales", "Billing")
 
-    def __init__(self, target, sql, saga: type[Saga], **options) -> None:
+    def __init__(self, target, sql, saga: type[Saga], *, fresh: bool = True, **options) -> None:
         self.target, self.sql, self.saga = target, sql, saga
         self.endpoint = make_endpoint(saga, **options)
         deploy(target, self.endpoint)
@@ -139,7 +146,8 @@ class Desk:
         self.pipelines = {}
         for name in (*self.QUEUES, "audit", "error"):
             sql.empty(name)
-        sql.run(f"DELETE FROM {sql.table(self.table)}")
+        if fresh:
+            sql.run(f"DELETE FROM {sql.table(self.table)}")
 
     def send(self, message, queue: str = "Sales", **headers) -> None:
         with self.endpoint.open(self.database) as bus:

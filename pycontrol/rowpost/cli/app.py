@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rowpost import __version__
-from rowpost.cli import contents, demo, deploy, errors, message, queue, run, subscriptions, transactions, upkeep
+from rowpost.cli import contents, demo, deploy, errors, message, queue, run, sagas, subscriptions, transactions, upkeep
 from rowpost.cli.command import EnvironmentOption, JsonOption
 from rowpost.cli.exits import EXIT_CODES
 
@@ -53,5 +53,6 @@ upkeep.register(queue.app)
 app.add_typer(queue.app, name="queue")
 app.add_typer(errors.app, name="errors")
 app.add_typer(subscriptions.app, name="subscriptions")
+app.add_typer(sagas.app, name="sagas")
 app.add_typer(transactions.app, name="transactions")
 demo.register(app)
