@@ -56,7 +56,7 @@ def test_every_test_says_in_its_name_what_it_is_about():
 def url(request: pytest.FixtureRequest) -> str:
     """A database with rowpost, the sample queue and the shim."""
     url = request.getfixturevalue("new_database")("sqlserver")
-    settings = Settings(engine="sqlserver", url=url, default_schema="dbo", queues=(QueueSettings(runner.SAMPLE),))
+    settings = Settings(engine="sqlserver", url=url, default_schema="dbo", queues=(QueueSettings(runner.SAMPLE),), sagas=(runner.SAMPLE_SAGA,))
     with connect_url("sqlserver", url) as database:
         apply(database, plan(settings))
         runner.install_shim(database)

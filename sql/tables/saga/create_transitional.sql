@@ -9,5 +9,8 @@ IF NOT EXISTS
     WHERE i.object_id = OBJECT_ID(N'{saga_table}', N'U')
       AND i.name = N'Index_{transitional_column}'
 )
-    EXEC (N'CREATE UNIQUE NONCLUSTERED INDEX [Index_{transitional_column}] ON {saga_table} ([{transitional_column}]) WHERE [{transitional_column}] IS NOT NULL;');
+    EXEC (
+        N'CREATE UNIQUE NONCLUSTERED INDEX [Index_{transitional_column}] ON {saga_table} ([{transitional_column}])'
+        + N' WHERE [{transitional_column}] IS NOT NULL;'
+    );
 GO
