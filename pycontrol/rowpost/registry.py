@@ -131,12 +131,13 @@ def grant_statements(
     send_to: Iterable[str] = (),
     purge: Iterable[str] = (),
     *,
+    sagas: Iterable[str] = (),
     tables: bool = False,
 ) -> list[str]:
     """The statements that let an endpoint's login work, for a DBA to read and run; `where` is settings or a database.
 
-    It may then receive from its own queues, send to its destinations (the error queue among them), and empty the
-    queues that are purged when the endpoint starts. It gets no right on any table, unless `tables` asks for the rights
+    It may then receive from its own queues, send to its destinations (the error queue among them), keep the state of
+    its sagas, and empty the queues that are purged when the endpoint starts. It gets no right on any table, unless `tables` asks for the rights
     on tables with which NServiceBus's own endpoints work.
     """
     dialect = dialect_for(where.engine)
@@ -151,6 +152,8 @@ def grant_statements(
         if procedure.side == side
     ]
     wanted += [(load_contract().find("purge_queue", "queue"), name) for name in purge]
+    moving = _moving_sagas(where)
+    wanted += [(each, name) for name in sagas for each in load_contract().saga_templates(name in moving) if each.side == "receive"]
     grants = [
         grant_execute(dialect, procedure, queue_key(parse_address(name), where.engine), login)
         for procedure, name in wanted
@@ -169,6 +172,13 @@ def _without_delayed_table(where: _HasEngine) -> set[str]:
     return {queue.name for queue in getattr(where, "queues", ()) if not queue.delayed or queue.kind == "external"}
 
 
+def _moving_sagas(where: _HasEngine) -> set[str]:
+    """Sagas that have a procedure for a second correlation."""
+    if isinstance(where, Database):
+        return {row[0] for row in where.call("list_saga_types") if row[6]}
+    return {saga.name for saga in getattr(where, "sagas", ()) if saga.transitional}
+
+
 def grant(
     database: Database,
     login: str,
@@ -176,10 +186,11 @@ def grant(
     send_to: Iterable[str] = (),
     purge: Iterable[str] = (),
     *,
+    sagas: Iterable[str] = (),
     tables: bool = False,
 ) -> list[str]:
     """Run what grant_statements spells, in one transaction; returns the statements. Raises DeployError."""
-    statements = grant_statements(database, login, receive_from, send_to, purge, tables=tables)
+    statements = grant_statements(database, login, receive_from, send_to, purge, sagas=sagas, tables=tables)
     plan = fitted(database, build_plan(f"rights of {login}", load_scripts(database.engine), [], whole=False))
     with deployment(database, plan) as running:
         for number, statement in enumerate(statements, 1):

@@ -9,8 +9,13 @@ from rowpost.database import connect_url
 from rowpost.dialects.grants import grant_role
 from rowpost.errors import DatabaseError, PermissionDenied, RowpostError
 from rowpost.message import OutgoingMessage
+from rowpost.pipeline import Pipeline
 from rowpost.queue import Queue
 from rowpost.registry import grant_statements
+from rowpost.retries import Kind
+from tests.sagas import Open, deploy, make_desk, make_endpoint, make_ledger
+
+__all__ = ["make_desk"]
 
 PASSWORD = "Rights_9!test"
 
@@ -236,3 +241,24 @@ def test_a_missing_right_is_named_with_its_object(queue, target, sql, login):
                 database.call(missing, "Sales")
             assert f"{missing}:Sales".casefold() in str(caught.value).casefold()
             assert "queue grant" in str(caught.value)
+
+
+def test_statement_9_an_endpoint_keeps_its_sagas_with_execute_alone_and_no_others(target, sql, login, make_desk):
+    make, open_as = login
+    desk = make_desk()
+    other = make_ledger("pessimistic", "Ledger_of_others")
+    deploy(target, make_endpoint(other))
+    name = make("saga_keeper")
+    for statement in grant_statements(desk.database, name, receive_from=["Sales"], send_to=["audit", "error"], sagas=[desk.table]):
+        sql.run(statement)
+    desk.send(Open("A", 5))
+
+    with open_as(name) as database:
+        outcome = Pipeline(database, "Sales", desk.endpoint).process_one()
+
+        assert (outcome.kind, [row[2]["Total"] for row in desk.rows]) == (Kind.HANDLED, [5])
+        for table in ("Ledger_of_others", desk.table):
+            with pytest.raises(DatabaseError), database.translated():
+                database.connection.execute(f"SELECT * FROM {sql.table(table)}")
+        with pytest.raises(PermissionDenied):
+            database.call("load_saga", "Ledger_of_others", correlation_value="A", locked=False, lock_timeout_ms=100)
