@@ -27,19 +27,15 @@ IF @id IS NULL
     WHERE s.[{correlation_column}] = CAST(@correlation_value AS {correlation_type});
 
 IF @locked = 1
-    SELECT
-        s.Id AS id,
-        s.Data AS data,
-        s.Metadata AS metadata,
-        s.Concurrency AS concurrency
+    SELECT @id = s.Id
     FROM {saga_table} AS s WITH (UPDLOCK, ROWLOCK, READCOMMITTEDLOCK)
     WHERE s.Id = @id;
-ELSE
-    SELECT
-        s.Id AS id,
-        s.Data AS data,
-        s.Metadata AS metadata,
-        s.Concurrency AS concurrency
-    FROM {saga_table} AS s
-    WHERE s.Id = @id;
+
+SELECT
+    s.Id AS id,
+    s.Data AS data,
+    s.Metadata AS metadata,
+    s.Concurrency AS concurrency
+FROM {saga_table} AS s
+WHERE s.Id = @id;
 GO
