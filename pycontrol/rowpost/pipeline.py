@@ -30,6 +30,7 @@ from rowpost.context import Operation
 from rowpost.database import Database
 from rowpost.endpoint import Endpoint
 from rowpost.errors import (
+    CatalogueError,
     DatabaseError,
     DatabaseUnavailable,
     Deadlock,
@@ -256,7 +257,7 @@ class Pipeline:
         return self.database.engine == "postgresql" or "(3902)" not in str(error.__cause__)
 
     def _from_database(self, error: BaseException) -> bool:
-        return isinstance(error, (DatabaseError, self.database.dialect.driver_error()))
+        return isinstance(error, (DatabaseError, CatalogueError, self.database.dialect.driver_error()))
 
     def _closed(self, message: Message, error: BaseException | None) -> Outcome:
         """The connection is gone: lost, or closed by the handler. Either way the server has rolled back."""

@@ -34,9 +34,10 @@ IF NOT EXISTS
 IF NOT EXISTS
 (
     SELECT 1
-    FROM sys.indexes AS i
-    WHERE i.object_id = OBJECT_ID(N'{saga_table}', N'U')
-      AND i.name = N'Index_{correlation_column}'
+    FROM sys.index_columns AS ic
+    WHERE ic.object_id = OBJECT_ID(N'{saga_table}', N'U')
+      AND ic.key_ordinal = 1
+      AND COL_NAME(ic.object_id, ic.column_id) = N'{correlation_column}'
 )
     CREATE UNIQUE NONCLUSTERED INDEX [Index_{correlation_column}] ON {saga_table} ([{correlation_column}]) WHERE [{correlation_column}] IS NOT NULL;
 GO

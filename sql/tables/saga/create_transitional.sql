@@ -5,9 +5,10 @@ GO
 IF NOT EXISTS
 (
     SELECT 1
-    FROM sys.indexes AS i
-    WHERE i.object_id = OBJECT_ID(N'{saga_table}', N'U')
-      AND i.name = N'Index_{transitional_column}'
+    FROM sys.index_columns AS ic
+    WHERE ic.object_id = OBJECT_ID(N'{saga_table}', N'U')
+      AND ic.key_ordinal = 1
+      AND COL_NAME(ic.object_id, ic.column_id) = N'{transitional_column}'
 )
     EXEC (
         N'CREATE UNIQUE NONCLUSTERED INDEX [Index_{transitional_column}] ON {saga_table} ([{transitional_column}])'
