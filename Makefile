@@ -36,7 +36,8 @@ lint: $(VENV)/.developer ## Python and SQL by their linters, without tests
 format: $(VENV)/.developer ## bring the Python into its form
 	$(BIN)/ruff format pycontrol benchmarks examples
 
-plan: $(VENV)/.installed ## one script of a deployment, for reading (ENV=production)
+plan: $(VENV)/.installed ## one script of a deployment, for reading; on top, as comments, what it changes there (ENV=production)
+	@$(BIN)/rowpost --env $(ENV) plan 2>&1 | sed 's/^/-- /'
 	@$(BIN)/rowpost --env $(ENV) plan --sql
 
 deploy: $(VENV)/.installed ## apply it (ENV=production YES=1)
@@ -47,12 +48,13 @@ verify: $(VENV)/.installed ## compare the database with the plan (ENV=production
 
 bench: $(VENV)/.developer ## what is claimed about speed, measured here
 	$(BIN)/python benchmarks/queue.py $(ARGS)
+	$(BIN)/python benchmarks/endpoint.py $(ARGS)
 
-test/tsqlt: $(VENV)/.developer ## the tSQLt classes on the SQL Server of ROWPOST_TEST_SQLSERVER
-	$(BIN)/python -m pytest pycontrol/tests/repository -k tsqlt $(ARGS)
+test/tsqlt: $(VENV)/.developer ## the tSQLt classes on the server of ROWPOST_TEST_SQLSERVER, with a JUnit report (ARGS="--tsqlt tSQLt.zip --sha256 ...")
+	$(BIN)/python deploy/tsqlt/run.py --junit tsqlt.xml $(ARGS)
 
 clean: ## take away what was built here; databases stay
-	rm -rf $(VENV) build dist .ruff_cache *.egg-info
+	rm -rf $(VENV) build dist .ruff_cache *.egg-info tsqlt.xml
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.created:

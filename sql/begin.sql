@@ -2,5 +2,8 @@ SET ANSI_NULLS, QUOTED_IDENTIFIER, XACT_ABORT, NOCOUNT ON;
 GO
 -- One deployment at a time: a second one waits here until the first has committed or gone.
 BEGIN TRANSACTION;
-EXEC sys.sp_getapplock @Resource = N'rowpost deployment', @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = -1;
+DECLARE @granted int;
+EXEC @granted = sys.sp_getapplock @Resource = N'rowpost deployment', @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = -1;
+IF @granted < 0
+    THROW 51012, N'The lock of deployments was refused: the wait for another deployment was cancelled, or ended in a deadlock. Run it again.', 1;
 GO

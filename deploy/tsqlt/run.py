@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Runs the tSQLt test classes of sql/tests on a server, in a database of its own that is dropped afterwards.
 
-    python deploy/tsqlt/run.py "Server=...;UID=...;PWD=..." [--junit report.xml]
-    python deploy/tsqlt/run.py "..." --tsqlt tSQLt.zip --sha256 <its checksum>
+    export ROWPOST_TEST_SQLSERVER='Server=...;UID=...;PWD=...'
+    python deploy/tsqlt/run.py [--junit report.xml] [CLASS ...]
+    python deploy/tsqlt/run.py --tsqlt tSQLt.zip --sha256 <its checksum>
 
-With --tsqlt the real tSQLt (https://tsqlt.org) is installed from a file that you downloaded, after its checksum was
+With --tsqlt the real tSQLt (https://tsqlt.org) is installed from a file or an https:// address, after its checksum was
 compared: the release's .zip, or its tSQLt.class.sql when the server was prepared before. It needs SQL Server with CLR;
 preparing the server needs a sysadmin. Without it shim.sql stands in, which any T-SQL engine can run.
 
@@ -22,10 +23,11 @@ import re
 import sys
 import time
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.request import urlopen
 from xml.etree import ElementTree
 
 from rowpost.database import Database, connect_url
@@ -55,7 +57,9 @@ TESTS = HERE.parents[1] / "sql" / "tests"
 SAMPLE = "Sample"
 #: its second correlation is the first one again, as in the offline compiler
 SAMPLE_SAGA = SagaSettings("SampleSaga", "Sample", transitional="Sample", transitional_type="string")
+SERVER = "ROWPOST_TEST_SQLSERVER"
 DROP_SECONDS = 20
+DOWNLOAD_SECONDS = 60
 CLASS = re.compile(r"EXEC tSQLt\.NewTestClass @ClassName = N'(\w+)';")
 TEST = re.compile(r"^CREATE OR ALTER PROCEDURE (\w+)\.\[(test [^\]]+)\]\nAS\n(?:-- Babelfish: (.+)\n)?", re.MULTILINE)
 
@@ -113,28 +117,34 @@ def install_shim(database: Database) -> None:
     _run_script(database, (HERE / "shim.sql").read_text(encoding="utf-8"))
 
 
-def install_tsqlt(database: Database, file: Path, sha256: str) -> None:
-    """Installs the real tSQLt from its .zip or from tSQLt.class.sql.
+def install_tsqlt(database: Database, source: str, sha256: str, download: Callable[[str], bytes] | None = None) -> None:
+    """Installs the real tSQLt from its .zip or from tSQLt.class.sql, a file or an https:// address.
 
     Raises:
         ValueError: the file has another checksum, or is not a tSQLt.
+        OSError: it cannot be read.
     """
-    content = file.read_bytes()
+    content = (download or _download)(source) if source.startswith("https://") else Path(source).read_bytes()
     found = hashlib.sha256(content).hexdigest()
     if found != sha256.lower():
-        raise ValueError(f"{file} has the SHA-256 {found}, not {sha256.lower()}: it is not installed")
-    for script in _tsqlt_scripts(file, content):
+        raise ValueError(f"{source} has the SHA-256 {found}, not {sha256.lower()}: it is not installed")
+    for script in _tsqlt_scripts(source, content):
         _run_script(database, script)
 
 
-def _tsqlt_scripts(file: Path, content: bytes) -> Iterator[str]:
-    if file.suffix != ".zip":
+def _download(address: str) -> bytes:
+    with urlopen(address, timeout=DOWNLOAD_SECONDS) as answer:  # noqa: S310 -- https only, and the checksum decides
+        return answer.read()
+
+
+def _tsqlt_scripts(source: str, content: bytes) -> Iterator[str]:
+    if not zipfile.is_zipfile(io.BytesIO(content)):
         yield content.decode("utf-8-sig")
         return
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = {Path(name).name.lower(): name for name in archive.namelist()}
         if "tsqlt.class.sql" not in members:
-            raise ValueError(f"{file} holds no tSQLt.class.sql")
+            raise ValueError(f"{source} holds no tSQLt.class.sql")
         for wanted in ("prepareserver.sql", "tsqlt.class.sql"):
             if wanted in members:
                 yield archive.read(members[wanted]).decode("utf-8-sig")
@@ -244,14 +254,16 @@ def run_classes(url: str, classes: Iterable[TestClass]) -> Iterator[Outcome]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 when every test that ran succeeded, 1 when one did not."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("server", help="ODBC connection string; a driver is found when it names none")
     parser.add_argument("classes", nargs="*", help="run these classes only")
-    parser.add_argument("--tsqlt", type=Path, metavar="FILE", help="install the real tSQLt from this file")
+    parser.add_argument("--tsqlt", metavar="FILE|URL", help="install the real tSQLt from this file or https:// address")
     parser.add_argument("--sha256", default="", help="the checksum that the file must have")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write a JUnit report")
     options = parser.parse_args(arguments)
+    server = os.environ.get(SERVER)
+    if not server:
+        parser.error(f"set {SERVER} to an ODBC connection string; a driver is found when it names none")
     classes = [each for each in read_classes() if not options.classes or each.name in options.classes]
-    with _scratch_database(options.server) as url:
+    with _scratch_database(server) as url:
         with connect_url("sqlserver", url, "rowpost tSQLt") as database:
             if options.tsqlt:
                 install_tsqlt(database, options.tsqlt, options.sha256)

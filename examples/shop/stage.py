@@ -13,7 +13,8 @@ from rowpost import embedded
 from rowpost.database import Database, connect
 from rowpost.deploy import apply
 from rowpost.errors import SchemaMissing
-from rowpost.errors_queue import ErrorQueue, FailedMessage, Filter
+from rowpost.errors_queue import ErrorQueue, Filter
+from rowpost.failed_message import FailedMessage
 from rowpost.hosting import subscribe_all, with_endpoints
 from rowpost.plan import plan
 from rowpost.registry import drop_queue

@@ -8,6 +8,7 @@ import hashlib
 import re
 import unicodedata
 from dataclasses import dataclass
+from functools import lru_cache
 
 from rowpost.errors import InvalidQueueName
 
@@ -16,6 +17,8 @@ __all__ = ["DEFAULT_SCHEMA", "IDENTIFIER_LIMIT", "Address", "parse_address", "qu
 DEFAULT_SCHEMA = {"sqlserver": "dbo", "postgresql": "public"}
 #: characters on SQL Server, bytes of UTF-8 on PostgreSQL
 IDENTIFIER_LIMIT = {"sqlserver": 128, "postgresql": 63}
+#: characters of a whole address, which the registry keeps
+ADDRESS_LIMIT = 400
 #: what the longest procedure name and its colon may take of a rendered name
 _PREFIX_LENGTH = 20
 _HASH_LENGTH = 12
@@ -57,12 +60,14 @@ class Address:
         """The same address with its schema named, checked against the engine's limits.
 
         Raises:
-            InvalidQueueName: a part is empty, too long for the engine, or has a control character.
+            InvalidQueueName: a part is empty, too long for the engine, or has a control character; the whole is too long.
         """
         address = Address(self.table, self.schema or DEFAULT_SCHEMA[engine], self.catalog)
         for part, value in (("name", address.table), ("schema", address.schema), ("catalog", address.catalog)):
             if value is not None:
                 _check(engine, part, value)
+        if _length(address.format(), engine) > ADDRESS_LIMIT:
+            raise InvalidQueueName(f"The address {_shown(address.format())!r} has more than {ADDRESS_LIMIT} characters.")
         if address.catalog is not None and engine == "postgresql":
             raise InvalidQueueName(
                 f"The queue {self.format()!r} names the catalog {address.catalog!r}: PostgreSQL cannot reach into "
@@ -90,8 +95,11 @@ def _check(engine: str, part: str, value: str) -> None:
     elif value != value.strip():
         problem = "starts or ends with a space"
     if problem:
-        shown = value if len(value) <= _SHOWN else value[: _SHOWN - 3] + "..."
-        raise InvalidQueueName(f"The {part} of the queue {shown!r} {problem}. Choose another one.")
+        raise InvalidQueueName(f"The {part} of the queue {_shown(value)!r} {problem}. Choose another one.")
+
+
+def _shown(value: str) -> str:
+    return value if len(value) <= _SHOWN else value[: _SHOWN - 3] + "..."
 
 
 def _utf8_length(value: str) -> int:
@@ -118,6 +126,7 @@ def _part(text: str, position: int, whole: str) -> tuple[str, int]:
     return text[position:end], end
 
 
+@lru_cache(maxsize=4096)
 def parse_address(text: str) -> Address:
     """Reads table, table@schema or table@schema@catalog, with or without brackets (reference A1, statement 11).
 

@@ -4,16 +4,19 @@
     with open_release(Path("rowpost-1.4.zip")) as release:
         go_back(database, release)
 
-A bundle holds the templates, not what was rendered from them, so that queues made since are served too. Only procedures
-and grants go back. Tables go forward only: no script of rowpost takes a column away, and an earlier release's workers
-run on a later schema.
+A bundle holds the templates, not what was rendered from them, so that queues made since are served too. Procedures and
+grants go back. Tables stay, for an earlier release's workers run on a later schema. What a later release did to the
+product's own tables is taken back by its scripts in tables/undo/, and by nothing else: they may lose what those tables
+hold, so that a person has to ask for them.
+
+    go_back(database, release, undo=undo_scripts(database, release))
 """
 
 from __future__ import annotations
 
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -24,9 +27,9 @@ from rowpost.deploy import ApplyResult, deployment, fitted, read_state
 from rowpost.diff import compare
 from rowpost.errors import DeployError
 from rowpost.plan import Step, build_plan
-from rowpost.scripts import load_scripts, sql_folder
+from rowpost.scripts import Script, database_scripts, load_scripts, read_script, sql_folder
 
-__all__ = ["Release", "go_back", "open_release", "write_bundle"]
+__all__ = ["Release", "go_back", "open_release", "undo_scripts", "write_bundle"]
 
 VERSION = "VERSION"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same scripts make the same file
@@ -72,8 +75,22 @@ def open_release(path: Path) -> Iterator[Release]:
         yield Release(folder, version.read_text(encoding="utf-8").strip() if version.is_file() else "")
 
 
-def go_back(database: Database, release: Release, environment: str = "") -> ApplyResult:
-    """Run the procedures and grants of a release again, for every registered queue; tables and messages stay.
+def undo_scripts(database: Database, release: Release, folder: Path | None = None) -> tuple[Script, ...]:
+    """What takes back the one-time scripts that ran here and that a release does not bring, newest first.
+
+    `folder` is the sql folder to look in instead of the product's own. Raises DeployError where a script is missing.
+    """
+    theirs = {script.name for script in database_scripts(database.engine, release.folder)}
+    ran = [entry.script_name for entry in read_state(database).journal if entry.script_kind == "once"]
+    later = sorted((name for name in ran if name not in theirs), reverse=True)
+    try:
+        return tuple(read_script(database.engine, f"tables/undo/{PurePosixPath(name).name}", folder) for name in later)
+    except DeployError as error:
+        raise DeployError(f"Nothing takes these scripts back: {', '.join(later)}. Their tables stay: {error}") from error
+
+
+def go_back(database: Database, release: Release, environment: str = "", undo: Sequence[Script] = ()) -> ApplyResult:
+    """Run the procedures and grants of a release again, for every registered queue, and then `undo` for the tables.
 
     Raises:
         SchemaMissing: nothing is deployed here.
@@ -91,9 +108,11 @@ def go_back(database: Database, release: Release, environment: str = "") -> Appl
             )
         diff = compare(replace(plan, items=steps), state.journal, ())
         running.run_changes(diff.changes, None)
-        database.call(
-            "record_version", schema_version=state.schema_version, tool_version=release.version or state.tool_version
-        )
+        for script in undo:
+            running.run_script(script)
+            database.call("forget_script", script_name=script.name.replace("/undo/", "/"))
+        version = plan.schema_version if undo else state.schema_version
+        database.call("record_version", schema_version=version, tool_version=release.version or state.tool_version)
     applied = tuple(
         change.name for change in diff.changes if isinstance(change.item, Step) and change.runs and change.state != "everytime"
     )

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from rowpost.database import Database
 from rowpost.errors import InvalidDelay, InvalidMessage, SettingsError
-from rowpost.message import CORRELATION_ID, MESSAGE_ID, REPLY_TO_ADDRESS, Message, format_timestamp
+from rowpost.message import CORRELATION_ID, MESSAGE_ID, REPLY_TO_ADDRESS, Message, format_timestamp, new_id
 from rowpost.message_types import enclosed_type_names, type_names
 
 if TYPE_CHECKING:
@@ -136,11 +135,11 @@ class Bus:
         return str(headers[MESSAGE_ID])
 
     def _headers(self, message: Any, intent: str) -> dict[str, str | None]:
-        message_id = str(uuid4())
+        message_id = new_id()
         headers: dict[str, str | None] = {
             MESSAGE_ID: message_id,
             "NServiceBus.MessageIntent": intent,
-            "NServiceBus.ConversationId": str(uuid4()),
+            "NServiceBus.ConversationId": self._conversation(),
             CORRELATION_ID: message_id,
             "NServiceBus.OriginatingEndpoint": self.endpoint.name,
             "NServiceBus.OriginatingMachine": self.endpoint.host.machine,
@@ -153,6 +152,9 @@ class Bus:
         if not self.endpoint.send_only:
             headers[REPLY_TO_ADDRESS] = self.endpoint.reply_address(self.database)
         return headers
+
+    def _conversation(self) -> str:
+        return new_id()
 
 
 class Context(Bus):
@@ -235,6 +237,8 @@ class Context(Bus):
         headers = super()._headers(message, intent)
         incoming = self.incoming.headers
         headers["NServiceBus.RelatedTo"] = self.message_id
-        headers["NServiceBus.ConversationId"] = incoming.get("NServiceBus.ConversationId") or headers["NServiceBus.ConversationId"]
         headers[CORRELATION_ID] = incoming.get(CORRELATION_ID) or self.message_id
         return headers
+
+    def _conversation(self) -> str:
+        return self.incoming.headers.get("NServiceBus.ConversationId") or new_id()

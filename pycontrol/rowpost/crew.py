@@ -10,22 +10,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rowpost import events
-from rowpost.breaker import Breaker, arms_breaker
+from rowpost.breaker import Breaker
+from rowpost.health import Health
 from rowpost.narrator import Narrator
 from rowpost.peeker import Answer, Crash
 from rowpost.ramp import Peeked, Ramp, Received, StillBusy, check_peek_delay, spare_workers, strategy
 from rowpost.reports import Assignment, Back, InTrouble, Pace, Progress, Ready, Refused, Terms
 from rowpost.retries import Kind
-from rowpost.roster import Member, Roster, State, respawn_delay
+from rowpost.roster import KILLED, OVERDUE, Member, Roster, State, respawn_delay
 from rowpost.settings import QueueSettings
 from rowpost.snapshot import Figures, QueueSnapshot
 from rowpost.throttle import Throttle
 
 __all__ = ["Crew"]
-
-# A poller that says nothing for so long is busy with one message (transport 2.1). Seconds.
-LONG_RECEIVE = 5.0
-KILLED, OVERDUE = "killed", "time limit"
 
 
 class Crew:
@@ -53,7 +50,7 @@ class Crew:
         self._peek_delay = worker.peek_delay
         self._warning = check_peek_delay(worker.peek_delay)
         self._ramp: Ramp = strategy(worker.strategy, worker.peek_delay, worker.limit)
-        self._breaker = breaker
+        self._health = Health(queue.name, breaker, Throttle(worker.throttle_after, worker.throttle_wait), self._emit, self.peek_now)
         self._idle_timeout = idle_timeout
         self._roster = Roster()
         self._purging = worker.purge_on_startup
@@ -62,14 +59,12 @@ class Crew:
         self._spawn_at = float("-inf")
         self._wanted = 1
         self._deaths = 0
-        self._last_error = ""
         self._stopping = False
         self.refused: str | None = None
         #: whether a worker has received anything, or nothing: then its endpoint is subscribed
         self.proven = False
         self._figures = Figures()
         self._terms: Terms | None = None
-        self._throttle = Throttle(worker.throttle_after, worker.throttle_wait)
 
     # -------------------------------------------------------------- what the supervisor asks
     @property
@@ -91,8 +86,8 @@ class Crew:
             limit=self._limit,
             target=self._wanted,
             rate=self._figures.rate(now),
-            critical=self._breaker.triggered,
-            throttled=self._throttle.active,
+            critical=self._health.critical,
+            throttled=self._health.throttled,
             critical_time=self._figures.critical_time(now),
             processing_time=self._figures.processing_time(now),
             **self._figures.counts,
@@ -101,7 +96,7 @@ class Crew:
     def set_limit(self, limit: int) -> None:
         """Statement 28: takes effect at the next tick; workers above it leave after the message in hand."""
         self._limit = limit
-        self._peek_at = float("-inf")
+        self.peek_now()
         self._emit(events.LimitChanged, limit=limit)
 
     def stop(self, *, now: bool) -> None:
@@ -122,10 +117,10 @@ class Crew:
             return
         self._asked = False
         if answer.error is not None:
-            self._suffers("peeker", f"Failed to peek {self.name}: {answer.error}", answer.error, now)
-            self._peek_at = now + (self._breaker.wait or self._peek_delay)
+            self._health.suffers("peeker", "peek", answer.error, now)
+            self._peek_at = now + (self._health.wait or self._peek_delay)
             return
-        self._is_well("peeker")
+        self._health.is_well("peeker")
         if answer.purged:
             self._purging = False
             self._emit(events.Purged, count=answer.count)
@@ -147,10 +142,10 @@ class Crew:
                     member.enter(State.BUSY if member.round else State.IDLE, now)
             case InTrouble(error):
                 member.troubled = True
-                self._suffers(member.number, f"Failed to receive from {self.name}: {error}", None, now)
+                self._health.suffers(member.number, "receive from", error, now)
             case Back():
                 member.troubled = False
-                self._is_well(member.number)
+                self._health.is_well(member.number)
             case Refused(error):
                 self.refused = error
                 self._emit(events.Critical, error=error)
@@ -160,7 +155,7 @@ class Crew:
     def ended(self, member: Member, exitcode: int | None, now: float) -> None:
         """A worker's process has ended."""
         self._roster.remove(member)
-        self._breaker = self._breaker.without(member.number)
+        self._health.without(member.number)
         pid = member.process.pid
         if member.process.in_hand is not None and member.reason != KILLED:
             overdue = member.reason == OVERDUE
@@ -176,7 +171,7 @@ class Crew:
 
     def tick(self, now: float) -> float:
         """Do what is due; returns the time at which to be called again at the latest."""
-        self._note_breaker(self._breaker.at(now))
+        self._health.at(now)
         overdue_at = self._kill_overdue(now)
         if self._stopping or self.refused is not None:
             return overdue_at
@@ -187,37 +182,37 @@ class Crew:
             self._asked = True
             self._ask(self.name, purge=self._purging)
         if self._purging:
-            return self._due(now, ())
+            return self._due()
         for member in self.members:
             if self._ramp.polls and member.state is State.BUSY and not member.troubled:
                 self._see(StillBusy(member.number, now - member.heard_at), now)
         self._move(now)
-        return min(overdue_at, self._due(now, self._own_times(now)))
+        return self._due(overdue_at, *self._own_times(now))
 
     def peek_soon(self) -> None:
         """Messages have come that nobody peeked: look for them at the next tick."""
         if not self._ramp.receiving:
-            self._peek_at = float("-inf")
+            self.peek_now()
+
+    def peek_now(self) -> None:
+        """Look for messages at the next tick, whatever the ramp is at."""
+        self._peek_at = float("-inf")
 
     def _kill_overdue(self, now: float) -> float:
         """Kill the workers whose handlers exceed their time limit; returns when the next one may."""
         limit = self._terms.time_limit if self._terms is not None else 0.0
         if not limit:
             return float("inf")
-        next_at = float("inf")
-        for member in self.members:
-            since = member.process.held_since
-            if since is not None and now - since >= limit and member.reason not in (KILLED, OVERDUE):
-                self._emit(events.TimedOut, pid=member.process.pid, seconds=limit)
-                member.kill(OVERDUE)
-            elif member.state in (State.BUSY, State.LEAVING) and member.reason not in (KILLED, OVERDUE):
-                next_at = min(next_at, (now if since is None else since) + limit)
+        late, next_at = self._roster.overdue(now, limit)
+        for member in late:
+            self._emit(events.TimedOut, pid=member.process.pid, seconds=limit)
+            member.kill(OVERDUE)
         return next_at
 
     # -------------------------------------------------------------- towards the target
     @property
     def _allowed(self) -> int:
-        return 1 if self._throttle.active else self._breaker.concurrency(self._limit)
+        return self._health.allowed(self._limit)
 
     def _move(self, now: float) -> None:
         """Start, tell or send away workers until there are as many as wanted."""
@@ -269,19 +264,12 @@ class Crew:
             round_ = 1 if receive or self._ramp.polls else 0
             self._roster.add(Member(number, process, State.STARTING, now, now, round=round_))
 
-    def _due(self, now: float, own: Iterator[float] | tuple[float, ...]) -> float:
-        peek_at = float("inf") if self._asked else self._peek_at
-        return min((peek_at, self._breaker.triggers_at or float("inf"), *own))
+    def _due(self, *own: float) -> float:
+        return min((float("inf") if self._asked else self._peek_at, self._health.changes_at, *own))
 
     def _own_times(self, now: float) -> Iterator[float]:
         """When something becomes due by itself; never what is due and had to wait for somebody else."""
-        times = [self._spawn_at]
-        for member in self.members:
-            if self._ramp.polls and member.state is State.BUSY:
-                times.append(member.heard_at + LONG_RECEIVE + 0.001)
-            elif not self._ramp.polls and member.state is State.IDLE:
-                times.append(member.since + self._idle_timeout)
-        return (due for due in times if due > now)
+        return (due for due in (self._spawn_at, *self._roster.due(self._ramp.polls, self._idle_timeout)) if due > now)
 
     # -------------------------------------------------------------- reports in detail
     def _progressed(self, member: Member, report: Progress, now: float) -> None:
@@ -313,22 +301,15 @@ class Crew:
             member.enter(state, now)
 
     def _note_failures(self, failures: int, *, succeeded: bool) -> None:
-        """Attempts that failed in a row, after a success or not: too many leave one worker that takes its time (I7)."""
-        was, self._throttle = self._throttle, self._throttle.after(failures, succeeded=succeeded)
-        if was.active == self._throttle.active:
-            return
-        if self._throttle.active:
-            self._emit(events.ThrottlingStarted, failures=self._throttle.failures, wait=self._throttle.wait)
-        else:
-            self._emit(events.ThrottlingEnded)
-            self._peek_at = float("-inf")
-        for member in self.members:
-            member.process.tell(Pace(self._throttle.pace))
+        """Too many failed attempts in a row leave one worker that takes its time (I7)."""
+        if self._health.after_attempts(failures, succeeded=succeeded):
+            for member in self.members:
+                member.process.tell(Pace(self.pace))
 
     @property
     def pace(self) -> float:
         """Seconds that a worker waits after a failed attempt, now."""
-        return self._throttle.pace
+        return self._health.pace
 
     def _see(self, seen: Peeked | Received | StillBusy, now: float) -> None:
         self._ramp = self._ramp.after(seen, self._allowed)
@@ -337,23 +318,3 @@ class Crew:
         leaver = self._roster.find(self._ramp.stop)
         if leaver is not None and leaver.state is not State.LEAVING:
             leaver.send_away("spare")
-
-    # -------------------------------------------------------------- breaker
-    def _suffers(self, who: object, text: str, error: BaseException | None, now: float) -> None:
-        if error is not None and not arms_breaker(error):
-            return
-        self._last_error = text
-        if who not in self._breaker.failing:
-            self._emit(events.Trouble, error=text)
-        self._note_breaker(self._breaker.after_failure(now, who))
-
-    def _is_well(self, who: object) -> None:
-        self._note_breaker(self._breaker.after_success(who))
-
-    def _note_breaker(self, breaker: Breaker) -> None:
-        self._breaker = breaker
-        if breaker.change == "triggered":
-            self._emit(events.Critical, error=self._last_error)
-        elif breaker.change == "recovered":
-            self._peek_at = float("-inf")
-            self._emit(events.Recovered)

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 from rowpost.address import Address, parse_address, queue_key
 from rowpost.compat import compat_of
 from rowpost.contract import load_contract
-from rowpost.dialects import Begin, Dialect, Statement, dialect_for, dialect_of
+from rowpost.dialects import Begin, Commit, Dialect, Statement, dialect_for, dialect_of
 from rowpost.errors import ContractError, DatabaseError, SchemaMissing, SchemaTooNew
 
 if TYPE_CHECKING:
     from rowpost.settings import Settings
 
 __all__ = ["Database", "connect", "connect_url"]
+
+REMEMBERED_ADDRESSES = 4096
 
 
 class Database:
@@ -46,6 +48,7 @@ class Database:
         self._open_another = open_another
         self._beside: Database | None = None
         self._depth = 0
+        self._spelt: dict[tuple[str, Address], Any] = {}
 
     @classmethod
     def share(cls, connection: Any) -> Database:
@@ -82,14 +85,14 @@ class Database:
             raise self.dialect.translate(error, statement) from error
 
     def call_all(
-        self, calls: Sequence[tuple[str, str | None, dict[str, Any]]], *, begin: Begin = False, commit: bool = False
+        self, calls: Sequence[tuple[str, str | None, dict[str, Any]]], *, begin: Begin = False, commit: Commit = False
     ) -> list[list[tuple]]:
         """Calls several procedures in as few round trips as the engine can, and returns the rows of each.
 
         Args:
             calls: (procedure, queue or None, arguments), as for `call`.
             begin: open a transaction before the first.
-            commit: commit after the last. When one fails nothing is committed, and the transaction is rolled back if
+            commit: commit after the last; "sealed" where it was begun so. When one fails nothing is committed, and the transaction is rolled back if
                 `begin` opened it here; otherwise the caller does.
         """
         spelt = [(self._statement(name, queue, arguments), arguments) for name, queue, arguments in calls]
@@ -131,8 +134,8 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Database]:
-        """A transaction around a block: commit at its end, roll back when it raises. Nested: a savepoint."""
-        if self._depth or not self._owned or self.in_transaction:
+        """A transaction around a block: commit at its end, roll back when it raises. Within another: a savepoint."""
+        if self._depth or self.join():
             with self._savepoint():
                 yield self
             return
@@ -172,11 +175,23 @@ class Database:
         except self.dialect.driver_error() as error:
             raise self.dialect.translate(error) from error
 
+    def join(self) -> bool:
+        """Whether there is a transaction to join; the one that a lent connection's driver would begin is begun."""
+        with self.translated():
+            return self.dialect.join(self.connection) or self.dialect.in_transaction(self.connection)
+
     @property
     def in_transaction(self) -> bool:
         """Whether a transaction is open on the connection, begun by anybody."""
         with self.translated():
             return self.dialect.in_transaction(self.connection)
+
+    def is_intact(self, begin: Begin) -> bool:
+        """Whether the transaction that was begun so is still open, and can be committed. Cheap where the driver knows."""
+        try:
+            return self.dialect.is_intact(self.connection, begin)
+        except self.dialect.driver_error() as error:
+            raise self.dialect.translate(error) from error
 
     @property
     def closed(self) -> bool:
@@ -205,6 +220,9 @@ class Database:
 
     def local(self, address: Address) -> Address:
         """An address as this database knows it: without its own catalog, and without the default schema."""
+        return self._remembered("local", address, self._local)
+
+    def _local(self, address: Address) -> Address:
         catalog = address.catalog
         if catalog is not None and catalog.casefold() == self.dialect.database_name(self.connection).casefold():
             catalog = None
@@ -212,10 +230,22 @@ class Database:
 
     def canonical(self, address: Address) -> str:
         """An address as endpoints elsewhere may use it: with schema and, on SQL Server, catalog (reference A1, A7)."""
+        return self._remembered("canonical", address, self._canonical)
+
+    def _canonical(self, address: Address) -> str:
         full = address.qualified(self.engine)
         if self.engine == "postgresql":
             return f"{self.dialect.quote(str(full.schema))}.{self.dialect.quote(full.table)}"
         return Address(full.table, full.schema, full.catalog or self.dialect.database_name(self.connection)).format()
+
+    def _remembered(self, what: str, address: Address, spell: Callable[[Address], Any]) -> Any:
+        """The addresses that an endpoint sends to are few, and looked at for each message."""
+        found = self._spelt.get((what, address))
+        if found is None:
+            if len(self._spelt) >= REMEMBERED_ADDRESSES:
+                self._spelt.clear()
+            found = self._spelt[what, address] = spell(address)
+        return found
 
     def close(self) -> None:
         """Closes the connection, unless it was lent, and the one beside it."""

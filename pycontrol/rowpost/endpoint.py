@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowpost.address import parse_address
 from rowpost.audit import acknowledgement, audited, forwarded
+from rowpost.batch_size import batch_size
 from rowpost.context import Bus, Call, Context, Operation
 from rowpost.database import Database
 from rowpost.errors import InvalidMessage, NoHandler, SettingsError
@@ -30,7 +31,7 @@ from rowpost.message_types import find_class, split_enclosed_types, type_name, t
 from rowpost.outgoing import FORWARD_DESTINATION, Directory, dispatch
 from rowpost.recoverability import Host, Recoverability
 from rowpost.sagas.hosted import HostedSagas
-from rowpost.serialization import Serializer, Serializers
+from rowpost.serialization import Serializer, Serializers, named_in_body
 from rowpost.settings import STRATEGIES
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ __all__ = ["MODES", "Endpoint"]
 
 #: what a transaction spans, from nothing to several databases (reference 1E, seed 001)
 MODES = ("none", "receive_only", "sends_atomic_with_receive", "transaction_scope")
+REMEMBERED_TYPES = 1000
 _CONTROL = "NServiceBus.ControlMessage"
 _TYPES = "NServiceBus.EnclosedMessageTypes"
 
@@ -65,11 +67,12 @@ class Endpoint:
         strategy: how workers come and go: fixed, adaptive or peek; None leaves it to the environment.
         instance: names this process among those of the endpoint: replies to its requests come to the queue
             `<name>.<instance>` (callbacks.py).
+        batch: how many messages may share a transaction (batch_size.py); None leaves it to the environment.
         time_limit: a handler that runs longer is killed together with its worker process: a failed attempt. None leaves
             it to the environment.
 
     Raises:
-        SettingsError: no such mode or strategy, or a limit below 1.
+        SettingsError: no such mode, strategy or batch, or a limit below 1.
     """
 
     def __init__(
@@ -87,15 +90,11 @@ class Endpoint:
         strategy: str | None = None,
         instance: str | None = None,
         time_limit: timedelta | None = None,
+        batch: str | int | None = None,
     ) -> None:
-        if transaction_mode not in MODES:
-            raise SettingsError(f"The endpoint {name!r} has no mode {transaction_mode!r}. Use one of: {', '.join(MODES)}.")
-        if strategy is not None and strategy not in STRATEGIES:
-            known = ", ".join(STRATEGIES)
-            raise SettingsError(f"The endpoint {name!r} has no strategy {strategy!r}. Use one of: {known}.")
-        if limit is not None and limit < 1:
-            raise SettingsError(f"The endpoint {name!r} has the limit {limit}: at least one worker always stays.")
+        _check(name, transaction_mode, strategy, limit, batch)
         self.name = name
+        self.batch = batch
         self.limit = limit
         self.strategy = strategy
         self.instance = instance
@@ -109,6 +108,7 @@ class Endpoint:
         self.send_only = send_only
         self.host = Host.here(name)
         self._handlings: list[Handling] = []
+        self._found: dict[str | None, list[Handling]] = {}
         self._routes: dict[str, str] = {}
         self._subscriptions: set[str] = set()
         self._directory = Directory()
@@ -142,6 +142,7 @@ class Endpoint:
                     "nothing. Write a plain function."
                 )
             self._handlings.append(Handling(type_name, cls, function))
+            self._found.clear()
             if subscribe:
                 self._subscriptions.add(type_name)
             return function
@@ -157,6 +158,7 @@ class Endpoint:
         for handling, topic in self._sagas.host(saga):
             self._handlings.append(handling)
             self._subscriptions |= {topic} - {None}
+        self._found.clear()
         return saga
 
     @property
@@ -194,6 +196,7 @@ class Endpoint:
     def open(self, connection: Any = None) -> Iterator[Bus]:
         """A bus on a caller's connection: what is sent in the block joins the caller's own transaction at its end.
 
+        Where none is open, and the connection is in autocommit, it has one of its own: all is stored, or nothing.
         Without a connection it leads to the embedded server, as process_one does.
         """
         if connection is None:
@@ -201,7 +204,8 @@ class Endpoint:
         database = connection if isinstance(connection, Database) else Database.share(connection)
         bus = Bus(self, database)
         yield bus
-        self.dispatch(database, bus.operations)
+        alone = not database.join()
+        self.dispatch(database, bus.operations, begin=alone, commit=alone)
 
     def process_one(self, database: Database | None = None) -> Outcome:
         """Moves what is due, then receives and handles at most one message, in this process: for tests.
@@ -274,7 +278,7 @@ class Endpoint:
             NoHandler: nobody handles its types. MessageNotDeserialized: the body is not what the handler wants.
             Whatever a handler raises.
         """
-        started = datetime.now(UTC)
+        started = self.audit_queue and datetime.now(UTC)
         if self._is_for_another(message, database):
             return [forwarded(message)]
         if message.headers.get(_CONTROL) == "True":
@@ -295,22 +299,21 @@ class Endpoint:
 
     def _find(self, message: Message) -> list[Handling]:
         """All handlers of the most derived type that has any (reference H3: a handler of a base gets what derives)."""
-        names = list(split_enclosed_types(message.headers.get(_TYPES))) or list(self._named_in_body(message))
+        types = message.headers.get(_TYPES)
+        found = self._found.get(types)
+        if found is None:
+            found = self._look_for(message)
+            if types and len(self._found) < REMEMBERED_TYPES:
+                self._found[types] = found
+        return found
+
+    def _look_for(self, message: Message) -> list[Handling]:
+        names = list(split_enclosed_types(message.headers.get(_TYPES))) or named_in_body(message.body, self.serializers.default)
         found = [h for name in names for h in self._handlings if h.type_name == name]
         if not found:
             known = ", ".join(sorted({h.type_name for h in self._handlings})) or "none"
             raise NoHandler(f"{self.name} has no handler for {', '.join(names) or 'a message without a type'}; it handles {known}.")
         return found
-
-    def _named_in_body(self, message: Message) -> Iterator[str]:
-        """A foreign sender's message without headers names its type in the body's $type (reference K12)."""
-        try:
-            body = self.serializers.default.decode(message.body, dict)
-        except Exception:  # noqa: BLE001 -- no JSON object: then it names no type
-            return
-        named = body.get("$type")
-        if isinstance(named, str):
-            yield named.partition(",")[0].strip()
 
     def typed(self, message: Message) -> Any:
         """A reply as its class, where the program knows it; else its bytes. Raises MessageNotDeserialized."""
@@ -325,16 +328,35 @@ class Endpoint:
             return message.body
         return self.serializers.find(message.headers.get("NServiceBus.ContentType")).decode(message.body, cls)
 
+    def store(self, database: Database, operations: list[Operation | Call]) -> list[Operation]:
+        """Stores at once what sagas store; returns what is to be sent."""
+        return self._sagas.settle(database, operations, at_once=True)
+
     def dispatch(
         self, database: Database, operations: list[Operation | Call], *, begin: bool = False, commit: bool = False
     ) -> None:
         """Calls and sends operations in one round trip, with the BEGIN and COMMIT of their transaction where wanted."""
-        dispatch(database, operations, self._directory, sender=self, begin=begin, commit=commit)
+        dispatch(database, [operations], self._directory, sender=self, begin=begin, commit=commit)
+
+    def dispatch_sealed(self, database: Database, groups: list[list[Operation | Call]], also: list[Call]) -> None:
+        """Sends what the messages of a batch caused, with `also` and the commit of their sealed transaction."""
+        dispatch(database, groups, self._directory, sender=self, commit="sealed", also=also)
 
     def dispatch_isolated(self, database: Database, operations: list[Operation]) -> None:
         """Sends operations in a transaction of their own, on a connection of their own (reference C5)."""
-        dispatch(database.beside(), operations, self._directory, sender=self, begin=True, commit=True)
+        dispatch(database.beside(), [operations], self._directory, sender=self, begin=True, commit=True)
 
     def reply_address(self, database: Database) -> str:
         """The canonical address of the endpoint's queue in this database."""
         return self._directory.address_of(database, self.name)
+
+
+def _check(name: str, mode: str, strategy: str | None, limit: int | None, batch: str | int | None) -> None:
+    if mode not in MODES:
+        raise SettingsError(f"The endpoint {name!r} has no mode {mode!r}. Use one of: {', '.join(MODES)}.")
+    if strategy is not None and strategy not in STRATEGIES:
+        raise SettingsError(f"The endpoint {name!r} has no strategy {strategy!r}. Use one of: {', '.join(STRATEGIES)}.")
+    if limit is not None and limit < 1:
+        raise SettingsError(f"The endpoint {name!r} has the limit {limit}: at least one worker always stays.")
+    if batch is not None:
+        batch_size(batch, budget=1.0)  # refuses what is no setting

@@ -83,6 +83,10 @@ class Section:
             raise self.error(key, f"{value} s is too short: write {at_least} or more")
         return float(value)
 
+    def value(self, key: str, default: Any) -> Any:
+        """A value as YAML reads it."""
+        return self._take(key, default)
+
     def section(self, key: str) -> Section | None:
         """A mapping below this one; None when it is not there."""
         value = self._take(key, None)

@@ -26,13 +26,14 @@
      │    └── Deadlock            victim of a deadlock, a lock timeout or a serialization failure: try again
      │         └── LockTimeout    somebody held a row for too long
      └── CatalogueError           raised by a procedure: number n is 51000 + n in T-SQL, SQLSTATE RPnnn in PL/pgSQL
-          ├── QueueNotFound 1          ├── InvalidMessages 6
-          ├── InvalidQueueName 2       ├── ScriptEdited 7
-          ├── InvalidCount 3           ├── SchemaTooNew 8
-          ├── InvalidTimeToBeReceived 4└── NotAQueueTable 9
-          ├── QueueNameConflict 5      ├── InvalidDelay 10
-          ├── InvalidSubscription 11   ├── SagaConflict 15
-          ├── InvalidCorrelation 14    └── NotASagaTable 16
+          ├── QueueNotFound 1            ├── NotAQueueTable 9
+          ├── InvalidQueueName 2         ├── InvalidDelay 10
+          ├── InvalidCount 3             ├── InvalidSubscription 11
+          ├── InvalidTimeToBeReceived 4  ├── LockRefused 12
+          ├── QueueNameConflict 5        ├── InvalidCorrelation 14
+          ├── InvalidMessages 6          ├── SagaConflict 15
+          ├── ScriptEdited 7             └── NotASagaTable 16
+          └── SchemaTooNew 8
 
 A message says what happened, to which queue, and what to do. The catalogue's numbers stand in sql/contract.yml, which
 a test compares with this module.
@@ -52,11 +53,14 @@ __all__ = [
     "HandlerNotFound",
     "InvalidCorrelation",
     "InvalidCount",
+    "InvalidDelay",
     "InvalidMessage",
     "InvalidMessages",
     "InvalidQueueName",
     "InvalidSagaState",
+    "InvalidSubscription",
     "InvalidTimeToBeReceived",
+    "LockRefused",
     "LockTimeout",
     "LoginRefused",
     "MessageCorrupt",
@@ -250,6 +254,12 @@ class InvalidSubscription(CatalogueError):
     """A subscription without endpoint, topic or queue, or one of over 200 characters."""
 
     code = 11
+
+
+class LockRefused(CatalogueError):
+    """The lock of deployments, or of a transaction over several databases, was not granted."""
+
+    code = 12
 
 
 class InvalidCorrelation(CatalogueError):

@@ -11,10 +11,8 @@ row leaves the error queue and enters the queue of its header NServiceBus.Failed
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -24,80 +22,23 @@ from rowpost.errors import (
     DatabaseUnavailable,
     InvalidMessage,
     InvalidQueueName,
-    MessageCorrupt,
     MessageNotFound,
     RowpostError,
 )
-from rowpost.message import MESSAGE_ID, BrowsedMessage, Headers, OutgoingMessage, encode_headers
+from rowpost.failed_message import TYPES, FailedMessage, edited_headers
+from rowpost.message import BrowsedMessage, Headers, OutgoingMessage, encode_headers
 from rowpost.outgoing import Directory
 from rowpost.queue import Queue
-from rowpost.recoverability import DROPPED, EXCEPTION, FAILED_QUEUE
+from rowpost.recoverability import FAILED_QUEUE
 
-__all__ = ["ErrorQueue", "FailedMessage", "Filter", "Retried", "edited_headers"]
+__all__ = ["ErrorQueue", "Filter", "Retried"]
 
 PAGE = 1000
 #: how many messages one transaction of retry_all takes back
 BATCH = 100
-EDIT_OF = "ServiceControl.EditOf"
-_RETRIED_AS = "ServiceControl.Retry.UniqueMessageId"
-_TYPES = "NServiceBus.EnclosedMessageTypes"
 
 Call = tuple[str, str | None, dict[str, Any]]
 Progress = Callable[[int], None]
-
-
-class FailedMessage:
-    """A message of the error queue. Where its headers cannot be read, `corrupt` says why and the rest is empty."""
-
-    def __init__(self, browsed: BrowsedMessage) -> None:
-        self.browsed = browsed
-        self.row_version, self.id = browsed.row_version, browsed.id
-
-    @cached_property
-    def headers(self) -> Mapping[str, str | None]:
-        try:
-            return self.browsed.headers
-        except MessageCorrupt:
-            return {}
-
-    @property
-    def corrupt(self) -> str | None:
-        """Why the headers cannot be read; None if they can."""
-        try:
-            _ = self.browsed.headers
-        except MessageCorrupt as error:
-            return str(error)
-        return None
-
-    @property
-    def message_id(self) -> str:
-        return self.headers.get(MESSAGE_ID) or str(self.id)
-
-    @property
-    def failed_queue(self) -> str | None:
-        """The address where it failed, and where a retry brings it; None where nobody wrote it down."""
-        return self.headers.get(FAILED_QUEUE) or None
-
-    @property
-    def failed_at(self) -> str:
-        return self.headers.get("NServiceBus.TimeOfFailure") or ""
-
-    @property
-    def exception_type(self) -> str:
-        return self.headers.get(EXCEPTION + "ExceptionType") or ""
-
-    @property
-    def exception_message(self) -> str:
-        return self.headers.get(EXCEPTION + "Message") or ""
-
-    @property
-    def stack_trace(self) -> str:
-        return self.headers.get(EXCEPTION + "StackTrace") or ""
-
-    @property
-    def message_type(self) -> str:
-        """Full name of the most derived type, without assembly and version."""
-        return (self.headers.get(_TYPES) or "").partition(";")[0].partition(",")[0].strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +58,7 @@ class Filter:
         return (
             (self.failed_queue is None or _same_queue(self.failed_queue, message.failed_queue, database))
             and _holds(self.exception, f"{message.exception_type}: {message.exception_message}")
-            and _holds(self.message_type, message.headers.get(_TYPES) or "")
+            and _holds(self.message_type, message.headers.get(TYPES) or "")
         )
 
 
@@ -329,23 +270,6 @@ def _failed(row: tuple) -> FailedMessage:
     row_id, row_version, expired, raw_headers, body = row
     body = body or b""
     return FailedMessage(BrowsedMessage(row_id, row_version, bool(expired), None, raw_headers, body, len(body)))
-
-
-def edited_headers(headers: Headers, *, original: FailedMessage) -> dict[str, str | None]:
-    """The headers of an edit: without those that describe the failure, with an id of its own and whose edit it is."""
-    gone = {*DROPPED, FAILED_QUEUE, "NServiceBus.TimeOfFailure", "NServiceBus.Retries.Timestamp"}
-    kept = {name: value for name, value in headers.items() if name not in gone and not name.startswith(EXCEPTION)}
-    return {**kept, MESSAGE_ID: str(uuid4()), EDIT_OF: _unique_id(original)}
-
-
-def _unique_id(message: FailedMessage) -> str:
-    """The id by which ServiceControl knows a failed message: a GUID made of message id and processing endpoint."""
-    known = message.headers.get(_RETRIED_AS)
-    if known:
-        return known
-    endpoint = message.headers.get("NServiceBus.ProcessingEndpoint") or message.failed_queue or ""
-    digest = hashlib.md5((message.message_id + endpoint).encode(), usedforsecurity=False).digest()
-    return str(UUID(bytes_le=digest))
 
 
 def _holds(part: str | None, text: str) -> bool:

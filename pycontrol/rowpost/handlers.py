@@ -12,6 +12,7 @@ from rowpost.database import Database
 from rowpost.endpoint import Endpoint
 from rowpost.errors import HandlerNotFound
 from rowpost.message import Message
+from rowpost.outgoing import Call
 from rowpost.recoverability import plain_recoverability
 
 __all__ = ["Handler", "PlainHandler", "resolve_handler"]
@@ -34,6 +35,10 @@ class PlainHandler:
         """Calls the function; what it returns does not count."""
         self._function(message, database.connection)
         return []
+
+    def dispatch_sealed(self, database: Database, groups: list[list[Operation]], also: list[Call]) -> None:
+        """Nothing is sent: `also`, and the commit of the batch's sealed transaction."""
+        database.call_all(also, commit="sealed")
 
     def dispatch(self, database: Database, operations: list[Operation], *, begin: bool = False, commit: bool = False) -> None:
         """Never called: there is nothing to send."""

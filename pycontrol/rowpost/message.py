@@ -1,10 +1,14 @@
 """Messages and their headers, as they stand in a queue's row (reference 2.1 to 2.4)."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from os import urandom
 from uuid import UUID
+
+import msgspec
 
 from rowpost.errors import InvalidMessage, MessageCorrupt
 
@@ -16,13 +20,15 @@ __all__ = [
     "decode_headers",
     "encode_headers",
     "format_timestamp",
+    "new_id",
     "parse_timestamp",
 ]
 
 Headers = Mapping[str, str | None]
 
-_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
-_TIMESTAMP = "%Y-%m-%d %H:%M:%S:%f Z"
+_encode_quickly = msgspec.json.Encoder().encode
+_decode_quickly = msgspec.json.Decoder(dict[str, str | None]).decode
+_TIMESTAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}):([0-9]{6}) Z")
 MESSAGE_ID = "NServiceBus.MessageId"
 REPLY_TO_ADDRESS = "NServiceBus.ReplyToAddress"
 CORRELATION_ID = "NServiceBus.CorrelationId"
@@ -39,9 +45,8 @@ def encode_headers(headers: Headers) -> str:
     for name, value in headers.items():
         if not isinstance(name, str) or not (value is None or isinstance(value, str)):
             raise InvalidMessage(f"The header {name!r} is {value!r}: names must be text, values text or None.")
-    text = _encode(dict(headers))
     try:
-        text.encode()
+        text = _encode_quickly(dict(headers)).decode()
     except UnicodeEncodeError as error:
         raise InvalidMessage(f"The headers hold half of a surrogate pair, which no database stores: {error}") from error
     if "\0" in text or "\\u0000" in text:
@@ -57,6 +62,13 @@ def decode_headers(text: str) -> dict[str, str | None]:
     """
     if not text:
         return {}
+    try:
+        return _decode_quickly(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):  # json knows more, and says better what is wrong
+        return _decode_patiently(text)
+
+
+def _decode_patiently(text: str) -> dict[str, str | None]:
     try:
         headers = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -75,7 +87,8 @@ def format_timestamp(moment: datetime) -> str:
     >>> format_timestamp(datetime(2026, 4, 29, 21, 56, 55, 590807, UTC))
     '2026-04-29 21:56:55:590807 Z'
     """
-    return moment.astimezone(UTC).strftime(_TIMESTAMP)
+    text = moment.astimezone(UTC).isoformat(" ", "microseconds")
+    return f"{text[:19]}:{text[20:26]} Z"
 
 
 def parse_timestamp(text: str) -> datetime:
@@ -84,9 +97,18 @@ def parse_timestamp(text: str) -> datetime:
     Raises:
         ValueError: any other form, ISO 8601 included.
     """
-    if len(text) != 28:  # noqa: PLR2004 -- the form has exactly 28 characters; strptime alone would take fewer digits
+    match = _TIMESTAMP.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} is not of the form yyyy-MM-dd HH:mm:ss:ffffff Z")
-    return datetime.strptime(text, _TIMESTAMP).replace(tzinfo=UTC)
+    return datetime.fromisoformat(f"{match[1]}.{match[2]}+00:00")
+
+
+def new_id() -> str:
+    """A random id as text, as str(uuid4()) gives it, in a third of its time."""
+    octets = bytearray(urandom(16))
+    octets[6], octets[8] = octets[6] & 0x0F | 0x40, octets[8] & 0x3F | 0x80
+    text = octets.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 class _Stored:

@@ -7,9 +7,8 @@ Both are in seconds. Times of sending are the sender's clock's: a clock that is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from rowpost.message import parse_timestamp
 
@@ -54,14 +53,15 @@ class Stopwatch:
     def __init__(self) -> None:
         self._times = Times()
 
-    def add(self, wanted: str | None, started: datetime, completed: datetime) -> None:
-        """Notes a message that was handled; `wanted` is what wanted_at said of its headers before."""
-        processing = max(0.0, (completed - started).total_seconds())
-        waited = critical_time(wanted, completed)
-        if waited is None:
-            self._times += Times(1, processing, processing)
-        else:
-            self._times += Times(1, processing, processing, 1, waited, waited)
+    def add(self, begun: Sequence[tuple[str | None, float]], completed: float) -> None:
+        """Notes messages that were handled: what wanted_at said of their headers before, when their handlers began, and
+        when they were committed, in seconds since 1970."""
+        processing = [max(0.0, completed - started) for _, started in begun]
+        waits = (critical_time(wanted, completed) for wanted, _ in begun)
+        waited = [wait for wait in waits if wait is not None]
+        self._times += Times(
+            len(processing), sum(processing), max(processing, default=0.0), len(waited), sum(waited), max(waited, default=0.0)
+        )
 
     def take(self) -> Times:
         """What was noted since the last call."""
@@ -74,11 +74,10 @@ def wanted_at(headers: Mapping[str, str | None]) -> str | None:
     return headers.get("NServiceBus.DeliverAt") or headers.get("NServiceBus.TimeSent")
 
 
-def critical_time(wanted: str | None, completed: datetime) -> float | None:
-    """Seconds since a time in the wire's form; None where there is none.
+def critical_time(wanted: str | None, completed: float) -> float | None:
+    """Seconds from a time in the wire's form to one in seconds since 1970; None where there is none.
 
-    >>> from datetime import UTC
-    >>> critical_time("2026-04-29 21:56:55:000000 Z", datetime(2026, 4, 29, 21, 57, tzinfo=UTC))
+    >>> critical_time("1970-01-01 00:00:55:000000 Z", 60.0)
     5.0
     """
     if not wanted:
@@ -87,4 +86,4 @@ def critical_time(wanted: str | None, completed: datetime) -> float | None:
         since = parse_timestamp(wanted)
     except ValueError:  # a foreign sender's own form: it is not ours to judge
         return None
-    return max(0.0, (completed - since).total_seconds())
+    return max(0.0, completed - since.timestamp())

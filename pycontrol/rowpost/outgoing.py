@@ -11,16 +11,18 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from rowpost.address import Address, parse_address
+from rowpost.context import Call
 from rowpost.database import Database
-from rowpost.errors import DelayNotSupported
+from rowpost.dialects import Commit
+from rowpost.errors import DelayNotSupported, RowpostError
 from rowpost.message import MESSAGE_ID, encode_headers
-from rowpost.queue import legacy_values
+from rowpost.queue import Row, legacy_values, split
 
 if TYPE_CHECKING:
-    from rowpost.context import Call, Operation
+    from rowpost.context import Operation
     from rowpost.endpoint import Endpoint
 
-__all__ = ["Directory", "dispatch"]
+__all__ = ["Call", "Directory", "dispatch"]
 
 FORWARD_DESTINATION = "NServiceBus.SqlServer.ForwardDestination"
 _MILLISECOND = timedelta(milliseconds=1)
@@ -53,62 +55,116 @@ class Directory:
 
 def dispatch(
     database: Database,
-    operations: Iterable[Operation | Call],
+    groups: Iterable[Iterable[Operation | Call]],
     directory: Directory,
     *,
     sender: Endpoint,
     begin: bool = False,
-    commit: bool = False,
+    commit: Commit = False,
+    also: Iterable[Call] = (),
 ) -> None:
-    """Calls and sends operations, each message id once to a destination (reference C4), in one round trip.
+    """Sends what one or several messages caused, a group each, in one round trip, together with `also`.
 
-    An event whose subscribers are not all registered here takes a second one.
+    Within a group each message id goes once to a destination (reference C4). Every queue gets its messages in their
+    order. An event whose subscribers are not all registered here takes a second round trip.
 
     Raises:
         QueueNotFound: a destination does not exist; nothing of the batch is stored.
     """
-    calls: list[Call] = []
-    events: list[tuple[int, Operation]] = []
-    seen: set[tuple[str, str]] = set()
-    for operation in operations:
-        if isinstance(operation, tuple):
-            calls.append(operation)
-            continue
-        if operation.topics:
-            events.append((len(calls), operation))
-            calls.append(_publish(operation))
-            continue
-        address = parse_address(operation.destination or "")
-        key = (database.local(address).format(), operation.headers.get(MESSAGE_ID) or "")
-        if key[1] and key in seen:
-            continue
-        seen.add(key)
-        calls.append(_send(database, operation, address, directory, sender))
-    if events:
+    batch = _Batch(also)
+    for group in groups:
+        seen: set[tuple[str, str]] = set()
+        for operation in group:
+            if isinstance(operation, tuple):
+                batch.call(operation)
+                continue
+            if operation.topics:
+                batch.publish(operation)
+                continue
+            address = parse_address(operation.destination or "")
+            key = (database.local(address).format(), operation.headers.get(MESSAGE_ID) or "")
+            if key[1] and key in seen:
+                continue
+            seen.add(key)
+            batch.add(_send(database, operation, address, directory, sender))
+    calls = batch.calls
+    opened = False
+    if batch.events:
         rows = database.call_all(calls, begin=begin)
         calls = [
             _unregistered(database.local(parse_address(row[0])).qualified(database.engine), operation)
-            for place, operation in events
+            for place, operation in batch.events
             for row in rows[place]
             if not row[1]
         ]
-        begin = False
-    if calls:
+        begin, opened = False, begin
+    if not calls and commit != "sealed":
+        if commit and not begin:
+            database.commit()
+        return
+    try:
         database.call_all(calls, begin=begin, commit=commit)
-    elif commit:
-        database.commit()
+    except RowpostError:
+        if opened:
+            database.rollback()
+        raise
 
 
-def _send(database: Database, operation: Operation, address: Address, directory: Directory, sender: Endpoint) -> Call:
+class _Batch:
+    """Calls in their order, but for the rows of a queue: they travel together, up to the next event, which may have
+    the same subscribers."""
+
+    def __init__(self, also: Iterable[Call]) -> None:
+        self.events: list[tuple[int, Operation]] = []
+        self._calls: list[Call] = list(also)
+        self._rows: dict[str, list[Row]] = {}
+
+    def call(self, call: Call) -> None:
+        self._calls.append(call)
+
+    def publish(self, operation: Operation) -> None:
+        self._settle()
+        self.events.append((len(self._calls), operation))
+        self._calls.append(_publish(operation))
+
+    def add(self, call: Call | tuple[str, Row]) -> None:
+        if isinstance(call[1], Row):
+            self._rows.setdefault(call[0], []).append(call[1])
+        else:
+            self._calls.append(call)
+
+    @property
+    def calls(self) -> list[Call]:
+        self._settle()
+        return self._calls
+
+    def _settle(self) -> None:
+        for queue, rows in self._rows.items():
+            for some in split(rows):
+                self._calls.append(("send_messages", queue, {"messages": some}) if some[1:] else _one(queue, some[0]))
+        self._rows = {}
+
+
+def _one(queue: str, row: Row) -> Call:
+    headers, body, _, time, correlation_id, reply_to_address = row
+    arguments = {"headers": headers, "body": body, "time_to_be_received_ms": time}
+    if correlation_id is not None or reply_to_address is not None:
+        arguments |= {"correlation_id": correlation_id, "reply_to_address": reply_to_address}
+    return ("send_message", queue, arguments)
+
+
+def _send(
+    database: Database, operation: Operation, address: Address, directory: Directory, sender: Endpoint
+) -> Call | tuple[str, Row]:
+    """How an operation leaves: a call, or a row of a registered queue."""
     name = directory.find(database, address)
     if operation.delay is not None:
         return _delay(database, operation, name, directory, sender)
     if name is None:
         return _unregistered(database.local(address).qualified(database.engine), operation)
-    arguments = {**_content(operation), "time_to_be_received_ms": _whole(operation.time_to_be_received)}
-    if database.legacy_columns:
-        arguments["correlation_id"], arguments["reply_to_address"] = legacy_values(operation.headers)
-    return ("send_message", name, arguments)
+    legacy = legacy_values(operation.headers) if database.legacy_columns else ()
+    time = _whole(operation.time_to_be_received)
+    return (name, Row(encode_headers(operation.headers), operation.body, None, time, *legacy))
 
 
 def _delay(database: Database, operation: Operation, name: str | None, directory: Directory, sender: Endpoint) -> Call:

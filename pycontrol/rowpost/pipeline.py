@@ -21,13 +21,14 @@ What a transaction spans is the endpoint's mode (reference 1E; a plain function 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from functools import partial
 
 from rowpost.address import parse_address, queue_key
 from rowpost.context import Operation
 from rowpost.database import Database
+from rowpost.dialects import Begin
 from rowpost.endpoint import Endpoint
 from rowpost.errors import (
     CatalogueError,
@@ -41,10 +42,11 @@ from rowpost.errors import (
 from rowpost.handlers import Handler, PlainHandler
 from rowpost.message import Message
 from rowpost.monitoring import Stopwatch, wanted_at
+from rowpost.outgoing import Call
 from rowpost.retries import Kind, Outcome, Retries, roll_back
 from rowpost.transactions import Lender, begin_of, broke, make_scope, no_step, resolve_participants
 
-__all__ = ["Kind", "Outcome", "Pipeline"]
+__all__ = ["EMPTY", "VICTIM", "Kind", "Outcome", "Pipeline"]
 
 CONTROL_MESSAGE = "NServiceBus.ControlMessage"
 EMPTY = Outcome(Kind.EMPTY)
@@ -87,8 +89,12 @@ class Pipeline:
         self._scope = make_scope(mode, database, queue, places, step)
         run = self._processing.handle
         self._run = partial(run, scope=self._scope) if isinstance(handler, Endpoint) else run
+        self._plain = not isinstance(handler, Endpoint)
+        self.transaction_mode = mode
         self.stopwatch = Stopwatch()
-        self._retries = Retries(
+        #: how long the last handler took
+        self.handler_seconds = 0.0
+        self.retries = Retries(
             queue,
             queue_key(parse_address(queue), database.engine),
             recoverability=self._processing.recoverability,
@@ -104,14 +110,12 @@ class Pipeline:
         """
         database = self.database
         try:
-            rows = database.call("receive_messages", self.queue, begin=self._begin, count=1, anchor=anchor)
+            rows = self._receive(1, anchor, self._begin)
         except Deadlock:
             return VICTIM
         if not rows:
             self._end(database)
-            self._retries.close_aside()
-            self._scope.settle(database)
-            return EMPTY
+            return self.found_nothing()
         key, row_version, expired, headers, body = rows[0]
         message = Message(key, row_version, expired, headers, body or b"")
         self._step("received")
@@ -119,18 +123,51 @@ class Pipeline:
             self._end(database)
             return Outcome(Kind.EXPIRED, row_version, key)
         try:
-            control = message.headers.get(CONTROL_MESSAGE) == "True"
+            control = self.is_control(message)
         except MessageCorrupt as error:
-            return self._retries.poisoned(database, message, error)
-        if control and isinstance(self._processing, PlainHandler):
+            return self.retries.poisoned(database, message, error)
+        if control:
             return self._commit(message, [])
         self._hold(message)
-        wanted, started = wanted_at(message.headers), datetime.now(UTC)
+        wanted, started = wanted_at(message.headers), time.time()
         outcome = self._handle(message) if self._transactional else self._handle_removed(message)
         self._hold(None)
         if outcome.kind is Kind.HANDLED:
-            self.stopwatch.add(wanted, started, datetime.now(UTC))
+            self.stopwatch.add([(wanted, started)], time.time())
         return outcome
+
+    def _receive(self, count: int, anchor: int | None, begin: Begin) -> list[tuple]:
+        return self.database.call("receive_messages", self.queue, begin=begin, count=count, anchor=anchor)
+
+    def is_control(self, message: Message) -> bool:
+        """Whether a message is a transport's own, which no plain function gets to see. Raises MessageCorrupt."""
+        return message.headers.get(CONTROL_MESSAGE) == "True" and self._plain
+
+    def found_nothing(self) -> Outcome:
+        """The queue is empty, the transaction over: what could wait until now is done."""
+        self.retries.close_aside()
+        self._scope.settle(self.database)
+        return EMPTY
+
+    # -------------------------------------------------------------- several messages in one transaction (batches.py)
+    def receive_sealed(self, count: int, anchor: int | None) -> list[tuple]:
+        """Begins a transaction that a handler cannot commit, and receives. Raises Deadlock."""
+        rows = self._receive(count, anchor, "sealed")
+        self._step("received")
+        return rows
+
+    def attempt_sealed(self, message: Message) -> list[Operation] | Outcome:
+        """Runs the handler; what it sent, or, after a failure, what became of the message: then all is rolled back."""
+        self._hold(message)
+        result = self._attempt(message, sealed=True)
+        self._hold(None)
+        return result
+
+    def commit_sealed(self, groups: list[list[Operation]], also: list[Call]) -> None:
+        """Sends what the messages caused and commits, in one round trip. Raises RowpostError: nothing is committed."""
+        self._step("before commit")
+        self._processing.dispatch_sealed(self.database, groups, also)
+        self._step("committed")
 
     def _end(self, database: Database) -> None:
         if self._transactional:
@@ -142,7 +179,7 @@ class Pipeline:
 
     def close(self) -> None:
         """Close the connections."""
-        self._retries.close_aside()
+        self.retries.close_aside()
         self._scope.close(self.database)
         self.database.close()
 
@@ -154,30 +191,44 @@ class Pipeline:
                 self._scope.rollback()
 
     def _handle_received(self, message: Message) -> Outcome:
+        guarded = self._begin is True and self.retries.guard(self.database)
+        result = self._attempt(message, guarded=guarded)
+        return result if isinstance(result, Outcome) else self._commit(message, result)
+
+    def _attempt(self, message: Message, *, guarded: bool = False, sealed: bool = False) -> list[Operation] | Outcome:
+        """Lends the connection to the handler, and looks what it did with it."""
         database = self.database
-        guarded = self._begin is True and self._retries.guard(database)
         self._lender.lend(database)
+        started = time.perf_counter()
         try:
             operations = self._run(message, database)
+            if sealed and not self._plain:  # the batch's next message may be one of the same saga
+                operations = self._processing.store(database, operations)
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
             self._take_back()
-            return self._raised(message, error, guarded)
+            return self._raised(message, error, guarded, sealed)
         except BaseException:
             self._take_back()
             roll_back(database)
             raise
+        self.handler_seconds = time.perf_counter() - started
         self._take_back()
         self._step("handled")
+        # SQL Server refuses to commit what is not open, unless it was sealed; PostgreSQL has to be asked, and is at once
+        trusted = database.engine == "sqlserver" and not sealed
+        if not (database.closed or self._lender.ended) and (trusted or database.is_intact("sealed" if sealed else True)):
+            return operations
+        return self._broken_off(message, guarded, sealed)
+
+    def _broken_off(self, message: Message, guarded: bool, sealed: bool) -> Outcome:
+        """The handler returned, but its transaction cannot be committed."""
+        database = self.database
         if database.closed:
             return self._closed(message, None)
-        # SQL Server refuses to commit what is not open; PostgreSQL does not mind, so that it has to be asked before
-        if database.engine == "postgresql":
-            if self._lender.ended or not database.in_transaction:
-                return self._ended(message, None)
-            if database.connection.info.transaction_status.name == "INERROR":
-                what = "returned as if nothing had happened after a statement failed, which doomed the transaction"
-                return self._retries.failed(database, message, self._broken(what), guarded=guarded)
-        return self._commit(message, operations)
+        if self._lender.ended or database.engine == "sqlserver" or not database.in_transaction:
+            return self._ended(message, None, sealed)
+        what = "returned as if nothing had happened after a statement failed, which doomed the transaction"
+        return self.retries.failed(database, message, self._broken(what), guarded=guarded)
 
     def _take_back(self) -> None:
         self._lender.take_back()
@@ -196,7 +247,7 @@ class Pipeline:
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
             if database.closed:
                 return self._closed(message, error)
-            return self._retries.failed(database, message, error, gone=True)
+            return self.retries.failed(database, message, error, gone=True)
         if database.closed:
             return self._closed(message, None)
         self._step("committed")
@@ -205,7 +256,7 @@ class Pipeline:
     def _commit(self, message: Message, operations: list[Operation]) -> Outcome:
         database = self.database
         try:
-            self._retries.forget(database, message)
+            self.retries.forget(database, message)
             if operations and self._processing.transaction_mode == "receive_only":
                 self._processing.dispatch(database.beside(), operations, begin=True, commit=True)
                 self._step("sent")
@@ -224,29 +275,33 @@ class Pipeline:
             # a deferred constraint, a serialization failure: what the handler did cannot be kept
             if database.in_transaction or self._rolled_back_by_server(error):
                 roll_back(database)  # before counting: forget_failure may hold the count's row
-                return self._retries.failed(database, message, error)
-            return self._retries.failed(database, message, self._broken("ended the transaction", error), gone=True)
+                return self.retries.failed(database, message, error)
+            return self.retries.failed(database, message, self._broken("ended the transaction", error), gone=True)
         self._step("committed")
         if self._scope.active:
             self._scope.complete()
         return Outcome(Kind.HANDLED, message.row_version, message.id)
 
-    def _raised(self, message: Message, error: BaseException, guarded: bool) -> Outcome:
+    def _raised(self, message: Message, error: BaseException, guarded: bool, sealed: bool) -> Outcome:
         """The handler raised. An error of SQL Server often rolls back by itself: that is no fault of the handler."""
         database = self.database
         if database.closed:
             return self._closed(message, error)
+        if sealed and self._is_deadlock(error):  # its neighbours' locks may be to blame: alone it may go through
+            roll_back(database)
+            return VICTIM
         if self._lender.ended is None and (
             database.in_transaction or (database.engine == "sqlserver" and self._from_database(error))
         ):
-            return self._retries.failed(database, message, error, guarded=guarded)
-        return self._ended(message, error)
+            return self.retries.failed(database, message, error, guarded=guarded)
+        return self._ended(message, error, sealed)
 
-    def _ended(self, message: Message, error: BaseException | None) -> Outcome:
+    def _ended(self, message: Message, error: BaseException | None, sealed: bool) -> Outcome:
         """The handler's SQL ended the transaction. After a COMMIT, or where nobody saw it, the message may be gone for
-        good; after a ROLLBACK it is in its place, and may be another worker's by now."""
+        good, unless it was `sealed`; after a ROLLBACK it is in its place, and may be another worker's by now."""
         broken = error if isinstance(error, HandlerBrokeTransaction) else self._broken("ended the transaction", error)
-        return self._retries.failed(self.database, message, broken, gone=self._lender.ended != "ROLLBACK")
+        gone = not sealed and self._lender.ended != "ROLLBACK"
+        return self.retries.failed(self.database, message, broken, gone=gone)
 
     def _rolled_back_by_server(self, error: RowpostError) -> bool:
         """Where the handler left its transaction open, a failing commit has undone it.
@@ -259,6 +314,11 @@ class Pipeline:
     def _from_database(self, error: BaseException) -> bool:
         return isinstance(error, (DatabaseError, CatalogueError, self.database.dialect.driver_error()))
 
+    def _is_deadlock(self, error: BaseException) -> bool:
+        dialect = self.database.dialect
+        said = dialect.translate(error) if isinstance(error, dialect.driver_error()) else error
+        return isinstance(said, Deadlock)
+
     def _closed(self, message: Message, error: BaseException | None) -> Outcome:
         """The connection is gone: lost, or closed by the handler. Either way the server has rolled back."""
         if getattr(self.database.connection, "broken", False):
@@ -268,7 +328,7 @@ class Pipeline:
         if self._reconnect is None:
             raise broken
         self.database = self._reconnect()
-        return self._retries.failed(self.database, message, broken, gone=not self._transactional)
+        return self.retries.failed(self.database, message, broken, gone=not self._transactional)
 
     def _broken(self, what: str, error: BaseException | None = None) -> HandlerBrokeTransaction:
         broken = broke(self.queue, what)

@@ -12,7 +12,7 @@ from rowpost.database import Database
 from rowpost.errors import InvalidCount, InvalidMessage
 from rowpost.message import CORRELATION_ID, REPLY_TO_ADDRESS, BrowsedMessage, Headers, Message, OutgoingMessage
 
-__all__ = ["Queue", "legacy_values", "send_to_address"]
+__all__ = ["Queue", "Row", "legacy_values", "send_to_address", "split"]
 
 #: a batch of send_many ends at so many messages or bytes, whichever comes first
 BATCH_MESSAGES = 1000
@@ -22,8 +22,8 @@ _COLUMN_LENGTH = 255
 Progress = Callable[[int], None]
 
 
-class _Row(NamedTuple):
-    """A row as the procedures take it."""
+class Row(NamedTuple):
+    """A message to send as the procedures take it."""
 
     raw_headers: str
     body: bytes | None
@@ -103,17 +103,17 @@ class Queue:
         Raises:
             As `send`. On a shared connection the caller's transaction says what a failure undoes.
         """
-        batches = _batches(self._row(message) for message in messages)
+        batches = split(self._row(message) for message in messages)
         first = next(batches, None)
         if first is None:
             return 0
         second = next(batches, None)
-        if second is None or self.database.in_transaction:
+        if second is None or self.database.join():
             return self._send_batches(_chain(first, second, batches), progress)
         with self.database.transaction():
             return self._send_batches(_chain(first, second, batches), progress)
 
-    def _send_batches(self, batches: Iterable[list[_Row]], progress: Progress | None) -> int:
+    def _send_batches(self, batches: Iterable[list[Row]], progress: Progress | None) -> int:
         sent = 0
         for batch in batches:
             self.database.call("send_messages", queue=self.name, messages=batch)
@@ -122,7 +122,7 @@ class Queue:
                 progress(sent)
         return sent
 
-    def _row(self, message: OutgoingMessage) -> _Row:
+    def _row(self, message: OutgoingMessage) -> Row:
         body = message.body
         if body is not None and not isinstance(body, bytes):
             if not isinstance(body, bytearray | memoryview):
@@ -132,8 +132,8 @@ class Queue:
             body = bytes(body)
         row = (message.raw_headers, body, message.id, message.time_to_be_received_ms)
         if self._legacy_columns and not isinstance(message.headers, str):
-            return _Row(*row, *legacy_values(message.headers))
-        return _Row(*row)
+            return Row(*row, *legacy_values(message.headers))
+        return Row(*row)
 
     def receive(self, count: int = 1, anchor: int | None = None) -> list[Message]:
         """Removes and returns the oldest messages that nobody holds, in their order; none when there are none.
@@ -224,8 +224,9 @@ def legacy_values(headers: Headers) -> tuple[str | None, str | None]:
     return correlation_id, reply_to
 
 
-def _batches(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
-    batch: list[_Row] = []
+def split(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Rows in batches that one call of send_messages takes."""
+    batch: list[Row] = []
     size = 0
     for row in rows:
         length = len(row.raw_headers) + len(row.body or b"")
@@ -238,7 +239,7 @@ def _batches(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
         yield batch
 
 
-def _chain(first: list[_Row], second: list[_Row] | None, rest: Iterator[list[_Row]]) -> Iterator[list[_Row]]:
+def _chain(first: list[Row], second: list[Row] | None, rest: Iterator[list[Row]]) -> Iterator[list[Row]]:
     yield first
     if second is not None:
         yield second

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
+from functools import cached_property
 
 from rowpost.errors import InvalidCorrelation, InvalidSagaState, MessageNotDeserialized, NoHandler
 from rowpost.message import format_timestamp
@@ -91,7 +92,7 @@ class Recoverability:
         return Decision.ERROR, nothing
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Host:
     """Who processed the message: endpoint (the queue's name) and machine."""
 
@@ -103,7 +104,7 @@ class Host:
         """This machine."""
         return cls(endpoint, socket.gethostname())
 
-    @property
+    @cached_property
     def id(self) -> str:
         """32 hexadecimal digits, the same for the same endpoint on the same machine: ServiceControl parses a GUID.
 

@@ -19,6 +19,7 @@ from rowpost.contract import load_contract
 from rowpost.database import Database
 from rowpost.deploy import ApplyResult, Progress, apply, deployment, fitted, read_state, refuse_newer
 from rowpost.dialects import dialect_for
+from rowpost.dialects.babelfish import is_babelfish
 from rowpost.dialects.grants import grant_execute, grant_role, grant_tables
 from rowpost.errors import DeployError, QueueNotFound
 from rowpost.plan import QueueEntry, build_plan, describe_queue, queue_names
@@ -137,11 +138,11 @@ def grant_statements(
     """The statements that let an endpoint's login work, for a DBA to read and run; `where` is settings or a database.
 
     It may then receive from its own queues, send to its destinations (the error queue among them), keep the state of
-    its sagas, and empty the queues that are purged when the endpoint starts. It gets no right on any table, unless `tables` asks for the rights
-    on tables with which NServiceBus's own endpoints work.
+    its sagas, and empty the queues that are purged when the endpoint starts. It gets no right on any table, unless
+    `tables` asks for the rights on tables with which NServiceBus's own endpoints work, and which Babelfish wants of everybody.
     """
     dialect = dialect_for(where.engine)
-    receive_from, send_to, purge = list(receive_from), list(send_to), list(purge)
+    receive_from, send_to, purge, sagas = list(receive_from), list(send_to), list(purge), list(sagas)
     plain = _without_delayed_table(where)
     sides = (("receive", receive_from), ("send", send_to))
     wanted = [
@@ -160,8 +161,12 @@ def grant_statements(
     ]
     if tables:
         entries = [describe_queue(QueueSettings(name, "external"), where.engine) for name in [*receive_from, *send_to]]
-        names = dict.fromkeys(queue_names(entry, dialect)["queue_table"] for entry in entries)
-        grants += [grant_tables(dialect, table, login) for table in names]
+        names = [(name, queue_names(entry, dialect)) for name, entry in zip((*receive_from, *send_to), entries, strict=True)]
+        wanted_tables = [each["queue_table"] for _, each in names]
+        wanted_tables += [each["delayed_table"] for name, each in names if name not in plain]
+        saga_tables = [parse_address(name).qualified(where.engine) for name in sagas]
+        wanted_tables += [f"{dialect.quote(str(each.schema))}.{dialect.quote(each.table)}" for each in saga_tables]
+        grants += [grant_tables(dialect, table, login) for table in dict.fromkeys(wanted_tables)]
     return [grant_role(dialect, ENDPOINT_ROLE, login), *grants]
 
 
@@ -189,7 +194,11 @@ def grant(
     sagas: Iterable[str] = (),
     tables: bool = False,
 ) -> list[str]:
-    """Run what grant_statements spells, in one transaction; returns the statements. Raises DeployError."""
+    """Run what grant_statements spells, in one transaction; returns the statements. Raises DeployError.
+
+    On Babelfish always with `tables`.
+    """
+    tables = tables or is_babelfish(database)  # it chains no ownership
     statements = grant_statements(database, login, receive_from, send_to, purge, sagas=sagas, tables=tables)
     plan = fitted(database, build_plan(f"rights of {login}", load_scripts(database.engine), [], whole=False))
     with deployment(database, plan) as running:

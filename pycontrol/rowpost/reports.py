@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from rowpost.batch_size import ADAPTIVE
 from rowpost.breaker import Breaker
 from rowpost.message import Message
 from rowpost.monitoring import Times
@@ -44,7 +45,7 @@ class Assignment:
 
     `polls`: polls by itself, else waits for Receive. `receive`: begins receiving at once (round 1). `subscribes`:
     subscribes its endpoint, if it is one, before the first receive. `time_limit`: of a handler that sets none itself.
-    `pace`: see Pace. `prompt`: tell of each failed attempt at once.
+    `pace`: see Pace. `prompt`: tell of each failed attempt at once. `batch`, `batch_time`: see batch_size.py.
     """
 
     settings: Settings
@@ -60,6 +61,8 @@ class Assignment:
     time_limit: float = 0.0
     pace: float = 0.0
     prompt: bool = False
+    batch: str | int = ADAPTIVE
+    batch_time: float = 0.05
 
 
 class Hand:
@@ -187,7 +190,7 @@ class Tally:
 
     def __init__(self) -> None:
         self._since = time.time()
-        self._counts: dict[str, int] = {}
+        self._counts: dict[Kind, int] = {}
         self._runs: list[int] = []
         self._failures: list[Outcome] = []
         self._streak = 0
@@ -207,7 +210,7 @@ class Tally:
         if kind in BAD and len(self._failures) < FAILURES_PER_REPORT:
             self._failures.append(outcome)
         if kind is not Kind.EMPTY and kind is not Kind.STUCK:
-            self._counts[kind.value] = self._counts.get(kind.value, 0) + 1
+            self._counts[kind] = self._counts.get(kind, 0) + 1
 
     def take(self, *, busy: bool, round_: int, times: Times | None = None) -> Progress:
         until = time.time()
@@ -220,7 +223,7 @@ class Tally:
             failures=tuple(self._failures),
             streak=self._streak,
             times=times or Times(),
-            **self._counts,
+            **{kind.value: count for kind, count in self._counts.items()},
         )
         self._since = until
         self._counts, self._runs, self._failures, self._streak = {}, [], [], 0

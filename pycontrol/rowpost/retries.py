@@ -8,18 +8,16 @@ work can be undone while the message stays locked: no other worker takes a messa
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from rowpost.database import Database
 from rowpost.errors import DatabaseUnavailable, MessageCorrupt, QueueNotFound, RowpostError
 from rowpost.message import Message, decode_headers, encode_headers
-from rowpost.queue import Queue
 from rowpost.recoverability import (
     Decision,
     Failure,
@@ -59,8 +57,7 @@ class Kind(Enum):
     STUCK = "stuck"
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """One receive. `attempts` counts failed attempts so far, `error` says in words what went wrong."""
 
     kind: Kind
@@ -102,6 +99,15 @@ class Retries:
         with database.translated():
             database.dialect.savepoint(database.connection, SAVEPOINT)
         return True
+
+    def forgetting(self, messages: Iterable[Message]) -> list[Call]:
+        """The calls of `forget`, for a batch that commits; `forgot` when it has."""
+        return [("forget_failure", None, {"queue_key": self._key, "id": m.id}) for m in messages if m.id in self._known]
+
+    def forgot(self, messages: Iterable[Message]) -> None:
+        """Their counts are gone."""
+        for message in messages if self._known else ():
+            self._known.pop(message.id, None)
 
     def forget(self, database: Database, message: Message) -> None:
         """Within the receiving transaction: a message seen failing that succeeds leaves no count behind."""
@@ -179,11 +185,14 @@ class Retries:
         )
         return Outcome(Kind.STUCK, message.row_version, message.id, attempts, words)
 
+    def discarding(self, message: Message) -> Call:
+        """The call that stores a message whose headers cannot be read in the error queue, as it is (I8)."""
+        return ("send_message", self._error_queue, {"headers": message.raw_headers, "body": message.body, "id": message.id})
+
     def poisoned(self, database: Database, message: Message, error: MessageCorrupt) -> Outcome:
         """Headers that cannot be read: the row as it is to the error queue, in the receiving transaction (I8)."""
         try:
-            Queue(self._error_queue, database).send(message.body, message.raw_headers, id=message.id)
-            database.commit()
+            database.call_all([self.discarding(message)], commit=True)
         except RowpostError as trouble:
             return self._stuck(database, message, trouble, 1)
         return Outcome(Kind.POISON, message.row_version, message.id, 1, in_words(error))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from rowpost.ramp import LONG_RECEIVE
 from rowpost.reports import Leave, Receive
 
-__all__ = ["Member", "Roster", "State", "respawn_delay"]
+__all__ = ["KILLED", "OVERDUE", "Member", "Roster", "State", "respawn_delay"]
 
 GREATEST_RESPAWN_DELAY = 10.0
+KILLED, OVERDUE = "killed", "time limit"
 
 
 class State(Enum):
@@ -49,6 +52,11 @@ class Member:
         """Whether it can be told to receive."""
         return self.state is State.IDLE or (self.state is State.STARTING and self.round == 0)
 
+    @property
+    def killed(self) -> bool:
+        """Whether its end was decided, so that nobody has to kill it again."""
+        return self.reason in (KILLED, OVERDUE)
+
     def enter(self, state: State, now: float) -> None:
         self.state, self.since = state, now
 
@@ -64,7 +72,7 @@ class Member:
         self.reason, self.state = reason, State.LEAVING
         self.process.tell(Leave())
 
-    def kill(self, reason: str = "killed") -> None:
+    def kill(self, reason: str = KILLED) -> None:
         """End it at once; what it has in hand is in the queue again."""
         self.reason = reason
         self.process.kill()
@@ -112,6 +120,28 @@ class Roster:
 
     def remove(self, member: Member) -> None:
         del self._members[member.number]
+
+    def overdue(self, now: float, limit: float) -> tuple[list[Member], float]:
+        """Those whose message has been in hand for `limit` seconds, and when the next one's will have been."""
+        late: list[Member] = []
+        next_at = float("inf")
+        for member in self.members:
+            since = member.process.held_since
+            if member.killed:
+                continue
+            if since is not None and now - since >= limit:
+                late.append(member)
+            elif member.state in (State.BUSY, State.LEAVING):
+                next_at = min(next_at, (now if since is None else since) + limit)
+        return late, next_at
+
+    def due(self, polls: bool, idle_timeout: float) -> Iterator[float]:
+        """When each busy poller will have been silent for long, or each idle worker idle."""
+        for member in self.members:
+            if polls and member.state is State.BUSY:
+                yield member.heard_at + LONG_RECEIVE + 0.001
+            elif not polls and member.state is State.IDLE:
+                yield member.since + idle_timeout
 
     def least_useful(self) -> list[Member]:
         """Those that stay, idle before starting before busy, the youngest first."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ import msgspec
 
 from rowpost.errors import InvalidMessage, MessageNotDeserialized
 
-__all__ = ["JSON", "JsonSerializer", "Serializer", "Serializers"]
+__all__ = ["JSON", "JsonSerializer", "Serializer", "Serializers", "named_in_body"]
 
 JSON = "application/json"
 _BOM = b"\xef\xbb\xbf"
@@ -54,14 +54,7 @@ class JsonSerializer:
     def decode(self, body: bytes, cls: type) -> Any:
         text = body.removeprefix(_BOM)
         try:
-            if hasattr(cls, "model_validate_json"):
-                return cls.model_validate_json(text)
-            if not dataclasses.is_dataclass(cls):
-                return msgspec.json.decode(text, type=cls)
-            try:
-                return msgspec.convert(msgspec.json.decode(text, type=_mirror(cls)), cls, from_attributes=True)
-            except msgspec.ValidationError:
-                return msgspec.json.decode(text, type=cls)  # a sender that keeps Python's names
+            return _reader(cls)(text)
         except (msgspec.MsgspecError, TypeError, ValueError) as error:
             raise MessageNotDeserialized(f"The body is no {cls.__name__}: {error}. It begins with {text[:60]!r}.") from error
 
@@ -87,6 +80,34 @@ class Serializers:
                 f"No serializer for the content type {content_type!r}; this endpoint has {', '.join(self._by_type)}."
             )
         return found
+
+
+def named_in_body(body: bytes, serializer: Serializer) -> list[str]:
+    """The type that a foreign sender's message without headers names in its body's $type, if any (reference K12)."""
+    try:
+        named = serializer.decode(body, dict).get("$type")
+    except Exception:  # noqa: BLE001 -- no JSON object: then it names no type
+        return []
+    return [named.partition(",")[0].strip()] if isinstance(named, str) else []
+
+
+@cache
+def _reader(cls: type) -> Callable[[bytes], Any]:
+    """How the bodies of a class are read, found out once."""
+    if hasattr(cls, "model_validate_json"):
+        return cls.model_validate_json
+    as_it_stands = msgspec.json.Decoder(cls).decode
+    if not dataclasses.is_dataclass(cls):
+        return as_it_stands
+    decode, convert = msgspec.json.Decoder(_mirror(cls)).decode, msgspec.convert
+
+    def read(text: bytes) -> Any:
+        try:
+            return convert(decode(text), cls, from_attributes=True)
+        except msgspec.ValidationError:
+            return as_it_stands(text)  # a sender that keeps Python's names
+
+    return read
 
 
 @cache

@@ -24,9 +24,11 @@ import platformdirs
 
 from rowpost import compat as generations
 from rowpost.address import DEFAULT_SCHEMA, Address, parse_address
+from rowpost.batch_size import ADAPTIVE, OFF, batch_size
 from rowpost.compat import compat_of
 from rowpost.environment_file import Section, expand_secrets, find_environment, read_environment
-from rowpost.errors import InvalidQueueName
+from rowpost.errors import InvalidQueueName, SettingsError
+from rowpost.saga_settings import SagaSettings, read_sagas
 
 __all__ = [
     "QueueSettings",
@@ -39,8 +41,6 @@ __all__ = [
 ]
 
 ENGINES = ("embedded", "postgresql", "sqlserver")
-CORRELATION_TYPES = ("string", "integer", "timestamp", "uuid")
-PROPERTY = re.compile(r"[A-Za-z_]\w{0,99}", re.ASCII)
 STRATEGIES = ("adaptive", "fixed", "peek")
 DEFAULT_LIMIT = 4
 MINIMUM_PEEK_DELAY = 0.1
@@ -62,7 +62,9 @@ class WorkerSettings:
 
     `time_limit`: a handler that runs longer is killed with its process, a failed attempt; 0 for no limit.
     `throttle_after` so many failures in a row (0: never) one worker is left, which waits `throttle_wait` between two
-    attempts. `purge_expired_on_startup`, `purge_expired_every` (0: never): remove expired messages unasked.
+    attempts.
+    `batch`: how many messages share a transaction: "adaptive" (up to 500 while a backlog waits, and their handlers take
+    `batch_time` together), "off" (one) or a number of them. `purge_expired_on_startup`, `purge_expired_every` (0: never): remove expired messages unasked.
     """
 
     handler: str
@@ -77,6 +79,8 @@ class WorkerSettings:
     throttle_wait: float = 1.0
     purge_expired_on_startup: bool = False
     purge_expired_every: float = 0.0
+    batch: str | int = ADAPTIVE
+    batch_time: float = 0.05
 
 
 @dataclass(frozen=True)
@@ -89,21 +93,6 @@ class QueueSettings:
     clustered: bool = True
     delayed: bool = True
     worker: WorkerSettings | None = None
-
-
-@dataclass(frozen=True)
-class SagaSettings:
-    """One type of saga: its table, and the property by which an instance is found.
-
-    `type` is string, integer, uuid or timestamp. A second, transitional property is stored besides while sagas move
-    from one to the other.
-    """
-
-    name: str
-    correlation: str
-    type: str = "string"
-    transitional: str | None = None
-    transitional_type: str | None = None
 
 
 @dataclass(frozen=True)
@@ -190,7 +179,7 @@ def load_settings(environment: str | Path | None = None) -> Settings:
         default_schema=schema,
         compat=compat,
         queues=_read_queues(top, dialect, schema, compat, clustered),
-        sagas=_read_sagas(top, dialect, schema),
+        sagas=read_sagas(top, lambda section: _canonical(section, section.name, dialect, schema), dialect),
         supervisor=_read_supervisor(top, dialect, schema),
         folder=path.parent,
         participants=_read_participants(top, dialect),
@@ -286,32 +275,21 @@ def _read_worker(section: Section, compat: str) -> WorkerSettings:
         throttle_wait=section.seconds("throttle_wait", default=1.0, at_least=0.0),
         purge_expired_on_startup=section.flag("purge_expired_on_startup", default=False),
         purge_expired_every=section.seconds("purge_expired_every", default=0.0, at_least=0.0),
+        batch=_read_batch(section),
+        batch_time=section.seconds("batch_time", default=0.05, at_least=0.001),
     )
     section.finish()
     return worker
 
 
-def _read_sagas(top: Section, dialect: str, schema: str) -> tuple[SagaSettings, ...]:
-    sagas: dict[str, SagaSettings] = {}
-    for section in top.sections("sagas"):
-        name = _canonical(section, section.name, dialect, schema)
-        same = name.casefold() if dialect == "sqlserver" else name
-        if same in sagas:
-            raise section.error("", "is the same table as another saga's: declare it once")
-        transitional = section.text("transitional", default=None)
-        transitional_type = section.choice("transitional_type", CORRELATION_TYPES, default="string")
-        sagas[same] = SagaSettings(
-            name,
-            section.text("correlation"),
-            section.choice("type", CORRELATION_TYPES, default="string"),
-            transitional,
-            transitional and transitional_type,
-        )
-        for key in ("correlation", "transitional"):
-            if not PROPERTY.fullmatch(getattr(sagas[same], key) or "x"):
-                raise section.error(key, "is not a property's name: write letters, digits and underscores")
-        section.finish()
-    return tuple(sagas.values())
+def _read_batch(section: Section) -> str | int:
+    value = section.value("batch", default=ADAPTIVE)
+    setting = OFF if value is False else value  # YAML reads off as false
+    try:
+        batch_size(setting, budget=1.0)
+    except SettingsError as error:
+        raise section.error("batch", str(error)) from error
+    return setting
 
 
 def _read_participants(top: Section, dialect: str) -> tuple[tuple[str, str], ...]:

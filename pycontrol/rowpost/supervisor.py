@@ -269,6 +269,8 @@ class Supervisor:
             time_limit=worker.time_limit,
             pace=self._crews[queue.name].pace,
             prompt=worker.throttle_after > 0,
+            batch=worker.batch,
+            batch_time=worker.batch_time,
         )
 
 

@@ -14,6 +14,8 @@ from rowpost.plan import Plan, Step
 __all__ = ["Finding", "verify"]
 
 APPLY = "rowpost apply"
+#: findings of check_queue about a queue's health, which comes and goes, and not about its form
+HEALTH = {"bloated", "dead_rows", "transaction_open"}
 
 
 @dataclass(frozen=True)
@@ -106,12 +108,13 @@ def _of_unknown(entry: JournalEntry) -> Finding:
 
 
 def _of_queues(database: Database, diff: PlanDiff) -> Iterator[Finding]:
-    """check_queue's findings, but for objects that the journal's comparison has named already."""
+    """check_queue's findings of form, but for objects that the journal's comparison has named already."""
     gone = {
         change.item.owner
         for change in diff.changes
         if isinstance(change.item, Step) and change.item.object_kind == "table" and change.state in ("added", "drifted")
     }
     for queue_name, kind, detail, remedy in database.call("check_queue"):
-        if kind != "procedure_missing" and not (kind == "table_missing" and f"queue {queue_name}" in gone):
+        known = kind == "procedure_missing" or (kind == "table_missing" and f"queue {queue_name}" in gone)
+        if not known and kind not in HEALTH:
             yield Finding(kind, f"queue {queue_name}", detail, remedy)

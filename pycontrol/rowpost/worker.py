@@ -1,8 +1,8 @@
-"""One worker process: one queue, one connection, one message at a time.
+"""One worker process: one queue, one connection, one transaction at a time.
 
 The supervisor talks to it over a pipe. With the strategy `peek` it waits to be told, receives until the queue is empty,
 says so, and waits again (seed 002: receive mode and peek mode); with `adaptive` and `fixed` it polls, backing off while
-it finds nothing. It leaves after the message in hand when told to, on SIGTERM or SIGINT, and when its parent is gone.
+it finds nothing. It leaves after the transaction in hand when told to, on SIGTERM or SIGINT, and when its parent is gone.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from datetime import timedelta
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from rowpost.batch_size import batch_size
+from rowpost.batches import Batches
 from rowpost.breaker import arms_breaker
 from rowpost.database import Database, connect
 from rowpost.endpoint import Endpoint
@@ -68,6 +70,7 @@ class Worker:
         self._connect_to = connect
         self._handler: Handler | None = None
         self._pipeline: Pipeline | None = None
+        self._batches: Batches | None = None
         self._breaker = assignment.breaker
         self._round = 1 if assignment.receive or assignment.polls else 0
         self._receiving = assignment.receive or assignment.polls
@@ -80,7 +83,7 @@ class Worker:
         self._pace = assignment.pace
 
     def leave(self) -> None:
-        """Finish the message in hand, then leave; safe in a signal handler."""
+        """Finish the transaction in hand, then leave; safe in a signal handler."""
         self._leaving = True
 
     def run(self) -> None:
@@ -105,23 +108,23 @@ class Worker:
         if not self._receiving:
             self._listen(None)
             return
-        outcome = self._receive()
-        self._note(outcome)
+        for outcome in self._receive():
+            self._note(outcome)
         now = self._clock()
         if now - self._reported_at >= REPORT_EVERY:
             self._report(busy=self._receiving)
         if now - self._listened_at >= LISTEN_EVERY:
             self._listen(0.0)
 
-    def _receive(self) -> Outcome:
+    def _receive(self) -> list[Outcome]:
         """Above the anchor, the last row version taken; from the start when nothing is there, and once a second."""
         now = self._clock()
         if self._anchor is not None and now - self._floor_at < FLOOR_EVERY:
-            outcome = self._pipeline.process_one(self._anchor)
-            if outcome.kind is not Kind.EMPTY:
-                return outcome
+            outcomes = self._batches.process(self._anchor)
+            if outcomes[0].kind is not Kind.EMPTY:
+                return outcomes
         self._floor_at = now
-        return self._pipeline.process_one(None)
+        return self._batches.process(None)
 
     def _note(self, outcome: Outcome) -> None:
         kind = outcome.kind
@@ -193,6 +196,9 @@ class Worker:
             participants=dict(assignment.settings.participants),
         )
         self._pipeline.recover()
+        own = getattr(self._handler, "batch", None)
+        size = batch_size(assignment.batch if own is None else own, assignment.batch_time)
+        self._batches = Batches(self._pipeline, size)
 
     def _connect(self) -> Database:
         name = f"rowpost worker {self._assignment.queue} {self._assignment.number}"

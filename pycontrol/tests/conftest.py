@@ -10,7 +10,9 @@ pytest lists the reasons at its end (-rs).
 import json
 import os
 import re
+import signal
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -25,7 +27,7 @@ from rowpost.deploy import apply
 from rowpost.plan import plan
 from rowpost.queue import Queue
 from rowpost.settings import QueueSettings, Settings
-from tests.engines_report import EnginesReport
+from tests.engines_report import PLUGIN, EnginesReport, note_engine
 from tests.probe import Probe, probe_for
 
 WIRE = Path(__file__).parents[1] / "rowpost" / "demo" / "wire"
@@ -37,9 +39,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # programs that tests interrupt inherit it; `make test &` ignores it
     path = config.getoption("--engines-report")
     if path is not None:
-        config.pluginmanager.register(EnginesReport(path))
+        config.pluginmanager.register(EnginesReport(path), PLUGIN)
 
 
 @dataclass(frozen=True)
@@ -87,20 +90,26 @@ def embedded_url(data_folder: Path) -> Iterator[str]:
 def new_database(request: pytest.FixtureRequest) -> Iterator[Callable[[str], str]]:
     """Makes an empty database on the engine of that label, and returns its URL; dropped when the session ends."""
     numbers = count(1)
+    admins: dict[str, Database] = {}  # one connection a server, however many databases
     with ExitStack() as stack:
+
+        def admin_of(engine: str, server: str) -> Database:
+            if server not in admins:
+                admins[server] = stack.enter_context(connect_url(engine, server))
+            return admins[server]
 
         def make(label: str) -> str:
             name = f"rowpost_test_{os.getpid()}_{next(numbers)}"
             if label == "sqlserver":
                 server = os.environ["ROWPOST_TEST_SQLSERVER"]
-                admin = connect_url("sqlserver", server)
+                admin = admin_of("sqlserver", server)
                 url = re.sub(r"(?i)database=[^;]*;?", "", server).rstrip(";") + f";Database={name}"
-                admin.connection.execute(f"CREATE DATABASE {name}")
+                _create(admin, f"CREATE DATABASE {name}")
                 stack.callback(_drop, admin, f"DROP DATABASE {name}")
                 return url
             embedded_server = label == "embedded"
             server = request.getfixturevalue("embedded_url") if embedded_server else os.environ["ROWPOST_TEST_POSTGRESQL"]
-            admin = connect_url("postgresql", server)
+            admin = admin_of("postgresql", server)
             admin.connection.execute(f"CREATE DATABASE {name}")
             stack.callback(_drop, admin, f"DROP DATABASE {name} WITH (FORCE)")
             return re.sub(r"^(postgres(?:ql)?://[^/]*/)[^?]*", rf"\g<1>{name}", server)
@@ -108,10 +117,21 @@ def new_database(request: pytest.FixtureRequest) -> Iterator[Callable[[str], str
         yield make
 
 
+def _create(admin: Database, statement: str) -> None:
+    """Babelfish makes one database at a time: it refuses a second one instead of letting it wait."""
+    end = time.monotonic() + 30
+    while True:
+        try:
+            return admin.connection.execute(statement).close()
+        except admin.dialect.driver_error() as error:
+            if "concurrently updated" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+
+
 def _drop(admin: Database, statement: str) -> None:
     with suppress(Exception):  # a leftover database must not fail a test that passed
         admin.connection.execute(statement)
-    admin.close()
 
 
 @pytest.fixture(scope="session", params=_labels())
@@ -127,6 +147,7 @@ def target(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -
     with connect_url(engine, url) as database:
         apply(database, plan(settings))
         babelfish = engine == "sqlserver" and _is_babelfish(database)
+        note_engine(request.config, label, database)
     return Target("babelfish" if babelfish else label, settings, babelfish, url)
 
 
@@ -191,6 +212,17 @@ def needs_readpast(target: Target) -> None:
     """For tests of locks that are stepped over."""
     if target.babelfish:
         pytest.skip("Babelfish accepts READPAST and ignores it: concurrent receivers wait for one another")
+
+
+@pytest.fixture
+def not_on_babelfish(target: Target) -> Callable[[str], None]:
+    """Skips the test there, with what Babelfish lacks: `not_on_babelfish("has no clustered indexes")`."""
+
+    def skip(what: str) -> None:
+        if target.babelfish:
+            pytest.skip(f"Babelfish {what}")
+
+    return skip
 
 
 @pytest.fixture(scope="session")

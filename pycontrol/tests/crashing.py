@@ -10,14 +10,17 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import count
 
+from rowpost.batch_size import batch_size
+from rowpost.batches import Batches
 from rowpost.database import Database, connect_url
 from rowpost.endpoint import Endpoint
 from rowpost.pipeline import Pipeline
 from rowpost.recoverability import Recoverability
 from rowpost.retries import Kind
 
-__all__ = ["Order", "at_step", "endpoint_of", "pipeline_of", "spawn_worker"]
+__all__ = ["Order", "at_number", "at_step", "endpoint_of", "pipeline_of", "spawn_worker"]
 
 TYPE = "Shop.Messages.Order"
 
@@ -64,11 +67,22 @@ def at_step(named: str, action):
     return lambda name: action() if name == named else None
 
 
-def spawn_worker(target, queue: str, mode: str, participants: dict[str, str], die_at: str | None) -> subprocess.Popen:
-    """A process that handles messages until none waits, or kills itself at the first step of that name."""
+def at_number(number: int, action):
+    """A step function that acts at the step of that number, from 1."""
+    numbers = count(1)
+    return lambda _: action() if next(numbers) == number else None
+
+
+def spawn_worker(
+    target, queue: str, mode: str, participants: dict[str, str], die_at: str | int | None, batch: int = 1
+) -> subprocess.Popen:
+    """A process that handles messages until none waits, or kills itself at the first step of that name or number.
+
+    `batch` messages share a transaction.
+    """
     arguments = {
         "engine": target.settings.engine, "url": target.url, "queue": queue, "mode": mode,
-        "participants": participants, "die_at": die_at,
+        "participants": participants, "die_at": die_at, "batch": batch,
     }  # fmt: skip
     path = os.pathsep.join(filter(None, sys.path))
     return subprocess.Popen(
@@ -76,11 +90,15 @@ def spawn_worker(target, queue: str, mode: str, participants: dict[str, str], di
     )
 
 
-def main(engine: str, url: str, queue: str, mode: str, participants: dict[str, str], die_at: str | None) -> None:
-    step = at_step(die_at, lambda: os.kill(os.getpid(), signal.SIGKILL))
+def main(
+    engine: str, url: str, queue: str, mode: str, participants: dict[str, str], die_at: str | int | None, batch: int
+) -> None:
+    at = at_number if isinstance(die_at, int) else at_step
+    step = at(die_at, lambda: os.kill(os.getpid(), signal.SIGKILL))
     database = connect_url(engine, url, "rowpost tests crashing")
     pipeline = pipeline_of(database, endpoint_of(queue, mode, participants, step), step=step)
-    while pipeline.process_one().kind is not Kind.EMPTY:
+    batches = Batches(pipeline, batch_size("off" if batch == 1 else batch, budget=1.0))
+    while batches.process()[0].kind is not Kind.EMPTY:
         pass
     pipeline.close()
 

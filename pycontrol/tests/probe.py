@@ -173,7 +173,7 @@ class SQLServerProbe(Probe):
         constraints = self.run(
             "SELECT d.name FROM sys.default_constraints AS d WHERE d.parent_object_id = OBJECT_ID(?)", self.table(queue)
         )
-        for (name,) in constraints:
+        for (name,) in () if self.babelfish else constraints:  # Babelfish makes names up, and drops a default with its column
             self.run(f"ALTER TABLE {self.table(queue)} DROP CONSTRAINT {self.database.dialect.quote(name)}")
         super().drop_column(queue, column)
 

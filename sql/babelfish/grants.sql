@@ -1,6 +1,6 @@
 -- Who may run what, on one page. Runs at every deployment; per queue see tables/queue/grants.sql.
--- Babelfish: without VIEW DEFINITION, which it has not; its catalog is open to all.
--- Nobody but the owner has any right on a table: procedures reach them through ownership chaining.
+-- Babelfish: without VIEW DEFINITION, which it has not; its catalog is open to all. It chains no ownership either: who
+-- may call a procedure needs rights on what it touches as well, so that roles do have rights on tables here.
 IF DATABASE_PRINCIPAL_ID(N'rowpost_endpoint') IS NULL CREATE ROLE rowpost_endpoint; -- workers and senders
 IF DATABASE_PRINCIPAL_ID(N'rowpost_operator') IS NULL CREATE ROLE rowpost_operator; -- people who look after queues
 IF DATABASE_PRINCIPAL_ID(N'rowpost_reader') IS NULL CREATE ROLE rowpost_reader; -- people and tools that only look
@@ -26,7 +26,21 @@ GRANT EXECUTE ON rowpost.list_decisions TO rowpost_endpoint, rowpost_operator, r
 GRANT EXECUTE ON rowpost.list_queues TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost.check_queue TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost.elect_upkeep TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost.list_saga_types TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost.list_scripts TO rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost.list_strangers TO rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost.get_definition TO rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON rowpost._resolve_queue TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON rowpost._object_fingerprint TO rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON rowpost._describe_bloat TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT SELECT ON rowpost.journal TO rowpost_operator, rowpost_reader;
+GRANT SELECT ON rowpost.version TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT SELECT ON rowpost.queue TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.failure TO rowpost_endpoint, rowpost_operator;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.decision TO rowpost_endpoint, rowpost_operator;
+GRANT SELECT ON rowpost.decision TO rowpost_reader;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.lease TO rowpost_endpoint, rowpost_operator;
+GRANT SELECT ON rowpost.lease TO rowpost_reader;
+GRANT SELECT, INSERT, UPDATE, DELETE ON dbo.SubscriptionRouting TO rowpost_endpoint, rowpost_operator;
+GRANT SELECT ON dbo.SubscriptionRouting TO rowpost_reader;
 GO

@@ -1,4 +1,12 @@
 -- One deployment at a time: a second one waits here until the first has committed or gone.
 BEGIN;
 SET LOCAL transaction_isolation = 'read committed';
-SELECT pg_advisory_xact_lock(hashtextextended('rowpost deployment', 0));
+DO $rowpost$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('rowpost deployment', 0));
+EXCEPTION
+    WHEN lock_not_available OR deadlock_detected THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP012',
+            MESSAGE = 'The lock of deployments was refused: the wait for another deployment ended in a timeout or a deadlock. Run it again.';
+END
+$rowpost$;

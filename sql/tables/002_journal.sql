@@ -7,7 +7,7 @@ CREATE TABLE rowpost.journal
     script_kind varchar(10) NOT NULL,
     script_hash char(64) NOT NULL,
     object_kind varchar(10) NULL,
-    object_name nvarchar(400) NULL,
+    object_name nvarchar(520) NULL,
     object_fingerprint nvarchar(max) NULL,
     applied_at datetime2(3) NOT NULL,
     applied_by nvarchar(256) NOT NULL,

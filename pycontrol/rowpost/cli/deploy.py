@@ -12,13 +12,15 @@ from typing import Annotated
 import typer
 
 from rowpost import __version__
-from rowpost.bundle import go_back, open_release, write_bundle
+from rowpost.bundle import go_back, open_release, undo_scripts, write_bundle
+from rowpost.capabilities import capabilities
 from rowpost.cli.command import command
-from rowpost.cli.exits import ExitCode, Interrupted
+from rowpost.cli.exits import ExitCode, Interrupted, Refused
 from rowpost.cli.printing import table, visible
 from rowpost.cli.session import Session
 from rowpost.database import Database
 from rowpost.deploy import apply, difference
+from rowpost.dialects.babelfish import is_babelfish
 from rowpost.diff import PlanDiff
 from rowpost.errors import HandlerNotFound, RowpostError, SchemaMissing
 from rowpost.hosting import with_sagas
@@ -160,10 +162,15 @@ def run_apply(
         Path | None,
         typer.Option("--to", help="Go back: run the procedures and grants of a saved release again; tables stay.", exists=True),
     ] = None,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="With --to: also take back what later releases did to rowpost's own tables.")
+    ] = False,
 ) -> ExitCode:
     """Deploy rowpost and the environment's queues: all of it, or nothing."""
     if to is not None:
-        return _go_back(session, to, yes)
+        return _go_back(session, to, yes, tables)
+    if tables:
+        raise Refused("--tables goes back, and wants to know where: --to BUNDLE.", ExitCode.USAGE)
     planned = _planned(session)
     with session.connected() as database:
         if session.settings.environment == PRODUCTION and not yes:
@@ -195,15 +202,23 @@ def run_apply(
     return ExitCode.OK
 
 
-def _go_back(session: Session, to: Path, yes: bool) -> ExitCode:
+def _go_back(session: Session, to: Path, yes: bool, tables: bool) -> ExitCode:
     with open_release(to) as release, session.deployed() as database:
         version = f"rowpost {release.version or to}"
-        session.confirm(f"Go back to the procedures and grants of {version} in {session.settings.target}?", yes)
-        result = go_back(database, release, session.settings.environment)
+        undo = undo_scripts(database, release) if tables else ()
+        for script in undo:
+            session.note(f"-- {script.name}\n{script.text}")
+        also = f", and run these {len(undo)} scripts, which may lose data," if undo else ""
+        session.confirm(f"Go back to the procedures and grants of {version}{also} in {session.settings.target}?", yes)
+        result = go_back(database, release, session.settings.environment, undo)
+    undone = [script.name for script in undo]
     if session.as_json:
-        session.document({"applied": result.applied, "unchanged": result.unchanged, "version": release.version})
+        session.document(
+            {"applied": result.applied, "unchanged": result.unchanged, "undone": undone, "version": release.version}
+        )
     else:
-        session.note(f"Back at {version}: {len(result.applied)} procedures changed. Tables stay as they are.")
+        stay = f"Undone: {', '.join(undone)}." if undone else "Tables stay as they are."
+        session.note(f"Back at {version}: {len(result.applied)} procedures changed. {stay}")
     return ExitCode.OK
 
 
@@ -236,11 +251,13 @@ def run_verify(session: Session) -> ExitCode:
 
 
 def show_version(session: Session) -> ExitCode:
-    """Show the versions of rowpost, of the schema in the database, and of the server."""
+    """Show the versions of rowpost, of the schema in the database, and of the server, with what it supports."""
     with session.connected() as database:
         rows = _deployed(database)
         engine = database.engine
+        babelfish = is_babelfish(database)
     version, tool, applied_at, server = rows[0] if rows else (None, None, None, None)
+    features = capabilities(engine, server, babelfish=babelfish) if server else {}
     facts = {
         "rowpost": __version__,
         "python": platform.python_version(),
@@ -250,12 +267,15 @@ def show_version(session: Session) -> ExitCode:
         "deployed_schema": version,
         "deployed_by": tool,
         "deployed_at": applied_at and applied_at.isoformat(sep=" ", timespec="seconds"),
-        "server": server,
+        "server": f"Babelfish as {server}" if babelfish and server else server,
+        "supports": [name for name, has in features.items() if has],
+        "lacks": [name for name, has in features.items() if not has],
     }
     if session.as_json:
         session.document(facts)
     else:
-        table(session.out, ("", ""), [(name.replace("_", " "), value or "-") for name, value in facts.items()])
+        shown = {name: "; ".join(value) if isinstance(value, list) else value for name, value in facts.items()}
+        table(session.out, ("", ""), [(name.replace("_", " "), value or "-") for name, value in shown.items()])
     return ExitCode.OK
 
 

@@ -18,7 +18,8 @@ from rowpost.cli.printing import describe_body, message_document, table, visible
 from rowpost.cli.queue import YesOption
 from rowpost.cli.session import Session
 from rowpost.database import Database
-from rowpost.errors_queue import BATCH, ErrorQueue, FailedMessage, Filter, Retried
+from rowpost.errors_queue import BATCH, ErrorQueue, Filter, Retried
+from rowpost.failed_message import FailedMessage
 from rowpost.recoverability import EXCEPTION
 
 __all__ = ["app"]

@@ -14,10 +14,13 @@ from typing import Any, Literal, NoReturn, Protocol
 from rowpost.contract import Procedure
 from rowpost.errors import RowpostError, SettingsError
 
-__all__ = ["Begin", "Dialect", "Statement", "dialect_for", "dialect_of", "saga_missing"]
+__all__ = ["Begin", "Commit", "Dialect", "Statement", "dialect_for", "dialect_of", "saga_missing", "where_rights_are"]
 
-#: whether a call opens a transaction, and "distributed" for one over several SQL Servers
-Begin = bool | Literal["distributed"]
+#: whether a call opens a transaction; "distributed": one over several SQL Servers; "sealed": one that no COMMIT ends
+#: but the one that breaks the seal, so that SQL of a handler cannot commit what is not its own
+Begin = bool | Literal["distributed", "sealed"]
+#: whether a transaction is committed after the calls; "sealed": one that was begun so
+Commit = bool | Literal["sealed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,13 @@ class Statement:
     key: str | None = None
 
 
+def where_rights_are(statement: Statement | None) -> str:
+    """What to say to a login that lacks a right: for a call, or for a script of a deployment."""
+    if statement is None:
+        return "docs/for-dbas.md lists the rights that a deployment needs."
+    return "rowpost queue grant prints the statements that give the right."
+
+
 class Dialect(Protocol):
     """One engine."""
 
@@ -55,12 +65,15 @@ class Dialect(Protocol):
         """Calls; with `begin` opens the transaction in the same round trip. Rows stand in the contract's order."""
 
     def execute_all(
-        self, connection: Any, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: Begin, commit: bool
+        self, connection: Any, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: Begin, commit: Commit
     ) -> list[list[tuple]]:
         """Calls several at once, optionally between BEGIN and COMMIT; the rows of each."""
 
     def script(self, connection: Any, text: str) -> list[tuple]:
         """Executes one batch of a script as it stands; returns the rows of its last result, if any."""
+
+    def join(self, connection: Any) -> bool:
+        """Opens the transaction that a lent connection's driver would; False where that is left to us (autocommit)."""
 
     def begin(self, connection: Any) -> None: ...
     def commit(self, connection: Any) -> None: ...
@@ -71,6 +84,9 @@ class Dialect(Protocol):
 
     def in_transaction(self, connection: Any) -> bool:
         """Whether a transaction is open, begun by anybody. Cheap where the driver knows."""
+
+    def is_intact(self, connection: Any, begin: Begin) -> bool:
+        """Whether the transaction that was begun so is still open, and can be committed. Cheap where the driver knows."""
 
     def is_closed(self, connection: Any) -> bool: ...
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from rowpost.database import Database
-from rowpost.errors import DatabaseUnavailable
+from rowpost.errors import DatabaseUnavailable, LockRefused
 from rowpost.sql_text import Batch, code_line, tokens
 
 __all__ = ["SCRIPT_END", "SECTION_GUARD", "BatchError", "BatchRunner", "SqlserverRunner", "code_only"]
@@ -47,7 +47,7 @@ class BatchRunner:
     def run(self, batch: Batch, bare: bool = False) -> None:
         """Run a batch; `bare` leaves out whatever an engine wraps it in.
 
-        Raises BatchError, and DatabaseUnavailable when the connection broke.
+        Raises BatchError; DatabaseUnavailable when the connection broke, LockRefused when another deployment has the lock.
         """
         self._send(batch, batch.text)
 
@@ -61,7 +61,7 @@ class BatchRunner:
             return self._dialect.script(self._connection, text)
         except self._dialect.driver_error() as error:
             said = self._dialect.translate(error)
-            if isinstance(said, DatabaseUnavailable):
+            if isinstance(said, DatabaseUnavailable | LockRefused):
                 raise said from error
             raise BatchError(_line(batch, getattr(error, "diag", None)), str(said)) from error
 

@@ -11,7 +11,7 @@ import psycopg
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from rowpost.contract import Procedure
-from rowpost.dialects import Statement, libpq, saga_missing
+from rowpost.dialects import Begin, Commit, Statement, libpq, saga_missing, where_rights_are
 from rowpost.dialects.lending import Loan
 from rowpost.errors import (
     CATALOGUE,
@@ -49,6 +49,14 @@ _UNAVAILABLE = {"57P01", "57P02", "57P03", "57P05", "53300", "25006"}  # 25006: 
 _LOGIN_REFUSED = {"28P01", "28000", "3D000"}
 _TRY_AGAIN = {"40P01", "40001", "55P03", "25P04"}
 _CONNECT_TIMEOUT = 10  # seconds
+# A cursor WITH HOLD is carried out at COMMIT, and this one fails: without CLOSE the transaction cannot be committed, by
+# whatever way a COMMIT comes. CLOSE fails where another transaction was begun meanwhile.
+_SEAL = (
+    b"DECLARE rowpost_seal CURSOR WITH HOLD FOR SELECT pg_catalog.set_config("
+    b"'rowpost: a handler may not commit the transaction that it was lent', '', true)"
+)
+_BEGIN: dict[Begin, tuple[bytes, ...]] = {False: (), True: (b"BEGIN",), "sealed": (b"BEGIN", _SEAL)}
+_COMMIT: dict[Commit, tuple[bytes, ...]] = {False: (), True: (b"COMMIT",), "sealed": (b"CLOSE rowpost_seal", b"COMMIT")}
 _OLDEST = 14
 
 
@@ -93,16 +101,26 @@ class PostgreSQL:
         )
 
     def execute(
-        self, connection: psycopg.Connection, statement: Statement, arguments: dict[str, Any], begin: bool
+        self, connection: psycopg.Connection, statement: Statement, arguments: dict[str, Any], begin: Begin
     ) -> list[tuple]:
-        return libpq.call(connection, _call(statement, arguments), begin)
+        if begin:
+            return self.execute_all(connection, [(statement, arguments)], begin, False)[0]
+        self.join(connection)
+        return libpq.call(connection, _call(statement, arguments))
 
     def execute_all(
-        self, connection: psycopg.Connection, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: bool, commit: bool
+        self,
+        connection: psycopg.Connection,
+        calls: Sequence[tuple[Statement, dict[str, Any]]],
+        begin: Begin,
+        commit: Commit,
     ) -> list[list[tuple]]:
+        if not begin:
+            self.join(connection)
         if commit:
             _refuse_doomed(connection)
-        return libpq.call_all(connection, [_call(*each) for each in calls], begin=begin, commit=commit)
+        spelt = [_call(*each) for each in calls]
+        return libpq.call_all(connection, spelt, before=_BEGIN[begin], after=_COMMIT[commit])
 
     def script(self, connection: psycopg.Connection, text: str) -> list[tuple]:
         cursor = connection.execute(text, prepare=False)
@@ -110,6 +128,13 @@ class PostgreSQL:
 
     def begin(self, connection: psycopg.Connection) -> None:
         libpq.command(connection, b"BEGIN")
+
+    def join(self, connection: psycopg.Connection) -> bool:
+        if connection.autocommit:
+            return False
+        if connection.pgconn.transaction_status == TransactionStatus.IDLE:
+            connection.execute("SELECT 1")  # psycopg's BEGIN bears the isolation level and more
+        return True
 
     def commit(self, connection: psycopg.Connection) -> None:
         _refuse_doomed(connection)
@@ -130,6 +155,9 @@ class PostgreSQL:
     def in_transaction(self, connection: psycopg.Connection) -> bool:
         return connection.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
+    def is_intact(self, connection: psycopg.Connection, begin: Begin) -> bool:
+        return connection.pgconn.transaction_status == TransactionStatus.INTRANS
+
     def is_closed(self, connection: psycopg.Connection) -> bool:
         return connection.closed or connection.broken
 
@@ -149,7 +177,7 @@ class PostgreSQL:
         elif state in ("42883", "3F000", "42P01") or (state == "42703" and _of_saga(statement)):
             return _missing(state, said, statement)
         elif state == "42501":
-            kind, said = PermissionDenied, f"{said}. rowpost queue grant prints the statements that give the right."
+            kind, said = PermissionDenied, f"{said}. {where_rights_are(statement)}"
         elif state in _TRY_AGAIN:
             kind = LockTimeout if state == "55P03" else Deadlock
         elif state in _LOGIN_REFUSED or (not state and _is_refusal(said)):

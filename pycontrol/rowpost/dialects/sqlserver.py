@@ -12,31 +12,17 @@ import datetime
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from typing import Any, NoReturn
 from uuid import UUID
 
 import pyodbc
 
 from rowpost.contract import Parameter, Procedure
-from rowpost.dialects import Begin, Statement, saga_missing
+from rowpost.dialects import Begin, Commit, Statement
 from rowpost.dialects.odbc import find_driver
-from rowpost.errors import (
-    CATALOGUE,
-    DatabaseError,
-    DatabaseUnavailable,
-    Deadlock,
-    InvalidCount,
-    InvalidMessage,
-    LockTimeout,
-    LoginRefused,
-    PermissionDenied,
-    QueueNotFound,
-    RowpostError,
-    SagaNotDeployed,
-    SchemaMissing,
-    SettingsError,
-    UnsupportedServer,
-)
+from rowpost.dialects.sqlserver_errors import translate
+from rowpost.errors import RowpostError, UnsupportedServer
 
 __all__ = ["SQLServer", "refuse_version"]
 
@@ -55,21 +41,22 @@ _SIZES = {
     "bigint": (pyodbc.SQL_BIGINT, 0, 0),
     "boolean": (pyodbc.SQL_BIT, 0, 0),
 }
-_NUMBER = re.compile(r"\((\d+)\) \(SQL\w+\)")
-_DRIVER_PREFIX = re.compile(r"^(\[[^\]]*\] ?)+")
-_CATALOGUE_BASE = 51000
-#: the connection, a failover (978, 983, 3906: an availability group's replica; 40xxx, 42xxx, 49xxx: Azure SQL), its limits
-_UNAVAILABLE = {64, 233, 978, 983, 3906, 10053, 10054, 10060, 10928, 10929, 40143, 40197, 40501, 40540, 40613, 42108, 42109}
-_UNAVAILABLE |= {49918, 49919, 49920}
-_LOGIN_REFUSED = {18456, 18452, 4060, 18470, 18486}
-_TRY_AGAIN = {1205, 1222, 3960, 3961}
-_LOCK_TIMEOUT = 1222
-_PERMISSION = {229, 230, 262, 297, 300, 916}
 _CONNECT_TIMEOUT = 10  # seconds
 _BATCH_TEXT, _BATCH_PARAMETERS = 3500, 2000  # characters (nvarchar holds 4000), and marks (the server takes 2100)
 _OLDEST, _AZURE = 13, 12  # major versions
 # Most providers of linked servers want XACT_ABORT for changes within a transaction.
-_BEGIN = {True: "BEGIN TRANSACTION", "distributed": "SET XACT_ABORT ON; BEGIN DISTRIBUTED TRANSACTION"}
+# A COMMIT ends the innermost of two: one that is not ours ends nothing.
+_BEGIN: dict[Begin, str] = {
+    True: "BEGIN TRANSACTION",
+    "distributed": "SET XACT_ABORT ON; BEGIN DISTRIBUTED TRANSACTION",
+    "sealed": "BEGIN TRANSACTION; BEGIN TRANSACTION",
+}
+_COMMIT: dict[Commit, str] = {
+    False: "",
+    True: "COMMIT TRANSACTION;",
+    "sealed": "COMMIT TRANSACTION; COMMIT TRANSACTION;",
+}
+
 
 
 class SQLServer:
@@ -112,19 +99,19 @@ class SQLServer:
         return self.execute_all(connection, [(statement, arguments)], begin, False)[0]
 
     def execute_all(
-        self, connection: pyodbc.Connection, calls: Sequence[Call], begin: Begin, commit: bool
+        self, connection: pyodbc.Connection, calls: Sequence[Call], begin: Begin, commit: Commit
     ) -> list[list[tuple]]:
         batches = _batched(calls)
         undo = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; "
         if begin and len(batches) == 1 and (commit or _is_plain(batches[0])):
-            return self._run(connection, batches[0], f"{_BEGIN[begin]};", "COMMIT TRANSACTION;" if commit else "", undo)
+            return self._run(connection, batches[0], f"{_BEGIN[begin]};", _COMMIT[commit], undo)
         if begin:
             connection.execute(f"{_BEGIN[begin]};").close()
         # Where the transaction is over already, the first COMMIT fails (3902): nothing is sent outside of it.
         head = "IF @@TRANCOUNT = 0 COMMIT TRANSACTION;" if commit else ""
         results = [rows for batch in batches for rows in self._run(connection, batch, head)]
         if commit:
-            self.commit(connection)
+            connection.execute(_COMMIT[commit]).close()
         return results
 
     def _run(
@@ -136,7 +123,7 @@ class SQLServer:
         if head:
             # A call that finds no procedure, or no right to it, does not end a batch: without TRY the next would run.
             text = f"BEGIN TRY {text} END TRY BEGIN CATCH {undo}THROW; END CATCH;"
-        with connection.cursor() as cursor:
+        with closing(connection.cursor()) as cursor:  # a cursor as a block would commit
             if plain:
                 cursor.execute(text)
             else:
@@ -150,15 +137,21 @@ class SQLServer:
         return self._exec(statement.procedure, statement.key, given)
 
     def script(self, connection: pyodbc.Connection, text: str) -> list[tuple]:
-        with connection.cursor() as cursor:
+        with closing(connection.cursor()) as cursor:  # a cursor as a block would commit
             cursor.execute(text)
             return (_all_results(cursor) or [[]])[-1]
 
     def begin(self, connection: pyodbc.Connection) -> None:
         connection.execute("BEGIN TRANSACTION;").close()
 
+    def join(self, connection: pyodbc.Connection) -> bool:
+        if connection.autocommit:
+            return False
+        connection.execute("DECLARE @none int; SELECT @none = 1 FROM sys.schemas WHERE 1 = 0;").close()
+        return True
+
     def commit(self, connection: pyodbc.Connection) -> None:
-        connection.execute("COMMIT TRANSACTION;").close()
+        connection.execute(_COMMIT[True]).close()
 
     def rollback(self, connection: pyodbc.Connection) -> None:
         connection.execute("IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;").close()
@@ -175,6 +168,9 @@ class SQLServer:
     def in_transaction(self, connection: pyodbc.Connection) -> bool:
         return connection.execute("SELECT @@TRANCOUNT;").fetchval() > 0
 
+    def is_intact(self, connection: pyodbc.Connection, begin: Begin) -> bool:
+        return connection.execute("SELECT @@TRANCOUNT;").fetchval() == (2 if begin == "sealed" else 1)
+
     def is_closed(self, connection: pyodbc.Connection) -> bool:
         return connection.closed
 
@@ -185,37 +181,7 @@ class SQLServer:
         """pyodbc's connections take no attributes: what a handler did wrong is found afterwards."""
 
     def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
-        state, said = (str(a) for a in (*error.args, "", "")[:2])
-        match = _NUMBER.search(said)
-        number = int(match[1]) if match else 0
-        said = _DRIVER_PREFIX.sub("", said[: match.start()] if match else said).strip().rstrip(".") or state
-        where = f" ({statement.procedure.scope} {statement.queue!r})" if statement and statement.queue else ""
-        kind: type[RowpostError] = DatabaseError
-        if number - _CATALOGUE_BASE in CATALOGUE:
-            kind = CATALOGUE[number - _CATALOGUE_BASE]
-        elif number in (2812, 208) or (number == 207 and statement and statement.procedure.scope == "saga") or (number > 1e7 and "does not exist" in said):
-            return _missing(number, said, statement)
-        elif number in _PERMISSION or "permission denied" in said:
-            kind, said = PermissionDenied, f"{said}. rowpost queue grant prints the statements that give the right."
-        elif number == _LOCK_TIMEOUT or "lock timeout" in said:  # Babelfish has the words, and another number
-            kind = LockTimeout
-        elif number in _TRY_AGAIN:
-            kind = Deadlock
-        elif number in _LOGIN_REFUSED or state == "28000":
-            kind, said = LoginRefused, f"The server refused the login: {said}. Check user, password and database."
-        elif number in _UNAVAILABLE or state in ("08001", "08S01", "08003", "08007", "HYT00", "HYT01", "IMC06"):
-            kind, said = DatabaseUnavailable, f"The database cannot be reached: {said}"
-        elif state in ("IM002", "01000") and not number:
-            kind, said = SettingsError, f"No ODBC driver could be loaded: {said}. Install rowpost[sqlserver]."
-        elif number == 8115 or state == "22003":
-            kind = InvalidCount
-        elif number == 515 and "Recoverable" in said:
-            said = f"{said}. The column Recoverable has lost its default: run rowpost queue check"
-        elif number == 515:
-            kind = InvalidMessage
-        elif number == 8622:
-            said = f"The queue has lost its index on RowVersion: run rowpost queue check ({said})"
-        return kind(said + where)
+        return translate(error, statement)
 
     def object_name(self, procedure: Procedure, key: str | None) -> str:
         """The procedure's quoted name, with its schema."""
@@ -335,16 +301,3 @@ def _in_order(statement: Statement, rows: list[tuple]) -> list[tuple]:
         place = [column.name for column in statement.procedure.result].index(order)
         rows.sort(key=lambda row: row[place])
     return rows
-
-
-def _missing(number: int, said: str, statement: Statement | None) -> RowpostError:
-    if statement is None or statement.queue is None:
-        return SchemaMissing(f"rowpost is not deployed in this database, or is older than this program: {said}. Run: rowpost apply")
-    if statement.procedure.scope == "saga":
-        return SagaNotDeployed(saga_missing(statement, said))
-    if number == 208:
-        return QueueNotFound(f"The table of the queue {statement.queue!r} is gone: {said}. Run: rowpost queue check")
-    return QueueNotFound(
-        f"No queue named {statement.queue!r} in this database. rowpost queue list shows those that are; "
-        "rowpost queue create makes one."
-    )

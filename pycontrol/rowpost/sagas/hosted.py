@@ -50,13 +50,15 @@ class HostedSagas:
             wanted = type_name(method.cls)
             yield Handling(wanted, method.cls, Running(saga, method, table, self._names)), wanted if method.subscribe else None
 
-    def settle(self, database: Database, operations: list[Operation | Call]) -> list[Operation]:
-        """Stores what sagas have to store, where what is sent commits before: together with the receive, and first of all.
+    def settle(
+        self, database: Database, operations: list[Operation | Call], *, at_once: bool = False
+    ) -> list[Operation | Call]:
+        """Stores what sagas have to store, where that must not wait for what is sent; returns what is left.
 
-        In the other modes it leaves with what is sent.
+        So it is in the mode receive_only, where what is sent commits before; in the others it leaves with what is sent.
         """
         calls = [each for each in operations if isinstance(each, tuple)]
-        if self._mode != "receive_only" or not calls:
+        if not calls or not (at_once or self._mode == "receive_only"):
             return operations
         database.call_all(calls)
         return [each for each in operations if not isinstance(each, tuple)]

@@ -279,6 +279,8 @@ def test_version_names_program_schema_and_server(rowpost: Program):
 
     assert version["deployed_schema"] == version["schema"]
     assert version["deployed_by"] == version["rowpost"]
+    assert ("rights on procedures alone" in version["supports"]) is not ("rights on procedures alone" in version["lacks"])
+    assert ("rights on procedures alone" in version["lacks"]) == version["server"].startswith("Babelfish")
     assert short.out == f"rowpost {version['rowpost']}\n"
 
 

@@ -197,7 +197,7 @@ def test_retry_all_brings_back_what_matches_and_names_what_has_to_stay(error, er
     sales = errors.retry_all(Filter(failed_queue="Sales"), progress=seen.append)
     rest = errors.retry_all()
 
-    assert (sales.retried, sales.gone, sales.refused, seen) == (120, 0, (), [20, 40, 60, 80, 100, 120])
+    assert (sales.retried, sales.gone, sales.refused, seen) == (120, 0, (), [100, 120])
     assert [message.body for message in queue.receive(500)] == [b"%d" % n for n in range(120)]
     assert (rest.retried, len(rest.refused)) == (5, 3)
     assert Queue("Billing", error.database).peek() == 5

@@ -273,7 +273,7 @@ def test_a_commit_whose_answer_is_lost_is_carried_out_everywhere_once(business, 
     shop = business("transaction_scope")
     shop.order(1)
     with Wire(tmp_path, shop.target.url) as wire, connect_url("postgresql", wire.url) as database:
-        lose = at_step("before commit", wire.swallow_the_next_answer)
+        lose = at_step("before commit", wire.swallow_the_commits_answer)
         pipeline = pipeline_of(database, endpoint_of(shop.queue.name, "transaction_scope", shop.participants), step=lose)
         with pytest.raises(DatabaseUnavailable):
             pipeline.process_one()
@@ -288,7 +288,7 @@ def test_a_commit_whose_answer_is_lost_is_carried_out_everywhere_once(business, 
 
 
 class Wire:
-    """A connection to the server through this process, which can swallow an answer and then fall silent."""
+    """A connection to the server through this process, which can swallow a COMMIT's answer and then be cut."""
 
     def __init__(self, folder, url):
         parts = psycopg.conninfo.conninfo_to_dict(url)
@@ -308,7 +308,7 @@ class Wire:
     def __exit__(self, *_):
         self._listener.close()
 
-    def swallow_the_next_answer(self):
+    def swallow_the_commits_answer(self):
         self._swallows = True
 
     def _carry(self):
@@ -318,7 +318,7 @@ class Wire:
             while True:
                 for end in select.select([client, server], [], [])[0]:
                     data = end.recv(65536)
-                    if not data or (end is server and self._swallows):
+                    if not data or (end is server and self._swallows and b"COMMIT\0" in data):
                         return
                     (server if end is client else client).sendall(data)
 

@@ -73,6 +73,14 @@ def test_calls_survive_what_the_driver_forgets_after_a_rollback(queue, database)
         assert here.peek() == 0
 
 
+def test_a_batch_that_no_socket_takes_at_once_is_sent_to_its_end(queue, database):
+    bodies = [bytes([number]) * 3_000_000 for number in range(3)]
+
+    database.call_all([send(queue, body) for body in bodies], begin=True, commit=True)
+
+    assert [message.body == body for message, body in zip(queue.receive(3), bodies, strict=True)] == [True] * 3
+
+
 @pytest.mark.parametrize(("begin", "commit"), [(True, True), (True, False), (False, False)])
 def test_a_batch_beyond_every_limit_of_one_round_trip_stores_each_message_once(queue, database, begin, commit):
     bodies = [str(number).encode() for number in range(500)]

@@ -101,6 +101,18 @@ def test_what_a_handler_sends_leaves_together_with_the_headers_of_the_conversati
         assert message.headers["NServiceBus.OriginatingEndpoint"] == "Sales"
 
 
+def test_statement_17_the_same_message_id_to_the_same_queue_collapses_to_one_row(sales, queue, billing, database):
+    @sales.handles("Shop.Messages.PlaceOrder", PlaceOrder)
+    def place(message, context):
+        for spelling in ("Billing", f"Billing@[{'public' if database.engine == 'postgresql' else 'dbo'}]"):
+            context.send(OrderPlaced(1), to=spelling, headers={"NServiceBus.MessageId": "m1"})
+        context.send(OrderPlaced(2), to="Billing")
+
+    handled(sales, queue, database, PlaceOrder(1))
+
+    assert [row.body for row in billing.browse()] == [b'{"OrderId":1}', b'{"OrderId":2}']
+
+
 @pytest.mark.parametrize("spelling", ["Billing", "default", "canonical"])
 def test_every_spelling_of_an_address_reaches_the_queue(sales, queue, billing, database, spelling):
     from rowpost.address import Address

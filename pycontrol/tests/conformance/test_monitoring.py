@@ -23,6 +23,16 @@ def until(condition):
         time.sleep(0.05)
 
 
+def leave_dead_rows(sql, table, count):
+    """Rows that came and went, and that nobody but the test may vacuum."""
+    sql.run(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
+    sql.run(
+        f"INSERT INTO {table} (id, headers, body)"
+        f" SELECT gen_random_uuid(), repeat('h', 300), convert_to(repeat('b', 500), 'UTF8') FROM generate_series(1, {count})"
+    )
+    sql.run(f"DELETE FROM {table}")
+
+
 @pytest.fixture
 def counts(target):
     if target.babelfish:
@@ -175,12 +185,7 @@ def test_a_queue_with_many_dead_rows_comes_back_to_its_size_while_receivers_go_o
     if target.settings.engine != "postgresql":
         pytest.skip("dead rows are PostgreSQL's")
     queue = make_queue()
-    sql.run(f"ALTER TABLE {sql.table(queue.name)} SET (autovacuum_enabled = off)")
-    sql.run(
-        f"INSERT INTO {sql.table(queue.name)} (id, headers, body)"
-        " SELECT gen_random_uuid(), repeat('h', 300), convert_to(repeat('b', 500), 'UTF8') FROM generate_series(1, 100000)"
-    )
-    sql.run(f"DELETE FROM {sql.table(queue.name)}")
+    leave_dead_rows(sql, sql.table(queue.name), 100_000)
     database = open_database()
     until(lambda: (queue_metrics(database, queue.name).dead_rows or 0) >= 100_000)
     before = queue_metrics(database, queue.name)
@@ -215,6 +220,40 @@ def test_a_queue_with_many_dead_rows_comes_back_to_its_size_while_receivers_go_o
     assert {step.state for step in steps} == {"done"}
     assert {step.action for step in steps} == {"vacuum"}
     assert max(waits) < 1.0
+
+
+def interrupted_index(sql, table):
+    """What CREATE INDEX CONCURRENTLY leaves behind when it fails."""
+    sql.run(f"INSERT INTO {table} (id, headers) SELECT id, '' FROM gen_random_uuid() AS id, generate_series(1, 2)")
+    with pytest.raises(sql.database.dialect.driver_error()):
+        sql.run(f"CREATE UNIQUE INDEX CONCURRENTLY ON {table} (id)")
+
+
+UNHEALTHY = {
+    "dead_rows": lambda sql, table: leave_dead_rows(sql, table, 10_000),
+    "bloated": lambda sql, table: leave_dead_rows(sql, table, 40_000),
+    "settings_missing": lambda sql, table: sql.run(f"ALTER TABLE {table} RESET (vacuum_truncate)"),
+    "index_invalid": interrupted_index,
+}
+
+
+@pytest.mark.parametrize("finding", UNHEALTHY)
+def test_what_is_unhealthy_is_found_with_the_command_that_mends_it(make_queue, database, sql, finding):
+    if database.engine != "postgresql":
+        pytest.skip("dead rows and settings of tables are PostgreSQL's; SQL Server's bloat has a test in sql/tests")
+    queue = make_queue()
+    UNHEALTHY[finding](sql, sql.table(queue.name))
+
+    def found():
+        return {row[1]: row[3] for row in database.call("check_queue", queue_name=queue.name)}
+
+    until(lambda: finding in found())
+    remedy = found()[finding]
+    if remedy == f"rowpost queue maintain {queue.name}":
+        assert {step.state for step in maintain_queue(database, queue.name)} == {"done"}
+    else:
+        sql.run(remedy)
+    until(lambda: finding not in found())
 
 
 def test_the_caretaker_looks_after_a_queue_and_tells_what_it_did(make_queue, database, sql, target):

@@ -6,7 +6,6 @@ from uuid import uuid4
 
 import pytest
 
-from rowpost.dispatch import dispatch
 from rowpost.errors import InvalidMessage, InvalidMessages, InvalidTimeToBeReceived, QueueNotFound
 from rowpost.message import OutgoingMessage
 from rowpost.queue import Queue
@@ -71,15 +70,6 @@ def test_statement_7_a_table_without_recoverable_serves_send_and_receive(make_qu
     assert [message.body for message in queue.receive(10)] == [b"before", b"after", b"batch"]
 
 
-def test_statement_14_an_unknown_destination_is_named_and_nothing_else_of_the_batch_is_stored(queue, database):
-    operations = [(queue.name, OutgoingMessage(b"1")), ("Nowhere", OutgoingMessage(b"2"))]
-
-    with pytest.raises(QueueNotFound, match="Nowhere"):
-        dispatch(database, operations)
-
-    assert queue.peek() == 0
-
-
 def test_statement_16_a_batch_in_which_one_send_fails_stores_no_row(queue, database):
     messages = [OutgoingMessage(b"good"), OutgoingMessage(b"bad", time_to_be_received=timedelta(seconds=-1))]
 
@@ -96,16 +86,6 @@ def test_a_batch_over_several_round_trips_is_stored_whole_or_not_at_all(queue):
         queue.send_many(messages)
 
     assert queue.peek() == 0
-
-
-def test_statement_17_the_same_message_id_to_the_same_queue_collapses_to_one_row(queue, database):
-    message = OutgoingMessage(b"event", {"NServiceBus.MessageId": "m1"})
-    canonical = f"{queue.name}@[{'public' if database.engine == 'postgresql' else 'dbo'}]"
-
-    stored = dispatch(database, [(queue.name, message), (canonical, message), (queue.name, OutgoingMessage(b"other"))])
-
-    assert stored == 2
-    assert [row.body for row in queue.browse()] == [b"event", b"other"]
 
 
 def test_statement_18_the_callers_settings_are_unchanged_after_every_verb(queue, sql):

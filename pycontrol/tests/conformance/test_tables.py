@@ -34,10 +34,15 @@ STRANGE_NAMES = [
 ]
 
 
-def test_statement_2_a_new_table_has_exactly_the_references_columns(make_queue, sql):
+def test_statement_2_a_new_table_has_exactly_the_references_columns(make_queue, target, sql):
     queue = make_queue()
 
-    assert sql.columns(queue.name) == COLUMNS[sql.database.engine]
+    columns = sql.columns(queue.name)
+
+    expected = COLUMNS[sql.database.engine]
+    if target.babelfish:  # its catalog folds names
+        expected = {name.lower(): kind for name, kind in expected.items()}
+    assert columns == expected
 
 
 def test_a_new_queue_has_no_findings(make_queue, database):
@@ -65,7 +70,8 @@ def test_statement_8_body_string_shows_the_body_as_text_and_enabling_it_twice_is
     assert queue.receive()[0].body == text.encode()
 
 
-def test_a_body_that_is_no_text_is_stored_beside_body_string_all_the_same(make_queue):
+def test_a_body_that_is_no_text_is_stored_beside_body_string_all_the_same(make_queue, not_on_babelfish):
+    not_on_babelfish("casts to varchar only what is text")
     queue = make_queue(body_string=True)
 
     queue.send(b"\xff\x00\xfe")
@@ -83,7 +89,11 @@ def test_body_string_is_added_to_a_queue_that_exists(make_queue, target, sql):
 
 
 @pytest.mark.parametrize("name", STRANGE_NAMES)
-def test_statement_12_a_strange_name_is_a_name_and_never_executes(make_queue, database, sql, name):
+def test_statement_12_a_strange_name_is_a_name_and_never_executes(
+    make_queue, database, sql, name, not_on_babelfish
+):
+    if not name.isascii() or set(name) & set("]'\""):
+        not_on_babelfish("cannot create procedures whose names hold quotes or brackets, and miscounts beyond ASCII")
     sql.run("DROP TABLE IF EXISTS victim")
     sql.run("CREATE TABLE victim (id integer)")
 
@@ -98,7 +108,8 @@ def test_statement_12_a_strange_name_is_a_name_and_never_executes(make_queue, da
     assert sql.value("SELECT COUNT(*) FROM victim") == 0
 
 
-def test_statement_12_a_schema_with_an_at_sign_and_brackets_holds_a_queue(make_queue, sql):
+def test_statement_12_a_schema_with_an_at_sign_and_brackets_holds_a_queue(make_queue, sql, not_on_babelfish):
+    not_on_babelfish("cannot create procedures whose names hold brackets")
     sql.run(f"CREATE SCHEMA {sql.database.dialect.quote('db@]x')}")
 
     queue = make_queue("Orders@[db@]]x]")
@@ -173,7 +184,10 @@ def test_statement_6_a_missing_index_on_expires_is_one_finding_with_what_mends_i
     assert [message.body for message in queue.receive()] == [b"x"]
 
 
-def test_statement_6_a_clustered_index_where_the_registry_says_heap_is_one_finding(make_queue, target, database, sql):
+def test_statement_6_a_clustered_index_where_the_registry_says_heap_is_one_finding(
+    make_queue, target, database, not_on_babelfish
+):
+    not_on_babelfish("has no clustered indexes")
     queue = make_queue(clustered=True)
     target.deploy(QueueSettings(queue.name, clustered=False))
 
@@ -182,7 +196,8 @@ def test_statement_6_a_clustered_index_where_the_registry_says_heap_is_one_findi
     assert found == ([] if database.engine == "postgresql" else ["row_version_index_clustered"])
 
 
-def test_statement_6_columns_that_lose_text_are_findings(make_queue, database, sql):
+def test_statement_6_columns_that_lose_text_are_findings(make_queue, database, sql, not_on_babelfish):
+    not_on_babelfish("cannot make a column varchar and NOT NULL")
     queue = make_queue()
     if database.engine == "postgresql":
         sql.run(f"ALTER TABLE {sql.table(queue.name)} ALTER COLUMN headers TYPE varchar(100)")
@@ -240,7 +255,8 @@ def test_a_table_made_by_nservicebus_is_adopted_and_works(target, database, sql,
     assert found == ({"row_version_32_bit"} if database.engine == "postgresql" else set())
 
 
-def test_a_reply_address_nobody_registered_is_served_with_the_callers_own_right(database, sql):
+def test_a_reply_address_nobody_registered_is_served_with_the_callers_own_right(database, sql, not_on_babelfish):
+    not_on_babelfish("cannot create tables whose names hold brackets")
     quote = database.dialect.quote
     sql.run(f"DROP TABLE IF EXISTS {quote('Foreign]Queue')}")
     for statement in NSERVICEBUS_TABLE[database.engine]:

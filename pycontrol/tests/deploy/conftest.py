@@ -13,6 +13,7 @@ from rowpost.plan import Plan, plan
 from rowpost.scripts import Script, sql_folder
 from rowpost.settings import QueueSettings, Settings
 from tests.conftest import Target
+from tests.logins import Logins, logins
 from tests.probe import Probe, probe_for
 
 
@@ -74,6 +75,13 @@ def database(open_shop: Callable[[], Database]) -> Database:
 def sql(shop: Shop, open_shop: Callable[[], Database]) -> Probe:
     """Plain SQL in the shop's database."""
     return probe_for(open_shop(), babelfish=shop.babelfish)
+
+
+@pytest.fixture
+def login(shop: Shop, sql: Probe) -> Iterator[Logins]:
+    """Makes logins without any right in the shop's database."""
+    with logins(sql, shop.settings.url) as made:
+        yield made
 
 
 @pytest.fixture

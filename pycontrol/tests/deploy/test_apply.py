@@ -8,7 +8,7 @@ from threading import Barrier
 import pytest
 
 from rowpost.deploy import apply, deployment, difference
-from rowpost.errors import DeployError, SchemaTooNew, ScriptEdited
+from rowpost.errors import DeployError, LockRefused, SchemaTooNew, ScriptEdited
 from rowpost.registry import create_queue
 from rowpost.settings import QueueSettings
 from rowpost.verify import verify
@@ -273,3 +273,18 @@ def test_the_lock_is_free_again_after_a_failure(shop, open_shop):
         raise ZeroDivisionError
 
     assert apply(second, shop.plan()).applied
+
+
+def test_a_deployment_whose_lock_is_refused_is_told_so_by_number_and_changes_nothing(shop, open_shop, folder, edit):
+    if shop.engine == "sqlserver":
+        edit("begin.sql", "@LockTimeout = -1", "@LockTimeout = 0")
+    first, second = open_shop(), open_shop()
+    if shop.engine == "postgresql":
+        second.connection.execute("SET lock_timeout = '50ms'")
+
+    with deployment(first, shop.plan()), pytest.raises(LockRefused) as caught:
+        apply(second, shop.plan(folder=folder))
+
+    assert caught.value.code == 12
+    assert not second.in_transaction
+    assert is_untouched(first, shop)

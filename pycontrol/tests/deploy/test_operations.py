@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from rowpost.deploy import apply
+from rowpost.errors import QueueNotFound
 from rowpost.queue import Queue
 from rowpost.settings import QueueSettings
 from rowpost.sql_text import split_batches
@@ -29,7 +30,7 @@ def operate(shop, database):
 
 @pytest.fixture
 def shop_queues(shop, database):
-    apply(database, shop.plan(QueueSettings("audit"), QueueSettings("Sales")))
+    apply(database, shop.plan(QueueSettings("audit"), QueueSettings("Sales"), QueueSettings("error")))
 
 
 def test_the_audit_queue_is_archived_in_batches_in_order_and_once(shop, shop_queues, database, sql, operate):
@@ -60,3 +61,42 @@ def test_inspecting_shows_readable_bodies_and_changes_nothing(shop, shop_queues,
     assert [row[6] for row in rows] == ['{"OrderId":42}', "plain"]
     assert [row[3] for row in rows] == ["Shop.PlaceOrder", None]
     assert queue.peek() == 2
+
+
+SPELLINGS = {
+    "postgresql": ["Sales", "Sales@[public]", '"public"."Sales"'],
+    "sqlserver": ["Sales", "Sales@[dbo]", "Sales@[dbo]@[{database}]"],
+}
+
+
+@pytest.mark.parametrize("spelling", range(3))
+def test_a_failed_message_returns_to_the_queue_where_it_failed_however_its_address_is_spelt(
+    shop, shop_queues, database, operate, spelling
+):
+    if shop.babelfish:
+        pytest.skip("Babelfish: INSERT EXEC misses the rows of an OUTPUT clause")
+    address = SPELLINGS[shop.engine][spelling].format(database=database.dialect.database_name(database.connection))
+    errors = Queue("error", database)
+    row_id = errors.send(b"x", {"NServiceBus.FailedQ": address, "it's": "kept"})
+    row_version = str(errors.browse()[0].row_version)
+
+    operate("return_to_source.sql", **{shop.spelt("bigint := 0", "bigint = 0"): shop.spelt("bigint := ", "bigint = ") + row_version})
+
+    (message,) = Queue("Sales", database).receive(10)
+    assert (message.id, message.body, message.headers["it's"]) == (row_id, b"x", "kept")
+    assert errors.peek() == 0
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_message_that_cannot_return_stays_where_it_is(shop, shop_queues, database, operate, gone):
+    if shop.babelfish:
+        pytest.skip("Babelfish: INSERT EXEC misses the rows of an OUTPUT clause")
+    errors = Queue("error", database)
+    errors.send(b"x", {"NServiceBus.FailedQ": "Nowhere"})
+    row_version = "0" if gone else str(errors.browse()[0].row_version)
+
+    with pytest.raises(QueueNotFound), database.translated():
+        operate("return_to_source.sql", **{shop.spelt("bigint := 0", "bigint = 0"): shop.spelt("bigint := ", "bigint = ") + row_version})
+    database.rollback()
+
+    assert errors.peek() == 1

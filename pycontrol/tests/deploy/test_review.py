@@ -5,7 +5,7 @@ import zipfile
 
 import pytest
 
-from rowpost.bundle import go_back, open_release, write_bundle
+from rowpost.bundle import go_back, open_release, undo_scripts, write_bundle
 from rowpost.deploy import apply, difference
 from rowpost.errors import DeployError, SchemaMissing
 from rowpost.queue import Queue
@@ -98,6 +98,47 @@ def test_going_back_brings_the_saved_procedures_for_every_queue_and_keeps_tables
     assert second.applied == ()
     assert verify(database, shop.plan()) == []
     assert Queue("Sales", database).receive()[0].body == b"kept"
+
+
+@pytest.fixture
+def later_table(shop, database, tmp_path, scripts, folder):
+    """The shop deployed by a later release, which has altered a table of rowpost's own; the release before is saved."""
+    write_bundle(tmp_path / "old.zip")
+    text = "ALTER TABLE rowpost.failure ADD note " + shop.spelt("text NULL;\n", "nvarchar(50) NULL;\nGO\n")
+    (scripts / "tables" / "050_note.sql").write_text(text)
+    apply(database, shop.plan())
+    apply(database, shop.plan(folder=folder))
+    return tmp_path / "old.zip"
+
+
+def test_a_later_table_script_is_taken_back_by_its_undo_when_somebody_asks_for_it(shop, database, later_table, scripts, folder):
+    (scripts / "tables" / "undo").mkdir()
+    undo = "ALTER TABLE rowpost.failure DROP COLUMN note;\n{go}DELETE FROM rowpost.version WHERE schema_version >= 50;\n{go}"
+    (scripts / "tables" / "undo" / "050_note.sql").write_text(undo.format(go=shop.spelt("", "GO\n")))
+
+    with open_release(later_table) as release:
+        go_back(database, release)
+        found = [finding.kind for finding in verify(database, shop.plan(folder=folder))]
+        go_back(database, release, undo=undo_scripts(database, release, folder))
+
+    assert found == []
+    assert verify(database, shop.plan()) == []
+    assert database.call("get_version")[0][0] == shop.plan().schema_version
+
+
+def test_a_later_table_script_without_an_undo_is_named(database, later_table, folder):
+    with open_release(later_table) as release, pytest.raises(DeployError, match=r"tables/050_note\.sql"):
+        undo_scripts(database, release, folder)
+
+
+def test_an_undo_that_fails_leaves_the_later_release_as_it_was(shop, database, later_table, scripts, folder):
+    (scripts / "tables" / "undo").mkdir()
+    (scripts / "tables" / "undo" / "050_note.sql").write_text("ALTER TABLE rowpost.failure DROP COLUMN no_such_column;\n")
+
+    with open_release(later_table) as release, pytest.raises(DeployError, match=r"tables/undo/050_note\.sql"):
+        go_back(database, release, undo=undo_scripts(database, release, folder))
+
+    assert verify(database, shop.plan(folder=folder)) == []
 
 
 def test_going_back_to_a_newer_schema_is_refused_and_changes_nothing(shop, database, tmp_path, folder, scripts):

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from rowpost.contract import load_contract
-from rowpost.dialects import postgresql, sqlserver
+from rowpost.dialects import postgresql, sqlserver_errors
 from rowpost.scripts import sql_folder
 from tests.repository.sql_headers import read_header
 
@@ -21,7 +21,6 @@ __all__ = ["main", "pages"]
 REPOSITORY = Path(__file__).resolve().parents[3]
 DOCS = REPOSITORY / "docs"
 MADE = "<!-- made by `python -m tests.repository.pages` in pycontrol/; edits are lost -->"
-ENGINES = {"embedded": "embedded PostgreSQL 18", "postgresql": "PostgreSQL 15", "sqlserver": "Babelfish 4.4"}
 
 
 def pages() -> dict[Path, str]:
@@ -44,11 +43,11 @@ def errors_page() -> str:
         for number, entry in load_contract().errors.items()
     ]
     theirs = [
-        ("`Deadlock`: the transaction was rolled back, running it again is right", sqlserver._TRY_AGAIN, postgresql._TRY_AGAIN),
-        ("`DatabaseUnavailable`: down, restarting, failing over, or out of connections", sqlserver._UNAVAILABLE,
+        ("`Deadlock`: the transaction was rolled back, running it again is right", sqlserver_errors.TRY_AGAIN, postgresql._TRY_AGAIN),
+        ("`DatabaseUnavailable`: down, restarting, failing over, or out of connections", sqlserver_errors.UNAVAILABLE,
          postgresql._UNAVAILABLE | {"08xxx"}),
-        ("`LoginRefused`", sqlserver._LOGIN_REFUSED, postgresql._LOGIN_REFUSED),
-        ("`PermissionDenied`", sqlserver._PERMISSION, {"42501"}),
+        ("`LoginRefused`", sqlserver_errors.LOGIN_REFUSED, postgresql._LOGIN_REFUSED),
+        ("`PermissionDenied`", sqlserver_errors.PERMISSION, {"42501"}),
         ("`SchemaMissing`, or `QueueNotFound` for a queue's own procedure or table", {2812, 208}, {"42883", "3F000", "42P01"}),
         ("`InvalidCount`: a number beyond its type", {8115}, {"22003"}),
         ("`InvalidMessage`: a null or a character that cannot be stored", {515}, {"23502", "22021"}),
@@ -116,18 +115,24 @@ def tables_table() -> str:
 
 def engines_page() -> str:
     results = json.loads((DOCS / "reference" / "engines.json").read_text(encoding="utf-8"))
+    engines = sorted(results, key=lambda name: (not name.startswith("PostgreSQL"), not name.startswith("Babelfish"), name))
+    compiled = [] if any(name.startswith("SQL Server") for name in engines) else ["SQL Server"]
     features = sorted({feature for each in results.values() for feature in each})
     rows = [
-        (feature, *(_outcome(results.get(engine, {}).get(feature)) for engine in ENGINES), "compiled")
+        (feature, *(_outcome(results[engine].get(feature)) for engine in engines), *("compiled" for _ in compiled))
         for feature in features
     ]
-    return (
-        f"{MADE}\n# What was run on which engine\n\nBy test file of `conformance/`, `deploy/` and `concurrency/`."
-        " *Run* counts tests that passed; a dash means neither run nor claimed.\n"
+    hand = (
         "SQL Server itself was not at hand: its T-SQL is *compiled* offline with Microsoft's own compiler, and run on"
-        " Babelfish where a column says so. `compose.yaml` and `.github/workflows/engines.yml` run everything on SQL Server"
+        " Babelfish where a column says so. "
+    )
+    return (
+        f"{MADE}\n# What was run on which engine\n\nBy test file of `acceptance/`, `conformance/`, `deploy/` and `concurrency/`;"
+        " `tsqlt` are the classes of `sql/tests`, through the shim. *Run* counts tests that passed; a dash means neither run"
+        f" nor claimed.\n{hand if compiled else ''}"
+        "`compose.yaml` and `.github/workflows/engines.yml` run everything on SQL Server"
         " 2017, 2019 and 2022 and PostgreSQL 14 to 18 where there is a container engine.\n\n"
-        + table(("Tests", *ENGINES.values(), "SQL Server"), rows)
+        + table(("Tests", *engines, *compiled), rows)
         + "\n"
     )
 

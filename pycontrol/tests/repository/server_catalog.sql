@@ -83,7 +83,15 @@ CREATE TABLE [sys~].partitions
 (
     object_id int NOT NULL,
     index_id int NOT NULL,
+    hobt_id bigint NOT NULL,
     rows bigint NULL
+);
+GO
+CREATE TABLE [sys~].allocation_units
+(
+    type tinyint NOT NULL,
+    container_id bigint NOT NULL,
+    used_pages bigint NOT NULL
 );
 GO
 CREATE TABLE [sys~].procedures

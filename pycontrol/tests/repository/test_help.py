@@ -63,7 +63,8 @@ ROOT = Path(__file__).parents[3]
 PAGES = [
     ROOT / name for name in ("README.md", "CONTRIBUTING.md", "Makefile", "deploy/runbook.md", "deploy/rowpost@.service")
 ] + sorted((ROOT / "docs").glob("*.md"))
-CALL = re.compile(r"\browpost(?: --env \S+)?((?: [a-z]+)+)([^`|;\n]*)")
+GROUPS = {path[0] for path in ALL if len(path) == 2}
+CALL = re.compile(r"\browpost(?: --env \S+)?((?: [a-z]+(?:-[a-z]+)*)+)([^`|;\n]*)")
 
 
 def calls() -> Iterator[tuple[str, tuple[str, ...], list[str]]]:
@@ -71,8 +72,8 @@ def calls() -> Iterator[tuple[str, tuple[str, ...], list[str]]]:
     for page in PAGES:
         for match in CALL.finditer(page.read_text(encoding="utf-8")):
             words = tuple(match[1].split())
-            path = words[:2] if words[0] == "queue" else words[:1]
-            if path in ALL or match[0].startswith("rowpost queue"):
+            path = words[:2] if words[0] in GROUPS else words[:1]
+            if path in ALL or words[0] in GROUPS:
                 yield f"{page.name}: {match[0].strip()}", path, re.findall(r"(?<=\s)--?[a-z][a-z-]*", match[2])
 
 

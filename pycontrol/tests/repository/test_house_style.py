@@ -98,6 +98,15 @@ def test_what_stands_in_on_babelfish_stands_in_for_something():
     assert strays == []
 
 
+@pytest.mark.parametrize("name", ["grants.sql", "tables/queue/grants.sql"])
+def test_babelfish_grants_every_right_to_execute_that_sql_server_grants(name):
+    wanted, there = (
+        set(re.findall(r"GRANT EXECUTE ON [^;]+;", (folder / name).read_text(encoding="utf-8"))) for folder in (sql_folder(), OVERLAY)
+    )
+
+    assert wanted - there == set()
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_file_holds_one_procedure_of_its_name_in_the_form_of_the_house_style(engine):
     names = {key: header.object_name for key, header in headers(engine).items()}

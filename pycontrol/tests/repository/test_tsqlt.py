@@ -5,8 +5,11 @@ Here tSQLt is the shim in deploy/tsqlt, so that no engine needs CLR; deploy/tsql
 
 import hashlib
 import importlib.util
+import io
 import os
+import re
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -14,11 +17,13 @@ from xml.etree import ElementTree
 
 import pytest
 
+from rowpost.contract import load_contract
 from rowpost.database import connect_url
 from rowpost.deploy import apply
 from rowpost.plan import plan
 from rowpost.scripts import sql_folder
 from rowpost.settings import QueueSettings, Settings
+from tests.engines_report import note_engine
 
 
 def _load_runner() -> ModuleType:
@@ -33,6 +38,8 @@ def _load_runner() -> ModuleType:
 runner = _load_runner()
 CLASSES = runner.read_classes()
 TESTS = [test for each in CLASSES for test in each.tests]
+#: INSERT EXEC: the columns, and the procedure, a queue's or the database's
+STORED = re.compile(r"INSERT INTO [#@]?\w+\s\(([^)]*)\)\nEXEC rowpost\.(?:\[(\w+):Sample\]|(\w+))")
 needs_engine = pytest.mark.skipif(
     not os.environ.get("ROWPOST_TEST_SQLSERVER"), reason="no T-SQL engine: set ROWPOST_TEST_SQLSERVER"
 )
@@ -52,12 +59,37 @@ def test_every_test_says_in_its_name_what_it_is_about():
     assert wrong == []
 
 
+def test_every_class_of_a_procedure_shows_that_the_callers_session_stays_as_it_was():
+    public = [each for each in CLASSES if "__" not in each.name]
+
+    without = [each.name for each in public if not any("leaves the callers session as it was" in test.name for test in each.tests)]
+
+    assert without == []
+
+
+@pytest.mark.parametrize("each", CLASSES, ids=lambda each: each.name)
+def test_what_a_test_stores_of_a_result_has_the_contracts_columns(each):
+    contract = load_contract()
+    stored = STORED.findall(each.text)
+
+    wrong = [
+        (procedure, columns)
+        for columns, queues, database in stored
+        for procedure in [contract.find(queues or database, "queue" if queues else "database")]
+        if len(columns.split(",")) != len(procedure.result)
+    ]
+
+    assert wrong == []
+    assert len(stored) == len(re.findall(r"\)\nEXEC rowpost", each.text))
+
+
 @pytest.fixture(scope="module")
 def url(request: pytest.FixtureRequest) -> str:
     """A database with rowpost, the sample queue and the shim."""
     url = request.getfixturevalue("new_database")("sqlserver")
     settings = Settings(engine="sqlserver", url=url, default_schema="dbo", queues=(QueueSettings(runner.SAMPLE),), sagas=(runner.SAMPLE_SAGA,))
     with connect_url("sqlserver", url) as database:
+        note_engine(request.config, "sqlserver", database)
         apply(database, plan(settings))
         runner.install_shim(database)
     return url
@@ -141,7 +173,58 @@ def test_a_tsqlt_of_another_checksum_is_not_installed(tmp_path):
     file.write_text("SELECT 1;", encoding="utf-8")
 
     with pytest.raises(ValueError, match=hashlib.sha256(b"SELECT 1;").hexdigest()):
-        runner.install_tsqlt(None, file, "0" * 64)
+        runner.install_tsqlt(None, str(file), "0" * 64)
+
+
+def test_a_download_is_compared_before_it_is_installed():
+    fetched = []
+
+    def download(address):
+        fetched.append(address)
+        return b"SELECT 1;"
+
+    with pytest.raises(ValueError, match=hashlib.sha256(b"SELECT 1;").hexdigest()):
+        runner.install_tsqlt(None, "https://example.com/tSQLt.zip", "0" * 64, download)
+
+    assert fetched == ["https://example.com/tSQLt.zip"]
+
+
+@needs_engine
+@pytest.mark.parametrize("pack", [lambda text: text, lambda text: zipped({"tSQLt/tSQLt.class.sql": text})], ids=["sql", "zip"])
+def test_what_has_the_checksum_is_installed(request, tmp_path, pack):
+    file = tmp_path / "tSQLt"
+    file.write_bytes(pack(b"CREATE TABLE dbo.installed (a int);\nGO\n"))
+
+    with connect_url("sqlserver", request.getfixturevalue("new_database")("sqlserver")) as database:
+        runner.install_tsqlt(database, str(file), hashlib.sha256(file.read_bytes()).hexdigest())
+
+        assert database.dialect.script(database.connection, "SELECT COUNT(*) FROM dbo.installed;") == [(0,)]
+
+
+def test_a_zip_without_tsqlt_is_refused_by_name(tmp_path):
+    file = tmp_path / "other.zip"
+    file.write_bytes(zipped({"readme.txt": b"nothing"}))
+
+    with pytest.raises(ValueError, match=r"other\.zip holds no tSQLt"):
+        runner.install_tsqlt(None, str(file), hashlib.sha256(file.read_bytes()).hexdigest())
+
+
+def zipped(members: dict[str, bytes]) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    return content.getvalue()
+
+
+def test_the_runner_says_which_variable_names_the_server(monkeypatch, capsys):
+    monkeypatch.delenv("ROWPOST_TEST_SQLSERVER", raising=False)
+
+    with pytest.raises(SystemExit) as ended:
+        runner.main([])
+
+    assert ended.value.code == 2
+    assert "ROWPOST_TEST_SQLSERVER" in capsys.readouterr().err
 
 
 def test_the_junit_report_counts_and_names():

@@ -119,3 +119,11 @@ def test_a_rendered_name_never_exceeds_the_identifier_limit(engine):
 
 def test_the_examples_in_the_docstrings_are_true():
     assert doctest.testmod(rowpost.address).failed == 0
+
+
+def test_an_address_longer_than_the_registry_keeps_is_refused():
+    longest = Address("t" * 128, "]" * 60, "c" * 128)
+
+    assert len(longest.qualified("sqlserver").format()) <= 400
+    with pytest.raises(InvalidQueueName, match="400"):
+        Address("t" * 128, "]" * 128, "]" * 128).qualified("sqlserver")

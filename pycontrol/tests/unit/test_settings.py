@@ -47,6 +47,22 @@ def complaint(path):
     return str(caught.value)
 
 
+@pytest.mark.parametrize(("text", "batch"), [("adaptive", "adaptive"), ("off", "off"), ('"off"', "off"), ("20", 20)])
+def test_messages_may_share_transactions_adaptively_not_at_all_or_so_many(write, text, batch):
+    worker = f'{{handler: "shop:place", batch: {text}, batch_time: 0.2}}'
+
+    settings = load_settings(write(f"queues: {{Sales: {{worker: {worker}}}}}"))
+
+    assert settings.queues[0].worker == WorkerSettings("shop:place", batch=batch, batch_time=0.2)
+
+
+@pytest.mark.parametrize("text", ["on", "many", "0", "501", "1.5"])
+def test_any_other_batch_is_refused(write, text):
+    said = complaint(write(f'queues: {{Sales: {{worker: {{handler: "shop:place", batch: {text}}}}}}}'))
+
+    assert "queues.Sales.worker.batch" in said
+
+
 def test_a_whole_file_becomes_frozen_values(write, monkeypatch):
     monkeypatch.setenv("SHOP_PASSWORD", "secret")
 

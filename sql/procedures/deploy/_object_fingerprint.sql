@@ -3,7 +3,7 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER FUNCTION rowpost._object_fingerprint(
     @object_kind varchar(10), -- table or procedure
-    @object_name nvarchar(400) -- quoted, with its schema
+    @object_name nvarchar(520) -- quoted, with its schema
 )
 RETURNS nvarchar(max)
 AS

@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.get_definition
-    @object_name nvarchar(400) -- quoted, with its schema
+    @object_name nvarchar(520) -- quoted, with its schema
 AS
 /*
 Reads the text of a procedure as it lives in the server, for a review; no row where there is none, or none to be seen.

@@ -6,7 +6,7 @@ CREATE OR ALTER PROCEDURE rowpost.record_script
     @script_kind varchar(10), -- once, anytime or everytime
     @script_hash char(64), -- SHA-256 of the rendered text
     @object_kind varchar(10) = NULL, -- table or procedure
-    @object_name nvarchar(400) = NULL -- quoted, with its schema
+    @object_name nvarchar(520) = NULL -- quoted, with its schema
 AS
 /*
 Writes into the journal that a script ran, with the fingerprint of the object that it left behind.

@@ -19,8 +19,8 @@ SET LOCK_TIMEOUT 1000;
 DECLARE @table_id int = OBJECT_ID(N'{queue_table}', N'U');
 -- Enterprise and Developer (3), Azure SQL Database (5) and Managed Instance (8)
 DECLARE @online bit = CASE WHEN CAST(SERVERPROPERTY(N'EngineEdition') AS int) IN (3, 5, 8) THEN 1 ELSE 0 END;
-DECLARE @is_heap bit, @pages bigint, @rows bigint;
-DECLARE @reason nvarchar(1000);
+DECLARE @is_heap bit = CASE WHEN EXISTS (SELECT 1 FROM sys.indexes AS i WHERE i.object_id = @table_id AND i.index_id = 1) THEN 0 ELSE 1 END;
+DECLARE @bloat nvarchar(200) = rowpost."_describe_bloat"(@table_id);
 DECLARE @step TABLE
 (
     step_number int IDENTITY (1, 1) NOT NULL,
@@ -43,19 +43,8 @@ BEGIN
     );
 END;
 
-SELECT
-    @is_heap = MAX(CASE WHEN p.index_id = 0 THEN 1 ELSE 0 END),
-    @pages = SUM(p.in_row_used_page_count),
-    @rows = SUM(p.row_count)
-FROM sys.dm_db_partition_stats AS p
-WHERE p.object_id = @table_id
-  AND p.index_id IN (0, 1);
-
--- 10 MB and more with less than one row in four pages: a row has at most one page of its own.
-IF @pages >= 1280 AND @rows < @pages / 4
+IF @bloat IS NOT NULL
 BEGIN
-    SET @reason = CONCAT(@pages, N' pages of 8 KB hold ', @rows, N' messages.');
-
     IF @is_heap = 1 AND @online = 1
         ALTER TABLE {queue_table} REBUILD WITH (ONLINE = ON (WAIT_AT_LOW_PRIORITY (MAX_DURATION = 1 MINUTES, ABORT_AFTER_WAIT = SELF)));
     ELSE IF @is_heap = 1 AND @offline = 1
@@ -71,7 +60,7 @@ BEGIN
     VALUES
     (
         CASE WHEN @online = 1 OR @offline = 1 OR @is_heap = 1 THEN N'rebuild' ELSE N'reorganize' END,
-        @reason,
+        @bloat,
         CASE
             WHEN @is_heap = 1 THEN N'ALTER TABLE {queue_table} REBUILD'
             WHEN @online = 1 OR @offline = 1 THEN N'ALTER INDEX ALL ON {queue_table} REBUILD'

@@ -148,6 +148,15 @@ FROM
     UNION ALL
     SELECT
         q.queue_name,
+        N'bloated',
+        rowpost."_describe_bloat"(q.table_id),
+        CONCAT(N'rowpost queue maintain ', q.queue_name)
+    FROM queues AS q
+    WHERE q.kind <> 'external'
+      AND rowpost."_describe_bloat"(q.table_id) IS NOT NULL
+    UNION ALL
+    SELECT
+        q.queue_name,
         N'procedure_missing',
         CONCAT(N'The procedure ', p.name, N' of this queue is missing.'),
         N'rowpost apply'

@@ -5,6 +5,7 @@ EXEC tSQLt.NewTestClass @ClassName = N'delayed_receive_due_messages';
 GO
 CREATE OR ALTER PROCEDURE delayed_receive_due_messages.[test receive_due_messages takes what is due and is to be forwarded]
 AS
+-- Babelfish: INSERT EXEC misses the rows of an OUTPUT clause
 CREATE TABLE #received (due datetime, headers nvarchar(max), body varbinary(max));
 INSERT INTO dbo.[Sample.Delayed] (Headers, Body, Due)
 VALUES

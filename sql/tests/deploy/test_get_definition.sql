@@ -23,3 +23,23 @@ EXEC rowpost.get_definition @object_name = N'rowpost.[no such''] procedure; DROP
 DECLARE @found int = (SELECT COUNT(*) FROM #module AS m);
 EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @found;
 GO
+CREATE OR ALTER PROCEDURE deploy_get_definition.[test get_definition shows nothing outside of the schema rowpost]
+AS
+CREATE TABLE #module (module_text nvarchar(max));
+
+INSERT INTO #module (module_text)
+EXEC rowpost.get_definition @object_name = N'tSQLt.Run';
+
+DECLARE @found int = (SELECT COUNT(*) FROM #module AS m);
+EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @found;
+GO
+CREATE OR ALTER PROCEDURE deploy_get_definition.[test get_definition leaves the callers session as it was]
+AS
+DECLARE @options int = @@OPTIONS;
+DECLARE @transactions int = @@TRANCOUNT;
+
+EXEC rowpost.get_definition @object_name = N'rowpost.get_definition';
+
+EXEC tSQLt.AssertEquals @Expected = @options, @Actual = @@OPTIONS;
+EXEC tSQLt.AssertEquals @Expected = @transactions, @Actual = @@TRANCOUNT;
+GO

@@ -88,3 +88,14 @@ EXEC rowpost.record_script @script_name = N'procedures/x.sql', @script_kind = 'a
 EXEC tSQLt.AssertEquals @Expected = @options, @Actual = @@OPTIONS;
 EXEC tSQLt.AssertEquals @Expected = @transactions, @Actual = @@TRANCOUNT;
 GO
+CREATE OR ALTER PROCEDURE deploy_record_script.[test record_script keeps the longest name that an object can have]
+AS
+DECLARE @name nvarchar(max) = CONCAT(N'[', REPLICATE(N']]', 128), N'].[', REPLICATE(N']]', 128), N']');
+DECLARE @hash char(64) = REPLICATE('a', 64);
+
+EXEC rowpost.record_script
+    @script_name = N'x.sql', @script_kind = 'anytime', @script_hash = @hash, @object_kind = 'table', @object_name = @name;
+
+DECLARE @kept nvarchar(max) = (SELECT j.object_name FROM rowpost.journal AS j WHERE j.script_name = N'x.sql');
+EXEC tSQLt.AssertEqualsString @Expected = @name, @Actual = @kept;
+GO

@@ -15,14 +15,13 @@ EXEC rowpost.elect_upkeep;
 DECLARE @elected int = (SELECT COUNT(*) FROM #elected AS e WHERE e.elected = 1);
 EXEC tSQLt.AssertEquals @Expected = 2, @Actual = @elected;
 GO
-CREATE OR ALTER PROCEDURE monitoring_elect_upkeep.[test elect_upkeep touches no transaction]
+CREATE OR ALTER PROCEDURE monitoring_elect_upkeep.[test elect_upkeep leaves the callers session as it was]
 AS
-DECLARE @before int = @@TRANCOUNT;
-CREATE TABLE #elected (elected bit);
+DECLARE @options int = @@OPTIONS;
+DECLARE @transactions int = @@TRANCOUNT;
 
-INSERT INTO #elected (elected)
 EXEC rowpost.elect_upkeep;
 
-DECLARE @after int = @@TRANCOUNT;
-EXEC tSQLt.AssertEquals @Expected = @before, @Actual = @after;
+EXEC tSQLt.AssertEquals @Expected = @options, @Actual = @@OPTIONS;
+EXEC tSQLt.AssertEquals @Expected = @transactions, @Actual = @@TRANCOUNT;
 GO

@@ -13,12 +13,38 @@ EXEC rowpost.[maintain_queue:Sample] @offline = 0;
 DECLARE @after int = (SELECT COUNT(*) FROM dbo.Sample AS s);
 EXEC tSQLt.AssertEquals @Expected = @before, @Actual = @after;
 GO
-CREATE OR ALTER PROCEDURE monitoring_maintain_queue.[test maintain_queue leaves the callers transaction open]
+CREATE OR ALTER PROCEDURE monitoring_maintain_queue.[test maintain_queue says of each step whether it was done]
 AS
-DECLARE @before int = @@TRANCOUNT;
+CREATE TABLE #steps ([action] nvarchar(30), reason nvarchar(1000), [statement] nvarchar(2000), state nvarchar(10));
+
+INSERT INTO #steps ([action], reason, [statement], state)
+EXEC rowpost.[maintain_queue:Sample] @offline = 0;
+
+DECLARE @steps int = (SELECT COUNT(*) FROM #steps AS s);
+DECLARE @told int = (SELECT COUNT(*) FROM #steps AS s WHERE s.state IN (N'done', N'waits') AND LEN(s.reason) > 0);
+DECLARE @some bit = CASE WHEN @steps > 0 THEN 1 ELSE 0 END;
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @some;
+EXEC tSQLt.AssertEquals @Expected = @steps, @Actual = @told;
+GO
+CREATE OR ALTER PROCEDURE monitoring_maintain_queue.[test maintain_queue switches lock escalation off]
+AS
+-- Babelfish: has no lock escalation, and its stand-in changes nothing
+EXEC (N'ALTER TABLE dbo.Sample SET (LOCK_ESCALATION = TABLE);');
 
 EXEC rowpost.[maintain_queue:Sample] @offline = 0;
 
-DECLARE @after int = @@TRANCOUNT;
-EXEC tSQLt.AssertEquals @Expected = @before, @Actual = @after;
+DECLARE @escalation int = (SELECT t.lock_escalation FROM sys.tables AS t WHERE t.object_id = OBJECT_ID(N'dbo.Sample'));
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @escalation;
+GO
+CREATE OR ALTER PROCEDURE monitoring_maintain_queue.[test maintain_queue leaves the callers session as it was]
+AS
+DECLARE @options int = @@OPTIONS;
+DECLARE @transactions int = @@TRANCOUNT;
+DECLARE @lock_timeout int = @@LOCK_TIMEOUT;
+
+EXEC rowpost.[maintain_queue:Sample] @offline = 0;
+
+EXEC tSQLt.AssertEquals @Expected = @options, @Actual = @@OPTIONS;
+EXEC tSQLt.AssertEquals @Expected = @transactions, @Actual = @@TRANCOUNT;
+EXEC tSQLt.AssertEquals @Expected = @lock_timeout, @Actual = @@LOCK_TIMEOUT;
 GO

@@ -13,12 +13,50 @@ EXEC rowpost.[queue_metrics:Sample];
 DECLARE @after int = (SELECT COUNT(*) FROM dbo.Sample AS s);
 EXEC tSQLt.AssertEquals @Expected = @before, @Actual = @after;
 GO
-CREATE OR ALTER PROCEDURE monitoring_queue_metrics.[test queue_metrics leaves the callers transaction open]
+CREATE OR ALTER PROCEDURE monitoring_queue_metrics.[test queue_metrics tells the age of the oldest message and counts the expired]
 AS
-DECLARE @before int = @@TRANCOUNT;
+CREATE TABLE #metrics
+(
+    depth bigint, oldest_age_ms bigint, enqueued bigint, dequeued bigint, expired int,
+    table_bytes bigint, index_bytes bigint, dead_rows bigint, measured_at datetime2(3)
+);
+EXEC rowpost.[send_message:Sample] @headers = N'{"NServiceBus.TimeSent":"2026-01-02 03:04:05:678901 Z"}';
+EXEC rowpost.[send_message:Sample] @headers = N'';
+INSERT INTO dbo.Sample (Id, Expires, Headers) VALUES (NEWID(), DATEADD(SECOND, -1, GETUTCDATE()), N'');
+
+INSERT INTO #metrics (depth, oldest_age_ms, enqueued, dequeued, expired, table_bytes, index_bytes, dead_rows, measured_at)
+EXEC rowpost.[queue_metrics:Sample];
+
+DECLARE @right int = (
+    SELECT COUNT(*)
+    FROM #metrics AS m
+    WHERE m.expired = 1
+      AND m.oldest_age_ms = DATEDIFF_BIG(MILLISECOND, CAST('2026-01-02T03:04:05.679' AS datetime2(3)), m.measured_at)
+);
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @right;
+GO
+CREATE OR ALTER PROCEDURE monitoring_queue_metrics.[test queue_metrics tells no age of headers without a readable time]
+AS
+CREATE TABLE #metrics
+(
+    depth bigint, oldest_age_ms bigint, enqueued bigint, dequeued bigint, expired int,
+    table_bytes bigint, index_bytes bigint, dead_rows bigint, measured_at datetime2(3)
+);
+EXEC rowpost.[send_message:Sample] @headers = N'{"NServiceBus.TimeSent":"''); DROP TABLE dbo.Sample; --"}';
+
+INSERT INTO #metrics (depth, oldest_age_ms, enqueued, dequeued, expired, table_bytes, index_bytes, dead_rows, measured_at)
+EXEC rowpost.[queue_metrics:Sample];
+
+DECLARE @unknown int = (SELECT COUNT(*) FROM #metrics AS m WHERE m.oldest_age_ms IS NULL AND m.expired = 0);
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @unknown;
+GO
+CREATE OR ALTER PROCEDURE monitoring_queue_metrics.[test queue_metrics leaves the callers session as it was]
+AS
+DECLARE @options int = @@OPTIONS;
+DECLARE @transactions int = @@TRANCOUNT;
 
 EXEC rowpost.[queue_metrics:Sample];
 
-DECLARE @after int = @@TRANCOUNT;
-EXEC tSQLt.AssertEquals @Expected = @before, @Actual = @after;
+EXEC tSQLt.AssertEquals @Expected = @options, @Actual = @@OPTIONS;
+EXEC tSQLt.AssertEquals @Expected = @transactions, @Actual = @@TRANCOUNT;
 GO

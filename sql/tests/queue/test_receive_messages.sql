@@ -5,6 +5,7 @@ EXEC tSQLt.NewTestClass @ClassName = N'queue_receive_messages';
 GO
 CREATE OR ALTER PROCEDURE queue_receive_messages.[test receive_messages returns a row as it was stored]
 AS
+-- Babelfish: INSERT EXEC misses the rows of an OUTPUT clause
 CREATE TABLE #received (id uniqueidentifier, row_version bigint, expired bit, headers nvarchar(max), body varbinary(max));
 DECLARE @id uniqueidentifier = 'aaaaaaaa-0000-0000-0000-000000000001';
 EXEC rowpost.[send_message:Sample] @headers = N'{"a":"漢🚀"}', @body = 0x00FF, @id = @id;
@@ -22,6 +23,7 @@ EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @same;
 GO
 CREATE OR ALTER PROCEDURE queue_receive_messages.[test receive_messages takes the oldest and leaves the others]
 AS
+-- Babelfish: INSERT EXEC misses the rows of an OUTPUT clause
 CREATE TABLE #received (id uniqueidentifier, row_version bigint, expired bit, headers nvarchar(max), body varbinary(max));
 EXEC rowpost.[send_messages:Sample]
     @messages = N'[{"ordinal":0,"headers":"a"},{"ordinal":1,"headers":"b"},{"ordinal":2,"headers":"c"}]';
@@ -46,6 +48,7 @@ EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
 GO
 CREATE OR ALTER PROCEDURE queue_receive_messages.[test receive_messages looks above the anchor only]
 AS
+-- Babelfish: INSERT EXEC misses the rows of an OUTPUT clause
 CREATE TABLE #received (id uniqueidentifier, row_version bigint, expired bit, headers nvarchar(max), body varbinary(max));
 EXEC rowpost.[send_message:Sample] @headers = N'below';
 DECLARE @anchor bigint = (SELECT s.RowVersion FROM dbo.Sample AS s);
@@ -59,6 +62,7 @@ EXEC tSQLt.AssertEqualsString @Expected = N'above', @Actual = @received;
 GO
 CREATE OR ALTER PROCEDURE queue_receive_messages.[test receive_messages finds a row version below zero]
 AS
+-- Babelfish: INSERT EXEC misses the rows of an OUTPUT clause
 CREATE TABLE #received (id uniqueidentifier, row_version bigint, expired bit, headers nvarchar(max), body varbinary(max));
 SET IDENTITY_INSERT dbo.Sample ON;
 INSERT INTO dbo.Sample (Id, Headers, RowVersion) VALUES (NEWID(), N'reseeded', -5);
@@ -72,6 +76,7 @@ EXEC tSQLt.AssertEquals @Expected = -5, @Actual = @row_version;
 GO
 CREATE OR ALTER PROCEDURE queue_receive_messages.[test receive_messages flags what has expired]
 AS
+-- Babelfish: INSERT EXEC misses the rows of an OUTPUT clause
 CREATE TABLE #received (id uniqueidentifier, row_version bigint, expired bit, headers nvarchar(max), body varbinary(max));
 INSERT INTO dbo.Sample (Id, Expires, Headers)
 VALUES
@@ -89,6 +94,7 @@ EXEC tSQLt.AssertEquals @Expected = 2, @Actual = @living;
 GO
 CREATE OR ALTER PROCEDURE queue_receive_messages.[test receive_messages takes five hundred at once]
 AS
+-- Babelfish: INSERT EXEC misses the rows of an OUTPUT clause
 CREATE TABLE #received (id uniqueidentifier, row_version bigint, expired bit, headers nvarchar(max), body varbinary(max));
 DECLARE @sent int = 0;
 WHILE @sent < 510

@@ -8,13 +8,13 @@ AS
 CREATE TABLE #listed
 (
     queue_name nvarchar(400), queue_key nvarchar(128), catalog_name sysname NULL, schema_name sysname, table_name sysname,
-    kind varchar(10), body_string bit, [clustered] bit, depth bigint
+    kind varchar(10), body_string bit, [clustered] bit, delayed bit, depth bigint
 );
 EXEC rowpost.register_queue
     @queue_key = N'Legacy~0', @queue_name = N'Legacy@[dbo]@[nsb]', @catalog_name = N'nsb', @schema_name = N'dbo',
     @table_name = N'Legacy', @kind = 'external', @body_string = 0, @clustered = 1, @delayed = 0;
 
-INSERT INTO #listed (queue_name, queue_key, catalog_name, schema_name, table_name, kind, body_string, [clustered], depth)
+INSERT INTO #listed (queue_name, queue_key, catalog_name, schema_name, table_name, kind, body_string, [clustered], delayed, depth)
 EXEC rowpost.list_queues;
 
 DECLARE @own int = (
@@ -32,12 +32,12 @@ AS
 CREATE TABLE #listed
 (
     queue_name nvarchar(400), queue_key nvarchar(128), catalog_name sysname NULL, schema_name sysname, table_name sysname,
-    kind varchar(10), body_string bit, [clustered] bit, depth bigint
+    kind varchar(10), body_string bit, [clustered] bit, delayed bit, depth bigint
 );
 EXEC rowpost.[send_message:Sample] @headers = N'';
 EXEC rowpost.[send_message:Sample] @headers = N'';
 
-INSERT INTO #listed (queue_name, queue_key, catalog_name, schema_name, table_name, kind, body_string, [clustered], depth)
+INSERT INTO #listed (queue_name, queue_key, catalog_name, schema_name, table_name, kind, body_string, [clustered], delayed, depth)
 EXEC rowpost.list_queues;
 
 DECLARE @depth bigint = (SELECT l.depth FROM #listed AS l WHERE l.queue_name = N'Sample');

@@ -23,3 +23,37 @@ EXEC rowpost.renew_lease @queue_name = N'Sample', @seconds = 20;
 DECLARE @leases int = (SELECT COUNT(*) FROM rowpost.lease AS l WHERE l.queue_key = N'Sample');
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @leases;
 GO
+CREATE OR ALTER PROCEDURE registry_renew_lease.[test renew_lease refuses a lease of more than a day]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51003;
+
+EXEC rowpost.renew_lease @queue_name = N'Sample', @seconds = 86401;
+GO
+CREATE OR ALTER PROCEDURE registry_renew_lease.[test renew_lease lets the lease end the given seconds from now]
+AS
+EXEC rowpost.renew_lease @queue_name = N'Sample', @seconds = 600;
+
+DECLARE @ends_in int = (SELECT DATEDIFF(SECOND, SYSUTCDATETIME(), l.ends_at) FROM rowpost.lease AS l WHERE l.queue_key = N'Sample');
+DECLARE @right bit = CASE WHEN @ends_in BETWEEN 500 AND 600 THEN 1 ELSE 0 END;
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @right;
+GO
+CREATE OR ALTER PROCEDURE registry_renew_lease.[test renew_lease is undone by the callers rollback]
+AS
+SAVE TRANSACTION before_it;
+
+EXEC rowpost.renew_lease @queue_name = N'Sample', @seconds = 600;
+ROLLBACK TRANSACTION before_it;
+
+DECLARE @leases int = (SELECT COUNT(*) FROM rowpost.lease AS l);
+EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @leases;
+GO
+CREATE OR ALTER PROCEDURE registry_renew_lease.[test renew_lease leaves the callers session as it was]
+AS
+DECLARE @options int = @@OPTIONS;
+DECLARE @transactions int = @@TRANCOUNT;
+
+EXEC rowpost.renew_lease @queue_name = N'Sample', @seconds = 10;
+
+EXEC tSQLt.AssertEquals @Expected = @options, @Actual = @@OPTIONS;
+EXEC tSQLt.AssertEquals @Expected = @transactions, @Actual = @@TRANCOUNT;
+GO

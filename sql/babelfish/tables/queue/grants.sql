@@ -1,5 +1,6 @@
 -- What operators and readers may run on this queue. Endpoints are granted one by one: rowpost queue grant.
--- Babelfish: without VIEW DEFINITION, which it has not; its catalog is open to all.
+-- Babelfish: without VIEW DEFINITION, which it has not; its catalog is open to all. It chains no ownership: the rights
+-- on the tables stand at the end.
 IF OBJECT_ID(N'rowpost.[send_message:{queue_key}]', N'P') IS NOT NULL
     GRANT EXECUTE ON rowpost.[send_message:{queue_key}] TO rowpost_operator;
 IF OBJECT_ID(N'rowpost.[send_messages:{queue_key}]', N'P') IS NOT NULL
@@ -26,4 +27,19 @@ IF OBJECT_ID(N'rowpost.[peek_queue:{queue_key}]', N'P') IS NOT NULL
     GRANT EXECUTE ON rowpost.[peek_queue:{queue_key}] TO rowpost_reader;
 IF OBJECT_ID(N'rowpost.[browse_messages:{queue_key}]', N'P') IS NOT NULL
     GRANT EXECUTE ON rowpost.[browse_messages:{queue_key}] TO rowpost_reader;
+IF OBJECT_ID(N'rowpost.[delay_message:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[delay_message:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[move_due_messages:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[move_due_messages:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[receive_due_messages:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[receive_due_messages:{queue_key}] TO rowpost_operator;
+GO
+IF OBJECT_ID(N'{queue_table}', N'U') IS NOT NULL
+BEGIN
+    GRANT SELECT, INSERT, UPDATE, DELETE ON {queue_table} TO rowpost_operator;
+    GRANT SELECT ON {queue_table} TO rowpost_reader;
+END;
+GO
+IF OBJECT_ID(N'rowpost.[delay_message:{queue_key}]', N'P') IS NOT NULL
+    GRANT SELECT, INSERT, UPDATE, DELETE ON {delayed_table} TO rowpost_operator;
 GO

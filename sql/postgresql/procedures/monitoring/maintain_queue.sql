@@ -13,29 +13,23 @@ Atomicity: the settings in the caller's transaction; VACUUM and REINDEX CONCURRE
 Locking:   SHARE UPDATE EXCLUSIVE for settings, and for what it proposes: no sender or receiver waits. Truncating takes
            an exclusive lock when nobody holds one and gives it back as soon as somebody waits. VACUUM FULL locks
            everybody out: only with p_offline.
-Rights:    settings as the owner. The statements want the table's owner, or from PostgreSQL 17 on MAINTAIN on the table.
+Rights:    settings as the owner. The statements want the table's owner, or from PostgreSQL 17 on MAINTAIN, which operators
+           have; DROP INDEX wants the owner. Whoever may not gets them as waits, for the owner to run.
 */
 DECLARE
     v_table CONSTANT regclass := '{queue_table}'::regclass;
-    v_toast CONSTANT oid := (SELECT c.reltoastrelid FROM pg_class AS c WHERE c.oid = v_table);
+    v_toast CONSTANT oid := (SELECT nullif(c.reltoastrelid, 0) FROM pg_class AS c WHERE c.oid = v_table);
     v_live CONSTANT bigint := pg_stat_get_live_tuples(v_table);
-    v_dead CONSTANT bigint := pg_stat_get_dead_tuples(v_table) + coalesce(pg_stat_get_dead_tuples(nullif(v_toast, 0)), 0);
-    -- a row: its columns as last analyzed, tuple header and line pointer; a chunk of a long body: 2 KB
-    v_needed CONSTANT bigint := v_live * (28 + coalesce((
-        SELECT sum(s.avg_width)
-        FROM pg_class AS c
-        JOIN pg_stats AS s ON s.schemaname = c.relnamespace::regnamespace::name AND s.tablename = c.relname
-        WHERE c.oid = v_table), 1000));
-    v_toast_needed CONSTANT bigint := coalesce(pg_stat_get_live_tuples(nullif(v_toast, 0)), 0) * 2048;
-    v_bytes CONSTANT bigint := pg_relation_size(v_table);
-    v_toast_bytes CONSTANT bigint := coalesce(pg_relation_size(nullif(v_toast, 0)), 0);
-    v_bloated CONSTANT boolean := (v_bytes > 16777216 AND v_bytes > 4 * v_needed)
-        OR (v_toast_bytes > 16777216 AND v_toast_bytes > 4 * v_toast_needed);
+    v_dead CONSTANT bigint := pg_stat_get_dead_tuples(v_table) + coalesce(pg_stat_get_dead_tuples(v_toast), 0);
+    v_bloat CONSTANT text := rowpost._describe_bloat(v_table);
+    v_owner CONSTANT boolean := (
+        SELECT pg_has_role(session_user, c.relowner, 'USAGE') FROM pg_class AS c WHERE c.oid = v_table
+    );
     v_state text := 'waits';
     v_holder record;
     v_index record;
 BEGIN
-    IF pg_has_role(session_user, (SELECT c.relowner FROM pg_class AS c WHERE c.oid = v_table), 'USAGE') THEN
+    IF v_owner THEN
         v_state := 'todo';
     ELSIF current_setting('server_version_num')::integer >= 170000 THEN
         v_state := CASE WHEN has_table_privilege(session_user, v_table, 'MAINTAIN') THEN 'todo' ELSE 'waits' END;
@@ -62,7 +56,7 @@ BEGIN
         WHERE i.indrelid = v_table AND NOT i.indisvalid AND c.relname ~ '_cc(new|old)\d*$'
     LOOP
         RETURN QUERY SELECT 'drop_index', 'An interrupted REINDEX left it behind.',
-            format('DROP INDEX CONCURRENTLY %s;', v_index.name), v_state;
+            format('DROP INDEX CONCURRENTLY %s;', v_index.name), CASE WHEN v_owner THEN 'todo' ELSE 'waits' END;
     END LOOP;
 
     IF v_dead >= 10000 THEN
@@ -80,14 +74,12 @@ BEGIN
 
     -- The file is cut at its end only, and only when that is empty at this moment: a busy queue needs a second round.
     -- Without INDEX_CLEANUP pointers to a few dead rows may stay, and a page with any is not cut off.
-    IF v_bloated AND p_offline THEN
-        RETURN QUERY SELECT 'rewrite',
-            format('%s for %s messages.', pg_size_pretty(v_bytes + v_toast_bytes), v_live),
-            format('VACUUM (FULL, ANALYZE) %s;', v_table), v_state;
-    ELSIF v_dead >= 10000 OR v_bloated THEN
+    IF v_bloat IS NOT NULL AND p_offline THEN
+        RETURN QUERY SELECT 'rewrite', v_bloat, format('VACUUM (FULL, ANALYZE) %s;', v_table), v_state;
+    ELSIF v_dead >= 10000 OR v_bloat IS NOT NULL THEN
         RETURN QUERY SELECT 'vacuum',
-            format('%s for %s messages and %s dead rows.', pg_size_pretty(v_bytes + v_toast_bytes), v_live, v_dead),
-            format('VACUUM (ANALYZE, %s) %s;', CASE WHEN v_bloated THEN 'INDEX_CLEANUP on, TRUNCATE on' ELSE 'TRUNCATE off' END, v_table),
+            concat_ws(' ', v_bloat, format('%s dead rows.', v_dead)),
+            format('VACUUM (ANALYZE, %s) %s;', CASE WHEN v_bloat IS NOT NULL THEN 'INDEX_CLEANUP on, TRUNCATE on' ELSE 'TRUNCATE off' END, v_table),
             v_state;
     END IF;
 

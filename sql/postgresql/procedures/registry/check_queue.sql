@@ -40,6 +40,14 @@ BEGIN
         JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
         WHERE i.indisvalid
     ),
+    dead AS (
+        SELECT
+            q.queue_name,
+            pg_stat_get_dead_tuples(q.table_id) + coalesce(pg_stat_get_dead_tuples(nullif(c.reltoastrelid, 0)), 0) AS dead_rows
+        FROM queues AS q
+        JOIN pg_class AS c ON c.oid = q.table_id
+        WHERE q.kind <> 'external'
+    ),
     findings AS (
         SELECT
             q.queue_name,
@@ -105,6 +113,53 @@ BEGIN
             format('rowpost queue drop %s', q.queue_name)
         FROM queues AS q
         JOIN rowpost.lease AS l ON l.queue_key = q.queue_key AND l.ends_at < clock_timestamp() AT TIME ZONE 'UTC'
+        UNION ALL
+        SELECT
+            q.queue_name,
+            'settings_missing',
+            'Autovacuum would wait for a share of the table: a queue needs settings of its own.',
+            format('rowpost queue maintain %s', q.queue_name)
+        FROM queues AS q
+        JOIN pg_class AS c ON c.oid = q.table_id
+        WHERE q.kind <> 'external'
+          AND NOT coalesce(c.reloptions, '{}') @> ARRAY[
+              'autovacuum_vacuum_scale_factor=0', 'autovacuum_vacuum_threshold=2000', 'autovacuum_vacuum_cost_delay=0',
+              'autovacuum_analyze_scale_factor=0', 'autovacuum_analyze_threshold=2000', 'vacuum_truncate=off'
+          ]
+        UNION ALL
+        SELECT
+            q.queue_name,
+            'index_invalid',
+            format('The index %s was left behind by an interrupted REINDEX or CREATE INDEX.', i.indexrelid::regclass),
+            format('DROP INDEX CONCURRENTLY %s;', i.indexrelid::regclass)
+        FROM queues AS q
+        JOIN pg_index AS i ON i.indrelid = q.table_id AND NOT i.indisvalid
+        WHERE q.kind <> 'external'
+        UNION ALL
+        SELECT
+            q.queue_name,
+            'bloated',
+            rowpost._describe_bloat(q.table_id),
+            format('rowpost queue maintain %s', q.queue_name)
+        FROM queues AS q
+        WHERE q.kind <> 'external' AND rowpost._describe_bloat(q.table_id) IS NOT NULL
+        UNION ALL
+        SELECT
+            d.queue_name,
+            'dead_rows',
+            format('%s dead rows have not been removed.', d.dead_rows),
+            format('rowpost queue maintain %s', d.queue_name)
+        FROM dead AS d
+        WHERE d.dead_rows >= 10000
+        UNION ALL
+        SELECT
+            d.queue_name,
+            'transaction_open',
+            format('Session %s has a transaction open since %s: no dead row younger than it can go.', a.pid, a.xact_start),
+            format('SELECT pg_terminate_backend(%s);', a.pid)
+        FROM dead AS d
+        JOIN pg_stat_activity AS a ON a.backend_xmin IS NOT NULL AND a.xact_start < clock_timestamp() - interval '5 minutes'
+        WHERE d.dead_rows >= 10000
         UNION ALL
         SELECT
             q.queue_name,

@@ -17,7 +17,8 @@ Atomicity: one INSERT in the caller's transaction.
 Locking:   none beyond the new row.
 */
 DECLARE
-    v_table CONSTANT regclass := to_regclass(format('%I.%I', p_schema_name, p_table_name));
+    v_name CONSTANT text := quote_ident(p_schema_name) || '.' || quote_ident(p_table_name);
+    v_table CONSTANT regclass := to_regclass(v_name);
 BEGIN
     IF p_time_to_be_received_ms NOT BETWEEN 1 AND 3155760000000 THEN
         RAISE EXCEPTION USING ERRCODE = 'RP004', MESSAGE =
@@ -26,7 +27,7 @@ BEGIN
 
     IF v_table IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'RP001', MESSAGE = format(
-            'There is no queue table %I.%I, or you may not see it.', p_schema_name, p_table_name);
+            'There is no queue table %s, or you may not see it.', v_name);
     END IF;
 
     IF 5 > (

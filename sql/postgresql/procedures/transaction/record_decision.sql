@@ -12,7 +12,14 @@ Atomicity: in the caller's transaction.
 Locking:   the new row; and an advisory lock on the transaction, by which probe_transaction sees that it still runs.
 */
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtextextended(p_transaction_id, 1919907696)); -- "rowp"
+    BEGIN
+        PERFORM pg_advisory_xact_lock(hashtextextended(p_transaction_id, 1919907696)); -- "rowp"
+    EXCEPTION
+        WHEN lock_not_available OR deadlock_detected THEN
+            RAISE EXCEPTION USING ERRCODE = 'RP012',
+                MESSAGE = 'The lock of the transaction was refused: another one bears the same id, or the wait ended in a deadlock.';
+    END;
+
     INSERT INTO rowpost.decision (transaction_id, participants, decided_at)
     VALUES (p_transaction_id, p_participants, clock_timestamp() AT TIME ZONE 'UTC');
 END

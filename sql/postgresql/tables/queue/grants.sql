@@ -55,6 +55,10 @@ BEGIN
     IF to_regproc('rowpost."maintain_queue:{queue_key}"') IS NOT NULL THEN
         REVOKE ALL ON FUNCTION rowpost."maintain_queue:{queue_key}" FROM PUBLIC;
         GRANT EXECUTE ON FUNCTION rowpost."maintain_queue:{queue_key}" TO rowpost_operator;
+        -- to run the VACUUM and REINDEX that it proposes; before PostgreSQL 17 only the table's owner may
+        IF current_setting('server_version_num')::integer >= 170000 THEN
+            EXECUTE format('GRANT MAINTAIN ON %s TO rowpost_operator', '{queue_table}'::regclass);
+        END IF;
     END IF;
 END
 $rowpost$;

@@ -1,0 +1,160 @@
+"""What holds for every procedure of the contract, on every engine: sql/tests says the same of T-SQL alone.
+
+A procedure that the contract has and CALLS has not fails the first test.
+"""
+
+from uuid import UUID
+
+import pytest
+
+from rowpost.contract import load_contract
+from rowpost.errors import RowpostError
+from rowpost.message import OutgoingMessage
+from rowpost.plan import describe_queue, queue_names
+from rowpost.settings import QueueSettings
+from tests.probe import probe_for
+
+HOSTILE = "x'); DROP TABLE rowpost.queue; --"
+ID = UUID("aaaaaaaa-0000-0000-0000-000000000001")
+SUBSCRIPTION = {"endpoint": "Shop", "topic": "Shop.OrderPlaced"}
+ENTRY = {
+    "queue_key": "New", "queue_name": "New", "schema_name": "app", "table_name": "New",
+    "kind": "own", "body_string": False, "clustered": True, "delayed": False,
+}  # fmt: skip
+#: a call of each procedure that changes what it can change; for a queue's own, of the queue Sales
+CALLS = {
+    "queue": {
+        "send_message": {"headers": "{}", "body": b"x"},
+        "send_messages": {"messages": [OutgoingMessage(b"x")]},
+        "receive_messages": {"count": 1},
+        "receive_message": {"row_version": "the first"},
+        "peek_queue": {"count": 10},
+        "browse_messages": {"count": 10},
+        "purge_queue": {"count": 10},
+        "purge_expired": {"count": 10},
+        "delay_message": {"headers": "{}", "delay_ms": 60_000},
+        "move_due_messages": {"count": 10},
+        "receive_due_messages": {"count": 10},
+        "queue_metrics": {},
+        "maintain_queue": {},
+    },
+    "database": {
+        "register_queue": ENTRY,
+        "unregister_queue": {"queue_name": "Billing"},
+        "list_queues": {},
+        "check_queue": {"queue_name": "Sales"},
+        "renew_lease": {"queue_name": "Sales", "seconds": 10},
+        "send_message": {"queue_name": "Sales", "headers": "{}", "body": b"x"},
+        "receive_messages": {"queue_name": "Sales", "count": 1},
+        "send_unregistered": {"schema_name": "the default", "table_name": "Sales", "headers": "{}"},
+        "record_failure": {"queue_key": "Sales", "id": ID},
+        "forget_failure": {"queue_key": "Sales", "id": ID},
+        "subscribe": {**SUBSCRIPTION, "queue_address": "Sales"},
+        "unsubscribe": SUBSCRIPTION,
+        "list_subscriptions": {},
+        "publish_message": {"topics": ["Shop.OrderPlaced"], "headers": "{}"},
+        "record_decision": {"transaction_id": "tx-1", "participants": "[]"},
+        "probe_transaction": {"transaction_id": "tx-1"},
+        "forget_decision": {"transaction_id": "tx-1"},
+        "list_decisions": {},
+        "elect_upkeep": {},
+        "record_script": {"script_name": "x.sql", "script_kind": "anytime", "script_hash": "a" * 64},
+        "forget_script": {"script_name": "grants.sql"},
+        "list_scripts": {},
+        "list_strangers": {},
+        "get_definition": {"object_name": "rowpost.get_version"},
+        "record_version": {"schema_version": 9999, "tool_version": "9.9"},
+        "get_version": {},
+    },
+}
+#: what may stand in the tables before, so that a removal has something to remove
+BEFORE = ("record_failure", "subscribe", "record_decision")
+PROCEDURES = sorted((procedure.scope, procedure.name) for procedure in load_contract().procedures)
+
+
+@pytest.fixture
+def call(database, target, queue):
+    """Calls a procedure with the arguments above, some of them exchanged."""
+
+    def run(scope, name, **exchanged):
+        arguments = {**CALLS[scope][name], **exchanged}
+        if arguments.get("schema_name") == "the default":
+            arguments["schema_name"] = target.settings.default_schema
+        if arguments.get("row_version") == "the first":
+            arguments["row_version"] = queue.browse()[0].row_version
+        return database.call(name, "Sales" if scope == "queue" else None, **arguments)
+
+    return run
+
+
+@pytest.fixture
+def content(database, target, queue):
+    """Everything that the procedures could change."""
+    sales = queue_names(describe_queue(QueueSettings("Sales"), target.settings.engine), database.dialect)
+    routing = 'public."SubscriptionRouting"' if target.settings.engine == "postgresql" else "dbo.SubscriptionRouting"
+    own = (f"rowpost.{name}" for name in ("journal", "version", "queue", "failure", "decision", "lease"))
+    tables = (*own, routing, sales["queue_table"], sales["delayed_table"])
+    probe = probe_for(database, babelfish=target.babelfish)
+
+    def read():
+        return {table: sorted(map(repr, probe.run(f"SELECT * FROM {table}"))) for table in tables}
+
+    queue.send(b"x")
+    return read
+
+
+def test_every_procedure_of_the_contract_is_called_here():
+    assert sorted((scope, name) for scope, calls in CALLS.items() for name in calls) == PROCEDURES
+
+
+@pytest.mark.parametrize(("scope", "name"), PROCEDURES)
+def test_a_procedure_leaves_the_callers_session_and_transaction_as_they_were(database, target, queue, call, scope, name):
+    probe = probe_for(database, babelfish=target.babelfish)
+    queue.send(b"x")
+    database.begin()
+    before = probe.session_settings()
+
+    call(scope, name)
+
+    assert probe.session_settings() == before
+    assert database.in_transaction
+    database.rollback()
+
+
+@pytest.mark.parametrize(("scope", "name"), PROCEDURES)
+def test_what_a_procedure_did_is_undone_by_the_callers_rollback(database, call, content, scope, name):
+    database.begin()
+    for each in BEFORE:
+        if each != name:
+            call("database", each)
+    before = content()
+
+    with pytest.raises(ZeroDivisionError), database.transaction():
+        call(scope, name)
+        raise ZeroDivisionError
+
+    assert content() == before
+    database.rollback()
+
+
+@pytest.mark.parametrize(
+    ("scope", "name", "parameter"),
+    [
+        (procedure.scope, procedure.name, parameter.name)
+        for procedure in load_contract().procedures
+        for parameter in procedure.parameters
+        if parameter.type in ("string", "text") and parameter.name in CALLS[procedure.scope][procedure.name]
+    ],
+)
+def test_text_that_looks_like_sql_is_text(database, call, content, scope, name, parameter):
+    database.begin()
+    before = content()["rowpost.queue"]
+
+    try:
+        with database.transaction():
+            call(scope, name, **{parameter: HOSTILE})
+    except RowpostError:
+        pass  # refused, which is as good
+
+    assert set(before) <= set(content()["rowpost.queue"])
+    database.rollback()
