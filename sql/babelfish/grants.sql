@@ -36,6 +36,7 @@ GRANT EXECUTE ON rowpost._describe_bloat TO rowpost_endpoint, rowpost_operator, 
 GRANT SELECT ON rowpost.journal TO rowpost_operator, rowpost_reader;
 GRANT SELECT ON rowpost.version TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT SELECT ON rowpost.queue TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT SELECT ON rowpost.saga TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.failure TO rowpost_endpoint, rowpost_operator;
 GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.decision TO rowpost_endpoint, rowpost_operator;
 GRANT SELECT ON rowpost.decision TO rowpost_reader;

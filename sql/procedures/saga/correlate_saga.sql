@@ -12,7 +12,7 @@ Locking:   the instance's row; waits for a transaction that is storing the same 
 */
 SET NOCOUNT, XACT_ABORT ON;
 
-IF DATALENGTH(@correlation_value) > 400
+IF LEN(CONCAT(@correlation_value, N'.')) > 201
     THROW 51014, N'A correlation value has at most 200 characters.', 1;
 
 BEGIN TRY

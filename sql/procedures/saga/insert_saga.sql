@@ -16,7 +16,7 @@ Locking:   the new row; waits for a transaction that is storing the same correla
 */
 SET NOCOUNT, XACT_ABORT ON;
 
-IF @correlation_value IS NULL OR DATALENGTH(@correlation_value) > 400
+IF @correlation_value IS NULL OR LEN(CONCAT(@correlation_value, N'.')) > 201
     THROW 51014, N'A saga needs a correlation value, of at most 200 characters.', 1;
 
 BEGIN TRY

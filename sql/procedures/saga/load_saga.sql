@@ -16,7 +16,7 @@ Order:     one row at most.
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
-IF @id IS NULL AND @correlation_value IS NULL OR DATALENGTH(@correlation_value) > 400
+IF @id IS NULL AND @correlation_value IS NULL OR LEN(CONCAT(@correlation_value, N'.')) > 201
     THROW 51014, N'A saga is found by an id, or by a correlation value of at most 200 characters.', 1;
 
 SET LOCK_TIMEOUT @lock_timeout_ms;

@@ -17,8 +17,7 @@ CREATE TABLE #types
     transitional_type varchar(10) NULL
 );
 
-INSERT INTO #types
-    (saga_name, saga_key, schema_name, table_name, correlation_name, correlation_type, transitional_name, transitional_type)
+INSERT INTO #types (saga_name, saga_key, schema_name, table_name, correlation_name, correlation_type, transitional_name, transitional_type)
 EXEC rowpost.list_saga_types;
 
 DECLARE @rows int = (SELECT COUNT(*) FROM #types AS t WHERE t.saga_name = N'SampleSaga' AND t.correlation_name = N'Sample');
