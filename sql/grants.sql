@@ -40,6 +40,7 @@ GRANT EXECUTE ON rowpost.outbox_status TO rowpost_endpoint, rowpost_operator, ro
 GRANT EXECUTE ON rowpost.list_queues TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost.check_queue TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost.elect_upkeep TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost.list_saga_types TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost.list_scripts TO rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost.list_strangers TO rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost.get_definition TO rowpost_operator, rowpost_reader;

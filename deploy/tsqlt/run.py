@@ -9,7 +9,7 @@ With --tsqlt the real tSQLt (https://tsqlt.org) is installed from a file or an h
 compared: the release's .zip, or its tSQLt.class.sql when the server was prepared before. It needs SQL Server with CLR;
 preparing the server needs a sysadmin. Without it shim.sql stands in, which any T-SQL engine can run.
 
-The login must be allowed to create databases. rowpost is deployed with one queue, Sample. A test that an engine cannot
+The login must be allowed to create databases. rowpost is deployed with one queue, Sample, and one saga, SampleSaga. A test that an engine cannot
 run says so in its first comment (-- Babelfish: why); it is reported as skipped, with the reason.
 """
 
@@ -36,7 +36,7 @@ from rowpost.dialects.babelfish import BabelfishRunner, is_babelfish
 from rowpost.dialects.batches import SqlserverRunner
 from rowpost.errors import RowpostError
 from rowpost.plan import plan
-from rowpost.settings import QueueSettings, Settings
+from rowpost.settings import QueueSettings, SagaSettings, Settings
 from rowpost.sql_text import split_batches
 
 __all__ = [
@@ -55,6 +55,8 @@ __all__ = [
 HERE = Path(__file__).resolve().parent
 TESTS = HERE.parents[1] / "sql" / "tests"
 SAMPLE = "Sample"
+#: its second correlation is the first one again, as in the offline compiler
+SAMPLE_SAGA = SagaSettings("SampleSaga", "Sample", transitional="Sample", transitional_type="string")
 SERVER = "ROWPOST_TEST_SQLSERVER"
 DROP_SECONDS = 20
 DOWNLOAD_SECONDS = 60
@@ -217,7 +219,7 @@ def _scratch_database(server: str) -> Iterator[str]:
         _execute(admin, f"CREATE DATABASE {name};")
         try:
             with connect_url("sqlserver", url, "rowpost tSQLt") as database:
-                settings = Settings(engine="sqlserver", url=url, default_schema="dbo", queues=(QueueSettings(SAMPLE),))
+                settings = Settings(engine="sqlserver", url=url, default_schema="dbo", queues=(QueueSettings(SAMPLE),), sagas=(SAMPLE_SAGA,))
                 apply(database, plan(settings))
             yield url
         finally:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from rowpost.message_types import message_type
 
-__all__ = ["OrderAccepted", "OrderBilled", "OrderPlaced", "PlaceOrder", "ShipOrder", "VipOrderPlaced"]
+__all__ = ["OrderAccepted", "OrderBilled", "OrderPlaced", "PaymentOverdue", "PlaceOrder", "ShipOrder", "VipOrderPlaced"]
 
 
 @message_type("Shop.Messages.PlaceOrder")
@@ -47,6 +47,12 @@ class OrderBilled:
     """An event: the money is there."""
 
     order_id: int
+
+
+@message_type("Shop.Messages.PaymentOverdue")
+@dataclass(frozen=True)
+class PaymentOverdue:
+    """A timeout that the order policy asks for."""
 
 
 @message_type("Shop.Messages.ShipOrder")

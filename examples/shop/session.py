@@ -71,16 +71,18 @@ def play(address: str, shop: Shop, say: Callable[[str], None]) -> None:
          lambda: states().get("Ada & Söhne") == states().get("Vip") == "shipped")  # fmt: skip
     wait("the blocked payment was tried again and is in the error queue", lambda: len(shop.failed_payments()) == 1)
     check("it is nobody's payment, and says why", states()["Bob"] == "placed" and "is blocked" in visitor.reads())
+    wait("the order policy reminds of that order, and follows it alone", lambda: shop.reminded() == [3] and shop.followed() == ["3"])
     check("the payment is retried when the card is free", "1 payments are tried again" in visitor.retries()[1])
     wait("then that order is shipped too", lambda: states()["Bob"] == "shipped")
     wait("every queue is empty", lambda: _waiting(shop) == 0)
     check("every order was paid once, for its own amount", _payments(shop) == [750, 1990, 500_000])
-    # 3 orders, each placed, billed and shipped; Billing and Shipping hear of each by one copy
-    wait("every message that was handled is audited once", lambda: _audited(shop) == 12)
+    check("the order policy is done with every order, and reminded of one", shop.followed() == [] and shop.reminded() == [3])
+    # 3 orders, each placed, billed and shipped; Billing and Shipping hear of each by one copy, the policy by two and a timeout
+    wait("every message that was handled is audited once", lambda: _audited(shop) == 21)
 
 
 def _waiting(shop: Shop) -> int:
-    names = ("Shop.Sales", "Shop.Billing", "Shop.Shipping", "Shop.Web.web1", ERROR)
+    names = ("Shop.Sales", "Shop.Billing", "Shop.Shipping", "Shop.Policy", "Shop.Web.web1", ERROR)
     with shop.connected() as database:
         return sum(Queue(name, database).peek() for name in names)
 

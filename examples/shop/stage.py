@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from examples.shop.policy import policy
+
 from rowpost import embedded
 from rowpost.database import Database, connect
 from rowpost.deploy import apply
@@ -21,7 +23,7 @@ from rowpost.settings import Settings, load_settings
 __all__ = ["ENDPOINTS", "ERROR", "Order", "Shop"]
 
 FOLDER = Path(__file__).parent
-ENDPOINTS = [f"examples.shop.{name}:{name}" for name in ("sales", "billing", "shipping")]
+ENDPOINTS = [f"examples.shop.{name}:{name}" for name in ("sales", "billing", "shipping", "policy")]
 ERROR = "Shop.error"
 
 
@@ -78,6 +80,16 @@ class Shop:
         with self.connected() as database:
             return list(ErrorQueue(database, ERROR).list(Filter(failed_queue="Shop.Billing")))
 
+    def reminded(self) -> list[int]:
+        """Orders that were not paid in time."""
+        with self.connected() as database:
+            return [row[0] for row in database.connection.execute("SELECT order_id FROM shop.reminders").fetchall()]
+
+    def followed(self) -> list[str]:
+        """Orders that the order policy still follows."""
+        with self.connected() as database:
+            return [row[1] for row in database.call("list_sagas", policy.sagas[0].name, count=100)]
+
     def unblock_and_retry(self) -> int:
         """Mends the cause, then puts the failed messages back where they failed; returns how many."""
         with self.connected() as database:
@@ -93,7 +105,10 @@ def _take_away(database: Database) -> None:
     database.connection.execute("DROP SCHEMA IF EXISTS shop CASCADE")
     try:
         names = [row[0] for row in database.call("list_queues") if row[0].startswith("Shop.")]
+        sagas = [row[3] for row in database.call("list_saga_types") if row[3].startswith("Shop_")]
     except SchemaMissing:
         return
     for name in names:
         drop_queue(database, name)
+    for name in sagas:
+        database.connection.execute(f'DROP TABLE IF EXISTS public."{name}"')

@@ -21,6 +21,8 @@ CREATE TABLE IF NOT EXISTS shop.shipments
     shipped_at timestamptz NULL
 );
 
+CREATE TABLE IF NOT EXISTS shop.reminders (order_id bigint NOT NULL PRIMARY KEY REFERENCES shop.orders);
+
 CREATE TABLE IF NOT EXISTS shop.blocked_cards (card text NOT NULL PRIMARY KEY);
 
 INSERT INTO shop.blocked_cards (card) VALUES ('4000-0000') ON CONFLICT DO NOTHING;

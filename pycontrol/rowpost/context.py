@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from rowpost.endpoint import Endpoint
     from rowpost.transactions import Scope
 
-__all__ = ["Bus", "Context", "Operation"]
+__all__ = ["Bus", "Call", "Context", "Operation"]
+
+#: a procedure, the queue or saga that it was rendered for, and its arguments: called with what is sent, in its transaction
+Call = tuple[str, str | None, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class Bus:
     def __init__(self, endpoint: Endpoint, database: Database) -> None:
         self.endpoint = endpoint
         self.database = database
-        self.operations: list[Operation] = []
+        self.operations: list[Operation | Call] = []
 
     @property
     def connection(self) -> Any:
@@ -161,10 +164,12 @@ class Context(Bus):
         self, endpoint: Endpoint, database: Database, message: Message, scope: Scope | None = None
     ) -> None:
         super().__init__(endpoint, database)
-        self._scope = scope
+        self.scope = scope
         self.incoming = message
         #: a copy: what a failing handler changes here never reaches a retry or the error queue (statement 65)
         self.headers = dict(message.headers)
+        #: what the audit's copy bears besides
+        self.audit_headers: dict[str, str | None] = {}
 
     @property
     def connection(self) -> Any:
@@ -192,9 +197,9 @@ class Context(Bus):
             SettingsError: the endpoint's mode is not transaction_scope, or there is no such participant.
             ParticipantFailed: it cannot be reached.
         """
-        if self._scope is None:
+        if self.scope is None:
             raise SettingsError("This message is handled outside of the pipeline: no other database can take part.")
-        return self._scope.enlist(participant, self.database)
+        return self.scope.enlist(participant, self.database)
 
     def reply(
         self, message: Any, *, headers: Mapping[str, str | None] | None = None, immediate: bool = False

@@ -27,8 +27,9 @@ class Parameter:
 class Procedure:
     """One procedure of the contract.
 
-    `feature` is its folder; `scope` is "queue" (rendered once per queue) or "database"; `queues` says whether
-    external queues have it too ("all") or not ("own"); `side` says who runs it.
+    `feature` is its folder; `scope` is "queue" or "saga" (rendered once for each) or "database"; `queues` says whether
+    external queues have it too ("all") or not ("own"), and "transitional" that only sagas have it that move to another
+    correlation; `side` says who runs it.
     """
 
     feature: str
@@ -56,7 +57,7 @@ class Contract:
     errors: dict[int, dict[str, str]]
 
     def find(self, name: str, scope: str) -> Procedure:
-        """The procedure of that name and scope ("queue" or "database").
+        """The procedure of that name and scope ("queue", "saga" or "database").
 
         Raises:
             ContractError: there is none.
@@ -65,6 +66,15 @@ class Contract:
             if procedure.name == name and procedure.scope == scope:
                 return procedure
         raise ContractError(f"The contract has no procedure {name!r} for a {scope}. See sql/contract.yml.")
+
+    def find_template(self, name: str) -> Procedure:
+        """The procedure of that name that is rendered for something, whatever it is. Raises ContractError."""
+        return self.find(name, "saga" if any(p.name == name for p in self.saga_templates()) else "queue")
+
+    def saga_templates(self, transitional: bool = True) -> tuple[Procedure, ...]:
+        """The procedures that a type of saga gets."""
+        groups = {"own", "transitional"} if transitional else {"own"}
+        return tuple(p for p in self.procedures if p.scope == "saga" and p.queues in groups)
 
     def templates(self, kind: str = "own", delayed: bool = True) -> tuple[Procedure, ...]:
         """The procedures that a queue gets: an external one those that send, one without a delayed table none for that."""
@@ -89,7 +99,7 @@ def _procedure(path: str, entry: dict[str, Any]) -> Procedure:
         name=name,
         purpose=entry["purpose"],
         scope=entry["scope"],
-        queues=entry.get("queues", "own"),
+        queues=entry.get("queues") or entry.get("sagas", "own"),
         side=entry["side"],
         parameters=tuple(_parameter(p) for p in entry["parameters"]),
         result=tuple(_parameter(c) for c in entry["result"]),

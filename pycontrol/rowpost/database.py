@@ -65,7 +65,7 @@ class Database:
 
         Args:
             procedure: name in sql/contract.yml.
-            queue: name or address of a queue, for procedures of scope "queue".
+            queue: name or address of a queue, for procedures of scope "queue"; a saga's name for those of "saga".
             begin: open a transaction before it, in the same round trip where the engine can; the caller ends it.
             arguments: by the contract's names; those left out are null.
 
@@ -293,7 +293,8 @@ def _failed_statement(error: Exception, statements: list[Statement]) -> Statemen
 
 @lru_cache(maxsize=4096)
 def _spell(dialect: Dialect, name: str, queue: str | None) -> Statement:
-    procedure = load_contract().find(name, "database" if queue is None else "queue")
+    contract = load_contract()
+    procedure = contract.find(name, "database") if queue is None else contract.find_template(name)
     key = None if queue is None else queue_key(parse_address(queue), dialect.name)
     return dialect.spell(procedure, queue, key)
 

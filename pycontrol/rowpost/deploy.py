@@ -18,7 +18,8 @@ from rowpost.dialects.babelfish import BabelfishRunner, is_babelfish, substitute
 from rowpost.dialects.batches import BatchError, BatchRunner, SqlserverRunner
 from rowpost.diff import Change, JournalEntry, PlanDiff, compare
 from rowpost.errors import DeployError, SchemaMissing, SchemaTooNew, ScriptEdited
-from rowpost.plan import Plan, QueueEntry, Step, build_plan
+from rowpost.plan import Entry, Plan, QueueEntry, Step, build_plan
+from rowpost.saga_tables import SagaEntry
 from rowpost.scripts import Script
 from rowpost.sql_text import SqlTextError, split_batches
 
@@ -34,15 +35,17 @@ __all__ = [
     "refuse_newer",
 ]
 
+LIST_SAGAS = "procedures/saga/list_saga_types.sql"
+
 #: called before each item with its number from 1, how many there are, and its name
 Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
 class ApplyResult:
-    """What a deployment did. Names are those of scripts, and `queue <name>` for entries of the registry.
+    """What a deployment did. Names are those of scripts, and `queue <name>`, `saga <name>` for entries of the registry.
 
-    `altered` are tables whose columns somebody changed by hand: left alone. `undeclared` are registered queues that
+    `altered` are tables whose columns somebody changed by hand: left alone. `undeclared` are registered queues and sagas that
     the environment does not declare: deployed like the others.
     """
 
@@ -57,7 +60,7 @@ class State:
     """What a server has: journal, registry, and the newest schema number (0 where nothing was recorded)."""
 
     journal: tuple[JournalEntry, ...]
-    registry: tuple[QueueEntry, ...]
+    registry: tuple[Entry, ...]
     schema_version: int
     tool_version: str
 
@@ -65,11 +68,17 @@ class State:
 def read_state(database: Database) -> State:
     """Read journal, registry and version. Raises SchemaMissing where nothing is deployed."""
     journal = tuple(JournalEntry(*row) for row in database.call("list_scripts"))
-    columns = [column.name for column in load_contract().find("list_queues", "database").result]
-    rows = [dict(zip(columns, row, strict=True)) for row in database.call("list_queues")]
-    registry = tuple(QueueEntry(**{name: row[name] for name in QueueEntry.__dataclass_fields__}) for row in rows)
+    registry = _entries(database, "list_queues", QueueEntry)
+    if any(entry.script_name == LIST_SAGAS for entry in journal):  # else deployed by a release that knew no sagas
+        registry += _entries(database, "list_saga_types", SagaEntry)
     version = database.call("get_version")
     return State(journal, registry, *(version[0][:2] if version else (0, "")))
+
+
+def _entries(database: Database, procedure: str, kind: type[Entry]) -> tuple[Entry, ...]:
+    columns = [column.name for column in load_contract().find(procedure, "database").result]
+    rows = [dict(zip(columns, row, strict=True)) for row in database.call(procedure)]
+    return tuple(kind(**{name: row[name] for name in kind.__dataclass_fields__}) for row in rows)
 
 
 def refuse_newer(plan: Plan, state: State) -> None:
@@ -107,7 +116,7 @@ def apply(database: Database, plan: Plan, progress: Progress | None = None) -> A
         if fresh:
             # The procedures that read the journal. Somebody else may have been first: then this changes nothing.
             for step in plan.steps:
-                if step.queue_name is None and step.kind != "everytime":
+                if step.owner is None and step.kind != "everytime":
                     running.run(step)
         state = read_state(database)
         _refuse_other_schema(plan, state)
@@ -147,16 +156,20 @@ class Deployment:
         for number, change in enumerate(todo, 1):
             if progress is not None:
                 progress(number, len(todo), change.name)
-            if isinstance(change.item, QueueEntry):
-                self.register(change.item)
-            else:
+            if isinstance(change.item, Step):
                 self.run(change.item)
+            else:
+                self.register(change.item)
         for change in todo:
             if isinstance(change.item, Step) and not _is_recorded(change):
                 self._database.call("record_script", **change.item.record)
 
-    def register(self, queue: QueueEntry) -> None:
-        """Enter a queue into the registry; an adopted one must have its table."""
+    def register(self, entry: Entry) -> None:
+        """Enter a queue or a saga into the registry; an adopted queue must have its table."""
+        if isinstance(entry, SagaEntry):
+            self._database.call("register_saga", **asdict(entry))
+            return
+        queue = entry
         self._database.call("register_queue", **asdict(queue))
         if queue.kind == "adopted":
             findings = [row[1] for row in self._database.call("check_queue", queue_name=queue.queue_name)]
@@ -208,7 +221,7 @@ def fitted(database: Database, plan: Plan) -> Plan:
     if not is_babelfish(database):
         return plan
     scripts = plan.scripts.exchanged(lambda name: substitute(plan.scripts.folder, name))
-    return build_plan(plan.environment, scripts, plan.queues, plan.whole)
+    return build_plan(plan.environment, scripts, plan.entries, plan.whole)
 
 
 def _refuse_open_transaction(database: Database) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from rowpost.plan import Plan, QueueEntry, Step, build_plan
+from rowpost.plan import Entry, Plan, Step, build_plan
 
 __all__ = ["Change", "JournalEntry", "PlanDiff", "compare", "with_registered"]
 
@@ -40,14 +40,14 @@ class Change:
         unchanged
     """
 
-    item: Step | QueueEntry
+    item: Step | Entry
     state: str
     entry: JournalEntry | None = None
 
     @property
     def name(self) -> str:
-        """The script's name, or `queue <name>` for an entry of the registry."""
-        return self.item.script_name if isinstance(self.item, Step) else f"queue {self.item.queue_name}"
+        """The script's name, or `queue <name>`, `saga <name>` for an entry of the registry."""
+        return self.item.script_name if isinstance(self.item, Step) else self.item.title
 
     @property
     def runs(self) -> bool:
@@ -57,7 +57,7 @@ class Change:
 
 @dataclass(frozen=True)
 class PlanDiff:
-    """The whole comparison. `undeclared` are registered queues that the environment does not declare: they are
+    """The whole comparison. `undeclared` are registered queues and sagas that the environment does not declare: they are
     deployed like the others and never dropped; `unknown` are scripts in the journal that this release does not bring.
     """
 
@@ -105,51 +105,51 @@ class PlanDiff:
         return not any(change.runs and change.state != "everytime" for change in self.changes)
 
 
-def with_registered(plan: Plan, registry: Iterable[QueueEntry]) -> Plan:
-    """The plan with the registered queues that it does not declare: they get the same procedures as the others.
+def with_registered(plan: Plan, registry: Iterable[Entry]) -> Plan:
+    """The plan with the registered queues and sagas that it does not declare: they get the same procedures as the others.
 
     A plan that is not whole stays as it is.
     """
     if not plan.whole:
         return plan
-    declared = {queue.queue_name for queue in plan.queues}
-    others = [queue for queue in registry if queue.queue_name not in declared]
-    return build_plan(plan.environment, plan.scripts, [*plan.queues, *others]) if others else plan
+    declared = {entry.title for entry in plan.entries}
+    others = [entry for entry in registry if entry.title not in declared]
+    return build_plan(plan.environment, plan.scripts, [*plan.entries, *others]) if others else plan
 
 
-def compare(plan: Plan, journal: Iterable[JournalEntry], registry: Iterable[QueueEntry]) -> PlanDiff:
+def compare(plan: Plan, journal: Iterable[JournalEntry], registry: Iterable[Entry]) -> PlanDiff:
     """How each item of the plan, registered queues included, stands on the server."""
     recorded = {entry.script_name: entry for entry in journal}
-    entered = {entry.queue_name: entry for entry in registry}
+    entered = {entry.title: entry for entry in registry}
     complete = with_registered(plan, entered.values())
     # Several one-time scripts may shape one table: the last one's fingerprint is the one that must be alive.
     last = {step.object_name: step.script_name for step in complete.steps if step.script_name in recorded}
     changes: list[Change] = []
     renewed: set[str] = set()
     for item in complete.items:
-        if isinstance(item, QueueEntry):
-            state = _entry_state(item, entered.get(item.queue_name))
+        if not isinstance(item, Step):
+            state = _entry_state(item, entered.get(item.title))
             if state != "unchanged":
-                renewed.add(item.queue_name)
+                renewed.add(item.title)
             changes.append(Change(item, state))
         else:
             entry = recorded.get(item.script_name)
             state = _step_state(item, entry, last.get(item.object_name) == item.script_name)
-            if state in ("unchanged", "altered") and item.object_kind == "table" and item.queue_name in renewed:
+            if state in ("unchanged", "altered") and item.object_kind == "table" and item.owner in renewed:
                 state = "changed"  # the registry says what the table should have
             changes.append(Change(item, state, entry))
     planned = {step.script_name for step in complete.steps}
     if not plan.whole:
         return PlanDiff(tuple(changes), (), ())
-    declared = {queue.queue_name for queue in plan.queues}
+    declared = {entry.title for entry in plan.entries}
     return PlanDiff(
         tuple(changes),
-        undeclared=tuple(name for name in entered if name not in declared),
+        undeclared=tuple(entry.name for title, entry in entered.items() if title not in declared),
         unknown=tuple(entry for name, entry in recorded.items() if name not in planned),
     )
 
 
-def _entry_state(wanted: QueueEntry, entered: QueueEntry | None) -> str:
+def _entry_state(wanted: Entry, entered: Entry | None) -> str:
     if entered is None:
         return "added"
     return "unchanged" if entered == wanted else "changed"

@@ -13,32 +13,33 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from rowpost.address import parse_address
 from rowpost.audit import acknowledgement, audited, forwarded
-from rowpost.context import Bus, Context, Operation
+from rowpost.context import Bus, Call, Context, Operation
 from rowpost.database import Database
 from rowpost.declaration import MODES, refuse_declaration
 from rowpost.errors import InvalidMessage, NoHandler, SettingsError
+from rowpost.handling import Handle, Handling
 from rowpost.message import Message, decode_headers
 from rowpost.message_types import find_class, split_enclosed_types, type_name, type_names
 from rowpost.outbox import Outbox
-from rowpost.outgoing import FORWARD_DESTINATION, Call, Directory, dispatch
+from rowpost.outgoing import FORWARD_DESTINATION, Directory, dispatch
 from rowpost.recoverability import Host, Recoverability
+from rowpost.sagas.hosted import HostedSagas
 from rowpost.serialization import Serializer, Serializers, named_in_body
 
 if TYPE_CHECKING:
     from rowpost.callbacks import Callbacks
     from rowpost.pipeline import Pipeline
     from rowpost.retries import Outcome
-    from rowpost.settings import Settings
+    from rowpost.sagas.declaration import Saga
+    from rowpost.settings import SagaSettings, Settings
     from rowpost.transactions import Scope
 
 __all__ = ["MODES", "Endpoint"]
@@ -46,20 +47,6 @@ __all__ = ["MODES", "Endpoint"]
 REMEMBERED_TYPES = 1000
 _CONTROL = "NServiceBus.ControlMessage"
 _TYPES = "NServiceBus.EnclosedMessageTypes"
-
-logger = logging.getLogger("rowpost")
-
-Handle = Callable[[Any, Context], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Handling:
-    """One handler: the type it wants and the class that the body becomes."""
-
-    type_name: str
-    cls: type
-    function: Handle
-
 
 class Endpoint:
     """A named endpoint. Its input queue bears its name.
@@ -121,13 +108,13 @@ class Endpoint:
         self.serializers = Serializers(*serializers)
         self.send_only = send_only
         self.host = Host.here(name)
-        self._handlings: list[_Handling] = []
-        self._found: dict[str | None, list[_Handling]] = {}
+        self._handlings: list[Handling] = []
+        self._found: dict[str | None, list[Handling]] = {}
         self._routes: dict[str, str] = {}
         self._subscriptions: set[str] = set()
         self._directory = Directory()
         self._expected: dict[str, type] = {}
-        self._warned: set[Handle] = set()
+        self._sagas = HostedSagas(name, transaction_mode)
         self._embedded: Database | None = None
         self._pipeline: Pipeline | None = None
         self._callbacks: Callbacks | None = None
@@ -155,13 +142,30 @@ class Endpoint:
                     f"The handler {function.__qualname__} of {self.name} is async or a generator: calling it runs "
                     "nothing. Write a plain function."
                 )
-            self._handlings.append(_Handling(type_name, cls, function))
+            self._handlings.append(Handling(type_name, cls, function))
             self._found.clear()
             if subscribe:
                 self._subscriptions.add(type_name)
             return function
 
         return declare
+
+    def saga(self, saga: type[Saga]) -> type[Saga]:
+        """Hosts a saga: its methods handle their messages here. Also a decorator of the class.
+
+        Raises:
+            SettingsError: its table is another saga's, or this endpoint's mode cannot keep its state.
+        """
+        for handling, topic in self._sagas.host(saga):
+            self._handlings.append(handling)
+            self._subscriptions |= {topic} - {None}
+        self._found.clear()
+        return saga
+
+    @property
+    def sagas(self) -> tuple[SagaSettings, ...]:
+        """The tables that its sagas need."""
+        return self._sagas.tables
 
     def expects(self, *classes: type) -> None:
         """Classes of replies that requests get; those named by @message_type are known already."""
@@ -268,8 +272,8 @@ class Endpoint:
             return self._embedded
 
     # -------------------------------------------------------------- what the pipeline calls
-    def handle(self, message: Message, database: Database, scope: Scope | None = None) -> list[Operation]:
-        """Runs the handlers of a message and returns what they sent; nothing has left yet.
+    def handle(self, message: Message, database: Database, scope: Scope | None = None) -> list[Operation | Call]:
+        """Runs the handlers of a message and returns what they sent and what sagas store; nothing has left yet.
 
         Raises:
             NoHandler: nobody handles its types. MessageNotDeserialized: the body is not what the handler wants.
@@ -282,35 +286,19 @@ class Endpoint:
             return []
         context = Context(self, database, message, scope)
         for handling in self._find(message):
-            self._call(handling, message, context)
+            handling.call(self._decode(message, handling.cls), context)
         context.operations += acknowledgement(message)
         if self.audit_queue is not None:
             came = decode_headers(message.raw_headers)  # a handler may have changed message.headers
-            context.operations.append(audited(message, self.audit_queue, self.host, started, came))
-        return context.operations
-
-    def _call(self, handling: _Handling, message: Message, context: Context) -> None:
-        returned = handling.function(self._decode(message, handling.cls), context)
-        if returned is None:
-            return
-        if inspect.isawaitable(returned):
-            with suppress(AttributeError):
-                returned.close()
-            name = getattr(handling.function, "__qualname__", repr(handling.function))
-            raise SettingsError(f"The handler {name} of {self.name} returned a coroutine. Write a plain function.")
-        if handling.function not in self._warned:
-            self._warned.add(handling.function)
-            logger.warning(
-                "The handler %s of %s returned a %s: what a handler returns is ignored. To answer, use context.reply.",
-                getattr(handling.function, "__qualname__", handling.function), self.name, type(returned).__name__,
-            )
+            context.operations.append(audited(message, self.audit_queue, self.host, started, {**came, **context.audit_headers}))
+        return self._sagas.settle(database, context.operations)
 
     def _is_for_another(self, message: Message, database: Database) -> bool:
         """A delayed message that an NServiceBus mover brought here on its way to another queue (reference G3)."""
         destination = message.headers.get(FORWARD_DESTINATION)
         return bool(destination) and database.local(parse_address(destination)).format() != self.name
 
-    def _find(self, message: Message) -> list[_Handling]:
+    def _find(self, message: Message) -> list[Handling]:
         """All handlers of the most derived type that has any (reference H3: a handler of a base gets what derives)."""
         types = message.headers.get(_TYPES)
         found = self._found.get(types)
@@ -320,7 +308,7 @@ class Endpoint:
                 self._found[types] = found
         return found
 
-    def _look_for(self, message: Message) -> list[_Handling]:
+    def _look_for(self, message: Message) -> list[Handling]:
         names = list(split_enclosed_types(message.headers.get(_TYPES))) or named_in_body(message.body, self.serializers.default)
         found = [h for name in names for h in self._handlings if h.type_name == name]
         if not found:
@@ -341,13 +329,17 @@ class Endpoint:
             return message.body
         return self.serializers.find(message.headers.get("NServiceBus.ContentType")).decode(message.body, cls)
 
+    def store(self, database: Database, operations: list[Operation | Call]) -> list[Operation]:
+        """Stores at once what sagas store; returns what is to be sent."""
+        return self._sagas.settle(database, operations, at_once=True)
+
     def dispatch(
-        self, database: Database, operations: list[Operation], *, also: Iterable[Call] = (), **ends: bool
+        self, database: Database, operations: list[Operation | Call], *, also: Iterable[Call] = (), **ends: bool
     ) -> None:
-        """Sends operations in one round trip, with the BEGIN and COMMIT of their transaction where wanted."""
+        """Calls and sends operations in one round trip, with the BEGIN and COMMIT of their transaction where wanted."""
         dispatch(database, [operations], self._directory, sender=self, also=also, **ends)
 
-    def dispatch_sealed(self, database: Database, groups: list[list[Operation]], also: list[Call]) -> None:
+    def dispatch_sealed(self, database: Database, groups: list[list[Operation | Call]], also: list[Call]) -> None:
         """Sends what the messages of a batch caused, with `also` and the commit of their sealed transaction."""
         dispatch(database, groups, self._directory, sender=self, commit="sealed", also=also)
 

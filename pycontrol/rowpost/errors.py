@@ -6,6 +6,7 @@
      ├── HandlerNotFound          "module:function" leads nowhere
      ├── HandlerBrokeTransaction  a handler committed, rolled back or closed what it was lent
      ├── DeployError              a deployment that was rolled back
+     ├── InvalidSagaState         a saga's state that cannot be stored, or that its class does not fit any more
      ├── MessageError
      │    ├── MessageCorrupt      a stored message whose headers cannot be read
      │    ├── InvalidMessage      a message that cannot be sent
@@ -20,17 +21,20 @@
      │    ├── LoginRefused        wrong user or password, or no such database
      │    ├── PermissionDenied    the login lacks a right
      │    ├── SchemaMissing       rowpost was not deployed here
+     │    ├── SagaNotDeployed     a saga without a table, or whose table has lost a column
      │    ├── ParticipantFailed   another database of a transaction is out of reach, or refused
      │    └── Deadlock            victim of a deadlock, a lock timeout or a serialization failure: try again
+     │         └── LockTimeout    somebody held a row for too long
      └── CatalogueError           raised by a procedure: number n is 51000 + n in T-SQL, SQLSTATE RPnnn in PL/pgSQL
           ├── QueueNotFound 1            ├── NotAQueueTable 9
           ├── InvalidQueueName 2         ├── InvalidDelay 10
           ├── InvalidCount 3             ├── InvalidSubscription 11
           ├── InvalidTimeToBeReceived 4  ├── LockRefused 12
-          ├── QueueNameConflict 5        ├── AlreadyHandled 20
-          ├── InvalidMessages 6          ├── AlreadyDispatched 21
-          ├── ScriptEdited 7             └── InvalidMessageId 22
-          ├── SchemaTooNew 8
+          ├── QueueNameConflict 5        ├── InvalidCorrelation 14
+          ├── InvalidMessages 6          ├── SagaConflict 15
+          ├── ScriptEdited 7             ├── NotASagaTable 16
+          ├── SchemaTooNew 8             ├── AlreadyHandled 20
+          ├── AlreadyDispatched 21       └── InvalidMessageId 22
 
 A message says what happened, to which queue, and what to do. The catalogue's numbers stand in sql/contract.yml, which
 a test compares with this module.
@@ -50,23 +54,29 @@ __all__ = [
     "DeployError",
     "HandlerBrokeTransaction",
     "HandlerNotFound",
+    "InvalidCorrelation",
     "InvalidCount",
     "InvalidDelay",
     "InvalidMessage",
     "InvalidMessageId",
     "InvalidMessages",
     "InvalidQueueName",
+    "InvalidSagaState",
     "InvalidSubscription",
     "InvalidTimeToBeReceived",
     "LockRefused",
+    "LockTimeout",
     "LoginRefused",
     "MessageCorrupt",
     "MessageError",
     "NotAQueueTable",
+    "NotASagaTable",
     "PermissionDenied",
     "QueueNameConflict",
     "QueueNotFound",
     "RowpostError",
+    "SagaConflict",
+    "SagaNotDeployed",
     "SchemaMissing",
     "SchemaTooNew",
     "ScriptEdited",
@@ -96,6 +106,10 @@ class HandlerBrokeTransaction(RowpostError):
 
 class DeployError(RowpostError):
     """A deployment failed and was rolled back: the message names file, batch and line."""
+
+
+class InvalidSagaState(RowpostError):
+    """A saga's state that cannot be stored as JSON, or that was stored by a class with other fields."""
 
 
 class MessageError(RowpostError):
@@ -160,6 +174,14 @@ class ParticipantFailed(DatabaseError):
 
 class Deadlock(DatabaseError):
     """The transaction lost against another one and was rolled back; running it again is safe and right."""
+
+
+class LockTimeout(Deadlock):
+    """Another session held what this one needed for longer than it may wait."""
+
+
+class SagaNotDeployed(DatabaseError):
+    """A saga has no table or procedures in this database, or its table lost a column: run rowpost apply."""
 
 
 class CatalogueError(RowpostError):
@@ -242,6 +264,24 @@ class LockRefused(CatalogueError):
     """The lock of deployments, or of a transaction over several databases, was not granted."""
 
     code = 12
+
+
+class InvalidCorrelation(CatalogueError):
+    """A saga's correlation value that is missing, of another type, too long, or changed by a handler."""
+
+    code = 14
+
+
+class SagaConflict(CatalogueError):
+    """Another message has started, changed or completed the same saga meanwhile: a retry finds it as it is then."""
+
+    code = 15
+
+
+class NotASagaTable(CatalogueError):
+    """The table lacks a saga's columns."""
+
+    code = 16
 
 
 class AlreadyHandled(CatalogueError):

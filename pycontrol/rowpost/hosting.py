@@ -7,22 +7,25 @@ limit or its strategy open, the environment's worker of the same queue decides, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import astuple, replace
 
-from rowpost.address import Address, parse_address
+from rowpost.address import DEFAULT_SCHEMA, Address, parse_address
 from rowpost.compat import compat_of
 from rowpost.database import Database, connect
 from rowpost.deploy import apply
 from rowpost.endpoint import Endpoint
-from rowpost.errors import HandlerNotFound, InvalidQueueName, SchemaMissing, SettingsError
+from rowpost.errors import HandlerNotFound, InvalidQueueName, SagaNotDeployed, SchemaMissing, SettingsError
 from rowpost.handlers import resolve_handler
 from rowpost.plan import plan
 from rowpost.scripts import database_scripts, schema_version
 from rowpost.settings import QueueSettings, Settings, WorkerSettings, with_partitions
 
-__all__ = ["needed_queues", "open_embedded", "refuse_unknown_outboxes", "subscribe", "subscribe_all", "with_endpoints"]
+__all__ = [
+    "needed_queues", "open_embedded", "prepare", "refuse_missing_sagas", "refuse_unknown_outboxes", "subscribe",
+    "subscribe_all", "with_endpoints", "with_sagas",
+]  # fmt: skip
 
 
 def with_endpoints(settings: Settings, names: Iterable[str]) -> Settings:
@@ -44,7 +47,43 @@ def with_endpoints(settings: Settings, names: Iterable[str]) -> Settings:
         declared = before.get(queue, QueueSettings(queue))
         worked = with_partitions(replace(declared, worker=_worker(settings, name, endpoint, _worker_of(declared, before))))
         queues.update((each.name, each) for each in worked)
-    return replace(settings, queues=tuple(queues.values()))
+    return with_sagas(replace(settings, queues=tuple(queues.values())))
+
+
+def with_sagas(settings: Settings, unknown: Callable[[HandlerNotFound], None] = lambda error: None) -> Settings:
+    """The settings with the tables that the sagas of their endpoints need; `unknown` is told what cannot be imported here.
+
+    Raises:
+        SettingsError: two sagas share a table, or the environment's file declares it with another correlation.
+    """
+    sagas = {saga.name: saga for saga in settings.sagas}
+    for queue in settings.queues:
+        if queue.worker is None:
+            continue
+        try:
+            handler = resolve_handler(queue.worker.handler)
+        except HandlerNotFound as error:
+            unknown(error)
+            continue
+        for saga in handler.sagas if isinstance(handler, Endpoint) else ():
+            needed = replace(saga, name=_queue_name(settings, saga.name))
+            if sagas.setdefault(needed.name, needed) != needed:
+                raise SettingsError(
+                    f"The saga table {needed.name!r} of {queue.worker.handler} is declared twice, and not alike: as {needed} and "
+                    f"as {sagas[needed.name]}. Give one of the sagas another table, or correct the environment's file."
+                )
+    return replace(settings, sagas=tuple(sagas.values()))
+
+
+def refuse_missing_sagas(settings: Settings, database: Database) -> None:
+    """Raises SagaNotDeployed where a saga's table is not registered in this database."""
+    registered = {row[0] for row in database.call("list_saga_types")} if settings.sagas else set()
+    for saga in settings.sagas:
+        if saga.name not in registered:
+            raise SagaNotDeployed(
+                f"The saga table {saga.name!r} is not deployed in {settings.target}. Run rowpost apply, where the "
+                "environment names its endpoint as a worker or declares the table below sagas."
+            )
 
 
 def _resolve(name: str) -> Endpoint:
@@ -141,17 +180,22 @@ def subscribe_all(settings: Settings, database: Database) -> None:
 
 def open_embedded(endpoint: Endpoint) -> Database:
     """A connection to the embedded server, where the endpoint's queues are deployed: for tests and trials."""
-    settings = Settings()
+    database = connect(Settings(), application_name=f"rowpost {endpoint.name}")
+    prepare(endpoint, database)
+    return database
+
+
+def prepare(endpoint: Endpoint, database: Database) -> None:
+    """Deploys the endpoint's queues and the tables of its sagas, where they are missing, and subscribes it."""
+    settings = Settings(engine=database.engine, default_schema=DEFAULT_SCHEMA[database.engine])
     queues = [] if endpoint.send_only else [QueueSettings(endpoint.name)]
     queues += [QueueSettings(name, delayed=False) for name in (endpoint.error_queue, endpoint.audit_queue) if name]
-    database = connect(settings, application_name=f"rowpost {endpoint.name}")
     wanted = {_queue_name(settings, queue.name): queue for queue in queues}
     missing = set(wanted) - _deployed_queues(database)
-    if missing or not _is_current(database):
-        apply(database, plan(replace(settings, queues=tuple(wanted.values()))))
+    if missing or not _is_current(database) or not _has_sagas(endpoint, database):
+        apply(database, plan(replace(settings, queues=tuple(wanted.values()), sagas=endpoint.sagas)))
     if not endpoint.send_only:
         subscribe(endpoint, database)
-    return database
 
 
 def _deployed_queues(database: Database) -> set[str]:
@@ -159,6 +203,13 @@ def _deployed_queues(database: Database) -> set[str]:
         return {row[0] for row in database.call("list_queues")}
     except SchemaMissing:
         return set()
+
+
+def _has_sagas(endpoint: Endpoint, database: Database) -> bool:
+    if not endpoint.sagas:
+        return True
+    registered = {(row[0], *row[4:]) for row in database.call("list_saga_types")}
+    return {astuple(saga) for saga in endpoint.sagas} <= registered
 
 
 def _is_current(database: Database) -> bool:

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from rowpost.address import Address, parse_address
+from rowpost.context import Call
 from rowpost.database import Database
 from rowpost.dialects import Commit
 from rowpost.errors import DelayNotSupported, RowpostError
@@ -25,8 +26,6 @@ __all__ = ["Call", "Directory", "dispatch"]
 
 FORWARD_DESTINATION = "NServiceBus.SqlServer.ForwardDestination"
 _MILLISECOND = timedelta(milliseconds=1)
-
-Call = tuple[str, str | None, dict[str, Any]]
 
 
 class Directory:
@@ -56,7 +55,7 @@ class Directory:
 
 def dispatch(
     database: Database,
-    groups: Iterable[Iterable[Operation]],
+    groups: Iterable[Iterable[Operation | Call]],
     directory: Directory,
     *,
     sender: Endpoint,
@@ -76,6 +75,9 @@ def dispatch(
     for group in groups:
         seen: set[tuple[str, str]] = set()
         for operation in group:
+            if isinstance(operation, tuple):
+                batch.call(operation)
+                continue
             if operation.topics:
                 batch.publish(operation)
                 continue
@@ -116,6 +118,9 @@ class _Batch:
         self.events: list[tuple[int, Operation]] = []
         self._calls: list[Call] = list(also)
         self._rows: dict[str, list[Row]] = {}
+
+    def call(self, call: Call) -> None:
+        self._calls.append(call)
 
     def publish(self, operation: Operation) -> None:
         self._settle()

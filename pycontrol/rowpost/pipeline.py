@@ -33,6 +33,7 @@ from rowpost.database import Database
 from rowpost.dialects import Begin
 from rowpost.endpoint import Endpoint
 from rowpost.errors import (
+    CatalogueError,
     DatabaseError,
     DatabaseUnavailable,
     Deadlock,
@@ -224,6 +225,8 @@ class Pipeline:
         started = time.perf_counter()
         try:
             operations = self._run(message, database)
+            if sealed and not self._plain:  # the batch's next message may be one of the same saga
+                operations = self._processing.store(database, operations)
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
             self._take_back()
             return self._raised(message, error, guarded, sealed)
@@ -332,7 +335,7 @@ class Pipeline:
         return self.database.engine == "postgresql" or "(3902)" not in str(error.__cause__)
 
     def _from_database(self, error: BaseException) -> bool:
-        return isinstance(error, (DatabaseError, self.database.dialect.driver_error()))
+        return isinstance(error, (DatabaseError, CatalogueError, self.database.dialect.driver_error()))
 
     def _is_deadlock(self, error: BaseException) -> bool:
         dialect = self.database.dialect

@@ -17,10 +17,11 @@ from rowpost.contract import load_contract
 from rowpost.dialects import Dialect, dialect_for
 from rowpost.dialects.batches import SCRIPT_END, SECTION_GUARD
 from rowpost.errors import InvalidQueueName
+from rowpost.saga_tables import SagaEntry, describe_saga, saga_names
 from rowpost.scripts import Script, ScriptSet, hash_text, load_scripts, render_script
 from rowpost.settings import OutboxSettings, QueueSettings, Settings
 
-__all__ = ["Plan", "QueueEntry", "Step", "build_plan", "business_settings", "describe_queue", "plan", "queue_names"]
+__all__ = ["Entry", "Plan", "QueueEntry", "Step", "build_plan", "business_settings", "describe_queue", "plan", "queue_names"]
 
 HOW_TO_RUN = {
     "sqlserver": "sqlcmd -S <server> -d <database> -b -x -f 65001 -i <this file>",
@@ -42,17 +43,30 @@ class QueueEntry:
     clustered: bool
     delayed: bool
 
+    @property
+    def name(self) -> str:
+        """Its canonical address, short."""
+        return self.queue_name
+
+    @property
+    def title(self) -> str:
+        """As lists of changes name it."""
+        return f"queue {self.queue_name}"
+
+
+Entry = QueueEntry | SagaEntry
+
 
 @dataclass(frozen=True)
 class Step:
-    """One script as it runs: rendered, with the object that it leaves behind, and the queue it belongs to."""
+    """One script as it runs: rendered, with the object that it leaves behind, and the entry it belongs to, by title."""
 
     script_name: str
     kind: str
     text: str
     object_kind: str | None = None
     object_name: str | None = None
-    queue_name: str | None = None
+    owner: str | None = None
 
     @cached_property
     def hash(self) -> str:
@@ -80,7 +94,7 @@ class Plan:
 
     environment: str
     scripts: ScriptSet = field(repr=False)
-    items: tuple[Step | QueueEntry, ...] = field(repr=False)
+    items: tuple[Step | Entry, ...] = field(repr=False)
     tool_version: str = __version__
     whole: bool = True
 
@@ -101,8 +115,18 @@ class Plan:
 
     @property
     def queues(self) -> tuple[QueueEntry, ...]:
-        """The registry's entries."""
+        """The registry's entries of queues."""
         return tuple(item for item in self.items if isinstance(item, QueueEntry))
+
+    @property
+    def sagas(self) -> tuple[SagaEntry, ...]:
+        """The registry's entries of sagas."""
+        return tuple(item for item in self.items if isinstance(item, SagaEntry))
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All that is registered."""
+        return (*self.queues, *self.sagas)
 
     @cached_property
     def hash(self) -> str:
@@ -114,7 +138,7 @@ class Plan:
         """One script, complete and safe to run again: what apply does on an empty database."""
         header = (
             f"rowpost {self.tool_version}: deployment of the environment {self.environment} ({self.engine})",
-            f"Schema {self.schema_version}, {len(self.steps)} scripts, {len(self.queues)} queues. Plan {self.hash}",
+            f"Schema {self.schema_version}, {len(self.steps)} scripts, {_counted(self)}. Plan {self.hash}",
             f"Run it with: {HOW_TO_RUN[self.engine]}",
             "One transaction: after an error nothing of it remains. Running it again does no harm.",
         )
@@ -130,7 +154,8 @@ def plan(settings: Settings, folder: Path | None = None) -> Plan:
 
     Raises DeployError for scripts that cannot be read or rendered.
     """
-    entries = [describe_queue(queue, settings.engine) for queue in settings.queues]
+    entries: list[Entry] = [describe_queue(queue, settings.engine) for queue in settings.queues]
+    entries += [describe_saga(saga, settings.engine) for saga in settings.sagas]
     return build_plan(settings.environment, load_scripts(settings.engine, folder), entries)
 
 
@@ -142,21 +167,27 @@ def business_settings(settings: Settings, outbox: OutboxSettings) -> Settings:
         url=outbox.url,
         default_schema=DEFAULT_SCHEMA[outbox.engine],
         queues=(),
+        sagas=(),
         participants=(),
         outboxes=(),
     )
 
 
-def build_plan(environment: str, scripts: ScriptSet, queues: Iterable[QueueEntry], whole: bool = True) -> Plan:
-    """A plan out of its parts, queues in the order given; not `whole`: of the queues alone."""
-    queues = list(queues)
+def build_plan(environment: str, scripts: ScriptSet, entries: Iterable[Entry], whole: bool = True) -> Plan:
+    """A plan out of its parts, queues and then sagas in the order given; not `whole`: of these alone."""
+    entries = list(entries)
+    queues = [entry for entry in entries if isinstance(entry, QueueEntry)]
+    sagas = [entry for entry in entries if isinstance(entry, SagaEntry)] if scripts.saga_tables else []
     dialect = dialect_for(scripts.engine)
-    items: list[Step | QueueEntry] = [_database_step(script, dialect) for script in scripts.database] if whole else []
+    items: list[Step | Entry] = [_database_step(script, dialect) for script in scripts.database] if whole else []
     for queue in queues:
         items += [queue, *_queue_steps(queue, scripts, dialect)]
+    for saga in sagas:
+        items += [saga, *_saga_steps(saga, scripts, dialect)]
     if whole:
         items.append(Step(scripts.grants.name, scripts.grants.kind, scripts.grants.text))
     items += [_queue_step(scripts.queue_grants, queue, dialect) for queue in queues]
+    items += [_saga_step(script, saga, dialect) for saga in sagas for script in scripts.saga_grants]
     return Plan(environment, scripts, tuple(items), whole=whole)
 
 
@@ -234,7 +265,29 @@ def _queue_step(
 ) -> Step:
     text = render_script(script, queue_names(queue, dialect), dialect.name)
     name = f"{script.name}:{queue.queue_key}"
-    return Step(name, script.kind, text, object_kind, object_name, queue.queue_name)
+    return Step(name, script.kind, text, object_kind, object_name, queue.title)
+
+
+def _saga_steps(saga: SagaEntry, scripts: ScriptSet, dialect: Dialect) -> Iterator[Step]:
+    moving = saga.transitional_name is not None
+    for script in scripts.saga_tables:
+        if moving or "{transitional_column}" not in script.text:
+            yield _saga_step(script, saga, dialect, "table", saga_names(saga, dialect)["saga_table"])
+    wanted = {procedure.name for procedure in load_contract().saga_templates(moving)}
+    for script in scripts.saga_templates:
+        if script.stem in wanted:
+            yield _saga_step(script, saga, dialect, "procedure", f"rowpost.{dialect.quote(f'{script.stem}:{saga.saga_key}')}")
+
+
+def _saga_step(
+    script: Script, saga: SagaEntry, dialect: Dialect, object_kind: str | None = None, object_name: str | None = None
+) -> Step:
+    text = render_script(script, saga_names(saga, dialect), dialect.name)
+    return Step(f"{script.name}:{saga.saga_key}", script.kind, text, object_kind, object_name, saga.title)
+
+
+def _counted(plan: Plan) -> str:
+    return f"{len(plan.queues)} queues" + (f", {len(plan.sagas)} sagas" if plan.sagas else "")
 
 
 def _sections(plan: Plan, dialect: Dialect) -> Iterator[str]:
@@ -258,9 +311,10 @@ def _sections(plan: Plan, dialect: Dialect) -> Iterator[str]:
             yield guard + section(f"{item.script_name} ({item.kind})", item.text)
         else:
             values = dict(zip((each.name for each in fields(item)), astuple(item), strict=True))
-            yield guard + section(
-                f"queue {' '.join(item.queue_name.split())} ({item.kind})", call("register_queue", values)
-            )
+            saga = isinstance(item, SagaEntry)
+            kind = "" if saga else f" ({item.kind})"
+            register = "register_saga" if saga else "register_queue"
+            yield guard + section(f"{' '.join(item.title.split())}{kind}", call(register, values))
     records = "".join(call("record_script", step.record) for step in plan.steps)
     yield guard + section("the journal: what ran, and what it left behind", records)
     version = {"schema_version": plan.schema_version, "tool_version": plan.tool_version}

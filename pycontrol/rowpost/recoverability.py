@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from functools import cached_property
 
-from rowpost.errors import InvalidMessageId, MessageNotDeserialized, NoHandler
+from rowpost.errors import InvalidCorrelation, InvalidMessageId, InvalidSagaState, MessageNotDeserialized, NoHandler
 from rowpost.message import format_timestamp
 
 __all__ = ["Decision", "Failure", "Host", "Policy", "Recoverability", "delayed_headers", "delayed_rounds", "failure_headers", "plain_recoverability"]
@@ -68,7 +68,9 @@ class Recoverability:
     immediate_retries: int = 5
     delayed_retries: int = 3
     delay_increase: timedelta = timedelta(seconds=10)
-    unrecoverable: tuple[type[BaseException], ...] = (InvalidMessageId, MessageNotDeserialized, NoHandler)
+    unrecoverable: tuple[type[BaseException], ...] = (
+        MessageNotDeserialized, NoHandler, InvalidMessageId, InvalidCorrelation, InvalidSagaState,
+    )  # fmt: skip
     policy: Policy | None = None
 
     def decide(self, failure: Failure) -> tuple[Decision, timedelta]:

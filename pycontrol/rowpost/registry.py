@@ -103,7 +103,7 @@ def _leave(database: Database, name: str, drop: bool) -> None:
     with deployment(database, plan) as running:
         state = read_state(database)
         refuse_newer(plan, state)
-        entry = next((each for each in state.registry if each.queue_name == canonical), None)
+        entry = next((each for each in state.registry if each.title == f"queue {canonical}"), None)
         if entry is None:
             raise QueueNotFound(f"No queue named {canonical!r} is registered. rowpost queue list shows those that are.")
         if drop and entry.kind == "external":
@@ -132,16 +132,17 @@ def grant_statements(
     send_to: Iterable[str] = (),
     purge: Iterable[str] = (),
     *,
+    sagas: Iterable[str] = (),
     tables: bool = False,
 ) -> list[str]:
     """The statements that let an endpoint's login work, for a DBA to read and run; `where` is settings or a database.
 
-    It may then receive from its own queues, send to its destinations (the error queue among them), and empty the
-    queues that are purged when the endpoint starts. It gets no right on any table, unless `tables` asks for the rights
-    on tables with which NServiceBus's own endpoints work, and which Babelfish wants of everybody.
+    It may then receive from its own queues, send to its destinations (the error queue among them), keep the state of
+    its sagas, and empty the queues that are purged when the endpoint starts. It gets no right on any table, unless
+    `tables` asks for the rights on tables with which NServiceBus's own endpoints work, and which Babelfish wants of everybody.
     """
     dialect = dialect_for(where.engine)
-    receive_from, send_to, purge = list(receive_from), list(send_to), list(purge)
+    receive_from, send_to, purge, sagas = list(receive_from), list(send_to), list(purge), list(sagas)
     plain = _without_delayed_table(where)
     sides = (("receive", receive_from), ("send", send_to))
     wanted = [
@@ -152,6 +153,8 @@ def grant_statements(
         if procedure.side == side
     ]
     wanted += [(load_contract().find("purge_queue", "queue"), name) for name in purge]
+    moving = _moving_sagas(where)
+    wanted += [(each, name) for name in sagas for each in load_contract().saga_templates(name in moving) if each.side == "receive"]
     grants = [
         grant_execute(dialect, procedure, queue_key(parse_address(name), where.engine), login)
         for procedure, name in wanted
@@ -161,6 +164,8 @@ def grant_statements(
         names = [(name, queue_names(entry, dialect)) for name, entry in zip((*receive_from, *send_to), entries, strict=True)]
         wanted_tables = [each["queue_table"] for _, each in names]
         wanted_tables += [each["delayed_table"] for name, each in names if name not in plain]
+        saga_tables = [parse_address(name).qualified(where.engine) for name in sagas]
+        wanted_tables += [f"{dialect.quote(str(each.schema))}.{dialect.quote(each.table)}" for each in saga_tables]
         grants += [grant_tables(dialect, table, login) for table in dict.fromkeys(wanted_tables)]
     return [grant_role(dialect, ENDPOINT_ROLE, login), *grants]
 
@@ -172,6 +177,13 @@ def _without_delayed_table(where: _HasEngine) -> set[str]:
     return {queue.name for queue in getattr(where, "queues", ()) if not queue.delayed or queue.kind == "external"}
 
 
+def _moving_sagas(where: _HasEngine) -> set[str]:
+    """Sagas that have a procedure for a second correlation."""
+    if isinstance(where, Database):
+        return {row[0] for row in where.call("list_saga_types") if row[6]}
+    return {saga.name for saga in getattr(where, "sagas", ()) if saga.transitional}
+
+
 def grant(
     database: Database,
     login: str,
@@ -179,6 +191,7 @@ def grant(
     send_to: Iterable[str] = (),
     purge: Iterable[str] = (),
     *,
+    sagas: Iterable[str] = (),
     tables: bool = False,
 ) -> list[str]:
     """Run what grant_statements spells, in one transaction; returns the statements. Raises DeployError.
@@ -186,7 +199,7 @@ def grant(
     On Babelfish always with `tables`.
     """
     tables = tables or is_babelfish(database)  # it chains no ownership
-    statements = grant_statements(database, login, receive_from, send_to, purge, tables=tables)
+    statements = grant_statements(database, login, receive_from, send_to, purge, sagas=sagas, tables=tables)
     plan = fitted(database, build_plan(f"rights of {login}", load_scripts(database.engine), [], whole=False))
     with deployment(database, plan) as running:
         for number, statement in enumerate(statements, 1):

@@ -5,7 +5,8 @@
     tables/queue/create.sql            per queue: makes the table, or completes one; again when text or entry change
     tables/queue/create_delayed.sql    per queue that has a delayed table
     procedures/<feature>/<name>.sql    per queue where it holds {queue_key}: a template, one object per queue
-    grants.sql, tables/queue/grants.sql    every time
+    tables/saga/create.sql, procedures/saga/*.sql with {saga_key}    per type of saga, likewise
+    grants.sql, tables/queue/grants.sql, tables/saga/grants.sql      every time
 
 PostgreSQL's twins have the same paths below sql/postgresql/.
 """
@@ -64,6 +65,11 @@ class Script:
         return "{queue_key}" in self.text
 
     @property
+    def is_saga_template(self) -> bool:
+        """Whether it is rendered once per type of saga."""
+        return "{saga_key}" in self.text
+
+    @property
     def table(self) -> str | None:
         """The product's own table that a one-time script makes or alters."""
         found = OWN_TABLE.search(self.text) if self.kind == "once" else None
@@ -81,6 +87,9 @@ class ScriptSet:
     create: Script
     create_delayed: Script
     templates: tuple[Script, ...]
+    saga_tables: tuple[Script, ...]
+    saga_templates: tuple[Script, ...]
+    saga_grants: tuple[Script, ...]
     grants: Script
     queue_grants: Script
     forget: Script
@@ -132,12 +141,15 @@ def database_scripts(engine: str, folder: Path | None = None) -> tuple[Script, .
     tables = [name for name in _names(root, "tables/*.sql") if ONE_TIME.fullmatch(name)]
     _refuse_same_number(tables)
     ordered = [*sorted(tables, key=_number), *_procedure_names(root)]
-    return tuple(script for name in ordered if not (script := read_script(engine, name, folder)).is_template)
+    scripts = (read_script(engine, name, folder) for name in ordered)
+    return tuple(script for script in scripts if not script.is_template and not script.is_saga_template)
 
 
 def load_scripts(engine: str, folder: Path | None = None) -> ScriptSet:
     """Every script of a dialect, in order. Raises DeployError."""
-    procedures = [read_script(engine, name, folder) for name in _procedure_names(_dialect_folder(engine, folder))]
+    root = _dialect_folder(engine, folder)
+    procedures = [read_script(engine, name, folder) for name in _procedure_names(root)]
+    of_sagas = sorted(_names(root, "tables/saga/*.sql"))  # none in a release that knew no sagas
 
     def read(name: str) -> Script:
         return read_script(engine, name, folder)
@@ -150,6 +162,9 @@ def load_scripts(engine: str, folder: Path | None = None) -> ScriptSet:
         create=read("tables/queue/create.sql"),
         create_delayed=read("tables/queue/create_delayed.sql"),
         templates=tuple(script for script in procedures if script.is_template),
+        saga_tables=tuple(read(name) for name in of_sagas if not name.endswith("grants.sql")),
+        saga_templates=tuple(script for script in procedures if script.is_saga_template),
+        saga_grants=tuple(read(name) for name in of_sagas if name.endswith("grants.sql")),
         grants=read("grants.sql"),
         queue_grants=read("tables/queue/grants.sql"),
         forget=read("tables/queue/forget.sql"),

@@ -29,10 +29,12 @@ from rowpost.compat import compat_of
 from rowpost.environment_file import Section, expand_secrets, find_environment, read_environment
 from rowpost.errors import InvalidQueueName, SettingsError
 from rowpost.other_databases import ODBC_SERVER, OutboxSettings, read_outboxes, read_participants
+from rowpost.saga_settings import SagaSettings, read_sagas
 
 __all__ = [
     "OutboxSettings",
     "QueueSettings",
+    "SagaSettings",
     "Settings",
     "SupervisorSettings",
     "WorkerSettings",
@@ -139,6 +141,7 @@ class Settings:
     default_schema: str = "public"
     compat: str = generations.DEFAULT
     queues: tuple[QueueSettings, ...] = ()
+    sagas: tuple[SagaSettings, ...] = ()
     supervisor: SupervisorSettings = SupervisorSettings()
     folder: Path | None = None
     participants: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -189,6 +192,7 @@ def load_settings(environment: str | Path | None = None) -> Settings:
         default_schema=schema,
         compat=compat,
         queues=_read_queues(top, dialect, schema, compat, clustered),
+        sagas=read_sagas(top, lambda section: _canonical(section, section.name, dialect, schema), dialect),
         supervisor=_read_supervisor(top, dialect, schema),
         folder=path.parent,
         participants=read_participants(top, dialect),

@@ -21,8 +21,8 @@ QUOTED_NAME = {"sqlserver": re.compile(r"\[(?:[^\]]|\]\])*\]"), "postgresql": re
 CLOSERS = {"'": "'", '"': '"', "[": "]"}
 GO = re.compile(r"^[ \t]*(GO)[ \t]*(\d+)?[ \t]*(?:--[^\n]*)?$", re.IGNORECASE | re.MULTILINE)
 PLACEHOLDER = re.compile(r"\{([a-z][a-z_]*)\}")
-# Already quoted by the dialect, so it may stand in bare code.
-QUOTED_PLACEHOLDERS = frozenset({"delayed_table", "queue_table"})
+# Already quoted by the dialect, or a type's name: they may stand in bare code.
+QUOTED_PLACEHOLDERS = frozenset({"correlation_type", "delayed_table", "queue_table", "saga_table", "transitional_type"})
 
 
 class SqlTextError(ValueError):

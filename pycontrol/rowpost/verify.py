@@ -63,9 +63,9 @@ def verify(database: Database, plan: Plan) -> list[Finding]:
 def _of_change(change: Change) -> Iterator[Finding]:
     if not isinstance(change.item, Step):
         if change.state == "added":
-            yield Finding("not_applied", change.name, "The queue is declared and not registered.", APPLY)
+            yield Finding("not_applied", change.name, "It is declared and not registered.", APPLY)
         elif change.state == "changed":
-            yield Finding("queue_changed", change.name, "The registry has the queue with other options.", APPLY)
+            yield Finding("queue_changed", change.name, "The registry has it with other options.", APPLY)
         return
     name, entry, subject = change.name, change.entry, change.item.object_name or change.name
     if change.state == "edited":
@@ -110,11 +110,11 @@ def _of_unknown(entry: JournalEntry) -> Finding:
 def _of_queues(database: Database, diff: PlanDiff) -> Iterator[Finding]:
     """check_queue's findings of form, but for objects that the journal's comparison has named already."""
     gone = {
-        change.item.queue_name
+        change.item.owner
         for change in diff.changes
         if isinstance(change.item, Step) and change.item.object_kind == "table" and change.state in ("added", "drifted")
     }
     for queue_name, kind, detail, remedy in database.call("check_queue"):
-        known = kind == "procedure_missing" or (kind == "table_missing" and queue_name in gone)
+        known = kind == "procedure_missing" or (kind == "table_missing" and f"queue {queue_name}" in gone)
         if not known and kind not in HEALTH:
             yield Finding(kind, f"queue {queue_name}", detail, remedy)

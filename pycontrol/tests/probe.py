@@ -90,6 +90,9 @@ class Probe(ABC):
     def row_locks(self, queue: str) -> int: ...
 
     @abstractmethod
+    def sessions_waiting_for_sagas(self) -> int: ...
+
+    @abstractmethod
     def insert_expired(self, queue: str, count: int) -> None: ...
 
     @abstractmethod
@@ -124,6 +127,9 @@ class PostgreSQLProbe(Probe):
         """Rows of the queue that another session could not lock now."""
         free = self.run(f"SELECT seq FROM {self.table(queue)} FOR UPDATE SKIP LOCKED")
         return self.value(f"SELECT count(*) FROM {self.table(queue)}") - len(free)
+
+    def sessions_waiting_for_sagas(self) -> int:
+        return self.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%saga%'")
 
     def insert_expired(self, queue: str, count: int) -> None:
         self.run(
@@ -186,6 +192,11 @@ class SQLServerProbe(Probe):
         if self.babelfish:
             pytest.skip("Babelfish has no sys.dm_tran_locks")
         return self.value("SELECT COUNT(*) FROM sys.dm_tran_locks WHERE resource_type IN ('KEY', 'RID', 'PAGE')")
+
+    def sessions_waiting_for_sagas(self) -> int:
+        if self.babelfish:  # it has no sys.dm_exec_requests; its PostgreSQL is there to be asked
+            return self.value("SELECT COUNT(*) FROM pg_catalog.pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%Concurrency%'")
+        return self.value("SELECT COUNT(*) FROM sys.dm_exec_requests WHERE blocking_session_id <> 0")
 
     def insert_expired(self, queue: str, count: int) -> None:
         self.run(f"INSERT INTO {self.table(queue)} (Id, Recoverable, Expires, Headers) VALUES (NEWID(), 1, DATEADD(MINUTE, -1, GETUTCDATE()), N'')")

@@ -38,6 +38,7 @@ GRANT EXECUTE ON rowpost.outbox_status TO rowpost_endpoint, rowpost_operator, ro
 GRANT EXECUTE ON rowpost.list_queues TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost.check_queue TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost.elect_upkeep TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost.list_saga_types TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost.list_scripts TO rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost.list_strangers TO rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost.get_definition TO rowpost_operator, rowpost_reader;
@@ -47,6 +48,7 @@ GRANT EXECUTE ON rowpost._describe_bloat TO rowpost_endpoint, rowpost_operator, 
 GRANT SELECT ON rowpost.journal TO rowpost_operator, rowpost_reader;
 GRANT SELECT ON rowpost.version TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT SELECT ON rowpost.queue TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT SELECT ON rowpost.saga TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.failure TO rowpost_endpoint, rowpost_operator;
 GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.decision TO rowpost_endpoint, rowpost_operator;
 GRANT SELECT ON rowpost.decision TO rowpost_reader;

@@ -56,6 +56,7 @@ GRANT EXECUTE ON FUNCTION rowpost.outbox_status TO rowpost_endpoint, rowpost_ope
 GRANT EXECUTE ON FUNCTION rowpost.list_queues TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON FUNCTION rowpost.check_queue TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON FUNCTION rowpost.elect_upkeep TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON FUNCTION rowpost.list_saga_types TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON FUNCTION rowpost.list_scripts TO rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON FUNCTION rowpost.list_strangers TO rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON FUNCTION rowpost.get_definition TO rowpost_operator, rowpost_reader;

@@ -16,6 +16,7 @@ from rowpost.cli import (
     outboxes,
     queue,
     run,
+    sagas,
     subscriptions,
     transactions,
     upkeep,
@@ -65,6 +66,7 @@ upkeep.register(queue.app)
 app.add_typer(queue.app, name="queue")
 app.add_typer(errors.app, name="errors")
 app.add_typer(subscriptions.app, name="subscriptions")
+app.add_typer(sagas.app, name="sagas")
 app.add_typer(transactions.app, name="transactions")
 app.add_typer(outboxes.app, name="outbox")
 demo.register(app)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +22,8 @@ from rowpost.database import Database
 from rowpost.deploy import apply, difference
 from rowpost.dialects.babelfish import is_babelfish
 from rowpost.diff import PlanDiff
-from rowpost.errors import RowpostError, SchemaMissing
+from rowpost.errors import HandlerNotFound, RowpostError, SchemaMissing
+from rowpost.hosting import with_sagas
 from rowpost.plan import Plan, plan
 from rowpost.review import Review, compare_releases, read_definition, review
 from rowpost.scripts import database_scripts, schema_version
@@ -50,6 +53,16 @@ def register(app: typer.Typer) -> None:
     command(app, "version")(show_version)
 
 
+def _planned(session: Session) -> Plan:
+    """The plan, with the tables of the sagas of the environment's endpoints, which lie where the program is started."""
+    sys.path.insert(0, os.getcwd())
+
+    def tell(error: HandlerNotFound) -> None:
+        session.note(f"Its sagas, if it has any, are planned only where the environment's file declares them: {error}")
+
+    return plan(with_sagas(session.settings, tell))
+
+
 def show_plan(
     session: Session,
     sql: Annotated[bool, typer.Option("--sql", help="Print the whole script for a DBA; connects to nothing.")] = False,
@@ -73,7 +86,7 @@ def show_plan(
 ) -> ExitCode:
     """Show what apply would change in the database, and in the business databases of outboxes."""
     session, *others = session.databases(outbox)
-    planned = plan(session.settings)
+    planned = _planned(session)
     if bundle is not None:
         session.note(f"Wrote {write_bundle(bundle)} scripts of rowpost {__version__} to {bundle}.")
         return ExitCode.OK
@@ -176,7 +189,7 @@ def run_apply(
 
 
 def _apply(session: Session, yes: bool) -> None:
-    planned = plan(session.settings)
+    planned = _planned(session)
     with session.connected() as database:
         if session.settings.environment == PRODUCTION and not yes:
             diff = difference(database, planned)
@@ -251,7 +264,7 @@ def run_verify(session: Session) -> ExitCode:
 
 def _verify(session: Session) -> bool:
     """Whether something is not as planned there."""
-    planned = plan(session.settings)
+    planned = _planned(session)
     with session.connected() as database:
         findings = verify(database, planned)
     if session.as_json:

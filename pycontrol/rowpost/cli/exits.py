@@ -46,6 +46,7 @@ _BY_ERROR: tuple[tuple[type[Exception], ExitCode], ...] = (
     (errors.PermissionDenied, ExitCode.PERMISSION),
     (errors.SchemaMissing, ExitCode.NOT_FOUND),
     (errors.QueueNotFound, ExitCode.NOT_FOUND),
+    (errors.SagaNotDeployed, ExitCode.NOT_FOUND),
     (errors.HandlerNotFound, ExitCode.NOT_FOUND),
     (errors.MessageNotFound, ExitCode.NOT_FOUND),
     (errors.InvalidQueueName, ExitCode.USAGE),

@@ -169,6 +169,9 @@ def grant(
     purge_too: Annotated[
         list[str] | None, typer.Option("--purge", metavar="QUEUE", help="A queue it may empty; may be repeated.")
     ] = None,
+    saga: Annotated[
+        list[str] | None, typer.Option("--saga", metavar="SAGA", help="The table of a saga of its own; may be repeated.")
+    ] = None,
     tables: Annotated[
         bool, typer.Option("--tables", help="Also the rights on tables that NServiceBus's own endpoints work with.")
     ] = False,
@@ -179,11 +182,12 @@ def grant(
     """Print the statements that let an endpoint's login work with its queues, and with nothing else."""
     login = session.text(login)
     wanted = [[session.name(each) for each in names or ()] for names in (receive_from, send_to, purge_too)]
+    sagas = [session.name(each) for each in saga or ()]
     if apply_them:
         with session.deployed() as database:
-            statements = registry.grant(database, login, *wanted, tables=tables)
+            statements = registry.grant(database, login, *wanted, sagas=sagas, tables=tables)
     else:
-        statements = registry.grant_statements(session.settings, login, *wanted, tables=tables)
+        statements = registry.grant_statements(session.settings, login, *wanted, sagas=sagas, tables=tables)
     if session.as_json:
         session.document({"login": login, "applied": apply_them, "statements": statements})
     else:

@@ -25,7 +25,14 @@ from rowpost.cli.session import Session
 from rowpost.cli.supervision import supervise
 from rowpost.errors import QueueNotFound, SettingsError
 from rowpost.events import Event
-from rowpost.hosting import needed_queues, refuse_unknown_outboxes, subscribe_all, with_endpoints
+from rowpost.hosting import (
+    needed_queues,
+    refuse_missing_sagas,
+    refuse_unknown_outboxes,
+    subscribe_all,
+    with_endpoints,
+    with_sagas,
+)
 from rowpost.settings import Settings
 from rowpost.snapshot import QueueSnapshot
 from rowpost.supervisor import Supervisor
@@ -88,13 +95,15 @@ def _narrowed(session: Session, names: list[str] | None) -> Settings:
 
 
 def _prepare(session: Session, settings: Settings) -> None:
-    """Subscribes the endpoints. Raises before any worker starts: QueueNotFound, SchemaMissing, SchemaTooNew, SettingsError."""
+    """Subscribes the endpoints. Raises QueueNotFound and SagaNotDeployed before any worker starts, SchemaMissing,
+    SchemaTooNew, SettingsError."""
     refuse_unknown_outboxes(settings)
     with session.deployed() as database:
         registered = {row[0] for row in database.call("list_queues")}
         for name in needed_queues(settings):
             if name not in registered:
                 raise QueueNotFound(f"The queue {name!r} is not deployed in {settings.target}. Run: rowpost apply")
+        refuse_missing_sagas(with_sagas(settings), database)
         subscribe_all(settings, database)
 
 

@@ -14,7 +14,9 @@ from typing import Any, Literal, NoReturn, Protocol
 from rowpost.contract import Procedure
 from rowpost.errors import RowpostError, SettingsError
 
-__all__ = ["Begin", "Commit", "Dialect", "Statement", "dialect_for", "dialect_of", "engine_of", "where_rights_are"]
+__all__ = [
+    "Begin", "Commit", "Dialect", "Statement", "dialect_for", "dialect_of", "engine_of", "saga_missing", "where_rights_are",
+]  # fmt: skip
 
 #: whether a call opens a transaction; "distributed": one over several SQL Servers; "sealed": one that no COMMIT ends
 #: but the one that breaks the seal, so that SQL of a handler cannot commit what is not its own
@@ -135,6 +137,14 @@ def dialect_for(engine: str) -> Dialect:
             f"The driver for {engine} is not installed ({error}). Install it with: pip install 'rowpost[{engine}]'"
         ) from error
     raise SettingsError(f"There is no engine {engine!r}. Use embedded, postgresql or sqlserver.")
+
+
+def saga_missing(statement: Statement, said: str) -> str:
+    """What to tell of a saga whose table or procedures are not as they should be."""
+    return (
+        f"The saga {statement.queue!r} has no table or procedures here, or they are not as they were deployed: {said}. "
+        "Run rowpost verify, which says what is missing, and rowpost apply."
+    )
 
 
 def dialect_of(connection: Any) -> Dialect:

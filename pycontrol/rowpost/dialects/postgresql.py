@@ -11,7 +11,7 @@ import psycopg
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from rowpost.contract import Procedure
-from rowpost.dialects import Begin, Commit, Statement, libpq, where_rights_are
+from rowpost.dialects import Begin, Commit, Statement, libpq, saga_missing, where_rights_are
 from rowpost.dialects.lending import Loan
 from rowpost.errors import (
     CATALOGUE,
@@ -20,10 +20,12 @@ from rowpost.errors import (
     Deadlock,
     InvalidCount,
     InvalidMessage,
+    LockTimeout,
     LoginRefused,
     PermissionDenied,
     QueueNotFound,
     RowpostError,
+    SagaNotDeployed,
     SchemaMissing,
     SettingsError,
     UnsupportedServer,
@@ -168,16 +170,16 @@ class PostgreSQL:
     def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
         state = getattr(error, "sqlstate", None) or ""
         said = _first_line(error)
-        where = f" (queue {statement.queue!r})" if statement and statement.queue else ""
+        where = f" ({statement.procedure.scope} {statement.queue!r})" if statement and statement.queue else ""
         kind: type[RowpostError] = DatabaseError
         if state.startswith("RP") and int(state[2:]) in CATALOGUE:
             kind = CATALOGUE[int(state[2:])]
-        elif state in ("42883", "3F000", "42P01"):
+        elif state in ("42883", "3F000", "42P01") or (state == "42703" and _of_saga(statement)):
             return _missing(state, said, statement)
         elif state == "42501":
             kind, said = PermissionDenied, f"{said}. {where_rights_are(statement)}"
         elif state in _TRY_AGAIN:
-            kind = Deadlock
+            kind = LockTimeout if state == "55P03" else Deadlock
         elif state in _LOGIN_REFUSED or (not state and _is_refusal(said)):
             kind, said = LoginRefused, f"The server refused the login: {said}. Check user, password and database."
         elif (
@@ -262,12 +264,18 @@ def _message_arrays(messages: Sequence[Any]) -> list[tuple[str, bytes | None]]:
 def _missing(state: str, said: str, statement: Statement | None) -> RowpostError:
     if state == "3F000" or statement is None or statement.queue is None:
         return SchemaMissing(f"rowpost is not deployed in this database, or is older than this program: {said}. Run: rowpost apply")
+    if _of_saga(statement):
+        return SagaNotDeployed(saga_missing(statement, said))
     if state == "42P01":
         return QueueNotFound(f"The table of the queue {statement.queue!r} is gone: {said}. Run: rowpost queue check")
     return QueueNotFound(
         f"No queue named {statement.queue!r} in this database. rowpost queue list shows those that are; "
         "rowpost queue create makes one."
     )
+
+
+def _of_saga(statement: Statement | None) -> bool:
+    return statement is not None and statement.procedure.scope == "saga"
 
 
 def _is_refusal(said: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rowpost.dialects import Statement, where_rights_are
+from rowpost.dialects import Statement, saga_missing, where_rights_are
 from rowpost.errors import (
     CATALOGUE,
     DatabaseError,
@@ -12,10 +12,12 @@ from rowpost.errors import (
     Deadlock,
     InvalidCount,
     InvalidMessage,
+    LockTimeout,
     LoginRefused,
     PermissionDenied,
     QueueNotFound,
     RowpostError,
+    SagaNotDeployed,
     SchemaMissing,
     SettingsError,
 )
@@ -25,6 +27,7 @@ __all__ = ["LOGIN_REFUSED", "PERMISSION", "TRY_AGAIN", "UNAVAILABLE", "translate
 _NUMBER = re.compile(r"\((\d+)\) \(SQL\w+\)")
 _DRIVER_PREFIX = re.compile(r"^(\[[^\]]*\] ?)+")
 _CATALOGUE_BASE = 51000
+_NO_COLUMN, _LOCK_TIMEOUT = 207, 1222
 #: the connection, a failover (978, 983, 3906: an availability group's replica; 40xxx, 42xxx, 49xxx: Azure SQL), its limits
 UNAVAILABLE = {64, 233, 978, 983, 3906, 10053, 10054, 10060, 10928, 10929, 40143, 40197, 40501, 40540, 40613, 42108, 42109}
 UNAVAILABLE |= {49918, 49919, 49920}
@@ -39,14 +42,16 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
     match = _NUMBER.search(said)
     number = int(match[1]) if match else 0
     said = _DRIVER_PREFIX.sub("", said[: match.start()] if match else said).strip().rstrip(".") or state
-    where = f" (queue {statement.queue!r})" if statement and statement.queue else ""
+    where = f" ({statement.procedure.scope} {statement.queue!r})" if statement and statement.queue else ""
     kind: type[RowpostError] = DatabaseError
     if number - _CATALOGUE_BASE in CATALOGUE:
         kind = CATALOGUE[number - _CATALOGUE_BASE]
-    elif number in (2812, 208) or (number > 1e7 and "does not exist" in said):
+    elif number in (2812, 208) or (number == _NO_COLUMN and _of_saga(statement)) or (number > 1e7 and "does not exist" in said):
         return _missing(number, said, statement)
     elif number in PERMISSION or "permission denied" in said:
         kind, said = PermissionDenied, f"{said}. {where_rights_are(statement)}"
+    elif number == _LOCK_TIMEOUT or "lock timeout" in said:  # Babelfish has the words, and another number
+        kind = LockTimeout
     elif number in TRY_AGAIN:
         kind = Deadlock
     elif number in LOGIN_REFUSED or state == "28000":
@@ -69,9 +74,15 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
 def _missing(number: int, said: str, statement: Statement | None) -> RowpostError:
     if statement is None or statement.queue is None:
         return SchemaMissing(f"rowpost is not deployed in this database, or is older than this program: {said}. Run: rowpost apply")
+    if _of_saga(statement):
+        return SagaNotDeployed(saga_missing(statement, said))
     if number == 208:
         return QueueNotFound(f"The table of the queue {statement.queue!r} is gone: {said}. Run: rowpost queue check")
     return QueueNotFound(
         f"No queue named {statement.queue!r} in this database. rowpost queue list shows those that are; "
         "rowpost queue create makes one."
     )
+
+
+def _of_saga(statement: Statement | None) -> bool:
+    return statement is not None and statement.procedure.scope == "saga"

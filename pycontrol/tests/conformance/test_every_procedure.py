@@ -3,15 +3,18 @@
 A procedure that the contract has and CALLS has not fails the first test.
 """
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
 from rowpost.contract import load_contract
+from rowpost.deploy import apply
 from rowpost.errors import RowpostError
 from rowpost.message import OutgoingMessage
-from rowpost.plan import describe_queue, queue_names
-from rowpost.settings import QueueSettings
+from rowpost.plan import describe_queue, plan, queue_names
+from rowpost.saga_tables import describe_saga, saga_names
+from rowpost.settings import QueueSettings, SagaSettings
 from tests.probe import probe_for
 
 HOSTILE = "x'); DROP TABLE rowpost.queue; --"
@@ -22,7 +25,13 @@ ENTRY = {
     "queue_key": "New", "queue_name": "New", "schema_name": "app", "table_name": "New",
     "kind": "own", "body_string": False, "clustered": True, "delayed": False,
 }  # fmt: skip
-#: a call of each procedure that changes what it can change; for a queue's own, of the queue Sales
+SAGA = SagaSettings("EverySaga", "Key", transitional="Other", transitional_type="string")
+SAGA_ENTRY = {
+    "saga_key": "New", "saga_name": "New", "schema_name": "app", "table_name": "New", "correlation_name": "Key", "correlation_type": "string",
+}  # fmt: skip
+OTHER_ID = UUID("aaaaaaaa-0000-0000-0000-000000000002")
+VERSIONS = {"persistence_version": "1", "saga_type_version": "1"}
+#: a call of each procedure that changes what it can change; for a queue's own, of the queue Sales, for a saga's, of the saga EverySaga
 CALLS = {
     "queue": {
         "send_message": {"headers": "{}", "body": b"x"},
@@ -38,6 +47,14 @@ CALLS = {
         "receive_due_messages": {"count": 10},
         "queue_metrics": {},
         "maintain_queue": {},
+    },
+    "saga": {
+        "load_saga": {"correlation_value": "A", "locked": True, "lock_timeout_ms": 100},
+        "insert_saga": {"id": OTHER_ID, "correlation_value": "B", "data": "{}", "metadata": "{}", **VERSIONS},
+        "update_saga": {"id": ID, "concurrency": 1, "data": '{"x": 1}', **VERSIONS},
+        "complete_saga": {"id": ID, "concurrency": 1},
+        "correlate_saga": {"id": ID, "correlation_value": "second"},
+        "list_sagas": {"count": 10},
     },
     "database": {
         "register_queue": ENTRY,
@@ -71,6 +88,8 @@ CALLS = {
         "forget_dispatch": HANDLED,
         "clean_dispatches": {"retention_seconds": 0, "count": 10},
         "elect_upkeep": {},
+        "register_saga": SAGA_ENTRY,
+        "list_saga_types": {},
         "record_script": {"script_name": "x.sql", "script_kind": "anytime", "script_hash": "a" * 64},
         "forget_script": {"script_name": "grants.sql"},
         "list_scripts": {},
@@ -85,8 +104,17 @@ BEFORE = ("record_failure", "subscribe", "record_decision", "record_handled", "s
 PROCEDURES = sorted((procedure.scope, procedure.name) for procedure in load_contract().procedures)
 
 
+@pytest.fixture(scope="module")
+def saga_table(target):
+    """The saga's table, deployed."""
+    with target.connect() as database:
+        apply(database, plan(replace(target.settings, sagas=(SAGA,))))
+        entry = describe_saga(SAGA, target.settings.engine)
+        return saga_names(entry, database.dialect)["saga_table"]
+
+
 @pytest.fixture
-def call(database, target, queue):
+def call(database, target, queue, sql, saga_table):
     """Calls a procedure with the arguments above, some of them exchanged."""
 
     def run(scope, name, **exchanged):
@@ -95,19 +123,22 @@ def call(database, target, queue):
             arguments["schema_name"] = target.settings.default_schema
         if arguments.get("row_version") == "the first":
             arguments["row_version"] = queue.browse()[0].row_version
-        return database.call(name, "Sales" if scope == "queue" else None, **arguments)
+        return database.call(name, {"queue": "Sales", "saga": SAGA.name}.get(scope), **arguments)
 
+    sql.run(f"DELETE FROM {saga_table}")
+    content = {**CALLS["saga"]["insert_saga"], "id": ID, "correlation_value": "A"}
+    database.call("insert_saga", SAGA.name, **content)
     return run
 
 
 @pytest.fixture
-def content(database, target, queue):
+def content(database, target, queue, call, saga_table):
     """Everything that the procedures could change."""
     sales = queue_names(describe_queue(QueueSettings("Sales"), target.settings.engine), database.dialect)
     routing = 'public."SubscriptionRouting"' if target.settings.engine == "postgresql" else "dbo.SubscriptionRouting"
-    names = "journal version queue failure decision lease outbox outbox_operations dispatch"
+    names = "journal version queue saga failure decision lease outbox outbox_operations dispatch"
     own = (f"rowpost.{name}" for name in names.split())
-    tables = (*own, routing, sales["queue_table"], sales["delayed_table"])
+    tables = (*own, routing, sales["queue_table"], sales["delayed_table"], saga_table)
     probe = probe_for(database, babelfish=target.babelfish)
 
     def read():

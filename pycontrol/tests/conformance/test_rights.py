@@ -1,18 +1,27 @@
 """Least privilege, tried as each login: contract statements 9 and 10."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
 from rowpost.contract import load_contract
 from rowpost.database import connect_url
+from rowpost.deploy import apply
 from rowpost.dialects.grants import grant_role
 from rowpost.errors import DatabaseError, PermissionDenied, RowpostError
 from rowpost.message import OutgoingMessage
+from rowpost.pipeline import Pipeline
+from rowpost.plan import plan
 from rowpost.queue import Queue
 from rowpost.registry import grant, grant_statements
+from rowpost.retries import Kind
+from rowpost.settings import SagaSettings
 from rowpost.upkeep import maintain_queue
 from tests.logins import logins
+from tests.sagas import Open, deploy, make_desk, make_endpoint, make_ledger
+
+__all__ = ["make_desk"]
 
 
 @pytest.fixture
@@ -99,12 +108,13 @@ def test_statement_10_the_deploying_login_needs_only_to_create_objects(target, n
 
 #: what a member of each role may call, by the contract's scope and side; an endpoint's queues are granted one by one
 ALLOWED = {
-    "rowpost_reader": {("queue", "read"), ("database", "read")},
+    "rowpost_reader": {(scope, "read") for scope in ("queue", "saga", "database")},
     "rowpost_operator": {
-        (scope, side) for scope in ("queue", "database") for side in ("send", "receive", "read", "operate")
+        (scope, side) for scope in ("queue", "saga", "database") for side in ("send", "receive", "read", "operate")
     },
     "rowpost_endpoint": {("database", side) for side in ("send", "receive", "read")},
 }
+SAGA = SagaSettings("Of_rights", "Key", transitional="Other", transitional_type="string")
 #: procedures of the registry that look at other queues' messages or at the deployment: not for endpoints, not for readers
 EXCEPTIONS = {"rowpost_endpoint": {"list_scripts", "list_strangers", "get_definition"}}
 ALSO = {"rowpost_reader": {"peek_queue"}}
@@ -126,7 +136,7 @@ def _arguments(procedure):
 
 def _refused(database, procedure):
     """Whether calling it is refused for want of a right; whatever it does is undone."""
-    queue = "Sales" if procedure.scope == "queue" else None
+    queue = {"queue": "Sales", "saga": SAGA.name}.get(procedure.scope)
     try:
         with database.transaction():
             database.call(procedure.name, queue, **_arguments(procedure))
@@ -141,6 +151,14 @@ class _UndoneError(Exception):
     pass
 
 
+@pytest.fixture(scope="module")
+def a_saga(target):
+    """The saga Of_rights, with every procedure that a saga may have."""
+    with target.connect() as database:
+        apply(database, plan(replace(target.settings, sagas=(SAGA,))))
+
+
+@pytest.mark.usefixtures("a_saga")
 @pytest.mark.parametrize("role", ALLOWED)
 def test_a_member_of_a_role_may_call_what_the_role_is_for_and_nothing_else(queue, target, sql, login, role):
     name = login.make("member")
@@ -232,3 +250,22 @@ def test_an_operator_vacuums_where_the_server_lets_others_than_the_owner(make_qu
     assert [(step.action, step.state) for step in steps] == [("vacuum", "done" if may else "waits")]
     assert steps[0].statement.startswith("VACUUM (ANALYZE, TRUNCATE off) ")
     assert (sql.value(dead) == 0) == may
+
+
+def test_statement_9_an_endpoint_keeps_its_sagas_with_execute_alone_and_no_others(target, sql, login, make_desk):
+    desk = make_desk()
+    other = make_ledger("pessimistic", "Ledger_of_others")
+    deploy(target, make_endpoint(other))
+    name = login.make("saga_keeper")
+    grant(sql.database, name, receive_from=["Sales"], send_to=["audit", "error"], sagas=[desk.table])
+    desk.send(Open("A", 5))
+
+    with login.open(name) as database:
+        outcome = Pipeline(database, "Sales", desk.endpoint).process_one()
+
+        assert (outcome.kind, [row[2]["Total"] for row in desk.rows]) == (Kind.HANDLED, [5])
+        for table in ("Ledger_of_others", *(() if target.babelfish else (desk.table,))):
+            with pytest.raises(DatabaseError), database.translated():
+                database.connection.execute(f"SELECT * FROM {sql.table(table)}")
+        with pytest.raises(PermissionDenied):
+            database.call("load_saga", "Ledger_of_others", correlation_value="A", locked=False, lock_timeout_ms=100)

@@ -110,7 +110,7 @@ def test_the_header_says_what_it_is_and_how_to_run_it(engine):
 
 @pytest.mark.parametrize("engine", NOWHERE)
 def test_an_external_queue_gets_no_table_and_sending_procedures_only(engine):
-    names = [step.script_name for step in offline(engine, QUEUES[2]).steps if step.queue_name]
+    names = [step.script_name for step in offline(engine, QUEUES[2]).steps if step.owner]
 
     assert sorted(name.partition(":")[0] for name in names) == [
         "procedures/queue/send_message.sql",

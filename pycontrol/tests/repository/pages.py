@@ -75,7 +75,7 @@ def procedures_table() -> str:
     rows = []
     for procedure in load_contract().procedures:
         path = f"procedures/{procedure.feature}/{procedure.name}.sql"
-        name = procedure.name + (":<queue>" if procedure.scope == "queue" else "")
+        name = procedure.name + ("" if procedure.scope == "database" else f":<{procedure.scope}>")
         locks = [_locking(sql_folder() / path, "sqlserver"), _locking(sql_folder() / "postgresql" / path, "postgresql")]
         rows.append((f"`{name}`", procedure.purpose, procedure.side, *locks))
     return table(("Procedure", "Purpose", "Side", "Locks, SQL Server", "Locks, PostgreSQL"), rows)
@@ -89,17 +89,17 @@ def _locking(path: Path, engine: str) -> str:
 
 def rights_table() -> str:
     text = (sql_folder() / "grants.sql").read_text(encoding="utf-8")
-    of_queue = (sql_folder() / "tables/queue/grants.sql").read_text(encoding="utf-8")
+    of = {scope: (sql_folder() / f"tables/{scope}/grants.sql").read_text(encoding="utf-8") for scope in ("queue", "saga")}
     rows = []
     for procedure in load_contract().procedures:
-        source = of_queue if procedure.scope == "queue" else text
-        name = rf"\[{procedure.name}:\{{queue_key\}}\]" if procedure.scope == "queue" else procedure.name
+        scope, source = procedure.scope, of.get(procedure.scope, text)
+        name = rf"\[{procedure.name}:\{{{scope}_key\}}\]" if scope in of else procedure.name
         found = re.findall(rf"GRANT EXECUTE ON rowpost\.{name} TO ([^;]+);", source)
         roles = {role.strip() for each in found for role in each.split(",")}
         mark = {role: "yes" if f"rowpost_{role}" in roles else "" for role in ("endpoint", "operator", "reader")}
-        if procedure.scope == "queue" and procedure.side in ("send", "receive"):
-            mark["endpoint"] = "granted per queue"
-        rows.append((f"`{procedure.name}`" + (" of a queue" if procedure.scope == "queue" else ""), *mark.values()))
+        if scope in of and procedure.side in ("send", "receive"):
+            mark["endpoint"] = f"granted per {scope}"
+        rows.append((f"`{procedure.name}`" + (f" of a {scope}" if scope in of else ""), *mark.values()))
     return table(("Procedure", "rowpost_endpoint", "rowpost_operator", "rowpost_reader"), rows)
 
 

@@ -16,11 +16,11 @@ __all__ = ["Column", "Header", "read_header", "split_commas", "without_comments"
 
 SQLSERVER_HEAD = re.compile(
     r"SET ANSI_NULLS ON;\nSET QUOTED_IDENTIFIER ON;\nGO\nCREATE OR ALTER (?P<kind>PROCEDURE|FUNCTION) rowpost\."
-    r"(?P<name>\w+|\[\w+:\{queue_key\}\])(?P<parameters>.*?)(?P<options>\nWITH EXECUTE AS OWNER)?\nAS\n/\*\n(?P<comment>.*?)\n\*/\n(?P<body>.*)\nGO\n",
+    r"(?P<name>\w+|\[\w+:\{(?:queue|saga)_key\}\])(?P<parameters>.*?)(?P<options>\nWITH EXECUTE AS OWNER)?\nAS\n/\*\n(?P<comment>.*?)\n\*/\n(?P<body>.*)\nGO\n",
     re.DOTALL,
 )
 POSTGRESQL_HEAD = re.compile(
-    r"CREATE OR REPLACE (?P<kind>FUNCTION) rowpost\.(?P<name>\w+|\"\w+:\{queue_key\}\")\((?P<parameters>.*?)\)"
+    r"CREATE OR REPLACE (?P<kind>FUNCTION) rowpost\.(?P<name>\w+|\"\w+:\{(?:queue|saga)_key\}\")\((?P<parameters>.*?)\)"
     r" RETURNS (?P<returns>TABLE \(.*?\)|\w+)\nLANGUAGE plpgsql(?P<options>.*?)\nAS \$rowpost\$\n"
     r"/\*\n(?P<comment>.*?)\n\*/\n(?P<body>.*)\n\$rowpost\$;\n",
     re.DOTALL,
@@ -57,8 +57,8 @@ class Header:
 
     @property
     def object_name(self) -> str:
-        """The name without quotes and without the queue's key."""
-        return re.sub(r":\{queue_key\}|[\[\]\"]", "", self.name)
+        """The name without quotes and without the key of a queue or saga."""
+        return re.sub(r":\{\w+_key\}|[\[\]\"]", "", self.name)
 
 
 def read_header(path: Path, engine: str) -> Header:

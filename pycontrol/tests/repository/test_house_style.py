@@ -122,10 +122,11 @@ def test_the_contract_names_every_procedure_but_private_helpers(engine):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_procedure_is_a_template_where_the_contract_says_per_queue(engine):
-    templates = {procedure.name for procedure, header in public(engine) if "{queue_key}" in header.name}
+@pytest.mark.parametrize("scope", ["queue", "saga"])
+def test_a_procedure_is_a_template_where_the_contract_says_so(engine, scope):
+    templates = {procedure.name for procedure, header in public(engine) if f"{{{scope}_key}}" in header.name}
 
-    assert templates == {procedure.name for procedure in load_contract().procedures if procedure.scope == "queue"}
+    assert templates == {procedure.name for procedure in load_contract().procedures if procedure.scope == scope}
 
 
 def expected_parameters(procedure: Procedure, engine: str) -> list[tuple[str, str, bool]]:

@@ -39,7 +39,7 @@ runner = _load_runner()
 CLASSES = runner.read_classes()
 TESTS = [test for each in CLASSES for test in each.tests]
 #: INSERT EXEC: the columns, and the procedure, a queue's or the database's
-STORED = re.compile(r"INSERT INTO [#@]?\w+\s\(([^)]*)\)\nEXEC rowpost\.(?:\[(\w+):Sample\]|(\w+))")
+STORED = re.compile(r"INSERT INTO [#@]?\w+\s\(([^)]*)\)\nEXEC rowpost\.(?:\[(\w+):Sample(?:Saga)?\]|(\w+))")
 needs_engine = pytest.mark.skipif(
     not os.environ.get("ROWPOST_TEST_SQLSERVER"), reason="no T-SQL engine: set ROWPOST_TEST_SQLSERVER"
 )
@@ -75,7 +75,7 @@ def test_what_a_test_stores_of_a_result_has_the_contracts_columns(each):
     wrong = [
         (procedure, columns)
         for columns, queues, database in stored
-        for procedure in [contract.find(queues or database, "queue" if queues else "database")]
+        for procedure in [contract.find_template(queues) if queues else contract.find(database, "database")]
         if len(columns.split(",")) != len(procedure.result)
     ]
 
@@ -87,7 +87,7 @@ def test_what_a_test_stores_of_a_result_has_the_contracts_columns(each):
 def url(request: pytest.FixtureRequest) -> str:
     """A database with rowpost, the sample queue and the shim."""
     url = request.getfixturevalue("new_database")("sqlserver")
-    settings = Settings(engine="sqlserver", url=url, default_schema="dbo", queues=(QueueSettings(runner.SAMPLE),))
+    settings = Settings(engine="sqlserver", url=url, default_schema="dbo", queues=(QueueSettings(runner.SAMPLE),), sagas=(runner.SAMPLE_SAGA,))
     with connect_url("sqlserver", url) as database:
         note_engine(request.config, "sqlserver", database)
         apply(database, plan(settings))

@@ -140,7 +140,14 @@ def _batches(source: Source, found: list[Finding]) -> list[dict[str, str | int]]
 
 
 def _sample(placeholder: str) -> str:
-    """{queue_table} is [dbo].[Sample], {delayed_table} is [dbo].[Sample.delayed], any other name is Sample."""
+    """{queue_table} is [dbo].[Sample], {delayed_table} is [dbo].[Sample.delayed], {saga_table} is [dbo].[SampleSaga], a
+    column's type nvarchar(200), any other name Sample."""
+    if placeholder.endswith("_type"):
+        return "nvarchar(200)"
+    if placeholder.endswith("_column"):
+        return f"Correlation_{SAMPLE}"
+    if placeholder.startswith("saga_"):
+        return f"[dbo].[{SAMPLE}Saga]" if placeholder == "saga_table" else f"{SAMPLE}Saga"
     table = re.fullmatch(r"(\w+)_table", placeholder)
     if not table:
         return SAMPLE

@@ -39,13 +39,13 @@ def test_tables_run_first_in_number_order_then_deploy_s_procedures_then_helpers(
 
 
 def test_tables_run_by_number_and_not_by_alphabet(folder):
-    for name in ("100_hundred.sql", "99_many.sql"):
+    for name in ("0910_ten.sql", "909_nine.sql"):
         (folder / "tables" / name).write_text("SELECT 1;\nGO\n")
 
     names = [script.name for script in database_scripts("sqlserver", folder) if script.kind == "once"]
 
-    assert names[-2:] == ["tables/99_many.sql", "tables/100_hundred.sql"]
-    assert load_scripts("sqlserver", folder).schema_version == 100
+    assert names[-2:] == ["tables/909_nine.sql", "tables/0910_ten.sql"]
+    assert load_scripts("sqlserver", folder).schema_version == 910
 
 
 def test_two_one_time_scripts_of_one_number_are_refused(folder):
@@ -72,7 +72,7 @@ def test_both_dialects_bring_the_same_files(engine):
 def test_every_procedure_of_the_contract_has_its_file(engine):
     scripts = load_scripts(engine)
 
-    files = {script.name for script in (*scripts.database, *scripts.templates)}
+    files = {script.name for script in (*scripts.database, *scripts.templates, *scripts.saga_templates)}
 
     assert {f"procedures/{each.feature}/{each.name}.sql" for each in load_contract().procedures} <= files
 

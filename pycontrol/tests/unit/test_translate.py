@@ -9,7 +9,7 @@ from rowpost import errors
 from rowpost.dialects import dialect_for, postgresql, sqlserver
 
 SQLSERVER = {
-    1205: errors.Deadlock, 1222: errors.Deadlock, 3960: errors.Deadlock, 3961: errors.Deadlock,
+    1205: errors.Deadlock, 1222: errors.LockTimeout, 3960: errors.Deadlock, 3961: errors.Deadlock,
     64: errors.DatabaseUnavailable, 233: errors.DatabaseUnavailable, 10053: errors.DatabaseUnavailable,
     10054: errors.DatabaseUnavailable, 10060: errors.DatabaseUnavailable, 10928: errors.DatabaseUnavailable,
     10929: errors.DatabaseUnavailable, 40143: errors.DatabaseUnavailable, 40197: errors.DatabaseUnavailable,
@@ -21,7 +21,7 @@ SQLSERVER = {
     51001: errors.QueueNotFound, 51007: errors.ScriptEdited, 51008: errors.SchemaTooNew, 8134: errors.DatabaseError,
 }  # fmt: skip
 POSTGRESQL = {
-    pg.DeadlockDetected: errors.Deadlock, pg.SerializationFailure: errors.Deadlock, pg.LockNotAvailable: errors.Deadlock,
+    pg.DeadlockDetected: errors.Deadlock, pg.SerializationFailure: errors.Deadlock, pg.LockNotAvailable: errors.LockTimeout,
     pg.AdminShutdown: errors.DatabaseUnavailable, pg.CrashShutdown: errors.DatabaseUnavailable,
     pg.CannotConnectNow: errors.DatabaseUnavailable, pg.TooManyConnections: errors.DatabaseUnavailable,
     pg.ConnectionFailure: errors.DatabaseUnavailable, pg.ReadOnlySqlTransaction: errors.DatabaseUnavailable,

@@ -1,0 +1,60 @@
+"""The order policy: a saga that follows one order from its placing to its payment, and reminds of one that is late."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from examples.shop.messages import OrderBilled, OrderPlaced, PaymentOverdue
+
+from rowpost.endpoint import Endpoint
+from rowpost.recoverability import Recoverability
+from rowpost.sagas import ConflictPolicy, Saga, SagaContext, handles, starts
+
+__all__ = ["OrderPolicy", "OrderState", "policy"]
+
+PAY_WITHIN = timedelta(seconds=3)
+
+policy = Endpoint(
+    "Shop.Policy",
+    error_queue="Shop.error",
+    audit_queue="Shop.audit",
+    limit=2,
+    recoverability=Recoverability(policy=ConflictPolicy()),
+)
+
+
+@dataclass
+class OrderState:
+    """What is known of an order; amounts are cents."""
+
+    order_id: int
+    amount: int = 0
+    placed: bool = False
+    billed: bool = False
+    reminded: bool = False
+
+
+@policy.saga
+class OrderPolicy(Saga[OrderState], correlate={OrderPlaced: "order_id", OrderBilled: "order_id"}):
+    """Events come from two endpoints, so that the payment may overtake the order: either may start it."""
+
+    @starts(OrderPlaced, subscribe=True)
+    def placed(self, message: OrderPlaced, context: SagaContext) -> None:
+        self.state.placed, self.state.amount = True, message.amount
+        if not self.state.billed:
+            context.request_timeout(PAY_WITHIN, PaymentOverdue())
+        self._complete_when_done()
+
+    @starts(OrderBilled, subscribe=True)
+    def billed(self, message: OrderBilled, context: SagaContext) -> None:
+        self.state.billed = True
+        self._complete_when_done()
+
+    @handles(PaymentOverdue)
+    def overdue(self, message: PaymentOverdue, context: SagaContext) -> None:
+        """Comes back by the instance's id; for an order that was paid meanwhile nobody is there any more."""
+        self.state.reminded = True
+        context.connection.execute("INSERT INTO shop.reminders (order_id) VALUES (%s)", (self.state.order_id,))
+
+    def _complete_when_done(self) -> None:
+        if self.state.placed and self.state.billed:
+            self.complete()

@@ -1,0 +1,66 @@
+"""What a saga's handler is given: a context whose messages name the instance, so that answers and timeouts find it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from rowpost.context import Context
+from rowpost.errors import InvalidMessage
+from rowpost.message import CORRELATION_ID
+
+__all__ = ["SAGA_ID", "SAGA_TYPE", "TIMEOUT", "SagaContext"]
+
+SAGA_ID = "NServiceBus.SagaId"
+SAGA_TYPE = "NServiceBus.SagaType"
+ORIGINATING_SAGA_ID = "NServiceBus.OriginatingSagaId"
+ORIGINATING_SAGA_TYPE = "NServiceBus.OriginatingSagaType"
+TIMEOUT = "NServiceBus.IsSagaTimeoutMessage"
+
+
+class SagaContext(Context):
+    """A context that sends on behalf of one saga instance; what it sends leaves with the outer context's messages."""
+
+    def __init__(self, outer: Context, saga_id: UUID, saga_type: str, metadata: Mapping[str, str]) -> None:
+        super().__init__(outer.endpoint, outer.database, outer.incoming, outer.scope)
+        self.operations, self.headers = outer.operations, outer.headers
+        self._saga_id, self._saga_type = saga_id, saga_type
+        self._metadata = metadata
+
+    def request_timeout(self, after: timedelta | datetime, message: Any) -> str:
+        """Sends the instance a message that it handles when the time has come; returns its message id.
+
+        It finds the instance by its id. When the saga is complete by then, the message is discarded with a log line.
+
+        Args:
+            after: from now, or the moment itself, with its time zone.
+            message: of a message class that the saga handles.
+        """
+        delay = after - datetime.now(UTC) if isinstance(after, datetime) else after
+        headers = {TIMEOUT: "True", SAGA_ID: str(self._saga_id), SAGA_TYPE: self._saga_type}
+        return self._collect(message, "Send", headers, False, destination=self.endpoint.name, delay=delay)
+
+    def reply_to_originator(self, message: Any, *, headers: Mapping[str, str | None] | None = None) -> str:
+        """Answers whoever sent the message that started the saga; returns the reply's message id.
+
+        Raises:
+            InvalidMessage: that message named no address for replies.
+        """
+        address = self._metadata.get("Originator")
+        if not address:
+            raise InvalidMessage(
+                f"The message that started the saga {self._saga_id} wanted no reply: it had no ReplyToAddress. Send to a queue by name."
+            )
+        kept = {
+            CORRELATION_ID: self._metadata.get("OriginalMessageId"),
+            SAGA_ID: self._metadata.get("OriginatingSagaId"),
+            SAGA_TYPE: self._metadata.get("OriginatingSagaType"),
+        }
+        extra = {name: value for name, value in kept.items() if value}
+        return self._collect(message, "Reply", {**extra, **(headers or {})}, False, destination=address)
+
+    def _headers(self, message: Any, intent: str) -> dict[str, str | None]:
+        named = {ORIGINATING_SAGA_ID: str(self._saga_id), ORIGINATING_SAGA_TYPE: self._saga_type}
+        return {**super()._headers(message, intent), **named}

@@ -1,0 +1,64 @@
+"""The sagas of one endpoint: their methods among its handlers, their tables for its deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rowpost.context import Call, Operation
+from rowpost.database import Database
+from rowpost.errors import SettingsError
+from rowpost.handling import Handling
+from rowpost.message_types import type_name
+from rowpost.sagas.declaration import Saga
+from rowpost.sagas.running import Running, SagaTables
+from rowpost.settings import SagaSettings
+
+__all__ = ["HostedSagas"]
+
+
+class HostedSagas:
+    """What an endpoint knows of its sagas."""
+
+    def __init__(self, endpoint: str, mode: str) -> None:
+        self._endpoint, self._mode = endpoint, mode
+        self._hosted: dict[str, type[Saga]] = {}
+        self._names = SagaTables()
+
+    @property
+    def tables(self) -> tuple[SagaSettings, ...]:
+        """The tables that they need."""
+        return tuple(saga.declaration.settings_for(self._endpoint) for saga in self._hosted.values())
+
+    def host(self, saga: type[Saga]) -> Iterator[tuple[Handling, str | None]]:
+        """The handlers that a saga adds to the endpoint, each with the event that it subscribes to, if any.
+
+        Raises:
+            SettingsError: as for Endpoint.saga.
+        """
+        if not hasattr(saga, "declaration"):
+            raise SettingsError(f"{saga.__name__} is no saga yet: class {saga.__name__}(Saga[State], correlate={{…}}).")
+        if self._mode == "none":
+            raise SettingsError(
+                f"The saga {saga.__name__} cannot run in an endpoint of the mode none: its message would be gone before its "
+                "state is stored, and a failure would lose it. Use receive_only or sends_atomic_with_receive."
+            )
+        table = saga.declaration.table_for(self._endpoint)
+        other = self._hosted.setdefault(table.casefold(), saga)
+        if other is not saga:
+            raise SettingsError(f"The sagas {other.__name__} and {saga.__name__} have one table, {table}: give one table='…'.")
+        for method in saga.declaration.methods:
+            wanted = type_name(method.cls)
+            yield Handling(wanted, method.cls, Running(saga, method, table, self._names)), wanted if method.subscribe else None
+
+    def settle(
+        self, database: Database, operations: list[Operation | Call], *, at_once: bool = False
+    ) -> list[Operation | Call]:
+        """Stores what sagas have to store, where that must not wait for what is sent; returns what is left.
+
+        So it is in the mode receive_only, where what is sent commits before; in the others it leaves with what is sent.
+        """
+        calls = [each for each in operations if isinstance(each, tuple)]
+        if not calls or not (at_once or self._mode == "receive_only"):
+            return operations
+        database.call_all(calls)
+        return [each for each in operations if not isinstance(each, tuple)]

@@ -1,0 +1,178 @@
+"""For tests of what users write: a saga on a real database, message by message, with timeouts fired by hand.
+
+    with SagaTest(OrderPolicy) as saga:
+        saga.handle(PlaceOrder("A1", 500))
+        saga.fire(PaymentOverdue)
+
+        assert saga.sent == [RemindCustomer("A1")]
+        assert saga.state("A1").reminded
+
+Each message is stored, received, handled and committed as in production. What the saga sends goes nowhere: it is kept in
+`sent`, in its order, and its timeouts in `timeouts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from rowpost.context import Call, Operation
+from rowpost.database import Database
+from rowpost.endpoint import Endpoint
+from rowpost.errors import InvalidMessage
+from rowpost.hosting import open_embedded, prepare
+from rowpost.queue import Queue
+from rowpost.recoverability import Decision, Failure, Recoverability
+from rowpost.retries import Kind
+from rowpost.sagas.context import TIMEOUT
+from rowpost.sagas.correlation import correlation_text
+from rowpost.sagas.declaration import Saga
+from rowpost.sagas.state import decode_state
+from rowpost.serialization import JsonSerializer
+
+__all__ = ["SagaTest", "Sent"]
+
+_PAGE = 1000
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One message that the saga sent: `to` is its destination, None for an event; `delay` that of a timeout or send."""
+
+    message: Any
+    to: str | None
+    headers: Mapping[str, str | None]
+    delay: timedelta | None = None
+
+
+class SagaTest:
+    """One saga in an endpoint of its own, with nothing in its queue and no instance at first.
+
+    Args:
+        saga: the class.
+        database: where to run it; the embedded server by default.
+    """
+
+    def __init__(self, saga: type[Saga], database: Database | None = None) -> None:
+        self._saga = saga
+        self._endpoint = _Recording(f"SagaTest.{saga.__name__}", self)
+        self._endpoint.saga(saga)
+        self._database, self._owned = database, database is None
+        #: outcomes: what it sent and published, and the timeouts that were not fired yet
+        self.all_sent: list[Sent] = []
+        self.timeouts: list[Sent] = []
+        self.failure: BaseException | None = None
+
+    def __enter__(self) -> SagaTest:
+        if self._database is None:
+            self._database = open_embedded(self._endpoint)
+        else:
+            prepare(self._endpoint, self._database)
+        Queue(self._endpoint.name, self._database).purge()
+        for key, _, version, *_ in self._rows():
+            self._database.call("complete_saga", self._table, id=key, concurrency=version)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._endpoint.close()
+        if self._owned and self._database is not None:
+            self._database.close()
+
+    @property
+    def sent(self) -> list[Any]:
+        """The messages that it sent and published, in their order."""
+        return [each.message for each in self.all_sent]
+
+    def handle(self, message: Any, headers: Mapping[str, str | None] | None = None) -> list[Sent]:
+        """Sends the saga a message and handles it, once; returns what it sent then, timeouts left out.
+
+        Raises:
+            Whatever the saga raised: nothing of what it did is kept then.
+        """
+        before = len(self.all_sent)
+        with Endpoint("SagaTest.Sender", send_only=True).open(self._database) as bus:
+            bus.send(message, to=self._endpoint.name, headers={"NServiceBus.ReplyToAddress": "SagaTest.Sender", **(headers or {})})
+        self.failure = None
+        outcome = self._endpoint.process_one(self._database)
+        if outcome.kind is not Kind.HANDLED:
+            raise self.failure or InvalidMessage(f"The message was not handled: {outcome.error}")
+        return self.all_sent[before:]
+
+    def fire(self, cls: type) -> list[Sent]:
+        """Lets the time of the oldest timeout of that class come; returns what the saga sent then.
+
+        Raises:
+            InvalidMessage: it asked for none. Whatever the saga raised.
+        """
+        for place, timeout in enumerate(self.timeouts):
+            if isinstance(timeout.message, cls):
+                del self.timeouts[place]
+                return self.handle(timeout.message, timeout.headers)
+        asked = ", ".join(sorted({type(each.message).__name__ for each in self.timeouts})) or "nothing"
+        raise InvalidMessage(f"The saga waits for no {cls.__name__}; it waits for {asked}.")
+
+    def state(self, value: Any) -> Any:
+        """The state of the instance with that correlation value; None where there is none, or no more."""
+        declared = self._saga.declaration
+        text = correlation_text(value, declared.kind, declared.property)
+        rows = self._database.call("load_saga", self._table, correlation_value=text, locked=False, lock_timeout_ms=5000)
+        return self._decoded(rows[0][1]) if rows else None
+
+    @property
+    def states(self) -> list[Any]:
+        """The states of all instances."""
+        return [self._decoded(row[4]) for row in self._rows()]
+
+    @property
+    def _table(self) -> str:
+        return self._endpoint.sagas[0].name
+
+    def _rows(self) -> list[tuple]:
+        return self._database.call("list_sagas", self._table, count=_PAGE)
+
+    def _decoded(self, text: str) -> Any:
+        declared = self._saga.declaration
+        return decode_state(text, declared.state, declared.name, declared.renamed, declared.removed)
+
+
+class _Recording(Endpoint):
+    """Stores what its saga stores, and keeps what it sends instead of sending it."""
+
+    def __init__(self, name: str, test: SagaTest) -> None:
+        self._test = test
+        self._written = _Remembering()
+        super().__init__(name, recoverability=Recoverability(policy=self._give_up), serializers=[self._written])
+
+    def dispatch(
+        self, database: Database, operations: list[Operation | Call], *, begin: bool = False, commit: bool = False
+    ) -> None:
+        super().dispatch(database, [each for each in operations if isinstance(each, tuple)], begin=begin, commit=commit)
+        for operation in operations:
+            if not isinstance(operation, tuple):
+                self._keep(operation)
+
+    def _keep(self, operation: Operation) -> None:
+        sent = Sent(self._written.message_of(operation.body), operation.destination, operation.headers, operation.delay)
+        (self._test.timeouts if operation.headers.get(TIMEOUT) == "True" else self._test.all_sent).append(sent)
+
+    def _give_up(self, failure: Failure) -> Decision:
+        self._test.failure = failure.error
+        return Decision.ERROR
+
+
+class _Remembering(JsonSerializer):
+    """JSON that remembers which message became which body."""
+
+    def __init__(self) -> None:
+        self._bodies: list[tuple[bytes, Any]] = []
+
+    def encode(self, message: Any) -> bytes:
+        body = super().encode(message)
+        self._bodies.append((body, message))
+        return body
+
+    def message_of(self, body: bytes) -> Any:
+        """The message, or the body itself where it was sent as bytes."""
+        return next((message for written, message in reversed(self._bodies) if written is body), body)

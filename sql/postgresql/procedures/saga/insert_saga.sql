@@ -1,0 +1,33 @@
+CREATE OR REPLACE FUNCTION rowpost."insert_saga:{saga_key}"(
+    p_id uuid,
+    p_correlation_value text,
+    p_data text, -- the state as JSON
+    p_metadata text, -- JSON object: Originator, OriginalMessageId
+    p_persistence_version text,
+    p_saga_type_version text
+) RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $rowpost$
+/*
+Stores a new instance, unless another message has started it meanwhile.
+Atomicity: one INSERT in the caller's transaction.
+Locking:   the new row; waits for a transaction that is storing the same correlation value.
+*/
+BEGIN
+    IF p_correlation_value IS NULL OR length(p_correlation_value) > 200 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP014', MESSAGE = 'A saga needs a correlation value, of at most 200 characters.';
+    END IF;
+
+    INSERT INTO {saga_table}
+        ("Id", "Metadata", "Data", "PersistenceVersion", "SagaTypeVersion", "Concurrency", "{correlation_column}")
+    VALUES
+        (p_id, p_metadata, p_data::jsonb, p_persistence_version, p_saga_type_version, 1, p_correlation_value::{correlation_type})
+    ON CONFLICT DO NOTHING;
+
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP015', MESSAGE = 'Another message has started this saga meanwhile.';
+    END IF;
+END
+$rowpost$;

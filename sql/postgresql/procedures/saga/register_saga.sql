@@ -1,0 +1,43 @@
+CREATE OR REPLACE FUNCTION rowpost.register_saga(
+    p_saga_key text,
+    p_saga_name text,
+    p_schema_name text,
+    p_table_name text,
+    p_correlation_name text,
+    p_correlation_type text, -- string, integer, uuid or timestamp
+    p_transitional_name text DEFAULT NULL,
+    p_transitional_type text DEFAULT NULL
+) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $rowpost$
+/*
+Enters a type of saga into the registry, or renews its entry.
+Atomicity: in the caller's transaction.
+Locking:   the registry of sagas, until the caller commits: deployments only.
+*/
+DECLARE
+    v_queue text;
+BEGIN
+    SELECT q.queue_name INTO v_queue
+    FROM rowpost.queue AS q
+    WHERE q.schema_name = p_schema_name
+      AND q.table_name = p_table_name
+      AND q.catalog_name IS NULL;
+
+    IF v_queue IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP005', MESSAGE = format(
+            'The table of the saga ''%s'' is that of the queue ''%s''. Choose another name.', p_saga_name, v_queue);
+    END IF;
+
+    INSERT INTO rowpost.saga AS s
+        (saga_key, saga_name, schema_name, table_name, correlation_name, correlation_type, transitional_name, transitional_type)
+    VALUES
+        (p_saga_key, p_saga_name, p_schema_name, p_table_name, p_correlation_name, p_correlation_type, p_transitional_name, p_transitional_type)
+    ON CONFLICT (saga_key) DO UPDATE
+    SET correlation_name = excluded.correlation_name,
+        correlation_type = excluded.correlation_type,
+        transitional_name = excluded.transitional_name,
+        transitional_type = excluded.transitional_type;
+END
+$rowpost$;

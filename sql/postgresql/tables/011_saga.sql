@@ -1,0 +1,14 @@
+-- Which types of sagas have procedures, where their instances are stored, and by what they are found.
+CREATE TABLE IF NOT EXISTS rowpost.saga
+(
+    saga_key text NOT NULL,
+    saga_name text NOT NULL,
+    schema_name text NOT NULL,
+    table_name text NOT NULL,
+    correlation_name text NOT NULL,
+    correlation_type text NOT NULL,
+    transitional_name text NULL,
+    transitional_type text NULL,
+    CONSTRAINT saga_pk PRIMARY KEY (saga_key),
+    CONSTRAINT saga_name_key UNIQUE (saga_name)
+);

@@ -1,0 +1,34 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.[insert_saga:{saga_key}]
+    @id uniqueidentifier,
+    @correlation_value nvarchar(4000),
+    @data nvarchar(max), -- the state as JSON
+    @metadata nvarchar(max), -- JSON object: Originator, OriginalMessageId
+    @persistence_version varchar(23),
+    @saga_type_version varchar(23)
+AS
+/*
+Stores a new instance, unless another message has started it meanwhile.
+Atomicity: one INSERT in the caller's transaction.
+Locking:   the new row; waits for a transaction that is storing the same correlation value.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+
+IF @correlation_value IS NULL OR LEN(CONCAT(@correlation_value, N'.')) > 201
+    THROW 51014, N'A saga needs a correlation value, of at most 200 characters.', 1;
+
+BEGIN TRY
+    INSERT INTO {saga_table}
+        (Id, Metadata, Data, PersistenceVersion, SagaTypeVersion, Concurrency, [{correlation_column}])
+    VALUES
+        (@id, @metadata, @data, @persistence_version, @saga_type_version, 1, CAST(@correlation_value AS {correlation_type}));
+END TRY
+BEGIN CATCH
+    IF ERROR_NUMBER() IN (2601, 2627)
+        THROW 51015, N'Another message has started this saga meanwhile.', 1;
+
+    THROW;
+END CATCH;
+GO

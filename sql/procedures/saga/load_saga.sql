@@ -1,0 +1,41 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.[load_saga:{saga_key}]
+    @id uniqueidentifier = NULL, -- NULL: by correlation value
+    @correlation_value nvarchar(4000) = NULL,
+    @locked bit, -- hold the row until the transaction ends
+    @lock_timeout_ms int -- wait at most so long for whoever holds it
+AS
+/*
+Finds an instance by its id or by its correlation value; returns nothing where there is none.
+Atomicity: reads, and locks, in the caller's transaction.
+Locking:   with @locked the instance's row, for update: others wait here, no longer than @lock_timeout_ms (error 1222).
+Order:     one row at most.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+
+IF @id IS NULL AND @correlation_value IS NULL OR LEN(CONCAT(@correlation_value, N'.')) > 201
+    THROW 51014, N'A saga is found by an id, or by a correlation value of at most 200 characters.', 1;
+
+SET LOCK_TIMEOUT @lock_timeout_ms;
+
+IF @id IS NULL
+    SELECT @id = s.Id
+    FROM {saga_table} AS s WITH (READCOMMITTEDLOCK, FORCESEEK)
+    WHERE s.[{correlation_column}] = CAST(@correlation_value AS {correlation_type});
+
+IF @locked = 1
+    SELECT @id = s.Id
+    FROM {saga_table} AS s WITH (UPDLOCK, ROWLOCK, READCOMMITTEDLOCK)
+    WHERE s.Id = @id;
+
+SELECT
+    s.Id AS id,
+    s.Data AS data,
+    s.Metadata AS metadata,
+    s.Concurrency AS concurrency
+FROM {saga_table} AS s
+WHERE s.Id = @id;
+GO

@@ -1,0 +1,45 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.register_saga
+    @saga_key nvarchar(128),
+    @saga_name nvarchar(400),
+    @schema_name sysname,
+    @table_name sysname,
+    @correlation_name sysname,
+    @correlation_type varchar(10), -- string, integer, uuid or timestamp
+    @transitional_name sysname = NULL,
+    @transitional_type varchar(10) = NULL
+AS
+/*
+Enters a type of saga into the registry, or renews its entry.
+Atomicity: in the caller's transaction.
+Locking:   the registry of sagas, until the caller commits: deployments only.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+
+DECLARE @message nvarchar(2048);
+
+SELECT TOP (1) @message = CONCAT(N'The table of the saga ''', @saga_name, N''' is that of the queue ''', q.queue_name, N'''. Choose another name.')
+FROM rowpost.queue AS q
+WHERE q.schema_name = @schema_name
+  AND q.table_name = @table_name
+  AND q.catalog_name IS NULL;
+
+IF @message IS NOT NULL
+    THROW 51005, @message, 1;
+
+UPDATE s
+SET s.correlation_name = @correlation_name,
+    s.correlation_type = @correlation_type,
+    s.transitional_name = @transitional_name,
+    s.transitional_type = @transitional_type
+FROM rowpost.saga AS s WITH (UPDLOCK, HOLDLOCK)
+WHERE s.saga_key = @saga_key;
+
+IF @@ROWCOUNT = 0
+    INSERT INTO rowpost.saga
+        (saga_key, saga_name, schema_name, table_name, correlation_name, correlation_type, transitional_name, transitional_type)
+    VALUES
+        (@saga_key, @saga_name, @schema_name, @table_name, @correlation_name, @correlation_type, @transitional_name, @transitional_type);
+GO

@@ -1,0 +1,43 @@
+IF OBJECT_ID(N'{saga_table}', N'U') IS NOT NULL SET NOEXEC ON;
+GO
+-- The instances of one type of saga, column for column as NServiceBus.Persistence.Sql makes the table.
+CREATE TABLE {saga_table}
+(
+    Id uniqueidentifier NOT NULL PRIMARY KEY,
+    Metadata nvarchar(max) NOT NULL,
+    Data nvarchar(max) NOT NULL,
+    PersistenceVersion varchar(23) NOT NULL,
+    SagaTypeVersion varchar(23) NOT NULL,
+    Concurrency int NOT NULL,
+    [{correlation_column}] {correlation_type} NULL
+);
+GO
+SET NOEXEC OFF;
+GO
+IF COL_LENGTH(N'{saga_table}', N'Concurrency') IS NULL
+    THROW 51016, N'There is a table {saga_table}, and it is not a saga''s: give the saga another table.', 1;
+
+-- A table that was made for another correlation.
+IF COL_LENGTH(N'{saga_table}', N'{correlation_column}') IS NULL
+    EXEC (N'ALTER TABLE {saga_table} ADD [{correlation_column}] {correlation_type} NULL;');
+GO
+IF NOT EXISTS
+(
+    SELECT 1
+    FROM sys.columns AS c
+    WHERE c.object_id = OBJECT_ID(N'{saga_table}', N'U')
+      AND c.name = N'{correlation_column}'
+      AND '{correlation_type}' LIKE TYPE_NAME(c.user_type_id) + '%'
+)
+    THROW 51016, N'The column {correlation_column} of {saga_table} is not {correlation_type}: correlate by another property, or change the column.', 1;
+
+IF NOT EXISTS
+(
+    SELECT 1
+    FROM sys.index_columns AS ic
+    WHERE ic.object_id = OBJECT_ID(N'{saga_table}', N'U')
+      AND ic.key_ordinal = 1
+      AND COL_NAME(ic.object_id, ic.column_id) = N'{correlation_column}'
+)
+    CREATE UNIQUE NONCLUSTERED INDEX [Index_{correlation_column}] ON {saga_table} ([{correlation_column}]) WHERE [{correlation_column}] IS NOT NULL;
+GO
