@@ -517,7 +517,7 @@ def test_a_business_commit_that_fails_leaves_nothing(business, database, queue, 
 
 
 # ------------------------------------------------------------------ two workers with one message in hand
-def test_optimistic_both_handle_it_and_the_second_to_commit_is_undone(business, database, queue, order, pipe):
+def test_optimistic_both_handle_it_and_the_second_to_commit_is_undone(business, database, queue, order, pipe, needs_readpast):
     order(1)
     order(1)
     second = pipe()
