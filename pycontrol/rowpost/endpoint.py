@@ -114,7 +114,7 @@ class Endpoint:
         self._subscriptions: set[str] = set()
         self._directory = Directory()
         self._expected: dict[str, type] = {}
-        self._sagas = HostedSagas(name, transaction_mode)
+        self._sagas = HostedSagas(name, transaction_mode, has_outbox=outbox is not None)
         self._embedded: Database | None = None
         self._pipeline: Pipeline | None = None
         self._callbacks: Callbacks | None = None

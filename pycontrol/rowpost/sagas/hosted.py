@@ -19,8 +19,8 @@ __all__ = ["HostedSagas"]
 class HostedSagas:
     """What an endpoint knows of its sagas."""
 
-    def __init__(self, endpoint: str, mode: str) -> None:
-        self._endpoint, self._mode = endpoint, mode
+    def __init__(self, endpoint: str, mode: str, *, has_outbox: bool) -> None:
+        self._endpoint, self._mode, self._has_outbox = endpoint, mode, has_outbox
         self._hosted: dict[str, type[Saga]] = {}
         self._names = SagaTables()
 
@@ -41,6 +41,12 @@ class HostedSagas:
             raise SettingsError(
                 f"The saga {saga.__name__} cannot run in an endpoint of the mode none: its message would be gone before its "
                 "state is stored, and a failure would lose it. Use receive_only or sends_atomic_with_receive."
+            )
+        if self._has_outbox:
+            raise SettingsError(
+                f"The saga {saga.__name__} cannot run in the endpoint {self._endpoint!r}, which has an outbox: the saga's state "
+                "lies beside the queue and the outbox in another database, and after a crash one would know of a message "
+                "that the other does not. Give the saga an endpoint of its own."
             )
         table = saga.declaration.table_for(self._endpoint)
         other = self._hosted.setdefault(table.casefold(), saga)
