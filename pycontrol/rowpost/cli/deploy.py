@@ -53,14 +53,14 @@ def register(app: typer.Typer) -> None:
     command(app, "version")(show_version)
 
 
-def _planned(session: Session) -> Plan:
+def _planned(session: Session, folder: Path | None = None) -> Plan:
     """The plan, with the tables of the sagas of the environment's endpoints, which lie where the program is started."""
     sys.path.insert(0, os.getcwd())
 
     def tell(error: HandlerNotFound) -> None:
         session.note(f"Its sagas, if it has any, are planned only where the environment's file declares them: {error}")
 
-    return plan(with_sagas(session.settings, tell))
+    return plan(with_sagas(session.settings, tell), folder)
 
 
 def show_plan(
@@ -97,7 +97,7 @@ def show_plan(
         return ExitCode.OK
     if earlier is not None:
         with open_release(earlier) as release:
-            found = compare_releases(plan(session.settings, release.folder), planned)
+            found = compare_releases(_planned(session, release.folder), planned)
         _print_review(session, planned, found, f"against {earlier}")
         return ExitCode.FINDING if exit_code and found.items else ExitCode.OK
     changes = [_show_difference(each) for each in (session, *others)]
@@ -106,7 +106,7 @@ def show_plan(
 
 def _show_difference(session: Session) -> bool:
     """Whether apply would change something there."""
-    planned = plan(session.settings)
+    planned = _planned(session)
     with session.connected() as database:
         diff = difference(database, planned)
         _print_difference(session, planned, diff, review(diff, database.engine, read_definition(database)))
