@@ -29,9 +29,10 @@ test: $(VENV)/.developer ## lint, and every test on every engine that can be rea
 	$(BIN)/python -m pytest $(ARGS)
 
 # pytest lints sql/ too, and compiles it: the test command need not do it twice
-lint: $(VENV)/.developer ## Python and SQL by their linters, without tests
+lint: $(VENV)/.developer ## Python and SQL by their linters and Microsoft's T-SQL compiler, without tests
 	$(BIN)/ruff check .
 	$(BIN)/sqlfluff lint sql deploy pycontrol/rowpost/demo/sql
+	$(BIN)/python pycontrol/tests/repository/tsql_compiler.py sql
 
 format: $(VENV)/.developer ## bring the Python into its form
 	$(BIN)/ruff format pycontrol benchmarks examples

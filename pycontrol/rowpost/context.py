@@ -174,7 +174,7 @@ class Context(Bus):
     @property
     def connection(self) -> Any:
         """The driver's connection for the business data, which commit with the message; with an outbox, to their database."""
-        return self.database.connection if self._scope is None else self._scope.home(self.database).connection
+        return self.database.connection if self.scope is None else self.scope.home(self.database).connection
 
     @property
     def message_id(self) -> str:
