@@ -21,6 +21,8 @@ __all__ = ["ADAPTIVE", "OFF", "BatchSize", "batch_size"]
 ADAPTIVE, OFF = "adaptive", "off"
 GREATEST = 500  # what receive_messages gives at once
 GREATEST_BYTES = 8 * 1024 * 1024  # of headers and bodies, in one batch that adapts
+# So many messages go alone after a conflict, and this many times as many after each further one.
+ALONE, MORE, LONGEST = 64, 4, 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,7 @@ class BatchSize:
 
     `budget`: seconds that handlers may take in one transaction, by what they took before; None for a fixed size.
     `then`: after a failure, the sizes that come next; `held`: so many messages are to be taken before the size grows.
+    `conflicts`: batches lost to one, less those that went well since.
     """
 
     limit: int
@@ -36,6 +39,7 @@ class BatchSize:
     now: int = 1
     then: tuple[int, ...] = ()
     held: int = 0
+    conflicts: int = 0
 
     def after(self, taken: int, seconds: float, size: int = 0) -> BatchSize:
         """After `taken` messages of `size` bytes whose handlers took `seconds` together, none of which failed."""
@@ -44,7 +48,8 @@ class BatchSize:
             return replace(self, now=self.then[0], then=self.then[1:])
         if self.held > taken and not emptied:
             return replace(self, held=self.held - taken)
-        return replace(self, now=self._next(taken, seconds, size), then=(), held=0)
+        calmer = max(0, self.conflicts - (taken > 1))
+        return replace(self, now=self._next(taken, seconds, size), then=(), held=0, conflicts=calmer)
 
     def _next(self, taken: int, seconds: float, size: int) -> int:
         if self.budget is None:
@@ -58,11 +63,23 @@ class BatchSize:
     def after_failure(self, place: int) -> BatchSize:
         """After a transaction that was rolled back since the message at `place`, from 1, failed: those before it may go
         together, it goes alone, and then the size grows from one."""
-        return replace(self, now=max(1, place - 1), then=(1,) if place > 1 else (), held=0)
+        held = self.held if self.now == 1 else 0  # one that went alone anyway changes nothing for the others
+        return replace(self, now=max(1, place - 1), then=(1,) if place > 1 else (), held=held)
 
     def after_loss(self, taken: int) -> BatchSize:
         """After a transaction of `taken` messages that was rolled back by none of them alone: one half after the other."""
         return replace(self, now=max(1, min(self.now, taken) // 2), then=(), held=max(self.held, taken))
+
+    def after_conflict(self) -> BatchSize:
+        """After a transaction that another worker's locks or changes undid: the more messages, the more to meet on. So
+        they go alone for a while, and for longer each time.
+
+        >>> size = BatchSize(limit=500, budget=0.05, now=8).after_conflict()
+        >>> size.now, size.held, size.after_conflict().held
+        (1, 64, 256)
+        """
+        alone = min(ALONE * MORE**self.conflicts, LONGEST)
+        return replace(self, now=1, then=(), held=alone, conflicts=min(self.conflicts + 1, 10))
 
 
 def batch_size(setting: str | int, budget: float) -> BatchSize:

@@ -88,7 +88,7 @@ class Batches:
             if ended is not None:
                 place = len(batch.messages)
                 lost = ended.kind is Kind.VICTIM
-                self._size = self._size.after_loss(place) if lost else self._size.after_failure(place)
+                self._size = self._size.after_conflict() if lost else self._size.after_failure(place)
                 return [ended]
         seconds = self._clock() - started
         if not self._commit(batch):

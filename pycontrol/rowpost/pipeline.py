@@ -40,6 +40,7 @@ from rowpost.errors import (
     HandlerBrokeTransaction,
     MessageCorrupt,
     RowpostError,
+    SagaConflict,
 )
 from rowpost.handlers import Handler, PlainHandler
 from rowpost.message import Message
@@ -310,7 +311,7 @@ class Pipeline:
         database = self.database
         if database.closed:
             return self._closed(message, error)
-        if sealed and self._is_deadlock(error):  # its neighbours' locks may be to blame: alone it may go through
+        if sealed and self._is_conflict(error):  # its neighbours' locks may be to blame: alone it may go through
             roll_back(database)
             return VICTIM
         if self._lender.ended is None and (
@@ -337,10 +338,10 @@ class Pipeline:
     def _from_database(self, error: BaseException) -> bool:
         return isinstance(error, (DatabaseError, CatalogueError, self.database.dialect.driver_error()))
 
-    def _is_deadlock(self, error: BaseException) -> bool:
+    def _is_conflict(self, error: BaseException) -> bool:
         dialect = self.database.dialect
         said = dialect.translate(error) if isinstance(error, dialect.driver_error()) else error
-        return isinstance(said, Deadlock)
+        return isinstance(said, (Deadlock, SagaConflict))
 
     def _closed(self, message: Message, error: BaseException | None) -> Outcome:
         """The connection is gone: lost, or closed by the handler. Either way the server has rolled back."""

@@ -10,7 +10,7 @@ from rowpost.address import parse_address
 from rowpost.batch_size import BatchSize
 from rowpost.batches import Batches
 from rowpost.endpoint import MODES, Endpoint
-from rowpost.errors import Deadlock
+from rowpost.errors import Deadlock, SagaConflict
 from rowpost.message import OutgoingMessage
 from rowpost.message_types import message_type
 from rowpost.pipeline import Pipeline
@@ -248,18 +248,18 @@ def test_a_failing_custom_policy_leaves_all_in_the_queue(desk):
     assert (desk.queue.peek(), desk.written(), desk.sent()) == (3, [], [])
 
 
-def test_a_deadlock_within_a_batch_is_no_attempt_of_its_message(desk):
-    def deadlock(context):
-        raise Deadlock("chosen as the victim")
+@pytest.mark.parametrize("error", [Deadlock, SagaConflict])
+def test_after_a_conflict_within_a_batch_which_is_no_attempt_messages_go_alone(desk, error):
+    def conflict(context):
+        raise error("another one was there before")
 
-    desk.order(1, 2, 3)
-    desk.wishes[2] = once(deadlock)
+    desk.order(*range(1, 7))
+    desk.wishes[2] = once(conflict)
 
     kinds = desk.work()
 
-    assert kinds[0] == [Kind.VICTIM]
-    assert flat(kinds) == {Kind.VICTIM: 1, Kind.HANDLED: 3}
-    assert desk.sent() == [1, 2, 3]
+    assert kinds == [[Kind.VICTIM], *[[Kind.HANDLED]] * 6]
+    assert desk.sent() == [1, 2, 3, 4, 5, 6]
 
 
 # ------------------------------------------------------------------ the whole transaction is lost

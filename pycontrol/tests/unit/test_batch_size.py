@@ -1,5 +1,7 @@
 """How many messages share a transaction: decisions without a database."""
 
+from dataclasses import replace
+
 import pytest
 
 from rowpost.batch_size import BatchSize, batch_size
@@ -119,3 +121,24 @@ def test_off_is_one_message_at_any_time():
 def test_any_other_setting_is_refused(setting):
     with pytest.raises(SettingsError):
         batch_size(setting, 0.05)
+
+
+def test_after_a_conflict_messages_go_alone_and_longer_after_each_further_one():
+    first = adaptive(now=32).after_conflict()
+    again = replace(first, now=8, held=0).after_conflict()
+
+    assert [sizes(each, *[(1, QUICK)] * 400).index(2) for each in (first, again)] == [63, 255]
+
+
+def test_a_message_that_fails_alone_does_not_end_the_time_of_going_alone():
+    size = adaptive(now=32).after_conflict().after_failure(place=1)
+
+    assert sizes(size, *[(1, QUICK)] * 10) == [1] * 10
+
+
+def test_batches_that_go_well_make_the_next_conflict_a_shorter_matter():
+    size = adaptive(now=4).after_conflict()
+    for _ in range(64):
+        size = size.after(1, QUICK)
+
+    assert size.after(2, 2 * QUICK).after_conflict().held == adaptive(now=4).after_conflict().held

@@ -1,0 +1,273 @@
+"""Ten hot saga instances: what each means against contention buys, beside optimistic concurrency in the same run.
+
+    python benchmarks/contention.py [--messages 2000] [--rounds 3] [--work 0] [--output benchmarks/results/contention.json]
+
+Real supervisors with worker processes on one embedded PostgreSQL, durable commits on. Each message changes one of ten
+instances, drawn at random, and sends one message. --work are milliseconds for which the handler waits besides, as for a
+neighbour service. All lines handle the same messages, with the conflict policy, under both rules of batches: `off`, a
+transaction for each message, and `adaptive`, the default. Rounds alternate between the lines; a line's figure is the
+median of its rounds, its ratio the median of the rounds' ratios to optimistic concurrency with all workers: under the
+same rule, and under the one of the two that was faster in that round. The clock runs from the commit that sends all
+messages to the one that handles the last, splitting included; workers are up and warm.
+
+After each round every instance's state is compared with a sequential model, where the line promises order in its order,
+and what was sent is counted. Fails where anything differs, or where no line with partitions brings three times the
+throughput of optimistic concurrency with all workers, whichever rule is better for that one.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if __name__ == "__main__":
+    sys.path.pop(0)  # this folder, where queue.py would hide the standard library's queue
+
+import argparse
+import json
+import os
+import random
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+HANDLERS = Path(__file__).parent / "handlers"
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HANDLERS), os.environ.get("PYTHONPATH")]))
+sys.path.append(str(HANDLERS))
+
+import contended
+from rich.console import Console
+from rich.table import Table
+
+from rowpost import embedded, events
+from rowpost.database import connect_url
+from rowpost.deploy import apply
+from rowpost.message import OutgoingMessage
+from rowpost.plan import plan
+from rowpost.queue import Queue
+from rowpost.settings import QueueSettings, Settings, SupervisorSettings, WorkerSettings, with_partitions
+from rowpost.supervisor import Supervisor
+
+INSTANCES = 10
+RULES = ("off", "adaptive")
+HEADER = "Bench.Account"
+WANTED = 3.0  # times the throughput of optimistic concurrency
+DEADLINE = 300.0  # seconds a round may take
+WARM = 20  # messages for each worker, before those that count
+ENDS = (QueueSettings(contended.NOTES), QueueSettings("error"))
+
+Messages = list[tuple[str, int]]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One way to handle the messages: so many workers on one queue, or so many partitions with one worker each."""
+
+    batch: str
+    kind: str
+    workers: int
+    partitions: int = 0
+
+    @property
+    def name(self) -> str:
+        if self.partitions:
+            return f"{self.kind}, {self.partitions} partitions"
+        return f"{self.kind}, " + ("limit 1: sequential" if self.workers == 1 else f"{self.workers} workers")
+
+    @property
+    def in_order(self) -> bool:
+        """Whether messages of an instance are handled in the order in which they were sent."""
+        return bool(self.partitions) or self.workers == 1
+
+    @property
+    def table(self) -> str:
+        return f'"Hot_{self.kind}"'
+
+    @property
+    def queues(self) -> tuple[QueueSettings, ...]:
+        """The first is the one that messages are sent to."""
+        worker = WorkerSettings(f"contended:{self.kind}", limit=self.workers, strategy="fixed", batch=self.batch)
+        parts = tuple(f"Split.p{n}" for n in range(1, self.partitions + 1))
+        name = "Split" if parts else "Hot"
+        return tuple(with_partitions(QueueSettings(name, worker=worker, partitions=parts, partition_by=HEADER)))
+
+
+def make_lines(workers: int, partitions: int) -> list[Line]:
+    ways = (
+        ("optimistic", workers), ("pessimistic", workers), ("optimistic", 2), ("optimistic", 1),
+        ("optimistic", 1, partitions), ("pessimistic", 1, partitions),
+    )  # fmt: skip
+    return [Line(rule, *way) for rule in RULES for way in ways]
+
+
+@dataclass(frozen=True)
+class Round:
+    """`failed` attempts that were counted; `runs` of the handler for each message, also those that were rolled back."""
+
+    per_second: float
+    failed: int
+    runs: float
+
+
+class Bench:
+    """An embedded server of its own, with the queues and tables of all lines."""
+
+    def __init__(self, folder: Path, lines: list[Line], work: float) -> None:
+        self._work = work
+        self._runs = folder / "runs"
+        self._runs.touch()
+        os.environ[contended.RUNS] = str(self._runs)
+        url = embedded.start(folder)
+        self.database = connect_url("postgresql", url, "rowpost benchmark")
+        self.sql = self.database.connection.execute
+        self.settings = Settings(url=url, supervisor=SupervisorSettings(upkeep_every=0.0))
+        sagas = (*contended.optimistic.sagas, *contended.pessimistic.sagas)
+        queues = {queue.name: queue for line in lines for queue in line.queues}
+        apply(self.database, plan(replace(self.settings, queues=(*queues.values(), *ENDS), sagas=sagas)))
+
+    def round(self, line: Line, messages: Messages) -> Round:
+        """One line handles these messages, and every one of them is accounted for."""
+        with self._supervisor(line) as (supervisor, check):
+            self._handle(line, [(f"warm {n}", n) for n in range(WARM * line.workers * max(1, line.partitions))], check)
+            failed, runs = failures(supervisor), self._runs.stat().st_size
+            seconds = self._handle(line, messages, check)
+        self._compare(line, messages)
+        failed, runs = failures(supervisor) - failed, self._runs.stat().st_size - runs
+        return Round(len(messages) / seconds, failed, runs / len(messages))
+
+    @contextmanager
+    def _supervisor(self, line: Line) -> Iterator[tuple[Supervisor, Callable[[], None]]]:
+        """A supervisor whose workers are all up; and a function that waits a moment, and fails when it has ended."""
+        heard: list[events.Event] = []
+        supervisor = Supervisor(replace(self.settings, queues=(*line.queues, *ENDS)), heard.append)
+        thread = threading.Thread(target=supervisor.run)
+        thread.start()
+        deadline = time.monotonic() + DEADLINE
+
+        def check() -> None:
+            if not thread.is_alive() or time.monotonic() > deadline:
+                raise SystemExit(f"{line}: the supervisor ended, or took more than {DEADLINE} s: {heard[-5:]}")
+            time.sleep(0.01)
+
+        try:
+            while sum(isinstance(event, events.WorkerStarted) for event in tuple(heard)) < line.workers * max(1, line.partitions):
+                check()
+            yield supervisor, check
+        finally:
+            supervisor.stop()
+            thread.join()
+
+    def _handle(self, line: Line, messages: Messages, check: Callable[[], None]) -> float:
+        """Sends all in one transaction; the seconds until each has made one version of its instance."""
+        self.sql(f'TRUNCATE {line.table}, "{contended.NOTES}"')
+        outgoing = [
+            OutgoingMessage(
+                json.dumps({"Account": account, "Amount": amount, "Milliseconds": self._work}).encode(),
+                {"NServiceBus.EnclosedMessageTypes": "Bench.Add", HEADER: account},
+            )
+            for account, amount in messages
+        ]
+        with self.database.transaction():
+            Queue(line.queues[0].name, self.database).send_many(outgoing)
+        started = time.monotonic()
+        while self.sql(f'SELECT COALESCE(SUM("Concurrency"), 0) FROM {line.table}').fetchone()[0] < len(messages):
+            check()
+        return time.monotonic() - started
+
+    def _compare(self, line: Line, messages: Messages) -> None:
+        model: dict[str, list[int]] = {}
+        for account, amount in messages:
+            total, versions, chain = model.get(account, (0, 0, 0))
+            model[account] = [total + amount, versions + 1, contended.follow(chain, amount)]
+        rows = self.sql(
+            'SELECT "Correlation_Account", ("Data" ->> \'Total\')::integer, "Concurrency", ("Data" ->> \'Chain\')::integer '
+            f"FROM {line.table}"
+        )
+        compared = 3 if line.in_order else 2
+        found = {account: state[:compared] for account, *state in rows}
+        if found != {account: state[:compared] for account, state in model.items()}:
+            raise SystemExit(f"{line}: the states are not those of the sequential model: {found} instead of {model}")
+        depths = {queue.name: Queue(queue.name, self.database).peek(len(messages) + 1) for queue in (*line.queues, *ENDS)}
+        if depths.pop(contended.NOTES) != len(messages) or any(depths.values()):
+            raise SystemExit(f"{line}: messages are left, or not as many notes sent as there were messages: {depths}")
+
+
+def failures(supervisor: Supervisor) -> int:
+    return sum(queue.failed for queue in supervisor.snapshot().queues)
+
+
+def measure(bench: Bench, lines: list[Line], messages: Messages, rounds: int) -> list[dict]:
+    found: dict[Line, list[Round]] = {line: [] for line in lines}
+    for _ in range(rounds):
+        for line in lines:
+            found[line].append(bench.round(line, messages))
+    base = {line.batch: found[line] for line in reversed(lines) if line.kind == "optimistic" and not line.partitions and line.workers > 2}
+    best = [max(base[rule][n].per_second for rule in RULES) for n in range(rounds)]
+
+    def ratio(line: Line, to: list[float]) -> float:
+        return round(statistics.median(one.per_second / other for one, other in zip(found[line], to, strict=True)), 2)
+
+    return [
+        {
+            "batches": line.batch,
+            "name": line.name,
+            "partitions": line.partitions,
+            "per_second": round(statistics.median(one.per_second for one in found[line])),
+            "rounds": [round(one.per_second) for one in found[line]],
+            "failed_attempts": round(statistics.median(one.failed for one in found[line])),
+            "runs_per_message": round(statistics.median(one.runs for one in found[line]), 2),
+            "ratio_same_rule": ratio(line, [one.per_second for one in base[line.batch]]),
+            "ratio_better_rule": ratio(line, best),
+        }
+        for line in lines
+    ]
+
+
+def as_table(results: list[dict], options: argparse.Namespace) -> Table:
+    title = f"{options.messages:,} messages, {INSTANCES} instances; each sends one message, and its handler waits {options.work:g} ms"
+    base = f"to optimistic, {options.workers} workers"
+    columns = ("batches", "", "messages/s", "rounds", "failed attempts", "runs per message", f"{base}, same batches", f"{base}, better batches")
+    table = Table(*columns, title=title)
+    for one in results:
+        table.add_row(
+            one["batches"], one["name"], f"{one['per_second']:,}", f"{min(one['rounds']):,} to {max(one['rounds']):,}",
+            f"{one['failed_attempts']:,}", f"{one['runs_per_message']:.2f}", f"{one['ratio_same_rule']:.2f}",
+            f"{one['ratio_better_rule']:.2f}",
+        )  # fmt: skip
+    return table
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--work", type=float, default=0.0, help="milliseconds that a handler waits while it holds the state")
+    parser.add_argument("--workers", type=int, default=8, help="at least 3")
+    parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--output", type=Path, help="write the results as JSON, and the table beside it")
+    options = parser.parse_args()
+    dice = random.Random(2026)
+    messages = [(f"account {dice.randrange(INSTANCES)}", dice.randrange(1, 100)) for _ in range(options.messages)]
+    lines = make_lines(options.workers, options.partitions)
+    with tempfile.TemporaryDirectory(prefix="rowpost-contention-") as folder:
+        try:
+            results = measure(Bench(Path(folder), lines, options.work), lines, messages, options.rounds)
+        finally:
+            embedded.stop(Path(folder))
+    table = as_table(results, options)
+    Console().print(table)
+    if options.output:
+        known = {"messages": options.messages, "instances": INSTANCES, "work_ms": options.work, "workers": options.workers}
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_text(json.dumps(known | {"results": results}, indent=2) + "\n", encoding="utf-8")
+        with options.output.with_suffix(".txt").open("w", encoding="utf-8") as file:
+            Console(file=file, width=150).print(table)
+    return 0 if max(one["ratio_better_rule"] for one in results if one["partitions"]) >= WANTED else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

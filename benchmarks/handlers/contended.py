@@ -1,0 +1,70 @@
+"""The saga of contention.py: worker processes import this module.
+
+Each message adds to its account, and sends a note of it. Meanwhile `milliseconds` pass, as if the handler asked somebody
+else something. The chain tells the order in which an account's messages were handled.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+from rowpost.endpoint import Endpoint
+from rowpost.message_types import message_type
+from rowpost.recoverability import Recoverability
+from rowpost.sagas import ConflictPolicy, Saga, starts
+
+__all__ = ["NOTES", "RUNS", "Add", "follow", "optimistic", "pessimistic"]
+
+#: environment variable: a file that grows by one byte with each run of a handler, rolled back or not
+RUNS = "ROWPOST_BENCH_RUNS"
+NOTES = "Noted"
+
+
+@message_type("Bench.Add")
+@dataclass(frozen=True)
+class Add:
+    account: str
+    amount: int
+    milliseconds: float
+
+
+@message_type("Bench.Noted")
+@dataclass(frozen=True)
+class Noted:
+    account: str
+    total: int
+
+
+@dataclass
+class AccountState:
+    account: str
+    total: int = 0
+    chain: int = 0
+
+
+def follow(chain: int, amount: int) -> int:
+    """The chain after one more amount: other than after the same amounts in another order."""
+    return (chain * 31 + amount) % (1 << 31)
+
+
+def _endpoint(concurrency: str) -> Endpoint:
+    endpoint = Endpoint("Hot", recoverability=Recoverability(policy=ConflictPolicy(retries=10_000)))
+
+    @endpoint.saga
+    class Account(Saga[AccountState], correlate={Add: "account"}, concurrency=concurrency, table=f"Hot_{concurrency}"):
+        @starts(Add)
+        def add(self, message, context):
+            os.write(_runs, b".")
+            time.sleep(message.milliseconds / 1000)
+            self.state.total += message.amount
+            self.state.chain = follow(self.state.chain, message.amount)
+            context.send(Noted(self.state.account, self.state.total), to=NOTES)
+
+    return endpoint
+
+
+_runs = os.open(os.environ.get(RUNS, os.devnull), os.O_WRONLY | os.O_APPEND)
+pessimistic = _endpoint("pessimistic")
+optimistic = _endpoint("optimistic")
