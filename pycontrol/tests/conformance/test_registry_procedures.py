@@ -30,8 +30,9 @@ HASH, OTHER_HASH = "a" * 64, "b" * 64
 
 
 @pytest.fixture
-def database(open_database):
-    """A connection in a transaction that ends with the test, undone."""
+def database(open_database, sql):
+    """A connection in a transaction that ends with the test, undone; Billing is empty."""
+    sql.empty("Billing")
     opened = open_database()
     opened.begin()
     yield opened

@@ -36,6 +36,7 @@ def test_statement_9_an_endpoint_receives_and_sends_with_execute_alone_and_may_d
 ):
     name = login.make("endpoint")
     grant(sql.database, name, receive_from=["Sales"], send_to=["Billing"])
+    sql.empty("Billing")
     queue.send(b"work")
     tables = (
         f"SELECT * FROM {sql.table('Sales')}",
