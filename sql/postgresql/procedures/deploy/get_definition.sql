@@ -14,6 +14,7 @@ BEGIN
     RETURN QUERY
     SELECT pg_get_functiondef(p.oid)
     FROM pg_proc AS p
-    WHERE p.oid = to_regproc(p_object_name) AND p.pronamespace = 'rowpost'::regnamespace;
+    -- to_regproc would raise an error for what is no name, before PostgreSQL 16
+    WHERE p.pronamespace = 'rowpost'::regnamespace AND 'rowpost.' || quote_ident(p.proname) = p_object_name;
 END
 $rowpost$;
