@@ -9,7 +9,7 @@ CREATE TABLE rowpost.failure
     failed_at datetime2(3) NOT NULL,
     CONSTRAINT failure_key PRIMARY KEY CLUSTERED (queue_key, id)
 );
-
+GO
 CREATE NONCLUSTERED INDEX failure_failed_at ON rowpost.failure (failed_at);
 GO
 SET NOEXEC OFF;

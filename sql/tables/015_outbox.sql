@@ -9,7 +9,7 @@ CREATE TABLE rowpost.outbox
     handled_at datetime2(3) NOT NULL,
     CONSTRAINT outbox_key PRIMARY KEY CLUSTERED (endpoint, message_id)
 );
-
+GO
 CREATE NONCLUSTERED INDEX outbox_handled_at ON rowpost.outbox (handled_at);
 GO
 SET NOEXEC OFF;

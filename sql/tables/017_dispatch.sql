@@ -9,7 +9,7 @@ CREATE TABLE rowpost.dispatch
     dispatched_at datetime2(3) NOT NULL,
     CONSTRAINT dispatch_key PRIMARY KEY CLUSTERED (endpoint, message_id)
 );
-
+GO
 CREATE NONCLUSTERED INDEX dispatch_dispatched_at ON rowpost.dispatch (dispatched_at);
 GO
 SET NOEXEC OFF;
