@@ -309,3 +309,12 @@ def test_a_babelfish_file_has_its_originals_header_and_names_the_limit(path, hea
     assert (here.name, here.parameters) == (original.name, original.parameters)
     assert None in (here.result, original.result) or here.result == original.result
     assert re.search(r"^Babelfish: ", here.comment, re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", sorted((sql_folder() / "tables").rglob("*.sql")), ids=lambda path: path.stem)
+def test_a_batch_that_makes_an_object_makes_no_other(path):
+    batches = re.split(r"^GO$", path.read_text("utf-8"), flags=re.MULTILINE)
+
+    made = [len(re.findall(r"^CREATE ", batch, re.MULTILINE)) for batch in batches]
+
+    assert max(made) <= 1
