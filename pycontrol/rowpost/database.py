@@ -92,8 +92,8 @@ class Database:
         Args:
             calls: (procedure, queue or None, arguments), as for `call`.
             begin: open a transaction before the first.
-            commit: commit after the last; "sealed" where it was begun so. When one fails nothing is committed, and the transaction is rolled back if
-                `begin` opened it here; otherwise the caller does.
+            commit: commit after the last; "sealed" where it was begun so. When one fails nothing is committed, and the
+                transaction is rolled back if `begin` opened it here; otherwise the caller does.
         """
         spelt = [(self._statement(name, queue, arguments), arguments) for name, queue, arguments in calls]
         try:

@@ -96,8 +96,8 @@ def call_all(
 ) -> list[list[tuple]]:
     """Executes statements in one round trip and returns the rows of each.
 
-    `before` and `after` are commands around them, such as BEGIN and COMMIT. After an error nothing that follows it is executed, the COMMIT included: the transaction is left for the caller to
-    roll back.
+    `before` and `after` are commands around them, such as BEGIN and COMMIT. After an error nothing that follows it is
+    executed, the COMMIT included: the transaction is left for the caller to roll back.
 
     Raises:
         psycopg.Error: what the server said of the first one that failed; its `failed_call` is that one's place.
