@@ -86,7 +86,7 @@ def print_summary(
     out.print(facts)
     seconds = progress.burst_seconds
     rate = outcome.burst_handled / seconds
-    out.print(f"\n{seconds:.1f} s for the burst: {rate:,.0f} messages a second, one transaction each\n")
+    out.print(f"\n{seconds:.1f} s for the burst: {rate:,.0f} messages a second, several to a transaction while many wait\n")
     for text in chart_of_workers(progress, limit):
         out.print(text)
     missed = scenario.differences(outcome)
