@@ -93,7 +93,7 @@ class Pipeline:
         self._hold = hold or (lambda message: None)
         self._step = step
         self._exclusive = exclusive
-        self._frontier = frontier
+        self._frontier, self._had_connection = frontier, False
         self._claimed: Database | None = None
         self._lender = Lender(queue)
         mode, named = self._processing.transaction_mode, getattr(self._processing, "participants", {})
@@ -105,8 +105,7 @@ class Pipeline:
         self._plain = not isinstance(handler, Endpoint)
         self.transaction_mode = mode
         self.stopwatch = Stopwatch()
-        #: how long the last handler and the last receive took
-        self.handler_seconds = self.receive_seconds = 0.0
+        self.handler_seconds = self.receive_seconds = 0.0  # how long the last ones took
         self.retries = Retries(
             queue,
             queue_key(parse_address(queue), database.engine),
@@ -232,7 +231,7 @@ class Pipeline:
         """Lends the connection to the handler, and looks what it did with it."""
         database = self.database
         self._lender.lend(database)
-        started = time.perf_counter()
+        database.lent, started = False, time.perf_counter()
         try:
             operations = self._run(message, database)
             if sealed and not self._plain:  # the batch's next message may be one of the same saga
@@ -247,8 +246,9 @@ class Pipeline:
         self.handler_seconds = time.perf_counter() - started
         self._take_back()
         self._step("handled")
-        # SQL Server refuses to commit what is not open, unless it was sealed; PostgreSQL has to be asked, and is at once
-        trusted = database.engine == "sqlserver" and not sealed
+        # SQL Server refuses to commit what is not open, unless it was sealed: that costs a round trip, but for handlers
+        # that never had the connection. PostgreSQL has to be asked, and its driver knows.
+        trusted = database.engine == "sqlserver" and not (sealed and self._had_connection)
         if not (database.closed or self._lender.ended) and (trusted or database.is_intact("sealed" if sealed else True)):
             return operations
         return self._broken_off(message, guarded, sealed)
@@ -264,6 +264,7 @@ class Pipeline:
         return self.retries.failed(database, message, self._broken(what), guarded=guarded)
 
     def _take_back(self) -> None:
+        self._had_connection |= self.database.lent
         self._lender.take_back()
         self._scope.take_back()
 
