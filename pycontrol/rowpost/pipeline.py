@@ -91,8 +91,7 @@ class Pipeline:
         self._transactional = self._processing.transaction_mode != "none"
         self._reconnect = reconnect
         self._hold = hold or (lambda message: None)
-        self._step = step
-        self._exclusive = exclusive
+        self._step, self._exclusive = step, exclusive
         self._frontier, self._had_connection = frontier, False
         self._claimed: Database | None = None
         self._lender = Lender(queue)
