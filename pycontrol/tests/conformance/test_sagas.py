@@ -8,8 +8,6 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from rowpost.batch_size import BatchSize
-from rowpost.batches import Batches
 from rowpost.delayed import move_due
 from rowpost.deploy import apply
 from rowpost.endpoint import Endpoint
@@ -530,20 +528,6 @@ def test_a_message_that_finds_nothing_may_go_elsewhere(make_desk):
 
 
 # ------------------------------------------------------------------ transaction modes
-@pytest.mark.parametrize("concurrency", KINDS)
-def test_messages_of_one_saga_may_share_a_transaction(make_desk, concurrency):
-    desk = make_desk(concurrency)
-    for message in (Open("A", 1), Add("A", 2), Add("A", 4), Open("B", 8), Close("A"), Add("A", 16)):
-        desk.send(message)
-    pipeline = Pipeline(desk.database, "Sales", desk.endpoint, reconnect=desk.target.connect)
-
-    outcomes = Batches(pipeline, BatchSize(10, None, now=10)).process()
-
-    assert [each.kind for each in outcomes] == [Kind.HANDLED] * 6
-    assert [(row[0], row[2]["Total"]) for row in desk.rows] == [("B", 8)]
-    assert desk.notes() == ["closed", "total 1", "total 3", "total 7", "total 8"]
-
-
 @pytest.mark.parametrize("concurrency", KINDS)
 def test_receive_only_keeps_the_state_with_the_removal_and_sends_nothing_after_a_conflict(make_desk, concurrency):
     desk = make_desk(concurrency, mode="receive_only")
