@@ -21,7 +21,6 @@ from rowpost.errors import (
 )
 from rowpost.hosting import refuse_missing_sagas, with_sagas
 from rowpost.message_types import message_type
-from rowpost.pipeline import Pipeline
 from rowpost.plan import plan
 from rowpost.queue import Queue
 from rowpost.retries import Kind
