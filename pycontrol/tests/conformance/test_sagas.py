@@ -249,58 +249,6 @@ def test_a_saga_id_that_is_none_is_refused(make_desk):
     assert (outcome.kind, "no id" in outcome.error) == (Kind.MOVED_TO_ERROR, True)
 
 
-# ------------------------------------------------------------------ from one correlation to another
-@message_type("Moving.Go")
-@dataclass(frozen=True)
-class Go:
-    account: str
-    number: int
-
-
-@dataclass
-class Moving:
-    account: str
-    number: int | None = None
-
-
-@dataclass
-class Moved:
-    number: int
-    account: str = ""
-
-
-class Before(Saga[Moving], correlate={Go: "account"}, table="Moving"):
-    @starts(Go)
-    def go(self, message, context):
-        self.state.number = message.number
-
-
-class During(Before, Saga[Moving], correlate={Go: "account"}, table="Moving", transitional="number"):
-    pass
-
-
-class After(Saga[Moved], correlate={Go: "number"}, table="Moving"):
-    @starts(Go)
-    def go(self, message, context):
-        self.state.account += "!"
-
-
-def test_a_second_correlation_is_stored_while_sagas_move_and_then_finds_them(make_desk, sql):
-    make_desk(saga=Before).handle(Go("A", 1))
-    during = make_desk(saga=During, fresh=False)
-    outcomes = [during.handle(Go("A", 7)), during.handle(Go("B", 8)), during.handle(Go("C", 8))]
-    after = make_desk(saga=After, fresh=False)
-    outcomes.append(after.handle(Go("", 7)))
-
-    assert [each.kind for each in outcomes] == [Kind.HANDLED, Kind.HANDLED, Kind.FAILED, Kind.HANDLED]
-    assert "SagaConflict" in outcomes[2].error
-    assert [(row[0], row[2]) for row in after.rows] == [("7", {"Number": 7, "Account": "A!"}), ("8", {"Number": 8, "Account": "B"})]
-
-
-def column(sql, name):
-    return sql.database.dialect.quote(name)
-
-
 # ------------------------------------------------------------------ state
 def test_a_state_that_cannot_be_stored_fails_and_leaves_what_was(make_desk):
     desk = make_desk()
@@ -590,7 +538,7 @@ def test_a_table_that_is_gone_or_lost_a_column_is_named_by_messages_and_by_verif
     saga = make_ledger("pessimistic", f"Damaged_{damage[5:]}")
     desk = make_desk(saga=saga)
     table = sql.table(desk.table)
-    sql.run(f"DROP TABLE {table}" if damage == "drop table" else f"ALTER TABLE {table} DROP COLUMN {column(sql, 'Metadata')}")
+    sql.run(f"DROP TABLE {table}" if damage == "drop table" else f"ALTER TABLE {table} DROP COLUMN {sql.database.dialect.quote('Metadata')}")
 
     outcome = desk.handle(Open("A"))
     settings = replace(target.settings, sagas=desk.endpoint.sagas)
