@@ -83,10 +83,11 @@ class Batches:
             pipeline.database.rollback()
             return [pipeline.found_nothing()]
         started, batch = self._clock(), _Batch()
-        for row in rows:
-            ended = self._take(Message(*row[:4], row[4] or b""), batch)
+        messages = [Message(*row[:4], row[4] or b"") for row in rows]
+        for message in pipeline.in_lock_order(messages):
+            ended = self._take(message, batch)
             if ended is not None:
-                place = len(batch.messages)
+                place = messages.index(message) + 1
                 lost = ended.kind is Kind.VICTIM
                 self._size = self._size.after_conflict() if lost else self._size.after_failure(place)
                 return [ended]
@@ -95,7 +96,7 @@ class Batches:
             self._size = self._size.after_loss(len(rows))
             return [VICTIM]
         self._size = self._size.after(len(rows), seconds, sum(len(m.raw_headers) + len(m.body) for m in batch.messages))
-        return batch.outcomes
+        return sorted(batch.outcomes, key=lambda outcome: outcome.row_version)
 
     def _take(self, message: Message, batch: _Batch) -> Outcome | None:
         """One message; the outcome of one that ended the transaction."""

@@ -285,8 +285,8 @@ class Endpoint:
         if message.headers.get(_CONTROL) == "True":
             return []
         context = Context(self, database, message, scope)
-        for handling in self._find(message):
-            handling.call(self._decode(message, handling.cls), context)
+        for handling, body in self._read(message):
+            handling.call(body, context)
         context.operations += acknowledgement(message)
         if self.audit_queue is not None:
             came = decode_headers(message.raw_headers)  # a handler may have changed message.headers
@@ -297,6 +297,14 @@ class Endpoint:
         """A delayed message that an NServiceBus mover brought here on its way to another queue (reference G3)."""
         destination = message.headers.get(FORWARD_DESTINATION)
         return bool(destination) and database.local(parse_address(destination)).format() != self.name
+
+    def in_lock_order(self, messages: list[Message]) -> list[Message]:
+        """The messages of a batch in the order in which to handle them: workers lock instances of sagas in the same one."""
+        return self._sagas.in_lock_order(messages, self._read)
+
+    def _read(self, message: Message) -> Iterator[tuple[Handling, Any]]:
+        for handling in self._find(message):
+            yield handling, self._decode(message, handling.cls)
 
     def _find(self, message: Message) -> list[Handling]:
         """All handlers of the most derived type that has any (reference H3: a handler of a base gets what derives)."""

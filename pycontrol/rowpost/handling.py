@@ -22,7 +22,7 @@ class Handling:
     """One handler."""
 
     def __init__(self, type_name: str, cls: type, function: Handle) -> None:
-        self.type_name, self.cls, self._function = type_name, cls, function
+        self.type_name, self.cls, self.function = type_name, cls, function
         self._name = getattr(function, "__qualname__", repr(function))
         self._warned = False
 
@@ -32,7 +32,7 @@ class Handling:
         Raises:
             SettingsError: it returned a coroutine, which nobody would run. Whatever the handler raises.
         """
-        returned = self._function(message, context)
+        returned = self.function(message, context)
         if returned is None:
             return
         if inspect.isawaitable(returned):

@@ -55,6 +55,7 @@ CALLS = {
         "update_saga": {"id": ID, "concurrency": 1, "data": '{"x": 1}', **VERSIONS},
         "complete_saga": {"id": ID, "concurrency": 1},
         "correlate_saga": {"id": ID, "correlation_value": "second"},
+        "correlate_sagas": {"count": 10},
         "list_sagas": {"count": 10},
     },
     "database": {
@@ -90,6 +91,7 @@ CALLS = {
         "clean_dispatches": {"retention_seconds": 0, "count": 10},
         "elect_upkeep": {},
         "register_saga": SAGA_ENTRY,
+        "unregister_saga": {"saga_key": SAGA.name},
         "list_saga_types": {},
         "record_script": {"script_name": "x.sql", "script_kind": "anytime", "script_hash": "a" * 64},
         "forget_script": {"script_name": "grants.sql"},
