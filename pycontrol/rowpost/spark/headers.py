@@ -37,6 +37,7 @@ _TIMES = {
     "time_of_failure": "NServiceBus.TimeOfFailure",
 }
 _WIRE_TIME = "yyyy-MM-dd HH:mm:ss:SSSSSS 'Z'"
+_YEARS = ("1970-01-01", "9999-01-01")
 # the first type's name, with the arguments of a generic one, without its assembly
 _FIRST_TYPE = r"^\s*([^;,\[]+(?:\[[^;]*\])?)"
 _TABLE = r'^(?:"(?:[^"]|"")+"\.)?"?((?:[^"@]|"")+)'
@@ -54,8 +55,9 @@ def header(headers: Column, name: str) -> Column:
 
 
 def wire_time(text: Column) -> Column:
-    """The wire's time; null for any other form."""
-    return F.try_to_timestamp(text, F.lit(_WIRE_TIME))
+    """The wire's time; null for any other form, and for the years that Python cannot show in every time zone."""
+    time = F.try_to_timestamp(text, F.lit(_WIRE_TIME))
+    return F.when(time.between(*(F.lit(year).cast("timestamp") for year in _YEARS)), time)
 
 
 def parse_headers(df: DataFrame) -> DataFrame:

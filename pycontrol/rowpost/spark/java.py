@@ -17,9 +17,9 @@ from pathlib import Path
 
 import platformdirs
 
-from rowpost.errors import RowpostError
+from rowpost.errors import SparkUnavailable
 
-__all__ = ["MINIMUM_JAVA", "Java", "SparkUnavailable", "ensure_java", "find_java", "java_version", "shim"]
+__all__ = ["MINIMUM_JAVA", "Java", "ensure_java", "find_java", "java_version", "shim"]
 
 MINIMUM_JAVA = 17
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
@@ -30,10 +30,6 @@ for argument do
 done
 exec {java} "$@"
 """
-
-
-class SparkUnavailable(RowpostError):
-    """Spark cannot run here: the message says what is missing, and what to do."""
 
 
 @dataclass(frozen=True)

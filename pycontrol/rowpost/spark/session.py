@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rowpost.spark.java import SparkUnavailable, ensure_java
+from rowpost.errors import SparkUnavailable
+from rowpost.spark.java import ensure_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
