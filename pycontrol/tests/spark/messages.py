@@ -12,7 +12,7 @@ from rowpost.spark.schemas import MESSAGE
 
 __all__ = ["NOON", "audit_row", "error_row", "messages", "raw"]
 
-NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+NOON = datetime(2024, 5, 17, 12, 0, tzinfo=UTC)
 _numbers = count(1)
 
 
