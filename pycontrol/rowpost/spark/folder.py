@@ -8,15 +8,15 @@ knows where batches went.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from urllib.parse import unquote
 
-from pyarrow import fs
+from pyarrow import ArrowInvalid, fs, parquet
 
-from rowpost.errors import ArchiveNotFound
+from rowpost.errors import ArchiveNotFound, SparkFailed
 
 __all__ = ["OWN", "ArchiveFolder", "Batch", "Change"]
 
@@ -34,7 +34,7 @@ class Batch:
     day: str
     name: str
     path: str
-    files: int = 0
+    files: tuple[str, ...] = ()
     bytes: int = 0
     written: datetime = _NEVER
 
@@ -51,14 +51,18 @@ class Batch:
 
 @dataclass(frozen=True)
 class Change:
-    """What is done to batches of one queue and day: `new` (a folder below _rowpost, or None) stands in for `old`."""
+    """What is done to the batches of one queue and day: files below `new` move into `place`, files in `old` go.
+
+    Paths count from the archive's folder. `batches` are those that were there before.
+    """
 
     name: str
     kind: str
     queue: str
     day: str
+    batches: tuple[str, ...]
     old: tuple[str, ...]
-    new: str | None
+    new: str
     place: str
     rows_before: int
     rows_after: int
@@ -92,7 +96,7 @@ class ArchiveFolder:
             Batch(
                 *names,
                 path=infos[0].path.rpartition("/")[0],
-                files=len(infos),
+                files=tuple(info.path for info in infos),
                 bytes=sum(info.size for info in infos),
                 written=max(info.mtime for info in infos),
             )
@@ -121,8 +125,35 @@ class ArchiveFolder:
 
     # ---------------------------------------------------------------------------------------------- changes
     def new_place(self, name: str) -> str:
-        """Where a change writes its new files, as a path for Spark."""
-        return f"{self.path}/{OWN}/new/{name}"
+        """Where a change writes its new files, from the archive's folder."""
+        return f"{OWN}/new/{name}"
+
+    def rows(self, files: Iterable[str]) -> int:
+        """How many rows files have, as they say at their end. Raises SparkFailed for one that does not."""
+        counted = 0
+        for path in files:
+            found = self.rows_of(path)
+            if found is None:
+                raise SparkFailed(f"{path} cannot be read: it was not written to its end. `rowpost spark verify` names all such files.")
+            counted += found
+        return counted
+
+    def rows_of(self, path: str) -> int | None:
+        """The rows of one file; None for one that was not written to its end."""
+        try:
+            with self.files.open_input_file(path) as file:
+                return parquet.read_metadata(file).num_rows
+        except (ArrowInvalid, OSError):
+            return None
+
+    def written(self, place: str) -> list[str]:
+        """The files that a change has written so far."""
+        return [info.path for info in self._list(f"{self._root}/{place}") if info.base_name.endswith(".parquet")]
+
+    def must_be_parquet(self, what: str) -> None:
+        """Raises SparkFailed for a Delta table, which has its own tools."""
+        if self.is_delta:
+            raise SparkFailed(f"{self.path} is a Delta table: {what} it with Delta's own tools, which know its log.")
 
     def change(self, change: Change) -> None:
         """Writes the intent, then does it. Raises OSError."""
@@ -131,35 +162,41 @@ class ArchiveFolder:
 
     def recover(self) -> int:
         """Finishes changes that were interrupted; returns how many."""
-        intents = [Change(**{**json.loads(text), "old": tuple(json.loads(text)["old"])}) for _, text in self._texts("intents")]
-        for change in intents:
-            self._finish(change)
+        intents = [json.loads(text) for text in self._texts("intents")]
+        for intent in intents:
+            self._finish(Change(**intent))
         return len(intents)
+
+    def unfinished(self) -> list[str]:
+        """Names of changes that were interrupted."""
+        return [json.loads(text)["name"] for text in self._texts("intents")]
 
     def journal(self) -> list[dict]:
         """Changes that were made, the oldest first."""
-        return [json.loads(text) for _, text in self._texts("journal")]
+        return [json.loads(text) for text in self._texts("journal")]
 
     def _finish(self, change: Change) -> None:
-        if change.new is not None:
-            source, target = f"{self._root}/{change.new}", f"{self._root}/{change.place}"
-            if self._exists(source):
-                self.files.create_dir(target, recursive=True)
-                for info in self._list(source):
-                    if info.base_name.endswith(".parquet"):
-                        self.files.move(info.path, f"{target}/{info.base_name}")
-                self.files.delete_dir(source)
+        """Each step may have been done before: by a process that was killed after it."""
+        source, target = f"{self._root}/{change.new}", f"{self._root}/{change.place}"
+        for info in self._list(source):
+            if info.is_file and info.base_name.endswith(".parquet"):
+                place = f"{target}/{info.path[len(source) + 1 :]}"
+                self.files.create_dir(place.rpartition("/")[0], recursive=True)
+                self.files.move(info.path, place)
+        if self._exists(source):
+            self.files.delete_dir(source)
         for old in change.old:
             if self._exists(f"{self._root}/{old}"):
-                self.files.delete_dir(f"{self._root}/{old}")
+                self.files.delete_file(f"{self._root}/{old}")
+        for folder in {f"{self._root}/{old}".rpartition("/")[0] for old in change.old}:
+            if self._exists(folder) and not any(info.base_name.endswith(".parquet") for info in self._list(folder)):
+                self.files.delete_dir(folder)
         self.write(f"journal/{change.name}.json", change.__dict__)
-        intent = f"{self._root}/{OWN}/intents/{change.name}.json"
-        if self._exists(intent):
-            self.files.delete_file(intent)
+        self.files.delete_file(f"{self._root}/{OWN}/intents/{change.name}.json")
 
-    def relative(self, batch: Batch) -> str:
-        """A batch's folder, from the archive's."""
-        return batch.path[len(self._root) + 1 :]
+    def relative(self, path: str) -> str:
+        """A path of the archive, from the archive's folder."""
+        return path[len(self._root) + 1 :]
 
     # ---------------------------------------------------------------------------------------------- own files
     def write(self, name: str, document: dict) -> None:
@@ -180,10 +217,10 @@ class ArchiveFolder:
         if self._exists(f"{self._root}/{OWN}/{name}"):
             self.files.delete_dir(f"{self._root}/{OWN}/{name}")
 
-    def _texts(self, name: str) -> list[tuple[str, str]]:
+    def _texts(self, name: str) -> list[str]:
         folder = f"{self._root}/{OWN}/{name}"
         infos = sorted((info for info in self._list(folder) if info.path.endswith(".json")), key=lambda info: info.path)
-        return [(info.path, self._text(info.path)) for info in infos]
+        return [self._text(info.path) for info in infos]
 
     def _text(self, path: str) -> str:
         with self.files.open_input_stream(path) as file:

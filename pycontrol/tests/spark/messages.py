@@ -25,7 +25,7 @@ def raw(headers: str, body: bytes | None = b"{}", number: int | None = None) -> 
 def audit_row(
     message_id: str = "m", *, sent: datetime = NOON, waited: float = 1.0, took: float = 0.5, body: bytes | None = b"{}", **headers: str | None
 ) -> tuple:
-    """A message that was handled. Seconds; `_` in a header's name stands for `NServiceBus.`, None takes it away."""
+    """A message that was handled. Seconds; headers are NServiceBus's but for lower-case ones, None takes one away."""
     started = sent + timedelta(seconds=waited)
     own = {
         "MessageId": message_id,
@@ -39,7 +39,7 @@ def audit_row(
         "ProcessingEnded": format_timestamp(started + timedelta(seconds=took)),
         **headers,
     }
-    return raw(json.dumps({f"NServiceBus.{name}": value for name, value in own.items() if value is not None}), body)
+    return raw(json.dumps({name if name[0].islower() else f"NServiceBus.{name}": value for name, value in own.items() if value is not None}), body)
 
 
 def error_row(message_id: str = "m", *, at: datetime = NOON, **headers: str | None) -> tuple:

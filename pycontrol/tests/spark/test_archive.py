@@ -88,7 +88,7 @@ def test_the_folder_tells_its_batches_as_they_were_written(spark, tmp_path, chec
     (batch,) = ArchiveFolder(str(tmp_path / "out")).batches()
 
     assert (batch.queue, batch.day, batch.number) == ("a=b/c %", "2024-05-17", ("1f0c2a9e", 7))
-    assert batch.files == 1 and batch.bytes > 0
+    assert len(batch.files) == 1 and batch.bytes > 0
 
 
 def test_a_delta_table_has_a_batch_once_too(spark, tmp_path, checkpoint):
