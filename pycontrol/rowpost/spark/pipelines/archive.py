@@ -8,10 +8,10 @@ batch's number. Its day must therefore not depend on when it is written: arrival
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -20,15 +20,17 @@ from pyspark.sql.types import StringType, StructField, StructType
 from rowpost.errors import SparkUnavailable
 from rowpost.spark.folder import OWN, ArchiveFolder
 from rowpost.spark.headers import parse_headers
-from rowpost.spark.schemas import ARCHIVE, shaped
+from rowpost.spark.schemas import ARCHIVE, MESSAGE, shaped
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-__all__ = ["FORMATS", "ArchiveJob", "BatchWriter", "archive", "default_checkpoint", "read_archive", "run"]
+__all__ = ["FORMATS", "SHARED", "ArchiveJob", "BatchWriter", "archive", "default_checkpoint", "follow", "read_archive", "read_queue", "run", "start", "trigger_of"]
 
 FORMATS = ("parquet", "delta")
+#: options of a drain that takes from a queue with consumers
+SHARED = (("allowConsumers", "true"),)
 KEY_LENGTH = 8
 _EARLIEST = "2000-01-01"
 _POLL = 0.3  # seconds
@@ -92,20 +94,40 @@ def run(spark: SparkSession, job: ArchiveJob, progress: Progress = lambda batche
     """Archives until all is archived, or for ever with `every`. Returns counts; `progress` gets batches and rows so far."""
     if job.format == "delta":
         _delta()
-    if "://" not in job.path:
-        Path(job.path).mkdir(parents=True, exist_ok=True)
-    query = start(spark, job)
+    return {"queue": job.queue, "mode": job.mode, **follow(start(spark, job), progress)}
+
+
+def follow(query: StreamingQuery, progress: Progress = lambda batches, rows: None) -> dict[str, int]:
+    """Waits for the end of a stream, and counts its batches and messages. Stops it when it is interrupted."""
     counted: dict[int, int] = {}
     try:
-        while True:
+        ended = False
+        while not ended:
             ended = query.awaitTermination(_POLL)
             counted |= {each["batchId"]: each["numInputRows"] for each in query.recentProgress if each["numInputRows"]}
             progress(len(counted), sum(counted.values()))
-            if ended:
-                break
     finally:
         query.stop()
-    return {"queue": job.queue, "mode": job.mode, "batches": len(counted), "messages": sum(counted.values())}
+    return {"batches": len(counted), "messages": sum(counted.values())}
+
+
+def trigger_of(every: timedelta) -> str:
+    """A span as Spark's triggers want it.
+
+    >>> trigger_of(timedelta(seconds=1.5))
+    '1500 milliseconds'
+    """
+    return f"{max(round(every.total_seconds() * 1000), 1)} milliseconds"
+
+
+def read_queue(spark: SparkSession, queue: str, environment: str | None = None, columns: Sequence[str] | None = None) -> DataFrame:
+    """What a queue holds now (schemas.MESSAGE), or only some columns of it, which spares reading the bodies."""
+    reader = spark.read.format("rowpost").option("queue", queue)
+    if environment is not None:
+        reader = reader.option("environment", environment)
+    if columns is not None:
+        reader = reader.schema(StructType([column for column in MESSAGE if column.name in columns]))
+    return reader.load()
 
 
 def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
