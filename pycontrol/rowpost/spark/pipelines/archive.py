@@ -94,7 +94,21 @@ def run(spark: SparkSession, job: ArchiveJob, progress: Progress = lambda batche
     """Archives until all is archived, or for ever with `every`. Returns counts; `progress` gets batches and rows so far."""
     if job.format == "delta":
         _delta()
-    return {"queue": job.queue, "mode": job.mode, **follow(start(spark, job), progress)}
+    try:
+        done = follow(start(spark, job), progress)
+    finally:
+        dropped = _finish_drain(spark, job)
+    return {"queue": job.queue, "mode": job.mode, **done, "dropped_from_spool": dropped}
+
+
+def _finish_drain(spark: SparkSession, job: ArchiveJob) -> int:
+    """What the last batch took leaves the spool too: Spark would say so to the source at the next batch only."""
+    if job.mode != "drain":
+        return 0
+    from rowpost.spark.checkpoint import finalize
+
+    options = {"queue": job.queue} | ({} if job.environment is None else {"environment": job.environment})
+    return finalize(options, job.checkpoint_location, spark)
 
 
 def follow(query: StreamingQuery, progress: Progress = lambda batches, rows: None) -> dict[str, int]:
