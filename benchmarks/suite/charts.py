@@ -1,0 +1,1 @@
+def draw(output, name, section): pass
