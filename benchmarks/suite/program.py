@@ -21,6 +21,7 @@ from benchmarks.suite.workloads import WORKLOADS
 __all__ = ["main", "run"]
 
 RESULTS = Path(__file__).parents[1] / "results"
+TRIAL = RESULTS.with_name(".quick")
 QUICK = Scale(rounds=2, seconds=0.1, size=0.01)
 
 
@@ -33,18 +34,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=Scale.rounds, help="alternating rounds of each line (%(default)s)")
     parser.add_argument("--seconds", type=float, default=Scale.seconds, help="about as long takes one (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="a hundredth of the rows, two short rounds: to see that it runs")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the table, the data and the charts")
+    parser.add_argument("--output", type=Path, help=f"folder for the table, the data and the charts ({RESULTS.name}, with --quick {TRIAL.name})")
     parser.add_argument("--charts", action="store_true", help="draw and write again what is there, and measure nothing")
     options = parser.parse_args(arguments)
+    output = options.output or (TRIAL if options.quick else RESULTS)
     tell = Console(stderr=True, width=150)
     failed = []
     if not options.charts:
         scale = QUICK if options.quick else Scale(options.rounds, options.seconds)
         chosen = [name for name in options.only or WORKLOADS if name not in options.skip]
-        failed = run(chosen, scale, options.output, tell)
-    sections = report.load(options.output)
-    report.save(options.output, sections)
-    _draw(options.output, sections, tell)
+        failed = run(chosen, scale, output, tell)
+    sections = report.load(output)
+    report.save(output, sections)
+    _draw(output, sections, tell)
     Console(width=150).print(Markdown(report.summary(sections)))
     return 1 if failed else 0
 
@@ -87,8 +89,12 @@ def _measure(workload: ModuleType, server: Server, scale: Scale) -> dict:
 
 
 def _draw(output: Path, sections: dict, tell: Console) -> None:
-    from benchmarks.suite import charts
-
+    try:
+        from benchmarks.suite import charts
+    except ImportError as error:
+        tell.print(f"[red]no charts[/]: {error}; pip install 'rowpost[bench]'")
+        return
+    charts.draw_targets(output, sections)
     for name, section in sections.items():
         try:
             charts.draw(output, name, section)

@@ -17,7 +17,7 @@ from rowpost.plan import plan
 from rowpost.queue import Queue
 from rowpost.settings import QueueSettings, Settings, SupervisorSettings
 
-__all__ = ["BODY", "HEADERS", "FILL", "Place", "Server", "cpu_of", "cpu_of_backends", "tree", "wait_until"]
+__all__ = ["BODY", "FILL", "HEADERS", "Place", "Server", "cpu_of", "cpu_of_backends", "tree", "wait_until"]
 
 DURABLE = ("fsync", "full_page_writes", "synchronous_commit")
 TICK = os.sysconf("SC_CLK_TCK")

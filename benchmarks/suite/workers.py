@@ -17,7 +17,7 @@ from benchmarks.suite.server import Place, tree, wait_until
 from rowpost.processes import spawn_worker
 from rowpost.reports import Assignment, InTrouble, Leave, Progress, Ready, Receive, Refused
 
-__all__ = ["HANDLERS", "CONNECTED", "NOTES", "Crew", "Notes", "Service", "crew", "make_ready", "running"]
+__all__ = ["CONNECTED", "HANDLERS", "NOTES", "Crew", "Notes", "Service", "crew", "make_ready", "running"]
 
 HANDLERS = Path(__file__).parents[1] / "handlers"
 NOTES = "ROWPOST_BENCH_NOTES"  # as handlers/worked.py has it

@@ -7,6 +7,7 @@ rows and follow-ups as messages, and nothing left. The peers work in the way tha
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -103,8 +104,6 @@ def _tell(started: list[Conversation], work: str) -> None:
 
 def _last(started: list[Conversation], tell: Callable[[], None]) -> float:
     """Seconds from the word to the end of the last handler."""
-    import time
-
     begun = time.monotonic()
     tell()
     return max(float(each.hear()) for each in started) - begun

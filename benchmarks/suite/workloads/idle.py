@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.suite.figures import OURS, Line, Lines, Round, Scale, Target, Contender, take_turns
+from benchmarks.suite.figures import OURS, Contender, Line, Lines, Round, Scale, Target, take_turns
 from benchmarks.suite.peers import PEERS
 from benchmarks.suite.server import Place, Server, cpu_of, tree
 from benchmarks.suite.workers import running

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.suite.figures import OURS, Contender, Line, Lines, Round, Scale, Target, percentile, take_turns
-from benchmarks.suite.peers import PEERS, Conversation, PeerFailed
+from benchmarks.suite.peers import PEERS, Conversation
 from benchmarks.suite.server import Place, Server
 from benchmarks.suite.workers import NOTES, Notes, running
 from rowpost.database import connect_url
