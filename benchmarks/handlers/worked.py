@@ -63,10 +63,9 @@ def timed(message, connection) -> None:
 
 def clocked(message, connection) -> None:
     """Notes how long ago this process had its last message: without batches, how long one takes from end to end."""
-    global _last
     now = time.monotonic()
-    _note(now - _last)
-    _last = now
+    _note(now - _last[0])
+    _last[0] = now
 
 
 def _note(seconds: float) -> None:
@@ -79,4 +78,4 @@ def _file() -> int:
     return os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
-_last = time.monotonic()
+_last = [time.monotonic()]

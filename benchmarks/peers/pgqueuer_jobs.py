@@ -19,7 +19,7 @@ from pgqueuer.types import QueueExecutionMode
 
 URL, WHAT, *REST = sys.argv[1:]
 BATCH, POOL = 100, 10
-ended = 0.0
+ended = [0.0]  # when the last handler ended
 waits: list[float] = []
 
 
@@ -29,16 +29,14 @@ def queuer(connection, pool) -> PgQueuer:
 
     @queuer.entrypoint("insert")
     async def insert(job) -> None:
-        global ended
-        async with pool.acquire() as connection, connection.transaction():
-            await connection.execute("INSERT INTO business (number) VALUES ($1)", int(job.payload))
-            await Queries(AsyncpgDriver(connection)).enqueue("follow", job.payload)
-        ended = time.monotonic()
+        async with pool.acquire() as own, own.transaction():
+            await own.execute("INSERT INTO business (number) VALUES ($1)", int(job.payload))
+            await Queries(AsyncpgDriver(own)).enqueue("follow", job.payload)
+        ended[0] = time.monotonic()
 
     @queuer.entrypoint("no-op")
     async def nothing(job) -> None:
-        global ended
-        ended = time.monotonic()
+        ended[0] = time.monotonic()
 
     @queuer.entrypoint("timed")
     async def timed(job) -> None:
@@ -54,7 +52,7 @@ async def work() -> None:
     print("ready", flush=True)
     while sys.stdin.readline():
         await queuer(connection, pool).run(batch_size=BATCH, mode=QueueExecutionMode.drain)
-        print(ended, flush=True)
+        print(ended[0], flush=True)
 
 
 async def serve() -> None:

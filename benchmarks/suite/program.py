@@ -53,9 +53,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run(chosen: list[str], scale: Scale, output: Path, tell: Console) -> list[str]:
     """One workload after the other on one server; the names of those that failed, which keeps none from running."""
-    missing = peers.install(tell)
-    for name, reason in missing.items():
-        tell.print(f"[red]{name} cannot be had[/]: {reason}")
+    if any(getattr(WORKLOADS[name], "WITH_PEERS", False) for name in chosen):
+        for name, reason in peers.install(tell).items():
+            tell.print(f"[red]{name} cannot be had[/]: {reason}")
     failed = []
     with tempfile.TemporaryDirectory(prefix="rowpost-bench-", ignore_cleanup_errors=True) as folder:
         (Path(folder) / "notes").mkdir()

@@ -1,5 +1,5 @@
 """One module each. `measure(server, scale)` gives lines, `targets(lines)` what they must show; the docstring's first
-line is the title, its rest stands above the table."""
+line is the title, its rest stands above the table. `WITH_PEERS` says that peers are to be installed."""
 
 from benchmarks.suite.workloads import (
     backlog,

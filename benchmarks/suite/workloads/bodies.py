@@ -18,6 +18,7 @@ from benchmarks.suite.figures import OURS, Contender, Line, Lines, Round, Scale,
 from benchmarks.suite.peers import PeerFailed, pgmq_script
 from benchmarks.suite.server import Place, Server
 
+WITH_PEERS = True
 SIZES = {"0.5 KB": 512, "4 KB": 4096, "32 KB": 32_768, "256 KB": 262_144, "1 MB": 1_048_576}
 MOST = 24 * 1024 * 1024  # bytes a round
 DOES = {"send": "one durable transaction a message", "receive": "removal in one transaction: at most once for what comes after it"}

@@ -36,6 +36,7 @@ ATOMIC = {
 }
 LESS = "does less: the body alone, no headers"
 AT_LEAST = "two transactions a call: at least once"
+WITH_PEERS = True
 QUEUE, PGMQ_QUEUE = '"Bench"', "pgmq.q_bench"
 MOST = 40_000  # messages that a round receives at most
 

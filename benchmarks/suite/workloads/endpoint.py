@@ -20,6 +20,7 @@ from rowpost.message import encode_headers
 
 ALONE = "rowpost, one by one"
 EXACTLY = "exactly once: removal, INSERT and outgoing message in one transaction"
+WITH_PEERS = True
 WORKS, WORKERS = ("no-op", "insert"), (1, 2)
 SHARED = EXACTLY + ", which up to 500 messages share while a backlog waits"
 # Messages a round for a second's work, about; take_turns measures the rest.

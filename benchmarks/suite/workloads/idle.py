@@ -17,6 +17,7 @@ from benchmarks.suite.server import Place, Server, cpu_of, tree
 from benchmarks.suite.workers import running
 from rowpost.database import connect_url
 
+WITH_PEERS = True
 QUEUES = (1, 10, 100)
 SETTLE = 3.0  # seconds
 UNIT = "transactions/s"

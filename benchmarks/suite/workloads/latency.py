@@ -18,6 +18,7 @@ from benchmarks.suite.workers import NOTES, Notes, running
 from rowpost.database import connect_url
 from rowpost.queue import Queue
 
+WITH_PEERS = True
 IDLE, HALF = "idle queue", "half load"
 GAP = 0.053  # seconds; in step with no timer that anybody has
 EXACTLY = "exactly once, sender and worker in two processes"
