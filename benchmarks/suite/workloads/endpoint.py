@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 
-from benchmarks.suite.figures import OURS, Contender, Line, Lines, Scale, Target, take_turns
+from benchmarks.suite.figures import OURS, Contender, Line, Lines, Paced, Scale, Target, take_turns
 from benchmarks.suite.peers import PEERS, PYTHON_PEERS, Conversation, Peer, PeerFailed
 from benchmarks.suite.server import HEADERS, Place, Server
 from benchmarks.suite.workers import crew
@@ -23,10 +23,10 @@ EXACTLY = "exactly once: removal, INSERT and outgoing message in one transaction
 WITH_PEERS = True
 WORKS, WORKERS = ("no-op", "insert"), (1, 2)
 SHARED = EXACTLY + ", which up to 500 messages share while a backlog waits"
-# Messages a round for a second's work, about; take_turns measures the rest.
+# Messages of the first round, which does not count, about a quarter of a second's.
 GUESS = {
-    "no-op": {OURS: 25_000, ALONE: 1500, "pgqueuer": 6000, "procrastinate": 250, "pg-boss": 12_000, "graphile-worker": 30_000},
-    "insert": {OURS: 6000, ALONE: 700, "pgqueuer": 700, "procrastinate": 200, "pg-boss": 700, "graphile-worker": 1500},
+    "no-op": {OURS: 6000, ALONE: 400, "pgqueuer": 2000, "procrastinate": 100, "pg-boss": 3000, "graphile-worker": 6000},
+    "insert": {OURS: 1500, ALONE: 200, "pgqueuer": 200, "procrastinate": 50, "pg-boss": 200, "graphile-worker": 400},
 }
 
 
@@ -57,16 +57,18 @@ def measure(server: Server, scale: Scale) -> list[Line]:
     return lines
 
 
-def _count(work: str, name: str, scale: Scale) -> int:
-    return max(40, int(GUESS[work][name] * scale.seconds * 1.5))
+def _paced(work: str, name: str, scale: Scale) -> Paced:
+    """Rounds are longer than elsewhere: a worker begins with one message a transaction, and has to get going."""
+    return Paced(scale.rows(GUESS[work][name], least=40), 2 * scale.seconds, 40, scale.rows(200_000, least=1000))
 
 
 def _ours(stack, place: Place, work: str, workers: int, scale: Scale, name: str, batch: str, does: str) -> Contender:
     handler = "insert" if work == "insert" else "nothing"
     hands = stack.enter_context(crew(place, handler, workers, batch=batch))
-    count = _count(work, name, scale)
+    paced = _paced(work, name, scale)
 
     def once() -> float:
+        count = paced.count
         place.sql('TRUNCATE business, "Bench", "Follow"')
         place.sql(
             'INSERT INTO "Bench" (id, headers, body) SELECT gen_random_uuid(), %s, convert_to(format(\'{"Number":%%s}\', n), \'UTF8\')'
@@ -76,16 +78,17 @@ def _ours(stack, place: Place, work: str, workers: int, scale: Scale, name: str,
         place.tidy('"Bench"', '"Follow"')
         seconds = hands.drain()
         _account(place, work, count, 'SELECT COUNT(*) FROM "Bench"', 'SELECT COUNT(*) FROM "Follow"')
-        return count / seconds
+        return paced.note(count / seconds)
 
     return Contender(name, once, does)
 
 
 def _theirs(stack, place: Place, work: str, workers: int, scale: Scale, peer: Peer) -> Contender:
-    count = _count(work, peer.name, scale)
+    paced = _paced(work, peer.name, scale)
     started: list[Conversation] = []
 
     def once() -> float:
+        count = paced.count
         while len(started) < workers:
             started.append(stack.enter_context(peer.talk(place, "work")))
         place.sql(f"TRUNCATE business, {peer.tables}")
@@ -93,7 +96,7 @@ def _theirs(stack, place: Place, work: str, workers: int, scale: Scale, peer: Pe
         place.tidy(peer.table)
         seconds = _last(started, partial(_tell, started, work))
         _account(place, work, count, peer.left, peer.followed)
-        return count / seconds
+        return paced.note(count / seconds)
 
     return Contender(peer.name, once, peer.does)
 

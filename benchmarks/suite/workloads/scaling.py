@@ -11,13 +11,13 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks.suite.figures import Contender, Line, Lines, Round, Scale, Target, percentile, take_turns
+from benchmarks.suite.figures import Contender, Line, Lines, Paced, Round, Scale, Target, percentile, take_turns
 from benchmarks.suite.server import Place, Server
 from benchmarks.suite.workers import Crew, crew
 
 WORKERS = (1, 2, 4, 8, 16)
 CASES = {"one by one": "off", "adaptive": "adaptive"}
-GUESS = {"off": 1500, "adaptive": 15_000}  # messages a second of one worker, about
+GUESS = {"off": 400, "adaptive": 5000}  # messages of the first round, which does not count
 DOES = {"off": "exactly once, a transaction for each message", "adaptive": "exactly once, up to 500 messages a transaction"}
 BACKENDS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'rowpost worker%'"
 REFERENCE = "NServiceBus.SqlServer, #1784"
@@ -53,19 +53,20 @@ class _Round:
 
     def __init__(self, place: Place, hands: Crew, backends: set[int], number: int, batch: str, scale: Scale) -> None:
         self._place, self._hands, self._backends = place, hands, backends
-        grown = number**0.5 if batch == "off" else min(number, 2) ** 0.5
-        self._count = max(50 * number, int(GUESS[batch] * grown * scale.seconds * 1.5))
+        self._paced = Paced(scale.rows(GUESS[batch]), 1.5 * scale.seconds, 50 * number, scale.rows(200_000, least=50 * number))
 
     def __call__(self) -> Round:
+        count = self._paced.count
         self._place.sql('TRUNCATE "Bench"')
-        self._place.fill("Bench", self._count)
+        self._place.fill("Bench", count)
         self._place.tidy('"Bench"')
         before = self._cpu()
         seconds = self._hands.drain()
-        cpu = (self._cpu() - before) / self._count * 1e6
-        waits = self._hands.noted(self._count)
+        cpu = (self._cpu() - before) / count * 1e6
+        waits = self._hands.noted(count)
         # each worker's first message comes after the pause between two rounds
-        return Round(self._count / seconds, {CPU: cpu, P99: percentile([w for w in waits if w < seconds], 0.99) * 1000})
+        self._paced.note(count / seconds)
+        return Round(count / seconds, {CPU: cpu, P99: percentile([w for w in waits if w < seconds], 0.99) * 1000})
 
     def _cpu(self) -> float:
         """Seconds of the workers' backends, by the scheduler's own clock."""
