@@ -17,16 +17,12 @@ throughput of optimistic concurrency with all workers, whichever rule is better 
 
 from __future__ import annotations
 
-import sys
-
-if __name__ == "__main__":
-    sys.path.pop(0)  # this folder, where queue.py would hide the standard library's queue
-
 import argparse
 import json
 import os
 import random
 import statistics
+import sys
 import tempfile
 import threading
 import time

@@ -9,16 +9,12 @@ whose back-off knows only what its own process stored, may be up to a minute lat
 
 from __future__ import annotations
 
-import sys
-
-if __name__ == "__main__":
-    sys.path.pop(0)  # this folder, where queue.py would hide the standard library's queue
-
 import argparse
 import json
 import os
 import random
 import statistics
+import sys
 import tempfile
 import threading
 from pathlib import Path
