@@ -37,7 +37,9 @@
           ├── InvalidMessages 6          ├── SagaConflict 15
           ├── ScriptEdited 7             ├── NotASagaTable 16
           ├── SchemaTooNew 8             ├── AlreadyHandled 20
-          ├── AlreadyDispatched 21       └── InvalidMessageId 22
+          ├── AlreadyDispatched 21       ├── InvalidMessageId 22
+          ├── SpoolTaken 30              ├── JobKeyUsed 31
+          └── InvalidJobKey 32
 
 A message says what happened, to which queue, and what to do. The catalogue's numbers stand in sql/contract.yml, which
 a test compares with this module.
@@ -61,6 +63,7 @@ __all__ = [
     "InvalidCorrelation",
     "InvalidCount",
     "InvalidDelay",
+    "InvalidJobKey",
     "InvalidMessage",
     "InvalidMessageId",
     "InvalidMessages",
@@ -68,6 +71,7 @@ __all__ = [
     "InvalidSagaState",
     "InvalidSubscription",
     "InvalidTimeToBeReceived",
+    "JobKeyUsed",
     "LockRefused",
     "LockTimeout",
     "LoginRefused",
@@ -87,6 +91,7 @@ __all__ = [
     "SettingsError",
     "SparkFailed",
     "SparkUnavailable",
+    "SpoolTaken",
 ]
 
 
@@ -318,6 +323,24 @@ class InvalidMessageId(CatalogueError):
     """A message id that an outbox cannot keep: empty, or of more than 200 characters."""
 
     code = 22
+
+
+class SpoolTaken(CatalogueError):
+    """The queue's spool belongs to another stream: one that drains it, or will want to go on."""
+
+    code = 30
+
+
+class JobKeyUsed(CatalogueError):
+    """The job key was used already, by a job of other data or of another number of parts."""
+
+    code = 31
+
+
+class InvalidJobKey(CatalogueError):
+    """A job key of no or of more than 200 characters, or a part with a negative number."""
+
+    code = 32
 
 
 CATALOGUE: dict[int, type[CatalogueError]] = {error.code: error for error in CatalogueError.__subclasses__()}

@@ -6,7 +6,7 @@ for scripts, and turns the driver's errors into rowpost's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, NoReturn, Protocol
@@ -70,6 +70,9 @@ class Dialect(Protocol):
         self, connection: Any, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: Begin, commit: Commit
     ) -> list[list[tuple]]:
         """Calls several at once, optionally between BEGIN and COMMIT; the rows of each."""
+
+    def stream(self, connection: Any, statement: Statement, arguments: dict[str, Any], chunk_bytes: int) -> Iterator[Any]:
+        """Calls; the rows come in chunks of about so many bytes."""
 
     def script(self, connection: Any, text: str) -> list[tuple]:
         """Executes one batch of a script as it stands; returns the rows of its last result, if any."""

@@ -21,7 +21,7 @@ SQLSERVER_HEAD = re.compile(
 )
 POSTGRESQL_HEAD = re.compile(
     r"CREATE OR REPLACE (?P<kind>FUNCTION) rowpost\.(?P<name>\w+|\"\w+:\{(?:queue|saga)_key\}\")\((?P<parameters>.*?)\)"
-    r" RETURNS (?P<returns>TABLE \(.*?\)|\w+)\nLANGUAGE plpgsql(?P<options>.*?)\nAS \$rowpost\$\n"
+    r" RETURNS (?P<returns>TABLE \(.*?\)|\w+)\nLANGUAGE (?:plpgsql|sql)(?P<options>.*?)\nAS \$rowpost\$\n"
     r"/\*\n(?P<comment>.*?)\n\*/\n(?P<body>.*)\n\$rowpost\$;\n",
     re.DOTALL,
 )

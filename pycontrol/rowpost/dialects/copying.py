@@ -1,0 +1,105 @@
+"""Large results out of PostgreSQL: COPY of a procedure's rows, in binary, as chunks of memory instead of rows.
+
+A function in the select list hands its rows on one by one; in FROM the server would store all of them first. So a
+row comes as one composite value: the number of its columns, then for each its type, its length and its bytes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.errors import error_from_result
+from psycopg.pq import ConnStatus, ExecStatus
+
+from rowpost.dialects import Statement
+
+__all__ = ["Chunk", "copy_rows"]
+
+_SIGNATURE = b"PGCOPY\n\xff\r\n\0"
+_HEADER = len(_SIGNATURE) + 8  # flags and the length of an extension, both zero
+_TRAILER = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some rows: their bytes one after another, and where each starts. Valid until the next one is asked for."""
+
+    data: memoryview
+    starts: array
+
+
+def copy_rows(
+    connection: psycopg.Connection, statement: Statement, arguments: dict[str, Any], chunk_bytes: int
+) -> Iterator[Chunk]:
+    """The rows of a procedure in chunks of about so many bytes; a longer row is a chunk of its own.
+
+    Raises:
+        psycopg.Error: what the server said, also in the middle.
+    """
+    pgconn = connection.pgconn
+    result = pgconn.exec_(_copy(connection, statement, arguments).encode())
+    if result.status != ExecStatus.COPY_OUT:
+        raise error_from_result(result)
+    try:
+        yield from _chunks(pgconn, chunk_bytes)
+    except GeneratorExit:  # the reader has enough: the rest is not worth its way
+        connection.close()
+        raise
+
+
+def _chunks(pgconn: Any, chunk_bytes: int) -> Iterator[Chunk]:
+    buffer, used, starts = bytearray(chunk_bytes), 0, array("q")
+    while True:
+        length, data = pgconn.get_copy_data(0)
+        if length < 0:
+            break
+        row = memoryview(data)
+        if row[: len(_SIGNATURE)] == _SIGNATURE:
+            row = row[_HEADER:]
+        if len(row) <= _TRAILER:
+            continue
+        if used + len(row) > len(buffer):
+            if starts:
+                yield Chunk(memoryview(buffer)[:used], starts)
+                used, starts = 0, array("q")
+            if len(row) > len(buffer):
+                yield Chunk(row, array("q", [0]))
+                continue
+        buffer[used : used + len(row)] = row
+        starts.append(used)
+        used += len(row)
+    _finish(pgconn)
+    if starts:
+        yield Chunk(memoryview(buffer)[:used], starts)
+
+
+def _finish(pgconn: Any) -> None:
+    """Reads how the COPY ended: an error in its middle comes now."""
+    failed = None
+    while (result := pgconn.get_result()) is not None:
+        if result.status != ExecStatus.COMMAND_OK:
+            failed = failed or result
+    if failed is not None:
+        raise error_from_result(failed)
+    if pgconn.status == ConnStatus.BAD:
+        raise psycopg.OperationalError(pgconn.get_error_message())
+
+
+def _copy(connection: psycopg.Connection, statement: Statement, arguments: dict[str, Any]) -> str:
+    """COPY takes no parameters: values are quoted by libpq."""
+    function = statement.text.partition(" FROM ")[2].partition("(")[0]
+    given = sql.SQL(", ").join(
+        sql.SQL("p_{} => {}").format(sql.SQL(name), sql.Literal(arguments[name]))
+        for name, _ in statement.parameters
+        if arguments.get(name) is not None
+    )
+    query = sql.SQL("COPY (SELECT {}({})) TO STDOUT (FORMAT binary)").format(sql.SQL(function), given)
+    with suppress(psycopg.ProgrammingError):
+        return query.as_string(connection)
+    raise psycopg.DataError(f"{statement.procedure.name}: a value cannot be written as text")
