@@ -79,6 +79,20 @@ def test_a_drain_takes_the_messages_and_leaves_nothing_in_the_spool(queues, cli,
     assert (code, counts["messages"], counts["dropped_from_spool"]) == (OK, 50, 10)
     assert kept(queues, out) == list(range(50))
     assert (queues.depth(queue), queues.spooled(queue)) == (0, 0)
+    assert cli("verify", out, queue)[1]["spooled"] == 0
+
+
+def test_another_checkpoint_may_not_drain_unless_it_is_told_to_take_over(queues, cli, tmp_path):
+    queue, out = queues.make(), tmp_path / "out"
+    queues.send(queue, [b"1", b"2"])
+    cli("archive", queue, out, "--drain")
+    queues.send(queue, [b"3"])
+
+    code, _, said = cli("archive", queue, out, "--drain", "--checkpoint", tmp_path / "other")
+    assert code == FAILED and queue in said and "Traceback" not in said
+
+    assert cli("archive", queue, out, "--drain", "--checkpoint", tmp_path / "third", "--take-over")[0] == OK
+    assert kept(queues, out) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("mode", ["--tail", "--drain"])
