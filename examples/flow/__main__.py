@@ -21,7 +21,7 @@ from rowpost.supervisor import Supervisor
 def main() -> int:
     """Plays the story in a shop without history, and tells whether all was right."""
     parser = argparse.ArgumentParser(prog="python -m examples.flow", description=main.__doc__)
-    parser.add_argument("--orders", type=int, default=60, help="so many orders; one in six on a blocked card")
+    parser.add_argument("--orders", type=int, default=60, choices=range(1, 101), metavar="N", help="so many orders, 100 at most; one in six on a blocked card")
     parser.add_argument("--out", type=Path, help="a new folder for the archive and the pictures; by default one that goes afterwards")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rowpost-flow-") as folder:

@@ -21,6 +21,8 @@ from rowpost.cli.sparking import ArchiveArgument, ConfOption, MasterOption, coun
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from rowpost.database import Database
+
 __all__ = ["app"]
 
 app = typer.Typer(help="Keep, measure and bring back messages, on Spark: pip install 'rowpost[spark]'.", no_args_is_help=True)
@@ -260,7 +262,7 @@ def verify(
     """Check an archive: counts, messages twice, batches missing, unreadable files, leftovers. Exit code 1 with a finding."""
     local_folder(archive)
     name = None if queue is None else session.name(queue)
-    with nullcontext() if name is None else session.deployed(), running(session, master, conf, "verify") as spark:
+    with nullcontext() if name is None else session.deployed() as database, running(session, master, conf, "verify") as spark:
         from rowpost.spark.folder import ArchiveFolder
         from rowpost.spark.pipelines import verify as job
         from rowpost.spark.pipelines.archive import read_queue
@@ -268,13 +270,21 @@ def verify(
         swept = ArchiveFolder(archive).sweep() if sweep else []
         waiting = None if name is None else read_queue(spark, name, session.environment, columns=("id", "row_version"))
         report = job.run(spark, archive, waiting, name)
+        spooled = {} if database is None else {"spooled": _spooled(database, name)}
     if not session.as_json:
         table(session.out, ("queue", "day", "messages", "bytes"), [(q, d, f"{n:,}", f"{b:,}") for q, d, n, b in report.days], right=("messages", "bytes"))
         if report.findings:
             table(session.out, ("finding", "what", "what to do"), [(f.kind, f.what, f.advice) for f in report.findings])
     details = {"details": [finding.__dict__ for finding in report.findings]} if session.as_json else {}
-    counts(session, {**report.counts, "swept": len(swept), **details})
+    counts(session, {**report.counts, **spooled, "swept": len(swept), **details})
     return ExitCode.FINDING if report.findings else ExitCode.OK
+
+
+def _spooled(database: Database, queue: str) -> int:
+    """Messages that a drain took and has not let go: of the batch that it is writing, or that it was killed at."""
+    rows = database.call("describe_spool", queue)
+    first, last = rows[0][2:4] if rows else (None, None)
+    return 0 if first is None else last - first + 1
 
 
 def _written(df: DataFrame, out: str | None) -> None:

@@ -39,6 +39,7 @@ def archive(
     folder: ArchiveArgument,
     drain: Annotated[bool, typer.Option("--drain/--tail", help="Take the messages out of the queue, or only read them.")] = False,
     shared: Annotated[bool, typer.Option("--shared", help="With --drain: although the queue has consumers, whose messages it takes.")] = False,
+    take_over: Annotated[bool, typer.Option("--take-over", help="With --drain: what another stream left in the spool, whose checkpoint is lost.")] = False,
     every: Annotated[str | None, typer.Option("--every", metavar="SPAN", help="Go on, looking so often, such as 10s; else what is there, then end.")] = None,
     once: Annotated[bool, typer.Option("--once", help="What is there, then end: the default.")] = False,
     max_rows: Annotated[int, typer.Option("--max-rows", min=1, help="Messages in one batch at most.")] = 50_000,
@@ -52,9 +53,10 @@ def archive(
         raise Refused(f"--format is parquet or delta, not {format!r}.", ExitCode.USAGE)
     if once and every:
         raise Refused("--once and --every exclude each other.", ExitCode.USAGE)
-    if shared and not drain:
-        raise Refused("--shared belongs to --drain: reading takes nothing from anybody.", ExitCode.USAGE)
+    if (shared or take_over) and not drain:
+        raise Refused("--shared and --take-over belong to --drain: reading takes nothing from anybody.", ExitCode.USAGE)
     name, span = session.name(queue), None if every is None else parse_duration(every)
+    options = [("allowConsumers", "true")] * shared + [("takeOver", "true")] * take_over
     with session.deployed() as database:
         _queues(database, [name])
         with running(session, master, conf, f"archive {name}") as spark:
@@ -62,7 +64,7 @@ def archive(
 
             job = jobs.ArchiveJob(
                 name, folder, session.environment, "drain" if drain else "tail", None if span is None else jobs.trigger_of(span),
-                max_rows, format, checkpoint, jobs.SHARED if shared else (),
+                max_rows, format, checkpoint, tuple(options),
             )  # fmt: skip
             try:
                 done = jobs.run(spark, job, counter(session, "{of} messages archived in {done} batches"))

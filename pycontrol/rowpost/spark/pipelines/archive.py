@@ -26,11 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-__all__ = ["FORMATS", "SHARED", "ArchiveJob", "BatchWriter", "archive", "default_checkpoint", "follow", "read_archive", "read_queue", "run", "start", "trigger_of"]
+__all__ = ["FORMATS", "ArchiveJob", "BatchWriter", "archive", "default_checkpoint", "follow", "read_archive", "read_queue", "run", "start", "trigger_of"]
 
 FORMATS = ("parquet", "delta")
-#: options of a drain that takes from a queue with consumers
-SHARED = (("allowConsumers", "true"),)
 KEY_LENGTH = 8
 _EARLIEST = "2000-01-01"
 _POLL = 0.3  # seconds
@@ -96,9 +94,10 @@ def run(spark: SparkSession, job: ArchiveJob, progress: Progress = lambda batche
         _delta()
     try:
         done = follow(start(spark, job), progress)
-    finally:
-        dropped = _finish_drain(spark, job)
-    return {"queue": job.queue, "mode": job.mode, **done, "dropped_from_spool": dropped}
+    except KeyboardInterrupt:
+        _finish_drain(spark, job)
+        raise
+    return {"queue": job.queue, "mode": job.mode, **done, "dropped_from_spool": _finish_drain(spark, job)}
 
 
 def _finish_drain(spark: SparkSession, job: ArchiveJob) -> int:

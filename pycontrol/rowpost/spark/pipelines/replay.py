@@ -6,6 +6,7 @@ and not what the archive has got since. The ledger in the database makes each st
 
 from __future__ import annotations
 
+import hashlib
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -142,7 +143,7 @@ def run(
         for destination, messages in of_step.items():
             partitions = min(max(-(-messages // ROWS_A_PARTITION), 1), MOST_PARTITIONS)
             queue = plan["queues"][destination]
-            send(rows.where(F.col("destination") == destination), queue, f"{replay.key}/{index}/{queue}", partitions, environment)
+            send(rows.where(F.col("destination") == destination), queue, f"{replay.key}/{index}/{_short(queue)}", partitions, environment)
         done = {"steps": index + 1, "messages": done["messages"] + sum(of_step.values())}
         folder.write(f"{place}/sent.json", done)
         if index + 1 < len(plan["steps"]):
@@ -151,6 +152,11 @@ def run(
     folder.remove(f"{place}/rows")
     return {"key": replay.key, "messages": plan["messages"], "sent_now": done["messages"] - before, "sent_before": before,
             "steps": len(plan["steps"]), "queues": sorted(set(plan["queues"].values()))}  # fmt: skip
+
+
+def _short(queue: str) -> str:
+    """A queue's part of a key, which has 200 characters at most."""
+    return hashlib.sha256(queue.encode()).hexdigest()[:12]
 
 
 def _wait(replay: Replay, index: int, sent: int, began: float, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
