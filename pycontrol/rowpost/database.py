@@ -198,6 +198,16 @@ class Database:
         """Whether the connection is closed or broken."""
         return self.dialect.is_closed(self.connection)
 
+    def listen(self) -> bool:
+        """Begins to hear senders to any queue of the database; False where that cannot be: then nobody will ring."""
+        with self.translated():
+            return self.dialect.listen(self.connection)
+
+    def heard(self) -> list[str]:
+        """The keys of queues whose senders rang since the last time; does not wait. Raises DatabaseUnavailable."""
+        with self.translated():
+            return self.dialect.heard(self.connection)
+
     @property
     def another(self) -> Callable[[], Database] | None:
         """Opens one more connection to the same database; None where rowpost cannot: the connection was lent."""

@@ -113,6 +113,7 @@ class SupervisorSettings:
     delayed message may be late.
 
     `upkeep_every`: between two looks after each queue's table, by one elected process; 0 leaves that to others.
+    `wake_up`: let senders wake the supervisor where the engine can (PostgreSQL); else it looks once a peek delay.
     """
 
     error_queue: str = "error"
@@ -121,6 +122,7 @@ class SupervisorSettings:
     idle_timeout: float = 2.0
     delayed_lateness: float = 1.0
     upkeep_every: float = 300.0
+    wake_up: bool = True
 
 
 @dataclass(frozen=True)
@@ -346,6 +348,7 @@ def _read_supervisor(top: Section, dialect: str, schema: str) -> SupervisorSetti
         idle_timeout=section.seconds("idle_timeout", default=2.0, at_least=0.0),
         delayed_lateness=section.seconds("delayed_lateness", default=1.0, at_least=MINIMUM_PEEK_DELAY),
         upkeep_every=section.seconds("upkeep_every", default=300.0, at_least=0.0),
+        wake_up=section.flag("wake_up", default=True),
     )
     section.finish()
     return supervisor

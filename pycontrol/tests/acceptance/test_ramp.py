@@ -37,11 +37,11 @@ class Recorded:
 class Exaggerating(Peeker):
     """A monitor whose first peek sees 1000 messages: the estimate of seed 002 that "might be wrong"."""
 
-    def _answer(self, name, purge):
+    def _look(self, looks):
         self.first = getattr(self, "first", True)
-        answer = super()._answer(name, purge)
+        answers = super()._look(looks)
         self.first, first = False, self.first
-        return Answer(name, 1000) if first else answer
+        return [Answer(answer.queue, 1000) for answer in answers] if first else answers
 
 
 def running(path: Path) -> int:

@@ -39,6 +39,7 @@ CALLS = {
         "receive_messages": {"count": 1},
         "receive_message": {"row_version": "the first"},
         "peek_queue": {"count": 10},
+        "watch_queue": {"count": 10, "asleep_ms": 1000},
         "browse_messages": {"count": 10},
         "purge_queue": {"count": 10},
         "purge_expired": {"count": 10},

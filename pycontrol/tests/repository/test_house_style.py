@@ -50,6 +50,8 @@ MESSAGES = {
 }
 ERROR = {"sqlserver": re.compile(r"\bTHROW 51(\d{3}),"), "postgresql": re.compile(r"ERRCODE = 'RP(\d{3})'")}
 CALLED = {"sqlserver": re.compile(r"EXEC rowpost\.(_\w+)"), "postgresql": re.compile(r"\browpost\.(_\w+)\(")}
+#: a call of another procedure of the same queue
+SIBLING = re.compile(r"(\w+):\{queue_key\}")
 DISPATCHED = {
     "sqlserver": re.compile(r"CONCAT\(N'(\w+):', @queue_key\)"),
     "postgresql": re.compile(r"'(\w+):' \|\| v_queue_key"),
@@ -200,7 +202,8 @@ def errors_of(engine: str, key: str) -> set[int]:
     if key == "pubsub/publish_message":
         return found  # what it dispatches to could only refuse what it does not pass on
     helpers = {f"{key.partition('/')[0]}/{name}" for name in CALLED[engine].findall(code)} & headers(engine).keys()
-    for other in helpers | {f"queue/{name}" for name in DISPATCHED[engine].findall(code)}:
+    siblings = {f"queue/{name}" for name in SIBLING.findall(code)} & headers(engine).keys()
+    for other in (helpers | siblings | {f"queue/{name}" for name in DISPATCHED[engine].findall(code)}) - {key}:
         found |= errors_of(engine, other)
     return found
 

@@ -43,6 +43,13 @@ BEGIN
         ORDER BY r.due;
 
         GET DIAGNOSTICS v_moved = ROW_COUNT;
+
+        -- as send_messages does: wake whoever sleeps
+        IF v_moved > 0
+           AND pg_sequence_last_value(to_regclass('rowpost."sleepers:{queue_key}"')) > extract(epoch FROM clock_timestamp()) * 1000
+           AND current_setting('rowpost.ring', true) IS DISTINCT FROM 'off' THEN
+            PERFORM pg_notify('rowpost', '{queue_key}');
+        END IF;
     END IF;
 
     RETURN QUERY

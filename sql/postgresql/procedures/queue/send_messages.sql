@@ -11,7 +11,7 @@ AS $rowpost$
 /*
 Stores many messages in the order of the arrays: one round trip, one statement, all or none.
 Atomicity: one INSERT in the caller's transaction.
-Locking:   none beyond the new rows.
+Locking:   none beyond the new rows; where somebody sleeps, that of NOTIFY while it commits.
 Order:     seq grows with the place in the arrays (unnest returns, and INSERT stores, in that order).
 */
 BEGIN
@@ -38,5 +38,11 @@ BEGIN
         m.body
     FROM unnest(p_ids, p_headers, p_bodies, p_times_to_be_received_ms)
         AS m (id, headers, body, time_to_be_received_ms);
+
+    -- Somebody sleeps: wake it when this commits. Never otherwise, for a NOTIFY makes commits wait for one another.
+    IF pg_sequence_last_value(to_regclass('rowpost."sleepers:{queue_key}"')) > extract(epoch FROM clock_timestamp()) * 1000
+       AND current_setting('rowpost.ring', true) IS DISTINCT FROM 'off' THEN
+        PERFORM pg_notify('rowpost', '{queue_key}');
+    END IF;
 END
 $rowpost$;
