@@ -14,9 +14,9 @@ from functools import cache
 from rowpost.endpoint import Endpoint
 from rowpost.message_types import message_type
 
-__all__ = ["NOTES", "Follow", "Work", "clocked", "insert", "nothing", "slow", "timed"]
+__all__ = ["NOTES", "Follow", "Work", "clocked", "insert", "late", "nothing", "slow", "timed"]
 
-#: environment variable: the folder where `timed` and `clocked` write
+#: environment variable: the folder where `timed`, `late` and `clocked` write
 NOTES = "ROWPOST_BENCH_NOTES"
 
 
@@ -59,6 +59,11 @@ def timed(message, connection) -> None:
     """A plain handler: the body says when the message was sent, in seconds of the monotonic clock. Notes how long ago."""
     now = time.monotonic()
     _note(now - float(message.body))
+
+
+def late(message, connection) -> None:
+    """The body says when the message was due, in seconds since 1970. Notes how long ago."""
+    _note(time.time() - float(message.body))
 
 
 def clocked(message, connection) -> None:

@@ -131,12 +131,16 @@ class Service:
 
 @contextmanager
 def running(
-    place: Place, folder: Path, workers: Mapping[str, Mapping[str, object]], environment: Mapping[str, str] | None = None
+    place: Place,
+    folder: Path,
+    workers: Mapping[str, Mapping[str, object]],
+    environment: Mapping[str, str] | None = None,
+    supervisor: Mapping[str, object] | None = None,
 ) -> Iterator[Service]:
     """The program as its users run it, with these workers by queue; ready when every queue has one."""
     file = folder / "bench.yml"
     queues = {name: {"worker": dict(worker)} for name, worker in workers.items()}
-    described = {"environment": "bench", "engine": "postgresql", "url": "${ROWPOST_BENCH_URL}"}
+    described = {"environment": "bench", "engine": "postgresql", "url": "${ROWPOST_BENCH_URL}", "supervisor": dict(supervisor or {})}
     file.write_text(yaml.safe_dump({**described, "queues": {**queues, "error": {}}}))
     log = (folder / "run.log").open("w")
     process = subprocess.Popen(

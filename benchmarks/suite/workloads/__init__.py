@@ -2,9 +2,9 @@
 line is the title, its rest stands above the table. `WITH_PEERS` says that peers are to be installed."""
 
 from benchmarks.suite.workloads import (
-    backlog,
     bodies,
     calls,
+    delayed,
     depth,
     endpoint,
     expired,
@@ -31,5 +31,5 @@ WORKLOADS = {
     "pinned": pinned,
     "stale": stale,
     "expired": expired,
-    "backlog": backlog,
+    "delayed": delayed,
 }

@@ -8,6 +8,7 @@ load`: messages one by one at half the rate at which one sender and one worker k
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -33,9 +34,21 @@ def send_paced(queue: Queue, number: int, gap: float) -> None:
         due += gap
 
 
-def in_milliseconds(waits: list[float], **more: float) -> Round:
-    p50, p99 = percentile(waits, 0.5) * 1000, percentile(waits, 0.99) * 1000
-    return Round(p50, {"p99": p99, "worst": max(waits) * 1000, **more})
+class Samples:
+    """The waits of one contender: a median for each round, and p99 and the worst of all its rounds together."""
+
+    def __init__(self) -> None:
+        self._rounds: list[list[float]] = []
+
+    def note(self, waits: list[float], **more: float) -> Round:
+        self._rounds.append(waits)
+        return Round(percentile(waits, 0.5) * 1000, more)
+
+    def complete(self, line: Line) -> Line:
+        if not line.rounds:
+            return line
+        waits = [wait for each in self._rounds[-len(line.rounds) :] for wait in each]  # without the first, which does not count
+        return replace(line, more={"p99": percentile(waits, 0.99) * 1000, "worst": max(waits) * 1000, **line.more})
 
 
 def measure(server: Server, scale: Scale) -> list[Line]:
@@ -57,10 +70,11 @@ def measure(server: Server, scale: Scale) -> list[Line]:
 def _idle(place: Place, queue: Queue, notes: Notes, scale: Scale) -> list[Line]:
     count = scale.rows(60, least=8)
     stack: list[tuple] = []
+    samples = {name: Samples() for name in (OURS, *(peer.name for peer in PEERS))}
 
     def ours() -> Round:
         send_paced(queue, count, GAP)
-        return in_milliseconds(notes.take(count))
+        return samples[OURS].note(notes.take(count))
 
     def theirs(peer) -> Contender:
         talks: list[Conversation] = []
@@ -71,13 +85,13 @@ def _idle(place: Place, queue: Queue, notes: Notes, scale: Scale) -> list[Line]:
                 context = peer.talk(place, "serve")
                 stack.append((context, context.__enter__()))
                 talks.append(stack[-1][1])
-            return in_milliseconds(talks[0].ask(f"{count} {GAP}"))
+            return samples[peer.name].note(talks[0].ask(f"{count} {GAP}"))
 
         return Contender(peer.name, once, peer.serves, "ms")
 
     try:
         contenders = [Contender(OURS, ours, EXACTLY, "ms"), *map(theirs, PEERS)]
-        return take_turns(IDLE, contenders, scale.rounds)
+        return [samples[line.name].complete(line) for line in take_turns(IDLE, contenders, scale.rounds)]
     finally:
         for context, _ in stack:
             context.__exit__(None, None, None)
@@ -89,15 +103,15 @@ def _half(queue: Queue, notes: Notes, scale: Scale) -> list[Line]:
     send_paced(queue, number, 0.0)
     notes.take(number)
     rate = number / (time.monotonic() - started)
-    count = max(50, int(rate / 2 * scale.seconds * 4))
+    count, samples = max(50, int(rate / 2 * scale.seconds * 4)), Samples()
 
     def ours() -> Round:
         started = time.monotonic()
         send_paced(queue, count, 2 / rate)
         sent = count / (time.monotonic() - started)
-        return in_milliseconds(notes.take(count), **{"messages/s": sent})
+        return samples.note(notes.take(count), **{"messages/s": sent})
 
-    return take_turns(HALF, [Contender(OURS, ours, EXACTLY, "ms")], scale.rounds)
+    return [samples.complete(line) for line in take_turns(HALF, [Contender(OURS, ours, EXACTLY, "ms")], scale.rounds)]
 
 
 def targets(lines: Lines) -> list[Target]:
