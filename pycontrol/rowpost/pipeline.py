@@ -101,10 +101,8 @@ class Pipeline:
         self._plain = not isinstance(handler, Endpoint)
         self.transaction_mode = mode
         self.stopwatch = Stopwatch()
-        #: how long the last handler took
-        self.handler_seconds = 0.0
-        #: how long the last receive took
-        self.receive_seconds = 0.0
+        #: how long the last handler took, and the last receive
+        self.handler_seconds = self.receive_seconds = 0.0
         self.retries = Retries(
             queue,
             queue_key(parse_address(queue), database.engine),

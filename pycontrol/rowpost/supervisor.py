@@ -255,7 +255,7 @@ class Supervisor:
             assign=partial(self._assignment, queue),
             spawn=self._spawn,
             # the peeker is another one in every run()
-            ask=lambda name, **how: self._peeker.ask(name, **how),
+            ask=lambda name, **how: self._peeker.ask(name, **how),  # noqa: PLW0108
             count_crash=lambda crash: self._peeker.count_crash(crash),  # noqa: PLW0108
             emit=self._emit,
             breaker=self._breaker,
