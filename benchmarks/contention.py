@@ -1,6 +1,6 @@
 """Ten hot saga instances: what each means against contention buys, beside optimistic concurrency in the same run.
 
-    python benchmarks/contention.py [--messages 2000] [--rounds 3] [--work 0] [--output benchmarks/results/contention.json]
+    python benchmarks/contention.py [--messages 2000] [--requests 400] [--rounds 3] [--work 0] [--output benchmarks/results/contention.json]
 
 Real supervisors with worker processes on one embedded PostgreSQL, durable commits on. Each message changes one of ten
 instances, drawn at random, and sends one message. --work are milliseconds for which the handler waits besides, as for a
@@ -396,7 +396,7 @@ def main() -> int:
     parser.add_argument("--work", type=float, default=0.0, help="milliseconds that a handler waits while it holds the state")
     parser.add_argument("--workers", type=int, default=8, help="at least 3")
     parser.add_argument("--partitions", type=int, default=4)
-    parser.add_argument("--requests", type=int, default=400, help="messages and requests of the second table")
+    parser.add_argument("--requests", type=int, default=400, help="messages and requests of the second table; 0: without it")
     parser.add_argument("--output", type=Path, help="write the results as JSON, and the table beside it")
     options = parser.parse_args()
     dice = random.Random(2026)
@@ -406,10 +406,10 @@ def main() -> int:
         try:
             bench = Bench(Path(folder), lines, advice, options.work)
             results = measure(bench, lines, messages, options.rounds)
-            of_advice = measure_advice(bench, advice, options.requests, options.rounds)
+            of_advice = measure_advice(bench, advice, options.requests, options.rounds) if options.requests else []
         finally:
             embedded.stop(Path(folder))
-    tables = (as_table(results, options), advice_table(of_advice, options.requests))
+    tables = [as_table(results, options), *([advice_table(of_advice, options.requests)] if of_advice else [])]
     Console().print(*tables)
     if options.output:
         known = {"messages": options.messages, "instances": INSTANCES, "work_ms": options.work, "workers": options.workers}

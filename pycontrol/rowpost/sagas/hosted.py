@@ -7,7 +7,7 @@ from typing import Any
 
 from rowpost.context import Call, Operation
 from rowpost.database import Database
-from rowpost.errors import RowpostError, SettingsError
+from rowpost.errors import SettingsError
 from rowpost.handling import Handling
 from rowpost.message import Message
 from rowpost.message_types import type_name
@@ -74,7 +74,7 @@ class HostedSagas:
         def key(message: Message) -> list[tuple[str, bool, str]]:
             try:
                 found = list(read(message))
-            except RowpostError:  # it fails when its turn comes
+            except Exception:  # noqa: BLE001 -- whatever a serializer raises: the message fails when its turn comes
                 return []
             return sorted(each.function.lock_key(body, message.headers) for each, body in found if isinstance(each.function, Running))
 

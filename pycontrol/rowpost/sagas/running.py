@@ -92,7 +92,7 @@ class Running:
         """
         named = headers.get(SAGA_ID)
         if named:
-            return self._table, True, named
+            return self._table, True, named.casefold()
         return self._table, False, str(getattr(message, self._method.field or "", "")).casefold().rstrip()
 
     def _place(self, message: Any, context: Context) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ from rowpost.message import OutgoingMessage
 from rowpost.pipeline import Pipeline
 from rowpost.queue import Queue
 from rowpost.retries import Kind
+from rowpost.serialization import JsonSerializer
 from tests.sagas import GATES, KINDS, Add, Close, Open, Session, make_desk
 
 __all__ = ["make_desk"]
@@ -100,6 +101,25 @@ def test_a_failing_message_takes_no_neighbour_with_it_wherever_it_stands(make_de
     assert [row[0] for row in desk.rows] == ["B", "C", "D"]
     assert (kinds.count(Kind.HANDLED), kinds.count(Kind.FAILED), kinds.count(Kind.MOVED_TO_ERROR)) == (3, 5, 2)
     assert [Kind.HANDLED, Kind.HANDLED] in seen  # those before it, together
+
+
+def test_a_serializer_that_breaks_fails_its_message_and_no_other(make_desk):
+    class Moody(JsonSerializer):
+        def decode(self, body, cls):
+            if b"moody" in body:
+                raise KeyError("moody")
+            return super().decode(body, cls)
+
+    desk = make_desk(serializers=[Moody()])
+    for account in ("B", "moody", "A"):
+        desk.send(Open(account))
+    pipeline = Pipeline(desk.database, "Sales", desk.endpoint, reconnect=desk.target.connect)
+    batches = Batches(pipeline, BatchSize(10, None, now=10))
+
+    while batches.process()[0].kind is not Kind.EMPTY:
+        pass
+
+    assert ([row[0] for row in desk.rows], desk.waiting("error")) == (["A", "B"], 1)
 
 
 @pytest.mark.parametrize("concurrency", KINDS)

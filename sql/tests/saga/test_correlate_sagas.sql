@@ -3,7 +3,7 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'saga_correlate_sagas';
 GO
-CREATE OR ALTER PROCEDURE saga_correlate_sagas.[test correlate_sagas writes what states hold and no version]
+CREATE OR ALTER PROCEDURE saga_correlate_sagas.[SetUp]
 AS
 INSERT INTO dbo.SampleSaga
     (Id, Metadata, Data, PersistenceVersion, SagaTypeVersion, Concurrency, Correlation_Sample)
@@ -11,7 +11,9 @@ VALUES
     ('aaaaaaaa-0000-0000-0000-000000000001', N'{}', N'{"Sample":"one"}', '1', '1', 1, NULL),
     ('aaaaaaaa-0000-0000-0000-000000000002', N'{}', N'{"Sample":"two"}', '1', '1', 1, NULL),
     ('aaaaaaaa-0000-0000-0000-000000000003', N'{}', N'{"Other":"x"}', '1', '1', 1, NULL);
-
+GO
+CREATE OR ALTER PROCEDURE saga_correlate_sagas.[test correlate_sagas writes what states hold and no version]
+AS
 EXEC rowpost.[correlate_sagas:SampleSaga] @count = 1000;
 
 DECLARE @rows int = (SELECT COUNT(*) FROM dbo.SampleSaga AS s WHERE s.Correlation_Sample IN (N'one', N'two') AND s.Concurrency = 1);
@@ -21,13 +23,6 @@ EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @missing;
 GO
 CREATE OR ALTER PROCEDURE saga_correlate_sagas.[test correlate_sagas writes so many at most]
 AS
-INSERT INTO dbo.SampleSaga
-    (Id, Metadata, Data, PersistenceVersion, SagaTypeVersion, Concurrency, Correlation_Sample)
-VALUES
-    ('aaaaaaaa-0000-0000-0000-000000000001', N'{}', N'{"Sample":"one"}', '1', '1', 1, NULL),
-    ('aaaaaaaa-0000-0000-0000-000000000002', N'{}', N'{"Sample":"two"}', '1', '1', 1, NULL),
-    ('aaaaaaaa-0000-0000-0000-000000000003', N'{}', N'{"Other":"x"}', '1', '1', 1, NULL);
-
 EXEC rowpost.[correlate_sagas:SampleSaga] @count = 1;
 
 DECLARE @rows int = (SELECT COUNT(*) FROM dbo.SampleSaga AS s WHERE s.Correlation_Sample IS NOT NULL);
@@ -35,13 +30,6 @@ EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rows;
 GO
 CREATE OR ALTER PROCEDURE saga_correlate_sagas.[test correlate_sagas refuses two states with the same value]
 AS
-INSERT INTO dbo.SampleSaga
-    (Id, Metadata, Data, PersistenceVersion, SagaTypeVersion, Concurrency, Correlation_Sample)
-VALUES
-    ('aaaaaaaa-0000-0000-0000-000000000001', N'{}', N'{"Sample":"one"}', '1', '1', 1, NULL),
-    ('aaaaaaaa-0000-0000-0000-000000000002', N'{}', N'{"Sample":"two"}', '1', '1', 1, NULL),
-    ('aaaaaaaa-0000-0000-0000-000000000003', N'{}', N'{"Other":"x"}', '1', '1', 1, NULL);
-
 UPDATE s
 SET s.Data = N'{"Sample":"one"}'
 FROM dbo.SampleSaga AS s;
@@ -51,13 +39,6 @@ EXEC rowpost.[correlate_sagas:SampleSaga] @count = 1000;
 GO
 CREATE OR ALTER PROCEDURE saga_correlate_sagas.[test correlate_sagas refuses a value of 201 characters]
 AS
-INSERT INTO dbo.SampleSaga
-    (Id, Metadata, Data, PersistenceVersion, SagaTypeVersion, Concurrency, Correlation_Sample)
-VALUES
-    ('aaaaaaaa-0000-0000-0000-000000000001', N'{}', N'{"Sample":"one"}', '1', '1', 1, NULL),
-    ('aaaaaaaa-0000-0000-0000-000000000002', N'{}', N'{"Sample":"two"}', '1', '1', 1, NULL),
-    ('aaaaaaaa-0000-0000-0000-000000000003', N'{}', N'{"Other":"x"}', '1', '1', 1, NULL);
-
 UPDATE s
 SET s.Data = CONCAT(N'{"Sample":"', REPLICATE(N'x', 201), N'"}')
 FROM dbo.SampleSaga AS s;
@@ -73,13 +54,6 @@ EXEC rowpost.[correlate_sagas:SampleSaga] @count = 1001;
 GO
 CREATE OR ALTER PROCEDURE saga_correlate_sagas.[test correlate_sagas leaves the callers session as it was]
 AS
-INSERT INTO dbo.SampleSaga
-    (Id, Metadata, Data, PersistenceVersion, SagaTypeVersion, Concurrency, Correlation_Sample)
-VALUES
-    ('aaaaaaaa-0000-0000-0000-000000000001', N'{}', N'{"Sample":"one"}', '1', '1', 1, NULL),
-    ('aaaaaaaa-0000-0000-0000-000000000002', N'{}', N'{"Sample":"two"}', '1', '1', 1, NULL),
-    ('aaaaaaaa-0000-0000-0000-000000000003', N'{}', N'{"Other":"x"}', '1', '1', 1, NULL);
-
 DECLARE @options int = @@OPTIONS;
 DECLARE @transactions int = @@TRANCOUNT;
 
