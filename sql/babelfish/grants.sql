@@ -36,6 +36,7 @@ GRANT EXECUTE ON rowpost.forget_dispatch TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost.clean_dispatches TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost.claim_ledger TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost.settle_ledger TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost.complete_ledger TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost.stage_messages TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost.drop_staged TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost.outbox_status TO rowpost_endpoint, rowpost_operator, rowpost_reader;

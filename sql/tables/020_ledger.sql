@@ -6,7 +6,7 @@ CREATE TABLE rowpost.ledger
 (
     job_key nvarchar(200) COLLATE Latin1_General_100_BIN2 NOT NULL,
     part bigint NOT NULL,
-    parts bigint NOT NULL,
+    parts bigint NULL,
     messages bigint NULL,
     digest varchar(64) NULL,
     claimed_at datetime2(3) NOT NULL,

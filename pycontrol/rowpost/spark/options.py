@@ -44,11 +44,15 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """How a DataFrame is written into a queue. `job_key` names the job: written once, however often it runs."""
+    """How a DataFrame is written into a queue. `job_key` names the job: written once, however often it runs.
+
+    `job_parts` is the number of partitions, where the caller has made that many.
+    """
 
     queue: str
     environment: str | None = None
     job_key: str | None = None
+    job_parts: int | None = None
     mode: str = LEDGER
     messages_per_call: int = 1000
 
@@ -79,6 +83,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         queue=_queue(options),
         environment=_environment(options),
         job_key=options.get("jobKey"),
+        job_parts=_whole(options, "jobParts", at_least=1),
         mode=_choice(options, "mode", (LEDGER, STAGED), LEDGER),
         messages_per_call=_whole(options, "messagesPerCall", at_least=1) or 1000,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -81,7 +82,7 @@ def split(above: int, upto: int, parts: int) -> list[Range]:
     """
     parts = max(min(parts, upto - above), 0)
     cuts = [above + (upto - above) * part // parts for part in range(parts)] + [upto]
-    return [Range(low, high) for low, high in zip(cuts, cuts[1:], strict=False)]
+    return [Range(low, high) for low, high in pairwise(cuts)]
 
 
 def check_schema(schema: StructType) -> pa.Schema:

@@ -32,7 +32,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from rowpost.spark.options import DRAIN, EARLIEST, LATEST, SETTLED, ReadOptions, read_options
+from rowpost.spark.options import DRAIN, EARLIEST, LATEST, SETTLED, ReadOptions, read_options, write_options
 from rowpost.spark.queue_stream import Range, check_schema, describe, open_queue, read_batches, settle, split
 from rowpost.spark.schemas import MESSAGE
 
@@ -148,6 +148,21 @@ class QueueSource(DataSource):
 
         options = read_options(self.options)
         return (DrainReader if options.mode == DRAIN else TailReader)(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> Any:
+        """For `df.write`, in sink.py."""
+        from rowpost.spark.sink import LEDGER, LedgerWriter, StagedWriter, append_only
+
+        append_only(overwrite)
+        options = write_options(self.options)
+        return (LedgerWriter if options.mode == LEDGER else StagedWriter)(options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
+        """For `df.writeStream`, in sink.py."""
+        from rowpost.spark.sink import StreamWriter, append_only
+
+        append_only(overwrite)
+        return StreamWriter(write_options(self.options), schema)
 
 
 def _pushes_filters() -> bool:

@@ -98,6 +98,7 @@ CALLS = {
         "elect_upkeep": {},
         "claim_ledger": {"job_key": "job-1", "part": 0, "parts": 2},
         "settle_ledger": {"job_key": "job-1", "part": 0, "messages": 1, "digest": "d"},
+        "complete_ledger": {"job_key": "job-1", "parts": 1},
         "stage_messages": {"job_key": "job-1", "attempt": "try-1", "messages": [OutgoingMessage(b"x")]},
         "drop_staged": {"job_key": "job-1"},
         "register_saga": SAGA_ENTRY,

@@ -4,7 +4,7 @@ CREATE TABLE IF NOT EXISTS rowpost.ledger
 (
     job_key text NOT NULL,
     part bigint NOT NULL,
-    parts bigint NOT NULL,
+    parts bigint NULL,
     messages bigint NULL,
     digest text NULL,
     claimed_at timestamp(3) NOT NULL,

@@ -1,7 +1,7 @@
 CREATE OR REPLACE FUNCTION rowpost.claim_ledger(
     p_job_key text, -- 1 to 200 characters
     p_part bigint, -- from 0
-    p_parts bigint -- how many the job has; 0: parts follow one another, as a stream's batches do
+    p_parts bigint DEFAULT NULL -- how many the job has, where that is known; 0: parts follow one another, as a stream's batches do
 ) RETURNS TABLE (claimed boolean, messages bigint, digest text)
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -18,19 +18,23 @@ DECLARE
     v_other bigint;
     v_claimed boolean := false;
 BEGIN
-    IF coalesce(length(p_job_key), 0) NOT BETWEEN 1 AND 200 OR coalesce(p_part, -1) < 0 OR coalesce(p_parts, -1) < 0 THEN
+    IF coalesce(length(p_job_key), 0) NOT BETWEEN 1 AND 200 OR coalesce(p_part, -1) < 0 OR p_parts < 0 THEN
         RAISE EXCEPTION USING ERRCODE = 'RP032', MESSAGE =
             'A job key has 1 to 200 characters, and parts are numbered from 0.';
     END IF;
 
-    SELECT l.parts INTO v_other FROM rowpost.ledger AS l WHERE l.job_key = p_job_key AND l.parts <> p_parts LIMIT 1;
-    IF FOUND THEN
+    SELECT max(l.parts)
+    INTO v_other
+    FROM rowpost.ledger AS l
+    WHERE l.job_key = p_job_key AND (l.parts <> p_parts OR (l.parts > 0 AND l.parts <= p_part));
+
+    IF v_other IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'RP031', MESSAGE =
-            format('The job key %L was used already, by a job of %s parts; this one has %s.', p_job_key, v_other, p_parts),
+            format('The job key %L was used already, by a job of %s parts; this one has %s.', p_job_key, v_other, greatest(p_parts, p_part + 1)),
             HINT = 'The same job again must have the same parts: repartition by a column of its data, and by the same number. Other data need another key.';
     END IF;
 
-    IF p_parts > 0 OR NOT EXISTS (SELECT FROM rowpost.ledger AS l WHERE l.job_key = p_job_key AND l.part > p_part) THEN
+    IF p_parts IS DISTINCT FROM 0 OR NOT EXISTS (SELECT FROM rowpost.ledger AS l WHERE l.job_key = p_job_key AND l.part > p_part) THEN
         INSERT INTO rowpost.ledger (job_key, part, parts, claimed_at)
         VALUES (p_job_key, p_part, p_parts, clock_timestamp() AT TIME ZONE 'UTC')
         ON CONFLICT DO NOTHING;
