@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,7 +67,15 @@ def running(session: Session, master: str | None, conf: list[str] | None, doing:
             if watcher.is_alive():
                 watcher.join()
             if not lent:
-                spark.stop()
+                _stop(spark)
+
+
+def _stop(spark: SparkSession) -> None:
+    """Ends the session; one whose JVM has died has ended."""
+    from py4j.protocol import Py4JError
+
+    with suppress(Py4JError, OSError):
+        spark.stop()
 
 
 def _missing(error: ImportError) -> SparkUnavailable:

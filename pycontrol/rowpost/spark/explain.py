@@ -18,6 +18,7 @@ __all__ = ["explained", "in_our_words"]
 _OURS = re.compile(r"^(?:[\w.]+Exception: )?rowpost\.[\w.]*?(\w+): (.+)$", re.MULTILINE)
 _CORRUPT = re.compile(r"(\S+\.parquet)[^\n]*(?:is not a Parquet file|CANNOT_READ|Could not read footer)|(?:file|path)[: ]+(\S+\.parquet)")
 _CONDITION = re.compile(r"\[[A-Z_.]+\] ([^\n]+)")
+_GONE = "Spark's own process has ended, or cannot be reached. Start the command again: what it did stands, nothing is done twice."
 _MODULES = ("pyspark.", "py4j.", "grpc.", "pyarrow.")
 
 
@@ -29,6 +30,8 @@ def explained() -> Iterator[None]:
     except RowpostError:
         raise
     except Exception as error:
+        if isinstance(error, ConnectionError):  # between this process and the JVM
+            raise SparkFailed(_GONE) from error
         if not type(error).__module__.startswith(_MODULES):
             raise
         raise in_our_words(error) from error
@@ -51,7 +54,7 @@ def in_our_words(error: Exception) -> RowpostError:
         where = (found[1] or found[2]) if found else "a file of the archive"
         return SparkFailed(f"{where} cannot be read: it was not written to its end. `rowpost spark verify` names all such files.")
     if "Connection refused" in text or "not connect" in text or "AsyncEventQueue" in text:
-        return SparkFailed("Spark's own process has ended, or cannot be reached. Start the command again: what it did stands, nothing is done twice.")
+        return SparkFailed(_GONE)
     return SparkFailed(f"Spark failed: {_condition(text)}")
 
 

@@ -49,7 +49,7 @@ def kill_until_done(
     """Starts a program again and again, and kills it, or its JVM, or one of its workers, at random, `kills` times at
     least; then lets it come to its end. Returns how often what was killed.
 
-    A life begins to count when `marks()` changes: it has done something. `longest` are the seconds it may go on then.
+    It is hit when `marks()` has changed, that is, when it has done something, and up to `longest` seconds later.
     """
     chance, killed, lives = random.Random(seed), Counter(), 0
     while True:
@@ -61,14 +61,17 @@ def kill_until_done(
                 [sys.executable, "-c", ROWPOST, *arguments], env=environment, stdout=out, stderr=out, start_new_session=True
             )
         try:
-            end = time.monotonic() + PATIENCE
-            while process.poll() is None and marks() == before and time.monotonic() < end:
-                time.sleep(0.02)
-            enough = sum(killed.values()) >= kills
-            if process.poll() is None and not enough:
+            while process.poll() is None and sum(killed.values()) < kills:
+                end = time.monotonic() + PATIENCE
+                while process.poll() is None and marks() == before and time.monotonic() < end:
+                    time.sleep(0.02)
                 time.sleep(chance.uniform(0, longest))
-                killed.update(_kill(process, chance))
-            code = process.wait(timeout=PATIENCE * 3 if enough else PATIENCE)
+                before = marks()  # a worker's death is not that of the whole: it goes on, and is hit again
+                if process.poll() is None:
+                    killed.update(_kill(process, chance))
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(timeout=0.5)
+            code = process.wait(timeout=PATIENCE * 3)
         finally:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)

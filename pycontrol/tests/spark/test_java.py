@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rowpost.errors import SparkUnavailable
+from rowpost.errors import SparkFailed, SparkUnavailable
 from rowpost.spark import java
 from rowpost.spark.doctor import look_around
-from rowpost.spark.explain import in_our_words
+from rowpost.spark.explain import explained, in_our_words
 from rowpost.spark.session import session
 
 
@@ -119,3 +119,8 @@ def test_an_error_of_a_worker_comes_back_as_what_it_was(text, kind, says):
     error = in_our_words(Exception(text))
 
     assert (type(error).__name__, says in str(error)) == (kind, True)
+
+
+def test_a_jvm_that_died_is_no_mistake_of_ours():
+    with pytest.raises(SparkFailed, match="Start the command again"), explained():
+        raise ConnectionRefusedError(111, "Connection refused")

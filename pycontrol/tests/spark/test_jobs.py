@@ -33,7 +33,7 @@ def cli(queues):
 def failed(queues):
     """A queue of failed messages; `failed(n)` makes one of n."""
 
-    def make(count: int, where: str = "Sales@[public]") -> str:
+    def make(count: int, where: str = "Gone@[public]") -> str:
         queue = queues.make()
         for number in range(count):
             queues.send(queue, [b"%d" % number], error_row(f"m{number}", FailedQ=where)[5])
@@ -158,20 +158,12 @@ def audit_time(hours: int):
 # ---------------------------------------------------------------------------------------------- replay
 @pytest.fixture
 def archived(queues, cli, failed, tmp_path):
-    """An archive of failed messages, and an empty queue to replay into."""
-    out = tmp_path / "out"
-    assert cli("archive", failed(40), out)[0] == OK
-    return out, queues.make("Sales")
+    """An archive of failed messages, and the queue where they failed, empty."""
+    out, sales = tmp_path / "out", queues.make()
+    assert cli("archive", failed(40, where=f"{sales}@[public]"), out)[0] == OK
+    return out, sales
 
 
-@pytest.fixture
-def empty_sales(queues):
-    queues.make("Sales")
-    with queues.connect() as database:
-        database.call("purge_queue", "Sales")
-
-
-@pytest.mark.usefixtures("empty_sales")
 def test_a_replay_sends_what_is_asked_for_once_however_often_it_runs(queues, cli, archived):
     out, sales = archived
     asked = ("replay", out, sales, "--job", "k1", "--where", "cast(cast(body as string) as int) < 30", "--ramp", "1,5", "--pause", "0s")
@@ -183,7 +175,6 @@ def test_a_replay_sends_what_is_asked_for_once_however_often_it_runs(queues, cli
     assert bodies(queues, sales) == list(range(30))
 
 
-@pytest.mark.usefixtures("empty_sales")
 def test_a_replay_that_was_stopped_sends_the_rest_of_what_it_chose(queues, cli, archived, failed):
     out, sales = archived
     asked = replaying.Replay("k2", sales, rate=2.0)
@@ -210,7 +201,6 @@ def test_a_replay_that_was_stopped_sends_the_rest_of_what_it_chose(queues, cli, 
     assert bodies(queues, sales) == list(range(40))
 
 
-@pytest.mark.usefixtures("empty_sales")
 def test_a_used_key_with_other_data_is_refused_by_the_plan_and_by_the_ledger(queues, cli, archived):
     out, sales = archived
     cli("replay", out, sales, "--job", "k3", "--limit", 5)
@@ -230,13 +220,12 @@ def test_a_replay_into_a_queue_that_does_not_exist_sends_nothing(cli, archived, 
     assert code == NOT_FOUND and "'NoSuch'" in said
 
     other = tmp_path / "other"
-    cli("archive", failed(2, where="Gone@[public]"), other)
+    cli("archive", failed(2), other)
     code, _, said = cli("replay", other, "--to-original", "--job", "k5")
     assert code == NOT_FOUND and "Gone" in said
     assert not (other / "_rowpost" / "replays").exists()
 
 
-@pytest.mark.usefixtures("empty_sales")
 def test_failed_messages_go_back_to_where_they_failed(queues, cli, archived):
     out, sales = archived
 

@@ -51,7 +51,7 @@ def written(folder: Path) -> int:
 
 
 @pytest.mark.parametrize("mode", ["tail", "drain"])
-def test_an_archive_survives_kills(queues, environment, common, seed, tmp_path, mode):
+def test_an_archive_by_tail_or_drain_survives_kills(queues, environment, common, seed, tmp_path, mode):
     queue, out = queues.make(), tmp_path / "out"
     fill(queues, queue, MESSAGES, error_row()[5])
     checkpoint = tmp_path / "checkpoint"

@@ -110,7 +110,8 @@ def number(df: DataFrame, replay: Replay) -> DataFrame:
 def send(df: DataFrame, queue: str, key: str, partitions: int, environment: str | None = None) -> None:
     """Writes id, headers, body to a queue, once by `key`: the same rows fall into the same partitions every time."""
     ordered = df.repartition(partitions, "id").sortWithinPartitions("row_version", "id")
-    writer = ordered.select("id", "headers", "body").write.format("rowpost").mode("append").option("queue", queue).option("jobKey", key)
+    writer = ordered.select("id", "headers", "body").write.format("rowpost").mode("append").option("queue", queue)
+    writer = writer.option("jobKey", key).option("jobParts", partitions)
     (writer if environment is None else writer.option("environment", environment)).save()
 
 
