@@ -1,9 +1,10 @@
 """Pinned: a transaction stays open in another session while a million messages pass.
 
-No vacuum can remove what that session might still see, so the messages that were received stay in table and index as dead
-rows. The same work runs in a database beside it where nothing is pinned, in turns. `backlog`: one worker, no-op handler.
-`one by one`: a message is sent and received, over and over, above an anchor as a worker does. `from the start`: the look
-without an anchor, which a worker takes once a second and when it finds nothing.
+That transaction has a snapshot and an id, and is open for as long as the million takes: the rows matter, not the minutes.
+No vacuum can remove what it might still see, so the messages that were received stay in table and index as dead rows. The
+same work runs in a database beside it where nothing is pinned, in turns. `backlog`: one worker, no-op handler. `one by
+one`: a message is sent and received, over and over, above an anchor as a worker does. `from the start`: the look without
+an anchor, which a worker takes now and then, for rows that came late.
 """
 
 from __future__ import annotations
