@@ -32,6 +32,7 @@ from rowpost.retries import Kind, Outcome, in_words, roll_back
 __all__ = ["Batches"]
 
 GONE_WELL = frozenset({Kind.HANDLED, Kind.EXPIRED})
+GONE = GONE_WELL | {Kind.POISON, Kind.DELAYED, Kind.MOVED_TO_ERROR}
 SUITABLE_MODE = "sends_atomic_with_receive"
 
 
@@ -53,6 +54,13 @@ class Batches:
         self._pipeline = pipeline
         self._size = size if pipeline.transaction_mode == SUITABLE_MODE else BatchSize(1, None)
         self._clock = clock
+        #: the last row version that was taken for good, by the last transaction; None where messages may have come back
+        self.kept: int | None = None
+
+    @property
+    def receive_seconds(self) -> float:
+        """How long the last receive took."""
+        return self._pipeline.receive_seconds
 
     def process(self, anchor: int | None = None) -> list[Outcome]:
         """Receive and handle the oldest free messages above `anchor` (None: from the start), if any.
@@ -63,9 +71,12 @@ class Batches:
         Raises:
             As Pipeline.process_one.
         """
+        self.kept = None
         if self._size.now > 1:
             return self._many(anchor)
         outcome = self._pipeline.process_one(anchor)
+        if outcome.kind in GONE:
+            self.kept = outcome.row_version
         if outcome.kind in GONE_WELL:
             self._size = self._size.after(1, self._pipeline.handler_seconds)
         elif outcome.kind is not Kind.EMPTY:
@@ -95,6 +106,7 @@ class Batches:
             self._size = self._size.after_loss(len(rows))
             return [VICTIM]
         self._size = self._size.after(len(rows), seconds, sum(len(m.raw_headers) + len(m.body) for m in batch.messages))
+        self.kept = batch.messages[-1].row_version
         return batch.outcomes
 
     def _take(self, message: Message, batch: _Batch) -> Outcome | None:

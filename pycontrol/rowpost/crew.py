@@ -26,6 +26,8 @@ __all__ = ["Crew"]
 
 # In peek delays: a look may come so much earlier, and senders ring so long when the supervisor looks no more.
 ALONG, ASLEEP_FOR = 0.2, 4.0
+# Looks take one in so many seconds at most: over a million dead rows, which a long transaction holds, each takes long.
+REST = 5
 
 
 class Crew:
@@ -58,7 +60,7 @@ class Crew:
         self._roster = Roster()
         self._purging = worker.purge_on_startup
         self._asked = False
-        self._peek_at = float("-inf")
+        self._peek_at = self._rest_until = float("-inf")
         self._spawn_at = float("-inf")
         self._wanted = 1
         self._deaths = 0
@@ -130,6 +132,7 @@ class Crew:
             return
         if answer.warning:
             self._emit(events.Warned, text=answer.warning)
+        self._rest_until = now + REST * answer.seconds
         self._figures.depth = answer.count
         self._emit(events.Peeked, count=answer.count)
         self._see(Peeked(answer.count, self._roster.occupied, self._roster.coming), now)
@@ -337,7 +340,7 @@ class Crew:
     def _see(self, seen: Seen, now: float) -> None:
         self._ramp = self._ramp.after(seen, self._allowed)
         if self._ramp.peek_in is not None:
-            self._peek_at = now + self._ramp.peek_in
+            self._peek_at = max(now + self._ramp.peek_in, self._rest_until)
         leaver = self._roster.find(self._ramp.stop)
         if leaver is not None and leaver.state is not State.LEAVING:
             leaver.send_away("spare")

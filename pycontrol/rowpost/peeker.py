@@ -6,6 +6,7 @@ A database that hangs must not keep the supervisor from hearing its workers and 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -64,6 +65,7 @@ class Crash:
 class Answer:
     """`count` messages wait (or, `purged`, were removed) in the queue; `error` says why nobody knows.
 
+    `seconds`: how long the look took.
     `crash` and `outcome`: what became of a message whose worker died. `warning`: something that somebody should know.
     """
 
@@ -71,6 +73,7 @@ class Answer:
     count: int = 0
     purged: bool = False
     error: RowpostError | None = None
+    seconds: float = 0.0
     crash: Crash | None = None
     outcome: Outcome | None = None
     warning: str = ""
@@ -193,8 +196,10 @@ class Peeker:
 
     def _counted(self, looks: list[_Look]) -> list[Answer]:
         database = self._get_database()
+        started = time.perf_counter()
         counts = database.call_all([self._spelt(look) for look in looks])
-        return [Answer(look.queue, rows[0][0]) for look, rows in zip(looks, counts, strict=True)]
+        seconds = time.perf_counter() - started
+        return [Answer(look.queue, rows[0][0], seconds=seconds) for look, rows in zip(looks, counts, strict=True)]
 
     def _spelt(self, look: _Look) -> Call:
         if look.queue in self._unwatched:

@@ -103,6 +103,8 @@ class Pipeline:
         self.stopwatch = Stopwatch()
         #: how long the last handler took
         self.handler_seconds = 0.0
+        #: how long the last receive took
+        self.receive_seconds = 0.0
         self.retries = Retries(
             queue,
             queue_key(parse_address(queue), database.engine),
@@ -159,7 +161,10 @@ class Pipeline:
         return self._claimed is database
 
     def _receive(self, count: int, anchor: int | None, begin: Begin) -> list[tuple]:
-        return self.database.call("receive_messages", self.queue, begin=begin, count=count, anchor=anchor)
+        started = time.perf_counter()
+        rows = self.database.call("receive_messages", self.queue, begin=begin, count=count, anchor=anchor)
+        self.receive_seconds = time.perf_counter() - started
+        return rows
 
     def is_control(self, message: Message) -> bool:
         """Whether a message is a transport's own, which no plain function gets to see. Raises MessageCorrupt."""

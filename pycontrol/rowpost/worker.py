@@ -16,6 +16,7 @@ from datetime import timedelta
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from rowpost.anchor import Anchor
 from rowpost.batch_size import batch_size
 from rowpost.batches import Batches
 from rowpost.breaker import arms_breaker
@@ -42,10 +43,9 @@ from rowpost.reports import (
 
 __all__ = ["Worker", "run_worker"]
 
-# Seconds: between two reports, two looks at the pipe while there is work, two looks at the queue from its start.
+# Seconds: between two reports, two looks at the pipe while there is work.
 REPORT_EVERY = 0.05
 LISTEN_EVERY = 0.01
-FLOOR_EVERY = 1.0
 
 
 class Worker:
@@ -76,8 +76,8 @@ class Worker:
         self._receiving = assignment.receive or assignment.polls
         self._leaving = False
         self._misses = 0
-        self._anchor: int | None = None
-        self._floor_at = self._listened_at = self._reported_at = clock()
+        self._anchor = Anchor()
+        self._listened_at = self._reported_at = clock()
         self._tally = Tally()
         self._subscribes = assignment.subscribes
         self._pace = assignment.pace
@@ -117,14 +117,21 @@ class Worker:
             self._listen(0.0)
 
     def _receive(self) -> list[Outcome]:
-        """Above the anchor, the last row version taken; from the start when nothing is there, and once a second."""
+        """Above the anchor; from the start when it is time for that, or nothing is there."""
         now = self._clock()
-        if self._anchor is not None and now - self._floor_at < FLOOR_EVERY:
-            outcomes = self._batches.process(self._anchor)
-            if outcomes[0].kind is not Kind.EMPTY:
-                return outcomes
-        self._floor_at = now
-        return self._batches.process(None)
+        begin = self._anchor.begin(now)
+        outcomes = self._process(begin)
+        if begin is not None and outcomes[0].kind is Kind.EMPTY and self._anchor.looks_back(now):
+            return self._process(None)
+        return outcomes
+
+    def _process(self, begin: int | None) -> list[Outcome]:
+        outcomes = self._batches.process(begin)
+        if begin is None:
+            self._anchor = self._anchor.looked(self._clock(), self._batches.receive_seconds)
+        if self._batches.kept is not None:
+            self._anchor = self._anchor.took(self._batches.kept)
+        return outcomes
 
     def _note(self, outcome: Outcome) -> None:
         kind = outcome.kind
@@ -133,8 +140,6 @@ class Worker:
             self._send(Back())
         if kind is Kind.VICTIM:
             return
-        # a message that failed goes back below the anchor: look for it from the start
-        self._anchor = outcome.row_version if kind not in (Kind.EMPTY, Kind.FAILED, Kind.STUCK) else None
         self._tally.add(outcome)
         if kind is Kind.EMPTY:
             self._found_nothing()
@@ -180,7 +185,7 @@ class Worker:
     # -------------------------------------------------------------- connection
     def _open_pipeline(self) -> None:
         assignment = self._assignment
-        self._anchor = None
+        self._anchor = Anchor()
         database = self._connect()
         if self._subscribes and isinstance(self._handler, Endpoint):
             self._handler.subscribe(database)

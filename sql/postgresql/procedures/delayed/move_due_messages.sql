@@ -9,7 +9,8 @@ SET enable_seqscan = off
 AS $rowpost$
 /*
 Moves messages whose time has come into the queue, and says when the next one is due.
-Messages of NServiceBus endpoints that bear a ForwardDestination stay for receive_due_messages: forwards counts them.
+Messages of NServiceBus endpoints that bear a ForwardDestination stay for receive_due_messages: forwards counts those
+among the next ones, so that a call reads a few rows however many are due.
 Atomicity: in the caller's transaction.
 Locking:   one mover at a time per queue, elected by an advisory lock for the length of the transaction; another
            one gets moved = null at once. Rows that others hold are stepped over.
@@ -27,13 +28,16 @@ BEGIN
         WITH removed AS (
             DELETE FROM {delayed_table} AS d
             WHERE d.ctid = ANY (ARRAY(
-                SELECT c.ctid
-                FROM {delayed_table} AS c
-                WHERE c.due <= v_now
-                  AND c.headers NOT LIKE '%"NServiceBus.SqlServer.ForwardDestination"%'
-                ORDER BY c.due
-                LIMIT p_count
-                FOR UPDATE SKIP LOCKED
+                SELECT h.ctid
+                FROM (
+                    SELECT c.ctid, c.headers
+                    FROM {delayed_table} AS c
+                    WHERE c.due <= v_now
+                    ORDER BY c.due
+                    LIMIT p_count
+                    FOR UPDATE SKIP LOCKED
+                ) AS h
+                WHERE h.headers NOT LIKE '%"NServiceBus.SqlServer.ForwardDestination"%'
             ))
             RETURNING d.headers, d.body, d.due
         )
@@ -57,8 +61,10 @@ BEGIN
         v_moved,
         (
             SELECT count(*)::integer
-            FROM {delayed_table} AS f
-            WHERE f.due <= v_now AND f.headers LIKE '%"NServiceBus.SqlServer.ForwardDestination"%'
+            FROM (
+                SELECT d.headers FROM {delayed_table} AS d WHERE d.due <= v_now ORDER BY d.due LIMIT p_count
+            ) AS f
+            WHERE f.headers LIKE '%"NServiceBus.SqlServer.ForwardDestination"%'
         ),
         (
             SELECT greatest(0, ceil(extract(epoch FROM n.due - v_now) * 1000))::bigint
