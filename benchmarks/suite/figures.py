@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 __all__ = ["OURS", "Contender", "Line", "Lines", "Paced", "Round", "Scale", "Target", "percentile", "ratio", "take_turns"]
 
 OURS = "rowpost"
+TWICE = 2.0  # from here on a miss is told in times, not in percent
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,10 @@ class Target:
             return "not measured"
         if self.reached:
             return "PASS"
-        miss = self.figure / self.wanted - 1 if self.at_most else 1 - self.figure / self.wanted
-        return f"short by {miss * 100:.0f} %"
+        share = self.figure / self.wanted
+        if share >= TWICE:
+            return f"{share:.1f} times too much"
+        return f"short by {abs(share - 1) * 100:.0f} %"
 
 
 class Lines:

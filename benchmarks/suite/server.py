@@ -17,7 +17,7 @@ from rowpost.plan import plan
 from rowpost.queue import Queue
 from rowpost.settings import QueueSettings, Settings, SupervisorSettings
 
-__all__ = ["BODY", "FILL", "HEADERS", "Place", "Server", "cpu_of", "cpu_of_backends", "tree", "wait_until"]
+__all__ = ["BODY", "FILL", "HEADERS", "Place", "Server", "cpu_of", "tree", "wait_until"]
 
 DURABLE = ("fsync", "full_page_writes", "synchronous_commit")
 TICK = os.sysconf("SC_CLK_TCK")
@@ -71,12 +71,17 @@ class Server:
         self.folder = folder
         self.url = embedded.start(folder)
         self.log = folder / "postgresql" / "log"
+        self._postmaster = int((folder / "postgresql" / "postmaster.pid").read_text().split()[0])
         with connect_url("postgresql", self.url) as database:
             row = database.connection.execute
             self.version = row("SHOW server_version").fetchone()[0]
             self.durable = {name: row(f"SHOW {name}").fetchone()[0] for name in DURABLE}
         if set(self.durable.values()) != {"on"}:
             raise SystemExit(f"these settings are not durable, and figures would mean nothing: {self.durable}")
+
+    def cpu(self) -> float:
+        """Seconds of processor time of the whole server so far, with the backends that have ended."""
+        return sum(cpu_of(pid) for pid in tree(self._postmaster))
 
     def stop(self) -> None:
         embedded.stop(self.folder)
@@ -106,18 +111,12 @@ def wait_until(condition: Callable[[], object], what: str, deadline: float = 120
 
 
 def cpu_of(pid: int) -> float:
-    """Seconds of processor time of one process so far; 0 when it is gone."""
+    """Seconds of processor time of one process so far, and of its children that have ended; 0 when it is gone."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0.0
-    return (int(stat[11]) + int(stat[12])) / TICK
-
-
-def cpu_of_backends(place: Place, like: str) -> dict[int, float]:
-    """Processor time of the backends whose application name is like this."""
-    rows = place.sql("SELECT pid FROM pg_stat_activity WHERE application_name LIKE %s", [like]).fetchall()
-    return {pid: cpu_of(pid) for (pid,) in rows}
+    return sum(map(int, stat[11:15])) / TICK
 
 
 def tree(pid: int) -> list[int]:

