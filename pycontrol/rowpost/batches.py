@@ -107,7 +107,7 @@ class Batches:
             self._size = self._size.after_loss(len(rows))
             return [VICTIM]
         self._size = self._size.after(len(rows), seconds, sum(len(m.raw_headers) + len(m.body) for m in batch.messages))
-        self.kept = messages[-1].row_version
+        self.kept = batch.messages[-1].row_version
         return sorted(batch.outcomes, key=lambda outcome: outcome.row_version)
 
     def _take(self, message: Message, batch: _Batch) -> Outcome | None:
