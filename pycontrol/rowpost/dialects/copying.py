@@ -9,7 +9,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -17,20 +16,12 @@ from psycopg import sql
 from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, ExecStatus
 
-from rowpost.dialects import Statement
+from rowpost.dialects import Chunk, Statement
 
-__all__ = ["Chunk", "copy_rows"]
+__all__ = ["copy_rows"]
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # signature, flags, length of an extension
 _TRAILER = 2  # bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Some rows: their bytes one after another, and where each starts. Valid until the next one is asked for."""
-
-    data: memoryview
-    starts: array
 
 
 def copy_rows(
