@@ -69,6 +69,7 @@ def kill_until_done(
                 before = marks()  # a worker's death is not that of the whole: it goes on, and is hit again
                 if process.poll() is None:
                     killed.update(_kill(process, chance))
+                    print(f"life {lives}, {dict(killed)}, {before}", flush=True)
                     with suppress(subprocess.TimeoutExpired):
                         process.wait(timeout=0.5)
             code = process.wait(timeout=PATIENCE * 3)
@@ -85,7 +86,7 @@ def _kill(process: subprocess.Popen, chance: random.Random) -> list[str]:
     below = children(process.pid)
     java = [pid for pid, text in below if "java" in text.partition(" ")[0]]
     workers = [pid for pid, text in below if "pyspark" in text and pid not in java]
-    what = chance.choice(["everything", "driver", "jvm", "worker"])
+    what = chance.choice(["everything", "driver", "jvm", "worker", "worker", "worker"])
     if what == "everything" or (what == "jvm" and not java) or (what == "worker" and not workers):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -235,6 +235,13 @@ def test_failed_messages_go_back_to_where_they_failed(queues, cli, archived):
     assert bodies(queues, sales) == list(range(40))
 
 
+def test_a_key_that_chose_nothing_may_be_used_again(queues, cli, archived):
+    out, sales = archived
+
+    assert cli("replay", out, sales, "--job", "k8", "--where", "endpoint = 'Nobody'")[1]["messages"] == 0
+    assert cli("replay", out, sales, "--job", "k8", "--limit", 1)[1]["sent_now"] == 1
+
+
 def test_a_filter_that_cannot_be_read_is_a_mistake_in_the_command(cli, archived):
     out, sales = archived
 

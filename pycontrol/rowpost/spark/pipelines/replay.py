@@ -150,7 +150,7 @@ def run(
         if index + 1 < len(plan["steps"]):
             _wait(replay, index, done["messages"] - before, began, clock, sleep)
     progress(plan["messages"], plan["messages"])
-    folder.remove(f"{place}/rows")
+    folder.remove(f"{place}/rows" if plan["messages"] else place)
     return {"key": replay.key, "messages": plan["messages"], "sent_now": done["messages"] - before, "sent_before": before,
             "steps": len(plan["steps"]), "queues": sorted(set(plan["queues"].values()))}  # fmt: skip
 
@@ -195,5 +195,6 @@ def _plan(spark: SparkSession, folder: ArchiveFolder, replay: Replay, must_exist
             steps[row.step].append({"destination": row.destination, "messages": row["count"]})
     messages = sum(row["messages"] for step in steps for row in step)
     plan = {"asked": asked, "messages": messages, "queues": queues, "steps": steps}
-    folder.write(f"{place}/plan.json", plan)
+    if messages:  # a key that chose nothing is not used
+        folder.write(f"{place}/plan.json", plan)
     return plan
