@@ -52,6 +52,16 @@ def kept(queues, out) -> list[int]:
     return sorted(int(bytes(row.body)) for row in read_archive(queues.spark, str(out)).collect())
 
 
+def test_the_doctor_finds_nothing_wrong_with_a_machine_that_runs_these_tests(queues, cli):
+    queues.make()
+
+    code, found, _ = cli("doctor", "--json")
+
+    assert (code, found["healthy"]) == (OK, True), found
+    states = {check["name"]: check["found"] for check in found["checks"]}
+    assert states["session"].startswith("Spark 4.") and "pyarrow" in states["worker"] and "can be streamed" in states["database"]
+
+
 # ---------------------------------------------------------------------------------------------- archive
 def test_a_tail_archives_what_came_since_and_leaves_the_queue_alone(queues, cli, tmp_path):
     queue, out = queues.make(), tmp_path / "out"
