@@ -16,11 +16,21 @@ Where such a look is dear, for there are a million dead rows, looks from the sta
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
-__all__ = ["Anchor"]
+__all__ = ["Anchor", "Frontier"]
 
 EVERY = 1.0  # seconds
 SHARE = 20  # looks from the start take one in so many seconds
+
+
+class Frontier(Protocol):
+    """The last row version that any worker of a queue received, in memory that they share: a hint, 0 at first.
+
+    Below it lies what they hold: who steps over the rows of fifteen others, one by one, does little else.
+    """
+
+    value: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +41,11 @@ class Anchor:
     looked_at: float = float("-inf")
     cost: float = 0.0
 
-    def begin(self, now: float) -> int | None:
-        """Above which row version to receive; None: from the start."""
-        return None if self.at is None or now - self.looked_at >= max(EVERY, SHARE * self.cost) else self.at
+    def begin(self, now: float, frontier: int = 0) -> int | None:
+        """Above which row version to receive; None: from the start. `frontier`: what others took last, and still hold."""
+        if self.at is None or now - self.looked_at >= max(EVERY, SHARE * self.cost):
+            return None
+        return max(self.at, frontier)
 
     def looks_back(self, now: float) -> bool:
         """Whether a look from the start follows, when nothing was found above the anchor."""

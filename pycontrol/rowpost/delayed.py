@@ -84,9 +84,10 @@ def move_due(
         DatabaseUnavailable.
     """
     move = ("move_due_messages", queue, {"count": batch})
+    several = database.engine == "sqlserver"  # statements, which need a transaction around them; PostgreSQL's is one
     try:
         # an idle queue costs one round trip: what is to be forwarded takes another look, in a transaction that stays open
-        ((moved, forwards, next_due_ms),) = database.call_all([move], begin=True, commit=True)[0]
+        ((moved, forwards, next_due_ms),) = database.call_all([move], begin=several, commit=several)[0]
         next_due = None if next_due_ms is None else next_due_ms / 1000
         done = Moved(moved or 0, next_due=next_due, elected=moved is not None)
         if moved is None or not forwards:

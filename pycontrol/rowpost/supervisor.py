@@ -32,7 +32,7 @@ from rowpost.expiry import make_sweeper
 from rowpost.outbox_care import make_cleaner
 from rowpost.partitions import make_splitter
 from rowpost.peeker import Answer, Peeker, Rang
-from rowpost.processes import spawn_worker
+from rowpost.processes import shared_frontier, spawn_worker
 from rowpost.recovery import make_resolver
 from rowpost.reports import Assignment
 from rowpost.roster import Member
@@ -88,6 +88,7 @@ class Supervisor:
                 "add `worker: {handler: module:function}` below a queue"
             )
         self._worked = worked
+        self._frontiers = {queue.name: shared_frontier() for queue in worked}
         self._crews = self._build_crews()
         self._ready: set[Any] = set()
 
@@ -255,7 +256,7 @@ class Supervisor:
             assign=partial(self._assignment, queue),
             spawn=self._spawn,
             # the peeker is another one in every run()
-            ask=lambda name, **how: self._peeker.ask(name, **how),
+            ask=lambda name, **how: self._peeker.ask(name, **how),  # noqa: PLW0108
             count_crash=lambda crash: self._peeker.count_crash(crash),  # noqa: PLW0108
             emit=self._emit,
             breaker=self._breaker,
@@ -281,6 +282,7 @@ class Supervisor:
             exclusive=worker.exclusive,
             batch=worker.batch,
             batch_time=worker.batch_time,
+            frontier=None if worker.exclusive else self._frontiers[queue.name],
         )
 
 

@@ -77,6 +77,7 @@ class Worker:
         self._leaving = False
         self._misses = 0
         self._anchor = Anchor()
+        self._came_back = False
         self._listened_at = self._reported_at = clock()
         self._tally = Tally()
         self._subscribes = assignment.subscribes
@@ -119,7 +120,7 @@ class Worker:
     def _receive(self) -> list[Outcome]:
         """Above the anchor; from the start when it is time for that, or nothing is there."""
         now = self._clock()
-        begin = self._anchor.begin(now)
+        begin = self._anchor.begin(now, self._frontier())
         outcomes = self._process(begin)
         if begin is not None and outcomes[0].kind is Kind.EMPTY and self._anchor.looks_back(now):
             return self._process(None)
@@ -129,9 +130,16 @@ class Worker:
         outcomes = self._batches.process(begin)
         if begin is None:
             self._anchor = self._anchor.looked(self._clock(), self._batches.receive_seconds)
-        if self._batches.kept is not None:
-            self._anchor = self._anchor.took(self._batches.kept)
+        kept = self._batches.kept
+        self._came_back = kept is None and outcomes[0].kind is not Kind.EMPTY
+        if kept is not None:
+            self._anchor = self._anchor.took(kept)
         return outcomes
+
+    def _frontier(self) -> int:
+        """What other workers hold is stepped over at once; but not after messages came back, which lie below that."""
+        shared = self._assignment.frontier
+        return 0 if shared is None or self._came_back else shared.value
 
     def _note(self, outcome: Outcome) -> None:
         kind = outcome.kind
@@ -201,6 +209,7 @@ class Worker:
             participants=dict(assignment.settings.participants),
             outboxes={each.name: each.url for each in assignment.settings.outboxes},
             exclusive=assignment.exclusive,
+            frontier=assignment.frontier,
         )
         self._pipeline.recover()
         own = getattr(self._handler, "batch", None)

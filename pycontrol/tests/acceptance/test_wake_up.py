@@ -9,8 +9,6 @@ import threading
 from contextlib import contextmanager
 from dataclasses import replace
 
-import pytest
-
 from rowpost import events
 from rowpost.database import Database
 from rowpost.delayed import move_due

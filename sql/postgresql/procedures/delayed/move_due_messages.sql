@@ -18,6 +18,7 @@ Order:     by due time.
 */
 DECLARE
     v_now CONSTANT timestamptz := clock_timestamp();
+    v_ids CONSTANT text := left(gen_random_uuid()::text, 24); -- as in send_messages: one random number for all
     v_moved integer;
 BEGIN
     IF p_count IS NULL OR p_count NOT BETWEEN 1 AND 500 THEN
@@ -42,7 +43,7 @@ BEGIN
             RETURNING d.headers, d.body, d.due
         )
         INSERT INTO {queue_table} (id, headers, body)
-        SELECT gen_random_uuid(), r.headers, r.body
+        SELECT (v_ids || to_hex(281474976710656 - row_number() OVER (ORDER BY r.due)))::uuid, r.headers, r.body
         FROM removed AS r
         ORDER BY r.due;
 
