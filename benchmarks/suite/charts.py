@@ -99,7 +99,7 @@ def _color(name: str) -> str:
 def bars(section: dict[str, Any]) -> Figure:
     """A panel for each case, a bar for each line."""
     cases = _cases(section["lines"])
-    heights = [0.75 + ROW * len(lines) for lines in cases.values()]
+    heights = [0.5 + ROW * len(lines) for lines in cases.values()]
     figure, panels = plt.subplots(
         len(cases), figsize=(WIDTH, sum(heights) + 0.7), height_ratios=heights, layout="constrained", squeeze=False
     )

@@ -59,7 +59,7 @@ class Peer:
         command = [*self._command(), place.url, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE, env=_environment())
         if done.returncode:
-            raise PeerFailed(f"{self.name} {' '.join(arguments)}: {done.stderr.strip()[-400:]}")
+            raise PeerFailed(f"{self.name} {' '.join(arguments)}: {_reason(done.stderr)}")
         return done.stdout
 
     @property
@@ -191,7 +191,14 @@ def _changed(name: str) -> bool:
 def _done(command: Iterable[str | Path]) -> None:
     done = subprocess.run([*command], capture_output=True, text=True, check=False, env=_environment(), cwd=HOME)
     if done.returncode:
-        raise PeerFailed((done.stderr or done.stdout).strip()[-400:])
+        raise PeerFailed(_reason(done.stderr or done.stdout))
+
+
+def _reason(said: str) -> str:
+    """The line of a program's last words that says what was wrong, as far as one does."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    telling = [line for line in lines if re.search(r"error\b", line, re.IGNORECASE) and not line.startswith(("at ", "File "))]
+    return (telling or lines or ["it says nothing"])[0 if telling else -1][:300]
 
 
 def versions() -> dict[str, str]:
@@ -221,10 +228,13 @@ def pgmq_script() -> str:
 def _pgmq() -> tuple[str, str]:
     named = os.environ.get(PGMQ)
     found = [Path(named)] if named else [*HOME.glob("lib/python*/site-packages/pgmq/sql/pgmq.sql")]
+    help_ = f"set {PGMQ} to the path of pgmq.sql, from https://github.com/pgmq/pgmq"
+    if not found:
+        raise PeerFailed(f"the package pgmq of PyPI is not installed: {help_}")
     try:
         script = found[0].read_text(encoding="utf-8")
-    except (IndexError, OSError) as error:
-        raise PeerFailed(f"pgmq's SQL is not there ({error}): set {PGMQ} to the path of its file pgmq.sql") from error
+    except OSError as error:
+        raise PeerFailed(f"pgmq's SQL cannot be read, {error}: {help_}") from error
     pinned = found[0].with_name("VERSION")
     version = pinned.read_text().strip() if pinned.exists() else re.sub(r".*/", "", str(found[0]))
     return script, version

@@ -49,12 +49,15 @@ def test_contenders_take_turns_and_the_order_turns_too():
 
 
 def test_a_contender_that_fails_is_out_with_its_reason_and_the_others_go_on(capsys):
+    calls = []
+
     def fails():
+        calls.append(1)
         raise OSError("gone")
 
     bad, good = take_turns("case", [Contender("bad", fails), Contender("good", lambda: Round(2.0, {"p99": 3.0}))], rounds=2)
 
-    assert (bad.rounds, bad.error) == ((), "OSError: gone")
+    assert (bad.rounds, bad.error, len(calls)) == ((), "OSError: gone", 1)
     assert (good.figure, good.more) == (2.0, {"p99": 3.0})
     assert "gone" in capsys.readouterr().err
 
