@@ -138,5 +138,10 @@ def _why(error: Exception) -> str:
     if "must be at least" in text and "memory" in text.lower():
         line = next(line for line in text.splitlines() if "must be at least" in line)
         return f"Spark's memory is too small: {line.partition(': ')[2] or line} Say --conf spark.driver.memory=2g."
+    if "JAVA_GATEWAY_EXITED" in text:
+        return (
+            "Java ended before Spark could start, and said why above: it may be a memory (--conf spark.driver.memory=2g) or an option "
+            "that it does not take, or a Java that is broken. `rowpost spark doctor` names the Java."
+        )
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     return f"Spark does not start: {first} `rowpost spark doctor` looks for the cause."
