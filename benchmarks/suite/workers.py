@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 
 from benchmarks.suite.server import Place, tree, wait_until
-from rowpost.processes import spawn_worker
+from rowpost.processes import shared_frontier, spawn_worker
 from rowpost.reports import Assignment, InTrouble, Leave, Progress, Ready, Receive, Refused
 
 __all__ = ["CONNECTED", "HANDLERS", "NOTES", "Crew", "Notes", "Service", "crew", "make_ready", "running"]
@@ -90,6 +90,7 @@ def crew(place: Place, handler: str, number: int = 1, queue: str = "Bench", **as
     """So many workers with a handler of handlers/worked.py, up and connected."""
     before = place.value(CONNECTED)
     name = handler if ":" in handler else f"worked:{handler}"
+    assignment["frontier"] = shared_frontier()
     workers = [spawn_worker(Assignment(place.settings, queue, name, n, **assignment)) for n in range(1, number + 1)]
     try:
         for worker in workers:

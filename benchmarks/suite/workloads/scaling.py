@@ -18,6 +18,7 @@ from benchmarks.suite.workers import Crew, crew
 WORKERS = (1, 2, 4, 8, 16)
 CASES = {"one by one": "off", "adaptive": "adaptive"}
 GUESS = {"off": 400, "adaptive": 5000}  # messages of the first round, which does not count
+LONG = {"off": 1.5, "adaptive": 4.0}  # times a round's usual length: batches begin with one message, and have to grow
 DOES = {"off": "exactly once, a transaction for each message", "adaptive": "exactly once, up to 500 messages a transaction"}
 BACKENDS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'rowpost worker%'"
 REFERENCE = "NServiceBus.SqlServer, #1784"
@@ -53,7 +54,7 @@ class _Round:
 
     def __init__(self, place: Place, hands: Crew, backends: set[int], number: int, batch: str, scale: Scale) -> None:
         self._place, self._hands, self._backends = place, hands, backends
-        self._paced = Paced(scale.rows(GUESS[batch]), 1.5 * scale.seconds, 50 * number, scale.rows(200_000, least=50 * number))
+        self._paced = Paced(scale.rows(GUESS[batch]), LONG[batch] * scale.seconds, 50 * number, scale.rows(200_000, least=50 * number))
 
     def __call__(self) -> Round:
         count = self._paced.count
