@@ -187,6 +187,10 @@ class Pipeline:
         self._step("received")
         return rows
 
+    def in_lock_order(self, messages: list[Message]) -> list[Message]:
+        """Messages of a batch in the order in which to handle them; an exclusive queue's stay as they were sent."""
+        return messages if self._plain or self._exclusive else self._processing.in_lock_order(messages)
+
     def attempt_sealed(self, message: Message) -> list[Operation] | Outcome:
         """Runs the handler; what it sent, or, after a failure, what became of the message: then all is rolled back."""
         self._hold(message)
