@@ -29,6 +29,7 @@ from functools import partial
 
 from rowpost.address import parse_address, queue_key
 from rowpost.anchor import Frontier
+from rowpost.claims import Claim
 from rowpost.context import Operation
 from rowpost.database import Database
 from rowpost.dialects import Begin
@@ -91,9 +92,9 @@ class Pipeline:
         self._transactional = self._processing.transaction_mode != "none"
         self._reconnect = reconnect
         self._hold = hold or (lambda message: None)
-        self._step, self._exclusive = step, exclusive
+        self._step = step
+        self._claim = Claim(queue, wanted=exclusive)
         self._frontier, self._had_connection = frontier, False
-        self._claimed: Database | None = None
         self._lender = Lender(queue)
         mode, named = self._processing.transaction_mode, getattr(self._processing, "participants", {})
         places = resolve_participants(participants or {}, named) if mode == "transaction_scope" else {}
@@ -125,7 +126,7 @@ class Pipeline:
         the queue cannot be received from; an error of the handler is an Outcome, never raised.
         """
         database = self.database
-        if self._exclusive and not self._claim(database):
+        if not self._claim.held(database):
             return EMPTY
         try:
             rows = self._receive(1, anchor, self._begin)
@@ -154,12 +155,6 @@ class Pipeline:
             self.stopwatch.add([(wanted, started)], time.time())
         return outcome
 
-    def _claim(self, database: Database) -> bool:
-        """Whether the queue is ours alone, for as long as this connection lives: a lock that ends after its transaction."""
-        if self._claimed is not database and database.call("claim_queue", queue_name=self.queue)[0][0]:
-            self._claimed = database
-        return self._claimed is database
-
     def _receive(self, count: int, anchor: int | None, begin: Begin) -> list[tuple]:
         started = time.perf_counter()
         rows = self.database.call("receive_messages", self.queue, begin=begin, count=count, anchor=anchor)
@@ -181,7 +176,7 @@ class Pipeline:
     # -------------------------------------------------------------- several messages in one transaction (batches.py)
     def receive_sealed(self, count: int, anchor: int | None) -> list[tuple]:
         """Begins a transaction that a handler cannot commit, and receives. Raises Deadlock."""
-        if self._exclusive and not self._claim(self.database):
+        if not self._claim.held(self.database):
             return []
         rows = self._receive(count, anchor, "sealed")
         self._step("received")
@@ -189,7 +184,7 @@ class Pipeline:
 
     def in_lock_order(self, messages: list[Message]) -> list[Message]:
         """Messages of a batch in the order in which to handle them; an exclusive queue's stay as they were sent."""
-        return messages if self._plain or self._exclusive else self._processing.in_lock_order(messages)
+        return messages if self._plain or self._claim.wanted else self._processing.in_lock_order(messages)
 
     def attempt_sealed(self, message: Message) -> list[Operation] | Outcome:
         """Runs the handler; what it sent, or, after a failure, what became of the message: then all is rolled back."""
