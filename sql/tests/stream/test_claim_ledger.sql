@@ -25,7 +25,6 @@ EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51031;
 INSERT INTO #claim (claimed, messages, digest)
 EXEC rowpost.claim_ledger @job_key = N'job', @part = 0, @parts = 2;
 
-INSERT INTO #claim (claimed, messages, digest)
 EXEC rowpost.claim_ledger @job_key = N'job', @part = 0, @parts = 3;
 GO
 CREATE OR ALTER PROCEDURE stream_claim_ledger.[test claim_ledger claims parts that follow one another in order]

@@ -11,8 +11,7 @@ INSERT INTO #claim (claimed, messages, digest)
 EXEC rowpost.claim_ledger @job_key = N'job', @part = 0, @parts = NULL;
 EXEC rowpost.complete_ledger @job_key = N'job', @parts = 1;
 
-INSERT INTO #claim (claimed, messages, digest)
-EXEC rowpost.claim_ledger @job_key = N'job', @part = 1, @parts = NULL;
+EXEC rowpost.claim_ledger @job_key = N'job', @part = 1;
 GO
 CREATE OR ALTER PROCEDURE stream_complete_ledger.[test complete_ledger leaves the callers session as it was]
 AS

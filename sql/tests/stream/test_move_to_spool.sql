@@ -27,7 +27,6 @@ INSERT INTO #moved (moved, spooled_to)
 EXEC rowpost.[move_to_spool:Sample] @owner = N'one', @count = 2;
 EXEC rowpost.[confirm_spool:Sample] @owner = N'one';
 
-INSERT INTO #moved (moved, spooled_to)
 EXEC rowpost.[move_to_spool:Sample] @owner = N'two', @count = 2;
 GO
 CREATE OR ALTER PROCEDURE stream_move_to_spool.[test move_to_spool takes over when it is told to]
