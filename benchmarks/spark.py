@@ -74,7 +74,7 @@ def server(folder: Path) -> Iterator[tuple[str, int]]:
     data = folder.resolve() / "postgresql"
     control = {"bin_path": embedded_server.bin_path, "user": embedded_server.system_user}
     options = f"-h 127.0.0.1 -p {port} -k {data}"
-    pgexec("pg_ctl", ("-w", "-o", options, "-l", str(folder / "bench.log"), "-D", str(data), "start"), **control)
+    pgexec("pg_ctl", ("-w", "-o", options, "-l", str(data / "log"), "-D", str(data), "start"), **control)
     try:
         yield f"{url}&port={port}", port
     finally:

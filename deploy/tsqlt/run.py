@@ -97,7 +97,7 @@ class Outcome:
 
 
 def read_classes(folder: Path = TESTS) -> list[TestClass]:
-    """The test classes below a folder. Raises ValueError for a file that is none, or a name that is there twice."""
+    """The test classes below a folder: tests, and [SetUp] before each. Raises ValueError for a file that is none, or a name that is there twice."""
     classes = []
     for path in sorted(folder.rglob("test_*.sql")):
         text = path.read_text(encoding="utf-8-sig")
@@ -106,7 +106,8 @@ def read_classes(folder: Path = TESTS) -> list[TestClass]:
         expected = f"{path.parent.name}_{path.stem.removeprefix('test_')}"
         if names != [expected] or {test.class_name for test in tests} != {expected}:
             raise ValueError(f"{path}: not one test class named {expected} with its tests")
-        if len(tests) != len({test.name for test in tests}) or len(tests) != text.count("CREATE OR ALTER PROCEDURE"):
+        procedures = text.count("CREATE OR ALTER PROCEDURE") - text.count(f"PROCEDURE {expected}.[SetUp]\nAS\n")
+        if len(tests) != len({test.name for test in tests}) or len(tests) != procedures:
             raise ValueError(f"{path}: a procedure that is no test, or two tests of one name")
         classes.append(TestClass(path, expected, text, tests))
     return classes

@@ -6,6 +6,7 @@ for scripts, and turns the driver's errors into rowpost's.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +16,7 @@ from rowpost.contract import Procedure
 from rowpost.errors import RowpostError, SettingsError
 
 __all__ = [
-    "Begin", "Commit", "Dialect", "Statement", "dialect_for", "dialect_of", "engine_of", "saga_missing", "where_rights_are",
+    "Begin", "Chunk", "Commit", "Dialect", "Statement", "dialect_for", "dialect_of", "engine_of", "saga_missing", "where_rights_are",
 ]  # fmt: skip
 
 #: whether a call opens a transaction; "distributed": one over several SQL Servers; "sealed": one that no COMMIT ends
@@ -43,6 +44,14 @@ class Statement:
     sizes: tuple[Any, ...] = ()
     #: the queue's key, where a batch's error names the procedure that failed and not its place
     key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some of PostgreSQL's rows as memory, see copying.py: where each starts. Valid until the next one is asked for."""
+
+    data: memoryview
+    starts: array
 
 
 def where_rights_are(statement: Statement | None) -> str:

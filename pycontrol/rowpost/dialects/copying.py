@@ -9,7 +9,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -17,21 +16,12 @@ from psycopg import sql
 from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, ExecStatus
 
-from rowpost.dialects import Statement
+from rowpost.dialects import Chunk, Statement
 
-__all__ = ["Chunk", "copy_rows"]
+__all__ = ["copy_rows"]
 
-_SIGNATURE = b"PGCOPY\n\xff\r\n\0"
-_HEADER = len(_SIGNATURE) + 8  # flags and the length of an extension, both zero
-_TRAILER = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Some rows: their bytes one after another, and where each starts. Valid until the next one is asked for."""
-
-    data: memoryview
-    starts: array
+_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # signature, flags, length of an extension
+_TRAILER = 2  # bytes
 
 
 def copy_rows(
@@ -54,26 +44,28 @@ def copy_rows(
 
 
 def _chunks(pgconn: Any, chunk_bytes: int) -> Iterator[Chunk]:
+    """This loop runs once a row: it does nothing that could be done once a chunk."""
+    fetch = pgconn.get_copy_data
     buffer, used, starts = bytearray(chunk_bytes), 0, array("q")
-    while True:
-        length, data = pgconn.get_copy_data(0)
-        if length < 0:
-            break
-        row = memoryview(data)
-        if row[: len(_SIGNATURE)] == _SIGNATURE:
-            row = row[_HEADER:]
-        if len(row) <= _TRAILER:
-            continue
-        if used + len(row) > len(buffer):
+    length, data = fetch(0)
+    if length > 0:
+        data = bytes(data).removeprefix(_HEADER)
+        length = len(data)
+    while length >= 0:
+        end = used + length
+        if end > chunk_bytes:
             if starts:
                 yield Chunk(memoryview(buffer)[:used], starts)
-                used, starts = 0, array("q")
-            if len(row) > len(buffer):
-                yield Chunk(row, array("q", [0]))
+                used, starts, end = 0, array("q"), length
+            if length > chunk_bytes:
+                yield Chunk(memoryview(data), array("q", [0]))
+                length, data = fetch(0)
                 continue
-        buffer[used : used + len(row)] = row
-        starts.append(used)
-        used += len(row)
+        if length > _TRAILER:
+            buffer[used:end] = data
+            starts.append(used)
+            used = end
+        length, data = fetch(0)
     _finish(pgconn)
     if starts:
         yield Chunk(memoryview(buffer)[:used], starts)

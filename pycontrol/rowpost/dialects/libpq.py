@@ -25,6 +25,7 @@ __all__ = ["Call", "call", "call_all", "command", "keeps_prepared", "pack_array"
 
 _INT4, _INT8 = struct.Struct("!i"), struct.Struct("!q")
 _ARRAY_HEAD = struct.Struct("!iiIii").pack  # dimensions, has nulls, element's oid, length, lower bound
+_EMPTY_ARRAY = struct.Struct("!iiI").pack  # without dimensions
 _NULL = _INT4.pack(-1)
 _EPOCH = datetime(2000, 1, 1)
 _TYPES = psycopg.postgres.types
@@ -249,7 +250,9 @@ def _rows(pgconn: Any, result: Any, types: Sequence[str]) -> list[tuple]:
 
 def pack_array(element: str, items: Sequence[bytes | None]) -> bytes:
     """Elements in their binary form as the binary form of an array of text, bytea, uuid or int8."""
-    parts = [_ARRAY_HEAD(1 if items else 0, None in items, _TYPES[element].oid, len(items), 1)]
+    if not items:
+        return _EMPTY_ARRAY(0, 0, _TYPES[element].oid)
+    parts = [_ARRAY_HEAD(1, None in items, _TYPES[element].oid, len(items), 1)]
     pack = _INT4.pack
     for item in items:
         parts += (_NULL,) if item is None else (pack(len(item)), item)

@@ -11,8 +11,8 @@ import psycopg
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from rowpost.contract import Procedure
-from rowpost.dialects import Begin, Commit, Statement, libpq, saga_missing, where_rights_are
-from rowpost.dialects.copying import Chunk, copy_rows
+from rowpost.dialects import Begin, Chunk, Commit, Statement, libpq, saga_missing, where_rights_are
+from rowpost.dialects.copying import copy_rows
 from rowpost.dialects.lending import Loan
 from rowpost.errors import (
     CATALOGUE,

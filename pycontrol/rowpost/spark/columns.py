@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rowpost.dialects.copying import Chunk
+from rowpost.dialects import Chunk
 
 __all__ = ["COLUMNS", "batches"]
 

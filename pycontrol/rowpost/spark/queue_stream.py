@@ -16,7 +16,6 @@ from pyspark.sql.types import StructType
 from rowpost.database import Database
 from rowpost.errors import RowpostError, SettingsError
 from rowpost.settings import load_settings
-from rowpost.spark.columns import batches
 from rowpost.spark.connection import open_database
 from rowpost.spark.horizon import Horizon, Look
 from rowpost.spark.options import ReadOptions
@@ -99,6 +98,8 @@ def read_batches(
     database: Database, procedure: str, options: ReadOptions, schema: StructType, part: Range, **filters: Any
 ) -> Iterator[pa.RecordBatch]:
     """The messages of a range in batches of about so many bytes; columns that nobody asks for are not sent."""
+    from rowpost.spark.columns import batches  # numpy is not imported where reads are only planned
+
     names = schema.fieldNames()
     chunks = database.stream(
         procedure,

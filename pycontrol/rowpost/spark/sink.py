@@ -31,10 +31,10 @@ from rowpost.database import Database
 from rowpost.errors import DatabaseError, InvalidJobKey, InvalidMessage, JobKeyUsed, SettingsError
 from rowpost.message import OutgoingMessage
 from rowpost.spark.connection import open_database
-from rowpost.spark.options import LEDGER, WriteOptions
+from rowpost.spark.options import WriteOptions
 from rowpost.spark.schemas import MESSAGE
 
-__all__ = ["LEDGER", "LedgerWriter", "StagedWriter", "StreamWriter", "Tally", "append_only"]
+__all__ = ["LedgerWriter", "StagedWriter", "StreamWriter", "Tally", "append_only"]
 
 CALL_BYTES = 8 << 20  # headers and bodies of one call, unless one message has more
 LONGEST_KEY = 200

@@ -5,9 +5,12 @@ from uuid import UUID
 
 import pytest
 
-from rowpost.errors import InvalidCount, InvalidJobKey, JobKeyUsed, SpoolTaken
+from rowpost.dialects.grants import grant_role
+from rowpost.errors import DatabaseUnavailable, InvalidCount, InvalidJobKey, JobKeyUsed, PermissionDenied, SpoolTaken
 from rowpost.message import OutgoingMessage
 from rowpost.queue import Queue
+from rowpost.registry import grant
+from tests.logins import logins
 
 ALL = {"above": 0, "upto": 2**62}
 COLUMNS = ("id", "correlation_id", "reply_to_address", "recoverable", "expires", "headers", "body", "row_version")
@@ -260,3 +263,60 @@ def test_staging_refuses_what_is_no_messages_and_no_key(database, ledger):
         database.call("stage_messages", job_key="", attempt="t", messages=[OutgoingMessage(b"x")])
     with pytest.raises(InvalidCount):
         database.call("drop_staged", seconds=-1)
+
+
+@pytest.fixture
+def login(target, sql):
+    with logins(sql, target.url) as made:
+        yield made
+
+
+def test_an_analyst_who_is_a_reader_reads_a_queue_and_takes_nothing(stream, login, sql, database):
+    stream.send(b"a")
+    name, queue = login.make("analyst"), stream.queue.name
+    sql.run(grant_role(database.dialect, "rowpost_reader", name))
+
+    with login.open(name) as analyst:
+        assert [row[6] for row in analyst.call("read_range", queue, **ALL)] == [b"a"]
+        assert analyst.call("describe_stream", queue)[0][2] == 1
+        assert analyst.call("describe_spool", queue) == []
+        for procedure, arguments in (
+            ("move_to_spool", {"owner": "one", "count": 1}), ("read_spool", ALL), ("drop_spool", {"owner": "one", "upto": 1}),
+            ("send_staged", {"job_key": "job", "attempts": []}),
+        ):  # fmt: skip
+            with pytest.raises(PermissionDenied):
+                analyst.call(procedure, queue, **arguments)
+        with pytest.raises(PermissionDenied):
+            analyst.call("claim_ledger", job_key="job", part=0)
+
+
+def test_a_login_that_may_send_to_a_queue_writes_it_through_ledger_and_staging(stream, login, sql, ledger):
+    name, queue = login.make("loader"), stream.queue.name
+    grant(sql.database, name, send_to=[queue])
+
+    with login.open(name) as loader:
+        assert loader.call("claim_ledger", job_key="job", part=0)[0][0] is True
+        loader.call("send_messages", queue, messages=[OutgoingMessage(b"a")])
+        loader.call("settle_ledger", job_key="job", part=0, messages=1, digest="d")
+        loader.call("stage_messages", job_key="job", attempt="t", messages=[OutgoingMessage(b"b")])
+        assert loader.call("send_staged", queue, job_key="job", attempts=["t"])[0][0] == 1
+        with pytest.raises(PermissionDenied):
+            loader.call("read_range", queue, **ALL)
+
+    assert [row["body"] for row in stream.read()] == [b"a", b"b"]
+
+
+def test_a_range_comes_in_chunks_and_a_connection_that_is_lost_in_the_midst_is_named(stream, open_database, database, sql):
+    stream.queue.send_many([OutgoingMessage(bytes(50_000)) for _ in range(400)])
+    reader = open_database()
+    chunks = reader.stream("read_range", stream.queue.name, chunk_bytes=100_000, **ALL)
+    next(chunks)
+
+    if reader.engine == "postgresql":
+        sql.run(f"SELECT pg_terminate_backend({reader.connection.info.backend_pid})")
+    else:
+        sql.run(f"KILL {reader.connection.execute('SELECT @@SPID').fetchval()}")
+
+    with pytest.raises(DatabaseUnavailable):
+        for _ in chunks:
+            pass

@@ -27,8 +27,10 @@ DECLARE @other bigint = (
 IF @other IS NOT NULL
 BEGIN
     DECLARE @message nvarchar(2048) = CONCAT(
-        N'The job key ''', @job_key, N''' was used already, by a job of ', @other, N' parts; this one has ', CASE WHEN @parts > @part THEN @parts ELSE @part + 1 END,
-        N'. The same job again must have the same parts: repartition by a column of its data, and by the same number. Other data need another key.'
+        N'The job key ''', @job_key, N''' was used already, by a job of ', @other, N' parts; this one has ',
+        CASE WHEN @parts > @part THEN @parts ELSE @part + 1 END,
+        N'. The same job again must have the same parts: repartition by a column of its data, and by the same number.',
+        N' Other data need another key.'
     );
     THROW 51031, @message, 1;
 END;

@@ -3,12 +3,12 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'saga_correlate_saga';
 GO
-CREATE OR ALTER PROCEDURE saga_correlate_saga.[test correlate_saga writes the second correlation of that instance alone]
+CREATE OR ALTER PROCEDURE saga_correlate_saga.[SetUp]
 AS
 EXEC rowpost.[insert_saga:SampleSaga]
     @id = 'aaaaaaaa-0000-0000-0000-000000000001',
     @correlation_value = N'A',
-    @data = N'{}',
+    @data = N'{"Total":5}',
     @metadata = N'{}',
     @persistence_version = '1',
     @saga_type_version = '1';
@@ -19,43 +19,27 @@ EXEC rowpost.[insert_saga:SampleSaga]
     @metadata = N'{}',
     @persistence_version = '1',
     @saga_type_version = '1';
-
+GO
+CREATE OR ALTER PROCEDURE saga_correlate_saga.[test correlate_saga writes the second correlation of that instance alone]
+AS
 EXEC rowpost.[correlate_saga:SampleSaga] @id = 'aaaaaaaa-0000-0000-0000-000000000001', @correlation_value = N'second';
 
 DECLARE @rows int = (SELECT COUNT(*) FROM dbo.SampleSaga AS s WHERE s.Correlation_Sample = N'second' AND s.Id = 'aaaaaaaa-0000-0000-0000-000000000001');
+DECLARE @all int = (SELECT COUNT(*) FROM dbo.SampleSaga AS s WHERE s.Correlation_Sample = N'second');
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @all;
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rows;
 GO
 CREATE OR ALTER PROCEDURE saga_correlate_saga.[test correlate_saga takes NULL for what is not known yet]
 AS
-EXEC rowpost.[insert_saga:SampleSaga]
-    @id = 'aaaaaaaa-0000-0000-0000-000000000001',
-    @correlation_value = N'A',
-    @data = N'{}',
-    @metadata = N'{}',
-    @persistence_version = '1',
-    @saga_type_version = '1';
+EXEC rowpost.[correlate_saga:SampleSaga] @id = 'aaaaaaaa-0000-0000-0000-000000000001', @correlation_value = N'second';
 
 EXEC rowpost.[correlate_saga:SampleSaga] @id = 'aaaaaaaa-0000-0000-0000-000000000001', @correlation_value = NULL;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM dbo.SampleSaga AS s WHERE s.Correlation_Sample IS NULL);
+DECLARE @rows int = (SELECT COUNT(*) FROM dbo.SampleSaga AS s WHERE s.Correlation_Sample IS NULL AND s.Id = 'aaaaaaaa-0000-0000-0000-000000000001');
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rows;
 GO
 CREATE OR ALTER PROCEDURE saga_correlate_saga.[test correlate_saga refuses a value that another instance has]
 AS
-EXEC rowpost.[insert_saga:SampleSaga]
-    @id = 'aaaaaaaa-0000-0000-0000-000000000001',
-    @correlation_value = N'A',
-    @data = N'{}',
-    @metadata = N'{}',
-    @persistence_version = '1',
-    @saga_type_version = '1';
-EXEC rowpost.[insert_saga:SampleSaga]
-    @id = 'aaaaaaaa-0000-0000-0000-000000000002',
-    @correlation_value = N'B',
-    @data = N'{}',
-    @metadata = N'{}',
-    @persistence_version = '1',
-    @saga_type_version = '1';
 EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51015;
 
 EXEC rowpost.[correlate_saga:SampleSaga] @id = 'aaaaaaaa-0000-0000-0000-000000000001', @correlation_value = N'B';
@@ -69,13 +53,6 @@ EXEC rowpost.[correlate_saga:SampleSaga] @id = 'aaaaaaaa-0000-0000-0000-00000000
 GO
 CREATE OR ALTER PROCEDURE saga_correlate_saga.[test correlate_saga leaves the callers session as it was]
 AS
-EXEC rowpost.[insert_saga:SampleSaga]
-    @id = 'aaaaaaaa-0000-0000-0000-000000000001',
-    @correlation_value = N'A',
-    @data = N'{}',
-    @metadata = N'{}',
-    @persistence_version = '1',
-    @saga_type_version = '1';
 DECLARE @options int = @@OPTIONS;
 DECLARE @transactions int = @@TRANCOUNT;
 

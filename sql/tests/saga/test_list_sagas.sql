@@ -3,15 +3,25 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'saga_list_sagas';
 GO
-CREATE OR ALTER PROCEDURE saga_list_sagas.[test list_sagas reads instances with their state]
+CREATE OR ALTER PROCEDURE saga_list_sagas.[SetUp]
 AS
 EXEC rowpost.[insert_saga:SampleSaga]
     @id = 'aaaaaaaa-0000-0000-0000-000000000001',
     @correlation_value = N'A',
+    @data = N'{"Total":5}',
+    @metadata = N'{}',
+    @persistence_version = '1',
+    @saga_type_version = '1';
+EXEC rowpost.[insert_saga:SampleSaga]
+    @id = 'aaaaaaaa-0000-0000-0000-000000000002',
+    @correlation_value = N'B',
     @data = N'{}',
     @metadata = N'{}',
     @persistence_version = '1',
     @saga_type_version = '1';
+GO
+CREATE OR ALTER PROCEDURE saga_list_sagas.[test list_sagas reads instances with their state]
+AS
 CREATE TABLE #listed
 (
     id uniqueidentifier,
@@ -25,25 +35,15 @@ CREATE TABLE #listed
 INSERT INTO #listed (id, correlation_value, concurrency, saga_type_version, data, metadata)
 EXEC rowpost.[list_sagas:SampleSaga] @count = 10;
 
-DECLARE @rows int = (SELECT COUNT(*) FROM #listed AS l WHERE l.id = 'aaaaaaaa-0000-0000-0000-000000000001' AND l.correlation_value = N'A');
+DECLARE @rows int = (
+    SELECT COUNT(*)
+    FROM #listed AS l
+    WHERE l.id = 'aaaaaaaa-0000-0000-0000-000000000001' AND l.correlation_value = N'A' AND l.data = N'{"Total":5}'
+);
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rows;
 GO
 CREATE OR ALTER PROCEDURE saga_list_sagas.[test list_sagas reads no more than were asked for]
 AS
-EXEC rowpost.[insert_saga:SampleSaga]
-    @id = 'aaaaaaaa-0000-0000-0000-000000000001',
-    @correlation_value = N'A',
-    @data = N'{}',
-    @metadata = N'{}',
-    @persistence_version = '1',
-    @saga_type_version = '1';
-EXEC rowpost.[insert_saga:SampleSaga]
-    @id = 'aaaaaaaa-0000-0000-0000-000000000002',
-    @correlation_value = N'B',
-    @data = N'{}',
-    @metadata = N'{}',
-    @persistence_version = '1',
-    @saga_type_version = '1';
 CREATE TABLE #listed
 (
     id uniqueidentifier,
@@ -58,24 +58,12 @@ INSERT INTO #listed (id, correlation_value, concurrency, saga_type_version, data
 EXEC rowpost.[list_sagas:SampleSaga] @count = 1;
 
 DECLARE @rows int = (SELECT COUNT(*) FROM #listed AS l WHERE l.id = 'aaaaaaaa-0000-0000-0000-000000000001');
+DECLARE @all int = (SELECT COUNT(*) FROM #listed AS l);
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @all;
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rows;
 GO
 CREATE OR ALTER PROCEDURE saga_list_sagas.[test list_sagas goes on behind an anchor]
 AS
-EXEC rowpost.[insert_saga:SampleSaga]
-    @id = 'aaaaaaaa-0000-0000-0000-000000000001',
-    @correlation_value = N'A',
-    @data = N'{}',
-    @metadata = N'{}',
-    @persistence_version = '1',
-    @saga_type_version = '1';
-EXEC rowpost.[insert_saga:SampleSaga]
-    @id = 'aaaaaaaa-0000-0000-0000-000000000002',
-    @correlation_value = N'B',
-    @data = N'{}',
-    @metadata = N'{}',
-    @persistence_version = '1',
-    @saga_type_version = '1';
 CREATE TABLE #listed
 (
     id uniqueidentifier,

@@ -3,7 +3,7 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'saga_load_saga';
 GO
-CREATE OR ALTER PROCEDURE saga_load_saga.[test load_saga finds an instance by its correlation value]
+CREATE OR ALTER PROCEDURE saga_load_saga.[SetUp]
 AS
 EXEC rowpost.[insert_saga:SampleSaga]
     @id = 'aaaaaaaa-0000-0000-0000-000000000001',
@@ -19,6 +19,9 @@ EXEC rowpost.[insert_saga:SampleSaga]
     @metadata = N'{}',
     @persistence_version = '1',
     @saga_type_version = '1';
+GO
+CREATE OR ALTER PROCEDURE saga_load_saga.[test load_saga finds an instance by its correlation value]
+AS
 CREATE TABLE #loaded (id uniqueidentifier, data nvarchar(max), metadata nvarchar(max), concurrency int);
 
 INSERT INTO #loaded (id, data, metadata, concurrency)
@@ -29,20 +32,6 @@ EXEC tSQLt.AssertEqualsString @Expected = N'{"Total":5}', @Actual = @data;
 GO
 CREATE OR ALTER PROCEDURE saga_load_saga.[test load_saga finds an instance by its id]
 AS
-EXEC rowpost.[insert_saga:SampleSaga]
-    @id = 'aaaaaaaa-0000-0000-0000-000000000001',
-    @correlation_value = N'A',
-    @data = N'{}',
-    @metadata = N'{}',
-    @persistence_version = '1',
-    @saga_type_version = '1';
-EXEC rowpost.[insert_saga:SampleSaga]
-    @id = 'aaaaaaaa-0000-0000-0000-000000000002',
-    @correlation_value = N'B',
-    @data = N'{}',
-    @metadata = N'{}',
-    @persistence_version = '1',
-    @saga_type_version = '1';
 CREATE TABLE #loaded (id uniqueidentifier, data nvarchar(max), metadata nvarchar(max), concurrency int);
 
 INSERT INTO #loaded (id, data, metadata, concurrency)
@@ -55,19 +44,12 @@ EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rows;
 GO
 CREATE OR ALTER PROCEDURE saga_load_saga.[test load_saga returns nothing where there is no instance]
 AS
-EXEC rowpost.[insert_saga:SampleSaga]
-    @id = 'aaaaaaaa-0000-0000-0000-000000000001',
-    @correlation_value = N'A',
-    @data = N'{}',
-    @metadata = N'{}',
-    @persistence_version = '1',
-    @saga_type_version = '1';
 CREATE TABLE #loaded (id uniqueidentifier, data nvarchar(max), metadata nvarchar(max), concurrency int);
 
 INSERT INTO #loaded (id, data, metadata, concurrency)
-EXEC rowpost.[load_saga:SampleSaga] @correlation_value = N'B', @locked = 0, @lock_timeout_ms = 1000;
+EXEC rowpost.[load_saga:SampleSaga] @correlation_value = N'C', @locked = 0, @lock_timeout_ms = 1000;
 INSERT INTO #loaded (id, data, metadata, concurrency)
-EXEC rowpost.[load_saga:SampleSaga] @id = 'aaaaaaaa-0000-0000-0000-000000000002', @locked = 1, @lock_timeout_ms = 1000;
+EXEC rowpost.[load_saga:SampleSaga] @id = 'aaaaaaaa-0000-0000-0000-000000000003', @locked = 1, @lock_timeout_ms = 1000;
 
 DECLARE @rows int = (SELECT COUNT(*) FROM #loaded AS l);
 EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
@@ -88,20 +70,15 @@ GO
 CREATE OR ALTER PROCEDURE saga_load_saga.[test load_saga takes text that looks like SQL as text]
 AS
 DECLARE @value nvarchar(200) = N'''; DELETE FROM dbo.SampleSaga; --';
-EXEC rowpost.[insert_saga:SampleSaga]
-    @id = 'aaaaaaaa-0000-0000-0000-000000000001',
-    @correlation_value = N'A',
-    @data = N'{}',
-    @metadata = N'{}',
-    @persistence_version = '1',
-    @saga_type_version = '1';
 CREATE TABLE #loaded (id uniqueidentifier, data nvarchar(max), metadata nvarchar(max), concurrency int);
 
 INSERT INTO #loaded (id, data, metadata, concurrency)
 EXEC rowpost.[load_saga:SampleSaga] @correlation_value = @value, @locked = 0, @lock_timeout_ms = 1000;
 
 DECLARE @rows int = (SELECT COUNT(*) FROM dbo.SampleSaga AS s);
-EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rows;
+DECLARE @found int = (SELECT COUNT(*) FROM #loaded AS l);
+EXEC tSQLt.AssertEquals @Expected = 2, @Actual = @rows;
+EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @found;
 GO
 CREATE OR ALTER PROCEDURE saga_load_saga.[test load_saga leaves the callers session as it was]
 AS

@@ -3,12 +3,12 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'saga_update_saga';
 GO
-CREATE OR ALTER PROCEDURE saga_update_saga.[test update_saga stores the new state in the next version]
+CREATE OR ALTER PROCEDURE saga_update_saga.[SetUp]
 AS
 EXEC rowpost.[insert_saga:SampleSaga]
     @id = 'aaaaaaaa-0000-0000-0000-000000000001',
     @correlation_value = N'A',
-    @data = N'{}',
+    @data = N'{"Total":5}',
     @metadata = N'{}',
     @persistence_version = '1',
     @saga_type_version = '1';
@@ -19,7 +19,9 @@ EXEC rowpost.[insert_saga:SampleSaga]
     @metadata = N'{}',
     @persistence_version = '1',
     @saga_type_version = '1';
-
+GO
+CREATE OR ALTER PROCEDURE saga_update_saga.[test update_saga stores the new state in the next version]
+AS
 EXEC rowpost.[update_saga:SampleSaga]
     @id = 'aaaaaaaa-0000-0000-0000-000000000001',
     @concurrency = 1,
@@ -42,13 +44,6 @@ EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @untouched;
 GO
 CREATE OR ALTER PROCEDURE saga_update_saga.[test update_saga refuses another version than the stored one]
 AS
-EXEC rowpost.[insert_saga:SampleSaga]
-    @id = 'aaaaaaaa-0000-0000-0000-000000000001',
-    @correlation_value = N'A',
-    @data = N'{}',
-    @metadata = N'{}',
-    @persistence_version = '1',
-    @saga_type_version = '1';
 EXEC rowpost.[update_saga:SampleSaga]
     @id = 'aaaaaaaa-0000-0000-0000-000000000001',
     @concurrency = 1,
@@ -69,7 +64,7 @@ AS
 EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51015;
 
 EXEC rowpost.[update_saga:SampleSaga]
-    @id = 'aaaaaaaa-0000-0000-0000-000000000001',
+    @id = 'aaaaaaaa-0000-0000-0000-000000000003',
     @concurrency = 1,
     @data = N'{"Total":7}',
     @persistence_version = '0.2',
@@ -77,13 +72,6 @@ EXEC rowpost.[update_saga:SampleSaga]
 GO
 CREATE OR ALTER PROCEDURE saga_update_saga.[test update_saga is undone by the callers rollback]
 AS
-EXEC rowpost.[insert_saga:SampleSaga]
-    @id = 'aaaaaaaa-0000-0000-0000-000000000001',
-    @correlation_value = N'A',
-    @data = N'{}',
-    @metadata = N'{}',
-    @persistence_version = '1',
-    @saga_type_version = '1';
 SAVE TRANSACTION before_it;
 
 EXEC rowpost.[update_saga:SampleSaga]
@@ -95,17 +83,10 @@ EXEC rowpost.[update_saga:SampleSaga]
 ROLLBACK TRANSACTION before_it;
 
 DECLARE @rows int = (SELECT COUNT(*) FROM dbo.SampleSaga AS s WHERE s.Concurrency = 1);
-EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rows;
+EXEC tSQLt.AssertEquals @Expected = 2, @Actual = @rows;
 GO
 CREATE OR ALTER PROCEDURE saga_update_saga.[test update_saga leaves the callers session as it was]
 AS
-EXEC rowpost.[insert_saga:SampleSaga]
-    @id = 'aaaaaaaa-0000-0000-0000-000000000001',
-    @correlation_value = N'A',
-    @data = N'{}',
-    @metadata = N'{}',
-    @persistence_version = '1',
-    @saga_type_version = '1';
 DECLARE @options int = @@OPTIONS;
 DECLARE @transactions int = @@TRANCOUNT;
 
