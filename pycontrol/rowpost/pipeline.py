@@ -28,6 +28,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from rowpost.address import parse_address, queue_key
+from rowpost.anchor import Frontier
 from rowpost.context import Operation
 from rowpost.database import Database
 from rowpost.dialects import Begin
@@ -64,7 +65,8 @@ class Pipeline:
     failures on, closed when the queue is empty, and a new first one after a handler closed the one it was lent
     (without it that raises HandlerBrokeTransaction). `hold` is told which message a handler gets, and None after it.
     `participants` of the environment are added to the endpoint's, `outboxes` are its business databases by name; `step`
-    is told how far a message has come. `exclusive`: the queue counts as empty while another session has claimed it.
+    is told how far a message has come, `frontier` the last row version received. `exclusive`: the queue counts as empty
+    while another session has claimed it.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Pipeline:
         participants: Mapping[str, str] | None = None,
         outboxes: Mapping[str, str] | None = None,
         exclusive: bool = False,
+        frontier: Frontier | None = None,
         step: Callable[[str], None] = no_step,
     ) -> None:
         self.database = database
@@ -90,6 +93,7 @@ class Pipeline:
         self._hold = hold or (lambda message: None)
         self._step = step
         self._exclusive = exclusive
+        self._frontier, self._had_connection = frontier, False
         self._claimed: Database | None = None
         self._lender = Lender(queue)
         mode, named = self._processing.transaction_mode, getattr(self._processing, "participants", {})
@@ -101,8 +105,7 @@ class Pipeline:
         self._plain = not isinstance(handler, Endpoint)
         self.transaction_mode = mode
         self.stopwatch = Stopwatch()
-        #: how long the last handler took
-        self.handler_seconds = 0.0
+        self.handler_seconds = self.receive_seconds = 0.0  # how long the last ones took
         self.retries = Retries(
             queue,
             queue_key(parse_address(queue), database.engine),
@@ -159,7 +162,12 @@ class Pipeline:
         return self._claimed is database
 
     def _receive(self, count: int, anchor: int | None, begin: Begin) -> list[tuple]:
-        return self.database.call("receive_messages", self.queue, begin=begin, count=count, anchor=anchor)
+        started = time.perf_counter()
+        rows = self.database.call("receive_messages", self.queue, begin=begin, count=count, anchor=anchor)
+        self.receive_seconds = time.perf_counter() - started
+        if rows and self._frontier is not None:
+            self._frontier.value = rows[-1][1]
+        return rows
 
     def is_control(self, message: Message) -> bool:
         """Whether a message is a transport's own, which no plain function gets to see. Raises MessageCorrupt."""
@@ -179,6 +187,10 @@ class Pipeline:
         rows = self._receive(count, anchor, "sealed")
         self._step("received")
         return rows
+
+    def in_lock_order(self, messages: list[Message]) -> list[Message]:
+        """Messages of a batch in the order in which to handle them; an exclusive queue's stay as they were sent."""
+        return messages if self._plain or self._exclusive else self._processing.in_lock_order(messages)
 
     def attempt_sealed(self, message: Message) -> list[Operation] | Outcome:
         """Runs the handler; what it sent, or, after a failure, what became of the message: then all is rolled back."""
@@ -223,7 +235,7 @@ class Pipeline:
         """Lends the connection to the handler, and looks what it did with it."""
         database = self.database
         self._lender.lend(database)
-        started = time.perf_counter()
+        database.lent, started = False, time.perf_counter()
         try:
             operations = self._run(message, database)
             if sealed and not self._plain:  # the batch's next message may be one of the same saga
@@ -238,8 +250,9 @@ class Pipeline:
         self.handler_seconds = time.perf_counter() - started
         self._take_back()
         self._step("handled")
-        # SQL Server refuses to commit what is not open, unless it was sealed; PostgreSQL has to be asked, and is at once
-        trusted = database.engine == "sqlserver" and not sealed
+        # SQL Server refuses to commit what is not open, unless it was sealed: that costs a round trip, but for handlers
+        # that never had the connection. PostgreSQL has to be asked, and its driver knows.
+        trusted = database.engine == "sqlserver" and not (sealed and self._had_connection)
         if not (database.closed or self._lender.ended) and (trusted or database.is_intact("sealed" if sealed else True)):
             return operations
         return self._broken_off(message, guarded, sealed)
@@ -255,6 +268,7 @@ class Pipeline:
         return self.retries.failed(database, message, self._broken(what), guarded=guarded)
 
     def _take_back(self) -> None:
+        self._had_connection |= self.database.lent
         self._lender.take_back()
         self._scope.take_back()
 
