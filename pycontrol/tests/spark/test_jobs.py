@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -243,6 +244,17 @@ def test_failed_messages_go_back_to_where_they_failed(queues, cli, archived):
 
     assert (code, counts["queues"], counts["sent_now"]) == (OK, [sales], 40)
     assert bodies(queues, sales) == list(range(40))
+
+
+def test_a_replay_may_run_in_a_thread_of_its_own(queues, archived):
+    out, sales = archived
+
+    with ThreadPoolExecutor(1) as thread:
+        asked = replaying.Replay("k9", sales)
+        done = thread.submit(replaying.run, queues.spark, str(out), asked, environment=queues.environment,
+                             must_exist=lambda names: {name: name for name in names}).result()  # fmt: skip
+
+    assert done["sent_now"] == 40 == queues.depth(sales)
 
 
 def test_a_key_that_chose_nothing_may_be_used_again(queues, cli, archived):
