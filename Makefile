@@ -11,11 +11,11 @@ YES := $(if $(filter 1 yes true,$(YES)),--yes)
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3.14 python3 python; do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
 
-.PHONY: help run example/shop test lint format plan deploy verify bench test/tsqlt clean
+.PHONY: help run example/shop example/flow test test/spark-slow lint format plan deploy verify bench test/tsqlt clean
 
 help: ## list the verbs
-	@grep -hE '^[a-z/]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | \
-		while IFS="$$(printf '\t')" read -r verb text; do printf '  make %-12s %s\n' "$$verb" "$$text"; done
+	@grep -hE '^[a-z/-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | \
+		while IFS="$$(printf '\t')" read -r verb text; do printf '  make %-16s %s\n' "$$verb" "$$text"; done
 
 run: $(VENV)/.installed ## see it work: the demo on a private PostgreSQL (ARGS="--orders 5000")
 	$(BIN)/rowpost demo $(ARGS)
@@ -23,10 +23,16 @@ run: $(VENV)/.installed ## see it work: the demo on a private PostgreSQL (ARGS="
 example/shop: $(VENV)/.installed ## three endpoints and a web form (ARGS="--port 8081", ARGS=--ci)
 	$(BIN)/python -m examples.shop $(ARGS)
 
+example/flow: $(VENV)/.developer ## the shop seen from Spark: archive, percentiles, a conversation, a replay (ARGS="--orders 200 --out flow")
+	$(BIN)/python -m examples.flow $(ARGS)
+
 test: $(VENV)/.developer ## lint, and every test on every engine that can be reached (ARGS="-k ramp")
 	$(BIN)/ruff check .
 	$(BIN)/sqlfluff lint --disable-progress-bar pycontrol/rowpost/demo/sql
 	$(BIN)/python -m pytest $(ARGS)
+
+test/spark-slow: $(VENV)/.developer ## Spark for an hour: kill -9 at random, a cluster on this machine, Connect (ARGS="-k kill")
+	$(BIN)/python -m pytest pycontrol/tests/spark -m slow --timeout 3600 $(ARGS)
 
 # pytest lints sql/ too, and compiles it: the test command need not do it twice
 lint: $(VENV)/.developer ## Python and SQL by their linters and Microsoft's T-SQL compiler, without tests

@@ -38,9 +38,10 @@ SUITABLE_MODE = "sends_atomic_with_receive"
 
 @dataclass(slots=True)
 class _Batch:
-    """What the messages of a transaction have brought so far. `times`: when each was wanted, and when its handler began."""
+    """The messages of a transaction, in the queue's order, and what they have brought so far. `times`: when each was
+    wanted, and when its handler began."""
 
-    messages: list[Message] = field(default_factory=list)
+    messages: list[Message]
     outcomes: list[Outcome] = field(default_factory=list)
     groups: list[list[Operation]] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
@@ -93,11 +94,11 @@ class Batches:
             self._size = self._size.after(0, 0.0)
             pipeline.database.rollback()
             return [pipeline.found_nothing()]
-        started, batch = self._clock(), _Batch()
-        for row in rows:
-            ended = self._take(Message(*row[:4], row[4] or b""), batch)
+        started, batch = self._clock(), _Batch([Message(*row[:4], row[4] or b"") for row in rows])
+        for message in pipeline.in_lock_order(batch.messages):
+            ended = self._take(message, batch)
             if ended is not None:
-                place = len(batch.messages)
+                place = batch.messages.index(message) + 1
                 lost = ended.kind is Kind.VICTIM
                 self._size = self._size.after_conflict() if lost else self._size.after_failure(place)
                 return [ended]
@@ -107,12 +108,11 @@ class Batches:
             return [VICTIM]
         self._size = self._size.after(len(rows), seconds, sum(len(m.raw_headers) + len(m.body) for m in batch.messages))
         self.kept = batch.messages[-1].row_version
-        return batch.outcomes
+        return sorted(batch.outcomes, key=lambda outcome: outcome.row_version)
 
     def _take(self, message: Message, batch: _Batch) -> Outcome | None:
         """One message; the outcome of one that ended the transaction."""
         pipeline, kind, words = self._pipeline, Kind.HANDLED, None
-        batch.messages.append(message)
         try:
             if message.expired:
                 kind = Kind.EXPIRED

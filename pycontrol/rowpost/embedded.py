@@ -13,10 +13,11 @@ import subprocess
 import warnings
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import quote
 
 from rowpost.errors import DatabaseUnavailable
 
-__all__ = ["start", "stop"]
+__all__ = ["running", "start", "stop"]
 
 DATABASE = "rowpost"
 _CONFIGURATION = """
@@ -29,6 +30,7 @@ wal_compression = on
 """
 _PREPARED = "max_prepared_transactions = 64\n"
 _MARK = "# rowpost:"
+_SOCKET_LINE = 4  # of postmaster.pid
 
 
 def start(data_folder: Path) -> str:
@@ -60,6 +62,19 @@ def start(data_folder: Path) -> str:
         raise DatabaseUnavailable(
             f"The embedded PostgreSQL in {folder} does not start: {error}. Its log is {folder / 'log'}."
         ) from error
+
+
+def running(data_folder: Path) -> str | None:
+    """The URL of this folder's server if it runs, without becoming one of its owners: it may stop when they end."""
+    folder = data_folder.expanduser().resolve() / "postgresql"
+    try:
+        lines = (folder / "postmaster.pid").read_text().splitlines()
+        socket_folder = lines[_SOCKET_LINE]
+    except (OSError, IndexError):
+        return None
+    if not socket_folder or not _is_alive(int(lines[0])):
+        return None
+    return f"postgresql://postgres:@/{DATABASE}?host={quote(socket_folder, safe='')}"
 
 
 def stop(data_folder: Path) -> None:

@@ -7,6 +7,9 @@
      ├── HandlerBrokeTransaction  a handler committed, rolled back or closed what it was lent
      ├── DeployError              a deployment that was rolled back
      ├── InvalidSagaState         a saga's state that cannot be stored, or that its class does not fit any more
+     ├── SparkUnavailable         no pyspark, no Java, or settings that Spark cannot start with
+     ├── SparkFailed              a job of Spark that ended before its end
+     ├── ArchiveNotFound          no archive of messages where one was named
      ├── MessageError
      │    ├── MessageCorrupt      a stored message whose headers cannot be read
      │    ├── InvalidMessage      a message that cannot be sent
@@ -34,7 +37,9 @@
           ├── InvalidMessages 6          ├── SagaConflict 15
           ├── ScriptEdited 7             ├── NotASagaTable 16
           ├── SchemaTooNew 8             ├── AlreadyHandled 20
-          ├── AlreadyDispatched 21       └── InvalidMessageId 22
+          ├── AlreadyDispatched 21       ├── InvalidMessageId 22
+          ├── SpoolTaken 30              ├── JobKeyUsed 31
+          └── InvalidJobKey 32
 
 A message says what happened, to which queue, and what to do. The catalogue's numbers stand in sql/contract.yml, which
 a test compares with this module.
@@ -46,6 +51,7 @@ __all__ = [
     "CATALOGUE",
     "AlreadyDispatched",
     "AlreadyHandled",
+    "ArchiveNotFound",
     "CatalogueError",
     "ContractError",
     "DatabaseError",
@@ -57,6 +63,7 @@ __all__ = [
     "InvalidCorrelation",
     "InvalidCount",
     "InvalidDelay",
+    "InvalidJobKey",
     "InvalidMessage",
     "InvalidMessageId",
     "InvalidMessages",
@@ -64,6 +71,7 @@ __all__ = [
     "InvalidSagaState",
     "InvalidSubscription",
     "InvalidTimeToBeReceived",
+    "JobKeyUsed",
     "LockRefused",
     "LockTimeout",
     "LoginRefused",
@@ -81,6 +89,9 @@ __all__ = [
     "SchemaTooNew",
     "ScriptEdited",
     "SettingsError",
+    "SparkFailed",
+    "SparkUnavailable",
+    "SpoolTaken",
 ]
 
 
@@ -110,6 +121,18 @@ class DeployError(RowpostError):
 
 class InvalidSagaState(RowpostError):
     """A saga's state that cannot be stored as JSON, or that was stored by a class with other fields."""
+
+
+class SparkUnavailable(RowpostError):
+    """Spark cannot run here: the message says what is missing, and what to do."""
+
+
+class SparkFailed(RowpostError):
+    """A job of Spark failed; what it had finished stands."""
+
+
+class ArchiveNotFound(RowpostError):
+    """There is no archive of messages in that place, or nothing in it."""
 
 
 class MessageError(RowpostError):
@@ -300,6 +323,24 @@ class InvalidMessageId(CatalogueError):
     """A message id that an outbox cannot keep: empty, or of more than 200 characters."""
 
     code = 22
+
+
+class SpoolTaken(CatalogueError):
+    """The queue's spool belongs to another stream: one that drains it, or will want to go on."""
+
+    code = 30
+
+
+class JobKeyUsed(CatalogueError):
+    """The job key was used already, by a job of other data or of another number of parts."""
+
+    code = 31
+
+
+class InvalidJobKey(CatalogueError):
+    """A job key of no or of more than 200 characters, or a part with a negative number."""
+
+    code = 32
 
 
 CATALOGUE: dict[int, type[CatalogueError]] = {error.code: error for error in CatalogueError.__subclasses__()}

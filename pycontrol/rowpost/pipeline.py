@@ -91,8 +91,7 @@ class Pipeline:
         self._transactional = self._processing.transaction_mode != "none"
         self._reconnect = reconnect
         self._hold = hold or (lambda message: None)
-        self._step = step
-        self._exclusive = exclusive
+        self._step, self._exclusive = step, exclusive
         self._frontier, self._had_connection = frontier, False
         self._claimed: Database | None = None
         self._lender = Lender(queue)
@@ -135,12 +134,11 @@ class Pipeline:
         if not rows:
             self._end(database)
             return self.found_nothing()
-        key, row_version, expired, headers, body = rows[0]
-        message = Message(key, row_version, expired, headers, body or b"")
+        message = Message(*rows[0][:4], rows[0][4] or b"")
         self._step("received")
-        if expired and self._outbox is None:
+        if message.expired and self._outbox is None:
             self._end(database)
-            return Outcome(Kind.EXPIRED, row_version, key)
+            return Outcome(Kind.EXPIRED, message.row_version, message.id)
         try:
             control = self.is_control(message)
         except MessageCorrupt as error:
@@ -187,6 +185,10 @@ class Pipeline:
         rows = self._receive(count, anchor, "sealed")
         self._step("received")
         return rows
+
+    def in_lock_order(self, messages: list[Message]) -> list[Message]:
+        """Messages of a batch in the order in which to handle them; an exclusive queue's stay as they were sent."""
+        return messages if self._plain or self._exclusive else self._processing.in_lock_order(messages)
 
     def attempt_sealed(self, message: Message) -> list[Operation] | Outcome:
         """Runs the handler; what it sent, or, after a failure, what became of the message: then all is rolled back."""
@@ -246,8 +248,7 @@ class Pipeline:
         self.handler_seconds = time.perf_counter() - started
         self._take_back()
         self._step("handled")
-        # SQL Server refuses to commit what is not open, unless it was sealed: that costs a round trip, but for handlers
-        # that never had the connection. PostgreSQL has to be asked, and its driver knows.
+        # SQL Server commits only what is open, or, sealed, has to be asked, if a handler ever had the connection: a round trip
         trusted = database.engine == "sqlserver" and not (sealed and self._had_connection)
         if not (database.closed or self._lender.ended) and (trusted or database.is_intact("sealed" if sealed else True)):
             return operations
@@ -356,8 +357,7 @@ class Pipeline:
     def _closed(self, message: Message, error: BaseException | None) -> Outcome:
         """The connection is gone: lost, or closed by the handler. Either way the server has rolled back."""
         if getattr(self.database.connection, "broken", False):
-            text = f"the connection was lost while a message of queue {self.queue!r} was handled"
-            raise DatabaseUnavailable(text) from error
+            raise DatabaseUnavailable(f"the connection was lost while a message of queue {self.queue!r} was handled") from error
         broken = self._broken("closed the connection", error)
         if self._reconnect is None:
             raise broken

@@ -46,6 +46,8 @@ __all__ = ["Worker", "run_worker"]
 # Seconds: between two reports, two looks at the pipe while there is work.
 REPORT_EVERY = 0.05
 LISTEN_EVERY = 0.01
+# Seconds without work after which an exclusive queue's worker lets the queue go.
+LET_GO_AFTER = 1.0
 
 
 class Worker:
@@ -77,7 +79,7 @@ class Worker:
         self._leaving = False
         self._misses = 0
         self._anchor = Anchor()
-        self._came_back = False
+        self._came_back = self._let_go = False
         self._listened_at = self._reported_at = clock()
         self._tally = Tally()
         self._subscribes = assignment.subscribes
@@ -104,10 +106,10 @@ class Worker:
         self._disconnect()
 
     def _turn(self) -> None:
-        if self._pipeline is None:
+        if self._pipeline is None and not self._let_go:
             self._open_pipeline()
         if not self._receiving:
-            self._listen(None)
+            self._stand_by()
             return
         for outcome in self._receive():
             self._note(outcome)
@@ -116,6 +118,13 @@ class Worker:
             self._report(busy=self._receiving)
         if now - self._listened_at >= LISTEN_EVERY:
             self._listen(0.0)
+
+    def _stand_by(self) -> None:
+        """Waits to be told; lets a queue that it alone may work off go after a while, so that another process may have it."""
+        self._listen(LET_GO_AFTER if self._assignment.exclusive and not self._let_go else None)
+        if self._assignment.exclusive and not self._receiving:
+            self._disconnect()
+        self._let_go = self._assignment.exclusive and not self._receiving
 
     def _receive(self) -> list[Outcome]:
         """Above the anchor; from the start when it is time for that, or nothing is there."""

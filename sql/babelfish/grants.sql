@@ -34,6 +34,11 @@ GRANT EXECUTE ON rowpost.elect_cleaner TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost.record_dispatch TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost.forget_dispatch TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost.clean_dispatches TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost.claim_ledger TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost.settle_ledger TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost.complete_ledger TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost.stage_messages TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost.drop_staged TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost.outbox_status TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost.list_queues TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost.check_queue TO rowpost_endpoint, rowpost_operator, rowpost_reader;
@@ -60,6 +65,14 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.outbox_operations TO rowpost_end
 GRANT SELECT ON rowpost.outbox_operations TO rowpost_reader;
 GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.dispatch TO rowpost_endpoint, rowpost_operator;
 GRANT SELECT ON rowpost.dispatch TO rowpost_reader;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.purge TO rowpost_endpoint, rowpost_operator;
+GRANT SELECT ON rowpost.purge TO rowpost_reader;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.spool TO rowpost_operator;
+GRANT SELECT ON rowpost.spool TO rowpost_reader;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.spooled_message TO rowpost_operator;
+GRANT SELECT ON rowpost.spooled_message TO rowpost_reader;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.ledger TO rowpost_endpoint, rowpost_operator;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.staged_message TO rowpost_endpoint, rowpost_operator;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dbo.SubscriptionRouting TO rowpost_endpoint, rowpost_operator;
 GRANT SELECT ON dbo.SubscriptionRouting TO rowpost_reader;
 GO

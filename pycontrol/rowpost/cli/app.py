@@ -16,7 +16,10 @@ from rowpost.cli import (
     outboxes,
     queue,
     run,
+    saga_upkeep,
     sagas,
+    spark,
+    spark_queues,
     subscriptions,
     transactions,
     upkeep,
@@ -63,10 +66,13 @@ message.register(app)
 deploy.register(app)
 contents.register(queue.app)
 upkeep.register(queue.app)
+spark_queues.register(spark.app)
 app.add_typer(queue.app, name="queue")
 app.add_typer(errors.app, name="errors")
 app.add_typer(subscriptions.app, name="subscriptions")
+saga_upkeep.register(sagas.app)
 app.add_typer(sagas.app, name="sagas")
 app.add_typer(transactions.app, name="transactions")
 app.add_typer(outboxes.app, name="outbox")
+app.add_typer(spark.app, name="spark")
 demo.register(app)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -11,7 +11,8 @@ import psycopg
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from rowpost.contract import Procedure
-from rowpost.dialects import Begin, Commit, Statement, libpq, notifications, saga_missing, where_rights_are
+from rowpost.dialects import Begin, Chunk, Commit, Statement, libpq, notifications, saga_missing, where_rights_are
+from rowpost.dialects.copying import copy_rows
 from rowpost.dialects.lending import Loan
 from rowpost.errors import (
     CATALOGUE,
@@ -121,6 +122,11 @@ class PostgreSQL:
             _refuse_doomed(connection)
         spelt = [_call(*each) for each in calls]
         return libpq.call_all(connection, spelt, before=_BEGIN[begin], after=_COMMIT[commit])
+
+    def stream(
+        self, connection: psycopg.Connection, statement: Statement, arguments: dict[str, Any], chunk_bytes: int
+    ) -> Iterator[Chunk]:
+        return copy_rows(connection, statement, arguments, chunk_bytes)
 
     def script(self, connection: psycopg.Connection, text: str) -> list[tuple]:
         cursor = connection.execute(text, prepare=False)
@@ -249,7 +255,8 @@ def _call(statement: Statement, arguments: dict[str, Any]) -> libpq.Call:
         if kind == "messages":
             parameters += _message_arrays(value)
         elif kind == "strings":
-            parameters.append(("array", libpq.pack_array("text", [text.encode() for text in value])))
+            packed = None if value is None else libpq.pack_array("text", [text.encode() for text in value])
+            parameters.append(("array", packed))
         else:
             parameters.append((kind, value))
     return libpq.Call(statement.text, parameters, statement.result_types)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, NoReturn
 from uuid import UUID
@@ -43,6 +43,7 @@ _SIZES = {
 }
 _CONNECT_TIMEOUT = 10  # seconds
 _BATCH_TEXT, _BATCH_PARAMETERS = 3500, 2000  # characters (nvarchar holds 4000), and marks (the server takes 2100)
+_CHUNK_ROWS = 5000
 _OLDEST, _AZURE = 13, 12  # major versions
 # Most providers of linked servers want XACT_ABORT for changes within a transaction. A COMMIT ends the innermost of two:
 # one that is not ours ends nothing.
@@ -134,6 +135,25 @@ class SQLServer:
     def _literally(self, statement: Statement, arguments: dict[str, Any]) -> str:
         given = ((name, self.literal(arguments.get(name))) for name, _ in statement.parameters)
         return self._exec(statement.procedure, statement.key, given)
+
+    def stream(
+        self, connection: pyodbc.Connection, statement: Statement, arguments: dict[str, Any], chunk_bytes: int
+    ) -> Iterator[list[tuple]]:
+        with closing(connection.cursor()) as cursor:
+            cursor.setinputsizes(list(statement.sizes))
+            cursor.execute(statement.text, _values(statement, arguments))
+            while cursor.description is None and cursor.nextset():
+                pass
+            rows, size = [], 0
+            for row in cursor:
+                rows.append(tuple(row))
+                size += sum(len(value) for value in row if isinstance(value, str | bytes))
+                if size >= chunk_bytes or len(rows) >= _CHUNK_ROWS:
+                    yield rows
+                    rows, size = [], 0
+            cursor.nextset()  # an error that follows the rows must surface
+            if rows:
+                yield rows
 
     def script(self, connection: pyodbc.Connection, text: str) -> list[tuple]:
         with closing(connection.cursor()) as cursor:  # a cursor as a block would commit
@@ -266,7 +286,7 @@ def _values(statement: Statement, arguments: dict[str, Any]) -> list[Any]:
         if kind == "messages":
             values += _message_block(value)
         elif kind == "strings":
-            values.append(json.dumps(list(value), ensure_ascii=False))
+            values.append(None if value is None else json.dumps(list(value), ensure_ascii=False))
         else:
             values.append(value)
     return values

@@ -48,6 +48,14 @@ CALLS = {
         "receive_due_messages": {"count": 10},
         "queue_metrics": {},
         "maintain_queue": {},
+        "describe_stream": {},
+        "read_range": {"above": 0, "upto": 2**62, "headers_contain": "{"},
+        "move_to_spool": {"owner": "stream-1", "count": 10},
+        "confirm_spool": {"owner": "stream-1"},
+        "read_spool": {"above": 0, "upto": 2**62},
+        "drop_spool": {"owner": "stream-1", "upto": 2**62},
+        "describe_spool": {},
+        "send_staged": {"job_key": "job-1", "attempts": ["try-1"]},
     },
     "saga": {
         "load_saga": {"correlation_value": "A", "locked": True, "lock_timeout_ms": 100},
@@ -55,6 +63,7 @@ CALLS = {
         "update_saga": {"id": ID, "concurrency": 1, "data": '{"x": 1}', **VERSIONS},
         "complete_saga": {"id": ID, "concurrency": 1},
         "correlate_saga": {"id": ID, "correlation_value": "second"},
+        "correlate_sagas": {"count": 10},
         "list_sagas": {"count": 10},
     },
     "database": {
@@ -89,7 +98,13 @@ CALLS = {
         "forget_dispatch": HANDLED,
         "clean_dispatches": {"retention_seconds": 0, "count": 10},
         "elect_upkeep": {},
+        "claim_ledger": {"job_key": "job-1", "part": 0, "parts": 2},
+        "settle_ledger": {"job_key": "job-1", "part": 0, "messages": 1, "digest": "d"},
+        "complete_ledger": {"job_key": "job-1", "parts": 1},
+        "stage_messages": {"job_key": "job-1", "attempt": "try-1", "messages": [OutgoingMessage(b"x")]},
+        "drop_staged": {"job_key": "job-1"},
         "register_saga": SAGA_ENTRY,
+        "unregister_saga": {"saga_key": SAGA.name},
         "list_saga_types": {},
         "record_script": {"script_name": "x.sql", "script_kind": "anytime", "script_hash": "a" * 64},
         "forget_script": {"script_name": "grants.sql"},
@@ -101,7 +116,10 @@ CALLS = {
     },
 }
 #: what may stand in the tables before, so that a removal has something to remove
-BEFORE = ("record_failure", "subscribe", "record_decision", "record_handled", "store_operations", "record_dispatch")
+BEFORE = (
+    "record_failure", "subscribe", "record_decision", "record_handled", "store_operations", "record_dispatch", "claim_ledger",
+    "stage_messages",
+)  # fmt: skip
 PROCEDURES = sorted((procedure.scope, procedure.name) for procedure in load_contract().procedures)
 
 
@@ -127,8 +145,10 @@ def call(database, target, queue, sql, saga_table):
         return database.call(name, {"queue": "Sales", "saga": SAGA.name}.get(scope), **arguments)
 
     sql.run(f"DELETE FROM {saga_table}")
+    sql.run("DELETE FROM rowpost.spool")
     content = {**CALLS["saga"]["insert_saga"], "id": ID, "correlation_value": "A"}
     database.call("insert_saga", SAGA.name, **content)
+    database.call("move_to_spool", "Sales", owner="stream-1", count=10)
     return run
 
 
@@ -137,7 +157,8 @@ def content(database, target, queue, call, saga_table):
     """Everything that the procedures could change."""
     sales = queue_names(describe_queue(QueueSettings("Sales"), target.settings.engine), database.dialect)
     routing = 'public."SubscriptionRouting"' if target.settings.engine == "postgresql" else "dbo.SubscriptionRouting"
-    names = "journal version queue saga failure decision lease outbox outbox_operations dispatch"
+    names = "journal version queue saga failure decision lease outbox outbox_operations dispatch purge"
+    names += " spool spooled_message ledger staged_message"
     own = (f"rowpost.{name}" for name in names.split())
     tables = (*own, routing, sales["queue_table"], sales["delayed_table"], saga_table)
     probe = probe_for(database, babelfish=target.babelfish)

@@ -10,3 +10,26 @@ BEGIN
     RETURN @from_json;
 END;
 GO
+CREATE TABLE pg_catalog.pg_locks
+(
+    locktype nvarchar(60) NULL,
+    relation int NULL,
+    virtualtransaction nvarchar(60) NULL,
+    pid int NULL,
+    mode nvarchar(60) NULL
+);
+GO
+CREATE FUNCTION pg_catalog.pg_get_serial_sequence (@table_name nvarchar(400), @column_name nvarchar(128))
+RETURNS nvarchar(400)
+AS
+BEGIN
+    RETURN @table_name;
+END;
+GO
+CREATE FUNCTION pg_catalog.pg_sequence_last_value (@sequence nvarchar(400))
+RETURNS bigint
+AS
+BEGIN
+    RETURN 0;
+END;
+GO

@@ -22,6 +22,8 @@ GO
 CREATE TABLE [sys~].dm_exec_sessions
 (
     session_id smallint NOT NULL,
+    program_name nvarchar(128) NULL,
+    database_id smallint NOT NULL,
     transaction_isolation_level smallint NOT NULL
 );
 GO
@@ -50,6 +52,7 @@ GO
 CREATE TABLE [sys~].tables
 (
     object_id int NOT NULL,
+    create_date datetime NOT NULL,
     lock_escalation tinyint NULL
 );
 GO
@@ -122,4 +125,20 @@ CREATE PROCEDURE [sys~].sp_set_session_context
     @read_only bit = 0
 AS
 RETURN 0;
+GO
+CREATE TABLE [sys~].dm_tran_locks
+(
+    resource_type nvarchar(60) NOT NULL,
+    resource_database_id int NOT NULL,
+    resource_associated_entity_id bigint NULL,
+    request_mode nvarchar(60) NOT NULL,
+    request_session_id int NOT NULL,
+    request_owner_id bigint NULL
+);
+GO
+CREATE TABLE [sys~].identity_columns
+(
+    object_id int NOT NULL,
+    last_value sql_variant NULL
+);
 GO

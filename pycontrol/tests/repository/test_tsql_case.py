@@ -18,7 +18,7 @@ COLUMNS = (
 )  # fmt: skip
 COLUMN = re.compile(rf"\b[a-z]\.({'|'.join(COLUMNS)})\b", re.IGNORECASE)
 #: our own results and tables bear some of these names in lower case; they belong to the aliases of our own tables
-OWN = {"id", "expires", "headers", "body", "due", "endpoint", "topic"}
+OWN = {"id", "recoverable", "expires", "headers", "body", "due", "endpoint", "topic"}
 
 
 def code(path: Path) -> str:

@@ -5,9 +5,9 @@ CREATE OR ALTER PROCEDURE rowpost.[purge_queue:{queue_key}]
     @count int -- how many at most, 1 to 10000; call again until fewer were purged
 AS
 /*
-Removes the oldest messages that nobody holds, and says how many.
-Atomicity: one DELETE in the caller's transaction.
-Locking:   steps over rows that receivers hold and never waits.
+Removes the oldest messages that nobody holds, and says how many; streams are told how far.
+Atomicity: one DELETE in the caller's transaction, with the note for streams.
+Locking:   steps over rows that receivers hold; waits only for another purge of the same queue.
 Order:     by RowVersion.
 */
 SET NOCOUNT, XACT_ABORT ON;
@@ -16,6 +16,8 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 IF @count IS NULL OR @count NOT BETWEEN 1 AND 10000
     THROW 51003, N'The number of messages to purge must be between 1 and 10000.', 1;
 
+DECLARE @purged TABLE (row_version bigint NOT NULL);
+
 WITH oldest AS (
     SELECT TOP (@count) q.RowVersion
     FROM {queue_table} AS q WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK, FORCESEEK)
@@ -23,7 +25,24 @@ WITH oldest AS (
     ORDER BY q.RowVersion
 )
 DELETE FROM oldest
+OUTPUT deleted.RowVersion INTO @purged (row_version)
 OPTION (MAXDOP 1);
 
-SELECT @@ROWCOUNT AS purged;
+DECLARE @last bigint = (SELECT MAX(p.row_version) FROM @purged AS p);
+
+-- a stream that has not read so far must not take it for an empty queue
+IF @last IS NOT NULL
+BEGIN
+    UPDATE p
+    SET p.row_version = @last, p.purged_at = SYSUTCDATETIME()
+    FROM rowpost.purge AS p WITH (UPDLOCK, HOLDLOCK)
+    WHERE p.queue_key = N'{queue_key}';
+
+    IF @@ROWCOUNT = 0
+        INSERT INTO rowpost.purge (queue_key, row_version, purged_at)
+        VALUES (N'{queue_key}', @last, SYSUTCDATETIME());
+END;
+
+SELECT COUNT(*) AS purged
+FROM @purged AS p;
 GO

@@ -13,6 +13,14 @@ DROP PROCEDURE IF EXISTS rowpost.[maintain_queue:{queue_key}];
 DROP PROCEDURE IF EXISTS rowpost.[delay_message:{queue_key}];
 DROP PROCEDURE IF EXISTS rowpost.[move_due_messages:{queue_key}];
 DROP PROCEDURE IF EXISTS rowpost.[receive_due_messages:{queue_key}];
+DROP PROCEDURE IF EXISTS rowpost.[read_range:{queue_key}];
+DROP PROCEDURE IF EXISTS rowpost.[describe_stream:{queue_key}];
+DROP PROCEDURE IF EXISTS rowpost.[describe_spool:{queue_key}];
+DROP PROCEDURE IF EXISTS rowpost.[move_to_spool:{queue_key}];
+DROP PROCEDURE IF EXISTS rowpost.[confirm_spool:{queue_key}];
+DROP PROCEDURE IF EXISTS rowpost.[read_spool:{queue_key}];
+DROP PROCEDURE IF EXISTS rowpost.[drop_spool:{queue_key}];
+DROP PROCEDURE IF EXISTS rowpost.[send_staged:{queue_key}];
 GO
 EXEC rowpost.unregister_queue @queue_name = N'{queue_name}';
 GO

@@ -33,6 +33,28 @@ IF OBJECT_ID(N'rowpost.[peek_queue:{queue_key}]', N'P') IS NOT NULL
     GRANT EXECUTE ON rowpost.[peek_queue:{queue_key}] TO rowpost_reader;
 IF OBJECT_ID(N'rowpost.[browse_messages:{queue_key}]', N'P') IS NOT NULL
     GRANT EXECUTE ON rowpost.[browse_messages:{queue_key}] TO rowpost_reader;
+IF OBJECT_ID(N'rowpost.[read_range:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[read_range:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[describe_stream:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[describe_stream:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[describe_spool:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[describe_spool:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[move_to_spool:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[move_to_spool:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[confirm_spool:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[confirm_spool:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[read_spool:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[read_spool:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[drop_spool:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[drop_spool:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[send_staged:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[send_staged:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[read_range:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[read_range:{queue_key}] TO rowpost_reader;
+IF OBJECT_ID(N'rowpost.[describe_stream:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[describe_stream:{queue_key}] TO rowpost_reader;
+IF OBJECT_ID(N'rowpost.[describe_spool:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[describe_spool:{queue_key}] TO rowpost_reader;
 -- To see the table in the catalog, for check_queue and list_queues; a table that is not ours has its own owner.
 IF OBJECT_ID(N'rowpost.[receive_messages:{queue_key}]', N'P') IS NOT NULL
     EXEC (N'GRANT VIEW DEFINITION ON {queue_table} TO rowpost_endpoint, rowpost_operator, rowpost_reader;');

@@ -35,6 +35,28 @@ IF OBJECT_ID(N'rowpost.[move_due_messages:{queue_key}]', N'P') IS NOT NULL
     GRANT EXECUTE ON rowpost.[move_due_messages:{queue_key}] TO rowpost_operator;
 IF OBJECT_ID(N'rowpost.[receive_due_messages:{queue_key}]', N'P') IS NOT NULL
     GRANT EXECUTE ON rowpost.[receive_due_messages:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[read_range:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[read_range:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[describe_stream:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[describe_stream:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[describe_spool:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[describe_spool:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[move_to_spool:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[move_to_spool:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[confirm_spool:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[confirm_spool:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[read_spool:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[read_spool:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[drop_spool:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[drop_spool:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[send_staged:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[send_staged:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[read_range:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[read_range:{queue_key}] TO rowpost_reader;
+IF OBJECT_ID(N'rowpost.[describe_stream:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[describe_stream:{queue_key}] TO rowpost_reader;
+IF OBJECT_ID(N'rowpost.[describe_spool:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[describe_spool:{queue_key}] TO rowpost_reader;
 GO
 IF OBJECT_ID(N'{queue_table}', N'U') IS NOT NULL
 BEGIN

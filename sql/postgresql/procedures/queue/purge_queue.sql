@@ -8,24 +8,36 @@ SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 AS $rowpost$
 /*
-Removes the oldest messages that nobody holds, and says how many.
-Atomicity: one DELETE in the caller's transaction.
-Locking:   steps over rows that receivers hold and never waits.
+Removes the oldest messages that nobody holds, and says how many; streams are told how far.
+Atomicity: one DELETE in the caller's transaction, with the note for streams.
+Locking:   steps over rows that receivers hold; waits only for another purge of the same queue.
 Order:     by seq.
 */
 DECLARE
     v_purged integer;
+    v_last bigint;
 BEGIN
     IF p_count IS NULL OR p_count NOT BETWEEN 1 AND 10000 THEN
         RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'The number of messages to purge must be between 1 and 10000.';
     END IF;
 
-    DELETE FROM {queue_table} AS q
-    WHERE q.ctid = ANY (ARRAY(
-        SELECT c.ctid FROM {queue_table} AS c ORDER BY c.seq LIMIT p_count FOR UPDATE SKIP LOCKED
-    ));
+    WITH purged AS (
+        DELETE FROM {queue_table} AS q
+        WHERE q.ctid = ANY (ARRAY(
+            SELECT c.ctid FROM {queue_table} AS c ORDER BY c.seq LIMIT p_count FOR UPDATE SKIP LOCKED
+        ))
+        RETURNING q.seq
+    )
+    SELECT count(*), max(p.seq) INTO v_purged, v_last FROM purged AS p;
 
-    GET DIAGNOSTICS v_purged = ROW_COUNT;
+    -- a stream that has not read so far must not take it for an empty queue
+    IF v_purged > 0 THEN
+        INSERT INTO rowpost.purge (queue_key, row_version, purged_at)
+        VALUES ('{queue_key}', v_last, clock_timestamp() AT TIME ZONE 'UTC')
+        ON CONFLICT (queue_key) DO UPDATE
+        SET row_version = excluded.row_version, purged_at = excluded.purged_at;
+    END IF;
+
     RETURN QUERY SELECT v_purged;
 END
 $rowpost$;

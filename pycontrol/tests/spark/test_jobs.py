@@ -1,0 +1,280 @@
+"""The jobs against a queue: archive, replay, load, exactly once; and what is said when they cannot."""
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rowpost.cli.app import app
+from rowpost.spark.pipelines import replay as replaying
+from rowpost.spark.pipelines.archive import read_archive
+from tests.spark.messages import audit_row, error_row
+
+OK, USAGE, NOT_FOUND, FAILED = 0, 2, 6, 7
+
+
+@pytest.fixture
+def cli(queues):
+    """Calls a command of rowpost spark; gives its exit code, the JSON of its last line, and what it said on stderr."""
+
+    def call(*arguments: object):
+        ended = CliRunner().invoke(app, ["--env", queues.environment, "spark", *map(str, arguments)])
+        lines = ended.stdout.strip().splitlines()
+        last = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else None
+        return ended.exit_code, last, ended.stderr
+
+    return call
+
+
+@pytest.fixture
+def failed(queues):
+    """A queue of failed messages; `failed(n)` makes one of n."""
+
+    def make(count: int, where: str = "Gone@[public]") -> str:
+        queue = queues.make()
+        for number in range(count):
+            queues.send(queue, [b"%d" % number], error_row(f"m{number}", FailedQ=where)[5])
+        return queue
+
+    return make
+
+
+def bodies(queues, queue: str) -> list[int]:
+    with queues.connect() as database:
+        rows = database.connection.execute(f'SELECT body FROM public."{queue}"').fetchall()
+    return sorted(int(row[0]) for row in rows)
+
+
+def kept(queues, out) -> list[int]:
+    return sorted(int(bytes(row.body)) for row in read_archive(queues.spark, str(out)).collect())
+
+
+def test_the_doctor_finds_nothing_wrong_with_a_machine_that_runs_these_tests(queues, cli):
+    queues.make()
+
+    code, found, _ = cli("doctor", "--json")
+
+    assert (code, found["healthy"]) == (OK, True), found
+    states = {check["name"]: check["found"] for check in found["checks"]}
+    assert states["session"].startswith("Spark 4.") and "pyarrow" in states["worker"] and "can be streamed" in states["database"]
+
+
+# ---------------------------------------------------------------------------------------------- archive
+def test_a_tail_archives_what_came_since_and_leaves_the_queue_alone(queues, cli, tmp_path):
+    queue, out = queues.make(), tmp_path / "out"
+    queues.send(queue, [b"%d" % n for n in range(50)], audit_row()[5])
+
+    first = cli("archive", queue, out, "--max-rows", 20)
+    nothing = cli("archive", queue, out)
+    queues.send(queue, [b"%d" % n for n in range(50, 60)])
+    second = cli("archive", queue, out)
+
+    assert [(code, counts["messages"]) for code, counts, _ in (first, nothing, second)] == [(OK, 50), (OK, 0), (OK, 10)]
+    assert first[1]["batches"] == 3
+    assert kept(queues, out) == list(range(60)) and queues.depth(queue) == 60
+    queues.send(queue, [b"late"])
+    code, counts, _ = cli("verify", out, queue)
+    assert (code, counts["messages"], counts["missed"], counts["not_archived_yet"], counts["duplicates"]) == (OK, 60, 0, 1, 0)
+
+
+def test_a_drain_takes_the_messages_and_leaves_nothing_in_the_spool(queues, cli, tmp_path):
+    queue, out = queues.make(), tmp_path / "out"
+    queues.send(queue, [b"%d" % n for n in range(50)])
+
+    code, counts, _ = cli("archive", queue, out, "--drain", "--max-rows", 20)
+
+    assert (code, counts["messages"], counts["dropped_from_spool"]) == (OK, 50, 10)
+    assert kept(queues, out) == list(range(50))
+    assert (queues.depth(queue), queues.spooled(queue)) == (0, 0)
+    assert cli("verify", out, queue)[1]["spooled"] == 0
+
+
+def test_another_checkpoint_may_not_drain_unless_it_is_told_to_take_over(queues, cli, tmp_path):
+    queue, out = queues.make(), tmp_path / "out"
+    queues.send(queue, [b"1", b"2"])
+    cli("archive", queue, out, "--drain")
+    queues.send(queue, [b"3"])
+
+    code, _, said = cli("archive", queue, out, "--drain", "--checkpoint", tmp_path / "other")
+    assert code == FAILED and queue in said and "Traceback" not in said
+
+    assert cli("archive", queue, out, "--drain", "--checkpoint", tmp_path / "third", "--take-over")[0] == OK
+    assert kept(queues, out) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("mode", ["--tail", "--drain"])
+def test_a_batch_that_was_written_and_not_noted_is_written_again_to_the_same_place(queues, cli, tmp_path, mode):
+    queue, out = queues.make(), tmp_path / "out"
+    queues.send(queue, [b"%d" % n for n in range(30)])  # without times: their day is that of their arrival
+    # as if it had been killed between the two: the last commit is not in Spark's log
+    from rowpost.spark.pipelines import archive as archiving
+
+    job = archiving.ArchiveJob(queue, str(out), queues.environment, mode.removeprefix("--"), max_rows=20)
+    archiving.follow(archiving.start(queues.spark, job))
+    before = {(row.id, row.archived_at, row.batch) for row in read_archive(queues.spark, str(out)).collect()}
+    (Path(job.checkpoint_location) / "commits" / "1").unlink()
+    (Path(job.checkpoint_location) / "commits" / ".1.crc").unlink(missing_ok=True)
+
+    code, counts, _ = cli("archive", queue, out, mode)
+
+    assert (code, counts["batches"]) == (OK, 1)
+    assert {(row.id, row.archived_at, row.batch) for row in read_archive(queues.spark, str(out)).collect()} == before
+    assert kept(queues, out) == list(range(30))
+
+
+def test_a_checkpoint_of_another_queue_is_refused_in_words(queues, cli, tmp_path):
+    one, other = queues.make(), queues.make()
+    for queue in (one, other):
+        queues.send(queue, [b"1"])
+    cli("archive", one, tmp_path / "out", "--checkpoint", tmp_path / "checkpoint")
+
+    code, counts, said = cli("archive", other, tmp_path / "out", "--checkpoint", tmp_path / "checkpoint")
+
+    assert (code, counts) == (FAILED, None)
+    assert one in said and other in said and "checkpoint" in said and "Traceback" not in said and "Exception" not in said
+
+
+def test_a_queue_that_is_not_there_is_said_before_anything_is_made(cli, queues, tmp_path):
+    code, _, said = cli("archive", "NoSuch", tmp_path / "out")
+
+    assert code == NOT_FOUND and "'NoSuch'" in said and not (tmp_path / "out").exists()
+
+
+def test_failures_of_a_queue_as_it_is_and_live_metrics(queues, cli, failed, tmp_path):
+    queue = failed(3)
+    assert cli("failures", "--queue", queue)[1]["messages"] == 3
+
+    audit = queues.make()
+    queues.send(audit, [b"1"] * 5, audit_row()[5])
+    queues.send(audit, [b"1"], audit_row(sent=audit_time(hours=5))[5])
+    assert cli("metrics", "--live", audit, "--out", tmp_path / "live")[0] == OK
+    queues.send(audit, [b"1"], audit_row(sent=audit_time(hours=9))[5])
+    assert cli("metrics", "--live", audit, "--out", tmp_path / "live")[0] == OK
+    hours = queues.spark.read.parquet(str(tmp_path / "live")).collect()
+    assert sorted((row.hour.hour, row.messages) for row in hours) == [(12, 5), (17, 1)]
+
+
+def audit_time(hours: int):
+    from datetime import timedelta
+
+    from tests.spark.messages import NOON
+
+    return NOON + timedelta(hours=hours)
+
+
+# ---------------------------------------------------------------------------------------------- replay
+@pytest.fixture
+def archived(queues, cli, failed, tmp_path):
+    """An archive of failed messages, and the queue where they failed, empty."""
+    out, sales = tmp_path / "out", queues.make()
+    assert cli("archive", failed(40, where=f"{sales}@[public]"), out)[0] == OK
+    return out, sales
+
+
+def test_a_replay_sends_what_is_asked_for_once_however_often_it_runs(queues, cli, archived):
+    out, sales = archived
+    asked = ("replay", out, sales, "--job", "k1", "--where", "cast(cast(body as string) as int) < 30", "--ramp", "1,5", "--pause", "0s")
+
+    first = cli(*asked)
+    second = cli(*asked)
+
+    assert [(code, counts["sent_now"], counts["steps"]) for code, counts, _ in (first, second)] == [(OK, 30, 3), (OK, 0, 3)]
+    assert bodies(queues, sales) == list(range(30))
+
+
+def test_a_replay_that_was_stopped_sends_the_rest_of_what_it_chose(queues, cli, archived, failed):
+    out, sales = archived
+    asked = replaying.Replay("k2", sales, rate=2.0)
+    waits = []
+
+    def stop_after_two(seconds):
+        waits.append(seconds)
+        if len(waits) == 2:
+            raise KeyboardInterrupt
+
+    def found(names):
+        return {name: name for name in names}
+
+    with pytest.raises(KeyboardInterrupt):
+        replaying.run(queues.spark, str(out), asked, environment=queues.environment, must_exist=found, clock=lambda: 0.0, sleep=stop_after_two)
+    # as if it had been killed after a step was sent, and before that was noted
+    sent = out / "_rowpost" / "replays" / "k2" / "sent.json"
+    sent.write_text(json.dumps({"steps": 1, "messages": 10}))
+    assert cli("archive", failed(7), out)[0] == OK  # the archive has grown meanwhile
+    done = replaying.run(queues.spark, str(out), asked, environment=queues.environment, must_exist=found, sleep=lambda seconds: None)
+
+    assert waits == [5.0, 10.0]
+    assert (done["messages"], done["sent_before"]) == (40, 10)
+    assert bodies(queues, sales) == list(range(40))
+
+
+def test_a_used_key_with_other_data_is_refused_by_the_plan_and_by_the_ledger(queues, cli, archived):
+    out, sales = archived
+    cli("replay", out, sales, "--job", "k3", "--limit", 5)
+
+    code, _, said = cli("replay", out, sales, "--job", "k3", "--limit", 6)
+    assert code == FAILED and "'k3'" in said and "limit" in said
+
+    shutil.rmtree(out / "_rowpost" / "replays")  # somebody tidied up
+    code, _, said = cli("replay", out, sales, "--job", "k3", "--limit", 6)
+    assert code == FAILED and "k3" in said and "Traceback" not in said
+    assert len(bodies(queues, sales)) == 5
+
+
+def test_a_replay_into_a_queue_that_does_not_exist_sends_nothing(cli, archived, failed, tmp_path):
+    out, _ = archived
+    code, _, said = cli("replay", out, "NoSuch", "--job", "k4")
+    assert code == NOT_FOUND and "'NoSuch'" in said
+
+    other = tmp_path / "other"
+    cli("archive", failed(2), other)
+    code, _, said = cli("replay", other, "--to-original", "--job", "k5")
+    assert code == NOT_FOUND and "Gone" in said
+    assert not (other / "_rowpost" / "replays").exists()
+
+
+def test_failed_messages_go_back_to_where_they_failed(queues, cli, archived):
+    out, sales = archived
+
+    code, counts, _ = cli("replay", out, "--to-original", "--job", "k6")
+
+    assert (code, counts["queues"], counts["sent_now"]) == (OK, [sales], 40)
+    assert bodies(queues, sales) == list(range(40))
+
+
+def test_a_key_that_chose_nothing_may_be_used_again(queues, cli, archived):
+    out, sales = archived
+
+    assert cli("replay", out, sales, "--job", "k8", "--where", "endpoint = 'Nobody'")[1]["messages"] == 0
+    assert cli("replay", out, sales, "--job", "k8", "--limit", 1)[1]["sent_now"] == 1
+
+
+def test_a_filter_that_cannot_be_read_is_a_mistake_in_the_command(cli, archived):
+    out, sales = archived
+
+    code, _, said = cli("replay", out, sales, "--job", "k7", "--where", "no_such = 1")
+
+    assert code == USAGE and "no_such" in said and "exception_type" in said and "Traceback" not in said
+
+
+# ---------------------------------------------------------------------------------------------- load
+def test_files_are_loaded_once_and_other_data_under_the_key_is_refused(queues, cli, tmp_path):
+    queue = queues.make()
+    (tmp_path / "orders.csv").write_text("order_id,amount\n" + "".join(f"{n},1\n" for n in range(20)))
+    (tmp_path / "more.csv").write_text("order_id,amount\n" + "".join(f"{n},1\n" for n in range(21)))
+    (tmp_path / "map.toml").write_text('key = ["order_id"]\ntype = "Shop.PlaceOrder"\n')
+
+    def load(file):
+        return cli("load", tmp_path / file, queue, "--map", tmp_path / "map.toml", "--job", f"import-{queue}")
+
+    assert load("orders.csv")[:2] == (OK, {"key": f"import-{queue}", "queue": queue, "messages": 20})
+    assert load("orders.csv")[0] == OK
+    code, _, said = load("more.csv")
+    assert code == FAILED and "import" in said and "Traceback" not in said
+    with queues.connect() as database:
+        rows = database.connection.execute(f'SELECT id, headers FROM public."{queue}"').fetchall()
+    assert len(rows) == 20 == len({row[0] for row in rows})
+    assert Counter(json.loads(row[1])["NServiceBus.EnclosedMessageTypes"] for row in rows) == {"Shop.PlaceOrder": 20}

@@ -1,0 +1,98 @@
+"""kill -9 of driver, JVM and workers at random, during tail-archive, drain-archive and replay: nothing lost, nothing doubled.
+
+Takes a quarter of an hour each: `make test/spark-slow ARGS="-k kills"`. ROWPOST_KILL_SEED repeats a run's choices.
+"""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from rowpost.spark.pipelines import verify
+from rowpost.spark.pipelines.archive import read_archive
+from tests.spark.killing import fill, kill_until_done, python_of
+from tests.spark.messages import error_row
+
+MESSAGES, KILLS, A_BATCH = 200_000, 20, 4000
+PYCONTROL = Path(__file__).parents[2]
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+
+@pytest.fixture
+def seed() -> int:
+    chosen = int(os.environ.get("ROWPOST_KILL_SEED", random.randrange(10**6)))
+    print(f"ROWPOST_KILL_SEED={chosen}")
+    return chosen
+
+
+@pytest.fixture
+def environment(spark_url: str) -> dict[str, str]:
+    return {**python_of(PYCONTROL), "ROWPOST_SPARK_TEST_URL": spark_url}
+
+
+@pytest.fixture
+def common(environment, queues, tmp_path) -> list[str]:
+    """Options of every life; a JVM that has its classes from an archive starts in half the time."""
+    classes = tmp_path / "classes.jsa"
+    options = ["--conf", "spark.driver.memory=1g", "--master", "local[2,4]"]
+    queue = queues.make()
+    fill(queues, queue, 10, "{}")
+    train = ["--conf", f"spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={classes}"]
+    kill_until_done(["--env", queues.environment, "spark", "archive", queue, str(tmp_path / "train"), *options, *train], environment,
+                    lambda: 0, kills=0, longest=0, log=tmp_path / "log", seed=0)  # fmt: skip
+    return [*options, "--conf", f"spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:SharedArchiveFile={classes}"]
+
+
+def written(folder: Path) -> int:
+    """Batches that a stream has planned."""
+    return max((int(path.name) for path in folder.glob("offsets/*") if path.name.isdecimal()), default=-1)
+
+
+@pytest.mark.parametrize("mode", ["tail", "drain"])
+def test_an_archive_by_tail_or_drain_survives_kills(queues, environment, common, seed, tmp_path, mode):
+    queue, out = queues.make(), tmp_path / "out"
+    fill(queues, queue, MESSAGES, error_row()[5])
+    checkpoint = tmp_path / "checkpoint"
+
+    killed = kill_until_done(
+        ["--env", queues.environment, "spark", "archive", queue, str(out), f"--{mode}", "--max-rows", str(A_BATCH),
+         "--checkpoint", str(checkpoint), *common],
+        environment, lambda: written(checkpoint), kills=KILLS, longest=2.5, log=tmp_path / "log", seed=seed,
+    )  # fmt: skip
+
+    rows = read_archive(queues.spark, str(out)).select("body").collect()
+    numbers = {int(bytes(row.body)) for row in rows}
+    print(f"{mode}: killed {sum(killed.values())} times: {dict(killed)}; {len(rows)} rows, {len(numbers)} messages")
+    assert sum(killed.values()) >= KILLS
+    assert (len(rows), numbers) == (MESSAGES, set(range(1, MESSAGES + 1)))
+    assert (queues.depth(queue), queues.spooled(queue)) == ((MESSAGES, 0) if mode == "tail" else (0, 0))
+    report = verify.run(queues.spark, str(out))
+    assert {finding.kind for finding in report.findings} <= {"leftover"}
+
+
+def test_a_replay_survives_kills(queues, environment, common, seed, tmp_path):
+    queue, target, out = queues.make(), queues.make(), tmp_path / "out"
+    fill(queues, queue, MESSAGES, error_row()[5])
+    log = tmp_path / "log"
+    kill_until_done(["--env", queues.environment, "spark", "archive", queue, str(out), *common], environment, lambda: 0,
+                    kills=0, longest=0, log=log, seed=seed)  # fmt: skip
+    ramp = ",".join([str(A_BATCH)] * (MESSAGES // A_BATCH - 1))
+    folder = out / "_rowpost" / "replays" / "k"
+
+    def seen() -> int:
+        return sum((folder / name).stat().st_mtime_ns for name in ("plan.json", "sent.json") if (folder / name).exists())
+
+    killed = kill_until_done(
+        ["--env", queues.environment, "spark", "replay", str(out), target, "--job", "k", "--ramp", ramp, "--pause", "0s", *common],
+        environment, seen, kills=KILLS, longest=1.5, log=log, seed=seed,
+    )  # fmt: skip
+
+    with queues.connect() as database:
+        rows, ids, numbers = database.connection.execute(
+            f'SELECT count(*), count(DISTINCT id), count(DISTINCT body) FROM public."{target}"'
+        ).fetchone()
+    print(f"replay: killed {sum(killed.values())} times: {dict(killed)}; {rows} rows, {ids} ids, {numbers} messages")
+    assert sum(killed.values()) >= KILLS
+    assert (rows, ids, numbers) == (MESSAGES, MESSAGES, MESSAGES)

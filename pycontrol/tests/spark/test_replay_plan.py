@@ -1,0 +1,153 @@
+"""What replay and load choose and make, before anything is sent."""
+
+import json
+import uuid
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from rowpost.errors import InvalidMessage, InvalidMessages, SettingsError
+from rowpost.spark.load_map import LoadMap, read_map
+from rowpost.spark.pipelines.archive import archive
+from rowpost.spark.pipelines.load import check, load, read_files
+from rowpost.spark.pipelines.replay import JOB, Replay, choose, number
+from tests.spark.messages import NOON, audit_row, error_row, messages, raw
+
+
+def kept(spark, *rows):
+    return archive(messages(spark, *rows), "error")
+
+
+def test_a_replayed_message_keeps_id_and_body_and_loses_what_described_its_failure(spark):
+    row = error_row("m1", body=b"\x00\xff", Retries="3", **{"Retries.Timestamp": "x", "x.Customer": "Ada", "x.null": None})
+
+    (found,) = choose(kept(spark, row), Replay("again", "Sales")).collect()
+
+    assert (found.id, bytes(found.body), found.destination) == (row[0], b"\x00\xff", "Sales")
+    headers = json.loads(found.headers)
+    assert headers[JOB] == "again" and headers["x.Customer"] == "Ada" and headers["NServiceBus.MessageId"] == "m1"
+    gone = ("FailedQ", "TimeOfFailure", "ExceptionInfo", "Retries", "Processing")
+    assert [name for name in headers if any(word in name for word in gone)] == []
+
+
+def test_headers_keep_their_nulls_and_those_that_cannot_be_read_go_as_they_are(spark):
+    rows = [raw('{"a": null, "b": ""}', number=1), raw("{broken", number=2)]
+
+    found = {row.row_version: row.headers for row in choose(kept(spark, *rows), Replay("k", "Sales")).collect()}
+
+    assert json.loads(found[1]) == {"a": None, "b": "", JOB: "k"}
+    assert found[2] == "{broken"
+
+
+def test_a_message_that_failed_twice_is_replayed_once(spark):
+    first = error_row("m1")
+    again = (*first[:7], first[7] + 1000)
+
+    assert choose(kept(spark, first, again), Replay("k", "Sales")).count() == 1
+
+
+def test_the_filter_and_the_limit_choose_the_oldest(spark):
+    rows = [error_row(f"m{n}", at=NOON + timedelta(days=n % 3)) for n in range(9)]
+
+    found = choose(kept(spark, *rows, audit_row("other", EnclosedMessageTypes="Shop.Other")),
+                   Replay("k", "Sales", where="message_type like '%PlaceOrder' and exception_type is not null", limit=4)).collect()  # fmt: skip
+
+    assert Counter(str(row.day) for row in found) == {"2024-05-17": 3, "2024-05-18": 1}
+
+
+@pytest.mark.parametrize("where", ["no_such_column = 1", "message_type ==== 1", "1; drop table x", "day + 'x' ="])
+def test_a_filter_that_cannot_be_read_is_explained_with_the_columns(spark, where):
+    with pytest.raises(InvalidMessage, match="message_type"):
+        choose(kept(spark, error_row()), Replay("k", "Sales", where=where)).collect()
+
+
+def test_to_their_own_queues_go_only_those_that_failed_in_one(spark):
+    found = choose(kept(spark, error_row(FailedQ="Billing@[public]"), audit_row()), Replay("k")).collect()
+
+    assert [row.destination for row in found] == ["Billing@[public]"]
+
+
+def test_steps_ramp_up_and_then_hold_the_rate(spark):
+    replay = Replay("k", "Sales", rate=2.0, ramp=(1, 5))
+
+    steps = number(choose(kept(spark, *(error_row(f"m{n}") for n in range(30))), replay), replay).collect()
+
+    assert Counter(row.step for row in steps) == {0: 1, 1: 5, 2: 10, 3: 10, 4: 4}
+    oldest = [row.row_version for row in sorted(steps, key=lambda row: (row.step, row.row_version))]
+    assert oldest == sorted(oldest)
+
+
+def test_a_ramp_without_a_rate_ends_with_all_the_rest(spark):
+    replay = Replay("k", "Sales", ramp=(2,))
+
+    steps = number(choose(kept(spark, *(error_row(f"m{n}") for n in range(7))), replay), replay).collect()
+
+    assert Counter(row.step for row in steps) == {0: 2, 1: 5}
+
+
+@pytest.mark.parametrize("key", ["", "../../etc", "a b", "x" * 81, "-a"])
+def test_a_key_is_a_plain_name(key):
+    with pytest.raises(InvalidMessage):
+        Replay(key)
+
+
+# ---------------------------------------------------------------------------------------------- load
+SPEC = LoadMap(("region", "order_id"), "Shop.PlaceOrder", body=("order_id", "amount"), headers=(("Shop.Region", "region"),))
+
+
+@pytest.fixture
+def orders(spark, tmp_path):
+    path = tmp_path / "orders.csv"
+    path.write_text("region,order_id,amount\nnorth,1,2.50\nsüd,2,\n")
+    return read_files(spark, [str(path)])
+
+
+def test_a_row_becomes_a_message_whose_id_is_made_of_its_key(orders):
+    one, two = sorted(load(orders, SPEC, "import-1").collect(), key=lambda row: bytes(row.body))
+
+    namespace = uuid.uuid5(uuid.NAMESPACE_OID, "rowpost load import-1")
+    assert (one.id, two.id) == (str(uuid.uuid5(namespace, "north\x1f1")), str(uuid.uuid5(namespace, "süd\x1f2")))
+    assert json.loads(bytes(one.body)) == {"order_id": "1", "amount": "2.50"}
+    assert json.loads(bytes(two.body)) == {"order_id": "2", "amount": None}
+    headers = json.loads(two.headers)
+    assert headers["NServiceBus.MessageId"] == two.id and headers["Shop.Region"] == "süd"
+    assert headers["NServiceBus.EnclosedMessageTypes"] == "Shop.PlaceOrder" and headers["Rowpost.Load"] == "import-1"
+
+
+def test_a_table_that_cannot_be_loaded_is_refused_before_anything_is_sent(spark, orders):
+    assert check(orders, SPEC) == 2
+    with pytest.raises(InvalidMessages, match="no column customer"):
+        check(orders, LoadMap(("customer",), "T"))
+    with pytest.raises(InvalidMessages, match="1 of 2 rows have no amount"):
+        check(orders, LoadMap(("amount",), "T"))
+    with pytest.raises(InvalidMessages, match="2 of 4 rows repeat"):
+        check(orders.union(orders), SPEC)
+
+
+def test_one_column_may_be_the_body_as_it_is(spark):
+    df = spark.createDataFrame([(1, b"\x00\x01")], "number int, payload binary")
+
+    (row,) = load(df, LoadMap(("number",), "T", body_column="payload"), "k").collect()
+
+    assert bytes(row.body) == b"\x00\x01"
+
+
+def test_files_of_several_kinds_are_refused(spark):
+    with pytest.raises(InvalidMessages, match="--format"):
+        read_files(spark, ["a.csv", "b.parquet"])
+    with pytest.raises(InvalidMessages, match="xlsx"):
+        read_files(spark, ["a.xlsx"])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("", "key"), ('key = "a"', "key"), ('key = ["a"]', "type"), ('key=["a"]\ntype="T"\nbody=1', "body"),
+     ('key=["a"]\ntype="T"\nbody=["a"]\nbody_column="b"', "body"), ('key=["a"]\ntype="T"\nbdy=1', "bdy"),
+     ('key=["a"]\ntype="T"\nheaders=1', "headers"), ("= =", "TOML")],
+)  # fmt: skip
+def test_a_map_that_cannot_be_meant_is_refused_with_what_to_write(tmp_path, text, says):
+    (tmp_path / "map.toml").write_text(text)
+
+    with pytest.raises(SettingsError, match=says):
+        read_map(tmp_path / "map.toml")

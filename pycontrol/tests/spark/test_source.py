@@ -1,0 +1,147 @@
+"""Reading a queue as a table: every value as it is stored, in parallel, and no more of it than is asked for."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as f
+
+from rowpost.errors import SettingsError
+from rowpost.message import OutgoingMessage
+from rowpost.queue import Queue
+from rowpost.spark.options import read_options, write_options
+from rowpost.spark.queue_stream import Range, split
+from rowpost.spark.schemas import MESSAGE
+
+ID = UUID("0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9")
+
+
+@pytest.fixture(scope="module")
+def hundred(queues):
+    """A queue of a hundred messages, with bodies 0 to 99."""
+    queue = queues.make()
+    queues.send(queue, [b"%d" % number for number in range(100)], '{"Kind": "plain"}')
+    return queue
+
+
+def test_every_column_is_read_as_it_is_stored(queues):
+    queue = queues.make()
+    large = bytes(range(256)) * 4096
+    with queues.connect() as database:
+        Queue(queue, database).send_many([
+            OutgoingMessage(b"\x00\xff", '{"Ключ": "漢字 \\u0007"}', ID, timedelta(hours=1)),
+            OutgoingMessage(None, ""),
+            OutgoingMessage(b"", "{}"),
+            OutgoingMessage(large, "{}"),
+        ])  # fmt: skip
+        stored = database.connection.execute(f'SELECT id::text, expires, headers, body, seq FROM public."{queue}" ORDER BY seq').fetchall()
+
+    rows = queues.read(queue).orderBy("row_version").collect()
+
+    assert queues.read(queue).schema == MESSAGE
+    assert [(row.id, row.expires, row.headers, None if row.body is None else bytes(row.body), row.row_version) for row in rows] == stored
+    assert rows[0].id == str(ID) and bytes(rows[3].body) == large
+    assert {(row.correlation_id, row.reply_to_address, row.recoverable) for row in rows} == {(None, None, True)}
+    assert timedelta(minutes=50) < rows[0].expires.replace(tzinfo=UTC) - datetime.now(UTC) < timedelta(minutes=61)
+
+
+def test_an_empty_queue_is_an_empty_table(queues):
+    assert queues.read(queues.make()).count() == 0
+
+
+def test_the_queue_is_read_in_parallel_by_ranges(queues, hundred):
+    messages = queues.read(hundred, minPartitions=4)
+
+    assert messages.rdd.getNumPartitions() == 4
+    assert messages.select("row_version").distinct().count() == 100
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "row_version = 7", "row_version IN (3, 5)", "row_version > 90", "row_version >= 90", "row_version < 3", "row_version <= 3",
+        "row_version BETWEEN 10 AND 20 AND row_version <> 15", "row_version > 200", "body = X'3432'", "headers LIKE '%Kind%'",
+        "headers LIKE '%kind%'", "headers LIKE 'Kind%'", "expires IS NULL", "expires > now()", "id = 'no uuid'", "row_version > 5 OR id IS NULL",
+    ],
+)  # fmt: skip
+def test_a_filter_gives_what_it_gives_in_spark(queues, hundred, condition):
+    wanted = queues.read(hundred).cache()
+
+    found = queues.read(hundred).where(condition)
+
+    assert sorted(row.row_version for row in found.collect()) == sorted(row.row_version for row in wanted.where(condition).collect())
+    wanted.unpersist()
+
+
+def test_ids_are_looked_up_in_the_database_as_texts_are_compared_in_spark(queues, hundred):
+    first, second = (row.id for row in queues.read(hundred).limit(2).collect())
+
+    assert queues.read(hundred).where(f.col("id").isin(first, second, "x")).count() == 2
+    assert queues.read(hundred).where(f.col("id") == first.upper()).count() == 0
+
+
+def test_bounds_of_row_versions_narrow_the_partitions(queues, hundred):
+    narrow = queues.read(hundred, minPartitions=8).where("row_version > 98")
+
+    assert narrow.rdd.getNumPartitions() == 2
+    assert narrow.count() == 2
+
+
+def test_a_session_that_pushes_nothing_down_reads_the_same(queues, hundred, spark):
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    try:
+        assert queues.read(hundred).where("row_version > 98").count() == 2
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+
+
+def test_columns_that_the_schema_leaves_out_are_not_read(queues, hundred):
+    narrow = queues.reader(queues.spark.read, hundred).schema("row_version bigint not null, headers string not null").load()
+
+    assert narrow.columns == ["row_version", "headers"]
+    assert narrow.where("row_version = 1").first().headers == '{"Kind": "plain"}'
+
+
+def test_batches_are_capped_by_bytes_and_a_larger_message_is_one_of_its_own(queues):
+    queue = queues.make()
+    queues.send(queue, [bytes(size) for size in (10, 5000, 10, 3000, 3000, 20)])
+
+    sizes = queues.read(queue, maxBytesPerBatch=4096, minPartitions=1).select(f.length("body").alias("size"), "row_version")
+
+    assert [row.size for row in sizes.orderBy("row_version").collect()] == [10, 5000, 10, 3000, 3000, 20]
+
+
+@pytest.mark.parametrize(("starting", "ending", "count"), [("earliest", "latest", 100), (90, "latest", 10), (0, 30, 30), (40, 50, 10),
+                                                           ("earliest", "settled", 100), ("latest", "latest", 0)])  # fmt: skip
+def test_offsets_bound_what_is_read(queues, hundred, starting, ending, count):
+    assert queues.read(hundred, startingOffsets=starting, endingOffsets=ending).count() == count
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [({}, "queue"), ({"queue": "a", "mode": "take"}, "tail or drain"), ({"queue": "a", "startingOffsets": "-1"}, "row version"),
+     ({"queue": "a", "minPartitions": "0"}, "minPartitions"), ({"queue": "a", "failOnDataLoss": "no"}, "true or false"),
+     ({"queue": "a", "settleSeconds": "soon"}, "seconds"), ({"queue": "a", "maxOffsetsPerTrigger": "all"}, "whole number")],
+)  # fmt: skip
+def test_a_wrong_option_is_refused_in_words(options, word):
+    with pytest.raises(SettingsError, match=word):
+        read_options(options)
+
+
+def test_a_wrong_mode_of_writing_is_refused():
+    with pytest.raises(SettingsError, match="ledger or staged"):
+        write_options({"queue": "a", "mode": "both"})
+
+
+def test_a_queue_that_is_not_there_and_a_column_that_no_message_has_are_named(queues, hundred):
+    with pytest.raises(PySparkException, match="No queue named 'nowhere'"):
+        queues.read("nowhere").count()
+    with pytest.raises(PySparkException, match="A message has no column size bigint"):
+        queues.reader(queues.spark.read, hundred).schema("size bigint").load().count()
+
+
+def test_a_range_is_split_into_equal_parts_and_none_that_is_empty():
+    assert split(10, 10, 4) == [] and split(11, 10, 4) == []
+    assert split(0, 3, 8) == [Range(0, 1), Range(1, 2), Range(2, 3)]
+    assert split(5, 105, 3) == [Range(5, 38), Range(38, 71), Range(71, 105)]

@@ -1,0 +1,224 @@
+"""Tail and drain: what a run takes, what a next one goes on with, and what is refused."""
+
+import json
+
+import pytest
+from pyspark.errors import PySparkException
+
+from rowpost.spark.checkpoint import committed_offset, finalize
+
+
+@pytest.fixture
+def run(queues, tmp_path):
+    """Runs a stream until nothing is left, and returns the bodies of what it has stored so far."""
+
+    def go(queue, checkpoint="checkpoint", out="out", **options):
+        query = (
+            queues.stream(queue, **options)
+            .writeStream.format("parquet").option("path", str(tmp_path / out)).option("checkpointLocation", str(tmp_path / checkpoint))
+            .trigger(availableNow=True).start()
+        )  # fmt: skip
+        query.awaitTermination()
+        go.batches = [each["numInputRows"] for each in query.recentProgress if each["numInputRows"]]
+        return sorted(int(bytes(row.body)) for row in queues.spark.read.parquet(str(tmp_path / out)).collect())
+
+    go.checkpoint = tmp_path / "checkpoint"
+    return go
+
+
+def numbered(first, last):
+    return [b"%d" % number for number in range(first, last)]
+
+
+@pytest.mark.parametrize("mode", ["tail", "drain"])
+def test_a_stream_goes_on_where_the_last_run_ended(queues, run, mode):
+    queue = queues.make()
+    queues.send(queue, numbered(0, 50))
+
+    first = run(queue, mode=mode)
+    nothing_new = run(queue, mode=mode)
+    queues.send(queue, numbered(50, 80))
+    second = run(queue, mode=mode)
+
+    assert (first, nothing_new, second) == (list(range(50)), list(range(50)), list(range(80)))
+    assert queues.depth(queue) == (80 if mode == "tail" else 0)
+
+
+@pytest.mark.parametrize("mode", ["tail", "drain"])
+def test_a_run_takes_several_batches_of_the_size_that_is_asked_for(queues, run, mode):
+    queue = queues.make()
+    queues.send(queue, numbered(0, 50))
+
+    assert run(queue, mode=mode, maxOffsetsPerTrigger=20) == list(range(50))
+    assert run.batches == [20, 20, 10]
+
+
+def test_a_tail_starts_where_it_is_told(queues, run):
+    queue = queues.make()
+    queues.send(queue, numbered(0, 10))
+
+    assert run(queue, "c1", "o1", startingOffsets=7) == [7, 8, 9]
+    run(queue, "c2", "o2", startingOffsets="latest")
+    queues.send(queue, numbered(10, 12))
+    assert run(queue, "c2", "o2", startingOffsets="latest") == [10, 11]
+
+
+def test_the_last_batch_of_a_drain_lies_in_the_spool_until_finalize(queues, run):
+    queue = queues.make()
+    queues.send(queue, numbered(0, 30))
+
+    run(queue, mode="drain", maxOffsetsPerTrigger=20)
+    lying = queues.spooled(queue)
+    offset = committed_offset(run.checkpoint)
+    dropped = finalize({"queue": queue, "environment": queues.environment}, run.checkpoint)
+
+    assert (lying, dropped, queues.spooled(queue)) == (10, 10, 0)
+    assert offset["queue"].partition("#")[0].endswith(f"/public.{queue}")
+    assert finalize({"queue": queue, "environment": queues.environment}, run.checkpoint) == 0
+
+
+def test_a_committed_offset_is_read_through_spark_where_it_is_no_local_folder(queues, run, spark):
+    queue = queues.make()
+    queues.send(queue, numbered(0, 3))
+    run(queue, mode="tail")
+
+    offset = committed_offset(run.checkpoint)
+    assert offset["row_version"] == 3
+    assert committed_offset(run.checkpoint.as_uri()) == committed_offset(run.checkpoint.as_uri(), spark) == offset
+    assert committed_offset(f"{run.checkpoint.as_uri()}/none", spark) is None
+
+
+def test_what_was_moved_and_not_logged_is_in_the_next_batch(queues, run):
+    queue = queues.make()
+    queues.send(queue, numbered(0, 10))
+    with queues.connect() as database:  # a run that was killed before its first batch was logged
+        database.call("move_to_spool", queue, owner="killed", count=4)
+
+    assert run(queue, mode="drain") == list(range(10))
+
+
+def test_a_spool_that_another_stream_will_want_is_refused_until_it_is_taken_over(queues, run):
+    queue = queues.make()
+    queues.send(queue, numbered(0, 10))
+    run(queue, "first", "first", mode="drain")
+    queues.send(queue, numbered(10, 12))
+
+    with pytest.raises(PySparkException, match="Another stream drains this queue"):
+        run(queue, "second", "second", mode="drain")
+    taken = run(queue, "third", "third", mode="drain", takeOver=True)
+    with pytest.raises(PySparkException, match=r"drains this queue|belongs to another stream"):
+        run(queue, "first", "first", mode="drain")
+
+    assert taken == list(range(12))
+
+
+def test_a_stream_that_was_released_leaves_the_queue_to_another(queues, run):
+    queue = queues.make()
+    queues.send(queue, numbered(0, 10))
+    run(queue, "first", "first", mode="drain")
+    finalize({"queue": queue, "environment": queues.environment}, run.checkpoint.with_name("first"), release=True)
+    queues.send(queue, numbered(10, 12))
+
+    assert run(queue, "second", "second", mode="drain") == [10, 11]
+
+
+def test_a_checkpoint_of_another_queue_is_refused(queues, run):
+    one, other = queues.make(), queues.make()
+    for queue in (one, other):
+        queues.send(queue, numbered(0, 5))
+    run(one)
+
+    with pytest.raises(PySparkException, match="This checkpoint belongs to the queue"):
+        run(other)
+
+
+def test_a_checkpoint_of_the_other_mode_is_refused(queues, run):
+    queue = queues.make()
+    queues.send(queue, numbered(0, 5))
+    run(queue, mode="tail")
+
+    with pytest.raises(PySparkException, match="none of this stream's"):
+        run(queue, mode="drain")
+
+
+@pytest.mark.parametrize("mode", ["tail", "drain"])
+def test_a_queue_that_was_dropped_and_made_again_is_refused(queues, run, mode):
+    queue = queues.make()
+    queues.send(queue, numbered(0, 5))
+    run(queue, mode=mode)
+    with queues.connect() as database:
+        database.connection.execute(f'DROP TABLE public."{queue}"')
+    queues.make(queue)
+    queues.send(queue, numbered(0, 9))
+
+    with pytest.raises(PySparkException, match="dropped and made again"):
+        run(queue, mode=mode)
+
+
+def test_a_queue_that_was_truncated_is_refused(queues, run):
+    queue = queues.make()
+    queues.send(queue, numbered(0, 5))
+    run(queue)
+    with queues.connect() as database:
+        database.connection.execute(f'TRUNCATE public."{queue}" RESTART IDENTITY')
+
+    with pytest.raises(PySparkException, match="truncated or restored"):
+        run(queue)
+
+
+def test_a_purge_of_what_was_not_read_yet_is_refused_and_one_of_what_was_read_is_not(queues, run):
+    queue = queues.make()
+    queues.send(queue, numbered(0, 5))
+    run(queue)
+    with queues.connect() as database:
+        database.call("purge_queue", queue, count=100)
+        assert run(queue) == list(range(5))
+        queues.send(queue, numbered(5, 9))
+        database.call("purge_queue", queue, count=100)
+    queues.send(queue, numbered(9, 10))
+
+    with pytest.raises(PySparkException, match="was purged up to row version 9"):
+        run(queue)
+    assert run(queue, failOnDataLoss=False) == [0, 1, 2, 3, 4, 9]
+
+
+def test_a_queue_with_a_declared_worker_is_not_drained_unless_asked_for(queues, run, tmp_path):
+    queue = queues.make()
+    queues.send(queue, numbered(0, 3))
+    declared = tmp_path / "declared.yml"
+    declared.write_text(f'engine: postgresql\nurl: "${{ROWPOST_SPARK_TEST_URL}}"\nqueues:\n  {queue}: {{worker: {{handler: "shop:place"}}}}\n')
+
+    with pytest.raises(PySparkException, match=r"declares a worker for it \(shop:place\)"):
+        run(queue, mode="drain", environment=declared)
+
+    assert queues.depth(queue) == 3
+    assert run(queue, mode="drain", environment=declared, allowConsumers=True) == [0, 1, 2]
+
+
+def test_a_queue_with_a_connected_worker_is_not_drained(queues, run):
+    from rowpost.database import connect_url
+
+    queue = queues.make()
+    queues.send(queue, numbered(0, 3))
+
+    with connect_url("postgresql", queues.url, f"rowpost worker {queue} 1"):
+        with pytest.raises(PySparkException, match="1 workers receive from it now"):
+            run(queue, mode="drain")
+
+
+def test_a_tail_runs_on_while_messages_come_and_keeps_no_secret_in_its_checkpoint(queues, tmp_path):
+    queue = queues.make()
+    query = (
+        queues.stream(queue).writeStream.format("memory").queryName(f"t{queue}")
+        .option("checkpointLocation", str(tmp_path / "c")).trigger(processingTime="0 seconds").start()
+    )  # fmt: skip
+    try:
+        for number in range(3):
+            queues.send(queue, [b"%d" % number])
+            query.processAllAvailable()
+            assert queues.spark.table(f"t{queue}").count() == number + 1
+    finally:
+        query.stop()
+
+    offset = json.loads((tmp_path / "c" / "offsets" / "0").read_text().splitlines()[2])
+    assert sorted(offset) == ["purged", "queue", "row_version"]

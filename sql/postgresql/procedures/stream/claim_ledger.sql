@@ -1,0 +1,54 @@
+CREATE OR REPLACE FUNCTION rowpost.claim_ledger(
+    p_job_key text, -- 1 to 200 characters
+    p_part bigint, -- from 0
+    p_parts bigint DEFAULT NULL -- how many the job has, where that is known; 0: parts follow one another, as a stream's batches do
+) RETURNS TABLE (claimed boolean, messages bigint, digest text)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '60s'
+AS $rowpost$
+/*
+Claims one part of a job, in the transaction that sends its messages; when it was sent before, says what that was.
+Parts that follow one another are claimed in order: one that is not behind the last was sent already.
+Atomicity: in the caller's transaction, with what is sent.
+Locking:   the new row. Waits for whoever writes the same part, 60 s at most.
+*/
+DECLARE
+    v_other bigint;
+    v_claimed boolean := false;
+BEGIN
+    IF coalesce(length(p_job_key), 0) NOT BETWEEN 1 AND 200 OR coalesce(p_part, -1) < 0 OR p_parts < 0 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP032', MESSAGE =
+            'A job key has 1 to 200 characters, and parts are numbered from 0.';
+    END IF;
+
+    SELECT max(l.parts)
+    INTO v_other
+    FROM rowpost.ledger AS l
+    WHERE l.job_key = p_job_key AND (l.parts <> p_parts OR (l.parts > 0 AND l.parts <= p_part));
+
+    IF v_other IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP031', MESSAGE =
+            format('The job key %L was used already, by a job of %s parts; this one has %s.', p_job_key, v_other, greatest(p_parts, p_part + 1)),
+            HINT = 'The same job again must have the same parts: repartition by a column of its data, and by the same number. Other data need another key.';
+    END IF;
+
+    IF p_parts IS DISTINCT FROM 0 OR NOT EXISTS (SELECT FROM rowpost.ledger AS l WHERE l.job_key = p_job_key AND l.part > p_part) THEN
+        INSERT INTO rowpost.ledger (job_key, part, parts, claimed_at)
+        VALUES (p_job_key, p_part, p_parts, clock_timestamp() AT TIME ZONE 'UTC')
+        ON CONFLICT DO NOTHING;
+        v_claimed := FOUND;
+    END IF;
+
+    IF v_claimed AND p_parts = 0 THEN
+        DELETE FROM rowpost.ledger AS l WHERE l.job_key = p_job_key AND l.part < p_part;
+    END IF;
+
+    RETURN QUERY
+    SELECT
+        v_claimed,
+        (SELECT l.messages FROM rowpost.ledger AS l WHERE l.job_key = p_job_key AND l.part = p_part),
+        (SELECT l.digest FROM rowpost.ledger AS l WHERE l.job_key = p_job_key AND l.part = p_part);
+END
+$rowpost$;

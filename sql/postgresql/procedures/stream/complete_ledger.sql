@@ -1,0 +1,17 @@
+CREATE OR REPLACE FUNCTION rowpost.complete_ledger(
+    p_job_key text,
+    p_parts bigint -- how many the job had
+) RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $rowpost$
+/*
+Says that all parts of a job were sent and how many there were: what comes under its key with more of them is another job.
+Atomicity: one UPDATE in the caller's transaction.
+Locking:   the job's rows.
+*/
+BEGIN
+    UPDATE rowpost.ledger AS l SET parts = p_parts WHERE l.job_key = p_job_key AND l.parts IS DISTINCT FROM p_parts;
+END
+$rowpost$;

@@ -1,0 +1,25 @@
+CREATE OR REPLACE FUNCTION rowpost."describe_spool:{queue_key}"() RETURNS TABLE (
+    owned_by text, confirmed boolean, first_number bigint, last_number bigint, taken_at timestamp
+)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+AS $rowpost$
+/*
+Says whose the queue's spool is and which numbers lie in it; no row where no stream ever drained the queue.
+Atomicity: reads only.
+Locking:   none.
+*/
+BEGIN
+    RETURN QUERY
+    SELECT
+        s.owned_by,
+        s.confirmed,
+        (SELECT min(m.number) FROM rowpost.spooled_message AS m WHERE m.queue_key = '{queue_key}'),
+        (SELECT max(m.number) FROM rowpost.spooled_message AS m WHERE m.queue_key = '{queue_key}'),
+        s.taken_at
+    FROM rowpost.spool AS s
+    WHERE s.queue_key = '{queue_key}';
+END
+$rowpost$;

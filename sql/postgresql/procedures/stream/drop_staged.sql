@@ -1,0 +1,28 @@
+CREATE OR REPLACE FUNCTION rowpost.drop_staged(
+    p_job_key text DEFAULT NULL, -- null: of every job
+    p_seconds integer DEFAULT NULL -- only what was staged longer ago than this; null: all
+) RETURNS TABLE (dropped bigint)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $rowpost$
+/*
+Deletes staged messages that nobody sends any more: of tries that failed, or of jobs that ended before their end.
+Atomicity: one DELETE in the caller's transaction.
+Locking:   the staged rows.
+*/
+DECLARE
+    v_dropped bigint;
+BEGIN
+    IF p_seconds < 0 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'An age cannot be negative.';
+    END IF;
+
+    DELETE FROM rowpost.staged_message AS s
+    WHERE (p_job_key IS NULL OR s.job_key = p_job_key)
+      AND (p_seconds IS NULL OR s.staged_at < (clock_timestamp() AT TIME ZONE 'UTC') - p_seconds * interval '1 second');
+
+    GET DIAGNOSTICS v_dropped = ROW_COUNT;
+    RETURN QUERY SELECT v_dropped;
+END
+$rowpost$;

@@ -1,0 +1,31 @@
+CREATE OR REPLACE FUNCTION rowpost."send_staged:{queue_key}"(
+    p_job_key text,
+    p_attempts text[] -- the tries that count, one of each task
+) RETURNS TABLE (sent bigint)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $rowpost$
+/*
+Moves a job's staged messages into the queue, and says how many.
+Atomicity: one DELETE and INSERT in the caller's transaction.
+Locking:   the staged rows.
+Order:     by task, and within one as they were staged.
+*/
+DECLARE
+    v_sent bigint;
+BEGIN
+    WITH removed AS (
+        DELETE FROM rowpost.staged_message AS s
+        WHERE s.job_key = p_job_key AND s.attempt = ANY (p_attempts)
+        RETURNING s.number, s.id, s.headers, s.body
+    )
+    INSERT INTO {queue_table} (id, headers, body)
+    SELECT coalesce(r.id, gen_random_uuid()), r.headers, r.body
+    FROM removed AS r
+    ORDER BY r.number;
+
+    GET DIAGNOSTICS v_sent = ROW_COUNT;
+    RETURN QUERY SELECT v_sent;
+END
+$rowpost$;

@@ -1,0 +1,21 @@
+CREATE OR REPLACE FUNCTION rowpost.settle_ledger(
+    p_job_key text,
+    p_part bigint,
+    p_messages bigint, -- how many were sent
+    p_digest text -- of the messages, in any order
+) RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $rowpost$
+/*
+Writes beside a claimed part what was sent, so that other data under the same key are told from the same again.
+Atomicity: in the caller's transaction, with claim and messages.
+Locking:   the part's row.
+*/
+BEGIN
+    UPDATE rowpost.ledger AS l
+    SET messages = p_messages, digest = p_digest
+    WHERE l.job_key = p_job_key AND l.part = p_part AND l.messages IS NULL;
+END
+$rowpost$;

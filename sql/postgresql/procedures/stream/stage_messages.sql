@@ -1,0 +1,36 @@
+CREATE OR REPLACE FUNCTION rowpost.stage_messages(
+    p_job_key text, -- 1 to 200 characters
+    p_attempt text, -- one try of one task
+    p_headers text[],
+    p_bodies bytea[],
+    p_ids uuid[] DEFAULT NULL, -- null: new ids
+    p_times_to_be_received_ms bigint[] DEFAULT NULL -- not for staged messages
+) RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $rowpost$
+/*
+Stores messages of a job that sends all of them at its end.
+Atomicity: one INSERT in the caller's transaction.
+Locking:   none beyond the new rows.
+Order:     numbers grow with the place in the arrays.
+*/
+BEGIN
+    IF coalesce(length(p_job_key), 0) NOT BETWEEN 1 AND 200 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP032', MESSAGE = 'A job key has 1 to 200 characters.';
+    END IF;
+
+    IF p_headers IS NULL
+       OR coalesce(cardinality(p_bodies), 0) <> cardinality(p_headers)
+       OR cardinality(p_ids) <> cardinality(p_headers)
+       OR p_times_to_be_received_ms IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP006', MESSAGE =
+            'The arrays of stage_messages must have the same length, headers must not be null, and staged messages never expire.';
+    END IF;
+
+    INSERT INTO rowpost.staged_message (job_key, attempt, id, headers, body, staged_at)
+    SELECT p_job_key, p_attempt, m.id, m.headers, m.body, clock_timestamp() AT TIME ZONE 'UTC'
+    FROM unnest(p_ids, p_headers, p_bodies) AS m (id, headers, body);
+END
+$rowpost$;

@@ -1,0 +1,9 @@
+-- Queues that a stream drains: whose they are, and whether a batch of its was logged. One stream a queue.
+CREATE TABLE IF NOT EXISTS rowpost.spool
+(
+    queue_key text NOT NULL,
+    owned_by text NOT NULL,
+    confirmed boolean NOT NULL,
+    taken_at timestamp(3) NOT NULL,
+    CONSTRAINT spool_key PRIMARY KEY (queue_key)
+);

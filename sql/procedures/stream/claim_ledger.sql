@@ -1,0 +1,64 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.claim_ledger
+    @job_key nvarchar(200), -- 1 to 200 characters
+    @part bigint, -- from 0
+    @parts bigint = NULL -- how many the job has, where that is known; 0: parts follow one another, as a stream's batches do
+AS
+/*
+Claims one part of a job, in the transaction that sends its messages; when it was sent before, says what that was.
+Parts that follow one another are claimed in order: one that is not behind the last was sent already.
+Atomicity: in the caller's transaction, with what is sent.
+Locking:   the new row. Waits for whoever writes the same part, 60 s at most.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+SET LOCK_TIMEOUT 60000;
+
+IF LEN(ISNULL(@job_key, N'')) = 0 OR ISNULL(@part, -1) < 0 OR @parts < 0
+    THROW 51032, N'A job key has 1 to 200 characters, and parts are numbered from 0.', 1;
+
+DECLARE @other bigint = (
+    SELECT MAX(l.parts)
+    FROM rowpost.ledger AS l
+    WHERE l.job_key = @job_key AND (l.parts <> @parts OR (l.parts > 0 AND l.parts <= @part))
+);
+
+IF @other IS NOT NULL
+BEGIN
+    DECLARE @message nvarchar(2048) = CONCAT(
+        N'The job key ''', @job_key, N''' was used already, by a job of ', @other, N' parts; this one has ',
+        CASE WHEN @parts > @part THEN @parts ELSE @part + 1 END,
+        N'. The same job again must have the same parts: repartition by a column of its data, and by the same number.',
+        N' Other data need another key.'
+    );
+    THROW 51031, @message, 1;
+END;
+
+DECLARE @claimed bit = 0;
+
+IF @parts IS NULL OR @parts > 0 OR NOT EXISTS (SELECT 1 FROM rowpost.ledger AS l WHERE l.job_key = @job_key AND l.part > @part)
+BEGIN
+    INSERT INTO rowpost.ledger (job_key, part, parts, claimed_at)
+    SELECT @job_key, @part, @parts, SYSUTCDATETIME()
+    WHERE NOT EXISTS
+    (
+        SELECT 1
+        FROM rowpost.ledger AS l WITH (UPDLOCK, HOLDLOCK)
+        WHERE l.job_key = @job_key AND l.part = @part
+    );
+
+    IF @@ROWCOUNT = 1
+        SET @claimed = 1;
+END;
+
+IF @claimed = 1 AND @parts = 0
+    DELETE FROM l
+    FROM rowpost.ledger AS l
+    WHERE l.job_key = @job_key AND l.part < @part;
+
+SELECT
+    @claimed AS claimed,
+    (SELECT l.messages FROM rowpost.ledger AS l WHERE l.job_key = @job_key AND l.part = @part) AS messages,
+    (SELECT l.digest FROM rowpost.ledger AS l WHERE l.job_key = @job_key AND l.part = @part) AS digest;
+GO

@@ -1,0 +1,21 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.[describe_spool:{queue_key}]
+AS
+/*
+Says whose the queue's spool is and which numbers lie in it; no row where no stream ever drained the queue.
+Atomicity: reads only.
+Locking:   none that lasts.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+
+SELECT
+    s.owned_by AS owned_by,
+    s.confirmed AS confirmed,
+    (SELECT MIN(m.number) FROM rowpost.spooled_message AS m WHERE m.queue_key = N'{queue_key}') AS first_number,
+    (SELECT MAX(m.number) FROM rowpost.spooled_message AS m WHERE m.queue_key = N'{queue_key}') AS last_number,
+    s.taken_at AS taken_at
+FROM rowpost.spool AS s
+WHERE s.queue_key = N'{queue_key}';
+GO

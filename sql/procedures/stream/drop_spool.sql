@@ -1,0 +1,33 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.[drop_spool:{queue_key}]
+    @owner nvarchar(200), -- names the stream: its checkpoint's own mark
+    @upto bigint, -- the last number of a batch that the stream has committed
+    @release bit = NULL -- and let another stream have the queue, if the spool is empty now
+AS
+/*
+Deletes spooled messages that their stream has stored for good.
+Atomicity: one DELETE in the caller's transaction.
+Locking:   the spool's row: waits for a move.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+
+IF NOT EXISTS (SELECT 1 FROM rowpost.spool AS s WITH (UPDLOCK, ROWLOCK) WHERE s.queue_key = N'{queue_key}' AND s.owned_by = @owner)
+    THROW 51030, N'The spool of this queue belongs to another stream: nothing was dropped.', 1;
+
+DELETE FROM m
+FROM rowpost.spooled_message AS m
+WHERE m.queue_key = N'{queue_key}' AND m.number <= @upto;
+
+DECLARE @dropped bigint = @@ROWCOUNT;
+DECLARE @remaining bit = 0;
+
+IF EXISTS (SELECT 1 FROM rowpost.spooled_message AS m WHERE m.queue_key = N'{queue_key}')
+    SET @remaining = 1;
+
+IF @release = 1 AND @remaining = 0
+    UPDATE s SET s.confirmed = 0 FROM rowpost.spool AS s WHERE s.queue_key = N'{queue_key}';
+
+SELECT @dropped AS dropped, @remaining AS remaining;
+GO

@@ -1,0 +1,38 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.[read_range:{queue_key}]
+    @above bigint, -- only rows with a higher row version
+    @upto bigint, -- and none with a higher one than this
+    @with_headers bit = NULL, -- NULL: yes; without: ''
+    @with_body bit = NULL, -- NULL: yes; without: NULL
+    @ids nvarchar(max) = NULL, -- JSON array: only these
+    @headers_contain nvarchar(max) = NULL -- only those whose headers contain this text
+AS
+/*
+Reads a range of messages without taking them, however many.
+Atomicity: reads only.
+Locking:   as the database reads: with READ_COMMITTED_SNAPSHOT none, else it waits for receivers of these rows.
+Order:     by RowVersion.
+Recoverable is 1: tables made elsewhere may lack the column.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+
+SELECT
+    q.Id AS id,
+    q.CorrelationId AS correlation_id,
+    q.ReplyToAddress AS reply_to_address,
+    CAST(1 AS bit) AS recoverable,
+    q.Expires AS expires,
+    CASE WHEN ISNULL(@with_headers, 1) = 1 THEN q.Headers ELSE N'' END AS headers,
+    CASE WHEN ISNULL(@with_body, 1) = 1 THEN q.Body END AS body,
+    q.RowVersion AS row_version
+FROM {queue_table} AS q WITH (FORCESEEK)
+WHERE q.RowVersion > @above
+  AND q.RowVersion <= @upto
+  AND (@ids IS NULL OR q.Id IN (SELECT TRY_CAST(j.[value] AS uniqueidentifier) FROM OPENJSON(@ids) AS j))
+  AND (@headers_contain IS NULL OR CHARINDEX(@headers_contain COLLATE Latin1_General_100_BIN2, q.Headers COLLATE Latin1_General_100_BIN2) > 0)
+ORDER BY q.RowVersion
+OPTION (MAXDOP 1);
+GO

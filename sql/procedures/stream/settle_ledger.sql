@@ -1,0 +1,21 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.settle_ledger
+    @job_key nvarchar(200),
+    @part bigint,
+    @messages bigint, -- how many were sent
+    @digest varchar(64) -- of the messages, in any order
+AS
+/*
+Writes beside a claimed part what was sent, so that other data under the same key are told from the same again.
+Atomicity: in the caller's transaction, with claim and messages.
+Locking:   the part's row.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+
+UPDATE l
+SET l.messages = @messages, l.digest = @digest
+FROM rowpost.ledger AS l
+WHERE l.job_key = @job_key AND l.part = @part AND l.messages IS NULL;
+GO

@@ -1,0 +1,17 @@
+IF OBJECT_ID(N'rowpost.ledger', N'U') IS NOT NULL SET NOEXEC ON;
+GO
+-- What jobs have written into queues: a row for each part of a job, committed together with the part's messages, so that
+-- a part which is written again, by a retry or by the whole job under the same key, is found here and left out.
+CREATE TABLE rowpost.ledger
+(
+    job_key nvarchar(200) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    part bigint NOT NULL,
+    parts bigint NULL,
+    messages bigint NULL,
+    digest varchar(64) NULL,
+    claimed_at datetime2(3) NOT NULL,
+    CONSTRAINT ledger_key PRIMARY KEY CLUSTERED (job_key, part)
+);
+GO
+SET NOEXEC OFF;
+GO

@@ -1,0 +1,36 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+EXEC tSQLt.NewTestClass @ClassName = N'stream_drop_staged';
+GO
+CREATE OR ALTER PROCEDURE stream_drop_staged.[test drop_staged deletes what one job staged]
+AS
+CREATE TABLE #dropped (dropped bigint);
+EXEC rowpost.stage_messages @job_key = N'job', @attempt = N't1', @messages = N'[{"ordinal":0,"headers":"a"}]';
+EXEC rowpost.stage_messages @job_key = N'job', @attempt = N't2', @messages = N'[{"ordinal":0,"headers":"b"}]';
+EXEC rowpost.stage_messages @job_key = N'other', @attempt = N't1', @messages = N'[{"ordinal":0,"headers":"c"}]';
+
+INSERT INTO #dropped (dropped)
+EXEC rowpost.drop_staged @job_key = N'job';
+
+DECLARE @dropped bigint = (SELECT d.dropped FROM #dropped AS d);
+DECLARE @left nvarchar(200) = (SELECT MAX(s.job_key) FROM rowpost.staged_message AS s);
+EXEC tSQLt.AssertEquals @Expected = 2, @Actual = @dropped;
+EXEC tSQLt.AssertEqualsString @Expected = N'other', @Actual = @left;
+GO
+CREATE OR ALTER PROCEDURE stream_drop_staged.[test drop_staged refuses a negative age]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51003;
+
+EXEC rowpost.drop_staged @seconds = -1;
+GO
+CREATE OR ALTER PROCEDURE stream_drop_staged.[test drop_staged leaves the callers session as it was]
+AS
+DECLARE @options int = @@OPTIONS;
+DECLARE @transactions int = @@TRANCOUNT;
+
+EXEC rowpost.drop_staged;
+
+EXEC tSQLt.AssertEquals @Expected = @options, @Actual = @@OPTIONS;
+EXEC tSQLt.AssertEquals @Expected = @transactions, @Actual = @@TRANCOUNT;
+GO
