@@ -17,14 +17,12 @@ from benchmarks.suite.server import Place, tree, wait_until
 from rowpost.processes import shared_frontier, spawn_worker
 from rowpost.reports import Assignment, InTrouble, Leave, Progress, Ready, Receive, Refused
 
-__all__ = ["CONNECTED", "HANDLERS", "NOTES", "Crew", "Notes", "Service", "crew", "make_ready", "running"]
+__all__ = ["HANDLERS", "NOTES", "Crew", "Notes", "Service", "backends", "crew", "make_ready", "running"]
 
 HANDLERS = Path(__file__).parents[1] / "handlers"
 NOTES = "ROWPOST_BENCH_NOTES"  # as handlers/worked.py has it
 DEADLINE = 240.0  # seconds a round may take
-CONNECTED = (
-    "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'rowpost worker%'"
-)
+CONNECTED = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'rowpost worker%'"
 
 
 def make_ready(folder: Path) -> None:
@@ -58,6 +56,11 @@ class Notes:
         return found
 
 
+def backends(place: Place) -> set[int]:
+    """The process ids of the server's ends of all workers that are connected."""
+    return {pid for (pid,) in place.sql(CONNECTED).fetchall()}
+
+
 class Crew:
     """Worker processes that receive when they are told to."""
 
@@ -88,14 +91,14 @@ class Crew:
 @contextmanager
 def crew(place: Place, handler: str, number: int = 1, queue: str = "Bench", **assignment) -> Iterator[Crew]:
     """So many workers with a handler of handlers/worked.py, up and connected."""
-    before = place.value(CONNECTED)
+    before = backends(place)
     name = handler if ":" in handler else f"worked:{handler}"
     assignment["frontier"] = shared_frontier()
     workers = [spawn_worker(Assignment(place.settings, queue, name, n, **assignment)) for n in range(1, number + 1)]
     try:
         for worker in workers:
             _hear(worker, Ready)
-        wait_until(lambda: place.value(CONNECTED) == before + number, "workers connect")
+        wait_until(lambda: len(backends(place) - before) >= number, "workers connect")
         yield Crew(workers)
     finally:
         for worker in workers:
@@ -152,7 +155,7 @@ def running(
         def up() -> bool:
             if process.poll() is not None:
                 raise RuntimeError(f"rowpost run has ended: {Path(log.name).read_text()[-600:]}")
-            return place.value(CONNECTED) >= len(workers)
+            return len(backends(place)) >= len(workers)
 
         wait_until(up, "rowpost run starts its workers", every=0.05)
         yield Service(process)

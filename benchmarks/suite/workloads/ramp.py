@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.suite.figures import OURS, Contender, Line, Lines, Round, Scale, Target, take_turns
 from benchmarks.suite.server import Server, wait_until
-from benchmarks.suite.workers import CONNECTED, running
+from benchmarks.suite.workers import backends, running
 
 LIMIT = 8
 IDLE_TIME = 2.0  # seconds, rowpost's default
@@ -28,15 +28,15 @@ def measure(server: Server, scale: Scale) -> list[Line]:
         with running(place, Path(folder), {"Bench": worker}):
 
             def once() -> Round:
-                wait_until(lambda: place.value(CONNECTED) == 1, "one worker is left")
+                wait_until(lambda: len(backends(place)) == 1, "one worker is left")
                 time.sleep(0.3)
                 place.fill("Bench", 600, b'{"Number":1}')
                 burst = time.monotonic()
-                wait_until(lambda: place.value(CONNECTED) == LIMIT, "all workers are there", deadline=30.0)
+                wait_until(lambda: len(backends(place)) == LIMIT, "all workers are there", deadline=30.0)
                 up = time.monotonic() - burst
                 wait_until(lambda: not place.value('SELECT COUNT(*) FROM "Bench"'), "the queue is empty")
                 empty = time.monotonic()
-                wait_until(lambda: place.value(CONNECTED) == 1, "all but one leave")
+                wait_until(lambda: len(backends(place)) == 1, "all but one leave")
                 downs.append(time.monotonic() - empty)
                 return Round(up)
 

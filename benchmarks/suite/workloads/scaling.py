@@ -13,14 +13,13 @@ from pathlib import Path
 
 from benchmarks.suite.figures import Contender, Line, Lines, Paced, Round, Scale, Target, percentile, take_turns
 from benchmarks.suite.server import Place, Server
-from benchmarks.suite.workers import Crew, crew
+from benchmarks.suite.workers import Crew, backends, crew
 
 WORKERS = (1, 2, 4, 8, 16)
 CASES = {"one by one": "off", "adaptive": "adaptive"}
 GUESS = {"off": 400, "adaptive": 5000}  # messages of the first round, which does not count
 LONG = {"off": 1.5, "adaptive": 4.0}  # times a round's usual length: batches begin with one message, and have to grow
 DOES = {"off": "exactly once, a transaction for each message", "adaptive": "exactly once, up to 500 messages a transaction"}
-BACKENDS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'rowpost worker%'"
 REFERENCE = "NServiceBus.SqlServer, #1784"
 #: its instances: messages/s, database CPU in microseconds a message, p99 in ms
 PUBLISHED = {1: (266, 1710, 3.7), 4: (1120, 3220, 9.5), 8: (1977, 4680, 17.6), 16: (2047, 5300, 65.2)}
@@ -36,12 +35,12 @@ def measure(server: Server, scale: Scale) -> list[Line]:
     for case, batch in CASES.items():
         with ExitStack() as stack:
             place = stack.enter_context(server.place("scaling", "Bench"))
-            contenders, known = [], set()
+            contenders = []
             for number in WORKERS:
+                known = backends(place)
                 hands = stack.enter_context(crew(place, "clocked", number, batch=batch))
-                backends = {pid for (pid,) in place.sql(BACKENDS).fetchall()} - known
-                known |= backends
-                contenders.append(Contender(workers_name(number), _Round(place, hands, backends, number, batch, scale), DOES[batch]))
+                once = _Round(place, hands, backends(place) - known, number, batch, scale)
+                contenders.append(Contender(workers_name(number), once, DOES[batch]))
             lines += take_turns(case, contenders, scale.rounds)
     for number, (rate, cpu, p99) in PUBLISHED.items():
         name = f"{REFERENCE}, {number} instance{'s' if number > 1 else ''}"
@@ -52,8 +51,8 @@ def measure(server: Server, scale: Scale) -> list[Line]:
 class _Round:
     """One crew's rounds."""
 
-    def __init__(self, place: Place, hands: Crew, backends: set[int], number: int, batch: str, scale: Scale) -> None:
-        self._place, self._hands, self._backends = place, hands, backends
+    def __init__(self, place: Place, hands: Crew, pids: set[int], number: int, batch: str, scale: Scale) -> None:
+        self._place, self._hands, self._pids = place, hands, pids
         self._paced = Paced(scale.rows(GUESS[batch]), LONG[batch] * scale.seconds, 50 * number, scale.rows(200_000, least=50 * number))
 
     def __call__(self) -> Round:
@@ -71,7 +70,7 @@ class _Round:
 
     def _cpu(self) -> float:
         """Seconds of the workers' backends, by the scheduler's own clock."""
-        return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in self._backends) / 1e9
+        return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in self._pids) / 1e9
 
 
 def targets(lines: Lines) -> list[Target]:
