@@ -23,7 +23,7 @@ from rowpost.scripts import database_scripts, schema_version
 from rowpost.settings import QueueSettings, Settings, WorkerSettings, with_partitions
 
 __all__ = [
-    "needed_queues", "open_embedded", "prepare", "refuse_missing_sagas", "refuse_unknown_outboxes", "subscribe",
+    "needed_queues", "open_embedded", "prepare", "refuse_missing_sagas", "refuse_unknown_outboxes", "registered_sagas", "subscribe",
     "subscribe_all", "with_endpoints", "with_sagas",
 ]  # fmt: skip
 
@@ -208,8 +208,12 @@ def _deployed_queues(database: Database) -> set[str]:
 def _has_sagas(endpoint: Endpoint, database: Database) -> bool:
     if not endpoint.sagas:
         return True
-    registered = {(row[0], *row[4:]) for row in database.call("list_saga_types")}
-    return {astuple(saga) for saga in endpoint.sagas} <= registered
+    return {astuple(saga) for saga in endpoint.sagas} <= registered_sagas(database)
+
+
+def registered_sagas(database: Database) -> set[tuple]:
+    """The types of sagas that are deployed, each as astuple of its SagaSettings. Raises SchemaMissing."""
+    return {(row[0], *row[4:]) for row in database.call("list_saga_types")}
 
 
 def _is_current(database: Database) -> bool:

@@ -14,23 +14,26 @@ Each message is stored, received, handled and committed as in production. What t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import astuple, dataclass
 from datetime import timedelta
 from typing import Any
 
 from rowpost.context import Call, Operation
-from rowpost.database import Database
+from rowpost.database import Database, connect
 from rowpost.endpoint import Endpoint
-from rowpost.errors import InvalidMessage
-from rowpost.hosting import open_embedded, prepare
+from rowpost.errors import InvalidMessage, SchemaMissing
+from rowpost.hosting import prepare, registered_sagas
 from rowpost.queue import Queue
 from rowpost.recoverability import Decision, Failure, Recoverability
 from rowpost.retries import Kind
+from rowpost.saga_registry import drop_saga
 from rowpost.sagas.context import TIMEOUT
 from rowpost.sagas.correlation import correlation_text
 from rowpost.sagas.declaration import Saga
 from rowpost.sagas.state import decode_state
 from rowpost.serialization import JsonSerializer
+from rowpost.settings import Settings
 
 __all__ = ["SagaTest", "Sent"]
 
@@ -67,13 +70,21 @@ class SagaTest:
 
     def __enter__(self) -> SagaTest:
         if self._database is None:
-            self._database = open_embedded(self._endpoint)
-        else:
-            prepare(self._endpoint, self._database)
+            self._database = connect(Settings(), application_name=f"rowpost {self._endpoint.name}")
+        self._drop_another_shape()
+        prepare(self._endpoint, self._database)
         Queue(self._endpoint.name, self._database).purge()
         for key, _, version, *_ in self._rows():
             self._database.call("complete_saga", self._table, id=key, concurrency=version)
         return self
+
+    def _drop_another_shape(self) -> None:
+        """A class of this name that was correlated otherwise, before a change or in another project, leaves with its table."""
+        (declared,) = self._endpoint.sagas
+        with suppress(SchemaMissing):  # nothing is deployed yet
+            for registered in registered_sagas(self._database):
+                if registered[0] == declared.name and registered != astuple(declared):
+                    drop_saga(self._database, declared.name)
 
     def __exit__(self, *_: object) -> None:
         self._endpoint.close()

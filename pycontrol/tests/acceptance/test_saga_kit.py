@@ -121,3 +121,27 @@ def test_a_run_begins_with_nothing_of_an_earlier_one(database):
         saga.handle(Placed("A1", 500))
     with SagaTest(OrderPolicy, database) as saga:
         assert saga.states == []
+
+
+@dataclass(frozen=True)
+class Counted:
+    number: int
+
+
+@dataclass
+class Tally:
+    number: int
+
+
+def test_a_class_of_the_same_name_that_is_correlated_otherwise_gets_a_table_of_its_own(database, saga):
+    saga.handle(Placed("A1", 500))
+
+    class OrderPolicy(Saga[Tally], correlate={Counted: "number"}):
+        @starts(Counted)
+        def counted(self, message, context):
+            pass
+
+    with SagaTest(OrderPolicy, database) as another:
+        another.handle(Counted(7))
+
+        assert another.states == [Tally(7)]

@@ -54,7 +54,7 @@ def test_statement_26_every_strategy_handles_each_message_once(shop, many, strat
 
 def test_statement_38_two_supervisors_share_a_queue_and_handle_each_message_once(shop, many):
     count = many // 10
-    settings = shop.settings(limit=2)
+    settings = shop.settings("slow_then_note", limit=2)
 
     with Running(settings) as first, Running(settings) as second:
         shop.send(count)

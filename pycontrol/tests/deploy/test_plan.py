@@ -115,6 +115,7 @@ def test_an_external_queue_gets_no_table_and_sending_procedures_only(engine):
     assert sorted(name.partition(":")[0] for name in names) == [
         "procedures/queue/send_message.sql",
         "procedures/queue/send_messages.sql",
+        "procedures/stream/send_staged.sql",
         "tables/queue/grants.sql",
     ]
 

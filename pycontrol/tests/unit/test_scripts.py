@@ -11,8 +11,8 @@ from rowpost.sql_text import SqlTextError, code_line, render, split_batches
 
 ENGINES = ("postgresql", "sqlserver")
 NASTY = {
-    "sqlserver": {"queue_table": "[dbo].[it's ]]odd]", "delayed_table": "[dbo].[it's ]]odd.Delayed]", "queue_key": "it's ]odd", "queue_name": "it's ]odd"},
-    "postgresql": {"queue_table": '"public"."it\'s ""odd"', "delayed_table": '"public"."it\'s ""odd.Delayed"', "queue_key": "it's \"odd", "queue_name": "it's \"odd"},
+    "sqlserver": {"queue_table": "[dbo].[it's ]]odd]", "delayed_table": "[dbo].[it's ]]odd.Delayed]", "queue_key": "it's ]odd", "queue_name": "it's ]odd", "schema_name": "dbo", "table_name": "it's ]odd"},
+    "postgresql": {"queue_table": '"public"."it\'s ""odd"', "delayed_table": '"public"."it\'s ""odd.Delayed"', "queue_key": "it's \"odd", "queue_name": "it's \"odd", "schema_name": "public", "table_name": "it's \"odd"},
 }
 
 
