@@ -53,9 +53,8 @@ deploy: $(VENV)/.installed ## apply it (ENV=production YES=1)
 verify: $(VENV)/.installed ## compare the database with the plan (ENV=production)
 	$(BIN)/rowpost --env $(ENV) verify
 
-bench: $(VENV)/.developer ## what is claimed about speed, measured here
-	$(BIN)/python benchmarks/endpoint.py --output benchmarks/results/endpoint.json $(ARGS)
-	$(BIN)/python benchmarks/queue.py $(ARGS)
+bench: $(VENV)/.developer ## what is claimed about speed, peers beside it: 25 minutes (ARGS="--only latency", ARGS=--quick)
+	$(BIN)/python -m benchmarks $(ARGS)
 
 test/tsqlt: $(VENV)/.developer ## the tSQLt classes on the server of ROWPOST_TEST_SQLSERVER, with a JUnit report (ARGS="--tsqlt tSQLt.zip --sha256 ...")
 	$(BIN)/python deploy/tsqlt/run.py --junit tsqlt.xml $(ARGS)

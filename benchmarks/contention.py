@@ -1,6 +1,6 @@
 """Ten hot saga instances: what each means against contention buys, beside optimistic concurrency in the same run.
 
-    python benchmarks/contention.py [--messages 2000] [--rounds 3] [--work 0] [--output benchmarks/results/contention.json]
+    python benchmarks/contention.py [--messages 2000] [--requests 400] [--rounds 3] [--work 0] [--output benchmarks/results/contention.json]
 
 Real supervisors with worker processes on one embedded PostgreSQL, durable commits on. Each message changes one of ten
 instances, drawn at random, and sends one message. --work are milliseconds for which the handler waits besides, as for a
@@ -11,22 +11,22 @@ same rule, and under the one of the two that was faster in that round. The clock
 messages to the one that handles the last, splitting included; workers are up and warm.
 
 After each round every instance's state is compared with a sequential model, where the line promises order in its order,
-and what was sent is counted. Fails where anything differs, or where no line with partitions brings three times the
+and what was sent is counted. Fails where anything differs, or, without --work, where no line with partitions brings three times the
 throughput of optimistic concurrency with all workers, whichever rule is better for that one.
+
+A second table sets what the seed advises beside its opposite, rounds alternating, ratios as above: the policy for conflicts
+on one hot instance; a contended saga in an endpoint of its own, for messages that have nothing to do with it; and answers
+gathered by one instance, in chunks, and one after the other.
 """
 
 from __future__ import annotations
-
-import sys
-
-if __name__ == "__main__":
-    sys.path.pop(0)  # this folder, where queue.py would hide the standard library's queue
 
 import argparse
 import json
 import os
 import random
 import statistics
+import sys
 import tempfile
 import threading
 import time
@@ -39,13 +39,15 @@ HANDLERS = Path(__file__).parent / "handlers"
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HANDLERS), os.environ.get("PYTHONPATH")]))
 sys.path.append(str(HANDLERS))
 
+import advised
 import contended
 from rich.console import Console
 from rich.table import Table
 
 from rowpost import embedded, events
-from rowpost.database import connect_url
+from rowpost.database import Database, connect_url
 from rowpost.deploy import apply
+from rowpost.endpoint import Endpoint
 from rowpost.message import OutgoingMessage
 from rowpost.plan import plan
 from rowpost.queue import Queue
@@ -61,6 +63,7 @@ WARM = 20  # messages for each worker, before those that count
 ENDS = (QueueSettings(contended.NOTES), QueueSettings("error"))
 
 Messages = list[tuple[str, int]]
+Workers = tuple[tuple[str, str, int], ...]
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,87 @@ class Line:
         return tuple(with_partitions(QueueSettings(name, worker=worker, partitions=parts, partition_by=HEADER)))
 
 
+@dataclass(frozen=True)
+class Advice:
+    """What is advised, or its opposite. `workers`: queues, endpoints and limits. `job` sends; the job is done when the
+    query `progress` says as many as `job` returned."""
+
+    means: str
+    name: str
+    workers: Workers
+    job: Callable[[Database, int], int]
+    progress: str
+
+    @property
+    def queues(self) -> tuple[QueueSettings, ...]:
+        """Each with its workers."""
+        made = ((name, WorkerSettings(f"advised:{handler}", limit=limit, strategy="fixed")) for name, handler, limit in self.workers)
+        return tuple(QueueSettings(name, worker=worker) for name, worker in made)
+
+    @property
+    def all_workers(self) -> int:
+        """How many worker processes there are."""
+        return sum(limit for *_, limit in self.workers)
+
+
+def add_to_one(queue: str, milliseconds: float = 0.0) -> Callable[[Database, int], int]:
+    """A job: messages for one instance."""
+
+    def send(database: Database, count: int) -> int:
+        body = json.dumps({"Account": "hot", "Amount": 1, "Milliseconds": milliseconds}).encode()
+        Queue(queue, database).send_many([OutgoingMessage(body, {"NServiceBus.EnclosedMessageTypes": "Bench.Add"})] * count)
+        return count
+
+    return send
+
+
+def add_and_others(saga: str, others: str) -> Callable[[Database, int], int]:
+    """A job: as many messages for one instance, 5 ms each, as others that have nothing to do with it; the others count."""
+    hot = add_to_one(saga, 5.0)
+
+    def send(database: Database, count: int) -> int:
+        for _ in range(count // 10):
+            hot(database, 5)
+            headers = {"NServiceBus.EnclosedMessageTypes": "Bench.Other"}
+            Queue(others, database).send_many([OutgoingMessage(b'{"Number":1}', headers)] * 5)
+        return count // 10 * 5
+
+    return send
+
+
+def gather(name: str) -> Callable[[Database, int], int]:
+    """A job: so many requests whose answers are gathered; it is done when the one message comes that says so."""
+    saga = advised.gatherings[name]
+
+    def send(database: Database, count: int) -> int:
+        with Endpoint(contended.NOTES).open(database) as bus:
+            saga.scatter(bus, name, map(advised.Ask, range(count)), to="Gather")
+        return 1
+
+    return send
+
+
+def make_advice(workers: int) -> list[Advice]:
+    """The first of each means is what the others are compared with."""
+
+    def added(table: str) -> str:
+        return f'SELECT (SELECT COALESCE(SUM("Concurrency"), 0) FROM "{table}") + (SELECT COUNT(*) FROM error)'
+
+    noted = f'SELECT COUNT(*) FROM "{contended.NOTES}"'
+    few = max(1, workers // 4)
+    gathering = {"one instance, optimistic": "whole", "one instance, pessimistic": "locked", "chunks of 20, pessimistic": "tree", "one after the other": "in_turn"}
+    return [
+        Advice("policy for conflicts", "five retries at once", (("Impatient", "impatient", workers),), add_to_one("Impatient"), added("Impatient_optimistic")),
+        Advice("policy for conflicts", "ConflictPolicy", (("Patient", "patient", workers),), add_to_one("Patient"), added("Patient_optimistic")),
+        Advice("endpoint of its own", "saga and others in one", (("Shared", "shared", workers),), add_and_others("Shared", "Shared"), noted),
+        Advice("endpoint of its own", "saga in its own", (("Lone", "lone", few), ("Others", "others", workers - few)), add_and_others("Lone", "Others"), noted),
+        *(
+            Advice("scatter-gather", title, (("Gather", name, workers // 2), ("Stock", "stock", workers // 2)), gather(name), noted)
+            for title, name in gathering.items()
+        ),
+    ]  # fmt: skip
+
+
 def make_lines(workers: int, partitions: int) -> list[Line]:
     ways = (
         ("optimistic", workers), ("pessimistic", workers), ("optimistic", 2), ("optimistic", 1),
@@ -116,7 +200,7 @@ class Round:
 class Bench:
     """An embedded server of its own, with the queues and tables of all lines."""
 
-    def __init__(self, folder: Path, lines: list[Line], work: float) -> None:
+    def __init__(self, folder: Path, lines: list[Line], advice: list[Advice], work: float) -> None:
         self._work = work
         self._runs = folder / "runs"
         self._runs.touch()
@@ -125,13 +209,16 @@ class Bench:
         self.database = connect_url("postgresql", url, "rowpost benchmark")
         self.sql = self.database.connection.execute
         self.settings = Settings(url=url, supervisor=SupervisorSettings(upkeep_every=0.0))
-        sagas = (*contended.optimistic.sagas, *contended.pessimistic.sagas)
-        queues = {queue.name: queue for line in lines for queue in line.queues}
+        endpoints = (contended.optimistic, contended.pessimistic, advised.impatient, advised.patient, advised.shared, advised.lone)
+        gatherers = (advised.whole, advised.locked, advised.tree, advised.in_turn)
+        sagas = tuple(saga for endpoint in (*endpoints, *gatherers) for saga in endpoint.sagas)
+        self._tables = [saga.name for saga in sagas]
+        queues = {queue.name: queue for line in (*lines, *advice) for queue in line.queues}
         apply(self.database, plan(replace(self.settings, queues=(*queues.values(), *ENDS), sagas=sagas)))
 
     def round(self, line: Line, messages: Messages) -> Round:
         """One line handles these messages, and every one of them is accounted for."""
-        with self._supervisor(line) as (supervisor, check):
+        with self._supervisor(line.queues, line.workers * max(1, line.partitions)) as (supervisor, check):
             self._handle(line, [(f"warm {n}", n) for n in range(WARM * line.workers * max(1, line.partitions))], check)
             failed, runs = failures(supervisor), self._runs.stat().st_size
             seconds = self._handle(line, messages, check)
@@ -139,22 +226,47 @@ class Bench:
         failed, runs = failures(supervisor) - failed, self._runs.stat().st_size - runs
         return Round(len(messages) / seconds, failed, runs / len(messages))
 
+    def advised(self, advice: Advice, count: int) -> Round:
+        """A job done one way; `failed` are messages that ended in the error queue."""
+        with self._supervisor(advice.queues, advice.all_workers) as (supervisor, check):
+            self._do(advice, 20, check, supervisor)
+            for name in (*self._tables, contended.NOTES, "error"):
+                self.sql(f'TRUNCATE "{name}"')
+            runs = failures(supervisor)
+            seconds = self._do(advice, count, check, supervisor)
+            runs = failures(supervisor) - runs
+        failed = Queue("error", self.database).peek(count + 1)
+        for name in (*self._tables, contended.NOTES, "error"):
+            self.sql(f'TRUNCATE "{name}"')
+        return Round(count / seconds, failed, 1 + runs / count)
+
+    def _do(self, advice: Advice, count: int, check: Callable[[], None], supervisor: Supervisor) -> float:
+        with self.database.transaction():
+            wanted = advice.job(self.database, count)
+        started = time.monotonic()
+        while self.sql(advice.progress).fetchone()[0] < wanted:
+            check()
+        seconds = time.monotonic() - started
+        while not supervisor.snapshot().idle or any(Queue(queue.name, self.database).peek(1) for queue in advice.queues):
+            check()
+        return seconds
+
     @contextmanager
-    def _supervisor(self, line: Line) -> Iterator[tuple[Supervisor, Callable[[], None]]]:
+    def _supervisor(self, queues: tuple[QueueSettings, ...], workers: int) -> Iterator[tuple[Supervisor, Callable[[], None]]]:
         """A supervisor whose workers are all up; and a function that waits a moment, and fails when it has ended."""
         heard: list[events.Event] = []
-        supervisor = Supervisor(replace(self.settings, queues=(*line.queues, *ENDS)), heard.append)
+        supervisor = Supervisor(replace(self.settings, queues=(*queues, *ENDS)), heard.append)
         thread = threading.Thread(target=supervisor.run)
         thread.start()
         deadline = time.monotonic() + DEADLINE
 
         def check() -> None:
             if not thread.is_alive() or time.monotonic() > deadline:
-                raise SystemExit(f"{line}: the supervisor ended, or took more than {DEADLINE} s: {heard[-5:]}")
+                raise SystemExit(f"{queues}: the supervisor ended, or took more than {DEADLINE} s: {heard[-5:]}")
             time.sleep(0.01)
 
         try:
-            while sum(isinstance(event, events.WorkerStarted) for event in tuple(heard)) < line.workers * max(1, line.partitions):
+            while sum(isinstance(event, events.WorkerStarted) for event in tuple(heard)) < workers:
                 check()
             yield supervisor, check
         finally:
@@ -227,6 +339,42 @@ def measure(bench: Bench, lines: list[Line], messages: Messages, rounds: int) ->
     ]
 
 
+def measure_advice(bench: Bench, advice: list[Advice], count: int, rounds: int) -> list[dict]:
+    """Each beside the first of its means."""
+    found: dict[Advice, list[Round]] = {each: [] for each in advice}
+    for _ in range(rounds):
+        for each in advice:
+            found[each].append(bench.advised(each, count))
+    results = []
+    for each in advice:
+        first = found[next(other for other in advice if other.means == each.means)]
+        ratios = [one.per_second / other.per_second for one, other in zip(found[each], first, strict=True)]
+        results.append(
+            {
+                "means": each.means,
+                "name": each.name,
+                "per_second": round(statistics.median(one.per_second for one in found[each])),
+                "rounds": [round(one.per_second) for one in found[each]],
+                "ratio": round(statistics.median(ratios), 2),
+                "attempts_per_message": round(statistics.median(one.runs for one in found[each]), 2),
+                "in_error_queue": round(statistics.median(one.failed for one in found[each])),
+            }
+        )
+    return results
+
+
+def advice_table(results: list[dict], count: int) -> Table:
+    """The second table."""
+    table = Table("means", "", "messages/s", "rounds", "ratio", "attempts per message", "in the error queue", title=f"{count:,} messages or requests")
+    for one in results:
+        rounds = f"{min(one['rounds']):,} to {max(one['rounds']):,}"
+        table.add_row(
+            one["means"], one["name"], f"{one['per_second']:,}", rounds, f"{one['ratio']:.2f}",
+            f"{one['attempts_per_message']:.2f}", f"{one['in_error_queue']:,}",
+        )  # fmt: skip
+    return table
+
+
 def as_table(results: list[dict], options: argparse.Namespace) -> Table:
     title = f"{options.messages:,} messages, {INSTANCES} instances; each sends one message, and its handler waits {options.work:g} ms"
     base = f"to optimistic, {options.workers} workers"
@@ -248,25 +396,28 @@ def main() -> int:
     parser.add_argument("--work", type=float, default=0.0, help="milliseconds that a handler waits while it holds the state")
     parser.add_argument("--workers", type=int, default=8, help="at least 3")
     parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--requests", type=int, default=400, help="messages and requests of the second table; 0: without it")
     parser.add_argument("--output", type=Path, help="write the results as JSON, and the table beside it")
     options = parser.parse_args()
     dice = random.Random(2026)
     messages = [(f"account {dice.randrange(INSTANCES)}", dice.randrange(1, 100)) for _ in range(options.messages)]
-    lines = make_lines(options.workers, options.partitions)
+    lines, advice = make_lines(options.workers, options.partitions), make_advice(options.workers)
     with tempfile.TemporaryDirectory(prefix="rowpost-contention-") as folder:
         try:
-            results = measure(Bench(Path(folder), lines, options.work), lines, messages, options.rounds)
+            bench = Bench(Path(folder), lines, advice, options.work)
+            results = measure(bench, lines, messages, options.rounds)
+            of_advice = measure_advice(bench, advice, options.requests, options.rounds) if options.requests else []
         finally:
             embedded.stop(Path(folder))
-    table = as_table(results, options)
-    Console().print(table)
+    tables = [as_table(results, options), *([advice_table(of_advice, options.requests)] if of_advice else [])]
+    Console().print(*tables)
     if options.output:
         known = {"messages": options.messages, "instances": INSTANCES, "work_ms": options.work, "workers": options.workers}
         options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(json.dumps(known | {"results": results}, indent=2) + "\n", encoding="utf-8")
+        options.output.write_text(json.dumps(known | {"results": results, "advice": of_advice}, indent=2) + "\n", encoding="utf-8")
         with options.output.with_suffix(".txt").open("w", encoding="utf-8") as file:
-            Console(file=file, width=150).print(table)
-    return 0 if max(one["ratio_better_rule"] for one in results if one["partitions"]) >= WANTED else 1
+            Console(file=file, width=150).print(*tables)
+    return 0 if options.work or max(one["ratio_better_rule"] for one in results if one["partitions"]) >= WANTED else 1
 
 
 if __name__ == "__main__":

@@ -9,14 +9,10 @@ its backend: other programs on the machine do not disturb them much. `wall` is t
 
 from __future__ import annotations
 
-import sys
-
-if __name__ == "__main__":
-    sys.path.pop(0)  # this folder, where queue.py would hide the standard library's queue
-
 import argparse
 import os
 import statistics
+import sys
 import tempfile
 import time
 import timeit
@@ -39,9 +35,9 @@ from rowpost.reports import Hand, Tally
 from rowpost.retries import Kind, Outcome
 from rowpost.settings import QueueSettings, Settings
 
-sys.path.append(str(Path(__file__).parent / "peers"))
+sys.path.append(str(Path(__file__).parent / "handlers"))
 
-from rowpost_endpoint import Follow, Work, insert, nothing
+from worked import Follow, Work, insert, nothing
 
 BATCH = 100
 TICK = 1e6 / os.sysconf("SC_CLK_TCK")  # microseconds of one tick in /proc
@@ -105,8 +101,8 @@ def python_steps(steps: Steps, row: tuple) -> None:
     message, tally, watch, hand = Message(*row), Tally(), Stopwatch(), Hand(bytearray(Hand.SIZE))
     context, outcome = Context(nothing, steps.database, message), Outcome(Kind.HANDLED, 1, message.id)
     steps.python("a row becomes a Message, its headers a dict", lambda: Message(*row).headers)
-    steps.python("types to handlers", lambda: nothing._find(message))
-    steps.python("body to class", lambda: nothing._decode(message, Work))
+    steps.python("types to handlers", lambda: nothing._handlings.find(message))
+    steps.python("body to class", lambda: nothing._handlings.decode(message, Work))
     steps.python("Endpoint.handle with a no-op handler (context, these two, checks)", lambda: nothing.handle(message, steps.database))
     steps.python("context.send", lambda: context.send(Follow(1), to="Follow"))
     context.operations.clear()

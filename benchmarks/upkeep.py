@@ -9,11 +9,6 @@ timed, while maintain_queue looks after the queue until nothing is left to do. A
 
 from __future__ import annotations
 
-import sys
-
-if __name__ == "__main__":
-    sys.path.pop(0)  # this folder, where queue.py would hide the standard library's queue
-
 import argparse
 import json
 import os

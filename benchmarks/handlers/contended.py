@@ -15,7 +15,7 @@ from rowpost.message_types import message_type
 from rowpost.recoverability import Recoverability
 from rowpost.sagas import ConflictPolicy, Saga, starts
 
-__all__ = ["NOTES", "RUNS", "Add", "follow", "optimistic", "pessimistic"]
+__all__ = ["NOTES", "PATIENCE", "RUNS", "Add", "account_endpoint", "follow", "optimistic", "pessimistic"]
 
 #: environment variable: a file that grows by one byte with each run of a handler, rolled back or not
 RUNS = "ROWPOST_BENCH_RUNS"
@@ -49,22 +49,25 @@ def follow(chain: int, amount: int) -> int:
     return (chain * 31 + amount) % (1 << 31)
 
 
-def _endpoint(concurrency: str) -> Endpoint:
-    endpoint = Endpoint("Hot", recoverability=Recoverability(policy=ConflictPolicy(retries=10_000)))
+def account_endpoint(concurrency: str, recoverability: Recoverability, *, name: str = "Hot", notes: str | None = NOTES) -> Endpoint:
+    """An endpoint with the saga; without `notes` it sends nothing."""
+    endpoint = Endpoint(name, recoverability=recoverability)
 
     @endpoint.saga
-    class Account(Saga[AccountState], correlate={Add: "account"}, concurrency=concurrency, table=f"Hot_{concurrency}"):
+    class Account(Saga[AccountState], correlate={Add: "account"}, concurrency=concurrency, table=f"{name}_{concurrency}"):
         @starts(Add)
         def add(self, message, context):
             os.write(_runs, b".")
             time.sleep(message.milliseconds / 1000)
             self.state.total += message.amount
             self.state.chain = follow(self.state.chain, message.amount)
-            context.send(Noted(self.state.account, self.state.total), to=NOTES)
+            if notes is not None:
+                context.send(Noted(self.state.account, self.state.total), to=notes)
 
     return endpoint
 
 
 _runs = os.open(os.environ.get(RUNS, os.devnull), os.O_WRONLY | os.O_APPEND)
-pessimistic = _endpoint("pessimistic")
-optimistic = _endpoint("optimistic")
+PATIENCE = Recoverability(policy=ConflictPolicy(retries=10_000))
+pessimistic = account_endpoint("pessimistic", PATIENCE)
+optimistic = account_endpoint("optimistic", PATIENCE)

@@ -1,10 +1,12 @@
-"""pgqueuer at the work of benchmarks/endpoint.py; runs in the peers' own virtual environment.
+"""pgqueuer in the suite (suite/peers.py says how it is spoken to); runs in the peers' own virtual environment.
 
 One job: one INSERT and one follow-up job in one transaction. The job itself is taken before and marked done after, in
 batches of their own: at least once, and what the handler did may be done again. asyncpg, uvloop, batches of 100 and
 handlers side by side on a pool of ten connections: the fastest that was found.
 """
 
+import asyncio
+import json
 import sys
 import time
 
@@ -17,39 +19,82 @@ from pgqueuer.types import QueueExecutionMode
 
 URL, WHAT, *REST = sys.argv[1:]
 BATCH, POOL = 100, 10
+ended = [0.0]  # when the last handler ended
+waits: list[float] = []
 
 
-async def work() -> None:
-    last = 0.0
-    queuer = PgQueuer(AsyncpgDriver(await asyncpg.connect(URL)))
-    pool = await asyncpg.create_pool(URL, min_size=POOL, max_size=POOL)
+def queuer(connection, pool) -> PgQueuer:
+    """One that knows the three kinds of jobs."""
+    queuer = PgQueuer(AsyncpgDriver(connection))
 
     @queuer.entrypoint("insert")
     async def insert(job) -> None:
-        nonlocal last
-        async with pool.acquire() as connection, connection.transaction():
-            await connection.execute("INSERT INTO business (number) VALUES ($1)", int(job.payload))
-            await Queries(AsyncpgDriver(connection)).enqueue("follow", job.payload)
-        last = time.monotonic()
+        async with pool.acquire() as own, own.transaction():
+            await own.execute("INSERT INTO business (number) VALUES ($1)", int(job.payload))
+            await Queries(AsyncpgDriver(own)).enqueue("follow", job.payload)
+        ended[0] = time.monotonic()
 
     @queuer.entrypoint("no-op")
     async def nothing(job) -> None:
-        nonlocal last
-        last = time.monotonic()
+        ended[0] = time.monotonic()
 
+    @queuer.entrypoint("timed")
+    async def timed(job) -> None:
+        waits.append(time.monotonic() - float(job.payload))
+
+    return queuer
+
+
+async def work() -> None:
+    """Drains the queue at each word."""
+    pool = await asyncpg.create_pool(URL, min_size=POOL, max_size=POOL)
+    connection = await asyncpg.connect(URL)
     print("ready", flush=True)
-    sys.stdin.readline()
-    await queuer.run(batch_size=BATCH, mode=QueueExecutionMode.drain)
-    print(last, flush=True)
+    while sys.stdin.readline():
+        await queuer(connection, pool).run(batch_size=BATCH, mode=QueueExecutionMode.drain)
+        print(ended[0], flush=True)
+
+
+async def serve() -> None:
+    """Waits for jobs as in production, and sends some to itself at each word: how many, and the seconds between two."""
+    queries = Queries(AsyncpgDriver(await asyncpg.connect(URL)))
+    pool = await asyncpg.create_pool(URL, min_size=1, max_size=POOL)
+    working = asyncio.create_task(queuer(await asyncpg.connect(URL), pool).run())
+    await asyncio.sleep(1.0)
+    print("ready", flush=True)
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        count, gap = line.split()
+        waits.clear()
+        for _ in range(int(count)):
+            await queries.enqueue("timed", str(time.monotonic()).encode())
+            await asyncio.sleep(float(gap))
+        while len(waits) < int(count):
+            await asyncio.sleep(0.01)
+        print(json.dumps(waits), flush=True)
+    working.cancel()
+
+
+async def send(queries: Queries, count: int, batch: int) -> None:
+    """So many jobs, one call for each batch; prints the seconds."""
+    payload = b'{"Number":1,"Text":"' + b"x" * 490 + b'"}'
+    started = time.monotonic()
+    for _ in range(count // batch):
+        if batch == 1:
+            await queries.enqueue("send", payload)
+        else:
+            await queries.enqueue(["send"] * batch, [payload] * batch, [0] * batch)
+    print(time.monotonic() - started, flush=True)
 
 
 async def main() -> None:
-    if WHAT == "work":
-        await work()
+    if WHAT in {"work", "serve"}:
+        await {"work": work, "serve": serve}[WHAT]()
         return
     queries = Queries(AsyncpgDriver(await asyncpg.connect(URL)))
     if WHAT == "install":
         await queries.install()
+    elif WHAT == "send":
+        await send(queries, int(REST[0]), int(REST[1]))
     else:
         entrypoint, count = REST[0], int(REST[1])
         payloads = [b"%d" % number for number in range(count)]

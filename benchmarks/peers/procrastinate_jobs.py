@@ -1,10 +1,12 @@
-"""procrastinate at the work of benchmarks/endpoint.py; runs in the peers' own virtual environment.
+"""procrastinate in the suite (suite/peers.py says how it is spoken to); runs in the peers' own virtual environment.
 
 One job: one INSERT and one follow-up job in one transaction. The job itself is taken before and marked done after, each
 in a transaction of its own: at least once, and what the handler did may be done again. Finished jobs are deleted, ten
 run side by side on a pool of connections: the fastest that was found.
 """
 
+import asyncio
+import json
 import sys
 import time
 
@@ -16,10 +18,16 @@ CONCURRENCY = 10
 
 app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=URL, min_size=CONCURRENCY, max_size=CONCURRENCY + 4))
 ended = [0.0]  # when the last handler ended
+waits: list[float] = []
 
 
 @app.task(queue="follow", name="follow")
 async def follow(number: int) -> None:
+    """Stays in its queue."""
+
+
+@app.task(queue="send", name="send")
+async def sent(text: str) -> None:
     """Stays in its queue."""
 
 
@@ -36,6 +44,53 @@ async def nothing(number: int) -> None:
     ended[0] = time.monotonic()
 
 
+@app.task(queue="work", name="timed")
+async def timed(sent_at: float) -> None:
+    waits.append(time.monotonic() - sent_at)
+
+
+async def work() -> None:
+    """Drains the queue at each word."""
+    print("ready", flush=True)
+    while sys.stdin.readline():
+        await app.run_worker_async(
+            queues=["work"], concurrency=CONCURRENCY, wait=False, delete_jobs="always", listen_notify=False,
+            install_signal_handlers=False,
+        )  # fmt: skip
+        print(ended[0], flush=True)
+
+
+async def serve() -> None:
+    """Waits for jobs as in production, and sends some to itself at each word: how many, and the seconds between two."""
+    working = asyncio.create_task(
+        app.run_worker_async(queues=["work"], delete_jobs="always", install_signal_handlers=False)
+    )
+    await asyncio.sleep(1.0)
+    print("ready", flush=True)
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        count, gap = line.split()
+        waits.clear()
+        for _ in range(int(count)):
+            await timed.defer_async(sent_at=time.monotonic())
+            await asyncio.sleep(float(gap))
+        while len(waits) < int(count):
+            await asyncio.sleep(0.01)
+        print(json.dumps(waits), flush=True)
+    working.cancel()
+
+
+async def send(count: int, batch: int) -> None:
+    """So many jobs, one call for each batch; prints the seconds."""
+    text = "x" * 490
+    started = time.monotonic()
+    for _ in range(count // batch):
+        if batch == 1:
+            await sent.defer_async(text=text)
+        else:
+            await sent.batch_defer_async(*[{"text": text}] * batch)
+    print(time.monotonic() - started, flush=True)
+
+
 async def main() -> None:
     async with app.open_async():
         if WHAT == "install":
@@ -43,13 +98,10 @@ async def main() -> None:
         elif WHAT == "fill":
             task, count = {"insert": insert, "no-op": nothing}[REST[0]], int(REST[1])
             await task.batch_defer_async(*({"number": number} for number in range(count)))
+        elif WHAT == "send":
+            await send(int(REST[0]), int(REST[1]))
         else:
-            print("ready", flush=True)
-            sys.stdin.readline()
-            await app.run_worker_async(
-                queues=["work"], concurrency=CONCURRENCY, wait=False, delete_jobs="always", listen_notify=False
-            )
-            print(ended[0], flush=True)
+            await {"work": work, "serve": serve}[WHAT]()
 
 
 uvloop.run(main())

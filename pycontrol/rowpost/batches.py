@@ -32,14 +32,16 @@ from rowpost.retries import Kind, Outcome, in_words, roll_back
 __all__ = ["Batches"]
 
 GONE_WELL = frozenset({Kind.HANDLED, Kind.EXPIRED})
+GONE = GONE_WELL | {Kind.POISON, Kind.DELAYED, Kind.MOVED_TO_ERROR}
 SUITABLE_MODE = "sends_atomic_with_receive"
 
 
 @dataclass(slots=True)
 class _Batch:
-    """What the messages of a transaction have brought so far. `times`: when each was wanted, and when its handler began."""
+    """The messages of a transaction, in the queue's order, and what they have brought so far. `times`: when each was
+    wanted, and when its handler began."""
 
-    messages: list[Message] = field(default_factory=list)
+    messages: list[Message]
     outcomes: list[Outcome] = field(default_factory=list)
     groups: list[list[Operation]] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
@@ -53,6 +55,13 @@ class Batches:
         self._pipeline = pipeline
         self._size = size if pipeline.transaction_mode == SUITABLE_MODE else BatchSize(1, None)
         self._clock = clock
+        #: the last row version that was taken for good, by the last transaction; None where messages may have come back
+        self.kept: int | None = None
+
+    @property
+    def receive_seconds(self) -> float:
+        """How long the last receive took."""
+        return self._pipeline.receive_seconds
 
     def process(self, anchor: int | None = None) -> list[Outcome]:
         """Receive and handle the oldest free messages above `anchor` (None: from the start), if any.
@@ -63,9 +72,12 @@ class Batches:
         Raises:
             As Pipeline.process_one.
         """
+        self.kept = None
         if self._size.now > 1:
             return self._many(anchor)
         outcome = self._pipeline.process_one(anchor)
+        if outcome.kind in GONE:
+            self.kept = outcome.row_version
         if outcome.kind in GONE_WELL:
             self._size = self._size.after(1, self._pipeline.handler_seconds)
         elif outcome.kind is not Kind.EMPTY:
@@ -82,11 +94,11 @@ class Batches:
             self._size = self._size.after(0, 0.0)
             pipeline.database.rollback()
             return [pipeline.found_nothing()]
-        started, batch = self._clock(), _Batch()
-        for row in rows:
-            ended = self._take(Message(*row[:4], row[4] or b""), batch)
+        started, batch = self._clock(), _Batch([Message(*row[:4], row[4] or b"") for row in rows])
+        for message in pipeline.in_lock_order(batch.messages):
+            ended = self._take(message, batch)
             if ended is not None:
-                place = len(batch.messages)
+                place = batch.messages.index(message) + 1
                 lost = ended.kind is Kind.VICTIM
                 self._size = self._size.after_conflict() if lost else self._size.after_failure(place)
                 return [ended]
@@ -95,12 +107,12 @@ class Batches:
             self._size = self._size.after_loss(len(rows))
             return [VICTIM]
         self._size = self._size.after(len(rows), seconds, sum(len(m.raw_headers) + len(m.body) for m in batch.messages))
-        return batch.outcomes
+        self.kept = batch.messages[-1].row_version
+        return sorted(batch.outcomes, key=lambda outcome: outcome.row_version)
 
     def _take(self, message: Message, batch: _Batch) -> Outcome | None:
         """One message; the outcome of one that ended the transaction."""
         pipeline, kind, words = self._pipeline, Kind.HANDLED, None
-        batch.messages.append(message)
         try:
             if message.expired:
                 kind = Kind.EXPIRED

@@ -14,7 +14,7 @@ from rowpost.breaker import Breaker
 from rowpost.health import Health
 from rowpost.narrator import Narrator
 from rowpost.peeker import Answer, Crash
-from rowpost.ramp import Peeked, Ramp, Received, StillBusy, check_peek_delay, spare_workers, strategy
+from rowpost.ramp import Peeked, Ramp, Received, Rung, Seen, StillBusy, check_peek_delay, spare_workers, strategy
 from rowpost.reports import Assignment, Back, InTrouble, Pace, Progress, Ready, Refused, Terms
 from rowpost.retries import Kind
 from rowpost.roster import KILLED, OVERDUE, Member, Roster, State, respawn_delay
@@ -23,6 +23,11 @@ from rowpost.snapshot import Figures, QueueSnapshot
 from rowpost.throttle import Throttle
 
 __all__ = ["Crew"]
+
+# In peek delays: a look may come so much earlier, and senders ring so long when the supervisor looks no more.
+ALONG, ASLEEP_FOR = 0.2, 4.0
+# Looks take one in so many seconds at most: over a million dead rows, which a long transaction holds, each takes long.
+REST = 5
 
 
 class Crew:
@@ -55,7 +60,7 @@ class Crew:
         self._roster = Roster()
         self._purging = worker.purge_on_startup
         self._asked = False
-        self._peek_at = float("-inf")
+        self._peek_at = self._rest_until = float("-inf")
         self._spawn_at = float("-inf")
         self._wanted = 1
         self._deaths = 0
@@ -125,9 +130,16 @@ class Crew:
             self._purging = False
             self._emit(events.Purged, count=answer.count)
             return
+        if answer.warning:
+            self._emit(events.Warned, text=answer.warning)
+        self._rest_until = now + REST * answer.seconds
         self._figures.depth = answer.count
         self._emit(events.Peeked, count=answer.count)
-        self._see(Peeked(answer.count, self._roster.occupied), now)
+        self._see(Peeked(answer.count, self._roster.occupied, self._roster.coming), now)
+
+    def rang(self, now: float) -> None:
+        """A sender says that messages have come."""
+        self._see(Rung(self._roster.occupied), now)
 
     def heard(self, member: Member, report: object, now: float) -> None:
         """A worker's report."""
@@ -178,9 +190,8 @@ class Crew:
         if self._warning:
             self._emit(events.Warned, text=self._warning)
             self._warning = None
-        if not self._asked and now >= self._peek_at:
-            self._asked = True
-            self._ask(self.name, purge=self._purging)
+        if now >= self._peek_at:
+            self._look()
         if self._purging:
             return self._due()
         for member in self.members:
@@ -197,6 +208,21 @@ class Crew:
     def peek_now(self) -> None:
         """Look for messages at the next tick, whatever the ramp is at."""
         self._peek_at = float("-inf")
+
+    def look_along(self, now: float) -> None:
+        """Somebody looks anyway, and one round trip does for all: a look that is nearly due is done with it."""
+        if self._ramp.asleep and now >= self._peek_at - self._peek_delay * ALONG:
+            self._look()
+
+    @property
+    def looks(self) -> bool:
+        """Whether it has asked, and was not answered yet."""
+        return self._asked
+
+    def _look(self) -> None:
+        if not self._asked and not self._stopping and self.refused is None:
+            self._asked = True
+            self._ask(self.name, purge=self._purging, asleep=ASLEEP_FOR * self._peek_delay * self._ramp.asleep)
 
     def _kill_overdue(self, now: float) -> float:
         """Kill the workers whose handlers exceed their time limit; returns when the next one may."""
@@ -311,10 +337,10 @@ class Crew:
         """Seconds that a worker waits after a failed attempt, now."""
         return self._health.pace
 
-    def _see(self, seen: Peeked | Received | StillBusy, now: float) -> None:
+    def _see(self, seen: Seen, now: float) -> None:
         self._ramp = self._ramp.after(seen, self._allowed)
         if self._ramp.peek_in is not None:
-            self._peek_at = now + self._ramp.peek_in
+            self._peek_at = max(now + self._ramp.peek_in, self._rest_until)
         leaver = self._roster.find(self._ramp.stop)
         if leaver is not None and leaver.state is not State.LEAVING:
             leaver.send_away("spare")

@@ -42,7 +42,9 @@ class Database:
     ) -> None:
         #: whether CorrelationId and ReplyToAddress are filled, for endpoints of transport versions 1 to 6 (compat)
         self.legacy_columns = legacy_columns and dialect.name == "sqlserver"
-        self.connection = connection
+        self._connection = connection
+        #: whether anybody asked for the driver's connection, began or ended a transaction, since this was last set to False
+        self.lent = False
         self.dialect = dialect
         self._owned = owned
         self._open_another = open_another
@@ -54,6 +56,12 @@ class Database:
     def share(cls, connection: Any) -> Database:
         """Wraps a caller's connection of psycopg or pyodbc; what is called joins the caller's transaction."""
         return cls(connection, dialect_of(connection), owned=False)
+
+    @property
+    def connection(self) -> Any:
+        """The driver's connection, for SQL that is not rowpost's: whoever asked for it may have ended the transaction."""
+        self.lent = True
+        return self._connection
 
     @property
     def engine(self) -> str:
@@ -78,7 +86,7 @@ class Database:
         """
         statement = self._statement(procedure, queue, arguments)
         try:
-            return self.dialect.execute(self.connection, statement, arguments, begin)
+            return self.dialect.execute(self._connection, statement, arguments, begin)
         except self.dialect.driver_error() as error:
             if begin:
                 self._abandon()
@@ -97,7 +105,7 @@ class Database:
         """
         spelt = [(self._statement(name, queue, arguments), arguments) for name, queue, arguments in calls]
         try:
-            return self.dialect.execute_all(self.connection, spelt, begin, commit)
+            return self.dialect.execute_all(self._connection, spelt, begin, commit)
         except self.dialect.driver_error() as error:
             if begin:
                 self._abandon()
@@ -126,23 +134,26 @@ class Database:
 
     def begin(self) -> None:
         """Opens a transaction."""
+        self.lent = True
         with self.translated():
-            self.dialect.begin(self.connection)
+            self.dialect.begin(self._connection)
 
     def commit(self) -> None:
         """Commits the open transaction."""
+        self.lent = True
         with self.translated():
-            self.dialect.commit(self.connection)
+            self.dialect.commit(self._connection)
 
     def rollback(self) -> None:
         """Rolls the open transaction back, if there is one."""
+        self.lent = True
         with self.translated():
-            self.dialect.rollback(self.connection)
+            self.dialect.rollback(self._connection)
 
     def _abandon(self) -> None:
         """Rolls back after a failure; a connection that is gone has rolled back by itself."""
         with suppress(self.dialect.driver_error()):
-            self.dialect.rollback(self.connection)
+            self.dialect.rollback(self._connection)
 
     @contextmanager
     def transaction(self) -> Iterator[Database]:
@@ -166,18 +177,18 @@ class Database:
     def _savepoint(self) -> Iterator[None]:
         name = f"rowpost_{self._depth}"
         with self.translated():
-            self.dialect.savepoint(self.connection, name)
+            self.dialect.savepoint(self._connection, name)
         self._depth += 1
         try:
             yield
         except BaseException:
             self._depth -= 1
             with suppress(self.dialect.driver_error()):
-                self.dialect.rollback_to(self.connection, name)
+                self.dialect.rollback_to(self._connection, name)
             raise
         self._depth -= 1
         with self.translated():
-            self.dialect.release(self.connection, name)
+            self.dialect.release(self._connection, name)
 
     @contextmanager
     def translated(self) -> Iterator[None]:
@@ -190,25 +201,35 @@ class Database:
     def join(self) -> bool:
         """Whether there is a transaction to join; the one that a lent connection's driver would begin is begun."""
         with self.translated():
-            return self.dialect.join(self.connection) or self.dialect.in_transaction(self.connection)
+            return self.dialect.join(self._connection) or self.dialect.in_transaction(self._connection)
 
     @property
     def in_transaction(self) -> bool:
         """Whether a transaction is open on the connection, begun by anybody."""
         with self.translated():
-            return self.dialect.in_transaction(self.connection)
+            return self.dialect.in_transaction(self._connection)
 
     def is_intact(self, begin: Begin) -> bool:
         """Whether the transaction that was begun so is still open, and can be committed. Cheap where the driver knows."""
         try:
-            return self.dialect.is_intact(self.connection, begin)
+            return self.dialect.is_intact(self._connection, begin)
         except self.dialect.driver_error() as error:
             raise self.dialect.translate(error) from error
 
     @property
     def closed(self) -> bool:
         """Whether the connection is closed or broken."""
-        return self.dialect.is_closed(self.connection)
+        return self.dialect.is_closed(self._connection)
+
+    def listen(self) -> bool:
+        """Begins to hear senders to any queue of the database; False where that cannot be: then nobody will ring."""
+        with self.translated():
+            return self.dialect.listen(self._connection)
+
+    def heard(self) -> list[str]:
+        """The keys of queues whose senders rang since the last time; does not wait. Raises DatabaseUnavailable."""
+        with self.translated():
+            return self.dialect.heard(self._connection)
 
     @property
     def another(self) -> Callable[[], Database] | None:
@@ -236,7 +257,7 @@ class Database:
 
     def _local(self, address: Address) -> Address:
         catalog = address.catalog
-        if catalog is not None and catalog.casefold() == self.dialect.database_name(self.connection).casefold():
+        if catalog is not None and catalog.casefold() == self.dialect.database_name(self._connection).casefold():
             catalog = None
         return Address(address.table, address.schema, catalog).short(self.engine)
 
@@ -248,7 +269,7 @@ class Database:
         full = address.qualified(self.engine)
         if self.engine == "postgresql":
             return f"{self.dialect.quote(str(full.schema))}.{self.dialect.quote(full.table)}"
-        return Address(full.table, full.schema, full.catalog or self.dialect.database_name(self.connection)).format()
+        return Address(full.table, full.schema, full.catalog or self.dialect.database_name(self._connection)).format()
 
     def _remembered(self, what: str, address: Address, spell: Callable[[Address], Any]) -> Any:
         """The addresses that an endpoint sends to are few, and looked at for each message."""
@@ -265,7 +286,7 @@ class Database:
             self._beside.close()
         if self._owned:
             with suppress(self.dialect.driver_error()):
-                self.connection.close()
+                self._connection.close()
 
     def __enter__(self) -> Database:
         return self

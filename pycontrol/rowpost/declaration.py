@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rowpost.batch_size import batch_size
 from rowpost.errors import SettingsError
-from rowpost.settings import STRATEGIES
+from rowpost.worker_settings import STRATEGIES
 
 __all__ = ["MODES", "refuse_declaration"]
 

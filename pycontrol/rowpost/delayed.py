@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -33,8 +33,8 @@ from rowpost.settings import Settings
 
 __all__ = ["Moved", "make_mover", "move_due"]
 
-#: how many messages a mover takes at a time (reference: mover batch)
-BATCH = 100
+#: how many messages a mover takes at a time; one commit each
+BATCH = 500
 # Seconds between two rounds when what is due is held by somebody else.
 SHORTEST = 0.02
 
@@ -83,15 +83,22 @@ def move_due(
         QueueNotFound: the queue has no delayed table, or there is no error queue for a message that needs it.
         DatabaseUnavailable.
     """
+    move = ("move_due_messages", queue, {"count": batch})
+    several = database.engine == "sqlserver"  # statements, which need a transaction around them; PostgreSQL's is one
     try:
-        rows = database.call("move_due_messages", queue, begin=True, count=batch)
-        moved, forwards, next_due_ms = rows[0]
+        # an idle queue costs one round trip: what is to be forwarded takes another look, in a transaction that stays open
+        ((moved, forwards, next_due_ms),) = database.call_all([move], begin=several, commit=several)[0]
         next_due = None if next_due_ms is None else next_due_ms / 1000
-        if moved is not None and forwards:
-            forwarder = _Forwarder(database, queue, error_queue, directory or Directory())
-            return _forward(database, forwarder, moved, min(forwards, batch))
-        database.commit()
-        return Moved(moved or 0, next_due=next_due, elected=moved is not None)
+        done = Moved(moved or 0, next_due=next_due, elected=moved is not None)
+        if moved is None or not forwards:
+            return done
+        ((more, forwards, _),) = database.call_all([move], begin=True)[0]
+        if more is None:
+            database.commit()
+            return done
+        forwarder = _Forwarder(database, queue, error_queue, directory or Directory())
+        rest = _forward(database, forwarder, more, min(forwards, batch))
+        return replace(rest, moved=rest.moved + moved)
     except RowpostError:
         if not database.closed:
             database.rollback()

@@ -24,15 +24,15 @@ from rowpost.audit import acknowledgement, audited, forwarded
 from rowpost.context import Bus, Call, Context, Operation
 from rowpost.database import Database
 from rowpost.declaration import MODES, refuse_declaration
-from rowpost.errors import InvalidMessage, NoHandler, SettingsError
-from rowpost.handling import Handle, Handling
+from rowpost.errors import InvalidMessage, SettingsError
+from rowpost.handling import ENCLOSED_TYPES, Handle, Handling, Handlings
 from rowpost.message import Message, decode_headers
 from rowpost.message_types import find_class, split_enclosed_types, type_name, type_names
 from rowpost.outbox import Outbox
 from rowpost.outgoing import FORWARD_DESTINATION, Directory, dispatch
 from rowpost.recoverability import Host, Recoverability
 from rowpost.sagas.hosted import HostedSagas
-from rowpost.serialization import Serializer, Serializers, named_in_body
+from rowpost.serialization import Serializer, Serializers
 
 if TYPE_CHECKING:
     from rowpost.callbacks import Callbacks
@@ -44,9 +44,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MODES", "Endpoint"]
 
-REMEMBERED_TYPES = 1000
 _CONTROL = "NServiceBus.ControlMessage"
-_TYPES = "NServiceBus.EnclosedMessageTypes"
+
 
 class Endpoint:
     """A named endpoint. Its input queue bears its name.
@@ -108,8 +107,7 @@ class Endpoint:
         self.serializers = Serializers(*serializers)
         self.send_only = send_only
         self.host = Host.here(name)
-        self._handlings: list[Handling] = []
-        self._found: dict[str | None, list[Handling]] = {}
+        self._handlings = Handlings(name, self.serializers)
         self._routes: dict[str, str] = {}
         self._subscriptions: set[str] = set()
         self._directory = Directory()
@@ -142,8 +140,7 @@ class Endpoint:
                     f"The handler {function.__qualname__} of {self.name} is async or a generator: calling it runs "
                     "nothing. Write a plain function."
                 )
-            self._handlings.append(Handling(type_name, cls, function))
-            self._found.clear()
+            self._handlings.add(Handling(type_name, cls, function))
             if subscribe:
                 self._subscriptions.add(type_name)
             return function
@@ -157,9 +154,8 @@ class Endpoint:
             SettingsError: its table is another saga's, or this endpoint's mode cannot keep its state.
         """
         for handling, topic in self._sagas.host(saga):
-            self._handlings.append(handling)
+            self._handlings.add(handling)
             self._subscriptions |= {topic} - {None}
-        self._found.clear()
         return saga
 
     @property
@@ -285,8 +281,8 @@ class Endpoint:
         if message.headers.get(_CONTROL) == "True":
             return []
         context = Context(self, database, message, scope)
-        for handling in self._find(message):
-            handling.call(self._decode(message, handling.cls), context)
+        for handling, body in self._handlings.read(message):
+            handling.call(body, context)
         context.operations += acknowledgement(message)
         if self.audit_queue is not None:
             came = decode_headers(message.raw_headers)  # a handler may have changed message.headers
@@ -298,36 +294,17 @@ class Endpoint:
         destination = message.headers.get(FORWARD_DESTINATION)
         return bool(destination) and database.local(parse_address(destination)).format() != self.name
 
-    def _find(self, message: Message) -> list[Handling]:
-        """All handlers of the most derived type that has any (reference H3: a handler of a base gets what derives)."""
-        types = message.headers.get(_TYPES)
-        found = self._found.get(types)
-        if found is None:
-            found = self._look_for(message)
-            if types and len(self._found) < REMEMBERED_TYPES:
-                self._found[types] = found
-        return found
-
-    def _look_for(self, message: Message) -> list[Handling]:
-        names = list(split_enclosed_types(message.headers.get(_TYPES))) or named_in_body(message.body, self.serializers.default)
-        found = [h for name in names for h in self._handlings if h.type_name == name]
-        if not found:
-            known = ", ".join(sorted({h.type_name for h in self._handlings})) or "none"
-            raise NoHandler(f"{self.name} has no handler for {', '.join(names) or 'a message without a type'}; it handles {known}.")
-        return found
+    def in_lock_order(self, messages: list[Message]) -> list[Message]:
+        """The messages of a batch in the order in which to handle them: workers lock instances of sagas in the same one."""
+        return self._sagas.in_lock_order(messages, self._handlings.read)
 
     def typed(self, message: Message) -> Any:
         """A reply as its class, where the program knows it; else its bytes. Raises MessageNotDeserialized."""
-        for name in split_enclosed_types(message.headers.get(_TYPES)):
+        for name in split_enclosed_types(message.headers.get(ENCLOSED_TYPES)):
             cls = self._expected.get(name) or find_class(name)
             if cls is not None:
-                return self._decode(message, cls)
+                return self._handlings.decode(message, cls)
         return message.body
-
-    def _decode(self, message: Message, cls: type) -> Any:
-        if cls is bytes:
-            return message.body
-        return self.serializers.find(message.headers.get("NServiceBus.ContentType")).decode(message.body, cls)
 
     def store(self, database: Database, operations: list[Operation | Call]) -> list[Operation]:
         """Stores at once what sagas store; returns what is to be sent."""

@@ -1,17 +1,23 @@
-"""One handler of an endpoint: the message type it wants, the class that the body becomes, and the call."""
+"""The handlers of an endpoint: the message type that each wants, the class that the body becomes, and the call."""
 
 from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
 from rowpost.context import Context
-from rowpost.errors import SettingsError
+from rowpost.errors import NoHandler, SettingsError
+from rowpost.message import Message
+from rowpost.message_types import split_enclosed_types
+from rowpost.serialization import Serializers, named_in_body
 
-__all__ = ["Handle", "Handling"]
+__all__ = ["ENCLOSED_TYPES", "Handle", "Handling", "Handlings"]
+
+ENCLOSED_TYPES = "NServiceBus.EnclosedMessageTypes"
+REMEMBERED_TYPES = 1000
 
 logger = logging.getLogger("rowpost")
 
@@ -22,7 +28,7 @@ class Handling:
     """One handler."""
 
     def __init__(self, type_name: str, cls: type, function: Handle) -> None:
-        self.type_name, self.cls, self._function = type_name, cls, function
+        self.type_name, self.cls, self.function = type_name, cls, function
         self._name = getattr(function, "__qualname__", repr(function))
         self._warned = False
 
@@ -32,7 +38,7 @@ class Handling:
         Raises:
             SettingsError: it returned a coroutine, which nobody would run. Whatever the handler raises.
         """
-        returned = self._function(message, context)
+        returned = self.function(message, context)
         if returned is None:
             return
         if inspect.isawaitable(returned):
@@ -45,3 +51,57 @@ class Handling:
                 "The handler %s of %s returned a %s: what a handler returns is ignored. To answer, use context.reply.",
                 self._name, context.endpoint.name, type(returned).__name__,
             )  # fmt: skip
+
+
+class Handlings:
+    """All handlers of an endpoint; finds those of a message, and reads it for each."""
+
+    def __init__(self, endpoint: str, serializers: Serializers) -> None:
+        self._endpoint, self._serializers = endpoint, serializers
+        self._all: list[Handling] = []
+        self._found: dict[str | None, list[Handling]] = {}
+
+    def add(self, handling: Handling) -> None:
+        """One more."""
+        self._all.append(handling)
+        self._found.clear()
+
+    def clear(self) -> None:
+        """None any more."""
+        self._all.clear()
+        self._found.clear()
+
+    def read(self, message: Message) -> Iterator[tuple[Handling, Any]]:
+        """The handlers of a message in their order, each with the message as its class.
+
+        Raises:
+            NoHandler: nobody handles its types. MessageNotDeserialized: the body is not what the handler wants.
+        """
+        for handling in self.find(message):
+            yield handling, self.decode(message, handling.cls)
+
+    def find(self, message: Message) -> list[Handling]:
+        """All handlers of the most derived type that has any (reference H3: a handler of a base gets what derives)."""
+        types = message.headers.get(ENCLOSED_TYPES)
+        found = self._found.get(types)
+        if found is None:
+            found = self._look_for(message)
+            if types and len(self._found) < REMEMBERED_TYPES:
+                self._found[types] = found
+        return found
+
+    def _look_for(self, message: Message) -> list[Handling]:
+        names = list(split_enclosed_types(message.headers.get(ENCLOSED_TYPES))) or named_in_body(message.body, self._serializers.default)
+        found = [each for name in names for each in self._all if each.type_name == name]
+        if not found:
+            known = ", ".join(sorted({each.type_name for each in self._all})) or "none"
+            raise NoHandler(
+                f"{self._endpoint} has no handler for {', '.join(names) or 'a message without a type'}; it handles {known}."
+            )
+        return found
+
+    def decode(self, message: Message, cls: type) -> Any:
+        """The body as a class. Raises MessageNotDeserialized."""
+        if cls is bytes:
+            return message.body
+        return self._serializers.find(message.headers.get("NServiceBus.ContentType")).decode(message.body, cls)

@@ -28,6 +28,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from rowpost.address import parse_address, queue_key
+from rowpost.anchor import Frontier
+from rowpost.claims import Claim
 from rowpost.context import Operation
 from rowpost.database import Database
 from rowpost.dialects import Begin
@@ -64,7 +66,8 @@ class Pipeline:
     failures on, closed when the queue is empty, and a new first one after a handler closed the one it was lent
     (without it that raises HandlerBrokeTransaction). `hold` is told which message a handler gets, and None after it.
     `participants` of the environment are added to the endpoint's, `outboxes` are its business databases by name; `step`
-    is told how far a message has come. `exclusive`: the queue counts as empty while another session has claimed it.
+    is told how far a message has come, `frontier` the last row version received. `exclusive`: the queue counts as empty
+    while another session has claimed it.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class Pipeline:
         participants: Mapping[str, str] | None = None,
         outboxes: Mapping[str, str] | None = None,
         exclusive: bool = False,
+        frontier: Frontier | None = None,
         step: Callable[[str], None] = no_step,
     ) -> None:
         self.database = database
@@ -89,8 +93,8 @@ class Pipeline:
         self._reconnect = reconnect
         self._hold = hold or (lambda message: None)
         self._step = step
-        self._exclusive = exclusive
-        self._claimed: Database | None = None
+        self._claim = Claim(queue, wanted=exclusive)
+        self._frontier, self._had_connection = frontier, False
         self._lender = Lender(queue)
         mode, named = self._processing.transaction_mode, getattr(self._processing, "participants", {})
         places = resolve_participants(participants or {}, named) if mode == "transaction_scope" else {}
@@ -101,8 +105,7 @@ class Pipeline:
         self._plain = not isinstance(handler, Endpoint)
         self.transaction_mode = mode
         self.stopwatch = Stopwatch()
-        #: how long the last handler took
-        self.handler_seconds = 0.0
+        self.handler_seconds = self.receive_seconds = 0.0  # how long the last ones took
         self.retries = Retries(
             queue,
             queue_key(parse_address(queue), database.engine),
@@ -123,7 +126,7 @@ class Pipeline:
         the queue cannot be received from; an error of the handler is an Outcome, never raised.
         """
         database = self.database
-        if self._exclusive and not self._claim(database):
+        if not self._claim.held(database):
             return EMPTY
         try:
             rows = self._receive(1, anchor, self._begin)
@@ -132,12 +135,11 @@ class Pipeline:
         if not rows:
             self._end(database)
             return self.found_nothing()
-        key, row_version, expired, headers, body = rows[0]
-        message = Message(key, row_version, expired, headers, body or b"")
+        message = Message(*rows[0][:4], rows[0][4] or b"")
         self._step("received")
-        if expired and self._outbox is None:
+        if message.expired and self._outbox is None:
             self._end(database)
-            return Outcome(Kind.EXPIRED, row_version, key)
+            return Outcome(Kind.EXPIRED, message.row_version, message.id)
         try:
             control = self.is_control(message)
         except MessageCorrupt as error:
@@ -152,14 +154,13 @@ class Pipeline:
             self.stopwatch.add([(wanted, started)], time.time())
         return outcome
 
-    def _claim(self, database: Database) -> bool:
-        """Whether the queue is ours alone, for as long as this connection lives: a lock that ends after its transaction."""
-        if self._claimed is not database and database.call("claim_queue", queue_name=self.queue)[0][0]:
-            self._claimed = database
-        return self._claimed is database
-
     def _receive(self, count: int, anchor: int | None, begin: Begin) -> list[tuple]:
-        return self.database.call("receive_messages", self.queue, begin=begin, count=count, anchor=anchor)
+        started = time.perf_counter()
+        rows = self.database.call("receive_messages", self.queue, begin=begin, count=count, anchor=anchor)
+        self.receive_seconds = time.perf_counter() - started
+        if rows and self._frontier is not None:
+            self._frontier.value = rows[-1][1]
+        return rows
 
     def is_control(self, message: Message) -> bool:
         """Whether a message is a transport's own, which no plain function gets to see. Raises MessageCorrupt."""
@@ -174,11 +175,15 @@ class Pipeline:
     # -------------------------------------------------------------- several messages in one transaction (batches.py)
     def receive_sealed(self, count: int, anchor: int | None) -> list[tuple]:
         """Begins a transaction that a handler cannot commit, and receives. Raises Deadlock."""
-        if self._exclusive and not self._claim(self.database):
+        if not self._claim.held(self.database):
             return []
         rows = self._receive(count, anchor, "sealed")
         self._step("received")
         return rows
+
+    def in_lock_order(self, messages: list[Message]) -> list[Message]:
+        """Messages of a batch in the order in which to handle them; an exclusive queue's stay as they were sent."""
+        return messages if self._plain or self._claim.wanted else self._processing.in_lock_order(messages)
 
     def attempt_sealed(self, message: Message) -> list[Operation] | Outcome:
         """Runs the handler; what it sent, or, after a failure, what became of the message: then all is rolled back."""
@@ -223,7 +228,7 @@ class Pipeline:
         """Lends the connection to the handler, and looks what it did with it."""
         database = self.database
         self._lender.lend(database)
-        started = time.perf_counter()
+        database.lent, started = False, time.perf_counter()
         try:
             operations = self._run(message, database)
             if sealed and not self._plain:  # the batch's next message may be one of the same saga
@@ -238,8 +243,8 @@ class Pipeline:
         self.handler_seconds = time.perf_counter() - started
         self._take_back()
         self._step("handled")
-        # SQL Server refuses to commit what is not open, unless it was sealed; PostgreSQL has to be asked, and is at once
-        trusted = database.engine == "sqlserver" and not sealed
+        # SQL Server commits only what is open, or, sealed, has to be asked, if a handler ever had the connection: a round trip
+        trusted = database.engine == "sqlserver" and not (sealed and self._had_connection)
         if not (database.closed or self._lender.ended) and (trusted or database.is_intact("sealed" if sealed else True)):
             return operations
         return self._broken_off(message, guarded, sealed)
@@ -255,6 +260,7 @@ class Pipeline:
         return self.retries.failed(database, message, self._broken(what), guarded=guarded)
 
     def _take_back(self) -> None:
+        self._had_connection |= self.database.lent
         self._lender.take_back()
         self._scope.take_back()
 
@@ -346,8 +352,7 @@ class Pipeline:
     def _closed(self, message: Message, error: BaseException | None) -> Outcome:
         """The connection is gone: lost, or closed by the handler. Either way the server has rolled back."""
         if getattr(self.database.connection, "broken", False):
-            text = f"the connection was lost while a message of queue {self.queue!r} was handled"
-            raise DatabaseUnavailable(text) from error
+            raise DatabaseUnavailable(f"the connection was lost while a message of queue {self.queue!r} was handled") from error
         broken = self._broken("closed the connection", error)
         if self._reconnect is None:
             raise broken

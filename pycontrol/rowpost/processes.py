@@ -16,10 +16,11 @@ from multiprocessing.connection import Connection
 from typing import Any
 from uuid import UUID
 
+from rowpost.anchor import Frontier
 from rowpost.reports import Assignment, Hand
 from rowpost.worker import run_worker
 
-__all__ = ["WorkerProcess", "spawn_worker"]
+__all__ = ["WorkerProcess", "shared_frontier", "spawn_worker"]
 
 PRELOAD = ["rowpost.worker", "rowpost.dialects.postgresql", "rowpost.dialects.sqlserver"]
 
@@ -96,6 +97,11 @@ def spawn_worker(assignment: Assignment) -> WorkerProcess:
         process.start()
     theirs.close()
     return WorkerProcess(process, ours, hand)
+
+
+def shared_frontier() -> Frontier:
+    """Memory that all workers of a queue see: to be given to each in its assignment."""
+    return _context().RawValue("q", 0)
 
 
 @cache

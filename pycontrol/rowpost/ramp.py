@@ -31,6 +31,7 @@ __all__ = [
     "Peeked",
     "Ramp",
     "Received",
+    "Rung",
     "Seen",
     "StillBusy",
     "check_peek_delay",
@@ -49,6 +50,10 @@ LONG_RECEIVE = 5.0
 # Pause of a poller that found nothing: doubled from the first to the second. Seconds.
 SHORTEST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
+# The monitor's first pause after work, doubled at each peek up to the peek delay; and from which on it counts as asleep:
+# then it wants to be woken. Until then nobody needs to: senders in a steady flow never wake anybody. Seconds.
+QUICK_PEEK = 0.005
+ASLEEP = 0.04
 # Seed 002: "The recommended range for this setting is between 100 milliseconds to 10 seconds." Seconds.
 LEAST_PEEK_DELAY = 0.1
 GREATEST_PEEK_DELAY = 10.0
@@ -56,9 +61,17 @@ GREATEST_PEEK_DELAY = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Peeked:
-    """The monitor saw `count` messages waiting while `busy` workers were receiving."""
+    """The monitor saw `count` messages waiting while `busy` workers were receiving, `coming` of them with empty hands."""
 
     count: int
+    busy: int = 0
+    coming: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """A sender says that messages have come, while `busy` workers were receiving."""
+
     busy: int = 0
 
 
@@ -78,13 +91,14 @@ class StillBusy:
     seconds: float
 
 
-Seen = Peeked | Received | StillBusy
+Seen = Peeked | Received | Rung | StillBusy
 
 
 class Ramp(Protocol):
     """What the supervisor needs of a strategy.
 
-    `workers` is the target number; `polls` says whether workers poll by themselves (else they wait to be told);
+    `workers` is the target number; `polls` says whether workers poll by themselves (else they wait to be told), `asleep`
+    whether the monitor would be woken rather than look;
     `peek_in` is the seconds until the next peek, None where the plan stands; `stop` is the worker that has to leave
     by the last decision, None where none has.
     """
@@ -95,6 +109,9 @@ class Ramp(Protocol):
 
     @property
     def polls(self) -> bool: ...
+
+    @property
+    def asleep(self) -> bool: ...
 
     def after(self, seen: Seen, limit: int) -> Ramp: ...
 
@@ -111,6 +128,10 @@ class Fixed:
     @property
     def polls(self) -> bool:
         return True
+
+    @property
+    def asleep(self) -> bool:
+        return False
 
     def after(self, seen: Seen, limit: int) -> Fixed:
         """The limit, whatever was seen; peeks serve the display only."""
@@ -141,6 +162,10 @@ class Adaptive:
     @property
     def polls(self) -> bool:
         return True
+
+    @property
+    def asleep(self) -> bool:
+        return False
 
     def after(self, seen: Seen, limit: int) -> Adaptive:
         """One more or one less, by what a poller met."""
@@ -189,9 +214,10 @@ class Peek:
 
     A peek that finds n messages opens a round: receivers up to min(limit, n) beside those already busy. The round
     ends with the first receive that finds nothing (seed 002: "the transport immediately switches back to the peek
-    mode") or when the n messages are taken while more workers are allowed; then the next peek is at once. While a
-    round goes on (a long handler), and after an empty peek, the next peek is `peek_delay` away. Rounds that bring
-    no message at all, two or more in a row, back off: an estimate that is wrong never makes the monitor spin.
+    mode") or when the n messages are taken while more workers are allowed; then the next peek is at once. At rest the
+    next peek is `peek_delay` away; after work, and while workers could be added, it is soon, and further away each
+    time: what commits late is found within as long again as it took. Rounds that bring no message at all, two or more
+    in a row, back off: an estimate that is wrong never makes the monitor spin.
     """
 
     peek_delay: float = 1.0
@@ -201,6 +227,8 @@ class Peek:
     waiting: int = 0
     hits: int = 0
     barren: int = 0
+    #: the next pause; None: the peek delay
+    pause: float | None = None
 
     @property
     def polls(self) -> bool:
@@ -211,29 +239,46 @@ class Peek:
         """Whether a round is open: the receive mode of seed 002."""
         return self.waiting > 0
 
+    @property
+    def asleep(self) -> bool:
+        """Whether the monitor would like to be woken, instead of looking."""
+        return not self.receiving and (self.pause is None or self.pause >= ASLEEP)
+
     def after(self, seen: Seen, limit: int) -> Peek:
         """Peek mode to receive mode and back."""
         match seen:
-            case Peeked(count, busy):
-                return self._peeked(count, busy, limit)
+            case Peeked():
+                return self._peeked(seen, limit)
             case Received(_, runs):
                 return self._received(runs, limit)
+            case Rung(busy) if not self.receiving:  # one waits at least: somebody takes it while the monitor counts
+                return replace(self._peeked(Peeked(1, busy), limit), pause=QUICK_PEEK, peek_in=QUICK_PEEK)
+            case Rung() if self.workers < limit:
+                return replace(self, pause=QUICK_PEEK, peek_in=0.0)
         return replace(self, peek_in=None)
 
-    def _peeked(self, count: int, busy: int, limit: int) -> Peek:
-        workers = max(1, min(limit, busy + count))
-        return replace(self, workers=workers, waiting=count, hits=0, peek_in=self.peek_delay)
+    def _peeked(self, seen: Peeked, limit: int) -> Peek:
+        workers = max(1, min(limit, seen.busy + max(0, seen.count - seen.coming)))
+        here = replace(self, workers=workers, waiting=seen.count, hits=0, peek_in=self.peek_delay)
+        if self.pause is None or (seen.count and workers == limit):
+            return here
+        longer = 2 * self.pause
+        return replace(here, peek_in=min(self.pause, self.peek_delay), pause=None if longer > self.peek_delay else longer)
 
     def _received(self, runs: tuple[int, ...], limit: int) -> Peek:
-        hits = self.hits + sum(run for run in runs if run > 0)
-        barren = 0 if hits else self.barren
+        got = sum(run for run in runs if run > 0)
         missed = any(run < 0 for run in runs)
+        hits = self.hits + got
+        barren = 0 if hits else self.barren
+        here = replace(self, hits=hits, barren=barren, pause=QUICK_PEEK if got else self.pause, peek_in=None)
+        if not self.receiving:
+            return replace(here, peek_in=0.0) if got and missed else here
         batch_taken = hits >= self.waiting and self.workers < limit
-        if not self.receiving or not (missed or batch_taken):
-            return replace(self, hits=hits, barren=barren, peek_in=None)
+        if not (missed or batch_taken):
+            return here
         barren = 0 if hits else barren + 1
-        pause = 0.0 if barren <= 1 else min(self.peek_delay, poll_pause(barren - 1))
-        return replace(self, waiting=0, hits=0, barren=barren, peek_in=pause)
+        again = 0.0 if barren <= 1 else min(self.peek_delay, poll_pause(barren - 1))
+        return replace(here, waiting=0, hits=0, barren=barren, peek_in=again)
 
 
 def strategy(name: str, peek_delay: float = 1.0, limit: int = 1) -> Ramp:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from rowpost.anchor import Frontier
 from rowpost.batch_size import ADAPTIVE
 from rowpost.breaker import Breaker
 from rowpost.message import Message
@@ -46,7 +47,7 @@ class Assignment:
     `polls`: polls by itself, else waits for Receive. `receive`: begins receiving at once (round 1). `subscribes`:
     subscribes its endpoint, if it is one, before the first receive. `time_limit`: of a handler that sets none itself.
     `pace`: see Pace. `prompt`: tell of each failed attempt at once. `batch`, `batch_time`: see batch_size.py. `exclusive`:
-    see WorkerSettings.
+    see WorkerSettings. `frontier`: what the queue's workers share (anchor.py).
     """
 
     settings: Settings
@@ -65,6 +66,7 @@ class Assignment:
     exclusive: bool = False
     batch: str | int = ADAPTIVE
     batch_time: float = 0.05
+    frontier: Frontier | None = None
 
 
 class Hand:

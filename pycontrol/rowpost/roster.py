@@ -104,6 +104,11 @@ class Roster:
         return sum(1 for member in self.members if member.occupied)
 
     @property
+    def coming(self) -> int:
+        """How many of those have no message in hand yet: each will take one that a peek still counts."""
+        return sum(1 for member in self.members if member.occupied and not member.troubled and member.process.held_since is None)
+
+    @property
     def busy(self) -> int:
         """How many have work and a database."""
         return sum(1 for member in self.members if member.state is State.BUSY and not member.troubled)

@@ -77,6 +77,7 @@ def saga_names(saga: SagaEntry, dialect: Dialect) -> dict[str, str]:
         "correlation_type": types[saga.correlation_type],
     }
     if saga.transitional_name is not None and saga.transitional_type is not None:
+        names["transitional_name"] = saga.transitional_name
         names["transitional_column"] = f"Correlation_{saga.transitional_name}"
         names["transitional_type"] = types[saga.transitional_type]
     return names

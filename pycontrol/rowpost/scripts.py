@@ -90,6 +90,7 @@ class ScriptSet:
     saga_tables: tuple[Script, ...]
     saga_templates: tuple[Script, ...]
     saga_grants: tuple[Script, ...]
+    saga_removal: tuple[Script, ...]
     grants: Script
     queue_grants: Script
     forget: Script
@@ -162,9 +163,10 @@ def load_scripts(engine: str, folder: Path | None = None) -> ScriptSet:
         create=read("tables/queue/create.sql"),
         create_delayed=read("tables/queue/create_delayed.sql"),
         templates=tuple(script for script in procedures if script.is_template),
-        saga_tables=tuple(read(name) for name in of_sagas if not name.endswith("grants.sql")),
+        saga_tables=tuple(read(name) for name in of_sagas if Path(name).stem.startswith("create")),
         saga_templates=tuple(script for script in procedures if script.is_saga_template),
         saga_grants=tuple(read(name) for name in of_sagas if name.endswith("grants.sql")),
+        saga_removal=tuple(read(name) for name in of_sagas if Path(name).stem.startswith(("drop", "forget"))),
         grants=read("grants.sql"),
         queue_grants=read("tables/queue/grants.sql"),
         forget=read("tables/queue/forget.sql"),

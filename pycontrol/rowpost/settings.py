@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,13 +23,13 @@ from urllib.parse import urlsplit
 import platformdirs
 
 from rowpost import compat as generations
-from rowpost.address import DEFAULT_SCHEMA, Address, parse_address
-from rowpost.batch_size import ADAPTIVE, OFF, batch_size
+from rowpost.address import DEFAULT_SCHEMA
 from rowpost.compat import compat_of
 from rowpost.environment_file import Section, expand_secrets, find_environment, read_environment
-from rowpost.errors import InvalidQueueName, SettingsError
 from rowpost.other_databases import ODBC_SERVER, OutboxSettings, read_outboxes, read_participants
+from rowpost.queue_settings import QueueSettings, canonical_name, read_queues, with_partitions
 from rowpost.saga_settings import SagaSettings, read_sagas
+from rowpost.worker_settings import MINIMUM_PEEK_DELAY, WorkerSettings
 
 __all__ = [
     "OutboxSettings",
@@ -44,11 +44,6 @@ __all__ = [
 ]
 
 ENGINES = ("embedded", "postgresql", "sqlserver")
-STRATEGIES = ("adaptive", "fixed", "peek")
-DEFAULT_LIMIT = 4
-MINIMUM_PEEK_DELAY = 0.1
-MINIMUM_PARTITIONS = 2
-HANDLER = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def default_data_folder() -> Path:
@@ -58,61 +53,12 @@ def default_data_folder() -> Path:
 
 
 @dataclass(frozen=True)
-class WorkerSettings:
-    """Who handles the messages of a queue, and how many at a time.
-
-    `limit` is the greatest number of worker processes, `peek_delay` the seconds between two looks at an empty queue,
-    `attempts` the number of tries before a message moves to the error queue. All times are seconds.
-
-    `time_limit`: a handler that runs longer is killed with its process, a failed attempt; 0 for no limit.
-    `throttle_after` so many failures in a row (0: never) one worker is left, which waits `throttle_wait` between two
-    attempts.
-    `batch`: how many messages share a transaction: "adaptive" (up to 500 while a backlog waits, and their handlers take
-    `batch_time` together), "off" (one) or a number of them. `purge_expired_on_startup`, `purge_expired_every` (0: never): remove expired messages unasked.
-    """
-
-    handler: str
-    limit: int = DEFAULT_LIMIT
-    strategy: str = "peek"
-    secondary: bool = False
-    peek_delay: float = 1.0
-    attempts: int = 6
-    purge_on_startup: bool = False
-    time_limit: float = 0.0
-    throttle_after: int = 0
-    throttle_wait: float = 1.0
-    purge_expired_on_startup: bool = False
-    purge_expired_every: float = 0.0
-    #: one worker at a time, of all processes on all machines: messages are handled in their order
-    exclusive: bool = False
-    batch: str | int = ADAPTIVE
-    batch_time: float = 0.05
-
-
-@dataclass(frozen=True)
-class QueueSettings:
-    """One declared queue. `kind` is own (we make the table), adopted (it was there) or external (we only send).
-
-    `partitions` are names of queues among which its messages are split (partitions.py), by the value that `partition_by`
-    leads to: a header's name, or `module:function`.
-    """
-
-    name: str
-    kind: str = "own"
-    body_string: bool = False
-    clustered: bool = True
-    delayed: bool = True
-    worker: WorkerSettings | None = None
-    partitions: tuple[str, ...] = ()
-    partition_by: str = ""
-
-
-@dataclass(frozen=True)
 class SupervisorSettings:
     """Times are seconds: until a stopping worker is killed, until the circuit breaker trips, that a spare idles, that a
     delayed message may be late.
 
     `upkeep_every`: between two looks after each queue's table, by one elected process; 0 leaves that to others.
+    `wake_up`: let senders wake the supervisor where the engine can (PostgreSQL); else it looks once a peek delay.
     """
 
     error_queue: str = "error"
@@ -121,6 +67,7 @@ class SupervisorSettings:
     idle_timeout: float = 2.0
     delayed_lateness: float = 1.0
     upkeep_every: float = 300.0
+    wake_up: bool = True
 
 
 @dataclass(frozen=True)
@@ -191,8 +138,8 @@ def load_settings(environment: str | Path | None = None) -> Settings:
         data_folder=_read_data_folder(top),
         default_schema=schema,
         compat=compat,
-        queues=_read_queues(top, dialect, schema, compat, clustered),
-        sagas=read_sagas(top, lambda section: _canonical(section, section.name, dialect, schema), dialect),
+        queues=read_queues(top, dialect, schema, compat, clustered),
+        sagas=read_sagas(top, lambda section: canonical_name(section, section.name, dialect, schema), dialect),
         supervisor=_read_supervisor(top, dialect, schema),
         folder=path.parent,
         participants=read_participants(top, dialect),
@@ -230,135 +177,22 @@ def _read_data_folder(top: Section) -> Path:
     return (top.file.parent / Path(raw).expanduser()).resolve()
 
 
-def _read_queues(
-    top: Section, dialect: str, schema: str, compat: str, clustered: bool
-) -> tuple[QueueSettings, ...]:
-    found: dict[str, str] = {}
-    queues: list[QueueSettings] = []
-    for group in ("queues", "external"):
-        for section in top.sections(group):
-            name = _canonical(section, section.name, dialect, schema)
-            # SQL Server's default collations know no case; PostgreSQL's quoted names do.
-            same = name.casefold() if dialect == "sqlserver" else name
-            if same in found:
-                raise section.error("", f"is the same queue as {found[same]}: declare it once")
-            found[same] = section.path
-            external = group == "external"
-            queue = _read_external(section, name) if external else _read_queue(section, name, compat, clustered)
-            queues += with_partitions(queue)
-    names = [queue.name for queue in queues]
-    for twice in {name for name in names if names.count(name) > 1}:
-        raise top.error("queues", f"{twice} is the name of a partition: name the queue otherwise")
-    return tuple(queues)
-
-
-def with_partitions(queue: QueueSettings) -> list[QueueSettings]:
-    """A queue and its partitions. Its worker is theirs: one for each, and no other beside it."""
-    if not queue.partitions:
-        return [queue]
-    worker = queue.worker and replace(queue.worker, limit=1, exclusive=True)
-    plain = replace(queue, kind="own", partitions=(), partition_by="", worker=worker)
-    return [replace(queue, worker=None), *(replace(plain, name=name) for name in queue.partitions)]
-
-
-def _read_external(section: Section, name: str) -> QueueSettings:
-    section.finish(hint="an external queue has no settings: we only send to it")
-    return QueueSettings(name, "external")
-
-
-def _read_queue(section: Section, name: str, compat: str, clustered: bool) -> QueueSettings:
-    if parse_address(name).catalog is not None:
-        raise section.error("", "lies in another database: declare it below external, we can only send to it")
-    worker = section.section("worker")
-    partitions, partition_by = _read_partitions(section, name)
-    queue = QueueSettings(
-        name=name,
-        kind=section.choice("kind", ("own", "adopted"), default="own"),
-        body_string=section.flag("body_string", default=False),
-        clustered=section.flag("clustered", default=clustered),
-        delayed=section.flag("delayed", default=True),
-        worker=None if worker is None else _read_worker(worker, compat),
-        partitions=partitions,
-        partition_by=partition_by,
-    )
-    section.finish()
-    return queue
-
-
-def _read_partitions(queue: Section, name: str) -> tuple[tuple[str, ...], str]:
-    section = queue.section("partitions")
-    if section is None:
-        return (), ""
-    count = section.whole("count", default=MINIMUM_PARTITIONS, at_least=MINIMUM_PARTITIONS)
-    by = section.text("by")
-    section.finish()
-    address = parse_address(name)
-    return tuple(Address(f"{address.table}.p{n}", address.schema).format() for n in range(1, count + 1)), by
-
-
-def _read_worker(section: Section, compat: str) -> WorkerSettings:
-    handler = section.text("handler")
-    if not HANDLER.fullmatch(handler):
-        raise section.error("handler", f"{handler!r} is not of the form module:function, such as shop.handlers:order")
-    secondary = section.flag("secondary", default=False)
-    worker = WorkerSettings(
-        handler=handler,
-        limit=section.whole("limit", default=1 if secondary else DEFAULT_LIMIT, at_least=1),
-        strategy=section.choice("strategy", STRATEGIES, default=compat_of(compat).strategy),
-        secondary=secondary,
-        peek_delay=section.seconds("peek_delay", default=1.0, at_least=MINIMUM_PEEK_DELAY),
-        attempts=section.whole("attempts", default=6, at_least=1),
-        purge_on_startup=section.flag("purge_on_startup", default=False),
-        time_limit=section.seconds("time_limit", default=0.0, at_least=0.0),
-        throttle_after=section.whole("throttle_after", default=0, at_least=0),
-        throttle_wait=section.seconds("throttle_wait", default=1.0, at_least=0.0),
-        purge_expired_on_startup=section.flag("purge_expired_on_startup", default=False),
-        purge_expired_every=section.seconds("purge_expired_every", default=0.0, at_least=0.0),
-        exclusive=section.flag("exclusive", default=False),
-        batch=_read_batch(section),
-        batch_time=section.seconds("batch_time", default=0.05, at_least=0.001),
-    )
-    if worker.exclusive and worker.limit > 1:
-        worker = replace(worker, limit=1)
-    section.finish()
-    return worker
-
-
-def _read_batch(section: Section) -> str | int:
-    value = section.value("batch", default=ADAPTIVE)
-    setting = OFF if value is False else value  # YAML reads off as false
-    try:
-        batch_size(setting, budget=1.0)
-    except SettingsError as error:
-        raise section.error("batch", str(error)) from error
-    return setting
-
-
 def _read_supervisor(top: Section, dialect: str, schema: str) -> SupervisorSettings:
     section = top.section("supervisor")
     if section is None:
         return SupervisorSettings()
     error_queue = section.text("error_queue", default="error")
     supervisor = SupervisorSettings(
-        error_queue=_canonical(section, error_queue, dialect, schema, key="error_queue"),
+        error_queue=canonical_name(section, error_queue, dialect, schema, key="error_queue"),
         stop_timeout=section.seconds("stop_timeout", default=30.0, at_least=0.0),
         breaker_seconds=section.seconds("breaker_seconds", default=30.0, at_least=0.0),
         idle_timeout=section.seconds("idle_timeout", default=2.0, at_least=0.0),
         delayed_lateness=section.seconds("delayed_lateness", default=1.0, at_least=MINIMUM_PEEK_DELAY),
         upkeep_every=section.seconds("upkeep_every", default=300.0, at_least=0.0),
+        wake_up=section.flag("wake_up", default=True),
     )
     section.finish()
     return supervisor
-
-
-def _canonical(section: Section, text: str, dialect: str, schema: str, key: str = "") -> str:
-    """The queue's name as the registry has it: with its schema, unless that is the engine's own default."""
-    try:
-        address = parse_address(text)
-        address = Address(address.table, address.schema or schema, address.catalog).qualified(dialect)
-    except InvalidQueueName as error:
-        raise section.error(key, str(error)) from error
-    return address.short(dialect).format()
 
 
 def _postgresql_target(url: str) -> str:

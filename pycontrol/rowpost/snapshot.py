@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from dataclasses import dataclass
 
@@ -75,15 +76,17 @@ class Figures:
         self.depth: int | None = None
         self.counts = dict.fromkeys((*COUNTED, "died"), 0)
         self._recent: deque[tuple[float, int, Times]] = deque()
+        self._lock = threading.Lock()  # a copy of a deque that grows meanwhile is a RuntimeError
 
     def add(self, progress: Progress, now: float) -> None:
         """Count a worker's report."""
         for name in COUNTED:
             self.counts[name] += getattr(progress, name)
-        while self._recent and self._recent[0][0] < now - RATE_WINDOW:
-            self._recent.popleft()
-        if progress.handled:
-            self._recent.append((now, progress.handled, progress.times))
+        with self._lock:
+            while self._recent and self._recent[0][0] < now - RATE_WINDOW:
+                self._recent.popleft()
+            if progress.handled:
+                self._recent.append((now, progress.handled, progress.times))
 
     def rate(self, now: float) -> float:
         """Messages handled a second, over the last five seconds at most; may be asked by another thread."""
@@ -101,4 +104,6 @@ class Figures:
         return sum((times for _, _, times in self._latest(now)), Times()).processing_time
 
     def _latest(self, now: float) -> list[tuple[float, int, Times]]:
-        return [each for each in tuple(self._recent) if each[0] >= now - RATE_WINDOW]
+        with self._lock:
+            recent = tuple(self._recent)
+        return [each for each in recent if each[0] >= now - RATE_WINDOW]

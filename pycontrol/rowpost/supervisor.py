@@ -31,8 +31,8 @@ from rowpost.events import DelayedMoved, Event, log_event
 from rowpost.expiry import make_sweeper
 from rowpost.outbox_care import make_cleaner
 from rowpost.partitions import make_splitter
-from rowpost.peeker import Answer, Peeker
-from rowpost.processes import spawn_worker
+from rowpost.peeker import Answer, Peeker, Rang
+from rowpost.processes import shared_frontier, spawn_worker
 from rowpost.recovery import make_resolver
 from rowpost.reports import Assignment
 from rowpost.roster import Member
@@ -88,6 +88,7 @@ class Supervisor:
                 "add `worker: {handler: module:function}` below a queue"
             )
         self._worked = worked
+        self._frontiers = {queue.name: shared_frontier() for queue in worked}
         self._crews = self._build_crews()
         self._ready: set[Any] = set()
 
@@ -151,6 +152,9 @@ class Supervisor:
                 if not self._ready.isdisjoint(member.process.ears):
                     self._listen_to(crew, member, now)
         due = min(crew.tick(now) for crew in self._crews.values())
+        if any(crew.looks for crew in self._crews.values()):
+            for crew in self._crews.values():
+                crew.look_along(now)
         if until is not None and not self._stops and until(self.snapshot()):
             self._stop(now)
         if now >= self._kill_at:
@@ -196,6 +200,10 @@ class Supervisor:
                     self._crews[queue].set_limit(limit)
                 case ("answer", Answer() as answer):
                     self._crews[answer.queue].answered(answer, now)
+                case ("answer", Rang(queue)):
+                    for name in self._crews if queue is None else (queue,):
+                        if name in self._crews:
+                            self._crews[name].rang(now)
                 case ("event", Event() as event):
                     self._emit(event)
                     if isinstance(event, DelayedMoved):
@@ -248,7 +256,7 @@ class Supervisor:
             assign=partial(self._assignment, queue),
             spawn=self._spawn,
             # the peeker is another one in every run()
-            ask=lambda name, *, purge: self._peeker.ask(name, purge=purge),
+            ask=lambda name, **how: self._peeker.ask(name, **how),  # noqa: PLW0108
             count_crash=lambda crash: self._peeker.count_crash(crash),  # noqa: PLW0108
             emit=self._emit,
             breaker=self._breaker,
@@ -274,6 +282,7 @@ class Supervisor:
             exclusive=worker.exclusive,
             batch=worker.batch,
             batch_time=worker.batch_time,
+            frontier=None if worker.exclusive else self._frontiers[queue.name],
         )
 
 

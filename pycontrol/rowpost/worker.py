@@ -16,6 +16,7 @@ from datetime import timedelta
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from rowpost.anchor import Anchor
 from rowpost.batch_size import batch_size
 from rowpost.batches import Batches
 from rowpost.breaker import arms_breaker
@@ -42,10 +43,11 @@ from rowpost.reports import (
 
 __all__ = ["Worker", "run_worker"]
 
-# Seconds: between two reports, two looks at the pipe while there is work, two looks at the queue from its start.
+# Seconds: between two reports, two looks at the pipe while there is work.
 REPORT_EVERY = 0.05
 LISTEN_EVERY = 0.01
-FLOOR_EVERY = 1.0
+# Seconds without work after which an exclusive queue's worker lets the queue go.
+LET_GO_AFTER = 1.0
 
 
 class Worker:
@@ -76,8 +78,9 @@ class Worker:
         self._receiving = assignment.receive or assignment.polls
         self._leaving = False
         self._misses = 0
-        self._anchor: int | None = None
-        self._floor_at = self._listened_at = self._reported_at = clock()
+        self._anchor = Anchor()
+        self._came_back = self._let_go = False
+        self._listened_at = self._reported_at = clock()
         self._tally = Tally()
         self._subscribes = assignment.subscribes
         self._pace = assignment.pace
@@ -103,10 +106,10 @@ class Worker:
         self._disconnect()
 
     def _turn(self) -> None:
-        if self._pipeline is None:
+        if self._pipeline is None and not self._let_go:
             self._open_pipeline()
         if not self._receiving:
-            self._listen(None)
+            self._stand_by()
             return
         for outcome in self._receive():
             self._note(outcome)
@@ -116,15 +119,36 @@ class Worker:
         if now - self._listened_at >= LISTEN_EVERY:
             self._listen(0.0)
 
+    def _stand_by(self) -> None:
+        """Waits to be told; lets a queue that it alone may work off go after a while, so that another process may have it."""
+        self._listen(LET_GO_AFTER if self._assignment.exclusive and not self._let_go else None)
+        if self._assignment.exclusive and not self._receiving:
+            self._disconnect()
+        self._let_go = self._assignment.exclusive and not self._receiving
+
     def _receive(self) -> list[Outcome]:
-        """Above the anchor, the last row version taken; from the start when nothing is there, and once a second."""
+        """Above the anchor; from the start when it is time for that, or nothing is there."""
         now = self._clock()
-        if self._anchor is not None and now - self._floor_at < FLOOR_EVERY:
-            outcomes = self._batches.process(self._anchor)
-            if outcomes[0].kind is not Kind.EMPTY:
-                return outcomes
-        self._floor_at = now
-        return self._batches.process(None)
+        begin = self._anchor.begin(now, self._frontier())
+        outcomes = self._process(begin)
+        if begin is not None and outcomes[0].kind is Kind.EMPTY and self._anchor.looks_back(now):
+            return self._process(None)
+        return outcomes
+
+    def _process(self, begin: int | None) -> list[Outcome]:
+        outcomes = self._batches.process(begin)
+        if begin is None:
+            self._anchor = self._anchor.looked(self._clock(), self._batches.receive_seconds)
+        kept = self._batches.kept
+        self._came_back = kept is None and outcomes[0].kind is not Kind.EMPTY
+        if kept is not None:
+            self._anchor = self._anchor.took(kept)
+        return outcomes
+
+    def _frontier(self) -> int:
+        """What other workers hold is stepped over at once; but not after messages came back, which lie below that."""
+        shared = self._assignment.frontier
+        return 0 if shared is None or self._came_back else shared.value
 
     def _note(self, outcome: Outcome) -> None:
         kind = outcome.kind
@@ -133,8 +157,6 @@ class Worker:
             self._send(Back())
         if kind is Kind.VICTIM:
             return
-        # a message that failed goes back below the anchor: look for it from the start
-        self._anchor = outcome.row_version if kind not in (Kind.EMPTY, Kind.FAILED, Kind.STUCK) else None
         self._tally.add(outcome)
         if kind is Kind.EMPTY:
             self._found_nothing()
@@ -180,7 +202,7 @@ class Worker:
     # -------------------------------------------------------------- connection
     def _open_pipeline(self) -> None:
         assignment = self._assignment
-        self._anchor = None
+        self._anchor = Anchor()
         database = self._connect()
         if self._subscribes and isinstance(self._handler, Endpoint):
             self._handler.subscribe(database)
@@ -196,6 +218,7 @@ class Worker:
             participants=dict(assignment.settings.participants),
             outboxes={each.name: each.url for each in assignment.settings.outboxes},
             exclusive=assignment.exclusive,
+            frontier=assignment.frontier,
         )
         self._pipeline.recover()
         own = getattr(self._handler, "batch", None)

@@ -56,6 +56,8 @@ class Probe(ABC):
             if name.partition(":")[2] == entry.queue_key:
                 kind = "FUNCTION" if self.database.engine == "postgresql" else "PROCEDURE"
                 self.run(f"DROP {kind} rowpost.{self.database.dialect.quote(name)}")
+        if self.database.engine == "postgresql":
+            self.run(f"DROP SEQUENCE IF EXISTS rowpost.{self.database.dialect.quote(f'sleepers:{entry.queue_key}')}")
         self.run("DELETE FROM rowpost.journal WHERE script_name LIKE ?", f"%:{entry.queue_key}")
         self.run("DELETE FROM rowpost.queue WHERE queue_key = ?", entry.queue_key)
         names = queue_names(entry, self.database.dialect)
@@ -195,7 +197,7 @@ class SQLServerProbe(Probe):
 
     def sessions_waiting_for_sagas(self) -> int:
         if self.babelfish:  # it has no sys.dm_exec_requests; its PostgreSQL is there to be asked
-            return self.value("SELECT COUNT(*) FROM pg_catalog.pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%Concurrency%'")
+            return self.value("SELECT COUNT(*) FROM pg_catalog.pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%oncurrency%'")
         return self.value("SELECT COUNT(*) FROM sys.dm_exec_requests WHERE blocking_session_id <> 0")
 
     def insert_expired(self, queue: str, count: int) -> None:

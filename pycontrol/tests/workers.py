@@ -106,7 +106,7 @@ class Shop:
 
     def settings(self, handler: str = "note", *, others: tuple[QueueSettings, ...] = (), **options) -> Settings:
         """Settings with a worker on the queue; options of the supervisor and of the worker by their names."""
-        of_supervisor = {"stop_timeout", "breaker_seconds", "idle_timeout", "error_queue"}
+        of_supervisor = {"stop_timeout", "breaker_seconds", "idle_timeout", "error_queue", "wake_up"}
         supervisor = {key: options.pop(key) for key in list(options) if key in of_supervisor}
         return replace(
             self.target.settings,

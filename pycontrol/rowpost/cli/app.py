@@ -16,6 +16,7 @@ from rowpost.cli import (
     outboxes,
     queue,
     run,
+    saga_upkeep,
     sagas,
     spark,
     spark_queues,
@@ -69,6 +70,7 @@ spark_queues.register(spark.app)
 app.add_typer(queue.app, name="queue")
 app.add_typer(errors.app, name="errors")
 app.add_typer(subscriptions.app, name="subscriptions")
+saga_upkeep.register(sagas.app)
 app.add_typer(sagas.app, name="sagas")
 app.add_typer(transactions.app, name="transactions")
 app.add_typer(outboxes.app, name="outbox")

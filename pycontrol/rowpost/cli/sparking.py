@@ -36,7 +36,7 @@ ConfOption = Annotated[
 ]  # fmt: skip
 
 _LOOK_EVERY = 0.3  # seconds
-_SECRET = ("password", "pwd=", "secret", "token", "credential")
+_SECRET = ("password", "pwd=", "secret", "token", "access.key", "account.key")
 
 
 @contextmanager

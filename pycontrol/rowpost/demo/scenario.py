@@ -98,7 +98,7 @@ class Scenario:
 def queues(workers: int, canonical: dict[str, str]) -> tuple[QueueSettings, ...]:
     """The demo's queues; `canonical` has their names in the environment's default schema."""
     billing = WorkerSettings("rowpost.demo.handlers:place_order", limit=workers, attempts=3, peek_delay=0.5)
-    sales = WorkerSettings("rowpost.demo.handlers:note_event", limit=1, secondary=True, attempts=3, peek_delay=0.5)
+    sales = WorkerSettings("rowpost.demo.handlers:note_event", secondary=True, attempts=3, peek_delay=0.5)
     return (
         QueueSettings(canonical[BILLING], worker=billing),
         QueueSettings(canonical[SALES], worker=sales),

@@ -104,6 +104,12 @@ class Dialect(Protocol):
 
     def is_closed(self, connection: Any) -> bool: ...
 
+    def listen(self, connection: Any) -> bool:
+        """Begins to hear senders; False where the engine, or what lies in between, knows no such thing."""
+
+    def heard(self, connection: Any) -> list[str]:
+        """The keys of queues whose senders rang since the last time; does not wait."""
+
     def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
         """The driver's error as one of rowpost's."""
 

@@ -1,7 +1,7 @@
 """The hot path on PostgreSQL: prepared calls straight through libpq, in binary, one blocking wait a round trip.
 
 psycopg's cursors wait without blocking, adapt every value by its type and keep books; around a durable commit that
-costs a third of a one-by-one send (benchmarks/queue.py). The contract knows every type already, so that a call here
+costs a third of a one-by-one send (benchmarks, workload calls). The contract knows every type already, so that a call here
 is: encode, PQexecPrepared, decode. Errors are psycopg's own.
 """
 

@@ -11,7 +11,7 @@ import psycopg
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from rowpost.contract import Procedure
-from rowpost.dialects import Begin, Chunk, Commit, Statement, libpq, saga_missing, where_rights_are
+from rowpost.dialects import Begin, Chunk, Commit, Statement, libpq, notifications, saga_missing, where_rights_are
 from rowpost.dialects.copying import copy_rows
 from rowpost.dialects.lending import Loan
 from rowpost.errors import (
@@ -166,6 +166,12 @@ class PostgreSQL:
 
     def is_closed(self, connection: psycopg.Connection) -> bool:
         return connection.closed or connection.broken
+
+    def listen(self, connection: psycopg.Connection) -> bool:
+        return notifications.listen(connection)
+
+    def heard(self, connection: psycopg.Connection) -> list[str]:
+        return notifications.heard(connection)
 
     def driver_error(self) -> type[Exception]:
         return psycopg.Error

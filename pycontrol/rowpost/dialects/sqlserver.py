@@ -193,6 +193,12 @@ class SQLServer:
     def is_closed(self, connection: pyodbc.Connection) -> bool:
         return connection.closed
 
+    def listen(self, connection: pyodbc.Connection) -> bool:
+        return False
+
+    def heard(self, connection: pyodbc.Connection) -> list[str]:
+        return []
+
     def driver_error(self) -> type[Exception]:
         return pyodbc.Error
 

@@ -104,6 +104,7 @@ class Saga(Generic[State]):
             that come back to the saga need none: they bear the instance's id.
         by: the state's field that holds that value; may be left out where the messages' fields all have its name.
             Its type is str, int, UUID or datetime. Its value never changes.
+        state: the state's class, where it is not in the brackets.
         concurrency: "pessimistic" locks the instance before the handler runs, so that others wait; "optimistic" lets
             them run, and all but the first to finish fail with SagaConflict and are tried again.
         lock_timeout: how long to wait for the lock.
@@ -147,6 +148,7 @@ def _declare(
     cls: type[Saga],
     correlate: Mapping[type, str],
     by: str | None = None,
+    state: type | None = None,
     concurrency: str = "pessimistic",
     lock_timeout: timedelta = timedelta(seconds=30),
     table: str | None = None,
@@ -162,7 +164,7 @@ def _declare(
         raise problem(f"cannot wait {lock_timeout} for a lock: name a time between a millisecond and 20 days.")
     if len(version) > _VERSION_LIMIT:
         raise problem(f"has a version of {len(version)} characters; {_VERSION_LIMIT} fit.")
-    state = _state_of(cls, problem)
+    state = state or _state_of(cls, problem)
     by = by or _common_field(correlate, problem)
     kinds = _kinds(state, (by, transitional), problem)
     needless = [f.name for f in dataclasses.fields(state) if f.name != by and _needs_value(f)]

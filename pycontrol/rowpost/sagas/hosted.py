@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from rowpost.context import Call, Operation
 from rowpost.database import Database
 from rowpost.errors import SettingsError
 from rowpost.handling import Handling
+from rowpost.message import Message
 from rowpost.message_types import type_name
 from rowpost.sagas.declaration import Saga
 from rowpost.sagas.running import Running, SagaTables
@@ -55,6 +57,28 @@ class HostedSagas:
         for method in saga.declaration.methods:
             wanted = type_name(method.cls)
             yield Handling(wanted, method.cls, Running(saga, method, table, self._names)), wanted if method.subscribe else None
+
+    def in_lock_order(
+        self, messages: list[Message], read: Callable[[Message], Iterable[tuple[Handling, Any]]]
+    ) -> list[Message]:
+        """The messages of a batch, so that all workers lock instances in one order, and none waits for a circle of others.
+
+        Messages of one instance stay in theirs. Those that no saga handles, or nobody can read, come first.
+
+        Args:
+            read: a message's handlers, each with the message as its class.
+        """
+        if not self._hosted:
+            return messages
+
+        def key(message: Message) -> list[tuple[str, bool, str]]:
+            try:
+                found = list(read(message))
+            except Exception:  # noqa: BLE001 -- whatever a serializer raises: the message fails when its turn comes
+                return []
+            return sorted(each.function.lock_key(body, message.headers) for each, body in found if isinstance(each.function, Running))
+
+        return sorted(messages, key=key)
 
     def settle(
         self, database: Database, operations: list[Operation | Call], *, at_once: bool = False

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -84,6 +85,16 @@ class Running:
         return returned
 
     # -------------------------------------------------------------- finding
+    def lock_key(self, message: Any, headers: Mapping[str, str | None]) -> tuple[str, bool, str]:
+        """A place in an order of instances that all workers agree on: the table, and the correlation value or the id.
+
+        Values that some collation takes for one, since case or trailing blanks differ, are one here too.
+        """
+        named = headers.get(SAGA_ID)
+        if named:
+            return self._table, True, named.casefold()
+        return self._table, False, str(getattr(message, self._method.field or "", "")).casefold().rstrip()
+
     def _place(self, message: Any, context: Context) -> dict[str, Any] | None:
         """How to find the instance; None: the message is a timeout of another saga, or an answer to one."""
         headers = context.incoming.headers

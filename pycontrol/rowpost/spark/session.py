@@ -19,7 +19,7 @@ from rowpost.spark.java import ensure_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LOCAL", "QUERY", "is_connect", "is_running", "session"]
+__all__ = ["LOCAL", "QUERY", "activate", "is_connect", "is_running", "session"]
 
 #: what a query needs, on every kind of session
 QUERY = {
@@ -69,7 +69,15 @@ def session(
     for key, value in {**QUERY, **_of_a_running(config)}.items():
         spark.conf.set(key, value)
     _register_source(spark)
+    activate(spark)
     return spark
+
+
+def activate(spark: SparkSession) -> None:
+    """Makes it the session of this thread: Spark, when it writes, looks there for sources that are made in Python, and
+    only the thread that started the session has it."""
+    if not is_connect(spark):
+        spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
 
 
 def is_running() -> bool:
@@ -139,5 +147,10 @@ def _why(error: Exception) -> str:
     if "must be at least" in text and "memory" in text.lower():
         line = next(line for line in text.splitlines() if "must be at least" in line)
         return f"Spark's memory is too small: {line.partition(': ')[2] or line} Say --conf spark.driver.memory=2g."
+    if "JAVA_GATEWAY_EXITED" in text:
+        return (
+            "Java ended before Spark could start, and said why above: it may be a memory (--conf spark.driver.memory=2g) or an option "
+            "that it does not take, or a Java that is broken. `rowpost spark doctor` names the Java."
+        )
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     return f"Spark does not start: {first} `rowpost spark doctor` looks for the cause."

@@ -68,6 +68,37 @@ def test_from_the_endpoints_declaration_to_the_history_of_an_instance(shop: Prog
     assert "A 1" in shop("sagas", "list", "Sales_OrderPolicy").out
 
 
+def test_a_type_of_saga_moves_to_another_correlation_and_goes(shop: Program):
+    text = shop.environment.read_text()
+
+    def declare(saga: str) -> None:
+        shop.environment.write_text(f"{text}sagas: {{Moving: {saga}}}\n")
+
+    declare("{correlation: OrderId}")
+    shop("apply")
+    declare("{correlation: OrderId, transitional: Number, transitional_type: integer}")
+    moved = shop("apply")
+    nothing = shop("sagas", "correlate", "Sales_OrderPolicy")
+    filled = shop("sagas", "correlate", "Moving", "--json")
+    refused = shop("sagas", "drop-correlation", "Moving", "OrderId", "--yes")
+    declare("{correlation: Number, type: integer}")
+    shop("apply")
+    dropped = shop("sagas", "drop-correlation", "Moving", "OrderId", "--yes")
+    verified = shop("verify")
+    shop.environment.write_text(text)
+    asked = shop("sagas", "drop", "Moving")
+    gone = shop("sagas", "drop", "Moving", "--yes", "--json")
+    types = shop("sagas", "list", "--json")
+
+    assert (moved.code, nothing.code, filled.code, filled.json) == (0, 7, 0, {"correlated": 0, "missing": 0})
+    assert "no second correlation" in nothing.err.replace("\n", " ")
+    assert (refused.code, "are found by OrderId" in refused.err.replace("\n", " ")) == (7, True)
+    assert (dropped.code, verified.code) == (0, 0)
+    assert asked.code != 0
+    assert gone.json == {"saga": "Moving", "dropped": True}
+    assert "Moving" not in [each["saga"] for each in types.json]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

@@ -275,6 +275,18 @@ def test_a_worker_waits_while_another_process_has_its_partition_and_takes_it_ove
     assert before == {}
 
 
+def test_a_partition_for_which_nothing_waits_is_let_go_and_another_process_may_have_it(shop):
+    name = NAMES[partition_of("ann", COUNT)]
+    shop.order("ann", 1)
+    with Running(shop.settings), connect_url(shop.engine, shop.url) as other:
+        eventually(lambda: shop.handled() == {"ann": [1]}, "the first is handled")
+        eventually(lambda: other.call("claim_queue", queue_name=name)[0][0], "another process claims it")
+        shop.order("ann", 2)
+        eventually(lambda: Queue(name, shop.database).peek(), "the second is in its partition")
+        other.close()
+        eventually(lambda: shop.handled() == {"ann": [1, 2]}, "it is claimed again")
+
+
 def test_an_exclusive_queue_has_one_worker_whatever_its_limit(tmp_path):
     file = tmp_path / "shop.yml"
     file.write_text("queues: {Sales: {worker: {handler: 'a:b', limit: 8, exclusive: true}}}")

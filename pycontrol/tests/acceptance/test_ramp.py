@@ -37,11 +37,11 @@ class Recorded:
 class Exaggerating(Peeker):
     """A monitor whose first peek sees 1000 messages: the estimate of seed 002 that "might be wrong"."""
 
-    def _answer(self, name, purge):
+    def _look(self, looks):
         self.first = getattr(self, "first", True)
-        answer = super()._answer(name, purge)
+        answers = super()._look(looks)
         self.first, first = False, self.first
-        return Answer(name, 1000) if first else answer
+        return [Answer(answer.queue, 1000) for answer in answers] if first else answers
 
 
 def running(path: Path) -> int:
@@ -101,7 +101,7 @@ def test_statement_29_a_peek_that_says_1000_costs_at_most_two_empty_receives_of_
 
     with shop.run(limit=2, peek_delay=5.0, spawn=recorded, peeker=Exaggerating) as supervisor:
         supervisor.until(lambda: shop.handled() == 46, "all are handled")
-        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) == 2, "the second peek")
+        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) >= 2, "the second peek")
         first, second = supervisor.seen(events.Peeked)[:2]
 
     assert (first.count, second.count) == (1000, 0)

@@ -39,6 +39,7 @@ CALLS = {
         "receive_messages": {"count": 1},
         "receive_message": {"row_version": "the first"},
         "peek_queue": {"count": 10},
+        "watch_queue": {"count": 10, "asleep_ms": 1000},
         "browse_messages": {"count": 10},
         "purge_queue": {"count": 10},
         "purge_expired": {"count": 10},
@@ -62,6 +63,7 @@ CALLS = {
         "update_saga": {"id": ID, "concurrency": 1, "data": '{"x": 1}', **VERSIONS},
         "complete_saga": {"id": ID, "concurrency": 1},
         "correlate_saga": {"id": ID, "correlation_value": "second"},
+        "correlate_sagas": {"count": 10},
         "list_sagas": {"count": 10},
     },
     "database": {
@@ -102,6 +104,7 @@ CALLS = {
         "stage_messages": {"job_key": "job-1", "attempt": "try-1", "messages": [OutgoingMessage(b"x")]},
         "drop_staged": {"job_key": "job-1"},
         "register_saga": SAGA_ENTRY,
+        "unregister_saga": {"saga_key": SAGA.name},
         "list_saga_types": {},
         "record_script": {"script_name": "x.sql", "script_kind": "anytime", "script_hash": "a" * 64},
         "forget_script": {"script_name": "grants.sql"},

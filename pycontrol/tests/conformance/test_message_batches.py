@@ -368,3 +368,43 @@ def test_the_other_modes_take_one_message_at_a_time(desk, mode):
 
     assert kinds == [[Kind.HANDLED]] * 3
     assert desk.sent() == [1, 2, 3]
+
+
+# ------------------------------------------------------------------ round trips
+def looks(desk, handler, monkeypatch):
+    """How often a batch of five asks whether its transaction is still open, while handlers work."""
+    asked = []
+    batches = desk.batches(handler=handler)
+    intact = desk.database.is_intact
+    monkeypatch.setattr(desk.database, "is_intact", lambda begin: asked.append(begin) or intact(begin))
+    desk.order(1, 2, 3, 4, 5)
+    outcomes = batches.process()
+    desk.pipeline.close()
+    assert [each.kind for each in outcomes] == [Kind.HANDLED] * 5
+    return len(asked)
+
+
+def test_a_handler_that_never_had_the_connection_costs_no_look_at_its_transaction_on_sql_server(desk, monkeypatch):
+    endpoint = Endpoint("Sales")
+
+    @endpoint.handles(TYPE, Order)
+    def send_on(order, context):
+        context.send(order, to="Billing", headers=HEADERS)
+
+    assert looks(desk, endpoint, monkeypatch) == (0 if desk.database.engine == "sqlserver" else 5)
+    assert sorted(desk.sent()) == [1, 2, 3, 4, 5]
+
+
+def test_a_handler_that_had_the_connection_once_may_have_kept_it(desk, monkeypatch):
+    endpoint, kept = Endpoint("Sales"), []
+
+    @endpoint.handles(TYPE, Order)
+    def keep(order, context):
+        if order.number == 2:
+            kept.append(context.connection)
+
+    assert looks(desk, endpoint, monkeypatch) == (4 if desk.database.engine == "sqlserver" else 5)
+
+
+def test_a_plain_function_has_the_connection(desk, monkeypatch):
+    assert looks(desk, lambda message, connection: None, monkeypatch) == 5

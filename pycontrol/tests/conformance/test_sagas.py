@@ -8,8 +8,6 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from rowpost.batch_size import BatchSize
-from rowpost.batches import Batches
 from rowpost.delayed import move_due
 from rowpost.deploy import apply
 from rowpost.endpoint import Endpoint
@@ -23,7 +21,6 @@ from rowpost.errors import (
 )
 from rowpost.hosting import refuse_missing_sagas, with_sagas
 from rowpost.message_types import message_type
-from rowpost.pipeline import Pipeline
 from rowpost.plan import plan
 from rowpost.queue import Queue
 from rowpost.retries import Kind
@@ -250,58 +247,6 @@ def test_a_saga_id_that_is_none_is_refused(make_desk):
     outcome = desk.handle(Nudge(), **{"NServiceBus.SagaId": "no id"})
 
     assert (outcome.kind, "no id" in outcome.error) == (Kind.MOVED_TO_ERROR, True)
-
-
-# ------------------------------------------------------------------ from one correlation to another
-@message_type("Moving.Go")
-@dataclass(frozen=True)
-class Go:
-    account: str
-    number: int
-
-
-@dataclass
-class Moving:
-    account: str
-    number: int | None = None
-
-
-@dataclass
-class Moved:
-    number: int
-    account: str = ""
-
-
-class Before(Saga[Moving], correlate={Go: "account"}, table="Moving"):
-    @starts(Go)
-    def go(self, message, context):
-        self.state.number = message.number
-
-
-class During(Before, Saga[Moving], correlate={Go: "account"}, table="Moving", transitional="number"):
-    pass
-
-
-class After(Saga[Moved], correlate={Go: "number"}, table="Moving"):
-    @starts(Go)
-    def go(self, message, context):
-        self.state.account += "!"
-
-
-def test_a_second_correlation_is_stored_while_sagas_move_and_then_finds_them(make_desk, sql):
-    make_desk(saga=Before).handle(Go("A", 1))
-    during = make_desk(saga=During, fresh=False)
-    outcomes = [during.handle(Go("A", 7)), during.handle(Go("B", 8)), during.handle(Go("C", 8))]
-    after = make_desk(saga=After, fresh=False)
-    outcomes.append(after.handle(Go("", 7)))
-
-    assert [each.kind for each in outcomes] == [Kind.HANDLED, Kind.HANDLED, Kind.FAILED, Kind.HANDLED]
-    assert "SagaConflict" in outcomes[2].error
-    assert [(row[0], row[2]) for row in after.rows] == [("7", {"Number": 7, "Account": "A!"}), ("8", {"Number": 8, "Account": "B"})]
-
-
-def column(sql, name):
-    return sql.database.dialect.quote(name)
 
 
 # ------------------------------------------------------------------ state
@@ -531,20 +476,6 @@ def test_a_message_that_finds_nothing_may_go_elsewhere(make_desk):
 
 # ------------------------------------------------------------------ transaction modes
 @pytest.mark.parametrize("concurrency", KINDS)
-def test_messages_of_one_saga_may_share_a_transaction(make_desk, concurrency):
-    desk = make_desk(concurrency)
-    for message in (Open("A", 1), Add("A", 2), Add("A", 4), Open("B", 8), Close("A"), Add("A", 16)):
-        desk.send(message)
-    pipeline = Pipeline(desk.database, "Sales", desk.endpoint, reconnect=desk.target.connect)
-
-    outcomes = Batches(pipeline, BatchSize(10, None, now=10)).process()
-
-    assert [each.kind for each in outcomes] == [Kind.HANDLED] * 6
-    assert [(row[0], row[2]["Total"]) for row in desk.rows] == [("B", 8)]
-    assert desk.notes() == ["closed", "total 1", "total 3", "total 7", "total 8"]
-
-
-@pytest.mark.parametrize("concurrency", KINDS)
 def test_receive_only_keeps_the_state_with_the_removal_and_sends_nothing_after_a_conflict(make_desk, concurrency):
     desk = make_desk(concurrency, mode="receive_only")
     desk.handle(Open("A", 1))
@@ -607,7 +538,7 @@ def test_a_table_that_is_gone_or_lost_a_column_is_named_by_messages_and_by_verif
     saga = make_ledger("pessimistic", f"Damaged_{damage[5:]}")
     desk = make_desk(saga=saga)
     table = sql.table(desk.table)
-    sql.run(f"DROP TABLE {table}" if damage == "drop table" else f"ALTER TABLE {table} DROP COLUMN {column(sql, 'Metadata')}")
+    sql.run(f"DROP TABLE {table}" if damage == "drop table" else f"ALTER TABLE {table} DROP COLUMN {sql.database.dialect.quote('Metadata')}")
 
     outcome = desk.handle(Open("A"))
     settings = replace(target.settings, sagas=desk.endpoint.sagas)

@@ -2,7 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta
-from uuid import uuid4
+from uuid import RFC_4122, uuid4
 
 import pytest
 
@@ -255,3 +255,12 @@ def test_the_six_messages_of_the_wire_pass_unchanged(queue, wire_messages):
 
     assert [message.headers for message in received] == [entry["headers"] for entry in wire_messages]
     assert all(json.loads(message.body) == {"OrderId": 42} for message in received)
+
+
+def test_messages_sent_together_without_ids_get_ids_of_their_own_that_are_random_uuids(queue):
+    for _ in range(3):
+        queue.send_many([OutgoingMessage(b"x")] * 200)
+
+    ids = [message.id for message in queue.browse(1000)]
+    assert len(set(ids)) == 600
+    assert {(each.version, each.variant) for each in ids} == {(4, RFC_4122)}

@@ -44,7 +44,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Header:
-    """One procedure's file. `result` is None where another procedure's rows are passed on by a dynamic call."""
+    """One procedure's file. `result` is None where another procedure's rows are passed on."""
 
     engine: str
     kind: str
@@ -102,7 +102,7 @@ def _parameters(text: str, engine: str) -> Iterator[Column]:
 
 def _selected(body: str) -> tuple[Column, ...] | None:
     code = without_comments(body, "sqlserver")
-    if re.search(r"EXEC sys\.sp_executesql\s+@call\b", code):
+    if re.search(r"EXEC sys\.sp_executesql\s+@call\b|^EXEC rowpost\.\[\w+:\{queue_key\}\][^;]*;\s*\Z", code, re.M):
         return None
     lists = [match for match in RESULT.finditer(code) if not re.search(r"@\w+ = ", match["list"])]
     lists = [match for match in lists if not code.startswith("INTO", match.end())]

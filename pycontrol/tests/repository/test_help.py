@@ -28,7 +28,7 @@ def test_the_commands_are_those_that_are_documented():
         "queue", "queue adopt", "queue browse", "queue check", "queue create", "queue drop", "queue grant",
         "queue list", "queue maintain", "queue metrics", "queue peek", "queue purge",
         "errors", "errors discard", "errors edit", "errors list", "errors retry", "errors retry-all", "errors show",
-        "sagas", "sagas history", "sagas list", "sagas show",
+        "sagas", "sagas correlate", "sagas drop", "sagas drop-correlation", "sagas history", "sagas list", "sagas show",
         "transactions", "transactions list", "transactions resolve",
         "outbox", "outbox clean", "outbox status",
         "spark", "spark archive", "spark compact", "spark conversations", "spark doctor", "spark failures", "spark load",

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,16 @@ def bodies(queues, queue: str) -> list[int]:
 
 def kept(queues, out) -> list[int]:
     return sorted(int(bytes(row.body)) for row in read_archive(queues.spark, str(out)).collect())
+
+
+def test_the_doctor_finds_nothing_wrong_with_a_machine_that_runs_these_tests(queues, cli):
+    queues.make()
+
+    code, found, _ = cli("doctor", "--json")
+
+    assert (code, found["healthy"]) == (OK, True), found
+    states = {check["name"]: check["found"] for check in found["checks"]}
+    assert states["session"].startswith("Spark 4.") and "pyarrow" in states["worker"] and "can be streamed" in states["database"]
 
 
 # ---------------------------------------------------------------------------------------------- archive
@@ -233,6 +244,17 @@ def test_failed_messages_go_back_to_where_they_failed(queues, cli, archived):
 
     assert (code, counts["queues"], counts["sent_now"]) == (OK, [sales], 40)
     assert bodies(queues, sales) == list(range(40))
+
+
+def test_a_replay_may_run_in_a_thread_of_its_own(queues, archived):
+    out, sales = archived
+
+    with ThreadPoolExecutor(1) as thread:
+        asked = replaying.Replay("k9", sales)
+        done = thread.submit(replaying.run, queues.spark, str(out), asked, environment=queues.environment,
+                             must_exist=lambda names: {name: name for name in names}).result()  # fmt: skip
+
+    assert done["sent_now"] == 40 == queues.depth(sales)
 
 
 def test_a_key_that_chose_nothing_may_be_used_again(queues, cli, archived):

@@ -43,7 +43,7 @@ class History:
             QueueSettings("Sales", worker=WorkerSettings("shop:place", **worker)),
             assign=lambda number, receive: Assignment(Settings(), "Sales", "shop:place", number, receive=receive),
             spawn=self.spawn,
-            ask=lambda name, *, purge: self.asked.append((self.now, purge)),
+            ask=lambda name, *, purge, asleep: self.asked.append((self.now, purge)),
             count_crash=self.crashes.append,
             emit=self.events.append,
             breaker=Breaker(seconds=30.0),

@@ -1,6 +1,6 @@
 """Settings: strict files, secrets that never show, complaints that say where and what to do."""
 
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import pytest
@@ -260,6 +260,8 @@ def test_a_secondary_queue_has_one_worker_unless_told_otherwise(write):
     path = write("queues: {Replies: {worker: {handler: 'a:b', secondary: true}}}")
 
     assert load_settings(path).queues[0].worker.limit == 1
+    assert (WorkerSettings("a:b", secondary=True).limit, WorkerSettings("a:b", secondary=True, limit=3).limit) == (1, 3)
+    assert (WorkerSettings("a:b").limit, replace(WorkerSettings("a:b", exclusive=True), limit=8).limit) == (4, 1)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ CREATE OR ALTER PROCEDURE rowpost.[move_due_messages:{queue_key}]
 AS
 /*
 Moves messages whose time has come into the queue, and says when the next one is due.
-Messages of NServiceBus endpoints that bear a ForwardDestination stay for receive_due_messages: forwards counts them.
+Messages of NServiceBus endpoints that bear a ForwardDestination stay for receive_due_messages: forwards counts those
+among the next ones, so that a call reads a few rows however many are due.
 Atomicity: in the caller's transaction.
 Locking:   one mover at a time per queue, elected by an application lock for the length of the transaction; another
            one gets moved = NULL at once. Rows that others hold are stepped over.
@@ -32,11 +33,11 @@ BEGIN
         SELECT TOP (@count) d.Headers, d.Body, d.Due, d.RowVersion
         FROM {delayed_table} AS d WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
         WHERE d.Due <= @now
-          AND d.Headers NOT LIKE N'%"NServiceBus.SqlServer.ForwardDestination"%'
         ORDER BY d.Due, d.RowVersion
     )
     DELETE FROM oldest
     OUTPUT deleted.Headers, deleted.Body, deleted.Due, deleted.RowVersion INTO @due (Headers, Body, Due, RowVersion)
+    WHERE oldest.Headers NOT LIKE N'%"NServiceBus.SqlServer.ForwardDestination"%'
     OPTION (MAXDOP 1);
 
     INSERT INTO {queue_table} (Id, Headers, Body)
@@ -51,9 +52,14 @@ SELECT
     @moved AS moved,
     (
         SELECT COUNT(*)
-        FROM {delayed_table} AS f WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
-        WHERE f.Due <= @now
-          AND f.Headers LIKE N'%"NServiceBus.SqlServer.ForwardDestination"%'
+        FROM
+        (
+            SELECT TOP (@count) d.Headers
+            FROM {delayed_table} AS d WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
+            WHERE d.Due <= @now
+            ORDER BY d.Due, d.RowVersion
+        ) AS f
+        WHERE f.Headers LIKE N'%"NServiceBus.SqlServer.ForwardDestination"%'
     ) AS forwards,
     (
         SELECT CASE WHEN MIN(n.Due) > @now THEN CAST(DATEDIFF(DAY, @now, MIN(n.Due)) AS bigint) * 86400000

@@ -165,8 +165,8 @@ FROM
     (
         VALUES
             (N'send_message', 'all'), (N'send_messages', 'all'), (N'receive_messages', 'own'), (N'receive_message', 'own'),
-            (N'peek_queue', 'own'), (N'browse_messages', 'own'), (N'purge_queue', 'own'), (N'purge_expired', 'own'),
-            (N'queue_metrics', 'own'), (N'maintain_queue', 'own'),
+            (N'peek_queue', 'own'), (N'watch_queue', 'own'), (N'browse_messages', 'own'), (N'purge_queue', 'own'),
+            (N'purge_expired', 'own'), (N'queue_metrics', 'own'), (N'maintain_queue', 'own'),
             (N'delay_message', 'delayed'), (N'move_due_messages', 'delayed'), (N'receive_due_messages', 'delayed')
     ) AS p(name, queues)
     WHERE (p.queues = 'all' OR (p.queues = 'own' AND q.kind <> 'external') OR (p.queues = 'delayed' AND q.delayed = 1))

@@ -4,6 +4,7 @@ DROP PROCEDURE IF EXISTS rowpost.[send_messages:{queue_key}];
 DROP PROCEDURE IF EXISTS rowpost.[receive_messages:{queue_key}];
 DROP PROCEDURE IF EXISTS rowpost.[receive_message:{queue_key}];
 DROP PROCEDURE IF EXISTS rowpost.[peek_queue:{queue_key}];
+DROP PROCEDURE IF EXISTS rowpost.[watch_queue:{queue_key}];
 DROP PROCEDURE IF EXISTS rowpost.[browse_messages:{queue_key}];
 DROP PROCEDURE IF EXISTS rowpost.[purge_queue:{queue_key}];
 DROP PROCEDURE IF EXISTS rowpost.[purge_expired:{queue_key}];

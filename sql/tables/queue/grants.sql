@@ -9,6 +9,8 @@ IF OBJECT_ID(N'rowpost.[receive_message:{queue_key}]', N'P') IS NOT NULL
     GRANT EXECUTE ON rowpost.[receive_message:{queue_key}] TO rowpost_operator;
 IF OBJECT_ID(N'rowpost.[peek_queue:{queue_key}]', N'P') IS NOT NULL
     GRANT EXECUTE ON rowpost.[peek_queue:{queue_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[watch_queue:{queue_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[watch_queue:{queue_key}] TO rowpost_operator;
 IF OBJECT_ID(N'rowpost.[browse_messages:{queue_key}]', N'P') IS NOT NULL
     GRANT EXECUTE ON rowpost.[browse_messages:{queue_key}] TO rowpost_operator;
 IF OBJECT_ID(N'rowpost.[purge_queue:{queue_key}]', N'P') IS NOT NULL

@@ -18,9 +18,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rowpost.errors import SparkUnavailable
-from rowpost.spark.folder import OWN, ArchiveFolder
+from rowpost.spark.folder import OWN, ArchiveFolder, Batch
 from rowpost.spark.headers import parse_headers
 from rowpost.spark.schemas import ARCHIVE, MESSAGE, shaped
+from rowpost.spark.session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -92,12 +93,22 @@ def run(spark: SparkSession, job: ArchiveJob, progress: Progress = lambda batche
     """Archives until all is archived, or for ever with `every`. Returns counts; `progress` gets batches and rows so far."""
     if job.format == "delta":
         _delta()
+    before = _batches(job) if is_connect(spark) else None
     try:
         done = follow(start(spark, job), progress)
+        if before is not None:  # a server of Spark Connect may have forgotten the progress of a stream that has ended
+            new = {key: batch for key, batch in _batches(job).items() if key not in before}
+            files = [path for batch in new.values() for path in batch.files]
+            done = {"batches": len({batch.name for batch in new.values()}), "messages": ArchiveFolder(job.path).rows(files)}
     except KeyboardInterrupt:
         _finish_drain(spark, job)
         raise
     return {"queue": job.queue, "mode": job.mode, **done, "dropped_from_spool": _finish_drain(spark, job)}
+
+
+def _batches(job: ArchiveJob) -> dict[tuple[str, str], Batch]:
+    """The queue's batches in the archive so far, by day and name."""
+    return {(batch.day, batch.name): batch for batch in ArchiveFolder(job.path).batches() if batch.queue == job.queue}
 
 
 def _finish_drain(spark: SparkSession, job: ArchiveJob) -> int:

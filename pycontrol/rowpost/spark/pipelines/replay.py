@@ -21,6 +21,7 @@ from rowpost.errors import InvalidMessage, SparkFailed
 from rowpost.spark.folder import OWN, ArchiveFolder
 from rowpost.spark.headers import read_headers
 from rowpost.spark.pipelines.archive import read_archive
+from rowpost.spark.session import activate
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -109,6 +110,7 @@ def number(df: DataFrame, replay: Replay) -> DataFrame:
 
 def send(df: DataFrame, queue: str, key: str, partitions: int, environment: str | None = None) -> None:
     """Writes id, headers, body to a queue, once by `key`: the same rows fall into the same partitions every time."""
+    activate(df.sparkSession)
     ordered = df.repartition(partitions, "id").sortWithinPartitions("row_version", "id")
     writer = ordered.select("id", "headers", "body").write.format("rowpost").mode("append").option("queue", queue)
     writer = writer.option("jobKey", key).option("jobParts", partitions)

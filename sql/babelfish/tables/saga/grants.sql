@@ -10,6 +10,8 @@ IF OBJECT_ID(N'rowpost.[complete_saga:{saga_key}]', N'P') IS NOT NULL
     GRANT EXECUTE ON rowpost.[complete_saga:{saga_key}] TO rowpost_operator;
 IF OBJECT_ID(N'rowpost.[correlate_saga:{saga_key}]', N'P') IS NOT NULL
     GRANT EXECUTE ON rowpost.[correlate_saga:{saga_key}] TO rowpost_operator;
+IF OBJECT_ID(N'rowpost.[correlate_sagas:{saga_key}]', N'P') IS NOT NULL
+    GRANT EXECUTE ON rowpost.[correlate_sagas:{saga_key}] TO rowpost_operator;
 IF OBJECT_ID(N'rowpost.[list_sagas:{saga_key}]', N'P') IS NOT NULL
     GRANT EXECUTE ON rowpost.[list_sagas:{saga_key}] TO rowpost_operator, rowpost_reader;
 GO

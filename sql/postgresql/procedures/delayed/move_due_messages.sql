@@ -9,7 +9,8 @@ SET enable_seqscan = off
 AS $rowpost$
 /*
 Moves messages whose time has come into the queue, and says when the next one is due.
-Messages of NServiceBus endpoints that bear a ForwardDestination stay for receive_due_messages: forwards counts them.
+Messages of NServiceBus endpoints that bear a ForwardDestination stay for receive_due_messages: forwards counts those
+among the next ones, so that a call reads a few rows however many are due.
 Atomicity: in the caller's transaction.
 Locking:   one mover at a time per queue, elected by an advisory lock for the length of the transaction; another
            one gets moved = null at once. Rows that others hold are stepped over.
@@ -17,6 +18,7 @@ Order:     by due time.
 */
 DECLARE
     v_now CONSTANT timestamptz := clock_timestamp();
+    v_ids CONSTANT text := left(gen_random_uuid()::text, 24); -- as in send_messages: one random number for all
     v_moved integer;
 BEGIN
     IF p_count IS NULL OR p_count NOT BETWEEN 1 AND 500 THEN
@@ -27,22 +29,32 @@ BEGIN
         WITH removed AS (
             DELETE FROM {delayed_table} AS d
             WHERE d.ctid = ANY (ARRAY(
-                SELECT c.ctid
-                FROM {delayed_table} AS c
-                WHERE c.due <= v_now
-                  AND c.headers NOT LIKE '%"NServiceBus.SqlServer.ForwardDestination"%'
-                ORDER BY c.due
-                LIMIT p_count
-                FOR UPDATE SKIP LOCKED
+                SELECT h.ctid
+                FROM (
+                    SELECT c.ctid, c.headers
+                    FROM {delayed_table} AS c
+                    WHERE c.due <= v_now
+                    ORDER BY c.due
+                    LIMIT p_count
+                    FOR UPDATE SKIP LOCKED
+                ) AS h
+                WHERE h.headers NOT LIKE '%"NServiceBus.SqlServer.ForwardDestination"%'
             ))
             RETURNING d.headers, d.body, d.due
         )
         INSERT INTO {queue_table} (id, headers, body)
-        SELECT gen_random_uuid(), r.headers, r.body
+        SELECT (v_ids || to_hex(281474976710656 - row_number() OVER (ORDER BY r.due)))::uuid, r.headers, r.body
         FROM removed AS r
         ORDER BY r.due;
 
         GET DIAGNOSTICS v_moved = ROW_COUNT;
+
+        -- as send_messages does: wake whoever sleeps
+        IF v_moved > 0
+           AND pg_sequence_last_value(to_regclass('rowpost."sleepers:{queue_key}"')) > extract(epoch FROM clock_timestamp()) * 1000
+           AND current_setting('rowpost.ring', true) IS DISTINCT FROM 'off' THEN
+            PERFORM pg_notify('rowpost', '{queue_key}');
+        END IF;
     END IF;
 
     RETURN QUERY
@@ -50,8 +62,10 @@ BEGIN
         v_moved,
         (
             SELECT count(*)::integer
-            FROM {delayed_table} AS f
-            WHERE f.due <= v_now AND f.headers LIKE '%"NServiceBus.SqlServer.ForwardDestination"%'
+            FROM (
+                SELECT d.headers FROM {delayed_table} AS d WHERE d.due <= v_now ORDER BY d.due LIMIT p_count
+            ) AS f
+            WHERE f.headers LIKE '%"NServiceBus.SqlServer.ForwardDestination"%'
         ),
         (
             SELECT greatest(0, ceil(extract(epoch FROM n.due - v_now) * 1000))::bigint

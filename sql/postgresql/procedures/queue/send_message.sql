@@ -11,7 +11,7 @@ AS $rowpost$
 /*
 Stores one message at the end of the queue.
 Atomicity: one INSERT in the caller's transaction.
-Locking:   none beyond the new row.
+Locking:   none beyond the new row; where somebody sleeps, that of NOTIFY while it commits.
 Order:     by seq, which the table hands out.
 */
 BEGIN
@@ -27,5 +27,11 @@ BEGIN
         p_headers,
         p_body
     );
+
+    -- Somebody sleeps: wake it when this commits. Never otherwise, for a NOTIFY makes commits wait for one another.
+    IF pg_sequence_last_value(to_regclass('rowpost."sleepers:{queue_key}"')) > extract(epoch FROM clock_timestamp()) * 1000
+       AND current_setting('rowpost.ring', true) IS DISTINCT FROM 'off' THEN
+        PERFORM pg_notify('rowpost', '{queue_key}');
+    END IF;
 END
 $rowpost$;

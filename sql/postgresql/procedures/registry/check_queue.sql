@@ -129,6 +129,15 @@ BEGIN
         UNION ALL
         SELECT
             q.queue_name,
+            'sleepers_missing',
+            'The sequence by which sleepers are known is gone: senders wake nobody.',
+            format('CREATE SEQUENCE rowpost.%I;', 'sleepers:' || q.queue_key)
+        FROM queues AS q
+        WHERE q.kind <> 'external'
+          AND to_regclass(format('rowpost.%I', 'sleepers:' || q.queue_key)) IS NULL
+        UNION ALL
+        SELECT
+            q.queue_name,
             'index_invalid',
             format('The index %s was left behind by an interrupted REINDEX or CREATE INDEX.', i.indexrelid::regclass),
             format('DROP INDEX CONCURRENTLY %s;', i.indexrelid::regclass)
@@ -170,8 +179,8 @@ BEGIN
         CROSS JOIN (
             VALUES
                 ('send_message', 'all'), ('send_messages', 'all'), ('receive_messages', 'own'), ('receive_message', 'own'),
-                ('peek_queue', 'own'), ('browse_messages', 'own'), ('purge_queue', 'own'), ('purge_expired', 'own'),
-                ('queue_metrics', 'own'), ('maintain_queue', 'own'),
+                ('peek_queue', 'own'), ('watch_queue', 'own'), ('browse_messages', 'own'), ('purge_queue', 'own'),
+                ('purge_expired', 'own'), ('queue_metrics', 'own'), ('maintain_queue', 'own'),
                 ('delay_message', 'delayed'), ('move_due_messages', 'delayed'), ('receive_due_messages', 'delayed')
         ) AS p (name, queues)
         WHERE (p.queues = 'all' OR (p.queues = 'own' AND q.kind <> 'external') OR (p.queues = 'delayed' AND q.delayed))

@@ -44,3 +44,14 @@ ALTER TABLE {queue_table} SET (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0,
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 2000, vacuum_truncate = off
 );
+
+-- Until when somebody sleeps who wants to be woken by senders: a value, no row, so that nobody waits or vacuums for it.
+DO $rowpost$
+BEGIN
+    IF current_setting('server_version_num')::integer >= 150000 THEN
+        CREATE UNLOGGED SEQUENCE IF NOT EXISTS rowpost."sleepers:{queue_key}";
+    ELSE
+        CREATE SEQUENCE IF NOT EXISTS rowpost."sleepers:{queue_key}";
+    END IF;
+END
+$rowpost$;

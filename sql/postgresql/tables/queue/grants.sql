@@ -22,6 +22,10 @@ BEGIN
         GRANT EXECUTE ON FUNCTION rowpost."peek_queue:{queue_key}" TO rowpost_operator;
         GRANT EXECUTE ON FUNCTION rowpost."peek_queue:{queue_key}" TO rowpost_reader;
     END IF;
+    IF to_regproc('rowpost."watch_queue:{queue_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."watch_queue:{queue_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."watch_queue:{queue_key}" TO rowpost_operator;
+    END IF;
     IF to_regproc('rowpost."browse_messages:{queue_key}"') IS NOT NULL THEN
         REVOKE ALL ON FUNCTION rowpost."browse_messages:{queue_key}" FROM PUBLIC;
         GRANT EXECUTE ON FUNCTION rowpost."browse_messages:{queue_key}" TO rowpost_operator;

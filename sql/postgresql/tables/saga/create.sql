@@ -39,5 +39,10 @@ BEGIN
     ) THEN
         CREATE UNIQUE INDEX ON {saga_table} ("{correlation_column}");
     END IF;
+
+    IF EXISTS (SELECT FROM {saga_table} AS s WHERE s."{correlation_column}" IS NULL) THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP014',
+            MESSAGE = 'Instances have no {correlation_column}: declare it as transitional first, and run rowpost sagas correlate.';
+    END IF;
 END
 $rowpost$;

@@ -21,6 +21,10 @@ BEGIN
         REVOKE ALL ON FUNCTION rowpost."correlate_saga:{saga_key}" FROM PUBLIC;
         GRANT EXECUTE ON FUNCTION rowpost."correlate_saga:{saga_key}" TO rowpost_operator;
     END IF;
+    IF to_regproc('rowpost."correlate_sagas:{saga_key}"') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION rowpost."correlate_sagas:{saga_key}" FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION rowpost."correlate_sagas:{saga_key}" TO rowpost_operator;
+    END IF;
     IF to_regproc('rowpost."list_sagas:{saga_key}"') IS NOT NULL THEN
         REVOKE ALL ON FUNCTION rowpost."list_sagas:{saga_key}" FROM PUBLIC;
         GRANT EXECUTE ON FUNCTION rowpost."list_sagas:{saga_key}" TO rowpost_operator, rowpost_reader;

@@ -1,0 +1,7 @@
+"""The suite behind `make bench`: workloads, peers, and what becomes of their figures.
+
+figures.py      rounds, medians, ratios, targets       server.py     one server, a database for each workload
+peers.py        those that are compared with           workers.py    our own workers, and `rowpost run`
+report.py       the data file and the table            charts.py     the pictures
+workloads/      one module each: measure() gives lines, targets() what they must show
+"""

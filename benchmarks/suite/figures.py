@@ -1,0 +1,221 @@
+"""Rounds, lines and targets: what is measured, and how it becomes one figure.
+
+Contenders take turns, round by round, for these machines are noisy and noise comes in waves. A line's figure is the
+median of its rounds. Two lines are compared round by round, and their ratio is the median of those ratios.
+
+>>> ours, theirs = Line("send", "rowpost", (90.0, 200.0, 100.0)), Line("send", "peer", (30.0, 100.0, 50.0))
+>>> ours.figure, ratio(ours, theirs)
+(100.0, 2.0)
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+__all__ = ["OURS", "Contender", "Line", "Lines", "Paced", "Round", "Scale", "Target", "percentile", "ratio", "take_turns"]
+
+OURS = "rowpost"
+TWICE = 2.0  # from here on a miss is told in times, not in percent
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is measured. `seconds`: about as long takes one round of one line; `size`: multiplies great numbers."""
+
+    rounds: int = 5
+    seconds: float = 0.6
+    size: float = 1.0
+
+    def rows(self, number: int, least: int = 100) -> int:
+        return max(least, int(number * self.size))
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round's figure, and what else it told."""
+
+    figure: float
+    more: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Line:
+    """What one contender reached in one case. `does`: what it does for that, as guarantees; `more`: other medians.
+
+    `error` says why there is no figure.
+    """
+
+    case: str
+    name: str
+    rounds: tuple[float, ...] = ()
+    unit: str = "messages/s"
+    does: str = ""
+    more: dict[str, float] = field(default_factory=dict)
+    error: str = ""
+
+    @property
+    def figure(self) -> float | None:
+        return statistics.median(self.rounds) if self.rounds else None
+
+
+@dataclass(frozen=True)
+class Target:
+    """A figure of "What it must show". `at_most`: the figure is to stay below what is wanted, not above.
+
+    >>> Target("ratio to pgmq", 1.2, 1.5).verdict, Target("times the CPU", 1.2, 1.5, at_most=True).verdict
+    ('short by 20 %', 'PASS')
+    """
+
+    claim: str
+    figure: float | None
+    wanted: float
+    at_most: bool = False
+    unit: str = "times"
+
+    @property
+    def reached(self) -> bool:
+        if self.figure is None:
+            return False
+        return self.figure <= self.wanted if self.at_most else self.figure >= self.wanted
+
+    @property
+    def verdict(self) -> str:
+        if self.figure is None:
+            return "not measured"
+        if self.reached:
+            return "PASS"
+        share = self.figure / self.wanted
+        if share >= TWICE:
+            return f"{share:.1f} times too much"
+        return f"short by {abs(share - 1) * 100:.0f} %"
+
+
+class Lines:
+    """The lines of one workload, to be looked up."""
+
+    def __init__(self, lines: Iterable[Line]) -> None:
+        self._lines = {(line.case, line.name): line for line in lines}
+
+    def __iter__(self):
+        return iter(self._lines.values())
+
+    def get(self, case: str, name: str = OURS) -> Line | None:
+        line = self._lines.get((case, name))
+        return line if line is not None and line.rounds else None
+
+    def figure(self, case: str, name: str = OURS) -> float | None:
+        line = self.get(case, name)
+        return None if line is None else line.figure
+
+    def more(self, case: str, what: str, name: str = OURS) -> float | None:
+        line = self.get(case, name)
+        return None if line is None else line.more.get(what)
+
+    def ratio(self, case: str, other: str, name: str = OURS) -> float | None:
+        """To another contender in the same case."""
+        return ratio(self.get(case, name), self.get(case, other))
+
+    def ratio_to_best(self, case: str, others: Iterable[str], name: str = OURS) -> float | None:
+        """To the one of the others that was fastest in that round, so that none of them has only its good rounds count."""
+        rivals = [line.rounds for line in (self.get(case, other) for other in others) if line is not None]
+        ours = self.get(case, name)
+        if ours is None or not rivals:
+            return None
+        rounds = min(len(ours.rounds), *(len(rival) for rival in rivals))
+        return statistics.median(ours.rounds[n] / max(rival[n] for rival in rivals) for n in range(rounds))
+
+
+def ratio(one: Line | None, other: Line | None) -> float | None:
+    """The median of the rounds' ratios; None where one of them has no figure."""
+    if one is None or other is None or not one.rounds or not other.rounds:
+        return None
+    return statistics.median(a / b for a, b in zip(one.rounds, other.rounds, strict=False))
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least this share of them does not exceed.
+
+    >>> percentile([4.0, 1.0, 3.0, 2.0], 0.5), percentile(range(1, 101), 0.99)
+    (2.0, 99)
+    """
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+@dataclass
+class Paced:
+    """How many messages make a round that takes `seconds`: a guess at first, then by the rate of the round before.
+
+    >>> paced = Paced(1000, 0.5, least=10)
+    >>> paced.count, paced.note(300.0), paced.count
+    (1000, 300.0, 150)
+    """
+
+    count: int
+    seconds: float
+    least: int = 1
+    most: int = 10**9
+
+    def note(self, rate: float) -> float:
+        """The rate, which is kept in mind."""
+        self.count = max(self.least, min(self.most, int(rate * self.seconds)))
+        return rate
+
+
+@dataclass
+class Contender:
+    """Somebody who takes part in a case. `measure` runs one round; `warm` says that a first one does not count."""
+
+    name: str
+    measure: Callable[[], float | Round]
+    does: str = ""
+    unit: str = "messages/s"
+    warm: bool = True
+
+
+def take_turns(case: str, contenders: Sequence[Contender], rounds: int) -> list[Line]:
+    """Alternating rounds: a line for each. Who fails is out, with the reason, and the others go on.
+
+    The order turns from round to round, so that nobody always comes after the same neighbour.
+    """
+    found: dict[str, list[Round]] = {each.name: [] for each in contenders}
+    errors: dict[str, str] = {}
+
+    def measure(each: Contender) -> Round | None:
+        if each.name in errors:
+            return None
+        try:
+            result = each.measure()
+        except Exception as error:  # noqa: BLE001 a contender that fails is a result, too
+            traceback.print_exc()
+            errors[each.name] = f"{type(error).__name__}: {error}"
+            return None
+        return result if isinstance(result, Round) else Round(float(result))
+
+    for each in contenders:
+        if each.warm:
+            measure(each)
+    for number in range(rounds):
+        shift = number % len(contenders)
+        for each in (*contenders[shift:], *contenders[:shift]):
+            result = measure(each)
+            if result is not None:
+                found[each.name].append(result)
+    lines = [_line(case, each, found[each.name], errors.get(each.name, "")) for each in contenders]
+    for line in lines:
+        said = f"{line.figure:,.5g} {line.unit}" if line.rounds else line.error
+        print(f"          {line.case} | {line.name}: {said}", file=sys.stderr, flush=True)
+    return lines
+
+
+def _line(case: str, contender: Contender, rounds: list[Round], error: str) -> Line:
+    if error:
+        return Line(case, contender.name, (), contender.unit, contender.does, error=error)
+    names = rounds[0].more if rounds else {}
+    more = {name: statistics.median(each.more[name] for each in rounds) for name in names}
+    return Line(case, contender.name, tuple(each.figure for each in rounds), contender.unit, contender.does, more)

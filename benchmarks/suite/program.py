@@ -1,0 +1,105 @@
+"""The command line of the suite: `python -m benchmarks`."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from rich.console import Console
+from rich.markdown import Markdown
+
+from benchmarks.suite import peers, report
+from benchmarks.suite.figures import Lines, Scale
+from benchmarks.suite.server import Server
+from benchmarks.suite.workers import make_ready
+from benchmarks.suite.workloads import WORKLOADS
+
+__all__ = ["main", "run"]
+
+RESULTS = Path(__file__).parents[1] / "results"
+TRIAL = RESULTS.with_name(".quick")
+QUICK = Scale(rounds=2, seconds=0.1, size=0.01)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs it. The exit code says whether workloads ran, never how fast."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measures what is claimed about speed, peers beside it.")
+    names = ", ".join(WORKLOADS)
+    parser.add_argument("--only", nargs="+", choices=WORKLOADS, metavar="WORKLOAD", help=f"only these of: {names}")
+    parser.add_argument("--skip", nargs="+", choices=WORKLOADS, metavar="WORKLOAD", default=[], help="all but these")
+    parser.add_argument("--rounds", type=int, default=Scale.rounds, help="alternating rounds of each line (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=Scale.seconds, help="about as long takes one (%(default)s)")
+    parser.add_argument("--quick", action="store_true", help="a hundredth of the rows, two short rounds: to see that it runs")
+    parser.add_argument("--output", type=Path, help=f"folder for the table, the data and the charts ({RESULTS.name}, with --quick {TRIAL.name})")
+    parser.add_argument("--charts", action="store_true", help="draw and write again what is there, and measure nothing")
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the server is stopped, too
+    output = options.output or (TRIAL if options.quick else RESULTS)
+    tell = Console(stderr=True, width=150)
+    failed = []
+    if not options.charts:
+        scale = QUICK if options.quick else Scale(options.rounds, options.seconds)
+        chosen = [name for name in options.only or WORKLOADS if name not in options.skip]
+        failed = run(chosen, scale, output, tell)
+    sections = report.load(output)
+    report.save(output, sections)
+    _draw(output, sections, tell)
+    Console(width=150).print(Markdown(report.summary(sections)))
+    return 1 if failed else 0
+
+
+def run(chosen: list[str], scale: Scale, output: Path, tell: Console) -> list[str]:
+    """One workload after the other on one server; the names of those that failed, which keeps none from running."""
+    if any(getattr(WORKLOADS[name], "WITH_PEERS", False) for name in chosen):
+        for name, reason in peers.install(tell).items():
+            tell.print(f"[red]{name} cannot be had[/]: {reason}")
+    failed = []
+    with tempfile.TemporaryDirectory(prefix="rowpost-bench-", ignore_cleanup_errors=True) as folder:
+        (Path(folder) / "notes").mkdir()
+        make_ready(Path(folder) / "notes")
+        server = Server(Path(folder))
+        try:
+            for name in chosen:
+                tell.print(f"{time.strftime('%H:%M:%S')}  {name}")
+                section = _measure(WORKLOADS[name], server, scale)
+                if section["error"]:
+                    failed.append(name)
+                    tell.print(f"[red]{name} failed[/]: {section['error']}")
+                found = {**report.load(output), name: section}
+                report.save(output, {each: found[each] for each in WORKLOADS if each in found})
+        finally:
+            server.stop()
+    return failed
+
+
+def _measure(workload: ModuleType, server: Server, scale: Scale) -> dict:
+    title, _, text = (workload.__doc__ or "").strip().partition("\n")
+    about = report.circumstances(server, scale.rounds, peers.versions())
+    started, lines, error = time.monotonic(), [], ""
+    try:
+        lines = workload.measure(server, scale)
+    except Exception as failure:  # noqa: BLE001 the others are measured all the same
+        traceback.print_exc()
+        error = f"{type(failure).__name__}: {failure}"
+    targets = workload.targets(Lines(lines))
+    return report.section(title.rstrip("."), text.strip(), lines, targets, about, time.monotonic() - started, error)
+
+
+def _draw(output: Path, sections: dict, tell: Console) -> None:
+    try:
+        from benchmarks.suite import charts
+    except ImportError as error:
+        tell.print(f"[red]no charts[/]: {error}; pip install 'rowpost[bench]'")
+        return
+    charts.draw_targets(output, sections)
+    for name, section in sections.items():
+        try:
+            charts.draw(output, name, section)
+        except Exception as error:  # noqa: BLE001 a chart that cannot be drawn takes no figures with it
+            tell.print(f"[red]no chart of {name}[/]: {type(error).__name__}: {error}")

@@ -1,0 +1,169 @@
+"""Our own workers: told directly, as a supervisor tells them, or under `rowpost run` as in production."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+
+from benchmarks.suite.server import Place, tree, wait_until
+from rowpost.processes import shared_frontier, spawn_worker
+from rowpost.reports import Assignment, InTrouble, Leave, Progress, Ready, Receive, Refused
+
+__all__ = ["HANDLERS", "NOTES", "Crew", "Notes", "Service", "backends", "crew", "make_ready", "running"]
+
+HANDLERS = Path(__file__).parents[1] / "handlers"
+NOTES = "ROWPOST_BENCH_NOTES"  # as handlers/worked.py has it
+DEADLINE = 240.0  # seconds a round may take
+CONNECTED = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'rowpost worker%'"
+
+
+def make_ready(folder: Path) -> None:
+    """Worker processes find the handlers, and where these take notes. Before the first of them: later ones inherit it."""
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HANDLERS), os.environ.get("PYTHONPATH")]))
+    sys.path.append(str(HANDLERS))  # the fork server takes it from here
+    os.environ[NOTES] = str(folder)
+
+
+class Notes:
+    """The seconds that handlers have noted in a folder, process by process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, int] = {}
+
+    def take(self, number: int, pids: Iterable[int] | None = None) -> list[float]:
+        """The next so many, of these processes or of all, which are waited for; each process's in their order."""
+
+        def unread() -> dict[Path, int]:
+            files = self._folder.iterdir() if pids is None else (self._folder / str(pid) for pid in pids)
+            return {file: file.stat().st_size - self._read.get(file, 0) for file in files if file.exists()}
+
+        wait_until(lambda: sum(unread().values()) >= 8 * number, f"{number} messages are noted")
+        found: list[float] = []
+        for file, size in unread().items():
+            with file.open("rb") as content:
+                content.seek(self._read.get(file, 0))
+                found += (seconds for (seconds,) in struct.iter_unpack("d", content.read(size)))
+            self._read[file] = self._read.get(file, 0) + size
+        return found
+
+
+def backends(place: Place) -> set[int]:
+    """The process ids of the server's ends of all workers that are connected."""
+    return {pid for (pid,) in place.sql(CONNECTED).fetchall()}
+
+
+class Crew:
+    """Worker processes that receive when they are told to."""
+
+    def __init__(self, workers: list) -> None:
+        self._workers = workers
+        self._round = 0
+        self._notes = Notes(Path(os.environ[NOTES]))
+
+    @property
+    def pids(self) -> list[int]:
+        return [worker.pid for worker in self._workers]
+
+    def noted(self, number: int) -> list[float]:
+        """What its handlers noted next."""
+        return self._notes.take(number, self.pids)
+
+    def drain(self) -> float:
+        """Seconds from the word until each has found the queue empty."""
+        self._round += 1
+        started = time.monotonic()
+        for worker in self._workers:
+            worker.tell(Receive(self._round))
+        for worker in self._workers:
+            _hear(worker, Progress, lambda report: report.round == self._round and not report.busy)
+        return time.monotonic() - started
+
+
+@contextmanager
+def crew(place: Place, handler: str, number: int = 1, queue: str = "Bench", **assignment) -> Iterator[Crew]:
+    """So many workers with a handler of handlers/worked.py, up and connected."""
+    before = backends(place)
+    name = handler if ":" in handler else f"worked:{handler}"
+    assignment["frontier"] = shared_frontier()
+    workers = [spawn_worker(Assignment(place.settings, queue, name, n, **assignment)) for n in range(1, number + 1)]
+    try:
+        for worker in workers:
+            _hear(worker, Ready)
+        wait_until(lambda: len(backends(place) - before) >= number, "workers connect")
+        yield Crew(workers)
+    finally:
+        for worker in workers:
+            worker.tell(Leave())
+            worker.close()
+
+
+def _hear(worker, kind: type, condition: Callable = lambda report: True) -> None:
+    """Waits for a report."""
+    deadline = time.monotonic() + DEADLINE
+    while time.monotonic() < deadline:
+        for report in worker.heard():
+            if isinstance(report, InTrouble | Refused):
+                raise RuntimeError(f"a worker is in trouble: {report.error}")
+            if isinstance(report, Progress) and report.failures:
+                raise RuntimeError(f"a handler failed: {report.failures[0].error}")
+            if isinstance(report, kind) and condition(report):
+                return
+        if worker.exitcode is not None:
+            raise RuntimeError(f"a worker ended with exit code {worker.exitcode}")
+        time.sleep(0.001)
+    raise TimeoutError(f"no {kind.__name__} within {DEADLINE} s")
+
+
+class Service:
+    """`rowpost run` as a process."""
+
+    def __init__(self, process: subprocess.Popen) -> None:
+        self._process = process
+
+    def processes(self) -> list[int]:
+        return tree(self._process.pid)
+
+
+@contextmanager
+def running(
+    place: Place,
+    folder: Path,
+    workers: Mapping[str, Mapping[str, object]],
+    environment: Mapping[str, str] | None = None,
+    supervisor: Mapping[str, object] | None = None,
+) -> Iterator[Service]:
+    """The program as its users run it, with these workers by queue; ready when every queue has one."""
+    file = folder / "bench.yml"
+    queues = {name: {"worker": dict(worker)} for name, worker in workers.items()}
+    described = {"environment": "bench", "engine": "postgresql", "url": "${ROWPOST_BENCH_URL}", "supervisor": dict(supervisor or {})}
+    file.write_text(yaml.safe_dump({**described, "queues": {**queues, "error": {}}}))
+    log = (folder / "run.log").open("w")
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from rowpost.cli import main; main()", "--env", str(file), "run"], stdout=log, stderr=log,
+        env={**os.environ, **(environment or {}), "ROWPOST_BENCH_URL": place.url},
+    )  # fmt: skip
+    try:
+        def up() -> bool:
+            if process.poll() is not None:
+                raise RuntimeError(f"rowpost run has ended: {Path(log.name).read_text()[-600:]}")
+            return len(backends(place)) >= len(workers)
+
+        wait_until(up, "rowpost run starts its workers", every=0.05)
+        yield Service(process)
+    finally:
+        process.terminate()
+        try:
+            process.wait(40.0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        log.close()

@@ -1,0 +1,92 @@
+"""Idle: what queues cost while nothing happens.
+
+`rowpost run` as in production, a peek delay of one second, one worker for each queue; the peers wait for jobs of one queue.
+Statements are those of the server's log, BEGIN and COMMIT told apart; processor time is what the kernel accounts to the
+database's backends and to the waiting programs, in thousandths of one processor.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.suite.figures import OURS, Contender, Line, Lines, Round, Scale, Target, take_turns
+from benchmarks.suite.peers import PEERS
+from benchmarks.suite.server import Place, Server, cpu_of, tree
+from benchmarks.suite.workers import running
+from rowpost.database import connect_url
+
+WITH_PEERS = True
+QUEUES = (1, 10, 100)
+SETTLE = 3.0  # seconds
+UNIT = "statements/s"
+LOGGED = re.compile(rb"LOG:  (?:statement|execute [^:]*): *(\w+)")
+CONTROL = {b"BEGIN", b"COMMIT", b"ROLLBACK"}
+
+
+def case_name(queues: int) -> str:
+    return f"{queues} idle queue{'s' if queues > 1 else ''}"
+
+
+def measure(server: Server, scale: Scale) -> list[Line]:
+    lines = []
+    for number in QUEUES if scale.size == 1 else QUEUES[:1]:
+        names = [f"Idle{n}" for n in range(number)]
+        with TemporaryDirectory() as folder, server.place("idle", *names) as place:
+            _log_statements(place)
+            workers = {name: {"handler": "worked:nothing", "limit": 1, "peek_delay": 1.0} for name in names}
+            with running(place, Path(folder), workers) as service:
+                lines += _watch(server, place, service.processes, case_name(number), OURS, "a peek delay of 1 s", scale)
+    with server.place("idle") as place:
+        _log_statements(place)
+        for peer in PEERS:
+            try:
+                peer.run(place, "install")
+                with peer.talk(place, "serve") as talk:
+                    lines += _watch(server, place, lambda talk=talk: tree(talk.pid), case_name(1), peer.name, peer.serves, scale)
+            except Exception as error:  # noqa: BLE001 the others are measured all the same
+                lines.append(Line(case_name(1), peer.name, unit=UNIT, error=f"{type(error).__name__}: {error}"))
+    return lines
+
+
+def _log_statements(place: Place) -> None:
+    """Those of sessions that begin after this."""
+    place.sql(f"ALTER DATABASE {place.value('SELECT current_database()')} SET log_statement = 'all'")
+
+
+def _watch(server: Server, place: Place, processes, case: str, name: str, does: str, scale: Scale) -> list[Line]:
+    """Windows of time, one after the other, seen from another database so that looking is not counted."""
+    time.sleep(SETTLE * min(1.0, scale.seconds * 2))
+    database = place.value("SELECT current_database()")
+    with connect_url("postgresql", server.url, "rowpost benchmark, watching") as watch:
+        sql = watch.connection.execute
+        backends = "SELECT pid FROM pg_stat_activity WHERE datname = %s AND application_name <> 'rowpost benchmark'"
+
+        def look() -> tuple[float, float, float, int, int, int]:
+            pids, own = [pid for (pid,) in sql(backends, [database]).fetchall()], processes()
+            now = time.monotonic(), sum(map(cpu_of, pids)), sum(map(cpu_of, own))
+            return (*now, server.log.stat().st_size, len(pids), len(own))
+
+        def window() -> Round:
+            before = look()
+            time.sleep(scale.seconds * 5)
+            after = look()
+            seconds, backend, client = (b - a for a, b in zip(before[:3], after[:3], strict=True))
+            with server.log.open("rb") as log:
+                log.seek(before[3])
+                words = LOGGED.findall(log.read(after[3] - before[3]))
+            count = sum(word.upper() not in CONTROL for word in words)
+            control = {"BEGIN, COMMIT": (len(words) - count) / seconds}
+            cpu = {"database CPU ‰": backend / seconds * 1000, "client CPU ‰": client / seconds * 1000}
+            return Round(count / seconds, {**control, **cpu, "connections": float(after[4]), "processes": float(after[5])})
+
+        return take_turns(case, [Contender(name, window, does, UNIT, warm=False)], scale.rounds)
+
+
+def targets(lines: Lines) -> list[Target]:
+    most = lines.figure(case_name(QUEUES[-1]))
+    each = None if most is None else most / QUEUES[-1]
+    claim = f"{case_name(QUEUES[-1])}: statements for each in a peek delay of 1 s"
+    return [Target(claim, each, 1.0, at_most=True, unit="a second")]

@@ -1,0 +1,121 @@
+"""Latency: from the beginning of a send to the beginning of its handler.
+
+`idle`: one message at a time, 53 ms apart, to a queue that is empty, under `rowpost run` with a peek delay of one second
+and one worker. The peers send to themselves: their sender and their worker share a process, which ours do not. `half
+load`: messages one by one at half the rate at which one sender and one worker keep up.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.suite.figures import OURS, Contender, Line, Lines, Round, Scale, Target, percentile, take_turns
+from benchmarks.suite.peers import PEERS, Conversation
+from benchmarks.suite.server import Place, Server
+from benchmarks.suite.workers import NOTES, Notes, running
+from rowpost.database import connect_url
+from rowpost.queue import Queue
+
+WITH_PEERS = True
+IDLE, HALF = "idle queue", "half load"
+GAP = 0.053  # seconds; in step with no timer that anybody has
+EXACTLY = "exactly once, sender and worker in two processes"
+
+
+def send_paced(queue: Queue, number: int, gap: float) -> None:
+    """So many messages, each `gap` seconds after the one before, late ones as soon as possible."""
+    due = time.monotonic()
+    for _ in range(number):
+        time.sleep(max(0.0, due - time.monotonic()))
+        queue.send(b"%r" % time.monotonic())
+        due += gap
+
+
+class Samples:
+    """The waits of one contender: a median for each round, and p99 and the worst of all its rounds together."""
+
+    def __init__(self) -> None:
+        self._rounds: list[list[float]] = []
+
+    def note(self, waits: list[float], **more: float) -> Round:
+        self._rounds.append(waits)
+        return Round(percentile(waits, 0.5) * 1000, more)
+
+    def complete(self, line: Line) -> Line:
+        if not line.rounds:
+            return line
+        waits = [wait for each in self._rounds[-len(line.rounds) :] for wait in each]  # without the first, which does not count
+        return replace(line, more={"p99": percentile(waits, 0.99) * 1000, "worst": max(waits) * 1000, **line.more})
+
+
+def measure(server: Server, scale: Scale) -> list[Line]:
+    lines = []
+    with TemporaryDirectory() as folder, server.place("latency", "Bench") as place:
+        notes = Notes(Path(folder) / "notes")
+        (Path(folder) / "notes").mkdir()
+        worker = {"handler": "worked:timed", "limit": 1, "peek_delay": 1.0}
+        with (
+            running(place, Path(folder), {"Bench": worker}, {NOTES: str(Path(folder) / "notes")}),
+            connect_url("postgresql", place.url, "rowpost benchmark, sending") as database,
+        ):
+            queue = Queue("Bench", database)
+            lines += _idle(place, queue, notes, scale)
+            lines += _half(queue, notes, scale)
+    return lines
+
+
+def _idle(place: Place, queue: Queue, notes: Notes, scale: Scale) -> list[Line]:
+    count = scale.rows(60, least=8)
+    stack: list[tuple] = []
+    samples = {name: Samples() for name in (OURS, *(peer.name for peer in PEERS))}
+
+    def ours() -> Round:
+        send_paced(queue, count, GAP)
+        return samples[OURS].note(notes.take(count))
+
+    def theirs(peer) -> Contender:
+        talks: list[Conversation] = []
+
+        def once() -> Round:
+            if not talks:
+                peer.run(place, "install")
+                context = peer.talk(place, "serve")
+                stack.append((context, context.__enter__()))
+                talks.append(stack[-1][1])
+            return samples[peer.name].note(talks[0].ask(f"{count} {GAP}"))
+
+        return Contender(peer.name, once, peer.serves, "ms")
+
+    try:
+        contenders = [Contender(OURS, ours, EXACTLY, "ms"), *map(theirs, PEERS)]
+        return [samples[line.name].complete(line) for line in take_turns(IDLE, contenders, scale.rounds)]
+    finally:
+        for context, _ in stack:
+            context.__exit__(None, None, None)
+
+
+def _half(queue: Queue, notes: Notes, scale: Scale) -> list[Line]:
+    number = max(50, int(1500 * scale.seconds))
+    started = time.monotonic()
+    send_paced(queue, number, 0.0)
+    notes.take(number)
+    rate = number / (time.monotonic() - started)
+    count, samples = max(50, int(rate / 2 * scale.seconds * 4)), Samples()
+
+    def ours() -> Round:
+        started = time.monotonic()
+        send_paced(queue, count, 2 / rate)
+        sent = count / (time.monotonic() - started)
+        return samples.note(notes.take(count), **{"messages/s": sent})
+
+    return [samples.complete(line) for line in take_turns(HALF, [Contender(OURS, ours, EXACTLY, "ms")], scale.rounds)]
+
+
+def targets(lines: Lines) -> list[Target]:
+    return [
+        Target("idle queue to handler, median", lines.figure(IDLE), 5.0, at_most=True, unit="ms"),
+        Target("idle queue to handler, p99", lines.more(IDLE, "p99"), 25.0, at_most=True, unit="ms"),
+    ]
