@@ -22,7 +22,7 @@ COLUMNS = ("id", "correlation_id", "reply_to_address", "recoverable", "expires",
 _RECORD = 10  # bytes before a row's first column: columns of the tuple, length of the record, columns of the record
 _FIELD = 8  # a column's type and length
 _POSTGRESQL_EPOCH = 946_684_800_000_000  # microseconds from 1970 to 2000
-_HEX = np.frombuffer(b"".join(b"%02x" % octet for octet in range(256)), dtype="u1").reshape(256, 2)
+_HEX = np.frombuffer(b"".join(b"%02x" % octet for octet in range(256)), dtype="u2")  # two digits an octet
 _GROUPS = ((0, 4, 0), (4, 6, 9), (6, 8, 14), (8, 10, 19), (10, 16, 24))  # of a uuid: first and last octet, place in the text
 _UUID_TEXT = 36
 
@@ -53,7 +53,7 @@ def _packed(chunk: Chunk) -> Callable[[pa.Field], pa.Array]:
     spans: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     place = np.frombuffer(chunk.starts, dtype="i8") + _RECORD
     for name in COLUMNS:
-        lengths = _gather(octets, place + 4, 4).view(">i4").ravel().astype("i8")
+        lengths = _gather(octets, place + 4, ">i4").astype("i8")
         spans[name] = place + _FIELD, lengths
         place = place + _FIELD + np.maximum(lengths, 0)
 
@@ -64,16 +64,17 @@ def _packed(chunk: Chunk) -> Callable[[pa.Field], pa.Array]:
     return column
 
 
-def _gather(octets: np.ndarray, starts: np.ndarray, width: int) -> np.ndarray:
-    """The octets from each place on, a row each."""
-    return octets[starts[:, None] + np.arange(width)]
+def _gather(octets: np.ndarray, starts: np.ndarray, kind: str) -> np.ndarray:
+    """A value of numpy's type `kind` from each place on: the memory is seen as one that begins at every octet."""
+    width = np.dtype(kind).itemsize
+    return np.ndarray((len(octets) - width + 1,), kind, octets, strides=(1,))[starts]
 
 
 def _ids(octets: np.ndarray, starts: np.ndarray, _: np.ndarray) -> pa.Array:
-    pairs = _HEX[_gather(octets, starts, 16)]
+    digits = _HEX[_gather(octets, starts, "V16").view("u1")].view("u1").reshape(-1, 32)
     text = np.full((len(starts), _UUID_TEXT), ord("-"), dtype="u1")
     for first, last, at in _GROUPS:
-        text[:, at : at + 2 * (last - first)] = pairs[:, first:last].reshape(len(starts), -1)
+        text[:, at : at + 2 * (last - first)] = digits[:, 2 * first : 2 * last]
     offsets = np.arange(len(starts) + 1, dtype="i4") * _UUID_TEXT
     return pa.StringArray.from_buffers(len(starts), pa.py_buffer(offsets), pa.py_buffer(text))
 
@@ -82,7 +83,7 @@ def _numbers(octets: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> pa.
     missing = lengths < 0
     if missing.all():
         return pa.nulls(len(starts), pa.int64())
-    found = _gather(octets, np.where(missing, 0, starts), 8).view(">i8").ravel().astype("i8")
+    found = _gather(octets, np.where(missing, 0, starts), ">i8").astype("i8")
     return pa.array(found, mask=missing)
 
 
@@ -90,7 +91,7 @@ def _times(octets: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> pa.Ar
     if (lengths < 0).all():
         return pa.nulls(len(starts), pa.timestamp("us", "UTC"))
     missing = lengths < 0
-    found = _gather(octets, np.where(missing, 0, starts), 8).view(">i8").ravel().astype("i8") + _POSTGRESQL_EPOCH
+    found = _gather(octets, np.where(missing, 0, starts), ">i8").astype("i8") + _POSTGRESQL_EPOCH
     return pa.array(found, mask=missing).cast(pa.timestamp("us", "UTC"))
 
 
