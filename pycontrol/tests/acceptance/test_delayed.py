@@ -4,6 +4,7 @@ import time
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from itertools import pairwise
 
 import pytest
 
@@ -267,12 +268,13 @@ def test_an_idle_queue_costs_its_looks_and_no_move(shop):
 
     with shop.run("note", peek_delay=0.1, mover=partial(make_mover, connect=counted)) as supervisor:
         supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 50, "five seconds of looks")
-        idle = list(trips)
+        idle, looks = len(trips), [event.at for event in supervisor.seen(events.Peeked)]
         store_as_nservicebus_does(shop)
         supervisor.until(lambda: shop.handled() == 1, "it is handled")
 
-    assert 1 <= len(idle) <= 2, idle  # the first, and one where a busy machine lets a look be late
-    assert len(trips) > len(idle)
+    late = sum(int(after - before) for before, after in pairwise(looks))  # by a lateness, on a busy machine
+    assert 1 <= idle <= 2 + late, looks
+    assert len(trips) > idle
 
 
 def test_a_queue_whose_delayed_table_is_gone_is_worked_all_the_same_and_its_mover_complains(shop):
