@@ -146,6 +146,11 @@ class PostgreSQLProbe(Probe):
             self.run(f"SELECT rowpost.{self.database.dialect.quote(f'send_messages:{key}')}(ARRAY['a', 'b'], ARRAY[''::bytea])")
 
 
+    def reuse_space(self, queue: str) -> None:
+        """What comes next may lie before what is there."""
+        self.run(f"VACUUM {self.table(queue)}")
+
+
 class SQLServerProbe(Probe):
     PROCEDURES = "SELECT name FROM sys.procedures WHERE name LIKE ?"
     ROW_VERSION = "RowVersion"
@@ -170,6 +175,9 @@ class SQLServerProbe(Probe):
                 self.table(queue),
             )
         )
+
+    def reuse_space(self, queue: str) -> None:
+        """Nothing to do: a table lies in the order of its clustered index."""
 
     def drop_column(self, queue: str, column: str) -> None:
         constraints = self.run(

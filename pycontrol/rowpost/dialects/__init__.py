@@ -10,13 +10,14 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import itemgetter
 from typing import Any, Literal, NoReturn, Protocol
 
 from rowpost.contract import Procedure
 from rowpost.errors import RowpostError, SettingsError
 
 __all__ = [
-    "Begin", "Chunk", "Commit", "Dialect", "Statement", "dialect_for", "dialect_of", "engine_of", "saga_missing", "where_rights_are",
+    "Begin", "Chunk", "Commit", "Dialect", "Statement", "dialect_for", "dialect_of", "engine_of", "in_order", "saga_missing", "where_rights_are",
 ]  # fmt: skip
 
 #: whether a call opens a transaction; "distributed": one over several SQL Servers; "sealed": one that no COMMIT ends
@@ -52,6 +53,14 @@ class Chunk:
 
     data: memoryview
     starts: array
+
+
+def in_order(statement: Statement, rows: list[tuple]) -> list[tuple]:
+    """The rows in the contract's order: neither OUTPUT nor RETURNING promises one, and a sort there copies every body."""
+    order = statement.procedure.ordered_by
+    if order and len(rows) > 1:
+        rows.sort(key=itemgetter([column.name for column in statement.procedure.result].index(order)))
+    return rows
 
 
 def where_rights_are(statement: Statement | None) -> str:
