@@ -209,15 +209,11 @@ class SQLServerProbe(Probe):
         return self.value("SELECT COUNT(*) FROM sys.dm_exec_requests WHERE blocking_session_id <> 0")
 
     def insert_expired(self, queue: str, count: int) -> None:
-        self.run(f"INSERT INTO {self.table(queue)} (Id, Recoverable, Expires, Headers) VALUES (NEWID(), 1, DATEADD(MINUTE, -1, GETUTCDATE()), N'')")
-        done = 1
-        while done < count:
-            step = min(done, count - done)
-            self.run(
-                f"INSERT INTO {self.table(queue)} (Id, Recoverable, Expires, Headers)"
-                f" SELECT TOP ({step}) NEWID(), 1, Expires, Headers FROM {self.table(queue)}"
-            )
-            done += step
+        self.run(
+            f"INSERT INTO {self.table(queue)} (Id, Recoverable, Expires, Headers)"
+            f" SELECT TOP ({int(count)}) NEWID(), 1, DATEADD(MINUTE, -1, GETUTCDATE()), N''"
+            " FROM sys.all_columns AS a CROSS JOIN sys.all_columns AS b"
+        )
 
     def send_malformed_messages(self, queue: str) -> None:
         key = describe_queue(QueueSettings(queue), "sqlserver").queue_key
