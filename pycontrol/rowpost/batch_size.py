@@ -1,13 +1,13 @@
 """How many messages a worker takes in one transaction: pure decisions from how the last ones went.
 
 One message for each transaction is a commit for each message, and a commit waits for the disk. While a backlog waits
-and the handler is quick, several share one: the size doubles, up to what fits into a time budget and into memory. It
+and the handler is quick, several share one: the size grows fourfold, up to what fits into a time budget and into memory. It
 falls to one as soon as the queue is empty. A failure rolls back the whole transaction: then the size is chosen so that
 the message that failed goes alone, and its neighbours go together.
 
 >>> size = BatchSize(limit=500, budget=0.05).after(taken=1, seconds=0.001)
->>> size.now, size.after(taken=2, seconds=0.002).now, size.after(taken=1, seconds=0.001).now
-(2, 4, 1)
+>>> size.now, size.after(taken=4, seconds=0.004).now, size.after(taken=1, seconds=0.001).now
+(4, 16, 1)
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from rowpost.errors import SettingsError
 __all__ = ["ADAPTIVE", "OFF", "BatchSize", "batch_size"]
 
 ADAPTIVE, OFF = "adaptive", "off"
+GROWTH = 4  # a burst finds full batches after five transactions
 GREATEST = 500  # what receive_messages gives at once
 GREATEST_BYTES = 8 * 1024 * 1024  # of headers and bodies, in one batch that adapts
 # So many messages go alone after a conflict, and this many times as many after each further one.
@@ -58,7 +59,7 @@ class BatchSize:
             return 1
         in_time = int(self.budget * taken / seconds) if seconds > 0 else self.limit
         in_memory = GREATEST_BYTES * taken // size if size > 0 else self.limit
-        return max(1, min(self.limit, 2 * self.now, in_time, in_memory))
+        return max(1, min(self.limit, GROWTH * self.now, in_time, in_memory))
 
     def after_failure(self, place: int) -> BatchSize:
         """After a transaction that was rolled back since the message at `place`, from 1, failed: those before it may go
