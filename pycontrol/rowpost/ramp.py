@@ -260,10 +260,11 @@ class Peek:
     def _peeked(self, seen: Peeked, limit: int) -> Peek:
         workers = max(1, min(limit, seen.busy + max(0, seen.count - seen.coming)))
         here = replace(self, workers=workers, waiting=seen.count, hits=0, peek_in=self.peek_delay)
-        if self.pause is None or (seen.count and workers == limit):
+        pause = QUICK_PEEK if seen.count and self.pause is None else self.pause
+        if pause is None or (seen.count and workers == limit):
             return here
-        longer = 2 * self.pause
-        return replace(here, peek_in=min(self.pause, self.peek_delay), pause=None if longer > self.peek_delay else longer)
+        longer = 2 * pause
+        return replace(here, peek_in=min(pause, self.peek_delay), pause=None if longer > self.peek_delay else longer)
 
     def _received(self, runs: tuple[int, ...], limit: int) -> Peek:
         got = sum(run for run in runs if run > 0)
