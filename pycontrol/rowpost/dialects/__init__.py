@@ -6,7 +6,6 @@ for scripts, and turns the driver's errors into rowpost's.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +15,7 @@ from rowpost.contract import Procedure
 from rowpost.errors import RowpostError, SettingsError
 
 __all__ = [
-    "Begin", "Chunk", "Commit", "Dialect", "Statement", "dialect_for", "dialect_of", "engine_of", "saga_missing", "where_rights_are",
+    "Begin", "Commit", "Dialect", "Statement", "dialect_for", "dialect_of", "engine_of", "saga_missing", "where_rights_are",
 ]  # fmt: skip
 
 #: whether a call opens a transaction; "distributed": one over several SQL Servers; "sealed": one that no COMMIT ends
@@ -46,14 +45,6 @@ class Statement:
     key: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Some of PostgreSQL's rows as memory, see copying.py: where each starts. Valid until the next one is asked for."""
-
-    data: memoryview
-    starts: array
-
-
 def where_rights_are(statement: Statement | None) -> str:
     """What to say to a login that lacks a right: for a call, or for a script of a deployment."""
     if statement is None:
@@ -80,8 +71,10 @@ class Dialect(Protocol):
     ) -> list[list[tuple]]:
         """Calls several at once, optionally between BEGIN and COMMIT; the rows of each."""
 
-    def stream(self, connection: Any, statement: Statement, arguments: dict[str, Any], chunk_bytes: int) -> Iterator[Any]:
-        """Calls; the rows come in chunks of about so many bytes."""
+    def stream(
+        self, connection: Any, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int
+    ) -> Iterator[Any]:
+        """Calls; the rows, with these columns at least, come in chunks of about so many bytes."""
 
     def script(self, connection: Any, text: str) -> list[tuple]:
         """Executes one batch of a script as it stands; returns the rows of its last result, if any."""
