@@ -217,6 +217,8 @@ def test_a_job_of_other_parts_is_refused(database, ledger):
     with pytest.raises(JobKeyUsed):
         ledger(0, 3)
     ledger(0, key="unknown")
+    with pytest.raises(JobKeyUsed):
+        ledger(1, 3, key="unknown")
     database.call("complete_ledger", job_key="unknown", parts=1)
     with pytest.raises(JobKeyUsed):
         ledger(1, key="unknown")
@@ -241,7 +243,7 @@ def test_a_claim_that_is_rolled_back_can_be_made_again(database, ledger):
     assert ledger(0)[0] is True
 
 
-@pytest.mark.parametrize(("key", "part", "parts"), [("", 0, 1), (None, 0, 1), ("job", -1, 1), ("job", 0, -1)])
+@pytest.mark.parametrize(("key", "part", "parts"), [("", 0, 1), (None, 0, 1), ("job", -1, 1), ("job", 0, -1), ("job", 2, 2)])
 def test_a_key_or_part_that_is_none_is_refused(ledger, key, part, parts):
     with pytest.raises(InvalidJobKey):
         ledger(part, parts, key)
