@@ -1,22 +1,27 @@
-"""Where a worker's next receive begins: pure decisions; the caller tells the time.
+"""Where a worker's next receive begins; the caller tells the time.
 
-Receives begin above the anchor, the last row version taken: dead rows below it, which a long transaction keeps from
-going, cost nothing. But rows may still appear below: a sender that got its row version early commits late, a receiver rolls back.
-So a worker also looks from the queue's start: once a second while there is work, and before it says that there is none.
+Receives begin above the last row version taken: dead rows below it, which a long transaction keeps from going, cost
+nothing. The workers of a queue share how far they are together, the frontier, and each moves it on before it receives: who
+steps over the rows that fifteen others hold, one by one, does little else. It is a hint; what it is wrong about is found by a
+look from the queue's start. One is due once a second while there is work, by any of them, and before a worker says that
+there is nothing: rows may appear below, for a sender that got its row version early commits late, or a receiver rolls back.
 Where such a look is dear, for there are a million dead rows, looks from the start take a twentieth of the time at most.
 
->>> anchor = Anchor().looked(10.0, seconds=0.0).took(7)
->>> anchor.begin(10.5), anchor.begin(11.0), anchor.looks_back(10.5)
-(7, None, True)
->>> dear = anchor.looked(12.0, seconds=0.15)
->>> dear.looks_back(13.0), dear.begin(14.0), dear.looks_back(15.0)
-(False, 7, True)
+>>> anchor = Anchor()
+>>> anchor.looked(10.0, seconds=0.0)
+>>> anchor.claim(anchor.begin(10.5), 500)
+>>> anchor.took(500, first=1, last=500)
+>>> anchor.begin(10.5), anchor.looks_back(10.5), anchor.begin(11.0)
+(500, True, None)
+>>> anchor.looked(12.0, seconds=0.15)
+>>> anchor.looks_back(13.0), anchor.begin(14.0), anchor.looks_back(15.0)
+(False, 500, True)
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Protocol
+import ctypes
+from dataclasses import dataclass, field
 
 __all__ = ["Anchor", "Frontier"]
 
@@ -24,37 +29,57 @@ EVERY = 1.0  # seconds
 SHARE = 20  # looks from the start take one in so many seconds
 
 
-class Frontier(Protocol):
-    """The last row version that any worker of a queue received, in memory that they share: a hint, 0 at first.
+class Frontier(ctypes.Structure):
+    """What the workers of a queue share, in memory that all of them see; zeros at first.
 
-    Below it lies what they hold: who steps over the rows of fifteen others, one by one, does little else.
+    `at`: no row at or below it is free, as far as they know; 0: unknown. The last look from the start ended at
+    `looked_at`, by the clock that the machine's processes share, and took `cost` seconds.
     """
 
-    value: int
+    _fields_ = (("at", ctypes.c_int64), ("looked_at", ctypes.c_double), ("cost", ctypes.c_double))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Anchor:
-    """`at` the last row version taken, None before the first; the last look from the start ended at `looked_at`."""
+    """One worker's. `at`: the last row version that it took for good; `behind`: free rows lie below the frontier."""
 
-    at: int | None = None
-    looked_at: float = float("-inf")
-    cost: float = 0.0
+    frontier: Frontier = field(default_factory=Frontier)
+    at: int = 0
+    behind: bool = False
+    _asked: int = 0
+    _others: int = 0
 
-    def begin(self, now: float, frontier: int = 0) -> int | None:
-        """Above which row version to receive; None: from the start. `frontier`: what others took last, and still hold."""
-        if self.at is None or now - self.looked_at >= max(EVERY, SHARE * self.cost):
+    def begin(self, now: float) -> int | None:
+        """Above which row version to receive; None: from the start."""
+        if now - self.frontier.looked_at >= max(EVERY, SHARE * self.frontier.cost):
+            self.frontier.looked_at = now  # others need not look as well
             return None
-        return max(self.at, frontier)
+        return (self.at if self.behind else max(self.at, self.frontier.at)) or None
 
     def looks_back(self, now: float) -> bool:
         """Whether a look from the start follows, when nothing was found above the anchor."""
-        return now - self.looked_at >= SHARE * self.cost
+        return now - self.frontier.looked_at >= SHARE * self.frontier.cost
 
-    def looked(self, now: float, seconds: float) -> Anchor:
+    def looked(self, now: float, seconds: float) -> None:
         """After a receive from the start, which took so long."""
-        return replace(self, looked_at=now, cost=seconds)
+        self.frontier.looked_at, self.frontier.cost = now, seconds
 
-    def took(self, row_version: int) -> Anchor:
-        """After a message that will not come back. One that may leaves the anchor where it was: below it."""
-        return replace(self, at=row_version)
+    def claim(self, begin: int | None, count: int) -> None:
+        """Before a receive of `count` messages at most: others begin above what this one is going to take."""
+        self._asked, self._others = count, self.frontier.at
+        if begin is not None and begin >= self._others:
+            self.frontier.at = begin + count
+
+    def took(self, count: int, first: int, last: int) -> None:
+        """After `count` messages that will not come back, from `first` to `last`."""
+        self.at, self.behind = last, first <= self._others
+        if count < self._asked:  # all that there was
+            self.frontier.at = last
+
+    def gave_back(self) -> None:
+        """After messages that may come back: they lie below the frontier."""
+        self.behind = True
+
+    def found_nothing(self) -> None:
+        """After a receive without a row: the frontier may be beyond what there is."""
+        self.frontier.at, self.behind = 0, False

@@ -59,6 +59,11 @@ class Batches:
         self.kept: int | None = None
 
     @property
+    def size(self) -> int:
+        """How many messages the next receive takes at most."""
+        return self._size.now
+
+    @property
     def receive_seconds(self) -> float:
         """How long the last receive took."""
         return self._pipeline.receive_seconds

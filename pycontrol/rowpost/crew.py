@@ -214,6 +214,10 @@ class Crew:
         if self._ramp.asleep and now >= self._peek_at - self._peek_delay * ALONG:
             self._look()
 
+    def next_look(self, now: float) -> float:
+        """Seconds until the next look at the latest."""
+        return max(0.0, self._peek_at - now)
+
     @property
     def looks(self) -> bool:
         """Whether it has asked, and was not answered yet."""

@@ -1,8 +1,9 @@
 """Delayed messages: into their queue when their time has come, at most `delayed_lateness` late whoever stored them.
 
 Every process with workers has a mover for its queues; the database elects one at a time per queue, inside
-move_due_messages. A mover sleeps until the next message is due, but never longer than the lateness, so that it learns
-of what other processes stored meanwhile. Without a supervisor, in a test or a script:
+move_due_messages. A mover sleeps until the next message is due, by what it saw or the supervisor's looks have seen
+since; but where no look tells it in time, never longer than the lateness, so that it learns of what other processes
+stored meanwhile. Without a supervisor, in a test or a script:
 
     move_due(database, "Sales")
 
@@ -31,12 +32,14 @@ from rowpost.patrol import Patrol
 from rowpost.recoverability import Host, failure_headers
 from rowpost.settings import Settings
 
-__all__ = ["Moved", "make_mover", "move_due"]
+__all__ = ["Moved", "make_mover", "move_due", "wait_after_look"]
 
 #: how many messages a mover takes at a time; one commit each
 BATCH = 500
 # Seconds between two rounds when what is due is held by somebody else.
 SHORTEST = 0.02
+# What a look that comes once a lateness may be late itself, in latenesses: then the mover goes by its own clock.
+GRACE = 0.1
 
 Call = tuple[str, str | None, dict[str, Any]]
 Row = tuple[datetime, str, bytes | None]
@@ -67,6 +70,19 @@ class Moved:
         if self.moved + self.forwarded + self.failed and self.next_due == 0.0:
             return 0.0
         return min(lateness, max(SHORTEST, self.next_due))
+
+
+def wait_after_look(next_due: float, next_look: float, lateness: float) -> float:
+    """Seconds until the mover's turn, after a look that saw when the next message is due, and until the next look.
+
+    Looks that come at least once in a lateness are all that an idle queue needs: each puts off the mover's turn.
+
+    >>> inf = float("inf")
+    >>> wait_after_look(0.3, 1.0, 1.0), wait_after_look(inf, 30.0, 1.0), wait_after_look(inf, 1.0, 1.0)
+    (0.3, 1.0, 1.1)
+    """
+    latest = lateness if next_look > lateness else max(lateness, next_look + GRACE * lateness)
+    return min(next_due, latest)
 
 
 def move_due(

@@ -124,7 +124,11 @@ class _Splitter:
             if not database.call("claim_queue", queue_name=name)[0][0]:
                 return LATEST
             self._claimed.add(name)
-        moved = split(database, queue, self._keys[name], lambda text: self._warn(name, text))
+        rests = self._waits.get(name, 0.0) > SOONEST  # an idle queue costs one statement, and no transaction
+        if rests and not Queue(name, database).peek(1):
+            moved = 0
+        else:
+            moved = split(database, queue, self._keys[name], lambda text: self._warn(name, text))
         wait = SOONEST if moved else min(2 * self._waits.get(name, SOONEST), LATEST)
         self._waits[name] = wait
         return 0.0 if moved == BATCH else wait

@@ -25,7 +25,7 @@ Visit = Callable[[Database, str], float | None]
 
 
 class Patrol:
-    """Visits each of the queues, one after the other.
+    """Visits each of the queues, one after the other: when its last visit said so, or when somebody else has since.
 
     Args:
         name: of the thread, and of its session at the server.
@@ -55,7 +55,10 @@ class Patrol:
         self._connect = connect
         self._database: Database | None = None
         self._due: dict[str, float] = {}
-        self._ended = threading.Event()
+        self._expected: dict[str, tuple[float, float]] = {}
+        self._sleeps_until = float("-inf")  # whoever expects a visit earlier rings
+        self._ended = False
+        self._bell = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -65,26 +68,43 @@ class Patrol:
 
     def stop(self) -> None:
         """End after the visit in hand; a hanging database is not waited for."""
-        self._ended.set()
+        self._ended = True
+        self._bell.set()
         if self._thread.is_alive():
             self._thread.join(timeout=1.0)
 
+    def expect(self, queue: str, seconds: float) -> None:
+        """Visit the queue in so many seconds, neither before nor after that. May be called from any thread.
+
+        It changes nothing while a visit is due or goes on, nor after one that failed: those know better.
+        """
+        now = time.monotonic()
+        self._expected[queue] = now, now + seconds
+        if now + seconds < self._sleeps_until:
+            self._bell.set()
+
     def _run(self) -> None:
-        while not self._ended.is_set():
+        while not self._ended:
+            self._sleeps_until = float("-inf")
             try:
-                wait = self._round()
+                until = self._round()
             except RowpostError as error:  # no connection
-                wait = self._suffer(self._queues[0], error)
-            if wait is None:
-                break
-            self._ended.wait(wait)
+                until = time.monotonic() + self._suffer(self._queues[0], error)
+            else:
+                if until is None:
+                    break
+                self._sleeps_until = until
+            self._bell.wait(max(0.0, until - time.monotonic()))
+            self._bell.clear()
         self._disconnect()
 
     def _round(self) -> float | None:
-        """Visit every queue whose time has come; returns the seconds until the next one's, None when there is none."""
+        """Visit every queue whose time has come; returns the next one's time, None when there is none."""
         database = self._open()
+        self._sleeps_until = float("inf")
+        self._plan()
         for queue in [queue for queue, due in self._due.items() if due <= time.monotonic()]:
-            if self._ended.is_set():
+            if self._ended:
                 break
             try:
                 wait = self._visit(database, queue)
@@ -94,11 +114,19 @@ class Patrol:
                     break
                 continue
             self._is_well(queue)
+            self._expected.pop(queue, None)
             if wait is None:
                 del self._due[queue]
             else:
                 self._due[queue] = time.monotonic() + wait
-        return max(0.0, min(self._due.values()) - time.monotonic()) if self._due else None
+        return min(self._due.values(), default=None)
+
+    def _plan(self) -> None:
+        """Take over what was expected since the last round."""
+        while self._expected:
+            queue, (said, at) = self._expected.popitem()
+            if self._due.get(queue, said) > said and queue not in self._breaker.failing:
+                self._due[queue] = at
 
     def _open(self) -> Database:
         if self._database is None:

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from rowpost.address import parse_address, queue_key
 from rowpost.database import Database, connect
-from rowpost.errors import DatabaseUnavailable, PermissionDenied, RowpostError
+from rowpost.errors import DatabaseUnavailable, PermissionDenied, QueueNotFound, RowpostError
 from rowpost.outgoing import Call
 from rowpost.queue import Queue
 from rowpost.recoverability import Recoverability, plain_recoverability
@@ -65,7 +65,8 @@ class Crash:
 class Answer:
     """`count` messages wait (or, `purged`, were removed) in the queue; `error` says why nobody knows.
 
-    `seconds`: how long the look took.
+    `seconds`: how long the look took. `next_due`: seconds until the next delayed message is due, infinite where there is
+    none, None where the look did not say.
     `crash` and `outcome`: what became of a message whose worker died. `warning`: something that somebody should know.
     """
 
@@ -74,6 +75,7 @@ class Answer:
     purged: bool = False
     error: RowpostError | None = None
     seconds: float = 0.0
+    next_due: float | None = None
     crash: Crash | None = None
     outcome: Outcome | None = None
     warning: str = ""
@@ -199,7 +201,7 @@ class Peeker:
         started = time.perf_counter()
         counts = database.call_all([self._spelt(look) for look in looks])
         seconds = time.perf_counter() - started
-        return [Answer(look.queue, rows[0][0], seconds=seconds) for look, rows in zip(looks, counts, strict=True)]
+        return [_seen(look.queue, rows[0], seconds) for look, rows in zip(looks, counts, strict=True)]
 
     def _spelt(self, look: _Look) -> Call:
         if look.queue in self._unwatched:
@@ -208,12 +210,18 @@ class Peeker:
         return ("watch_queue", look.queue, {"count": PEEK_COUNT, "asleep_ms": asleep_ms})
 
     def _refused(self, look: _Look, error: RowpostError) -> Answer:
-        """A login that may peek but not watch, by an older grant or on purpose, is not woken: it peeks."""
-        if isinstance(error, PermissionDenied) and look.queue not in self._unwatched:
-            self._unwatched.add(look.queue)
-            (answer,) = self._look([look])
-            return answer if answer.error else replace(answer, warning=NOT_WOKEN.format(look.queue))
-        return Answer(look.queue, error=error)
+        """What cannot be watched is peeked at; a login that may not, by an older grant or on purpose, from now on.
+
+        A queue whose delayed table is gone is worked all the same: its mover says what is wrong.
+        """
+        if look.queue in self._unwatched or not isinstance(error, PermissionDenied | QueueNotFound):
+            return Answer(look.queue, error=error)
+        self._unwatched.add(look.queue)
+        (answer,) = self._look([look])
+        if isinstance(error, QueueNotFound):
+            self._unwatched.discard(look.queue)
+            return answer
+        return answer if answer.error else replace(answer, warning=NOT_WOKEN.format(look.queue))
 
     def _purge(self, name: str) -> Answer:
         try:
@@ -266,6 +274,13 @@ class Peeker:
             with suppress(RowpostError):
                 self._database.close()
             self._database, self._listens, self._lost = None, False, True
+
+
+def _seen(queue: str, row: tuple[int, ...], seconds: float) -> Answer:
+    if len(row) == 1:  # peeked
+        return Answer(queue, row[0], seconds=seconds)
+    waiting, next_due_ms = row
+    return Answer(queue, waiting, seconds=seconds, next_due=float("inf") if next_due_ms is None else next_due_ms / 1000)
 
 
 def _recoverability(terms: Terms | None) -> Recoverability | None:

@@ -28,7 +28,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from rowpost.address import parse_address, queue_key
-from rowpost.anchor import Frontier
 from rowpost.claims import Claim
 from rowpost.context import Operation
 from rowpost.database import Database
@@ -66,8 +65,7 @@ class Pipeline:
     failures on, closed when the queue is empty, and a new first one after a handler closed the one it was lent
     (without it that raises HandlerBrokeTransaction). `hold` is told which message a handler gets, and None after it.
     `participants` of the environment are added to the endpoint's, `outboxes` are its business databases by name; `step`
-    is told how far a message has come, `frontier` the last row version received. `exclusive`: the queue counts as empty
-    while another session has claimed it.
+    is told how far a message has come. `exclusive`: the queue counts as empty while another session has claimed it.
     """
 
     def __init__(
@@ -83,7 +81,6 @@ class Pipeline:
         participants: Mapping[str, str] | None = None,
         outboxes: Mapping[str, str] | None = None,
         exclusive: bool = False,
-        frontier: Frontier | None = None,
         step: Callable[[str], None] = no_step,
     ) -> None:
         self.database = database
@@ -94,7 +91,7 @@ class Pipeline:
         self._hold = hold or (lambda message: None)
         self._step = step
         self._claim = Claim(queue, wanted=exclusive)
-        self._frontier, self._had_connection = frontier, False
+        self._had_connection = False
         self._lender = Lender(queue)
         mode, named = self._processing.transaction_mode, getattr(self._processing, "participants", {})
         places = resolve_participants(participants or {}, named) if mode == "transaction_scope" else {}
@@ -158,8 +155,6 @@ class Pipeline:
         started = time.perf_counter()
         rows = self.database.call("receive_messages", self.queue, begin=begin, count=count, anchor=anchor)
         self.receive_seconds = time.perf_counter() - started
-        if rows and self._frontier is not None:
-            self._frontier.value = rows[-1][1]
         return rows
 
     def is_control(self, message: Message) -> bool:

@@ -101,7 +101,7 @@ def spawn_worker(assignment: Assignment) -> WorkerProcess:
 
 def shared_frontier() -> Frontier:
     """Memory that all workers of a queue see: to be given to each in its assignment."""
-    return _context().RawValue("q", 0)
+    return _context().RawValue(Frontier)
 
 
 @cache

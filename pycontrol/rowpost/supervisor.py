@@ -25,7 +25,7 @@ from typing import Any
 from rowpost import embedded
 from rowpost.breaker import Breaker
 from rowpost.crew import Crew
-from rowpost.delayed import make_mover
+from rowpost.delayed import make_mover, wait_after_look
 from rowpost.errors import HandlerNotFound, QueueNotFound, SettingsError
 from rowpost.events import DelayedMoved, Event, log_event
 from rowpost.expiry import make_sweeper
@@ -66,11 +66,13 @@ class Supervisor:
         sleep: Callable[[list[Any], float | None], list[Any]] = wait,
         spawn: Callable[[Assignment], Any] = spawn_worker,
         peeker: Callable[..., Any] = Peeker,
-        patrols: tuple[Callable[..., Any], ...] = (make_mover, make_sweeper, make_resolver, make_caretaker, make_cleaner, make_splitter),
+        mover: Callable[..., Any] = make_mover,
+        patrols: tuple[Callable[..., Any], ...] = (make_sweeper, make_resolver, make_caretaker, make_cleaner, make_splitter),
         breaker: Breaker | None = None,
     ) -> None:
         self._settings = settings
         self._clock, self._sleep, self._spawn, self._make_peeker = clock, sleep, spawn, peeker
+        self._make_mover, self._mover = mover, None
         self._patrol_makers, self._patrols = patrols, []
         self._emit = on_event or log_event
         self._breaker = replace(breaker or Breaker(), seconds=settings.supervisor.breaker_seconds)
@@ -128,7 +130,9 @@ class Supervisor:
         self._peeker = self._make_peeker(self._settings, partial(self._post, "answer"))
         self._peeker.start()
         tell = partial(self._post, "event")
-        self._patrols = [make(self._settings, tell, self._breaker) for make in self._patrol_makers]
+        self._mover, *_ = self._patrols = [
+            make(self._settings, tell, self._breaker) for make in (self._make_mover, *self._patrol_makers)
+        ]
         for patrol in self._patrols:
             patrol.start()
         with self._signals():
@@ -199,7 +203,7 @@ class Supervisor:
                 case ("limit", (queue, limit)):
                     self._crews[queue].set_limit(limit)
                 case ("answer", Answer() as answer):
-                    self._crews[answer.queue].answered(answer, now)
+                    self._answered(self._crews[answer.queue], answer, now)
                 case ("answer", Rang(queue)):
                     for name in self._crews if queue is None else (queue,):
                         if name in self._crews:
@@ -208,6 +212,12 @@ class Supervisor:
                     self._emit(event)
                     if isinstance(event, DelayedMoved):
                         self._crews[event.queue].peek_soon()
+
+    def _answered(self, crew: Crew, answer: Answer, now: float) -> None:
+        crew.answered(answer, now)
+        if answer.next_due is not None:
+            lateness = self._settings.supervisor.delayed_lateness
+            self._mover.expect(answer.queue, wait_after_look(answer.next_due, crew.next_look(now), lateness))
 
     # -------------------------------------------------------------- stopping
     def _stop(self, now: float) -> None:

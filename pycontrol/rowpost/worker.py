@@ -16,7 +16,7 @@ from datetime import timedelta
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from rowpost.anchor import Anchor
+from rowpost.anchor import Anchor, Frontier
 from rowpost.batch_size import batch_size
 from rowpost.batches import Batches
 from rowpost.breaker import arms_breaker
@@ -78,8 +78,9 @@ class Worker:
         self._receiving = assignment.receive or assignment.polls
         self._leaving = False
         self._misses = 0
-        self._anchor = Anchor()
-        self._came_back = self._let_go = False
+        self._frontier = assignment.frontier or Frontier()
+        self._anchor = Anchor(self._frontier)
+        self._let_go = False
         self._listened_at = self._reported_at = clock()
         self._tally = Tally()
         self._subscribes = assignment.subscribes
@@ -129,26 +130,24 @@ class Worker:
     def _receive(self) -> list[Outcome]:
         """Above the anchor; from the start when it is time for that, or nothing is there."""
         now = self._clock()
-        begin = self._anchor.begin(now, self._frontier())
+        begin = self._anchor.begin(now)
         outcomes = self._process(begin)
         if begin is not None and outcomes[0].kind is Kind.EMPTY and self._anchor.looks_back(now):
             return self._process(None)
         return outcomes
 
     def _process(self, begin: int | None) -> list[Outcome]:
+        self._anchor.claim(begin, self._batches.size)
         outcomes = self._batches.process(begin)
         if begin is None:
-            self._anchor = self._anchor.looked(self._clock(), self._batches.receive_seconds)
-        kept = self._batches.kept
-        self._came_back = kept is None and outcomes[0].kind is not Kind.EMPTY
-        if kept is not None:
-            self._anchor = self._anchor.took(kept)
+            self._anchor.looked(self._clock(), self._batches.receive_seconds)
+        if outcomes[0].kind is Kind.EMPTY:
+            self._anchor.found_nothing()
+        elif self._batches.kept is None:
+            self._anchor.gave_back()
+        else:
+            self._anchor.took(len(outcomes), outcomes[0].row_version, self._batches.kept)
         return outcomes
-
-    def _frontier(self) -> int:
-        """What other workers hold is stepped over at once; but not after messages came back, which lie below that."""
-        shared = self._assignment.frontier
-        return 0 if shared is None or self._came_back else shared.value
 
     def _note(self, outcome: Outcome) -> None:
         kind = outcome.kind
@@ -202,7 +201,7 @@ class Worker:
     # -------------------------------------------------------------- connection
     def _open_pipeline(self) -> None:
         assignment = self._assignment
-        self._anchor = Anchor()
+        self._anchor = Anchor(self._frontier)
         database = self._connect()
         if self._subscribes and isinstance(self._handler, Endpoint):
             self._handler.subscribe(database)
@@ -218,7 +217,6 @@ class Worker:
             participants=dict(assignment.settings.participants),
             outboxes={each.name: each.url for each in assignment.settings.outboxes},
             exclusive=assignment.exclusive,
-            frontier=assignment.frontier,
         )
         self._pipeline.recover()
         own = getattr(self._handler, "batch", None)

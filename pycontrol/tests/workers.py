@@ -106,7 +106,7 @@ class Shop:
 
     def settings(self, handler: str = "note", *, others: tuple[QueueSettings, ...] = (), **options) -> Settings:
         """Settings with a worker on the queue; options of the supervisor and of the worker by their names."""
-        of_supervisor = {"stop_timeout", "breaker_seconds", "idle_timeout", "error_queue", "wake_up"}
+        of_supervisor = {"stop_timeout", "breaker_seconds", "idle_timeout", "error_queue", "wake_up", "delayed_lateness"}
         supervisor = {key: options.pop(key) for key in list(options) if key in of_supervisor}
         return replace(
             self.target.settings,
@@ -122,7 +122,7 @@ class Shop:
 
     def run(self, handler: str = "note", **options) -> Running:
         """A supervisor over the queue, as a context manager."""
-        arguments = {key: options.pop(key) for key in ("breaker", "spawn", "peeker") if key in options}
+        arguments = {key: options.pop(key) for key in ("breaker", "spawn", "peeker", "mover") if key in options}
         return Running(self.settings(handler, **options), **arguments)
 
     def send(self, count: int, body: bytes | None = None) -> None:

@@ -1,6 +1,7 @@
 """Idle: what queues cost while nothing happens.
 
-`rowpost run` as in production, a peek delay of one second, one worker for each queue; the peers wait for jobs of one queue.
+`rowpost run` as in production, a peek delay of one second, one worker for each queue, each with a delayed table; the one
+statement of a look says too when the next delayed message is due. The peers wait for jobs of one queue.
 Statements are those of the server's log, BEGIN and COMMIT told apart; processor time is what the kernel accounts to the
 database's backends and to the waiting programs, in thousandths of one processor.
 """

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import itemgetter
 from typing import Any, Literal, NoReturn, Protocol
 
 from rowpost.contract import Procedure
 from rowpost.errors import RowpostError, SettingsError
 
 __all__ = [
-    "Begin", "Commit", "Dialect", "Statement", "dialect_for", "dialect_of", "engine_of", "saga_missing", "where_rights_are",
+    "Begin", "Commit", "Dialect", "Statement", "dialect_for", "dialect_of", "engine_of", "in_order", "saga_missing", "where_rights_are",
 ]  # fmt: skip
 
 #: whether a call opens a transaction; "distributed": one over several SQL Servers; "sealed": one that no COMMIT ends
@@ -43,6 +44,14 @@ class Statement:
     sizes: tuple[Any, ...] = ()
     #: the queue's key, where a batch's error names the procedure that failed and not its place
     key: str | None = None
+
+
+def in_order(statement: Statement, rows: list[tuple]) -> list[tuple]:
+    """The rows in the contract's order: neither OUTPUT nor RETURNING promises one, and a sort there copies every body."""
+    order = statement.procedure.ordered_by
+    if order and len(rows) > 1:
+        rows.sort(key=itemgetter([column.name for column in statement.procedure.result].index(order)))
+    return rows
 
 
 def where_rights_are(statement: Statement | None) -> str:

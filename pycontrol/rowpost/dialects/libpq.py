@@ -29,12 +29,14 @@ _EMPTY_ARRAY = struct.Struct("!iiI").pack  # without dimensions
 _NULL = _INT4.pack(-1)
 _EPOCH = datetime(2000, 1, 1)
 _TYPES = psycopg.postgres.types
+_UNKNOWN = SafeUUID.unknown  # an enumeration looks its members up each time
+
 
 def _uuid(data: bytes) -> UUID:
     """UUID(bytes=data), which checks what the server has checked, in a third of its time."""
     made = object.__new__(UUID)
     object.__setattr__(made, "int", int.from_bytes(data, "big"))
-    object.__setattr__(made, "is_safe", SafeUUID.unknown)
+    object.__setattr__(made, "is_safe", _UNKNOWN)
     return made
 
 

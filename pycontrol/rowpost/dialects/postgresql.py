@@ -11,7 +11,7 @@ import psycopg
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from rowpost.contract import Procedure
-from rowpost.dialects import Begin, Commit, Statement, libpq, notifications, saga_missing, where_rights_are
+from rowpost.dialects import Begin, Commit, Statement, in_order, libpq, notifications, saga_missing, where_rights_are
 from rowpost.dialects.copying import copy_rows
 from rowpost.dialects.lending import Loan
 from rowpost.errors import (
@@ -107,7 +107,7 @@ class PostgreSQL:
         if begin:
             return self.execute_all(connection, [(statement, arguments)], begin, False)[0]
         self.join(connection)
-        return libpq.call(connection, _call(statement, arguments))
+        return in_order(statement, libpq.call(connection, _call(statement, arguments)))
 
     def execute_all(
         self,
@@ -121,7 +121,8 @@ class PostgreSQL:
         if commit:
             _refuse_doomed(connection)
         spelt = [_call(*each) for each in calls]
-        return libpq.call_all(connection, spelt, before=_BEGIN[begin], after=_COMMIT[commit])
+        found = libpq.call_all(connection, spelt, before=_BEGIN[begin], after=_COMMIT[commit])
+        return [in_order(statement, rows) for (statement, _), rows in zip(calls, found, strict=True)]
 
     def stream(
         self, connection: psycopg.Connection, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int

@@ -19,7 +19,7 @@ from uuid import UUID
 import pyodbc
 
 from rowpost.contract import Parameter, Procedure
-from rowpost.dialects import Begin, Commit, Statement
+from rowpost.dialects import Begin, Commit, Statement, in_order
 from rowpost.dialects.odbc import find_driver
 from rowpost.dialects.sqlserver_errors import translate
 from rowpost.errors import RowpostError, UnsupportedServer
@@ -130,7 +130,7 @@ class SQLServer:
                 cursor.setinputsizes([size for statement, _ in calls for size in statement.sizes])
                 cursor.execute(text, [value for call in calls for value in _values(*call)])
             found = iter(_all_results(cursor))
-        return [_in_order(s, next(found, [])) if s.procedure.result else [] for s, _ in calls]
+        return [in_order(s, next(found, [])) if s.procedure.result else [] for s, _ in calls]
 
     def _literally(self, statement: Statement, arguments: dict[str, Any]) -> str:
         given = ((name, self.literal(arguments.get(name))) for name, _ in statement.parameters)
@@ -318,11 +318,3 @@ def _all_results(cursor: pyodbc.Cursor) -> list[list[tuple]]:
             results.append([tuple(row) for row in cursor.fetchall()])
         if not cursor.nextset():
             return results
-
-
-def _in_order(statement: Statement, rows: list[tuple]) -> list[tuple]:
-    order = statement.procedure.ordered_by
-    if order and len(rows) > 1:
-        place = [column.name for column in statement.procedure.result].index(order)
-        rows.sort(key=lambda row: row[place])
-    return rows

@@ -6,7 +6,6 @@ import threading
 import psycopg
 import pytest
 
-from rowpost.anchor import Anchor
 from rowpost.message import OutgoingMessage
 from rowpost.queue import Queue
 from tests.workers import concurrent
@@ -111,23 +110,3 @@ def test_senders_that_commit_out_of_order_and_receivers_that_give_back_lose_and_
 
     assert {str(each) for each in sent} == {row[0] for row in shop.sql.run("SELECT id FROM handled")}
     assert (shop.handled_twice(), shop.depth()) == (0, 0)
-
-
-def test_looks_from_the_start_that_are_dear_are_few():
-    """A million dead rows, which an old transaction holds, take a tenth of a second each time."""
-    anchor, now, looks = Anchor().looked(0.0, 0.1).took(1), 0.0, 0
-    while now < 100.0:
-        now += 0.001  # a message
-        if anchor.begin(now) is None:
-            looks, now = looks + 1, now + 0.1
-            anchor = anchor.looked(now, 0.1)
-
-    assert 100.0 / looks >= 20 * 0.1
-
-
-def test_a_message_that_may_come_back_leaves_the_anchor_below_it():
-    anchor = Anchor().looked(0.0, 0.0).took(5)
-
-    assert anchor.begin(0.5) == 5
-    assert anchor.took(7).begin(0.5) == 7
-    assert anchor.begin(1.0) is None

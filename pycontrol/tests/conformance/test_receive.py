@@ -27,6 +27,19 @@ def test_statement_22_a_single_consumer_receives_in_row_version_order(queue):
     assert [m.row_version for m in received] == sorted(m.row_version for m in received)
 
 
+def test_statement_22_rows_that_took_the_place_of_others_come_in_their_order_too(queue, sql):
+    fill(queue, 40)
+    first = queue.receive(20)
+    sql.reuse_space(queue.name)
+    fill(queue, 20)
+
+    received = queue.receive(500)
+
+    assert bodies(first) == list(range(20))
+    assert bodies(received) == [*range(20, 40), *range(20)]
+    assert [m.row_version for m in received] == sorted(m.row_version for m in received)
+
+
 def test_statement_23_a_locked_row_is_stepped_over_without_waiting(queue, open_database, needs_readpast):
     fill(queue, 3)
     other = open_database()

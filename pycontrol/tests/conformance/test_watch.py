@@ -1,6 +1,7 @@
 """Who is told that somebody sleeps, and who wakes whom: watch_queue and the procedures that send."""
 
 import threading
+from datetime import timedelta
 
 import psycopg
 import pytest
@@ -32,6 +33,51 @@ def test_watching_counts_what_waits_up_to_the_count(make_queue, asleep_ms):
     queue.send_many([OutgoingMessage(b"x")] * 3)
 
     assert (empty, watch(queue, asleep_ms), watch(queue, asleep_ms, count=2)) == (0, 3, 2)
+
+
+def next_due_ms(queue):
+    return queue.database.call("watch_queue", queue.name, count=100)[0][1]
+
+
+def delay(queue, by):
+    queue.database.call("delay_message", queue.name, headers="{}", body=b"x", delay_ms=int(by / timedelta(milliseconds=1)))
+
+
+def test_watching_says_when_the_next_delayed_message_is_due(make_queue):
+    queue = make_queue()
+    nothing = next_due_ms(queue)
+    delay(queue, timedelta(days=100))
+    far = next_due_ms(queue)
+    delay(queue, timedelta(hours=1))
+    near = next_due_ms(queue)
+    delay(queue, timedelta(days=-100))
+
+    assert (nothing, next_due_ms(queue), queue.peek()) == (None, 0, 0)
+    assert abs(far - 100 * 86_400_000) < 60_000
+    assert 3_540_000 < near <= 3_600_000
+
+
+def test_watching_a_queue_without_a_delayed_table_counts_all_the_same(make_queue):
+    queue = make_queue(delayed=False)
+    queue.send(b"x")
+
+    assert queue.database.call("watch_queue", queue.name, count=100) == [(1, None)]
+
+
+def test_a_queue_that_gets_a_delayed_table_later_says_when_its_messages_are_due(make_queue):
+    queue = make_queue(delayed=False)
+    queue = make_queue(queue.name, delayed=True)
+    delay(queue, timedelta(seconds=-1))
+
+    assert next_due_ms(queue) == 0
+
+
+def test_what_the_mover_has_moved_is_due_no_more(make_queue):
+    queue = make_queue()
+    delay(queue, timedelta(seconds=-1))
+    move_due(queue.database, queue.name)
+
+    assert queue.database.call("watch_queue", queue.name, count=100) == [(1, None)]
 
 
 def test_watching_refuses_a_count_of_zero(make_queue):

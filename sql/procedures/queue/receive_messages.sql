@@ -9,7 +9,8 @@ AS
 Removes and returns the oldest messages that nobody else holds.
 Atomicity: one DELETE in the caller's transaction; a rollback puts the messages back in their places.
 Locking:   steps over rows that others hold (READPAST) and never waits; locks only the rows that it returns.
-Order:     by RowVersion; several receivers share the queue, so that across them the order is approximate.
+Order:     the oldest by RowVersion; several receivers share the queue, so that across them the order is approximate.
+           OUTPUT promises no order among the rows of a call: who needs it sorts them by row_version.
 Expired messages are returned with expired = 1, for the receiver to drop.
 */
 SET NOCOUNT, XACT_ABORT ON;

@@ -6,12 +6,36 @@ CREATE OR ALTER PROCEDURE rowpost.[watch_queue:{queue_key}]
     @asleep_ms int = NULL -- for PostgreSQL, whose senders wake sleepers; here nobody can
 AS
 /*
-Says about how many messages wait, up to @count.
+Says about how many messages wait, up to @count, and when the next delayed one is due.
 Atomicity: reads only.
-Locking:   as peek_queue.
-Order:     from the head of the queue.
+Locking:   as peek_queue: what others hold is stepped over.
+Order:     from the head of the queue, and of the index on due times.
+Whether there is a delayed table, the registry says: OBJECT_ID would not, to a login without rights on the table.
 */
 SET NOCOUNT, XACT_ABORT ON;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
-EXEC rowpost.[peek_queue:{queue_key}] @count = @count;
+IF @count IS NULL OR @count NOT BETWEEN 1 AND 10000
+    THROW 51003, N'The number of messages to count must be between 1 and 10000.', 1;
+
+DECLARE @now datetime = GETUTCDATE();
+DECLARE @due datetime;
+
+IF EXISTS (SELECT 1 FROM rowpost.queue AS r WHERE r.queue_key = N'{queue_key}' AND r.delayed = 1)
+    SELECT @due = MIN(d.Due)
+    FROM {delayed_table} AS d WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
+    OPTION (MAXDOP 1);
+
+SELECT
+    COUNT(*) AS waiting,
+    CASE WHEN @due > @now THEN CAST(DATEDIFF(DAY, @now, @due) AS bigint) * 86400000
+        + DATEDIFF(MILLISECOND, DATEADD(DAY, DATEDIFF(DAY, @now, @due), @now), @due) WHEN @due <= @now THEN 0 END AS next_due_ms
+FROM
+(
+    SELECT TOP (@count) q.RowVersion
+    FROM {queue_table} AS q WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK, FORCESEEK)
+    WHERE q.RowVersion > -9223372036854775808
+    ORDER BY q.RowVersion
+) AS head
+OPTION (MAXDOP 1, OPTIMIZE FOR (@count = 100));
 GO

@@ -5,48 +5,95 @@ EXEC tSQLt.NewTestClass @ClassName = N'queue_watch_queue';
 GO
 CREATE OR ALTER PROCEDURE queue_watch_queue.[test watch_queue counts what waits]
 AS
-CREATE TABLE #peeked (waiting int);
+CREATE TABLE #watched (waiting int, next_due_ms bigint);
 EXEC rowpost.[send_message:Sample] @headers = N'';
 EXEC rowpost.[send_message:Sample] @headers = N'';
 
-INSERT INTO #peeked (waiting)
+INSERT INTO #watched (waiting, next_due_ms)
 EXEC rowpost.[watch_queue:Sample] @count = 10;
 
-DECLARE @waiting int = (SELECT p.waiting FROM #peeked AS p);
+DECLARE @waiting int = (SELECT w.waiting FROM #watched AS w);
 EXEC tSQLt.AssertEquals @Expected = 2, @Actual = @waiting;
 GO
 CREATE OR ALTER PROCEDURE queue_watch_queue.[test watch_queue says zero for an empty queue]
 AS
-CREATE TABLE #peeked (waiting int);
+CREATE TABLE #watched (waiting int, next_due_ms bigint);
 
-INSERT INTO #peeked (waiting)
+INSERT INTO #watched (waiting, next_due_ms)
 EXEC rowpost.[watch_queue:Sample] @count = 10000;
 
-DECLARE @waiting int = (SELECT p.waiting FROM #peeked AS p);
+DECLARE @waiting int = (SELECT w.waiting FROM #watched AS w);
 EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @waiting;
 GO
 CREATE OR ALTER PROCEDURE queue_watch_queue.[test watch_queue stops counting where it is told]
 AS
-CREATE TABLE #peeked (waiting int);
+CREATE TABLE #watched (waiting int, next_due_ms bigint);
 EXEC rowpost.[send_messages:Sample]
     @messages = N'[{"ordinal":0,"headers":""},{"ordinal":1,"headers":""},{"ordinal":2,"headers":""}]';
 
-INSERT INTO #peeked (waiting)
+INSERT INTO #watched (waiting, next_due_ms)
 EXEC rowpost.[watch_queue:Sample] @count = 2;
 
-DECLARE @waiting int = (SELECT p.waiting FROM #peeked AS p);
+DECLARE @waiting int = (SELECT w.waiting FROM #watched AS w);
 EXEC tSQLt.AssertEquals @Expected = 2, @Actual = @waiting;
 GO
 CREATE OR ALTER PROCEDURE queue_watch_queue.[test watch_queue counts what waits for one that sleeps too]
 AS
-CREATE TABLE #peeked (waiting int);
+CREATE TABLE #watched (waiting int, next_due_ms bigint);
 EXEC rowpost.[send_message:Sample] @headers = N'';
 
-INSERT INTO #peeked (waiting)
+INSERT INTO #watched (waiting, next_due_ms)
 EXEC rowpost.[watch_queue:Sample] @count = 10, @asleep_ms = 1000;
 
-DECLARE @waiting int = (SELECT p.waiting FROM #peeked AS p);
+DECLARE @waiting int = (SELECT w.waiting FROM #watched AS w);
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @waiting;
+GO
+CREATE OR ALTER PROCEDURE queue_watch_queue.[test watch_queue says when the next delayed message is due]
+AS
+CREATE TABLE #watched (waiting int, next_due_ms bigint);
+INSERT INTO dbo.[Sample.Delayed] (Headers, Body, Due)
+VALUES
+(N'', NULL, DATEADD(DAY, 100, GETUTCDATE())),
+(N'', NULL, DATEADD(HOUR, 1, GETUTCDATE()));
+
+INSERT INTO #watched (waiting, next_due_ms)
+EXEC rowpost.[watch_queue:Sample] @count = 10;
+
+DECLARE @right int = (SELECT COUNT(*) FROM #watched AS w WHERE w.waiting = 0 AND w.next_due_ms BETWEEN 3540000 AND 3600000);
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @right;
+GO
+CREATE OR ALTER PROCEDURE queue_watch_queue.[test watch_queue says zero for a delayed message that is due]
+AS
+CREATE TABLE #watched (waiting int, next_due_ms bigint);
+INSERT INTO dbo.[Sample.Delayed] (Headers, Body, Due) VALUES (N'', NULL, DATEADD(DAY, -100, GETUTCDATE()));
+
+INSERT INTO #watched (waiting, next_due_ms)
+EXEC rowpost.[watch_queue:Sample] @count = 10;
+
+DECLARE @due bigint = (SELECT w.next_due_ms FROM #watched AS w);
+EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @due;
+GO
+CREATE OR ALTER PROCEDURE queue_watch_queue.[test watch_queue says null where no delayed message waits]
+AS
+CREATE TABLE #watched (waiting int, next_due_ms bigint);
+
+INSERT INTO #watched (waiting, next_due_ms)
+EXEC rowpost.[watch_queue:Sample] @count = 10;
+
+DECLARE @nothing int = (SELECT COUNT(*) FROM #watched AS w WHERE w.next_due_ms IS NULL);
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @nothing;
+GO
+CREATE OR ALTER PROCEDURE queue_watch_queue.[test watch_queue looks for no delayed message where the queue has no table of them]
+AS
+CREATE TABLE #watched (waiting int, next_due_ms bigint);
+INSERT INTO dbo.[Sample.Delayed] (Headers, Body, Due) VALUES (N'', NULL, GETUTCDATE());
+UPDATE q SET q.delayed = 0 FROM rowpost.queue AS q WHERE q.queue_key = N'Sample';
+
+INSERT INTO #watched (waiting, next_due_ms)
+EXEC rowpost.[watch_queue:Sample] @count = 10;
+
+DECLARE @nothing int = (SELECT COUNT(*) FROM #watched AS w WHERE w.next_due_ms IS NULL);
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @nothing;
 GO
 CREATE OR ALTER PROCEDURE queue_watch_queue.[test watch_queue takes nothing]
 AS

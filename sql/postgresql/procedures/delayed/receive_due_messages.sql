@@ -11,7 +11,7 @@ AS $rowpost$
 Removes and returns due messages of NServiceBus endpoints that bear a ForwardDestination, for the mover to forward.
 Atomicity: one DELETE in the caller's transaction; a rollback puts the messages back in their places.
 Locking:   steps over rows that others hold and never waits.
-Order:     by due time.
+Order:     the next by due time; rows come as they lie in the table.
 */
 BEGIN
     IF p_count IS NULL OR p_count NOT BETWEEN 1 AND 500 THEN
@@ -19,21 +19,16 @@ BEGIN
     END IF;
 
     RETURN QUERY
-    WITH removed AS (
-        DELETE FROM {delayed_table} AS d
-        WHERE d.ctid = ANY (ARRAY(
-            SELECT c.ctid
-            FROM {delayed_table} AS c
-            WHERE c.due <= clock_timestamp()
-              AND c.headers LIKE '%"NServiceBus.SqlServer.ForwardDestination"%'
-            ORDER BY c.due
-            LIMIT p_count
-            FOR UPDATE SKIP LOCKED
-        ))
-        RETURNING d.due, d.headers, d.body
-    )
-    SELECT r.due AT TIME ZONE 'UTC', r.headers, r.body
-    FROM removed AS r
-    ORDER BY r.due;
+    DELETE FROM {delayed_table} AS d
+    WHERE d.ctid = ANY (ARRAY(
+        SELECT c.ctid
+        FROM {delayed_table} AS c
+        WHERE c.due <= clock_timestamp()
+          AND c.headers LIKE '%"NServiceBus.SqlServer.ForwardDestination"%'
+        ORDER BY c.due
+        LIMIT p_count
+        FOR UPDATE SKIP LOCKED
+    ))
+    RETURNING d.due AT TIME ZONE 'UTC', d.headers, d.body;
 END
 $rowpost$;

@@ -12,7 +12,9 @@ AS $rowpost$
 Removes and returns the oldest messages that nobody else holds.
 Atomicity: one DELETE in the caller's transaction; a rollback puts the messages back in their places.
 Locking:   steps over rows that others hold (SKIP LOCKED) and never waits; locks only the rows that it returns.
-Order:     by seq; several receivers share the queue, so that across them the order is approximate.
+Order:     the oldest by seq; several receivers share the queue, so that across them the order is approximate.
+           Rows come as they lie in the table: who needs their order sorts them by row_version. A sort here would copy
+           headers and bodies twice more, a quarter of the whole call.
 Expired messages are returned with expired = true, for the receiver to drop.
 */
 DECLARE
@@ -24,21 +26,16 @@ BEGIN
     END IF;
 
     RETURN QUERY
-    WITH removed AS (
-        DELETE FROM {queue_table} AS q
-        -- an array is evaluated once; a join could lock and return more rows than LIMIT says
-        WHERE q.ctid = ANY (ARRAY(
-            SELECT c.ctid
-            FROM {queue_table} AS c
-            WHERE c.seq > v_above
-            ORDER BY c.seq
-            LIMIT p_count
-            FOR UPDATE SKIP LOCKED
-        ))
-        RETURNING q.id, q.seq, q.expires, q.headers, q.body
-    )
-    SELECT r.id, r.seq::bigint, coalesce(r.expires <= v_now, false), r.headers, r.body
-    FROM removed AS r
-    ORDER BY r.seq;
+    DELETE FROM {queue_table} AS q
+    -- an array is evaluated once; a join could lock and return more rows than LIMIT says
+    WHERE q.ctid = ANY (ARRAY(
+        SELECT c.ctid
+        FROM {queue_table} AS c
+        WHERE c.seq > v_above
+        ORDER BY c.seq
+        LIMIT p_count
+        FOR UPDATE SKIP LOCKED
+    ))
+    RETURNING q.id, q.seq::bigint, coalesce(q.expires <= v_now, false), q.headers, q.body;
 END
 $rowpost$;
