@@ -27,7 +27,8 @@ DECLARE @other bigint = (
 IF @other IS NOT NULL
 BEGIN
     DECLARE @message nvarchar(2048) = CONCAT(
-        N'The job key ''', @job_key, N''' was used already, by a job of ', ISNULL(CAST(NULLIF(@other, -1) AS nvarchar(20)), N'an unknown number of'), N' parts; this one has ',
+        N'The job key ''', @job_key, N''' was used already, by a job of ',
+        ISNULL(CAST(NULLIF(@other, -1) AS nvarchar(20)), N'an unknown number of'), N' parts; this one has ',
         CASE WHEN @parts > @part THEN @parts ELSE @part + 1 END,
         N'. The same job again must have the same parts: repartition by a column of its data, and by the same number.',
         N' Other data need another key.'
