@@ -111,15 +111,17 @@ class Database:
                 self._abandon()
             raise self.dialect.translate(error, _failed_statement(error, [each for each, _ in spelt])) from error
 
-    def stream(self, procedure: str, /, queue: str, *, chunk_bytes: int, **arguments: Any) -> Iterator[Any]:
+    def stream(
+        self, procedure: str, /, queue: str, *, columns: Sequence[str], chunk_bytes: int, **arguments: Any
+    ) -> Iterator[Any]:
         """Calls a procedure whose rows do not fit into memory, and hands them on by chunks of about so many bytes.
 
-        A chunk is a list of tuples, or on PostgreSQL a dialects.copying.Chunk: bytes for a reader of columns. Arguments
-        and errors as for `call`; an error can come in the middle.
+        A chunk is a list of tuples in the contract's order, or on PostgreSQL an Arrow batch of the columns asked for,
+        which comes over a connection of its own. Arguments and errors as for `call`; an error can come in the middle.
         """
         statement = self._statement(procedure, queue, arguments)
         try:
-            yield from self.dialect.stream(self.connection, statement, arguments, chunk_bytes)
+            yield from self.dialect.stream(self.connection, statement, arguments, columns, chunk_bytes)
         except self.dialect.driver_error() as error:
             raise self.dialect.translate(error, statement) from error
 

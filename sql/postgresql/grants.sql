@@ -1,5 +1,6 @@
 -- Who may run what, on one page. Runs at every deployment; per queue see tables/queue/grants.sql.
--- Nobody but the owner has any right on a table: functions reach them as SECURITY DEFINER with a pinned search_path.
+-- Functions reach the tables as SECURITY DEFINER with a pinned search_path: nobody but the owner may change one, and a
+-- queue's messages are read by operators and readers alone (read_range).
 DO $rowpost$
 DECLARE
     v_role text;

@@ -6,7 +6,6 @@ for scripts, and turns the driver's errors into rowpost's.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +16,7 @@ from rowpost.contract import Procedure
 from rowpost.errors import RowpostError, SettingsError
 
 __all__ = [
-    "Begin", "Chunk", "Commit", "Dialect", "Statement", "dialect_for", "dialect_of", "engine_of", "in_order", "saga_missing", "where_rights_are",
+    "Begin", "Commit", "Dialect", "Statement", "dialect_for", "dialect_of", "engine_of", "in_order", "saga_missing", "where_rights_are",
 ]  # fmt: skip
 
 #: whether a call opens a transaction; "distributed": one over several SQL Servers; "sealed": one that no COMMIT ends
@@ -45,14 +44,6 @@ class Statement:
     sizes: tuple[Any, ...] = ()
     #: the queue's key, where a batch's error names the procedure that failed and not its place
     key: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Some of PostgreSQL's rows as memory, see copying.py: where each starts. Valid until the next one is asked for."""
-
-    data: memoryview
-    starts: array
 
 
 def in_order(statement: Statement, rows: list[tuple]) -> list[tuple]:
@@ -89,8 +80,10 @@ class Dialect(Protocol):
     ) -> list[list[tuple]]:
         """Calls several at once, optionally between BEGIN and COMMIT; the rows of each."""
 
-    def stream(self, connection: Any, statement: Statement, arguments: dict[str, Any], chunk_bytes: int) -> Iterator[Any]:
-        """Calls; the rows come in chunks of about so many bytes."""
+    def stream(
+        self, connection: Any, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int
+    ) -> Iterator[Any]:
+        """Calls; the rows, with these columns at least, come in chunks of about so many bytes."""
 
     def script(self, connection: Any, text: str) -> list[tuple]:
         """Executes one batch of a script as it stands; returns the rows of its last result, if any."""

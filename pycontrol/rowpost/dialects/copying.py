@@ -1,97 +1,97 @@
-"""Large results out of PostgreSQL: COPY of a procedure's rows, in binary, as chunks of memory instead of rows.
+"""Large results out of PostgreSQL: a procedure's rows by COPY, which Apache's ADBC driver makes Arrow batches of.
 
-A function in the select list hands its rows on one by one; in FROM the server would store all of them first. So a
-row comes as one composite value: the number of its columns, then for each its type, its length and its bytes.
+A function in the select list hands its rows on one by one, as records; in FROM the server stores all of them first, but
+for a function that runs as its caller: that one is planned as a part of the query.
 """
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import sql
-from psycopg.errors import error_from_result
-from psycopg.pq import ConnStatus, ExecStatus
+from psycopg.conninfo import make_conninfo
 
-from rowpost.dialects import Chunk, Statement
+from rowpost.dialects import Statement
+from rowpost.errors import SettingsError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["copy_rows"]
 
-_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # signature, flags, length of an extension
-_TRAILER = 2  # bytes
+#: functions that run as their caller
+_INLINED = frozenset({"read_range"})
+_LOST = ("PQgetCopyData() failed", "FATAL:")
+_WORDS = re.compile(r"(?:(?:ERROR|FATAL):\s+|PQgetCopyData\(\) failed: |Failed to connect: )(.+)")
 
 
 def copy_rows(
-    connection: psycopg.Connection, statement: Statement, arguments: dict[str, Any], chunk_bytes: int
-) -> Iterator[Chunk]:
-    """The rows of a procedure in chunks of about so many bytes; a longer row is a chunk of its own.
+    connection: psycopg.Connection, function: str, statement: Statement, arguments: dict[str, Any],
+    columns: Sequence[str], chunk_bytes: int,
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
+    """Some columns of a function's rows, in batches of about so many bytes; a longer row is a batch of its own.
+
+    They come over a connection of their own, to where this one goes; a reader that stops closes it.
 
     Raises:
         psycopg.Error: what the server said, also in the middle.
+        SettingsError: the driver is not installed.
     """
-    pgconn = connection.pgconn
-    result = pgconn.exec_(_copy(connection, statement, arguments).encode())
-    if result.status != ExecStatus.COPY_OUT:
-        raise error_from_result(result)
     try:
-        yield from _chunks(pgconn, chunk_bytes)
-    except GeneratorExit:  # the reader has enough: the rest is not worth its way
-        connection.close()
-        raise
+        from adbc_driver_postgresql import dbapi
+    except ImportError as error:
+        raise SettingsError(f"{error.name} is not installed: pip install 'rowpost[spark]'") from error
+    query = _query(connection, function, statement, arguments, columns)
+    try:
+        with dbapi.connect(_where(connection), autocommit=True) as reader, reader.cursor() as cursor:
+            cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(chunk_bytes)})
+            cursor.execute(query)
+            yield from cursor.fetch_record_batch()
+    except dbapi.Error as error:
+        raise _kind(error.sqlstate)(_said(error)) from error
+    except OSError as error:  # in the middle of the rows there is a text, and no code
+        lost = any(sign in str(error) for sign in _LOST)
+        raise (psycopg.OperationalError if lost else psycopg.DatabaseError)(_said(error)) from error
 
 
-def _chunks(pgconn: Any, chunk_bytes: int) -> Iterator[Chunk]:
-    """This loop runs once a row: it does nothing that could be done once a chunk."""
-    fetch = pgconn.get_copy_data
-    buffer, used, starts = bytearray(chunk_bytes), 0, array("q")
-    length, data = fetch(0)
-    if length > 0:
-        data = bytes(data).removeprefix(_HEADER)
-        length = len(data)
-    while length >= 0:
-        end = used + length
-        if end > chunk_bytes:
-            if starts:
-                yield Chunk(memoryview(buffer)[:used], starts)
-                used, starts, end = 0, array("q"), length
-            if length > chunk_bytes:
-                yield Chunk(memoryview(data), array("q", [0]))
-                length, data = fetch(0)
-                continue
-        if length > _TRAILER:
-            buffer[used:end] = data
-            starts.append(used)
-            used = end
-        length, data = fetch(0)
-    _finish(pgconn)
-    if starts:
-        yield Chunk(memoryview(buffer)[:used], starts)
+def _said(error: Exception) -> str:
+    """The server's own words, or libpq's, out of what the driver tells."""
+    found = _WORDS.search(str(error))
+    return found[1] if found else str(error)
 
 
-def _finish(pgconn: Any) -> None:
-    """Reads how the COPY ended: an error in its middle comes now."""
-    failed = None
-    while (result := pgconn.get_result()) is not None:
-        if result.status != ExecStatus.COMMAND_OK:
-            failed = failed or result
-    if failed is not None:
-        raise error_from_result(failed)
-    if pgconn.status == ConnStatus.BAD:
-        raise psycopg.OperationalError(pgconn.get_error_message())
+def _kind(sqlstate: str | None) -> type[psycopg.Error]:
+    """psycopg's class for the server's code, which bears it; one without a code for what fails while connecting."""
+    with suppress(KeyError):
+        return psycopg.errors.lookup(sqlstate or "")
+    return psycopg.OperationalError if sqlstate is None else type("Told", (psycopg.DatabaseError,), {"sqlstate": sqlstate})
 
 
-def _copy(connection: psycopg.Connection, statement: Statement, arguments: dict[str, Any]) -> str:
+def _where(connection: psycopg.Connection) -> str:
+    """What psycopg connected to, with the password, which it leaves out of what it shows."""
+    return make_conninfo(connection.info.dsn, password=connection.info.password or None)
+
+
+def _query(
+    connection: psycopg.Connection, function: str, statement: Statement, arguments: dict[str, Any], columns: Sequence[str]
+) -> str:
     """COPY takes no parameters: values are quoted by libpq."""
-    function = statement.text.partition(" FROM ")[2].partition("(")[0]
     given = sql.SQL(", ").join(
         sql.SQL("p_{} => {}").format(sql.SQL(name), sql.Literal(arguments[name]))
         for name, _ in statement.parameters
         if arguments.get(name) is not None
     )
-    query = sql.SQL("COPY (SELECT {}({})) TO STDOUT (FORMAT binary)").format(sql.SQL(function), given)
+    record, rows = ("r", "{}({}) AS r") if statement.procedure.name in _INLINED else ("(r.row)", "(SELECT {}({}) AS row) AS r")
+    wanted = sql.SQL(", ").join(
+        sql.SQL(record + (".{0}::text AS {0}" if column.type == "uuid" else ".{0}")).format(sql.Identifier(column.name))
+        for column in statement.procedure.result
+        if column.name in columns
+    )
+    query = sql.SQL("SELECT {} FROM " + rows).format(wanted, sql.SQL(function), given)
     with suppress(psycopg.ProgrammingError):
         return query.as_string(connection)
     raise psycopg.DataError(f"{statement.procedure.name}: a value cannot be written as text")

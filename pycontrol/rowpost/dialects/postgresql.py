@@ -11,7 +11,7 @@ import psycopg
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from rowpost.contract import Procedure
-from rowpost.dialects import Begin, Chunk, Commit, Statement, in_order, libpq, notifications, saga_missing, where_rights_are
+from rowpost.dialects import Begin, Commit, Statement, in_order, libpq, notifications, saga_missing, where_rights_are
 from rowpost.dialects.copying import copy_rows
 from rowpost.dialects.lending import Loan
 from rowpost.errors import (
@@ -125,9 +125,10 @@ class PostgreSQL:
         return [in_order(statement, rows) for (statement, _), rows in zip(calls, found, strict=True)]
 
     def stream(
-        self, connection: psycopg.Connection, statement: Statement, arguments: dict[str, Any], chunk_bytes: int
-    ) -> Iterator[Chunk]:
-        return copy_rows(connection, statement, arguments, chunk_bytes)
+        self, connection: psycopg.Connection, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int
+    ) -> Iterator[Any]:
+        function = self.object_name(statement.procedure, statement.key)
+        return copy_rows(connection, function, statement, arguments, columns, chunk_bytes)
 
     def script(self, connection: psycopg.Connection, text: str) -> list[tuple]:
         cursor = connection.execute(text, prepare=False)

@@ -137,7 +137,7 @@ class SQLServer:
         return self._exec(statement.procedure, statement.key, given)
 
     def stream(
-        self, connection: pyodbc.Connection, statement: Statement, arguments: dict[str, Any], chunk_bytes: int
+        self, connection: pyodbc.Connection, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int
     ) -> Iterator[list[tuple]]:
         with closing(connection.cursor()) as cursor:
             cursor.setinputsizes(list(statement.sizes))

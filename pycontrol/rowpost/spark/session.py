@@ -36,6 +36,7 @@ LOCAL = {
     "spark.python.unix.domain.socket.enabled": "true",  # a fifth less work a message than by TCP
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "8",
+    "spark.executor.killOnFatalError.depth": "0",  # a task without memory fails with these words, and does not end the JVM
 }
 _LOG = Path(__file__).with_name("log4j2.properties")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -103,7 +104,8 @@ def _build(builder, master: str | None, config: dict[str, str]) -> SparkSession:
         if not submitted and master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             own = f"-Dlog4j2.configurationFile={_LOG.as_uri()} {settings.pop(_JAVA_OPTIONS, '')}".strip()
-            settings = {**LOCAL, "spark.driver.memory": _driver_memory(), **settings, _JAVA_OPTIONS: own}
+            quiet = {} if master.startswith("local-cluster") else {"spark.python.daemon.module": "rowpost.spark.daemon"}
+            settings = {**LOCAL, **quiet, "spark.driver.memory": _driver_memory(), **settings, _JAVA_OPTIONS: own}
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()

@@ -8,7 +8,7 @@ left out. A task that Spark runs again, and a whole job that runs again under it
 
 * `ledger` (the default): each partition is sent by one transaction that also enters it into the ledger. A job that is
   run again must have the same rows in the same partitions: repartition it by a column of its data, and say how many
-  partitions with jobParts. Other data under a used key are refused; partitions appear one after another.
+  partitions with jobParts, which a jobKey needs here. Other data under a used key are refused; partitions appear one after another.
 * `staged`: tasks store their messages aside, and one transaction at the end sends all of them: all or none, whatever
   partitions the job had the first time.
 * A stream stages each batch; its key is the query's id, which lives in the checkpoint.
@@ -162,9 +162,14 @@ class LedgerWriter(_Writer, DataSourceArrowWriter):
         return Written(self.job_key, "", tally.messages, tally.digest)
 
     def commit(self, messages: list[Written | None]) -> None:
-        """Notes how many partitions the job had."""
+        """Notes how many partitions the job had. Raises SettingsError where that is not what jobParts said."""
         with self._open() as database:
             database.call("complete_ledger", job_key=self.job_key, parts=len(messages))
+        if self.options.job_parts not in (None, len(messages)):
+            raise SettingsError(
+                f"jobParts said {self.options.job_parts}, and the DataFrame had {len(messages)} partitions. All of its messages were sent, "
+                f"once: say jobParts {len(messages)} when the job runs again."
+            )
 
     def abort(self, messages: list[Written | None]) -> None:
         """Nothing: partitions that were sent are in the ledger, and the job's next run leaves them out."""

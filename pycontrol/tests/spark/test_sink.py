@@ -115,7 +115,7 @@ def test_a_task_that_fails_and_runs_again_stores_nothing_twice(queues, stored, f
     spark.dataSource.register(faulty_source())
 
     writer = frame(60).repartition(3, "id").write.format("rowpost_faulty").mode("append").options(fault=fault, marker=str(marker))
-    writer.options(queue=queue, environment=queues.environment, mode=mode, jobKey=f"{mode} {fault}", messagesPerCall=5).save()
+    writer.options(queue=queue, environment=queues.environment, mode=mode, jobKey=f"{mode} {fault}", jobParts=3, messagesPerCall=5).save()
 
     assert marker.exists()
     assert stored(queue) == list(range(60))
@@ -127,27 +127,50 @@ def test_the_same_job_again_stores_nothing_and_other_data_under_its_key_are_refu
     queue, other = queues.make(), queues.make()
     same = frame(30).repartition(2, "id")
     for _ in range(2):
-        write(same, queue, mode=mode, jobKey=f"again-{mode}")
+        write(same, queue, mode=mode, jobKey=f"again-{mode}", jobParts=2)
 
     with pytest.raises(PySparkException, match=r"job key 'again-\w+' was used already"):
-        write(frame(30, first=1).repartition(2, "id"), queue, mode=mode, jobKey=f"again-{mode}")
-    write(same, other, mode=mode, jobKey=f"again-{mode}")
+        write(frame(30, first=1).repartition(2, "id"), queue, mode=mode, jobKey=f"again-{mode}", jobParts=2)
+    write(same, other, mode=mode, jobKey=f"again-{mode}", jobParts=2)
 
     assert stored(queue) == stored(other) == list(range(30))
 
 
 def test_a_job_again_in_other_partitions_is_refused_by_the_ledger_and_recognised_when_staged(queues, write, stored, frame):
     queue, staged_queue = queues.make(), queues.make()
-    write(frame(30).repartition(2, "id"), queue, jobKey="parts")
+    write(frame(30).repartition(2, "id"), queue, jobKey="parts", jobParts=2)
     write(frame(30).repartition(2, "id"), staged_queue, mode="staged", jobKey="parts")
 
-    with pytest.raises(PySparkException, match="used already"):
+    with pytest.raises(PySparkException, match="say how many"):
         write(frame(30).repartition(4, "id"), queue, jobKey="parts")
     with pytest.raises(PySparkException, match="by a job of 2 parts; this one has 3"):
         write(frame(30).repartition(3, "id"), queue, jobKey="parts", jobParts=3)
     write(frame(30).repartition(4, "id"), staged_queue, mode="staged", jobKey="parts")
 
     assert stored(queue) == stored(staged_queue) == list(range(30))
+
+
+def test_a_job_that_failed_half_way_and_comes_again_in_more_partitions_sends_nothing(queues, stored, write, frame):
+    queue = queues.make()
+    with queues.connect() as database:  # as the run of two partitions left it that was killed after its first
+        with database.transaction():
+            assert database.call("claim_ledger", job_key=f"half@{queue}", part=0, parts=2)[0][0]
+            database.call("settle_ledger", job_key=f"half@{queue}", part=0, messages=0, digest="")
+
+    with pytest.raises(PySparkException, match="by a job of 2 parts; this one has 4"):
+        write(frame(30).repartition(4, "id"), queue, jobKey="half", jobParts=4)
+
+    assert stored(queue) == []
+
+
+def test_a_wrong_number_of_partitions_is_told(queues, stored, write, frame):
+    queue = queues.make()
+
+    with pytest.raises(PySparkException, match="jobParts said 4, and the DataFrame had 2 partitions"):
+        write(frame(30).repartition(2, "id"), queue, jobKey="told", jobParts=4)
+    write(frame(30).repartition(2, "id"), queue, jobKey="told", jobParts=2)
+
+    assert stored(queue) == list(range(30))
 
 
 def test_writes_without_a_key_are_jobs_of_their_own(queues, write, stored, frame):
@@ -230,4 +253,4 @@ def test_a_stream_writes_each_batch_once_although_its_last_one_is_run_again(queu
 
 def test_a_key_that_is_too_long_is_refused(queues, write, frame):
     with pytest.raises(PySparkException, match="200 are the most"):
-        write(frame(1), queues.make(), jobKey="k" * 200)
+        write(frame(1), queues.make(), jobKey="k" * 200, jobParts=1)

@@ -15,19 +15,20 @@ Locking:   the new row. Waits for whoever writes the same part, 60 s at most.
 SET NOCOUNT, XACT_ABORT ON;
 SET LOCK_TIMEOUT 60000;
 
-IF LEN(ISNULL(@job_key, N'')) = 0 OR ISNULL(@part, -1) < 0 OR @parts < 0
-    THROW 51032, N'A job key has 1 to 200 characters, and parts are numbered from 0.', 1;
+IF LEN(ISNULL(@job_key, N'')) = 0 OR ISNULL(@part, -1) < 0 OR @parts < 0 OR (@parts > 0 AND @part >= @parts)
+    THROW 51032, N'A job key has 1 to 200 characters, and parts are numbered from 0 up to their number.', 1;
 
 DECLARE @other bigint = (
-    SELECT MAX(l.parts)
+    SELECT MAX(ISNULL(l.parts, -1))
     FROM rowpost.ledger AS l
-    WHERE l.job_key = @job_key AND (l.parts <> @parts OR (l.parts > 0 AND l.parts <= @part))
+    WHERE l.job_key = @job_key AND (ISNULL(l.parts, -1) <> @parts OR (l.parts > 0 AND l.parts <= @part))
 );
 
 IF @other IS NOT NULL
 BEGIN
     DECLARE @message nvarchar(2048) = CONCAT(
-        N'The job key ''', @job_key, N''' was used already, by a job of ', @other, N' parts; this one has ',
+        N'The job key ''', @job_key, N''' was used already, by a job of ',
+        ISNULL(CAST(NULLIF(@other, -1) AS nvarchar(20)), N'an unknown number of'), N' parts; this one has ',
         CASE WHEN @parts > @part THEN @parts ELSE @part + 1 END,
         N'. The same job again must have the same parts: repartition by a column of its data, and by the same number.',
         N' Other data need another key.'

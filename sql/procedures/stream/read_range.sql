@@ -13,7 +13,7 @@ AS
 Reads a range of messages without taking them, however many.
 Atomicity: reads only.
 Locking:   as the database reads: with READ_COMMITTED_SNAPSHOT none, else it waits for receivers of these rows.
-Order:     by RowVersion.
+Order:     none.
 Recoverable is 1: tables made elsewhere may lack the column.
 */
 SET NOCOUNT, XACT_ABORT ON;
@@ -33,6 +33,5 @@ WHERE q.RowVersion > @above
   AND q.RowVersion <= @upto
   AND (@ids IS NULL OR q.Id IN (SELECT TRY_CAST(j.[value] AS uniqueidentifier) FROM OPENJSON(@ids) AS j))
   AND (@headers_contain IS NULL OR CHARINDEX(@headers_contain COLLATE Latin1_General_100_BIN2, q.Headers COLLATE Latin1_General_100_BIN2) > 0)
-ORDER BY q.RowVersion
 OPTION (MAXDOP 1);
 GO

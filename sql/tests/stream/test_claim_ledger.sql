@@ -27,6 +27,21 @@ EXEC rowpost.claim_ledger @job_key = N'job', @part = 0, @parts = 2;
 
 EXEC rowpost.claim_ledger @job_key = N'job', @part = 0, @parts = 3;
 GO
+CREATE OR ALTER PROCEDURE stream_claim_ledger.[test claim_ledger refuses a number of parts where the first run said none]
+AS
+CREATE TABLE #claim (claimed bit, messages bigint, digest varchar(64));
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51031;
+INSERT INTO #claim (claimed, messages, digest)
+EXEC rowpost.claim_ledger @job_key = N'job', @part = 0;
+
+EXEC rowpost.claim_ledger @job_key = N'job', @part = 1, @parts = 3;
+GO
+CREATE OR ALTER PROCEDURE stream_claim_ledger.[test claim_ledger refuses a part beyond their number]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51032;
+
+EXEC rowpost.claim_ledger @job_key = N'job', @part = 2, @parts = 2;
+GO
 CREATE OR ALTER PROCEDURE stream_claim_ledger.[test claim_ledger claims parts that follow one another in order]
 AS
 CREATE TABLE #claim (claimed bit, messages bigint, digest varchar(64));

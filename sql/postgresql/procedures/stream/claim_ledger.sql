@@ -18,19 +18,20 @@ DECLARE
     v_other bigint;
     v_claimed boolean := false;
 BEGIN
-    IF coalesce(length(p_job_key), 0) NOT BETWEEN 1 AND 200 OR coalesce(p_part, -1) < 0 OR p_parts < 0 THEN
+    IF coalesce(length(p_job_key), 0) NOT BETWEEN 1 AND 200 OR coalesce(p_part, -1) < 0 OR p_parts < 0 OR (p_parts > 0 AND p_part >= p_parts) THEN
         RAISE EXCEPTION USING ERRCODE = 'RP032', MESSAGE =
-            'A job key has 1 to 200 characters, and parts are numbered from 0.';
+            'A job key has 1 to 200 characters, and parts are numbered from 0 up to their number.';
     END IF;
 
-    SELECT max(l.parts)
+    SELECT max(coalesce(l.parts, -1))
     INTO v_other
     FROM rowpost.ledger AS l
-    WHERE l.job_key = p_job_key AND (l.parts <> p_parts OR (l.parts > 0 AND l.parts <= p_part));
+    WHERE l.job_key = p_job_key AND (coalesce(l.parts, -1) <> p_parts OR (l.parts > 0 AND l.parts <= p_part));
 
     IF v_other IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'RP031', MESSAGE =
-            format('The job key %L was used already, by a job of %s parts; this one has %s.', p_job_key, v_other, greatest(p_parts, p_part + 1)),
+            format('The job key %L was used already, by a job of %s parts; this one has %s.',
+                p_job_key, coalesce(nullif(v_other, -1)::text, 'an unknown number of'), greatest(p_parts, p_part + 1)),
             HINT = 'The same job again must have the same parts: repartition by a column of its data, and by the same number. Other data need another key.';
     END IF;
 

@@ -11,16 +11,14 @@ CREATE OR REPLACE FUNCTION rowpost."read_range:{queue_key}"(
 )
 LANGUAGE sql
 STABLE
-SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
 Reads a range of messages without taking them, however many.
-Row by row as they are fetched, in one snapshot, where the call stands in the select list: a function of this language
-stores nothing on its way there.
+Runs as its caller and sets nothing, so that the server melts it into a query that has it in FROM: rows are read as they
+are fetched, and columns that nobody asks for are not. So operators and readers may read these columns of the table.
 Atomicity: reads only.
 Locking:   none; rows that receivers hold are read as well: they are there until their receivers commit.
-Order:     by seq.
+Order:     none.
 */
 SELECT
     q.id,
@@ -35,6 +33,5 @@ FROM {queue_table} AS q
 WHERE q.seq > p_above
   AND q.seq <= p_upto
   AND (p_ids IS NULL OR q.id = ANY (p_ids::uuid[]))
-  AND (p_headers_contain IS NULL OR strpos(q.headers, p_headers_contain) > 0)
-ORDER BY q.seq;
+  AND (p_headers_contain IS NULL OR pg_catalog.strpos(q.headers, p_headers_contain) > 0);
 $rowpost$;

@@ -14,6 +14,13 @@ DROP FUNCTION IF EXISTS rowpost."delay_message:{queue_key}";
 DROP FUNCTION IF EXISTS rowpost."move_due_messages:{queue_key}";
 DROP FUNCTION IF EXISTS rowpost."receive_due_messages:{queue_key}";
 DROP FUNCTION IF EXISTS rowpost."read_range:{queue_key}";
+DO $rowpost$
+BEGIN
+    IF to_regclass('{queue_table}') IS NOT NULL THEN
+        REVOKE SELECT (id, expires, headers, body, seq) ON {queue_table} FROM rowpost_operator, rowpost_reader;
+    END IF;
+END
+$rowpost$;
 DROP FUNCTION IF EXISTS rowpost."describe_stream:{queue_key}";
 DROP FUNCTION IF EXISTS rowpost."describe_spool:{queue_key}";
 DROP FUNCTION IF EXISTS rowpost."move_to_spool:{queue_key}";

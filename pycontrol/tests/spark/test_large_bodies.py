@@ -1,0 +1,85 @@
+"""A body of 256 MB through source, archive and replay; and what is said where the memory is too small.
+
+Each command is a program of its own, since a JVM's memory is fixed when it starts. `make test/spark-slow ARGS="-k large"`.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyarrow import dataset
+
+from rowpost.message import OutgoingMessage
+from rowpost.queue import Queue
+from tests.spark.killing import ROWPOST, python_of
+from tests.spark.messages import error_row
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+SIZE = 256 << 20
+ENOUGH, LITTLE = "6g", "1g"
+FAILED = 7
+BATCH = """
+import sys
+from rowpost.spark.session import session
+spark = session(config={"spark.driver.memory": sys.argv[3]})
+frame = spark.read.format("rowpost").option("environment", sys.argv[1]).option("queue", sys.argv[2]).load()
+print(frame.selectExpr("sha2(body, 256) AS digest").collect()[0].digest)
+"""
+
+
+@pytest.fixture
+def program(queues):
+    """Runs a program with the environment and arguments; gives what it was."""
+
+    def run(code: str, *arguments: str) -> subprocess.CompletedProcess:
+        command = [sys.executable, "-c", code, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=600, env=python_of(Path(__file__).parents[2]), check=False)
+
+    return run
+
+
+@pytest.fixture
+def rowpost(queues, program):
+    return lambda *arguments: program(ROWPOST, "--env", queues.environment, "spark", *map(str, arguments))
+
+
+@pytest.fixture
+def large(queues):
+    """A queue with one message of 256 MB that failed in another queue: both, and its digest."""
+    queue, back = queues.make(), queues.make()
+    body = os.urandom(1 << 20) * (SIZE >> 20)
+    with queues.connect() as database:
+        Queue(queue, database).send_many([OutgoingMessage(body, error_row("m1", FailedQ=f"{back}@[public]")[5])])
+    return queue, back, hashlib.sha256(body).hexdigest()
+
+
+def test_a_body_of_256_mb_goes_through_source_archive_and_replay(queues, large, program, rowpost, tmp_path):
+    queue, back, digest = large
+
+    read = program(BATCH, queues.environment, queue, ENOUGH)
+    archived = rowpost("archive", queue, tmp_path / "out", "--conf", f"spark.driver.memory={ENOUGH}")
+    replayed = rowpost("replay", tmp_path / "out", back, "--job", "large", "--conf", f"spark.driver.memory={ENOUGH}")
+
+    assert read.stdout.split()[-1] == digest, read.stderr[-2000:]
+    assert json.loads(archived.stdout.splitlines()[-1])["messages"] == 1, archived.stderr[-2000:]
+    kept = dataset.dataset(str(tmp_path / "out"), partitioning="hive", exclude_invalid_files=True).to_table(columns=["body"])
+    assert hashlib.sha256(kept["body"][0].as_buffer()).hexdigest() == digest
+    assert replayed.returncode == 0, replayed.stderr[-2000:]
+    with queues.connect() as database:
+        rows = database.connection.execute(f"SELECT encode(sha256(body), 'hex') FROM public.\"{back}\"").fetchall()
+    assert rows == [(digest,)]
+
+
+def test_a_memory_that_is_too_small_is_named_with_its_setting_and_nothing_is_half_written(large, rowpost, tmp_path):
+    queue, _, _ = large
+
+    ended = rowpost("archive", queue, tmp_path / "out", "--conf", f"spark.driver.memory={LITTLE}")
+
+    assert ended.returncode == FAILED
+    assert "--conf spark.driver.memory=" in ended.stderr and "Traceback" not in ended.stderr
+    assert not [path for path in (tmp_path / "out").rglob("*.parquet") if "_temporary" not in path.parts]
