@@ -11,8 +11,8 @@ Where such a look is dear, for there are a million dead rows, looks from the sta
 >>> anchor.looked(10.0, seconds=0.0)
 >>> anchor.claim(anchor.begin(10.5), 500)
 >>> anchor.took(500, first=1, last=500)
->>> anchor.begin(10.5), anchor.looks_back(10.5), anchor.begin(11.0)
-(500, True, None)
+>>> anchor.begin(10.5), anchor.begin(11.0)
+(500, None)
 >>> anchor.looked(12.0, seconds=0.15)
 >>> anchor.looks_back(13.0), anchor.begin(14.0), anchor.looks_back(15.0)
 (False, 500, True)
@@ -27,6 +27,7 @@ __all__ = ["Anchor", "Frontier"]
 
 EVERY = 1.0  # seconds
 SHARE = 20  # looks from the start take one in so many seconds
+UNDER_WAY = 0.1  # seconds that a look is taken to cost which has not ended
 
 
 class Frontier(ctypes.Structure):
@@ -41,24 +42,30 @@ class Frontier(ctypes.Structure):
 
 @dataclass(slots=True)
 class Anchor:
-    """One worker's. `at`: the last row version that it took for good; `behind`: free rows lie below the frontier."""
+    """One worker's. `at`: the last row version that it took for good; `until`: up to there free rows lie below the frontier,
+    and it goes on from its own place."""
 
     frontier: Frontier = field(default_factory=Frontier)
     at: int = 0
-    behind: bool = False
+    until: int = 0
     _asked: int = 0
-    _others: int = 0
 
     def begin(self, now: float) -> int | None:
         """Above which row version to receive; None: from the start."""
-        if now - self.frontier.looked_at >= max(EVERY, SHARE * self.frontier.cost):
-            self.frontier.looked_at = now  # others need not look as well
+        if self._look_is_due(now, EVERY):
             return None
-        return (self.at if self.behind else max(self.at, self.frontier.at)) or None
+        return (self.at if self.at < self.until else max(self.at, self.frontier.at)) or None
 
     def looks_back(self, now: float) -> bool:
         """Whether a look from the start follows, when nothing was found above the anchor."""
-        return now - self.frontier.looked_at >= SHARE * self.frontier.cost
+        return self._look_is_due(now, 0.0)
+
+    def _look_is_due(self, now: float, every: float) -> bool:
+        """If so, it begins: others need not look as well. Until it ends it is taken for a dear one, should it never end."""
+        due = now - self.frontier.looked_at >= max(every, SHARE * self.frontier.cost)
+        if due:
+            self.looked(now, UNDER_WAY)
+        return due
 
     def looked(self, now: float, seconds: float) -> None:
         """After a receive from the start, which took so long."""
@@ -66,20 +73,22 @@ class Anchor:
 
     def claim(self, begin: int | None, count: int) -> None:
         """Before a receive of `count` messages at most: others begin above what this one is going to take."""
-        self._asked, self._others = count, self.frontier.at
-        if begin is not None and begin >= self._others:
-            self.frontier.at = begin + count
+        self._asked, others = count, self.frontier.at
+        if begin is None and others or begin is not None and begin >= others:
+            self.frontier.at = max(self.at, others) + count
 
     def took(self, count: int, first: int, last: int) -> None:
         """After `count` messages that will not come back, from `first` to `last`."""
-        self.at, self.behind = last, first <= self._others
-        if count < self._asked:  # all that there was
+        if first <= self.at:  # they came late, and more may have come with them
+            self.until = max(self.until, self.at)
+        self.at = last
+        if count < self._asked or last > self.frontier.at:  # it was all that there was; or it had to go further
             self.frontier.at = last
 
     def gave_back(self) -> None:
-        """After messages that may come back: they lie below the frontier."""
-        self.behind = True
+        """After messages that may come back."""
+        self.until = self.frontier.at
 
     def found_nothing(self) -> None:
         """After a receive without a row: the frontier may be beyond what there is."""
-        self.frontier.at, self.behind = 0, False
+        self.frontier.at = self.until = 0

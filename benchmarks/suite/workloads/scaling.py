@@ -53,7 +53,7 @@ class _Round:
 
     def __init__(self, place: Place, hands: Crew, pids: set[int], number: int, batch: str, scale: Scale) -> None:
         self._place, self._hands, self._pids = place, hands, pids
-        self._paced = Paced(scale.rows(GUESS[batch]), LONG[batch] * scale.seconds, 50 * number, scale.rows(200_000, least=50 * number))
+        self._paced = Paced(scale.rows(GUESS[batch]), LONG[batch] * scale.seconds, 50 * number, scale.rows(400_000, least=50 * number))
 
     def __call__(self) -> Round:
         count = self._paced.count

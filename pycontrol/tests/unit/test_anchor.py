@@ -41,6 +41,24 @@ def test_a_crew_looks_as_often_as_one_worker_does(frontier):
     assert looks == 1
 
 
+def test_workers_that_find_nothing_together_do_not_all_look_from_the_start(frontier):
+    """They would go over the same dead rows, sixteen times, when a backlog ends."""
+    crew = [Anchor(frontier) for _ in range(16)]
+
+    looks = [anchor.looks_back(NOW) for anchor in crew].count(True)
+    crew[0].looked(NOW + 0.01, seconds=0.01)
+
+    assert looks == 1
+    assert (crew[1].looks_back(NOW + 0.2), crew[1].looks_back(NOW + 0.22)) == (False, True)
+
+
+def test_a_look_that_never_ends_is_followed_by_another(frontier):
+    lost, anchor = Anchor(frontier), Anchor(frontier)
+    assert lost.begin(LONG_AGO + 1.0) is None
+
+    assert anchor.begin(LONG_AGO + 4.0) is None
+
+
 def test_workers_that_receive_side_by_side_begin_above_one_another(frontier):
     first, second = Anchor(frontier), Anchor(frontier)
 
