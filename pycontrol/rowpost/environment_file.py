@@ -1,4 +1,4 @@
-"""Reading one environment file: find it, parse it strictly, take typed values out of it, fill in secrets.
+"""Reading a YAML file of settings, an environment's or another's: find it, parse it strictly, take typed values, fill in secrets.
 
 Pure apart from reading the file and the process environment. Every complaint is a SettingsError with the file, the
 path of the key and what to write instead; none ever shows a secret's value.
@@ -19,7 +19,7 @@ import yaml
 
 from rowpost.errors import SettingsError
 
-__all__ = ["Section", "expand_secrets", "find_environment", "read_environment"]
+__all__ = ["Section", "expand_secrets", "find_environment", "read_values"]
 
 _REQUIRED = object()
 VARIABLE = re.compile(r"\$\{([^}]*)\}")
@@ -33,6 +33,10 @@ class Section:
         self.file, self.path, self.name = file, path, name
         self._values = values
         self._known: set[str] = set()
+
+    def __iter__(self) -> Iterator[str]:
+        """The keys, in the file's order."""
+        return iter(self._values)
 
     def error(self, key: str, problem: str) -> SettingsError:
         """A SettingsError about one key of this section, or about the section itself."""
@@ -50,7 +54,7 @@ class Section:
             raise self.error(key, "${...} is replaced in url only: write the value itself")
         return value
 
-    def choice(self, key: str, allowed: tuple[str, ...], default: str) -> str:
+    def choice(self, key: str, allowed: tuple[str, ...], default: Any = _REQUIRED) -> str:
         """One of a few words."""
         value = self._take(key, default)
         if value not in allowed:
@@ -99,6 +103,23 @@ class Section:
             return
         for name, value in group._values.items():
             yield group._below(name, name, {} if value is None else value)
+
+    def texts(self, key: str, default: Any = _REQUIRED) -> Any:
+        """A list of strings that are not empty."""
+        value = self._take(key, default)
+        if value is default:
+            return value
+        if not isinstance(value, list) or not value or not all(isinstance(each, str) and each for each in value):
+            raise self._wrong(key, value, "a list of texts, such as [one, two]")
+        return value
+
+    def listed(self, key: str) -> Iterator[Section]:
+        """The mappings of a list, named by their places from 1; none where the key is not there."""
+        values = self._take(key, [])
+        if not isinstance(values, list):
+            raise self._wrong(key, values, "a list of mappings, each after a dash")
+        for number, value in enumerate(values, 1):
+            yield self._below(f"{key}.{number}", str(number), value)
 
     def finish(self, hint: str = "") -> None:
         """Refuse the keys that nobody asked for."""
@@ -153,7 +174,7 @@ def find_environment(environment: str | Path) -> Path:
     )
 
 
-def read_environment(path: Path) -> dict[str, Any]:
+def read_values(path: Path) -> dict[str, Any]:
     """Parse the file; refuses what YAML would silently accept (a key given twice) and what is not a mapping."""
     try:
         values = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)  # noqa: S506 - a SafeLoader

@@ -25,7 +25,7 @@ import platformdirs
 from rowpost import compat as generations
 from rowpost.address import DEFAULT_SCHEMA
 from rowpost.compat import compat_of
-from rowpost.environment_file import Section, expand_secrets, find_environment, read_environment
+from rowpost.environment_file import Section, expand_secrets, find_environment, read_values
 from rowpost.other_databases import ODBC_SERVER, OutboxSettings, read_outboxes, read_participants
 from rowpost.queue_settings import QueueSettings, canonical_name, read_queues, with_partitions
 from rowpost.saga_settings import SagaSettings, read_sagas
@@ -125,7 +125,7 @@ def load_settings(environment: str | Path | None = None) -> Settings:
     Raises SettingsError.
     """
     path = find_environment(environment or os.environ.get("ROWPOST_ENV") or "local")
-    top = Section(path, "", read_environment(path))
+    top = Section(path, "", read_values(path))
     engine = top.choice("engine", ENGINES, default="embedded")
     dialect = "postgresql" if engine == "embedded" else engine
     schema = top.text("default_schema", default=DEFAULT_SCHEMA[dialect])

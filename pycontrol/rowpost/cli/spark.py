@@ -214,7 +214,7 @@ def _error_queue(session: Session, spark: SparkSession, queue: str) -> DataFrame
 def retain(
     session: Session,
     archive: ArchiveArgument,
-    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="A TOML file of rules: see the guide on Spark.", exists=True, dir_okay=False)],
+    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="A YAML file of rules: see the guide on Spark.", exists=True, dir_okay=False)],
     apply: Annotated[bool, typer.Option("--apply", help="Do it; without, only what would be done is shown.")] = False,
     master: MasterOption = None,
     conf: ConfOption = None,

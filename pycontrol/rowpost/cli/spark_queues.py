@@ -127,7 +127,7 @@ def load(
     session: Session,
     files: Annotated[list[str], typer.Argument(metavar="FILES...", help="Parquet, CSV or JSON files.")],
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="Where to.", autocompletion=queue_names)],
-    spec: Annotated[Path, typer.Option("--map", metavar="FILE", help="A TOML file: which columns make id, headers and body.", exists=True, dir_okay=False)],
+    spec: Annotated[Path, typer.Option("--map", metavar="FILE", help="A YAML file: which columns make id, headers and body.", exists=True, dir_okay=False)],
     job: JobOption,
     format: Annotated[str | None, typer.Option("--format", metavar="parquet|csv|json", help="Where the files' names do not tell.")] = None,
     master: MasterOption = None,

@@ -1,27 +1,22 @@
-"""How a table's rows become messages, as a TOML file says it.
+"""How a table's rows become messages, as a YAML file says it.
 
-    key = ["order_id"]                    # columns that name a row for ever: its id is made of them
-    type = "Shop.Messages.PlaceOrder"     # NServiceBus.EnclosedMessageTypes
-    body = ["order_id", "amount"]         # fields of the JSON body; all columns by default
-    # body_column = "payload"             # or: one column is the body as it is
-    # content_type = "application/json"
-
-    [headers]
-    "Shop.Customer" = "customer_id"       # header = column
+    key: [order_id]                       # columns that name a row for ever: its id is made of them
+    type: Shop.Messages.PlaceOrder        # NServiceBus.EnclosedMessageTypes
+    body: [order_id, amount]              # fields of the JSON body; all columns by default
+    # body_column: payload                # or: one column is the body as it is
+    # content_type: application/json
+    headers:
+      Shop.Customer: customer_id          # header: column
 """
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from rowpost.errors import SettingsError
+from rowpost.environment_file import Section, read_values
 
 __all__ = ["LoadMap", "read_map"]
-
-_KEYS = {"key", "type", "body", "body_column", "content_type", "headers"}
 
 
 @dataclass(frozen=True)
@@ -44,27 +39,15 @@ class LoadMap:
 
 def read_map(path: Path) -> LoadMap:
     """Raises SettingsError, which names file and key."""
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SettingsError(f"{path}: cannot be read as TOML: {error}") from error
-    unknown = sorted(document.keys() - _KEYS)
-    if unknown:
-        raise SettingsError(f"{path}: {unknown[0]!r} is no key; it may have {', '.join(sorted(_KEYS))}.")
-    if not _texts(document.get("key")) or not document.get("key"):
-        raise SettingsError(f'{path}: key must name the columns that make a row\'s id, such as key = ["order_id"].')
-    if not isinstance(document.get("type"), str) or not document["type"]:
-        raise SettingsError(f'{path}: type is missing: the message type, such as type = "Shop.Messages.PlaceOrder".')
-    if "body" in document and ("body_column" in document or not _texts(document["body"])):
-        raise SettingsError(f"{path}: body is a list of columns, and stands without body_column.")
-    headers = document.get("headers", {})
-    if not isinstance(headers, dict) or not _texts(list(headers.values())):
-        raise SettingsError(f"{path}: [headers] gives a column for each header.")
+    document = Section(path, "", read_values(path))
+    key, message_type = document.texts("key"), document.text("type")
+    body, body_column = document.texts("body", None), document.text("body_column", None)
+    if body and body_column:
+        raise document.error("body", "stands without body_column: write one of them")
+    content_type = document.text("content_type", "application/json")
+    headers = document.section("headers")
+    document.finish()
     return LoadMap(
-        tuple(document["key"]), document["type"], tuple(document["body"]) if "body" in document else None,
-        document.get("body_column"), document.get("content_type", "application/json"), tuple(headers.items()),
+        tuple(key), message_type, tuple(body) if body else None, body_column, content_type,
+        tuple((name, headers.text(name)) for name in headers) if headers else (),
     )  # fmt: skip
-
-
-def _texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)

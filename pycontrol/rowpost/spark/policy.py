@@ -1,33 +1,29 @@
-"""What an archive keeps, as a TOML file says it: rules, the first that fits a message decides.
+"""What an archive keeps, as a YAML file says it: rules, the first that fits a message decides.
 
-    [[rule]]
-    queue = "audit"              # a pattern, * stands for anything; all queues by default
-    message_type = "Shop.Pay*"   # a pattern; all by default, messages without a type too
-    older_than = "90d"           # by the message's day
-    larger_than = "1MB"          # by its body
-    action = "delete"            # or "redact": body and free text go, what is counted stays
+    rules:
+      - queue: audit                 # a pattern, * stands for anything; all queues by default
+        message_type: Shop.Pay*      # a pattern; all by default, messages without a type too
+        older_than: 90d              # by the message's day
+        larger_than: 1MB             # by its body
+        action: delete               # or redact: body and free text go, what is counted stays
 
-    [[limit]]
-    queue = "audit"
-    total = "50GB"               # of all files: the oldest days go
+    limits:
+      - queue: audit
+        total: 50GB                  # of all files: the oldest days go
 """
 
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
-from rowpost.errors import SettingsError
+from rowpost.environment_file import Section, read_values
 
-__all__ = ["ACTIONS", "Limit", "Policy", "Rule", "parse_bytes", "pattern", "read_policy"]
+__all__ = ["ACTIONS", "Limit", "Policy", "Rule", "pattern", "read_policy"]
 
 ACTIONS = ("delete", "redact")
-_RULE = {"queue", "message_type", "older_than", "larger_than", "action"}
-_LIMIT = {"queue", "total"}
 _UNITS = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 _DAYS = {"d": 1, "w": 7}
 
@@ -60,73 +56,46 @@ class Policy:
 
 
 def read_policy(path: Path) -> Policy:
-    """Raises SettingsError, which names file, table and key."""
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SettingsError(f"{path}: cannot be read as TOML: {error}") from error
-    unknown = document.keys() - {"rule", "limit"}
-    if unknown or not document:
-        raise SettingsError(f"{path}: has {', '.join(sorted(unknown)) or 'nothing'}; a policy is made of [[rule]] and [[limit]].")
-    rules = tuple(_rule(path, number, each) for number, each in enumerate(_tables(path, document, "rule"), 1))
-    limits = tuple(_limit(path, number, each) for number, each in enumerate(_tables(path, document, "limit"), 1))
+    """Raises SettingsError, which names file, rule and key."""
+    document = Section(path, "", read_values(path))
+    rules, limits = tuple(map(_rule, document.listed("rules"))), tuple(map(_limit, document.listed("limits")))
+    document.finish()
+    if not rules and not limits:
+        raise document.error("", "has neither rules nor limits: nothing would be done")
     return Policy(rules, limits)
 
 
-def _tables(path: Path, document: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    tables = document.get(name, [])
-    if not isinstance(tables, list) or not all(isinstance(each, dict) for each in tables):
-        raise SettingsError(f"{path}: write [[{name}]], in two brackets.")
-    return tables
-
-
-def _rule(path: Path, number: int, table: dict[str, Any]) -> Rule:
-    where = f"{path}: rule {number}"
-    _known(where, table, _RULE)
-    if table.get("action") not in ACTIONS:
-        raise SettingsError(f"{where}: action must be {' or '.join(ACTIONS)}, not {table.get('action')!r}.")
-    if not table.keys() - {"action"}:
-        raise SettingsError(f"{where}: would {table['action']} every message of every queue; say which, with queue = \"*\" if all.")
+def _rule(rule: Section) -> Rule:
+    action = rule.choice("action", ACTIONS)
+    queue, message_type = rule.text("queue", None), rule.text("message_type", None)
+    older_than, larger_than = rule.text("older_than", None), rule.text("larger_than", None)
+    rule.finish()
+    if (queue, message_type, older_than, larger_than) == (None,) * 4:
+        raise rule.error("", f'would {action} every message of every queue: say which, with queue: "*" if all')
     return Rule(
-        table["action"], table.get("queue", "*"), table.get("message_type", "*"),
-        _days(where, table["older_than"]) if "older_than" in table else None,
-        parse_bytes(where, table["larger_than"]) if "larger_than" in table else None,
+        action, queue or "*", message_type or "*",
+        None if older_than is None else _days(rule, older_than),
+        None if larger_than is None else _bytes(rule, "larger_than", larger_than),
     )  # fmt: skip
 
 
-def _limit(path: Path, number: int, table: dict[str, Any]) -> Limit:
-    where = f"{path}: limit {number}"
-    _known(where, table, _LIMIT)
-    if "total" not in table:
-        raise SettingsError(f"{where}: total is missing, such as total = \"50GB\".")
-    return Limit(parse_bytes(where, table["total"]), table.get("queue", "*"))
+def _limit(limit: Section) -> Limit:
+    total, queue = limit.text("total"), limit.text("queue", "*")
+    limit.finish()
+    return Limit(_bytes(limit, "total", total), queue)
 
 
-def _known(where: str, table: dict[str, Any], known: set[str]) -> None:
-    unknown = sorted(table.keys() - known)
-    if unknown:
-        raise SettingsError(f"{where}: {unknown[0]!r} is no key; it may have {', '.join(sorted(known))}.")
-    for key, value in table.items():
-        if not isinstance(value, str):
-            raise SettingsError(f"{where}: {key} must be a text in quotes, not {value!r}.")
-
-
-def _days(where: str, text: str) -> timedelta:
+def _days(rule: Section, text: str) -> timedelta:
     match = re.fullmatch(r"(\d{1,6})([dw])", text)
     if match is None:
-        raise SettingsError(f"{where}: older_than = {text!r} is no number of days or weeks, such as 90d or 12w.")
+        raise rule.error("older_than", f"{text!r} is no number of days or weeks, such as 90d or 12w")
     return timedelta(days=int(match[1]) * _DAYS[match[2]])
 
 
-def parse_bytes(where: str, text: str) -> int:
-    """A size such as 1MB or 50GB in bytes. Raises SettingsError.
-
-    >>> parse_bytes("rule 1", "2 KB")
-    2048
-    """
+def _bytes(section: Section, key: str, text: str) -> int:
     match = re.fullmatch(r"(\d{1,9}) ?([KMGT]?B)", text)
     if match is None:
-        raise SettingsError(f"{where}: {text!r} is no size, such as 500KB, 1MB or 50GB.")
+        raise section.error(key, f"{text!r} is no size, such as 500KB, 1MB or 50GB")
     return int(match[1]) * _UNITS[match[2]]
 
 

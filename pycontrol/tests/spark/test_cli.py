@@ -75,8 +75,8 @@ def test_conversations_sums_up_and_draws_one(spark, cli, made, tmp_path):
 
 
 def test_retain_shows_and_then_does(cli, out, tmp_path):
-    policy = tmp_path / "policy.toml"
-    policy.write_text('[[rule]]\nmessage_type = "Shop.*"\nolder_than = "30d"\naction = "delete"\n')
+    policy = tmp_path / "policy.yml"
+    policy.write_text("rules:\n  - {message_type: Shop.*, older_than: 30d, action: delete}\n")
 
     code, counts, said = cli("retain", out, policy)
     assert (code, counts["planned"], counts["deleted"], counts["applied"]) == (OK, 8, 0, False) and "--apply" in said
@@ -126,9 +126,9 @@ def test_what_cannot_be_meant_is_refused_in_words(cli, arguments, code, says):
 
 
 def test_a_bad_policy_is_a_mistake_in_settings(cli, out, tmp_path):
-    (tmp_path / "p.toml").write_text("[[rule]]\naction = 'burn'")
+    (tmp_path / "p.yml").write_text("rules: [{action: burn}]")
 
-    code, _, said = cli("retain", out, tmp_path / "p.toml")
+    code, _, said = cli("retain", out, tmp_path / "p.yml")
 
     assert code == SETTINGS and "burn" in said
 

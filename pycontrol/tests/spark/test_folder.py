@@ -180,14 +180,15 @@ def test_a_replayed_batch_after_retain_is_there_once(spark, out):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "nothing"), ("rule = 1", "[[rule]]"), ("[[rules]]", "rules"), ("[[rule]]\naction = 'burn'", "burn"),
-        ("[[rule]]\naction = 'delete'", "every message"), ("[[rule]]\naction = 'delete'\nolder_than = 'soon'", "soon"),
-        ("[[rule]]\naction = 'delete'\nolder_than = 90", "quotes"), ("[[rule]]\naction = 'redact'\nsize = '1'", "size"),
-        ("[[limit]]\nqueue = 'a'", "total"), ("[[limit]]\ntotal = '50 apples'", "apples"), ("not toml", "TOML"),
+        ("", "neither rules"), ("rules: 1", "a list"), ("rules: [1]", "a mapping"), ("rule: []", "did you mean rules"),
+        ("rules: [{action: burn}]", "burn"), ("rules: [{queue: a}]", "action: missing"), ("rules: [{action: delete}]", "every message"),
+        ("rules: [{action: delete, older_than: soon}]", "soon"), ("rules: [{action: delete, older_than: 90}]", "a text, not 90"),
+        ("rules: [{action: redact, size: '1'}]", "size"), ("limits: [{queue: a}]", "total"), ("limits: [{total: 50 apples}]", "apples"),
+        ("rules: [", "line 1"),
     ],
 )  # fmt: skip
 def test_a_policy_that_cannot_be_meant_is_refused_with_what_to_write(tmp_path, text, says):
-    path = tmp_path / "policy.toml"
+    path = tmp_path / "policy.yml"
     path.write_text(text)
 
     with pytest.raises(SettingsError) as refused:
@@ -196,8 +197,8 @@ def test_a_policy_that_cannot_be_meant_is_refused_with_what_to_write(tmp_path, t
 
 
 def test_a_policy_is_read(tmp_path):
-    path = tmp_path / "policy.toml"
-    path.write_text('[[rule]]\nqueue = "a*"\nolder_than = "2w"\naction = "redact"\n[[limit]]\ntotal = "1KB"\n')
+    path = tmp_path / "policy.yml"
+    path.write_text("rules:\n  - {queue: a*, older_than: 2w, action: redact}\nlimits: [{total: 1KB}]\n")
 
     assert read_policy(path) == Policy((Rule("redact", "a*", older_than=timedelta(days=14)),), (Limit(1024),))
 

@@ -277,10 +277,10 @@ def test_files_are_loaded_once_and_other_data_under_the_key_is_refused(queues, c
     queue = queues.make()
     (tmp_path / "orders.csv").write_text("order_id,amount\n" + "".join(f"{n},1\n" for n in range(20)))
     (tmp_path / "more.csv").write_text("order_id,amount\n" + "".join(f"{n},1\n" for n in range(21)))
-    (tmp_path / "map.toml").write_text('key = ["order_id"]\ntype = "Shop.PlaceOrder"\n')
+    (tmp_path / "map.yml").write_text("key: [order_id]\ntype: Shop.PlaceOrder\n")
 
     def load(file):
-        return cli("load", tmp_path / file, queue, "--map", tmp_path / "map.toml", "--job", f"import-{queue}")
+        return cli("load", tmp_path / file, queue, "--map", tmp_path / "map.yml", "--job", f"import-{queue}")
 
     assert load("orders.csv")[:2] == (OK, {"key": f"import-{queue}", "queue": queue, "messages": 20})
     assert load("orders.csv")[0] == OK

@@ -142,12 +142,18 @@ def test_files_of_several_kinds_are_refused(spark):
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("", "key"), ('key = "a"', "key"), ('key = ["a"]', "type"), ('key=["a"]\ntype="T"\nbody=1', "body"),
-     ('key=["a"]\ntype="T"\nbody=["a"]\nbody_column="b"', "body"), ('key=["a"]\ntype="T"\nbdy=1', "bdy"),
-     ('key=["a"]\ntype="T"\nheaders=1', "headers"), ("= =", "TOML")],
+    [("", "key: missing"), ("key: a", "key: must be a list"), ("key: [a]", "type: missing"), ("{key: [a], type: T, body: 1}", "body"),
+     ("{key: [a], type: T, body: [a], body_column: b}", "one of them"), ("{key: [a], type: T, bdy: 1}", "did you mean body"),
+     ("{key: [a], type: T, headers: 1}", "headers"), ("{key: [a], type: T, headers: {h: 1}}", "headers.h"), ("[", "line 1")],
 )  # fmt: skip
 def test_a_map_that_cannot_be_meant_is_refused_with_what_to_write(tmp_path, text, says):
-    (tmp_path / "map.toml").write_text(text)
+    (tmp_path / "map.yml").write_text(text)
 
     with pytest.raises(SettingsError, match=says):
-        read_map(tmp_path / "map.toml")
+        read_map(tmp_path / "map.yml")
+
+
+def test_a_map_is_read(tmp_path):
+    (tmp_path / "map.yml").write_text("key: [a]\ntype: T\nbody: [a, b]\nheaders:\n  Shop.Customer: c\n")
+
+    assert read_map(tmp_path / "map.yml") == LoadMap(("a",), "T", ("a", "b"), headers=(("Shop.Customer", "c"),))
