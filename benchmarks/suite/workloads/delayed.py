@@ -2,7 +2,7 @@
 
 `late`: from when a message was due to the beginning of its handler, under `rowpost run` with two bounds; another process
 stores them, each due at a random time, so that nothing but the table tells the mover. `due`: one mover takes them into
-their queue, a hundred a transaction, as the supervisor's does; `few due` is the same with ten thousand.
+their queue, up to 500 a transaction, as the supervisor's does; `few due` is the same with ten thousand.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FILL = (
 )
 BOUNDS = (1.0, 0.2)  # seconds that a message may be late (delayed_lateness)
 LATE = "exactly once; moved by the one elected mover"
-DOES = "out of one table and into the other in one transaction for each 100"
+DOES = "out of one table and into the other in one transaction for each 500"
 
 
 def measure(server: Server, scale: Scale) -> list[Line]:
