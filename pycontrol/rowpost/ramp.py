@@ -283,13 +283,14 @@ class Peek:
 
 
 def strategy(name: str, peek_delay: float = 1.0, limit: int = 1) -> Ramp:
-    """The strategy of that name, at rest: fixed, adaptive or peek. Raises SettingsError."""
+    """The strategy of that name, as it begins: fixed, adaptive or peek. Raises SettingsError."""
     if name == "fixed":
         return Fixed(peek_delay, workers=limit)
     if name == "adaptive":
         return Adaptive(peek_delay)
     if name == "peek":
-        return Peek(peek_delay)
+        # a sender that found nobody asleep may be about to commit: the first looks follow one another as after work
+        return Peek(peek_delay, pause=QUICK_PEEK)
     message = f"strategy {name!r} is not known: write peek, adaptive or fixed"
     raise SettingsError(message)
 
