@@ -42,8 +42,9 @@ QUEUE, PGMQ_QUEUE = '"Bench"', "pgmq.q_bench"
 MOST = 40_000  # messages that a round receives at most
 
 # In pgbench a variable set by \gset is a parameter of the prepared statement, sent with every call.
-# The body is plain text in both: bytea as the server would write it, in hexadecimal, is twice as long.
 VALUES = "\\if :ready\n\\else\nSET bytea_output = escape;\nSELECT {} \\gset\n\\set ready 1\n\\endif\n{}\n"
+# pgbench knows text only. A body is plain text both ways, as jsonb is: in hexadecimal it would be twice as long.
+PLAIN = "\\if :ready\n\\else\nSET bytea_output = escape;\n\\set ready 1\n\\endif\n"
 
 
 class Clients:
@@ -133,7 +134,7 @@ def script(peer: str, verb: str, batch: int) -> str:
     if peer == OURS:
         call = rf'rowpost.U&"{{}}\003A{"Bench"}"'
         if verb == "receive":
-            return f"SELECT * FROM {call.format('receive_messages')}({batch}, NULL);"
+            return f"{PLAIN}SELECT * FROM {call.format('receive_messages')}({batch}, NULL);"
         if batch == 1:
             values = f"'{head}' AS h, '{body}'::bytea AS b, gen_random_uuid() AS i"
             return VALUES.format(values, f"SELECT {call.format('send_message')}(:h::text, :b::bytea, :i::uuid, NULL::bigint);")
