@@ -74,7 +74,7 @@ class Anchor:
     def claim(self, begin: int | None, count: int) -> None:
         """Before a receive of `count` messages at most: others begin above what this one is going to take."""
         self._asked, others = count, self.frontier.at
-        if begin is None and others or begin is not None and begin >= others:
+        if (begin is None and others) or (begin is not None and begin >= others):
             self.frontier.at = max(self.at, others) + count
 
     def took(self, count: int, first: int, last: int) -> None:

@@ -288,3 +288,21 @@ def test_a_deployment_whose_lock_is_refused_is_told_so_by_number_and_changes_not
     assert caught.value.code == 12
     assert not second.in_transaction
     assert is_untouched(first, shop)
+
+
+def test_a_function_of_an_earlier_release_that_returned_less_makes_room(shop, database, sql):
+    """PostgreSQL replaces no function by one of another result; its script and the queue's were others then."""
+    if database.engine != "postgresql":
+        pytest.skip("a procedure of SQL Server is altered whatever it returns")
+    apply(database, shop.plan())
+    sql.run('DROP FUNCTION rowpost."watch_queue:Sales"')
+    sql.run(
+        'CREATE FUNCTION rowpost."watch_queue:Sales"(p_count integer, p_asleep_ms integer DEFAULT NULL)'
+        " RETURNS TABLE (waiting integer) LANGUAGE sql AS 'SELECT 1'"
+    )
+    sql.run("UPDATE rowpost.journal SET script_hash = 'another' WHERE script_name LIKE '%create.sql:Sales' OR script_name LIKE '%watch_queue.sql:Sales'")
+
+    apply(database, shop.plan())
+
+    assert database.call("watch_queue", "Sales", count=10) == [(0, None)]
+    assert verify(database, shop.plan()) == []

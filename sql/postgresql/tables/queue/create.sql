@@ -55,3 +55,14 @@ BEGIN
     END IF;
 END
 $rowpost$;
+
+-- A function keeps what it returns for ever: one that said nothing of delayed messages yet makes room for its successor.
+DO $rowpost$
+DECLARE
+    v_watch CONSTANT regprocedure := to_regprocedure('rowpost."watch_queue:{queue_key}"(integer, integer)');
+BEGIN
+    IF pg_get_function_result(v_watch) = 'TABLE(waiting integer)' THEN
+        DROP FUNCTION rowpost."watch_queue:{queue_key}"(integer, integer);
+    END IF;
+END
+$rowpost$;
