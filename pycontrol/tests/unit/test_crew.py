@@ -86,12 +86,33 @@ class History:
 
 
 def at_rest(**worker):
-    """A crew whose first worker waits and whose first peek found nothing."""
+    """A crew whose first worker waits, and whose peeks have found nothing for so long that they are a delay apart."""
     history = History(**worker)
+    now, due = -100.0, history.at(-100.0)
+    history.ready(1, now=now)
+    while now < 0.0:
+        history.at(now)
+        due = history.peeks(0, now=now)
+        now = min(0.0, due)
+    history.at(0.0)
+    history.peeks(0, now=0.0)
+    del history.asked[:-1]
+    return history
+
+
+def test_the_first_peeks_follow_one_another_for_what_a_sender_may_be_about_to_commit():
+    history = History(limit=4, peek_delay=1.0)
     history.at(0.0)
     history.ready(1)
-    history.peeks(0, now=0.0)
-    return history
+
+    pauses, now = [], 0.0
+    for _ in range(10):
+        history.peeks(0, now=now)
+        pauses.append(round(history.crew.next_look(now), 3))
+        now += pauses[-1]
+        history.at(now)
+
+    assert pauses == [0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0]
 
 
 def test_statement_32_an_idle_queue_has_one_worker_that_waits_and_one_peek_a_delay():
