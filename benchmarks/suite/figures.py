@@ -17,10 +17,26 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["OURS", "Contender", "Line", "Lines", "Paced", "Round", "Scale", "Target", "percentile", "ratio", "take_turns"]
+__all__ = [
+    "OURS",
+    "Comparison",
+    "Contender",
+    "Line",
+    "Lines",
+    "Paced",
+    "Round",
+    "Scale",
+    "Target",
+    "median_interval",
+    "percentile",
+    "ratio",
+    "take_turns",
+]
 
 OURS = "rowpost"
 TWICE = 2.0  # from here on a miss is told in times, not in percent
+LEAST_RATIO = 0.97  # a smaller median ratio of two commits is "slower", unless its interval reaches 1
+MORE_IS_BETTER = {"messages/s": True, "ms": False}
 
 
 @dataclass(frozen=True)
@@ -145,6 +161,70 @@ def percentile(values: Sequence[float], share: float) -> float:
     """
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def median_interval(values: Iterable[float], confidence: float = 0.95) -> tuple[float, float] | None:
+    """Return a confidence interval of the median, or None if there are too few values (below 6 for 95 %).
+
+    The ends are two of the values themselves: the k-th smallest and the k-th largest. The number of values below the
+    true median is binomially distributed with p = 1/2, and k is the greatest rank at which both tails together have at
+    most the probability `1 - confidence`. This assumes independent values, but no shape of their distribution.
+
+    >>> median_interval(range(1, 16)), median_interval(range(5))
+    ((4, 12), None)
+    """
+    ordered = sorted(values)
+    count, rank, tail = len(ordered), 0, 0.0
+    while (tail := tail + math.comb(count, rank) / 2**count) <= (1 - confidence) / 2:
+        rank += 1
+    return (ordered[rank - 1], ordered[-rank]) if rank else None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One figure of two commits, measured in pairs of rounds.
+
+    Attributes:
+        ratios: One for each pair, above 1 if the new commit is better: new/old for rates, old/new for durations.
+        verdict: "slower" if the median ratio is below 0.97 and its 95 % interval ends below 1, else "ok". Without an
+            interval it is "too few pairs". If a round failed, it is "not measured".
+        error: Why a round failed.
+
+    >>> Comparison("send", "rowpost", "ms", (1.0,) * 6, (2.0,) * 6).ratio
+    0.5
+    """
+
+    case: str
+    name: str
+    unit: str
+    old: tuple[float, ...] = ()
+    new: tuple[float, ...] = ()
+    error: str = ""
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        better, worse = (self.new, self.old) if MORE_IS_BETTER[self.unit] else (self.old, self.new)
+        return tuple(a / b for a, b in zip(better, worse, strict=True))
+
+    @property
+    def ratio(self) -> float | None:
+        return None if self.error else statistics.median(self.ratios)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        return None if self.error else median_interval(self.ratios)
+
+    @property
+    def verdict(self) -> str:
+        if self.error:
+            return "not measured"
+        if self.interval is None:
+            return "too few pairs"
+        return "ok" if self.ratio >= LEAST_RATIO or self.interval[1] >= 1 else "slower"
+
+    @property
+    def passed(self) -> bool:
+        return self.verdict in ("ok", "too few pairs")
 
 
 @dataclass

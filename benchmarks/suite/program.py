@@ -8,13 +8,14 @@ import sys
 import tempfile
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 from rich.console import Console
 from rich.markdown import Markdown
 
-from benchmarks.suite import peers, report
+from benchmarks.suite import against, peers, report
 from benchmarks.suite.figures import Lines, Scale
 from benchmarks.suite.server import Server
 from benchmarks.suite.workers import make_ready
@@ -25,6 +26,7 @@ __all__ = ["main", "run"]
 RESULTS = Path(__file__).parents[1] / "results"
 TRIAL = RESULTS.with_name(".quick")
 QUICK = Scale(rounds=2, seconds=0.1, size=0.01)
+AGAINST = Scale(rounds=1, seconds=0.3)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,7 +36,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", choices=WORKLOADS, metavar="WORKLOAD", help=f"only these of: {names}")
     parser.add_argument("--skip", nargs="+", choices=WORKLOADS, metavar="WORKLOAD", default=[], help="all but these")
     parser.add_argument("--rounds", type=int, default=Scale.rounds, help="alternating rounds of each line (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=Scale.seconds, help="about as long takes one (%(default)s)")
+    parser.add_argument("--seconds", type=float, help=f"about as long takes one ({Scale.seconds}, with --against {AGAINST.seconds})")
+    parser.add_argument("--against", metavar="COMMIT", help="compare this checkout with a commit, in pairs of rounds, without peers: "
+                        f"{', '.join(against.COMPARED)}; the exit code is 1 if a figure is slower or was not measured")  # fmt: skip
+    parser.add_argument("--pairs", type=int, help=f"with --against: pairs of rounds of each figure ({against.PAIRS}, with --quick 2)")
     parser.add_argument("--quick", action="store_true", help="a hundredth of the rows, two short rounds: to see that it runs")
     parser.add_argument("--output", type=Path, help=f"folder for the table, the data and the charts ({RESULTS.name}, with --quick {TRIAL.name})")
     parser.add_argument("--charts", action="store_true", help="draw and write again what is there, and measure nothing")
@@ -42,9 +47,13 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the server is stopped, too
     output = options.output or (TRIAL if options.quick else RESULTS)
     tell = Console(stderr=True, width=150)
+    if options.against:
+        return _compare(parser, options, output, tell)
+    if options.pairs is not None:
+        parser.error("--pairs needs --against COMMIT")
     failed = []
     if not options.charts:
-        scale = QUICK if options.quick else Scale(options.rounds, options.seconds)
+        scale = QUICK if options.quick else Scale(options.rounds, options.seconds or Scale.seconds)
         chosen = [name for name in options.only or WORKLOADS if name not in options.skip]
         failed = run(chosen, scale, output, tell)
     sections = report.load(output)
@@ -52,6 +61,28 @@ def main(arguments: list[str] | None = None) -> int:
     _draw(output, sections, tell)
     Console(width=150).print(Markdown(report.summary(sections)))
     return 1 if failed else 0
+
+
+def _compare(parser: argparse.ArgumentParser, options: argparse.Namespace, output: Path, tell: Console) -> int:
+    """Compare with another commit. Return 1 if a figure is slower or was not measured, else 0."""
+    if options.charts:
+        parser.error("--charts and --against cannot be combined: a comparison has no charts")
+    others = set(options.only or ()) - {*against.COMPARED}
+    if others:
+        parser.error(f"--against cannot compare {', '.join(sorted(others))}: choose from {', '.join(against.COMPARED)}")
+    pairs = options.pairs if options.pairs is not None else QUICK.rounds if options.quick else against.PAIRS
+    if pairs < 1:
+        parser.error(f"--pairs must be at least 1 (got {pairs})")
+    scale = QUICK if options.quick else replace(AGAINST, seconds=options.seconds or AGAINST.seconds)
+    chosen = [name for name in options.only or against.COMPARED if name not in options.skip]
+    try:
+        commits = against.find_commits(options.against)
+        sections = against.run(commits, chosen, pairs, scale, output, tell)
+    except against.CommitNotFound as error:
+        parser.error(str(error))
+    Console(width=150).print(Markdown(report.comparison_table(sections)))
+    failed = any(each["error"] or not each["figures"] for each in sections.values())
+    return int(failed or not all(figure["passed"] for each in sections.values() for figure in each["figures"]))
 
 
 def run(chosen: list[str], scale: Scale, output: Path, tell: Console) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import statistics
 import subprocess
 import time
 from collections.abc import Iterable
@@ -16,9 +17,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.suite.figures import Line, Target
+from benchmarks.suite.figures import Comparison, Line, Target
 
-__all__ = ["DATA", "TABLE", "circumstances", "load", "save", "section", "summary", "table"]
+__all__ = [
+    "DATA",
+    "TABLE",
+    "against_file",
+    "circumstances",
+    "comparison",
+    "comparison_table",
+    "load",
+    "save",
+    "save_comparison",
+    "section",
+    "summary",
+    "table",
+]
 
 DATA, TABLE = "bench.json", "bench.md"
 HERE = Path(__file__).parent
@@ -66,9 +80,20 @@ def section(
     }  # fmt: skip
 
 
-def load(folder: Path) -> dict[str, Any]:
+def comparison(comparisons: Iterable[Comparison], about: dict[str, Any], seconds: float, error: str = "") -> dict[str, Any]:
+    """Return one compared workload as data."""
+    return {
+        "about": {**about, "load_after": round(os.getloadavg()[0], 2), "seconds": round(seconds)},
+        "error": error,
+        "figures": [{**asdict(each), "old": [_rounded(figure) for figure in each.old], "new": [_rounded(figure) for figure in each.new],
+                     "ratio": _rounded(each.ratio), "interval": [_rounded(end) for end in each.interval or ()],
+                     "verdict": each.verdict, "passed": each.passed} for each in comparisons],
+    }  # fmt: skip
+
+
+def load(folder: Path, name: str = DATA) -> dict[str, Any]:
     """What earlier runs left; nothing where there is none."""
-    file = folder / DATA
+    file = folder / name
     return json.loads(file.read_text()) if file.exists() else {}
 
 
@@ -76,6 +101,48 @@ def save(folder: Path, sections: dict[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / DATA).write_text(json.dumps(sections, indent=1) + "\n")
     (folder / TABLE).write_text(table(sections))
+
+
+def against_file(commit: str) -> str:
+    """Return the name of the data file of a comparison with this commit."""
+    return f"against-{commit}.json"
+
+
+def save_comparison(folder: Path, commit: str, sections: dict[str, Any]) -> None:
+    """Write the data of a comparison, and its table beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / against_file(commit)
+    file.write_text(json.dumps(sections, indent=1) + "\n")
+    file.with_suffix(".md").write_text(comparison_table(sections) + "\n")
+
+
+def comparison_table(sections: dict[str, Any]) -> str:
+    """Return the compared figures in Markdown."""
+    parts = []
+    for name, each in sections.items():
+        about, before = each["about"], ""
+        parts += [f"## {name}: {about['new']} against {about['old']}\n",
+                  "| | | old | new | unit | ratio, above 1 is better | 95 % interval | verdict |",
+                  "|---|---|---:|---:|---|---:|---:|---|"]  # fmt: skip
+        for figure in each["figures"]:
+            medians = (shown(statistics.median(figure[side])) if figure[side] else "" for side in ("old", "new"))
+            ratio = "" if figure["ratio"] is None else f"{figure['ratio']:.3f}"
+            interval = " to ".join(f"{end:.3f}" for end in figure["interval"])
+            verdict = figure["verdict"] if figure["verdict"] == "ok" else f"**{figure['verdict']}**"
+            cells = ["" if figure["case"] == before else figure["case"], figure["name"], *medians, figure["unit"], ratio, interval]
+            parts.append("| " + " | ".join((*cells, f"{verdict} {_cell(figure['error'])}".strip())) + " |")
+            before = figure["case"]
+        if each["error"]:
+            parts.append(f"\n**Failed**: {each['error']}")
+        parts.append(f"\n{about['rounds']} pairs. {_circumstances_line(about)}\n")
+    return "\n".join(parts)
+
+
+def _circumstances_line(about: dict[str, Any]) -> str:
+    return (
+        f"{about['begun']} UTC, commit {about['commit']}, PostgreSQL {about['postgresql']}, Python {about['python']}, "
+        f"{about['cores']} cores, load {about['load_before']} before and {about['load_after']} after, {about['seconds']} s."
+    )
 
 
 def _rounded(figure: float | None) -> float | None:
@@ -117,10 +184,7 @@ def table(sections: dict[str, Any]) -> str:
         if each["error"]:
             parts.append(f"\n**Failed**: {each['error']}")
         versions = ", ".join(f"{peer} {version}" for peer, version in about["peers"].items())
-        parts.append(
-            f"\n{about['begun']} UTC, commit {about['commit']}, PostgreSQL {about['postgresql']}, Python {about['python']}, "
-            f"{about['cores']} cores, load {about['load_before']} before and {about['load_after']} after, {about['seconds']} s. {versions}\n"
-        )
+        parts.append(f"\n{_circumstances_line(about)} {versions}\n")
     return "\n".join(parts)
 
 
