@@ -53,7 +53,7 @@ deploy: $(VENV)/.installed ## apply it (ENV=production YES=1)
 verify: $(VENV)/.installed ## compare the database with the plan (ENV=production)
 	$(BIN)/rowpost --env $(ENV) verify
 
-bench: $(VENV)/.developer ## what is claimed about speed, peers beside it: 25 minutes (ARGS="--only latency", ARGS=--quick)
+bench: $(VENV)/.developer ## what is claimed about speed, peers beside it: 25 minutes (ARGS="--only latency", ARGS="--against COMMIT", ARGS=--quick)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 test/tsqlt: $(VENV)/.developer ## the tSQLt classes on the server of ROWPOST_TEST_SQLSERVER, with a JUnit report (ARGS="--tsqlt tSQLt.zip --sha256 ...")

@@ -87,7 +87,7 @@ def test_a_ratio_above_1_is_better_for_rates_and_for_durations():
 
 
 def test_every_figure_that_is_compared_has_a_direction():
-    assert {"messages/s": True, "ms": False} == MORE_IS_BETTER
+    assert MORE_IS_BETTER == {"messages/s": True, "ms": False}
 
 
 def test_a_slowdown_of_10_percent_is_found_and_equal_sides_are_not():
