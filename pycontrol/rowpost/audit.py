@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from rowpost.context import Operation
-from rowpost.message import MESSAGE_ID, Message, format_timestamp
+from rowpost.message import MESSAGE_ID, Message, format_timestamp, storable
 from rowpost.outgoing import FORWARD_DESTINATION
 from rowpost.recoverability import Host
 
@@ -25,7 +25,7 @@ def audited(
     """
     came = message.headers if headers is None else headers
     copy = {
-        **came,
+        **storable(came),
         MESSAGE_ID: came.get(MESSAGE_ID) or str(message.id),
         "NServiceBus.ProcessingStarted": format_timestamp(started),
         "NServiceBus.ProcessingEnded": format_timestamp(datetime.now(UTC)),

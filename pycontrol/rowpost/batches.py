@@ -27,7 +27,8 @@ from rowpost.message import Message
 from rowpost.monitoring import wanted_at
 from rowpost.outgoing import Call
 from rowpost.pipeline import VICTIM, Pipeline
-from rowpost.retries import Kind, Outcome, in_words, roll_back
+from rowpost.recoverability import in_words
+from rowpost.retries import Kind, Outcome, roll_back
 
 __all__ = ["Batches"]
 
@@ -79,7 +80,8 @@ class Batches:
         """
         self.kept = None
         if self._size.now > 1:
-            return self._many(anchor)
+            with self._pipeline.transaction():
+                return self._many(anchor)
         outcome = self._pipeline.process_one(anchor)
         if outcome.kind in GONE:
             self.kept = outcome.row_version

@@ -31,6 +31,7 @@ from rowpost.outgoing import FORWARD_DESTINATION, Directory
 from rowpost.patrol import Patrol
 from rowpost.recoverability import Host, failure_headers
 from rowpost.settings import Settings
+from rowpost.transactions import receive_transaction
 
 __all__ = ["Moved", "make_mover", "move_due", "wait_after_look"]
 
@@ -101,7 +102,7 @@ def move_due(
     """
     move = ("move_due_messages", queue, {"count": batch})
     several = database.engine == "sqlserver"  # statements, which need a transaction around them; PostgreSQL's is one
-    try:
+    with receive_transaction(lambda: database):
         # an idle queue costs one round trip: what is to be forwarded takes another look, in a transaction that stays open
         ((moved, forwards, next_due_ms),) = database.call_all([move], begin=several, commit=several)[0]
         next_due = None if next_due_ms is None else next_due_ms / 1000
@@ -115,10 +116,6 @@ def move_due(
         forwarder = _Forwarder(database, queue, error_queue, directory or Directory())
         rest = _forward(database, forwarder, more, min(forwards, batch))
         return replace(rest, moved=rest.moved + moved)
-    except RowpostError:
-        if not database.closed:
-            database.rollback()
-        raise
 
 
 def _forward(database: Database, forwarder: _Forwarder, moved: int, count: int) -> Moved:

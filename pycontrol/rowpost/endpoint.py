@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,7 +24,7 @@ from rowpost.context import Bus, Call, Context, Operation
 from rowpost.database import Database
 from rowpost.declaration import MODES, refuse_declaration
 from rowpost.errors import InvalidMessage, SettingsError
-from rowpost.handling import ENCLOSED_TYPES, Handle, Handling, Handlings
+from rowpost.handling import ENCLOSED_TYPES, Handle, Handling, Handlings, check_runs, name_of
 from rowpost.message import Message, decode_headers
 from rowpost.message_types import find_class, split_enclosed_types, type_name, type_names
 from rowpost.outbox import Outbox
@@ -131,15 +130,11 @@ class Endpoint:
             subscribe: the type is an event of somebody else: subscribe to it when the endpoint starts.
 
         Raises:
-            SettingsError: the function is a coroutine's: nobody would run it.
+            SettingsError: the function is async or a generator: nobody would run it.
         """
 
         def declare(function: Handle) -> Handle:
-            if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-                raise SettingsError(
-                    f"The handler {function.__qualname__} of {self.name} is async or a generator: calling it runs "
-                    "nothing. Write a plain function."
-                )
+            check_runs(function, SettingsError, f"The handler {name_of(function)} of {self.name}")
             self._handlings.add(Handling(type_name, cls, function))
             if subscribe:
                 self._subscriptions.add(type_name)

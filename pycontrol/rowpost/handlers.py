@@ -11,6 +11,7 @@ from rowpost.context import Operation
 from rowpost.database import Database
 from rowpost.endpoint import Endpoint
 from rowpost.errors import HandlerNotFound
+from rowpost.handling import check_ran, check_runs, name_of
 from rowpost.message import Message
 from rowpost.outgoing import Call
 from rowpost.recoverability import plain_recoverability
@@ -32,8 +33,14 @@ class PlainHandler:
         self.recoverability = plain_recoverability(attempts)
 
     def handle(self, message: Message, database: Database) -> list[Operation]:
-        """Calls the function; what it returns does not count."""
-        self._function(message, database.connection)
+        """Call the function. What it returns does not count, unless it is a coroutine or a generator: then nothing ran.
+
+        Raises:
+            SettingsError: it returned one. Whatever the function raises.
+        """
+        returned = self._function(message, database.connection)
+        if returned is not None:
+            check_ran(returned, f"The handler {name_of(self._function)}")
         return []
 
     def dispatch_sealed(self, database: Database, groups: list[list[Operation]], also: list[Call]) -> None:
@@ -47,7 +54,8 @@ class PlainHandler:
 def resolve_handler(name: str) -> Handler | Endpoint:
     """Import the module and take the function or the Endpoint; dots after the colon reach into classes.
 
-    Raises HandlerNotFound when the text, the module or the function is not what it should be. An error inside the
+    Raises HandlerNotFound when the text, the module or the function is not what it should be: a function that is async
+    or a generator is refused, because nobody would run what it returns. An error inside the
     module while it is imported becomes HandlerNotFound too, with the error as its cause.
 
     >>> resolve_handler("operator:eq")(1, 1)
@@ -67,6 +75,8 @@ def resolve_handler(name: str) -> Handler | Endpoint:
         raise HandlerNotFound(
             f"handler {name!r} is a {type(handler).__name__}: it must be a function, or an Endpoint with handlers"
         )
+    if not isinstance(handler, Endpoint):
+        check_runs(handler, HandlerNotFound, f"handler {name!r}")
     return handler
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import logging
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from rowpost.message import Message
 from rowpost.message_types import split_enclosed_types
 from rowpost.serialization import Serializers, named_in_body
 
-__all__ = ["ENCLOSED_TYPES", "Handle", "Handling", "Handlings"]
+__all__ = ["ENCLOSED_TYPES", "Handle", "Handling", "Handlings", "check_ran", "check_runs", "name_of"]
 
 ENCLOSED_TYPES = "NServiceBus.EnclosedMessageTypes"
 REMEMBERED_TYPES = 1000
@@ -23,28 +24,72 @@ logger = logging.getLogger("rowpost")
 
 Handle = Callable[[Any, Context], Any]
 
+_NOT_PLAIN = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+
+
+def check_runs(function: Callable[..., Any], error: type[Exception], what: str) -> None:
+    """Refuse a handler if calling it only creates a coroutine or a generator, which nobody would run.
+
+    Looks through `functools.partial` and at the `__call__` of an object. A plain function that wraps an async one may
+    run it, so that only `check_ran` can tell.
+
+    Args:
+        function: the handler.
+        error: the class of the error to raise.
+        what: names the handler in the error's text.
+
+    Raises:
+        error: the handler is `async def`, a generator function, or an object whose `__call__` is one.
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    called = () if inspect.isclass(function) else (getattr(type(function), "__call__", None),)  # noqa: B004 -- the method is wanted
+    if any(check(each) for each in (function, *called) for check in _NOT_PLAIN):
+        raise error(f"{what} is async or a generator: calling it runs nothing. Write a plain function.")
+
+
+def check_ran(returned: Any, what: str) -> None:
+    """Fail an attempt if the handler returned a coroutine or a generator: then nothing has run.
+
+    Raises:
+        SettingsError: it did.
+    """
+    if returned is None or not (
+        inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned)
+    ):
+        return
+    with suppress(AttributeError):
+        returned.close()  # without it, Python warns of a coroutine that was never awaited
+    raise SettingsError(
+        f"{what} returned a {type(returned).__name__}, which nobody runs: the message was not handled. Write a plain function."
+    )
+
+
+def name_of(function: Any) -> str:
+    """Return a handler's name for messages to people."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(function, "__qualname__", None) or repr(function)
+
 
 class Handling:
     """One handler."""
 
     def __init__(self, type_name: str, cls: type, function: Handle) -> None:
         self.type_name, self.cls, self.function = type_name, cls, function
-        self._name = getattr(function, "__qualname__", repr(function))
+        self._name = name_of(function)
         self._warned = False
 
     def call(self, message: Any, context: Context) -> None:
         """Runs the handler. What it returns is ignored, with a warning.
 
         Raises:
-            SettingsError: it returned a coroutine, which nobody would run. Whatever the handler raises.
+            SettingsError: it returned a coroutine or a generator, which nobody would run. Whatever the handler raises.
         """
         returned = self.function(message, context)
         if returned is None:
             return
-        if inspect.isawaitable(returned):
-            with suppress(AttributeError):
-                returned.close()
-            raise SettingsError(f"The handler {self._name} of {context.endpoint.name} returned a coroutine. Write a plain function.")
+        check_ran(returned, f"The handler {self._name} of {context.endpoint.name}")
         if not self._warned:
             self._warned = True
             logger.warning(

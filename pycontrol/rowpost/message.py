@@ -22,6 +22,7 @@ __all__ = [
     "format_timestamp",
     "new_id",
     "parse_timestamp",
+    "storable",
 ]
 
 Headers = Mapping[str, str | None]
@@ -49,9 +50,28 @@ def encode_headers(headers: Headers) -> str:
         text = _encode_quickly(dict(headers)).decode()
     except UnicodeEncodeError as error:
         raise InvalidMessage(f"The headers hold half of a surrogate pair, which no database stores: {error}") from error
-    if "\0" in text or "\\u0000" in text:
+    # The encoder writes NUL as the escape backslash-u-0000. The same six characters can also be harmless text.
+    if "\\u0000" in text and any("\0" in name or "\0" in (value or "") for name, value in headers.items()):
         raise InvalidMessage("The headers hold the character NUL, which PostgreSQL cannot store. Leave it out.")
     return text
+
+
+def storable(headers: Headers) -> dict[str, str | None]:
+    """Copy headers and replace the characters that no database stores.
+
+    NUL becomes U+FFFD, and half of a surrogate pair becomes a question mark. A received message can have both, as escapes
+    of JSON. Copies of such a message must be storable, or a failing message could never leave its queue.
+
+    >>> storable({"Shop.Note": "a\\0b", "Shop.Null": None})
+    {'Shop.Note': 'a\ufffdb', 'Shop.Null': None}
+    """
+    return {_storable(name): None if value is None else _storable(value) for name, value in headers.items()}
+
+
+def _storable(text: str) -> str:
+    if text.isascii() and "\0" not in text:  # the usual case, on the way of every audited message
+        return text
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def decode_headers(text: str) -> dict[str, str | None]:

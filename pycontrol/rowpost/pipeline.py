@@ -49,7 +49,7 @@ from rowpost.monitoring import Stopwatch, wanted_at
 from rowpost.outbox_flow import OutboxFlow
 from rowpost.outgoing import Call
 from rowpost.retries import Kind, Outcome, Retries, roll_back
-from rowpost.transactions import Lender, begin_of, broke, make_scope, no_step, resolve_participants
+from rowpost.transactions import Lender, begin_of, broke, make_scope, no_step, receive_transaction, resolve_participants
 
 __all__ = ["EMPTY", "VICTIM", "Kind", "Outcome", "Pipeline"]
 
@@ -101,6 +101,7 @@ class Pipeline:
         self._run = partial(run, scope=self._scope) if isinstance(handler, Endpoint) else run
         self._plain = not isinstance(handler, Endpoint)
         self.transaction_mode = mode
+        self.transaction = partial(receive_transaction, lambda: self.database)  # no transaction outlives a block of it
         self.stopwatch = Stopwatch()
         self.handler_seconds = self.receive_seconds = 0.0  # how long the last ones took
         self.retries = Retries(
@@ -116,12 +117,17 @@ class Pipeline:
             flow = OutboxFlow(self._processing, self._outbox, queue, outboxes or {}, self.retries, step)
             self._scope, self._treat = flow, lambda message: flow.handle(message, self.database)
 
-    def process_one(self, anchor: int | None = None) -> Outcome:  # noqa: PLR0911 -- one for each thing that may come
+    def process_one(self, anchor: int | None = None) -> Outcome:
         """Receive and handle at most one message, the oldest free one above `anchor` (None: from the start).
 
         Raises DatabaseUnavailable when the connection is lost (the message is back then) and other RowpostError when
-        the queue cannot be received from; an error of the handler is an Outcome, never raised.
+        the queue cannot be received from, or a failed attempt cannot be counted: then nothing was committed. An error
+        of the handler is an Outcome, never raised.
         """
+        with self.transaction():
+            return self._process_one(anchor)
+
+    def _process_one(self, anchor: int | None) -> Outcome:  # noqa: PLR0911 -- one for each thing that may come
         database = self.database
         if not self._claim.held(database):
             return EMPTY
@@ -203,9 +209,11 @@ class Pipeline:
 
     def close(self) -> None:
         """Close the connections."""
-        self.retries.close_aside()
-        self._scope.close(self.database)
-        self.database.close()
+        try:
+            self.retries.close_aside()
+            self._scope.close(self.database)
+        finally:
+            self.database.close()
 
     def _handle(self, message: Message) -> Outcome:
         try:

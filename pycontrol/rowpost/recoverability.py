@@ -16,9 +16,9 @@ from enum import Enum
 from functools import cached_property
 
 from rowpost.errors import InvalidCorrelation, InvalidMessageId, InvalidSagaState, MessageNotDeserialized, NoHandler
-from rowpost.message import format_timestamp
+from rowpost.message import format_timestamp, storable
 
-__all__ = ["Decision", "Failure", "Host", "Policy", "Recoverability", "delayed_headers", "delayed_rounds", "failure_headers", "plain_recoverability"]
+__all__ = ["Decision", "Failure", "Host", "Policy", "Recoverability", "delayed_headers", "delayed_rounds", "failure_headers", "in_words", "plain_recoverability"]
 
 MESSAGE_LIMIT = 16384
 STACK_LIMIT = 32768
@@ -28,6 +28,7 @@ EXCEPTION = "NServiceBus.ExceptionInfo."
 # Retries.Timestamp stays: ServiceControl shows when the delayed retries began.
 RETRIES = "NServiceBus.Retries"
 DROPPED = frozenset({RETRIES, "NServiceBus.FLRetries"})
+ROUNDS_DIGITS = 9
 
 
 class Decision(Enum):
@@ -120,9 +121,16 @@ def plain_recoverability(attempts: int) -> Recoverability:
 
 
 def delayed_rounds(headers: Mapping[str, str | None]) -> int:
-    """How many delayed retries a message has behind it: the header NServiceBus.Retries; 0 where it says nothing."""
+    """Return how many delayed retries a message has behind it, from its header NServiceBus.Retries.
+
+    A header that is missing, is not a number, or has more than nine digits counts as 0. Anybody may send any header, and
+    Python refuses to convert thousands of digits.
+
+    >>> delayed_rounds({"NServiceBus.Retries": "2"}), delayed_rounds({"NServiceBus.Retries": "9" * 5000})
+    (2, 0)
+    """
     text = headers.get(RETRIES) or ""
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= ROUNDS_DIGITS else 0
 
 
 def delayed_headers(
@@ -133,7 +141,7 @@ def delayed_headers(
     Other than the reference's (5.1), DeliverAt is that of this round, and the timestamp stays that of the first, so that
     whoever looks can tell since when a message has been failing.
     """
-    kept = dict(headers)
+    kept = storable(headers)
     if not kept.get(MESSAGE_ID):
         kept[MESSAGE_ID] = message_id
     kept.setdefault("NServiceBus.Retries.Timestamp", format_timestamp(now))
@@ -155,8 +163,8 @@ def failure_headers(
     `message_id` stands in where the header is missing.
     """
     kept = {
-        _storable(name): None if value is None else _storable(value)
-        for name, value in headers.items()
+        name: value
+        for name, value in storable(headers).items()
         if name not in DROPPED and not name.startswith(EXCEPTION)
     }
     if not kept.get(MESSAGE_ID):
@@ -178,11 +186,11 @@ def _exception_headers(error: BaseException) -> dict[str, str]:
     found = {
         "ExceptionType": _type_name(error),
         "InnerExceptionType": None if inner is None else _type_name(inner),
-        "Message": _message(error)[:MESSAGE_LIMIT],
+        "Message": _text(error)[:MESSAGE_LIMIT],
         "Source": _source(error),
         "StackTrace": _cut_middle("".join(traceback.format_exception(error)), STACK_LIMIT),
     }
-    return {EXCEPTION + name: _storable(value) for name, value in found.items() if value is not None}
+    return storable({EXCEPTION + name: value for name, value in found.items() if value is not None})
 
 
 def _type_name(error: BaseException) -> str:
@@ -190,7 +198,12 @@ def _type_name(error: BaseException) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _message(error: BaseException) -> str:
+def in_words(error: BaseException) -> str:
+    """Return the type and the text of an error."""
+    return f"{type(error).__name__}: {_text(error)}"
+
+
+def _text(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as broken:  # noqa: BLE001 a user's __str__ must not keep the message from the error queue
@@ -210,9 +223,3 @@ def _cut_middle(text: str, limit: int) -> str:
     gap = "\n... cut ...\n"
     head = (limit - len(gap)) // 4
     return text[:head] + gap + text[-(limit - len(gap) - head) :]
-
-
-def _storable(text: str) -> str:
-    """The text as it is, but for lone surrogates and NUL, which no database stores: a failed message must not be lost
-    over the words that describe it."""
-    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")

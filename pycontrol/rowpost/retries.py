@@ -7,6 +7,7 @@ work can be undone while the message stays locked: no other worker takes a messa
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -16,7 +17,14 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from rowpost.database import Database
-from rowpost.errors import DatabaseUnavailable, MessageCorrupt, QueueNotFound, RowpostError
+from rowpost.errors import (
+    DatabaseError,
+    DatabaseUnavailable,
+    InvalidMessage,
+    MessageCorrupt,
+    QueueNotFound,
+    RowpostError,
+)
 from rowpost.message import Message, decode_headers, encode_headers
 from rowpost.recoverability import (
     Decision,
@@ -26,9 +34,13 @@ from rowpost.recoverability import (
     delayed_headers,
     delayed_rounds,
     failure_headers,
+    in_words,
 )
+from rowpost.transactions import receive_transaction
 
 __all__ = ["Kind", "Outcome", "Retries"]
+
+logger = logging.getLogger("rowpost")
 
 # How many messages seen failing are remembered, to drop their counts when they succeed (reference I10).
 REMEMBERED_FAILURES = 10_000
@@ -121,27 +133,50 @@ class Retries:
         """Count the attempt and decide; the receiving transaction is over afterwards.
 
         `guarded`: the handler ran behind the savepoint. `gone`: the handler ended the transaction, so that the row may
-        be gone for good: the message moves at once, out of memory if need be.
+        be gone for good: the message moves at once, out of memory if need be. Then nothing depends on the count, and
+        the attempt is not counted: a count that fails must not lose the message.
+
+        Raises:
+            DatabaseError: the attempt could not be counted. The receiving transaction is still open if it was `guarded`;
+                the caller's `receive_transaction` rolls it back, so that the message is in its queue again.
         """
         self._wary_until = self._clock() + WARY_FOR
         aside = self._get_aside()
         held = guarded and aside is not None and self._undo_handler(database)
         if aside is None:
             roll_back(database)
-        attempts = (aside or database).call("record_failure", queue_key=self._key, id=message.id)[0][0]
+        attempts = 1 if gone else self._count(aside or database, message.id, error)
         if not held:
             roll_back(database)
         return self._treat(database, message, error, attempts, held=held, gone=gone)
 
     def crashed(self, database: Database, row_id: UUID, row_version: int, error: BaseException) -> Outcome:
         """A worker died with this message in hand: that is a failed attempt too, or it would kill workers for ever."""
-        attempts = database.call("record_failure", queue_key=self._key, id=row_id)[0][0]
+        attempts = self._count(database, row_id, error)
         if attempts > self._recoverability.immediate_retries:
-            rows = self._receive_back(database, row_version)
-            if rows:
-                message = Message(*rows[0][:4], rows[0][4] or b"")
-                return self._treat(database, message, error, attempts, held=True)
+            with receive_transaction(lambda: database):
+                rows = self._receive_back(database, row_version)
+                if rows:
+                    message = Message(*rows[0][:4], rows[0][4] or b"")
+                    return self._treat(database, message, error, attempts, held=True)
         return Outcome(Kind.FAILED, row_version, row_id, attempts, in_words(error))
+
+    def _count(self, database: Database, row_id: UUID, error: BaseException) -> int:
+        """Count a failed attempt; returns how many there are.
+
+        Raises:
+            DatabaseError: it could not be counted. A deadlock or a lock timeout too is raised as DatabaseError, because
+                those are retried without a report, and a message that fails must not be retried unseen.
+        """
+        try:
+            return database.call("record_failure", queue_key=self._key, id=row_id)[0][0]
+        except RowpostError as trouble:
+            self.close_aside()
+            kind = DatabaseUnavailable if isinstance(trouble, DatabaseUnavailable) else DatabaseError
+            raise kind(
+                f"A failed attempt at message {row_id} of queue {self._queue!r} could not be counted: {in_words(trouble)} "
+                f"The message stays in its queue and is tried again. The attempt had failed with {in_words(error)}"
+            ) from trouble
 
     def _receive_back(self, database: Database, row_version: int) -> list[tuple]:
         """The message of a dead worker, in a transaction that stays open; nothing if another worker has it already."""
@@ -162,7 +197,7 @@ class Retries:
         headers = decode_headers(message.raw_headers)  # as they came: the handler may have changed message.headers
         failure = Failure(error, attempts, delayed_rounds(headers), headers)
         if gone:
-            return self._move(database, message, failure, self._to_error_queue(message, error), held=held, gone=True)
+            return self._move(database, message, failure, self._build(message, self._to_error_queue, error), held=held, gone=True)
         try:
             decision, delay = self._recoverability.decide(failure)
             decision = Decision(decision)
@@ -170,9 +205,9 @@ class Retries:
             roll_back(database)
             return self._undecided(message, attempts, trouble)
         if decision is Decision.ERROR:
-            return self._move(database, message, failure, self._to_error_queue(message, error), held=held)
+            return self._move(database, message, failure, self._build(message, self._to_error_queue, error), held=held)
         if decision is Decision.DELAY:
-            return self._move(database, message, failure, self._later(message, failure, delay), held=held)
+            return self._move(database, message, failure, self._build(message, self._later, failure, delay), held=held)
         roll_back(database)
         self._remember(message.id)
         return Outcome(Kind.FAILED, message.row_version, message.id, attempts, in_words(error))
@@ -207,7 +242,7 @@ class Retries:
         if self._aside is not None and self._aside.closed:
             self._aside = None
         if self._aside is None and self._open_aside is not None:
-            with suppress(DatabaseUnavailable):  # no second connection to be had: then with the first
+            with suppress(RowpostError):  # without a second connection, whatever the reason, the first one counts
                 self._aside = self._open_aside()
         return self._aside
 
@@ -248,13 +283,37 @@ class Retries:
             if kind is not Kind.DELAYED:
                 return self._stuck(database, message, trouble, failure.attempts)
             roll_back(database)  # this queue has no delayed table: there is no later
-            return self._move(database, message, failure, self._to_error_queue(message, failure.error), held=False)
+            return self._move(
+                database, message, failure, self._build(message, self._to_error_queue, failure.error), held=False
+            )
+        except InvalidMessage as trouble:
+            bare = (Kind.MOVED_TO_ERROR, self.discarding(message))
+            if store == bare:
+                return self._stuck(database, message, trouble, failure.attempts)
+            roll_back(database)
+            self._warn_bare(message, trouble)
+            return self._move(database, message, failure, bare, held=False, gone=gone)
         except RowpostError as trouble:
             return self._stuck(database, message, trouble, failure.attempts)
         self._known.pop(message.id, None)
         return Outcome(
             kind if held or gone else Kind.FAILED, message.row_version, message.id, failure.attempts, in_words(failure.error)
         )
+
+    def _build(self, message: Message, store: Callable[..., tuple[Kind, Call]], *details: Any) -> tuple[Kind, Call]:
+        """Return what `store` makes of the message; if it raises, the call that moves the message as it is.
+
+        A message that cannot be moved with the text of its error would be tried for ever, and would block its queue.
+        """
+        try:
+            return store(message, *details)
+        except Exception as trouble:  # noqa: BLE001 headers, errors and delays are anybody's
+            self._warn_bare(message, trouble)
+            return Kind.MOVED_TO_ERROR, self.discarding(message)
+
+    def _warn_bare(self, message: Message, trouble: BaseException) -> None:
+        text = "Message %s of queue %r moves to %r without the headers of its failure, which cannot be stored: %s"
+        logger.warning(text, message.id, self._queue, self._error_queue, in_words(trouble))
 
     def _to_error_queue(self, message: Message, error: BaseException) -> tuple[Kind, Call]:
         headers = failure_headers(
@@ -292,8 +351,3 @@ def roll_back(database: Database) -> None:
     """Roll back what is open; a connection that is gone has rolled back by itself."""
     if not database.closed:
         database.rollback()
-
-
-def in_words(error: BaseException) -> str:
-    """Type and text of an error."""
-    return f"{type(error).__name__}: {error}"

@@ -7,6 +7,7 @@ it finds nothing. It leaves after the transaction in hand when told to, on SIGTE
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import time
@@ -22,10 +23,11 @@ from rowpost.batches import Batches
 from rowpost.breaker import arms_breaker
 from rowpost.database import Database, connect
 from rowpost.endpoint import Endpoint
-from rowpost.errors import DatabaseUnavailable, HandlerNotFound, RowpostError
+from rowpost.errors import HandlerNotFound, RowpostError
 from rowpost.handlers import Handler, resolve_handler
 from rowpost.pipeline import Kind, Outcome, Pipeline
 from rowpost.ramp import poll_pause
+from rowpost.recoverability import in_words
 from rowpost.reports import (
     ATTEMPTS_FAILED,
     Assignment,
@@ -42,6 +44,8 @@ from rowpost.reports import (
 )
 
 __all__ = ["Worker", "run_worker"]
+
+logger = logging.getLogger("rowpost")
 
 # Seconds: between two reports, two looks at the pipe while there is work.
 REPORT_EVERY = 0.05
@@ -101,7 +105,7 @@ class Worker:
         while not self._leaving:
             try:
                 self._turn()
-            except RowpostError as error:
+            except Exception as error:  # noqa: BLE001 a defect of ours must not end the worker unseen
                 self._suffer(error)
         self._report(busy=False)
         self._disconnect()
@@ -185,17 +189,21 @@ class Worker:
         if self._receiving:
             self._listen(poll_pause(self._misses))
 
-    def _suffer(self, error: RowpostError) -> None:
-        """The queue cannot be received from: report, and wait as long as the breaker says."""
+    def _suffer(self, error: Exception) -> None:
+        """Drop the connection, report that the queue cannot be received from, and wait as long as the breaker says.
+
+        The connection is dropped after every error: whatever was open on it, the server rolls back.
+        """
         if self._hand is not None:
             self._hand.hold(None)  # it is back in the queue
-        if isinstance(error, DatabaseUnavailable) or (self._pipeline is not None and self._pipeline.database.closed):
-            self._disconnect()
+        self._disconnect()
+        if not isinstance(error, RowpostError):
+            logger.error("A worker of the queue %r met a defect of rowpost", self._assignment.queue, exc_info=error)
         if not arms_breaker(error):
             return
         self._breaker = self._breaker.after_failure(self._clock())
         self._report(busy=False)
-        self._send(InTrouble(f"{type(error).__name__}: {error}"))
+        self._send(InTrouble(in_words(error)))
         self._pause(self._breaker.wait)
 
     # -------------------------------------------------------------- connection
@@ -229,7 +237,7 @@ class Worker:
 
     def _disconnect(self) -> None:
         if self._pipeline is not None:
-            with suppress(RowpostError):
+            with suppress(Exception):  # what fails here has been reported, or fails again on the next connection
                 self._pipeline.close()
             self._pipeline = None
 

@@ -101,6 +101,9 @@ class Dialect(Protocol):
     def in_transaction(self, connection: Any) -> bool:
         """Whether a transaction is open, begun by anybody. Cheap where the driver knows."""
 
+    def left_open(self, connection: Any) -> bool:
+        """Whether a transaction is open, as far as the driver knows without asking the server; False where it does not."""
+
     def is_intact(self, connection: Any, begin: Begin) -> bool:
         """Whether the transaction that was begun so is still open, and can be committed. Cheap where the driver knows."""
 

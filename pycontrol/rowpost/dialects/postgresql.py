@@ -116,7 +116,9 @@ class PostgreSQL:
         begin: Begin,
         commit: Commit,
     ) -> list[list[tuple]]:
-        if not begin:
+        if begin:
+            _refuse_nested(connection)
+        else:
             self.join(connection)
         if commit:
             _refuse_doomed(connection)
@@ -135,6 +137,7 @@ class PostgreSQL:
         return cursor.fetchall() if cursor.pgresult and cursor.pgresult.status == ExecStatus.TUPLES_OK else []
 
     def begin(self, connection: psycopg.Connection) -> None:
+        _refuse_nested(connection)
         libpq.command(connection, b"BEGIN")
 
     def join(self, connection: psycopg.Connection) -> bool:
@@ -162,6 +165,9 @@ class PostgreSQL:
 
     def in_transaction(self, connection: psycopg.Connection) -> bool:
         return connection.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
+    def left_open(self, connection: psycopg.Connection) -> bool:
+        return self.in_transaction(connection)
 
     def is_intact(self, connection: psycopg.Connection, begin: Begin) -> bool:
         return connection.pgconn.transaction_status == TransactionStatus.INTRANS
@@ -238,6 +244,16 @@ def refuse_version(number: int) -> None:
         raise UnsupportedServer(
             f"The server is PostgreSQL {number // 10_000}.{number % 10_000}; rowpost needs PostgreSQL {_OLDEST} or newer. "
             "Nothing was changed: upgrade the server, or name another one in the environment's url."
+        )
+
+
+def _refuse_nested(connection: psycopg.Connection) -> None:
+    """Close a connection on which somebody left a transaction open. PostgreSQL only warns of a BEGIN there, and the
+    COMMIT that follows would commit what was left, for example the removal of a message whose handler failed."""
+    if connection.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+        connection.close()
+        raise psycopg.errors.ActiveSqlTransaction(
+            "A transaction cannot begin on a connection that has one open: the open one was not committed, and the connection is closed"
         )
 
 

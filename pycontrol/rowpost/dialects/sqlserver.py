@@ -47,10 +47,14 @@ _CHUNK_ROWS = 5000
 _OLDEST, _AZURE = 13, 12  # major versions
 # Most providers of linked servers want XACT_ABORT for changes within a transaction. A COMMIT ends the innermost of two:
 # one that is not ours ends nothing.
+# A transaction that is open already was left open by mistake: going on would commit what nobody meant to commit.
+_REFUSE_NESTED = (
+    "IF @@TRANCOUNT > 0 BEGIN; THROW 50000, N'rowpost: a transaction was left open on this connection; nothing is begun in it', 1; END; "
+)
 _BEGIN: dict[Begin, str] = {
-    True: "BEGIN TRANSACTION",
-    "distributed": "SET XACT_ABORT ON; BEGIN DISTRIBUTED TRANSACTION",
-    "sealed": "BEGIN TRANSACTION; BEGIN TRANSACTION",
+    True: f"{_REFUSE_NESTED}BEGIN TRANSACTION",
+    "distributed": f"{_REFUSE_NESTED}SET XACT_ABORT ON; BEGIN DISTRIBUTED TRANSACTION",
+    "sealed": f"{_REFUSE_NESTED}BEGIN TRANSACTION; BEGIN TRANSACTION",
 }
 _COMMIT: dict[Commit, str] = {
     False: "",
@@ -161,7 +165,7 @@ class SQLServer:
             return (_all_results(cursor) or [[]])[-1]
 
     def begin(self, connection: pyodbc.Connection) -> None:
-        connection.execute("BEGIN TRANSACTION;").close()
+        connection.execute(f"{_BEGIN[True]};").close()
 
     def join(self, connection: pyodbc.Connection) -> bool:
         if connection.autocommit:
@@ -186,6 +190,9 @@ class SQLServer:
 
     def in_transaction(self, connection: pyodbc.Connection) -> bool:
         return connection.execute("SELECT @@TRANCOUNT;").fetchval() > 0
+
+    def left_open(self, connection: pyodbc.Connection) -> bool:
+        return False  # pyodbc does not know: BEGIN itself asks, in the round trip that it makes anyway
 
     def is_intact(self, connection: pyodbc.Connection, begin: Begin) -> bool:
         return connection.execute("SELECT @@TRANCOUNT;").fetchval() == (2 if begin == "sealed" else 1)

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from rowpost.context import Context
 from rowpost.errors import SettingsError
+from rowpost.handling import check_runs, name_of
 from rowpost.message_types import type_name
 from rowpost.sagas.correlation import KINDS
 from rowpost.sagas.state import property_name
@@ -46,8 +47,7 @@ def handles(cls: type, *, subscribe: bool = False) -> Callable[[Function], Funct
 
 def _marks(cls: type, starting: bool, subscribe: bool) -> Callable[[Function], Function]:
     def mark(function: Function) -> Function:
-        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-            raise SettingsError(f"{function.__qualname__} is async or a generator: calling it runs nothing. Write a plain function.")
+        check_runs(function, SettingsError, name_of(function))
         setattr(function, _MARK, (*getattr(function, _MARK, ()), (cls, starting, subscribe)))
         return function
 

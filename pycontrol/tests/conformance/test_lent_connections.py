@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import psycopg
-import pyodbc
 import pytest
 
 from rowpost.endpoint import Endpoint
@@ -26,8 +25,12 @@ def lend(target):
     """A connection of the driver's own, as a web application has it: `lend(autocommit)`."""
     connections = []
 
+    if target.settings.engine == "postgresql":
+        driver = psycopg
+    else:
+        import pyodbc as driver
+
     def connect(autocommit):
-        driver = psycopg if target.settings.engine == "postgresql" else pyodbc
         connections.append(driver.connect(target.url, autocommit=autocommit))
         return connections[-1]
 

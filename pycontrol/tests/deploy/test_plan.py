@@ -16,11 +16,13 @@ from rowpost.scripts import load_scripts
 from rowpost.settings import QueueSettings, Settings
 from rowpost.sql_text import split_batches
 from rowpost.verify import verify
+from tests.driver_manager import needs_driver_manager
 
 NOWHERE = {
     "postgresql": Settings(engine="postgresql", url="postgresql://app:hunter2@127.0.0.1:1/shop"),
     "sqlserver": Settings(engine="sqlserver", url="Server=127.0.0.1,1;PWD=hunter2", default_schema="dbo"),
 }
+every_engine = pytest.mark.parametrize("engine", ["postgresql", pytest.param("sqlserver", marks=needs_driver_manager)])
 QUEUES = (QueueSettings("Sales"), QueueSettings("it's ]\"odd"), QueueSettings("Legacy.Orders@[nsb]", "external"))
 
 
@@ -48,7 +50,7 @@ def run_by_hand(shop, database, psql, script, tmp_path):
     return subprocess.CompletedProcess("sqlcmd", 0, stderr="")
 
 
-@pytest.mark.parametrize("engine", NOWHERE)
+@every_engine
 def test_a_plan_is_the_same_in_every_process(engine):
     code = (
         "from rowpost.plan import plan; from rowpost.settings import *; "
@@ -65,7 +67,7 @@ def test_a_plan_is_the_same_in_every_process(engine):
     assert len(hashes) == 1
 
 
-@pytest.mark.parametrize("engine", NOWHERE)
+@every_engine
 def test_a_plan_needs_no_server_and_shows_no_secret(engine):
     script = offline(engine).script
 
@@ -73,7 +75,7 @@ def test_a_plan_needs_no_server_and_shows_no_secret(engine):
     assert "CREATE TABLE" in script
 
 
-@pytest.mark.parametrize("engine", NOWHERE)
+@every_engine
 def test_the_script_names_every_file_before_its_text_in_the_order_of_the_plan(engine):
     planned = offline(engine)
 
@@ -86,7 +88,7 @@ def test_the_script_names_every_file_before_its_text_in_the_order_of_the_plan(en
     assert "queue Sales (own)" in banners
 
 
-@pytest.mark.parametrize("engine", NOWHERE)
+@every_engine
 def test_the_script_writes_every_step_into_the_journal(engine):
     planned = offline(engine)
 
@@ -97,7 +99,7 @@ def test_the_script_writes_every_step_into_the_journal(engine):
     assert records == [(step.script_name.replace("'", "''"), step.hash) for step in planned.steps]
 
 
-@pytest.mark.parametrize("engine", NOWHERE)
+@every_engine
 def test_the_header_says_what_it_is_and_how_to_run_it(engine):
     planned = offline(engine)
 
@@ -108,7 +110,7 @@ def test_the_header_says_what_it_is_and_how_to_run_it(engine):
     assert {"postgresql": "psql -v ON_ERROR_STOP=1 -f", "sqlserver": "sqlcmd"}[engine] in header
 
 
-@pytest.mark.parametrize("engine", NOWHERE)
+@every_engine
 def test_an_external_queue_gets_no_table_and_sending_procedures_only(engine):
     names = [step.script_name for step in offline(engine, QUEUES[2]).steps if step.owner]
 
@@ -126,6 +128,7 @@ def test_a_queue_in_another_database_can_only_be_external(kind):
         offline("sqlserver", QueueSettings("Sales@[dbo]@[other]", kind))
 
 
+@needs_driver_manager
 def test_the_t_sql_script_skips_the_rest_when_an_error_has_ended_its_transaction():
     planned = offline("sqlserver")
 

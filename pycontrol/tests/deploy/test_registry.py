@@ -16,6 +16,7 @@ from rowpost.registry import (
 )
 from rowpost.settings import Settings
 from rowpost.verify import verify
+from tests.driver_manager import needs_driver_manager
 
 
 @pytest.fixture
@@ -169,11 +170,12 @@ def test_a_queue_that_nobody_registered_cannot_leave(deployed, leave):
 @pytest.mark.parametrize(
     ("engine", "role", "receive", "send"),
     [
-        (
+        pytest.param(
             "sqlserver",
             "ALTER ROLE rowpost_endpoint ADD MEMBER [shop]]x];",
             "GRANT EXECUTE ON rowpost.[receive_messages:Sales] TO [shop]]x];",
             "GRANT EXECUTE ON rowpost.[send_messages:error] TO [shop]]x];",
+            marks=needs_driver_manager,
         ),
         (
             "postgresql",

@@ -4,8 +4,10 @@ import sys
 
 import pytest
 
-from rowpost.errors import HandlerNotFound
+from rowpost.endpoint import Endpoint
+from rowpost.errors import HandlerNotFound, SettingsError
 from rowpost.handlers import resolve_handler
+from rowpost.sagas import handles
 
 
 @pytest.fixture
@@ -77,3 +79,56 @@ def test_a_name_that_cannot_be_called_is_refused(module):
 
     with pytest.raises(HandlerNotFound, match="is a str: it must be a function"):
         resolve_handler("shop_six:place_order")
+
+
+UNRUN = """
+import functools, asyncio
+
+async def coroutine(message, connection):
+    pass
+
+def generator(message, connection):
+    yield
+
+async def async_generator(message, connection):
+    yield
+
+class Later:
+    async def __call__(self, message, connection):
+        pass
+
+    async def method(self, message, connection):
+        pass
+
+later = Later()
+partly = functools.partial(functools.partial(coroutine, None), None)
+
+@functools.wraps(coroutine)
+def runs(message, connection):
+    return asyncio.run(coroutine(message, connection))
+"""
+
+
+@pytest.mark.parametrize("name", ["coroutine", "generator", "async_generator", "later", "later.method", "partly"])
+def test_a_handler_that_calling_does_not_run_is_refused(module, name):
+    module("shop_unrun", UNRUN)
+
+    with pytest.raises(HandlerNotFound, match=f"'shop_unrun:{name}' is async or a generator"):
+        resolve_handler(f"shop_unrun:{name}")
+
+
+def test_a_plain_function_that_runs_an_async_one_is_accepted(module):
+    module("shop_runs", UNRUN)
+
+    assert resolve_handler("shop_runs:runs")("m", "c") is None
+
+
+@pytest.mark.parametrize("name", ["coroutine", "generator", "async_generator", "later", "partly"])
+def test_an_endpoint_and_a_saga_refuse_such_a_handler_too(module, name):
+    module("shop_refused", UNRUN)
+    import shop_refused
+
+    with pytest.raises(SettingsError, match="is async or a generator"):
+        Endpoint("Sales").handles("Shop.Order")(getattr(shop_refused, name))
+    with pytest.raises(SettingsError, match="is async or a generator"):
+        handles(dict)(getattr(shop_refused, name))
