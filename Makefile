@@ -28,7 +28,7 @@ example/flow: $(VENV)/.developer ## the shop seen from Spark: archive, percentil
 
 test: $(VENV)/.developer ## lint, and every test on every engine that can be reached (ARGS="-k ramp")
 	$(BIN)/ruff check .
-	$(BIN)/sqlfluff lint --disable-progress-bar pycontrol/rowpost/demo/sql
+	$(BIN)/sqlfluff lint --disable-progress-bar pycontrol/rowpost/cli/demo/sql
 	$(BIN)/python -m pytest $(ARGS)
 
 test/spark-slow: $(VENV)/.developer ## Spark for an hour: kill -9 at random, a cluster on this machine, Connect (ARGS="-k kill")
@@ -37,8 +37,8 @@ test/spark-slow: $(VENV)/.developer ## Spark for an hour: kill -9 at random, a c
 # pytest lints sql/ too, and compiles it: the test command need not do it twice
 lint: $(VENV)/.developer ## Python and SQL by their linters and Microsoft's T-SQL compiler, without tests
 	$(BIN)/ruff check .
-	$(BIN)/sqlfluff lint sql deploy pycontrol/rowpost/demo/sql
-	$(BIN)/python pycontrol/tests/repository/tsql_compiler.py sql
+	$(BIN)/sqlfluff lint sql deploy pycontrol/rowpost/cli/demo/sql
+	PYTHONPATH=pycontrol $(BIN)/python -m tests.support.tsql.compiler sql
 
 format: $(VENV)/.developer ## bring the Python into its form
 	$(BIN)/ruff format pycontrol benchmarks examples

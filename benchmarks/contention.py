@@ -44,15 +44,16 @@ import contended
 from rich.console import Console
 from rich.table import Table
 
-from rowpost import embedded, events
-from rowpost.database import Database, connect_url
-from rowpost.deploy import apply
-from rowpost.endpoint import Endpoint
-from rowpost.message import OutgoingMessage
-from rowpost.plan import plan
-from rowpost.queue import Queue
-from rowpost.settings import QueueSettings, Settings, SupervisorSettings, WorkerSettings, with_partitions
-from rowpost.supervisor import Supervisor
+from rowpost.database import embedded
+from rowpost.database.connection import Database, connect_url
+from rowpost.deploy.apply import apply
+from rowpost.deploy.plan import plan
+from rowpost.endpoint.endpoint import Endpoint
+from rowpost.settings.environment import QueueSettings, Settings, SupervisorSettings, WorkerSettings, with_partitions
+from rowpost.transport.queue import Queue
+from rowpost.wire.message import OutgoingMessage
+from rowpost.workers import events
+from rowpost.workers.supervisor import Supervisor
 
 INSTANCES = 10
 RULES = ("off", "adaptive")

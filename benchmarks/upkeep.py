@@ -20,13 +20,13 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rowpost import embedded
-from rowpost.database import connect_url
-from rowpost.deploy import apply
-from rowpost.plan import plan
-from rowpost.queue import Queue
-from rowpost.settings import QueueSettings, Settings
-from rowpost.upkeep import maintain_queue, queue_metrics
+from rowpost.database import embedded
+from rowpost.database.connection import connect_url
+from rowpost.deploy.apply import apply
+from rowpost.deploy.plan import plan
+from rowpost.settings.environment import QueueSettings, Settings
+from rowpost.transport.maintenance import maintain_queue, queue_metrics
+from rowpost.transport.queue import Queue
 
 NAME = "Upkeep"
 LONGEST_WAIT = 1.0  # seconds, the claim

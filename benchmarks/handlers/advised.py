@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from contended import NOTES, PATIENCE, account_endpoint
 
-from rowpost.endpoint import Endpoint
-from rowpost.message_types import message_type
-from rowpost.recoverability import Recoverability
-from rowpost.scatter import ScatterGather
+from rowpost.endpoint.endpoint import Endpoint
+from rowpost.recoverability.policy import Recoverability
+from rowpost.sagas.scatter_gather import ScatterGather
+from rowpost.wire.message_types import message_type
 
 __all__ = ["Ask", "Other", "gatherings", "impatient", "lone", "others", "patient", "shared", "stock"]
 

@@ -10,10 +10,10 @@ import os
 import time
 from dataclasses import dataclass
 
-from rowpost.endpoint import Endpoint
-from rowpost.message_types import message_type
-from rowpost.recoverability import Recoverability
+from rowpost.endpoint.endpoint import Endpoint
+from rowpost.recoverability.policy import Recoverability
 from rowpost.sagas import ConflictPolicy, Saga, starts
+from rowpost.wire.message_types import message_type
 
 __all__ = ["NOTES", "PATIENCE", "RUNS", "Add", "account_endpoint", "follow", "optimistic", "pessimistic"]
 

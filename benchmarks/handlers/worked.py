@@ -11,8 +11,8 @@ import time
 from dataclasses import dataclass
 from functools import cache
 
-from rowpost.endpoint import Endpoint
-from rowpost.message_types import message_type
+from rowpost.endpoint.endpoint import Endpoint
+from rowpost.wire.message_types import message_type
 
 __all__ = ["NOTES", "Follow", "Work", "clocked", "insert", "late", "nothing", "slow", "timed"]
 

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rowpost import embedded
-from rowpost.database import connect_url
-from rowpost.deploy import apply
-from rowpost.message import encode_headers
-from rowpost.plan import plan
-from rowpost.queue import Queue
-from rowpost.settings import QueueSettings, Settings, SupervisorSettings
+from rowpost.database import embedded
+from rowpost.database.connection import connect_url
+from rowpost.deploy.apply import apply
+from rowpost.deploy.plan import plan
+from rowpost.settings.environment import QueueSettings, Settings, SupervisorSettings
+from rowpost.transport.queue import Queue
+from rowpost.wire.message import encode_headers
 
 __all__ = ["BODY", "FILL", "HEADERS", "Place", "Server", "cpu_of", "tree", "wait_until"]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import yaml
 
 from benchmarks.suite.server import Place, tree, wait_until
-from rowpost.processes import shared_frontier, spawn_worker
-from rowpost.reports import Assignment, InTrouble, Leave, Progress, Ready, Receive, Refused
+from rowpost.workers.process import shared_frontier, spawn_worker
+from rowpost.workers.protocol import Assignment, InTrouble, Leave, Progress, Ready, Receive, Refused
 
 __all__ = ["HANDLERS", "NOTES", "Crew", "Notes", "Service", "backends", "crew", "make_ready", "running"]
 

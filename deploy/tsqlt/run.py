@@ -30,14 +30,14 @@ from pathlib import Path
 from urllib.request import urlopen
 from xml.etree import ElementTree
 
-from rowpost.database import Database, connect_url
-from rowpost.deploy import apply
-from rowpost.dialects.babelfish import BabelfishRunner, is_babelfish
-from rowpost.dialects.batches import SqlserverRunner
+from rowpost.database.connection import Database, connect_url
+from rowpost.deploy.apply import apply
+from rowpost.deploy.babelfish import BabelfishRunner, is_babelfish
+from rowpost.deploy.plan import plan
+from rowpost.deploy.runner import SqlserverRunner
+from rowpost.deploy.sql_text import split_batches
 from rowpost.errors import RowpostError
-from rowpost.plan import plan
-from rowpost.settings import QueueSettings, SagaSettings, Settings
-from rowpost.sql_text import split_batches
+from rowpost.settings.environment import QueueSettings, SagaSettings, Settings
 
 __all__ = [
     "Outcome",

@@ -15,7 +15,7 @@ from examples.shop.web import web
 
 from rowpost.errors import RowpostError
 from rowpost.spark.session import session
-from rowpost.supervisor import Supervisor
+from rowpost.workers.supervisor import Supervisor
 
 
 def main() -> int:

@@ -13,16 +13,16 @@ from examples.shop.stage import ERROR, FOLDER, Shop
 from examples.shop.web import web
 from pyspark.sql import SparkSession
 
-from rowpost.address import parse_address
-from rowpost.outgoing import Directory
-from rowpost.queue import Queue
-from rowpost.spark.conversation_tree import mermaid, tree
+from rowpost.spark.archive.conversation_tree import mermaid, tree
+from rowpost.spark.archive.plots import plot_failures, plot_metrics
 from rowpost.spark.explain import explained
-from rowpost.spark.pipelines import archive, replay, verify
-from rowpost.spark.pipelines.conversations import one_conversation
-from rowpost.spark.pipelines.failures import failures
-from rowpost.spark.pipelines.metrics import metrics
-from rowpost.spark.plots import plot_failures, plot_metrics
+from rowpost.spark.jobs import archive, replay, verify
+from rowpost.spark.jobs.conversations import one_conversation
+from rowpost.spark.jobs.failures import failures
+from rowpost.spark.jobs.metrics import metrics
+from rowpost.transport.directory import Directory
+from rowpost.transport.queue import Queue
+from rowpost.wire.address import parse_address
 
 __all__ = ["Story"]
 

@@ -12,8 +12,8 @@ from examples.shop.stage import Shop
 from examples.shop.web import make_server, web
 
 from rowpost.cli.event_text import describe_event
-from rowpost.events import Event
-from rowpost.supervisor import Supervisor
+from rowpost.workers.events import Event
+from rowpost.workers.supervisor import Supervisor
 
 
 def main() -> int:

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 from examples.shop.messages import OrderBilled, OrderPlaced
 
-from rowpost.context import Context
-from rowpost.endpoint import Endpoint
-from rowpost.recoverability import Recoverability
+from rowpost.endpoint.endpoint import Endpoint
+from rowpost.handling.context import Context
+from rowpost.recoverability.policy import Recoverability
 
 __all__ = ["PaymentRefused", "billing"]
 

@@ -2,8 +2,8 @@
 
 from examples.shop.messages import OrderAccepted, OrderPlaced, PlaceOrder, VipOrderPlaced
 
-from rowpost.context import Context
-from rowpost.endpoint import Endpoint
+from rowpost.endpoint.endpoint import Endpoint
+from rowpost.handling.context import Context
 
 __all__ = ["sales"]
 

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 from examples.shop.messages import OrderBilled, ShipOrder
 
-from rowpost.context import Context
-from rowpost.endpoint import Endpoint
+from rowpost.endpoint.endpoint import Endpoint
+from rowpost.handling.context import Context
 
 __all__ = ["shipping"]
 

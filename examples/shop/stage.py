@@ -9,16 +9,16 @@ from pathlib import Path
 
 from examples.shop.policy import policy
 
-from rowpost import embedded
-from rowpost.database import Database, connect
-from rowpost.deploy import apply
+from rowpost.database import embedded
+from rowpost.database.connection import Database, connect
+from rowpost.deploy.apply import apply
+from rowpost.deploy.plan import plan
+from rowpost.deploy.queues import drop_queue
+from rowpost.endpoint.hosting import subscribe_all, with_endpoints
 from rowpost.errors import SchemaMissing
-from rowpost.errors_queue import ErrorQueue, Filter
-from rowpost.failed_message import FailedMessage
-from rowpost.hosting import subscribe_all, with_endpoints
-from rowpost.plan import plan
-from rowpost.registry import drop_queue
-from rowpost.settings import Settings, load_settings
+from rowpost.settings.environment import Settings, load_settings
+from rowpost.transport.error_queue import ErrorQueue, Filter
+from rowpost.transport.failed_message import FailedMessage
 
 __all__ = ["ENDPOINTS", "ERROR", "Order", "Shop"]
 

@@ -1,6 +1,6 @@
 """Where Spark looks for the format `rowpost` by itself: it imports what is installed under the name pyspark_*."""
 
-from rowpost.spark.source import QueueSource
+from rowpost.spark.source.source import QueueSource
 
 __all__ = ["DefaultSource"]
 

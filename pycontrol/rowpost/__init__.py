@@ -1,3 +1,5 @@
 """rowpost: a message queue that lives in the database."""
 
-__version__ = "0.1.0"
+from rowpost.version import __version__
+
+__all__ = ["__version__"]

@@ -19,21 +19,21 @@ from dataclasses import astuple, dataclass
 from datetime import timedelta
 from typing import Any
 
-from rowpost.context import Call, Operation
-from rowpost.database import Database, connect
-from rowpost.endpoint import Endpoint
+from rowpost.database.connection import Database, connect
+from rowpost.deploy.sagas import drop_saga
+from rowpost.endpoint.endpoint import Endpoint
+from rowpost.endpoint.hosting import prepare, registered_sagas
 from rowpost.errors import InvalidMessage, SchemaMissing
-from rowpost.hosting import prepare, registered_sagas
-from rowpost.queue import Queue
-from rowpost.recoverability import Decision, Failure, Recoverability
-from rowpost.retries import Kind
-from rowpost.saga_registry import drop_saga
+from rowpost.recoverability.outcome import Kind
+from rowpost.recoverability.policy import Decision, Failure, Recoverability
 from rowpost.sagas.context import TIMEOUT
 from rowpost.sagas.correlation import correlation_text
 from rowpost.sagas.declaration import Saga
 from rowpost.sagas.state import decode_state
-from rowpost.serialization import JsonSerializer
-from rowpost.settings import Settings
+from rowpost.settings.environment import Settings
+from rowpost.transport.queue import Queue
+from rowpost.wire.operation import Call, Operation
+from rowpost.wire.serialization import JsonSerializer
 
 __all__ = ["SagaTest", "Sent"]
 

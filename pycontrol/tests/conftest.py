@@ -21,16 +21,19 @@ from pathlib import Path
 
 import pytest
 
-from rowpost import embedded
-from rowpost.database import Database, connect_url
-from rowpost.deploy import apply
-from rowpost.plan import plan
-from rowpost.queue import Queue
-from rowpost.settings import QueueSettings, Settings
-from tests.engines_report import PLUGIN, EnginesReport, note_engine
-from tests.probe import Probe, probe_for
+from rowpost.database import embedded
+from rowpost.database.connection import Database, connect_url
+from rowpost.deploy.apply import apply
+from rowpost.deploy.plan import plan
+from rowpost.settings.environment import QueueSettings, Settings
+from rowpost.transport.queue import Queue
+from tests.support.engines_report import PLUGIN, EnginesReport, note_engine
+from tests.support.probe import Probe, probe_for
+from tests.support.workers import shop
 
-WIRE = Path(__file__).parents[1] / "rowpost" / "demo" / "wire"
+__all__ = ["shop"]  # a fixture
+
+WIRE = Path(__file__).parents[1] / "rowpost" / "cli" / "demo" / "wire"
 QUEUE = "Sales"
 
 

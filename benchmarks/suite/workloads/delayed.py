@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.suite.figures import OURS, Contender, Line, Lines, Round, Scale, Target, percentile, ratio, take_turns
 from benchmarks.suite.server import Place, Server
 from benchmarks.suite.workers import NOTES, Notes, running
-from rowpost.delayed import move_due
+from rowpost.transport.delayed import move_due
 
 MANY, FEW = 1_000_000, 10_000
 BESIDE = "rowpost, few due"

@@ -18,7 +18,7 @@ from benchmarks.suite.figures import OURS, Contender, Line, Lines, Paced, Round,
 from benchmarks.suite.peers import PEERS, PYTHON_PEERS, Conversation, Peer, PeerFailed
 from benchmarks.suite.server import HEADERS, Place, Server, cpu_of, tree
 from benchmarks.suite.workers import crew
-from rowpost.message import encode_headers
+from rowpost.wire.message import encode_headers
 
 ALONE = "rowpost, one by one"
 EXACTLY = "exactly once: removal, INSERT and outgoing message in one transaction"

@@ -17,7 +17,7 @@ from benchmarks.suite.figures import OURS, Contender, Line, Lines, Round, Scale,
 from benchmarks.suite.peers import PEERS
 from benchmarks.suite.server import Place, Server, cpu_of, tree
 from benchmarks.suite.workers import running
-from rowpost.database import connect_url
+from rowpost.database.connection import connect_url
 
 WITH_PEERS = True
 QUEUES = (1, 10, 100)

@@ -16,8 +16,8 @@ from benchmarks.suite.figures import OURS, Contender, Line, Lines, Round, Scale,
 from benchmarks.suite.peers import PEERS, Conversation
 from benchmarks.suite.server import Place, Server
 from benchmarks.suite.workers import NOTES, Notes, running
-from rowpost.database import connect_url
-from rowpost.queue import Queue
+from rowpost.database.connection import connect_url
+from rowpost.transport.queue import Queue
 
 WITH_PEERS = True
 IDLE, HALF = "idle queue", "half load"

@@ -18,8 +18,8 @@ import psycopg
 from benchmarks.suite.figures import OURS, Contender, Line, Lines, Round, Scale, Target, ratio, take_turns
 from benchmarks.suite.server import Place, Server
 from benchmarks.suite.workers import Crew, crew
-from rowpost.database import connect_url
-from rowpost.queue import Queue
+from rowpost.database.connection import connect_url
+from rowpost.transport.queue import Queue
 
 MESSAGES, CHUNK = 1_000_000, 50_000
 FREE = "rowpost, nothing pinned"

@@ -11,8 +11,8 @@ import time
 
 from benchmarks.suite.figures import OURS, Contender, Line, Lines, Round, Scale, Target, percentile, take_turns
 from benchmarks.suite.server import Place, Server
-from rowpost.database import connect_url
-from rowpost.queue import Queue
+from rowpost.database.connection import connect_url
+from rowpost.transport.queue import Queue
 
 NORMAL = "rowpost, normal"
 BATCHES = {1: "one by one", 100: "100 a call"}

@@ -6,10 +6,8 @@ from typing import Annotated
 
 import typer
 
-from rowpost import __version__
 from rowpost.cli import (
     contents,
-    demo,
     deploy,
     errors,
     message,
@@ -24,8 +22,10 @@ from rowpost.cli import (
     transactions,
     upkeep,
 )
+from rowpost.cli import demo_command as demo
 from rowpost.cli.command import EnvironmentOption, JsonOption
 from rowpost.cli.exits import EXIT_CODES
+from rowpost.version import __version__
 
 __all__ = ["app"]
 

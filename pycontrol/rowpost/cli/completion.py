@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from rowpost.errors import RowpostError
-from rowpost.settings import load_settings
+from rowpost.settings.environment import load_settings
 
 __all__ = ["environment_names", "queue_names"]
 

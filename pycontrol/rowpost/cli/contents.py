@@ -13,9 +13,9 @@ from rowpost.cli.exits import ExitCode, Interrupted
 from rowpost.cli.printing import describe_body, message_document, print_message, table
 from rowpost.cli.queue import QueueArgument, YesOption
 from rowpost.cli.session import Session
-from rowpost.database import Database
+from rowpost.database.connection import Database
 from rowpost.errors import MessageCorrupt
-from rowpost.message import BrowsedMessage
+from rowpost.wire.message import BrowsedMessage
 
 __all__ = ["register"]
 

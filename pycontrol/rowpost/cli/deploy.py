@@ -11,23 +11,23 @@ from typing import Annotated
 
 import typer
 
-from rowpost import __version__
-from rowpost.bundle import go_back, open_release, undo_scripts, write_bundle
-from rowpost.capabilities import capabilities
 from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode, Interrupted, Refused
 from rowpost.cli.printing import table, visible
 from rowpost.cli.session import Session
-from rowpost.database import Database
-from rowpost.deploy import apply, difference
-from rowpost.dialects.babelfish import is_babelfish
-from rowpost.diff import PlanDiff
+from rowpost.database.connection import Database
+from rowpost.database.sql_folder import schema_version
+from rowpost.deploy.apply import apply, difference
+from rowpost.deploy.babelfish import is_babelfish
+from rowpost.deploy.capabilities import capabilities
+from rowpost.deploy.diff import PlanDiff
+from rowpost.deploy.plan import Plan, plan
+from rowpost.deploy.release import go_back, open_release, undo_scripts, write_bundle
+from rowpost.deploy.review import Review, compare_releases, read_definition, review
+from rowpost.deploy.verify import verify
+from rowpost.endpoint.hosting import with_sagas
 from rowpost.errors import HandlerNotFound, RowpostError, SchemaMissing
-from rowpost.hosting import with_sagas
-from rowpost.plan import Plan, plan
-from rowpost.review import Review, compare_releases, read_definition, review
-from rowpost.scripts import database_scripts, schema_version
-from rowpost.verify import verify
+from rowpost.version import __version__
 
 __all__ = ["register"]
 
@@ -294,7 +294,7 @@ def show_version(session: Session) -> ExitCode:
         "python": platform.python_version(),
         "environment": session.settings.environment,
         "target": session.settings.target,
-        "schema": schema_version(database_scripts(engine)),
+        "schema": schema_version(engine),
         "deployed_schema": version,
         "deployed_by": tool,
         "deployed_at": applied_at and applied_at.isoformat(sep=" ", timespec="seconds"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 
-from rowpost.database import Database, connect
+from rowpost.database.connection import Database, connect
 from rowpost.errors import DatabaseUnavailable, RowpostError
-from rowpost.queue import Queue
-from rowpost.settings import Settings
+from rowpost.settings.environment import Settings
+from rowpost.transport.queue import Queue
 
 __all__ = ["MOST", "DepthWatch"]
 

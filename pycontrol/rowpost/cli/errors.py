@@ -17,10 +17,10 @@ from rowpost.cli.outgoing import read_headers_file
 from rowpost.cli.printing import describe_body, message_document, table, visible
 from rowpost.cli.queue import YesOption
 from rowpost.cli.session import Session
-from rowpost.database import Database
-from rowpost.errors_queue import BATCH, ErrorQueue, Filter, Retried
-from rowpost.failed_message import FailedMessage
-from rowpost.recoverability import EXCEPTION
+from rowpost.database.connection import Database
+from rowpost.recoverability.policy import EXCEPTION
+from rowpost.transport.error_queue import BATCH, ErrorQueue, Filter, Retried
+from rowpost.transport.failed_message import FailedMessage
 
 __all__ = ["app"]
 

@@ -6,9 +6,9 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from rowpost import events
 from rowpost.cli.live import show_seconds
-from rowpost.snapshot import QueueSnapshot
+from rowpost.workers import events
+from rowpost.workers.snapshot import QueueSnapshot
 
 __all__ = ["describe_event", "describe_figures", "event_document", "style_of"]
 

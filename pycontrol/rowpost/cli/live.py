@@ -10,7 +10,7 @@ from rich.text import Text
 
 from rowpost.cli.depths import MOST
 from rowpost.cli.printing import visible
-from rowpost.snapshot import QueueSnapshot, Snapshot
+from rowpost.workers.snapshot import QueueSnapshot, Snapshot
 
 __all__ = ["queue_table", "show_depth", "show_seconds"]
 

@@ -21,8 +21,8 @@ from rowpost.cli.outgoing import Envelope, read_header_options, read_headers_fil
 from rowpost.cli.printing import message_document, print_message, visible
 from rowpost.cli.queue import QueueArgument
 from rowpost.cli.session import Session
-from rowpost.message import Message, OutgoingMessage
-from rowpost.queue import Queue
+from rowpost.transport.queue import Queue
+from rowpost.wire.message import Message, OutgoingMessage
 
 __all__ = ["register"]
 

@@ -12,9 +12,9 @@ from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.live import show_seconds
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
-from rowpost.contract import load_contract
+from rowpost.database.contract import load_contract
 from rowpost.errors import DatabaseUnavailable
-from rowpost.outbox_care import LEFT_BEHIND_AFTER, care_for, clean, clean_dispatches
+from rowpost.outbox.cleanup import LEFT_BEHIND_AFTER, care_for, clean, clean_dispatches
 
 __all__ = ["app"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from rowpost.errors import MessageCorrupt
-from rowpost.message import decode_headers, format_timestamp
+from rowpost.wire.message import decode_headers, format_timestamp
 
 __all__ = ["Envelope", "content_type", "read_header_options", "read_headers_file"]
 

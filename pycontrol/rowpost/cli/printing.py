@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rowpost.errors import MessageCorrupt
-from rowpost.message import BrowsedMessage, Message
+from rowpost.wire.message import BrowsedMessage, Message
 
 __all__ = ["describe_body", "message_document", "print_message", "table", "visible"]
 

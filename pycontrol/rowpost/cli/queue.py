@@ -6,15 +6,15 @@ from typing import Annotated
 
 import typer
 
-from rowpost import registry
 from rowpost.cli.amounts import PEEK_LIMIT, amount
 from rowpost.cli.command import command
 from rowpost.cli.completion import queue_names
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
-from rowpost.database import Database
-from rowpost.deploy import ApplyResult
+from rowpost.database.connection import Database
+from rowpost.deploy import queues as registry
+from rowpost.deploy.apply import ApplyResult
 from rowpost.errors import QueueNotFound
 
 __all__ = ["QueueArgument", "YesOption", "app"]

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from rowpost import saga_registry
 from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode
 from rowpost.cli.queue import YesOption
 from rowpost.cli.sagas import PAGE, SagaArgument
 from rowpost.cli.session import Session
+from rowpost.deploy import sagas as saga_registry
 
 __all__ = ["register"]
 

@@ -14,10 +14,10 @@ from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
-from rowpost.database import Database
+from rowpost.database.connection import Database
 from rowpost.errors import MessageCorrupt, SagaNotDeployed
-from rowpost.message_types import split_enclosed_types
-from rowpost.sagas.running import INVOKED
+from rowpost.sagas.invocation import INVOKED
+from rowpost.wire.message_types import split_enclosed_types
 
 __all__ = ["app"]
 

@@ -13,15 +13,15 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from rowpost.address import Address, parse_address
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.interrupts import Interrupts, cancel_on_interrupt, hold_interrupts
-from rowpost.database import Database, connect
+from rowpost.database.connection import Database, connect
+from rowpost.deploy.plan import business_settings
 from rowpost.errors import InvalidQueueName, RowpostError, SettingsError
-from rowpost.outbox import named
-from rowpost.plan import business_settings
-from rowpost.queue import Queue
-from rowpost.settings import OutboxSettings, Settings, load_settings
+from rowpost.outbox.operations import named
+from rowpost.settings.environment import OutboxSettings, Settings, load_settings
+from rowpost.transport.queue import Queue
+from rowpost.wire.address import Address, parse_address
 
 __all__ = ["Session", "console"]
 

@@ -21,7 +21,7 @@ from rowpost.cli.sparking import ArchiveArgument, ConfOption, MasterOption, coun
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from rowpost.database import Database
+    from rowpost.database.connection import Database
 
 __all__ = ["app"]
 
@@ -78,10 +78,10 @@ def metrics(
         return _live(session, session.name(live), out, every, master, conf)
     local_folder(archive)
     with running(session, master, conf, "metrics") as spark:
-        from rowpost.spark.pipelines.archive import read_archive
-        from rowpost.spark.pipelines.metrics import metrics as measured
-        from rowpost.spark.pipelines.metrics import skipped
-        from rowpost.spark.plots import plot_metrics
+        from rowpost.spark.archive.plots import plot_metrics
+        from rowpost.spark.jobs.archive import read_archive
+        from rowpost.spark.jobs.metrics import metrics as measured
+        from rowpost.spark.jobs.metrics import skipped
 
         kept = read_archive(spark, archive)
         df = measured(kept).orderBy("hour", "endpoint", "message_type")
@@ -102,8 +102,8 @@ def metrics(
 
 def _live(session: Session, queue: str, out: str, every: str | None, master: str | None, conf: list[str] | None) -> None:
     with session.deployed(), running(session, master, conf, f"metrics of {queue}") as spark:
-        from rowpost.spark.pipelines.archive import follow, trigger_of
-        from rowpost.spark.pipelines.metrics import start_live
+        from rowpost.spark.jobs.archive import follow, trigger_of
+        from rowpost.spark.jobs.metrics import start_live
 
         span = None if every is None else trigger_of(parse_duration(every))
         query = start_live(spark, queue, out, f"{out.rstrip('/')}/_rowpost/checkpoint", environment=session.environment, every=span)
@@ -125,14 +125,14 @@ def conversations(
     """Show who sends what to whom; with --id, one conversation as a tree or a diagram."""
     local_folder(archive)
     with running(session, master, conf, "conversations") as spark:
-        from rowpost.spark.pipelines.archive import read_archive
+        from rowpost.spark.jobs.archive import read_archive
 
         df = read_archive(spark, archive)
         if id is not None:
             _one_conversation(session, df, id, mermaid)
             return
-        from rowpost.spark.pipelines.conversations import conversations as summed
-        from rowpost.spark.pipelines.conversations import edges
+        from rowpost.spark.jobs.conversations import conversations as summed
+        from rowpost.spark.jobs.conversations import edges
 
         sent, held = edges(df).cache(), summed(df).cache()
         _written(sent, None if out is None else f"{out.rstrip('/')}/edges")
@@ -149,9 +149,9 @@ def conversations(
 
 
 def _one_conversation(session: Session, df: DataFrame, id: str, mermaid: bool) -> None:
-    from rowpost.spark.conversation_tree import depth, tree
-    from rowpost.spark.conversation_tree import mermaid as drawn
-    from rowpost.spark.pipelines.conversations import one_conversation
+    from rowpost.spark.archive.conversation_tree import depth, tree
+    from rowpost.spark.archive.conversation_tree import mermaid as drawn
+    from rowpost.spark.jobs.conversations import one_conversation
 
     steps = one_conversation(df, id)
     if not steps:
@@ -182,10 +182,10 @@ def failures(
     if archive is not None:
         local_folder(archive)
     with session.deployed() if queue else nullcontext(), running(session, master, conf, "failures") as spark:
-        from rowpost.spark.pipelines.archive import read_archive
-        from rowpost.spark.pipelines.failures import failures as grouped
-        from rowpost.spark.pipelines.failures import write_csv
-        from rowpost.spark.plots import plot_failures
+        from rowpost.spark.archive.plots import plot_failures
+        from rowpost.spark.jobs.archive import read_archive
+        from rowpost.spark.jobs.failures import failures as grouped
+        from rowpost.spark.jobs.failures import write_csv
 
         df = grouped(read_archive(spark, archive) if queue is None else _error_queue(session, spark, queue), datetime.now(UTC))
         _written(df, out)
@@ -204,8 +204,8 @@ def failures(
 
 
 def _error_queue(session: Session, spark: SparkSession, queue: str) -> DataFrame:
-    from rowpost.spark.headers import parse_headers
-    from rowpost.spark.pipelines.archive import read_queue
+    from rowpost.spark.archive.headers import parse_headers
+    from rowpost.spark.jobs.archive import read_queue
 
     return parse_headers(read_queue(spark, session.name(queue), session.environment))
 
@@ -220,12 +220,12 @@ def retain(
     conf: ConfOption = None,
 ) -> None:
     """Delete or redact what an archive need not keep. Shows it first: nothing changes without --apply."""
-    from rowpost.spark.policy import read_policy
+    from rowpost.spark.archive.policy import read_policy
 
     rules = read_policy(policy)
     local_folder(archive)
     with running(session, master, conf, "retain") as spark:
-        from rowpost.spark.pipelines import retain as job
+        from rowpost.spark.jobs import retain as job
 
         steps, done = job.run(spark, archive, rules, datetime.now(UTC), apply=apply, progress=counter(session, "{done} of {of} days"))
     if not session.as_json:
@@ -248,7 +248,7 @@ def compact(
     span = parse_duration(older_than)
     local_folder(archive)
     with running(session, master, conf, "compact") as spark:
-        from rowpost.spark.pipelines import compact as job
+        from rowpost.spark.jobs import compact as job
 
         done = job.run(spark, archive, datetime.now(UTC), span, counter(session, "{done} of {of} days"))
     counts(session, done)
@@ -267,9 +267,9 @@ def verify(
     local_folder(archive)
     name = None if queue is None else session.name(queue)
     with nullcontext() if name is None else session.deployed() as database, running(session, master, conf, "verify") as spark:
-        from rowpost.spark.folder import ArchiveFolder
-        from rowpost.spark.pipelines import verify as job
-        from rowpost.spark.pipelines.archive import read_queue
+        from rowpost.spark.archive.folder import ArchiveFolder
+        from rowpost.spark.jobs import verify as job
+        from rowpost.spark.jobs.archive import read_queue
 
         swept = ArchiveFolder(archive).sweep() if sweep else []
         waiting = None if name is None else read_queue(spark, name, session.environment, columns=("id", "row_version"))

@@ -8,16 +8,16 @@ from typing import Annotated
 
 import typer
 
-from rowpost.address import parse_address
 from rowpost.cli.command import command
 from rowpost.cli.completion import queue_names
 from rowpost.cli.durations import parse_duration
 from rowpost.cli.exits import ExitCode, Interrupted, Refused
 from rowpost.cli.session import Session
 from rowpost.cli.sparking import ArchiveArgument, ConfOption, MasterOption, counter, counts, local_folder, running
-from rowpost.database import Database
+from rowpost.database.connection import Database
 from rowpost.errors import QueueNotFound
-from rowpost.outgoing import Directory
+from rowpost.transport.directory import Directory
+from rowpost.wire.address import parse_address
 
 __all__ = ["register"]
 
@@ -60,7 +60,7 @@ def archive(
     with session.deployed() as database:
         _queues(database, [name])
         with running(session, master, conf, f"archive {name}") as spark:
-            from rowpost.spark.pipelines import archive as jobs
+            from rowpost.spark.jobs import archive as jobs
 
             job = jobs.ArchiveJob(
                 name, folder, session.environment, "drain" if drain else "tail", None if span is None else jobs.trigger_of(span),
@@ -95,7 +95,7 @@ def replay(
     with session.deployed() as database:
         name = None if queue is None else next(iter(_queues(database, [session.name(queue)]).values()))
         with running(session, master, conf, f"replay {job}") as spark:
-            from rowpost.spark.pipelines import replay as jobs
+            from rowpost.spark.jobs import replay as jobs
 
             asked = jobs.Replay(job, name, where, limit, rate, steps, parse_duration(pause).total_seconds())
             try:
@@ -134,13 +134,13 @@ def load(
     conf: ConfOption = None,
 ) -> None:
     """Send the rows of files as messages, whose ids are made of the rows' keys: each once, however often it runs."""
-    from rowpost.spark.load_map import read_map
+    from rowpost.spark.archive.load_map import read_map
 
     mapped = read_map(spec)
     with session.deployed() as database:
         name = next(iter(_queues(database, [session.name(queue)]).values()))
         with running(session, master, conf, f"load {job}") as spark:
-            from rowpost.spark.pipelines import load as jobs
+            from rowpost.spark.jobs import load as jobs
 
             done = jobs.run(spark, files, name, mapped, job, format=format, environment=session.environment)
     counts(session, done)

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from rowpost.address import parse_address
 from rowpost.cli.command import command
 from rowpost.cli.completion import queue_names
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
+from rowpost.wire.address import parse_address
 
 __all__ = ["app"]
 

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from types import FrameType
 
-from rowpost.snapshot import Snapshot
-from rowpost.supervisor import Supervisor
+from rowpost.workers.snapshot import Snapshot
+from rowpost.workers.supervisor import Supervisor
 
 __all__ = ["supervise"]
 

@@ -12,11 +12,11 @@ from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
-from rowpost.endpoint import Endpoint
+from rowpost.endpoint.endpoint import Endpoint
+from rowpost.endpoint.resolve import resolve_handler
 from rowpost.errors import HandlerNotFound
-from rowpost.handlers import resolve_handler
-from rowpost.recovery import list_in_doubt, recover
-from rowpost.transactions import resolve_participants
+from rowpost.settings.secrets import resolve_participants
+from rowpost.transactions.recovery import list_in_doubt, recover
 
 __all__ = ["app"]
 

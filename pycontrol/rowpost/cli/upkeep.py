@@ -13,8 +13,8 @@ from rowpost.cli.completion import queue_names
 from rowpost.cli.exits import ExitCode
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
-from rowpost.database import Database
-from rowpost.upkeep import Metrics, Step, maintain_queue, queue_metrics
+from rowpost.database.connection import Database
+from rowpost.transport.maintenance import Metrics, Step, maintain_queue, queue_metrics
 
 __all__ = ["register"]
 

@@ -23,9 +23,7 @@ from rowpost.cli.live import queue_table
 from rowpost.cli.printing import visible
 from rowpost.cli.session import Session
 from rowpost.cli.supervision import supervise
-from rowpost.errors import QueueNotFound, SettingsError
-from rowpost.events import Event
-from rowpost.hosting import (
+from rowpost.endpoint.hosting import (
     needed_queues,
     refuse_missing_sagas,
     refuse_unknown_outboxes,
@@ -33,9 +31,11 @@ from rowpost.hosting import (
     with_endpoints,
     with_sagas,
 )
-from rowpost.settings import Settings
-from rowpost.snapshot import QueueSnapshot
-from rowpost.supervisor import Supervisor
+from rowpost.errors import QueueNotFound, SettingsError
+from rowpost.settings.environment import Settings
+from rowpost.workers.events import Event
+from rowpost.workers.snapshot import QueueSnapshot
+from rowpost.workers.supervisor import Supervisor
 
 __all__ = ["work"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from rowpost.errors import Deadlock, SagaConflict
-from rowpost.recoverability import Decision, Failure, Recoverability
+from rowpost.recoverability.policy import Decision, Failure, Recoverability
 
 __all__ = ["CONFLICTS", "ConflictPolicy"]
 

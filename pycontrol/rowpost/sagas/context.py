@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from rowpost.context import Context
 from rowpost.errors import InvalidMessage
-from rowpost.message import CORRELATION_ID
+from rowpost.handling.context import Context
+from rowpost.wire.message import CORRELATION_ID
 
 __all__ = ["SAGA_ID", "SAGA_TYPE", "TIMEOUT", "SagaContext"]
 

@@ -12,13 +12,13 @@ from datetime import timedelta
 from typing import Any, ClassVar, Generic, TypeVar
 from uuid import UUID
 
-from rowpost.context import Context
 from rowpost.errors import SettingsError
-from rowpost.handling import check_runs, name_of
-from rowpost.message_types import type_name
+from rowpost.handling.context import Context
+from rowpost.handling.handlers import check_runs, name_of
 from rowpost.sagas.correlation import KINDS
 from rowpost.sagas.state import property_name
-from rowpost.settings import SagaSettings
+from rowpost.settings.environment import SagaSettings
+from rowpost.wire.message_types import type_name
 
 __all__ = ["Declaration", "Method", "Saga", "handles", "starts"]
 

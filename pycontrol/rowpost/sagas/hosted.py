@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from rowpost.context import Call, Operation
-from rowpost.database import Database
+from rowpost.database.connection import Database
 from rowpost.errors import SettingsError
-from rowpost.handling import Handling
-from rowpost.message import Message
-from rowpost.message_types import type_name
+from rowpost.handling.handlers import Handling
 from rowpost.sagas.declaration import Saga
-from rowpost.sagas.running import Running, SagaTables
-from rowpost.settings import SagaSettings
+from rowpost.sagas.invocation import Running, SagaTables
+from rowpost.settings.environment import SagaSettings
+from rowpost.wire.message import Message
+from rowpost.wire.message_types import type_name
+from rowpost.wire.operation import Call, Operation
 
 __all__ = ["HostedSagas"]
 

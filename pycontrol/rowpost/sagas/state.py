@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from rowpost.errors import InvalidMessage, InvalidSagaState, MessageNotDeserialized
-from rowpost.serialization import JsonSerializer
+from rowpost.wire.serialization import JsonSerializer
 
 __all__ = ["decode_state", "encode_state", "property_name"]
 

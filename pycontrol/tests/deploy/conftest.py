@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from rowpost.database import Database, connect_url
-from rowpost.deploy import deployment
-from rowpost.plan import Plan, plan
-from rowpost.scripts import Script, sql_folder
-from rowpost.settings import QueueSettings, Settings
+from rowpost.database.connection import Database, connect_url
+from rowpost.database.sql_folder import sql_folder
+from rowpost.deploy.apply import deployment
+from rowpost.deploy.plan import Plan, plan
+from rowpost.deploy.scripts import Script
+from rowpost.settings.environment import QueueSettings, Settings
 from tests.conftest import Target
-from tests.logins import Logins, logins
-from tests.probe import Probe, probe_for
+from tests.support.logins import Logins, logins
+from tests.support.probe import Probe, probe_for
 
 
 @dataclass(frozen=True)

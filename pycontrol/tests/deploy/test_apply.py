@@ -7,11 +7,11 @@ from threading import Barrier
 
 import pytest
 
-from rowpost.deploy import apply, deployment, difference
+from rowpost.deploy.apply import apply, deployment, difference
+from rowpost.deploy.queues import create_queue
+from rowpost.deploy.verify import verify
 from rowpost.errors import DeployError, LockRefused, SchemaTooNew, ScriptEdited
-from rowpost.registry import create_queue
-from rowpost.settings import QueueSettings
-from rowpost.verify import verify
+from rowpost.settings.environment import QueueSettings
 
 BREAKS = {
     "postgresql": (
@@ -182,10 +182,10 @@ def test_an_error_inside_an_anonymous_block_is_told_with_the_line_in_the_file(sh
 def test_a_deployment_killed_half_way_leaves_nothing(shop, database):
     code = (
         "import sys\n"
-        "from rowpost.database import connect_url\n"
-        "from rowpost.deploy import apply\n"
-        "from rowpost.plan import plan\n"
-        "from rowpost.settings import QueueSettings, Settings\n"
+        "from rowpost.database.connection import connect_url\n"
+        "from rowpost.deploy.apply import apply\n"
+        "from rowpost.deploy.plan import plan\n"
+        "from rowpost.settings.environment import QueueSettings, Settings\n"
         "engine, url, schema = sys.argv[1:]\n"
         "queues = (QueueSettings('Sales'), QueueSettings('Billing'))\n"
         "def stop(number, total, name):\n"

@@ -6,14 +6,14 @@ from itertools import count
 
 import pytest
 
-from rowpost.deploy import apply, difference
-from rowpost.dialects.batches import BatchRunner
+from rowpost.deploy.apply import apply, difference
+from rowpost.deploy.queues import create_queue
+from rowpost.deploy.runner import BatchRunner
+from rowpost.deploy.scripts import load_scripts
+from rowpost.deploy.verify import verify
 from rowpost.errors import DatabaseUnavailable, DeployError, PermissionDenied, SettingsError
-from rowpost.queue import Queue
-from rowpost.registry import create_queue
-from rowpost.scripts import load_scripts
-from rowpost.settings import QueueSettings, load_settings
-from rowpost.verify import verify
+from rowpost.settings.environment import QueueSettings, load_settings
+from rowpost.transport.queue import Queue
 
 
 def kill(sql, database):

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from rowpost.deploy import apply
+from rowpost.deploy.apply import apply
+from rowpost.deploy.sql_text import split_batches
 from rowpost.errors import QueueNotFound
-from rowpost.queue import Queue
-from rowpost.settings import QueueSettings
-from rowpost.sql_text import split_batches
+from rowpost.settings.environment import QueueSettings
+from rowpost.transport.queue import Queue
 
 OPERATIONS = Path(__file__).parents[3] / "deploy" / "operations"
 

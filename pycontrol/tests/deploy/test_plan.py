@@ -7,16 +7,16 @@ import sys
 
 import pytest
 
-from rowpost.deploy import apply, difference, fitted
-from rowpost.dialects.babelfish import BabelfishRunner
-from rowpost.dialects.batches import BatchError, SqlserverRunner
+from rowpost.deploy.apply import apply, difference, fitted
+from rowpost.deploy.babelfish import BabelfishRunner
+from rowpost.deploy.plan import plan
+from rowpost.deploy.runner import BatchError, SqlserverRunner
+from rowpost.deploy.scripts import load_scripts
+from rowpost.deploy.sql_text import split_batches
+from rowpost.deploy.verify import verify
 from rowpost.errors import InvalidQueueName, SchemaTooNew
-from rowpost.plan import plan
-from rowpost.scripts import load_scripts
-from rowpost.settings import QueueSettings, Settings
-from rowpost.sql_text import split_batches
-from rowpost.verify import verify
-from tests.driver_manager import needs_driver_manager
+from rowpost.settings.environment import QueueSettings, Settings
+from tests.support.driver_manager import needs_driver_manager
 
 NOWHERE = {
     "postgresql": Settings(engine="postgresql", url="postgresql://app:hunter2@127.0.0.1:1/shop"),
@@ -53,7 +53,7 @@ def run_by_hand(shop, database, psql, script, tmp_path):
 @every_engine
 def test_a_plan_is_the_same_in_every_process(engine):
     code = (
-        "from rowpost.plan import plan; from rowpost.settings import *; "
+        "from rowpost.deploy.plan import plan; from rowpost.settings.environment import *; "
         f"print(plan(Settings(engine={engine!r}, queues=(QueueSettings('Sales'), QueueSettings('Billing')))).hash)"
     )
 

@@ -2,10 +2,8 @@
 
 import pytest
 
-from rowpost.deploy import apply
-from rowpost.errors import DeployError, InvalidQueueName, PermissionDenied, QueueNotFound, SchemaMissing, SchemaTooNew
-from rowpost.queue import Queue
-from rowpost.registry import (
+from rowpost.deploy.apply import apply
+from rowpost.deploy.queues import (
     add_external,
     adopt_queue,
     create_queue,
@@ -14,9 +12,11 @@ from rowpost.registry import (
     grant,
     grant_statements,
 )
-from rowpost.settings import Settings
-from rowpost.verify import verify
-from tests.driver_manager import needs_driver_manager
+from rowpost.deploy.verify import verify
+from rowpost.errors import DeployError, InvalidQueueName, PermissionDenied, QueueNotFound, SchemaMissing, SchemaTooNew
+from rowpost.settings.environment import Settings
+from rowpost.transport.queue import Queue
+from tests.support.driver_manager import needs_driver_manager
 
 
 @pytest.fixture

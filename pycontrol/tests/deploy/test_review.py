@@ -5,13 +5,13 @@ import zipfile
 
 import pytest
 
-from rowpost.bundle import go_back, open_release, undo_scripts, write_bundle
-from rowpost.deploy import apply, difference
+from rowpost.deploy.apply import apply, difference
+from rowpost.deploy.queues import create_queue
+from rowpost.deploy.release import go_back, open_release, undo_scripts, write_bundle
+from rowpost.deploy.review import compare_releases, read_definition, review
+from rowpost.deploy.verify import verify
 from rowpost.errors import DeployError, SchemaMissing
-from rowpost.queue import Queue
-from rowpost.registry import create_queue
-from rowpost.review import compare_releases, read_definition, review
-from rowpost.verify import verify
+from rowpost.transport.queue import Queue
 
 PEEK = "procedures/queue/peek_queue.sql"
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from rowpost.deploy import apply
-from rowpost.settings import QueueSettings
-from rowpost.verify import verify
-from tests.workers import eventually
+from rowpost.deploy.apply import apply
+from rowpost.deploy.verify import verify
+from rowpost.settings.environment import QueueSettings
+from tests.support.workers import eventually
 
 
 @pytest.fixture

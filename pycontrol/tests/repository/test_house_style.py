@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rowpost.contract import Parameter, Procedure, load_contract
+from rowpost.database.contract import Parameter, Procedure, load_contract
+from rowpost.database.sql_folder import sql_folder
 from rowpost.errors import CATALOGUE
-from rowpost.scripts import sql_folder
-from tests.repository.sql_headers import Header, read_header, without_comments
+from tests.support.sql_headers import Header, read_header, without_comments
 
 ENGINES = ("sqlserver", "postgresql")
 ROOTS = {"sqlserver": sql_folder(), "postgresql": sql_folder() / "postgresql"}

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.repository.pages import REPOSITORY, pages
+from tests.support.pages import REPOSITORY, pages
 
 
 @pytest.mark.parametrize("path", pages(), ids=lambda path: path.relative_to(REPOSITORY).as_posix())
 def test_a_made_page_is_up_to_date(path):
     made = pages()[path]
 
-    assert path.read_text(encoding="utf-8") == made, "run: cd pycontrol && python -m tests.repository.pages"
+    assert path.read_text(encoding="utf-8") == made, "run: cd pycontrol && python -m tests.support.pages"

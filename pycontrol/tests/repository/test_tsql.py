@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rowpost.scripts import sql_folder
-from rowpost.sql_text import tokens
-from tests.repository.tsql_compiler import Finding, Source, compile_sets, compile_tree, read_sources
-from tests.repository.tsql_runtime import UnsupportedMachine, prepare_runtime
+from rowpost.database.sql_folder import sql_folder
+from rowpost.deploy.sql_text import tokens
+from tests.support.tsql.compiler import Finding, Source, compile_sets, compile_tree, read_sources
+from tests.support.tsql.runtime import UnsupportedMachine, prepare_runtime
 
 SETTINGS = "SET NOCOUNT, XACT_ABORT ON;"
 COLUMN = re.compile(r"(?<=\b[a-z]\.)[A-Za-z_]+\b(?!\()")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rowpost.scripts import sql_folder
-from rowpost.sql_text import tokens
+from rowpost.database.sql_folder import sql_folder
+from rowpost.deploy.sql_text import tokens
 
 FILES = sorted(path for path in sql_folder().rglob("*.sql") if "postgresql" not in path.parts)
 VARIABLE = re.compile(r"(?<!@)@[A-Za-z_]\w*")

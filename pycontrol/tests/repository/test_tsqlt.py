@@ -17,13 +17,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rowpost.contract import load_contract
-from rowpost.database import connect_url
-from rowpost.deploy import apply
-from rowpost.plan import plan
-from rowpost.scripts import sql_folder
-from rowpost.settings import QueueSettings, Settings
-from tests.engines_report import note_engine
+from rowpost.database.connection import connect_url
+from rowpost.database.contract import load_contract
+from rowpost.database.sql_folder import sql_folder
+from rowpost.deploy.apply import apply
+from rowpost.deploy.plan import plan
+from rowpost.settings.environment import QueueSettings, Settings
+from tests.support.engines_report import note_engine
 
 
 def _load_runner() -> ModuleType:

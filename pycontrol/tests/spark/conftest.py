@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rowpost.spark.session import session
-from tests.spark.queues import Queues
+from tests.support.spark.queues import Queues
 
 #: what a user's machine may say to every Spark, and a test must not hear
 LEAKING = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "JAVA_TOOL_OPTIONS", "PYSPARK_PYTHON")

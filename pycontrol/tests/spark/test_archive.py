@@ -6,12 +6,12 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from rowpost.errors import ArchiveNotFound, SparkFailed
-from rowpost.message import format_timestamp
+from rowpost.spark.archive.folder import ArchiveFolder
+from rowpost.spark.archive.schemas import ARCHIVE
 from rowpost.spark.explain import explained
-from rowpost.spark.folder import ArchiveFolder
-from rowpost.spark.pipelines.archive import BatchWriter, archive, read_archive
-from rowpost.spark.schemas import ARCHIVE
-from tests.spark.messages import NOON, audit_row, error_row, messages, raw
+from rowpost.spark.jobs.archive import BatchWriter, archive, read_archive
+from rowpost.wire.message import format_timestamp
+from tests.support.spark.messages import NOON, audit_row, error_row, messages, raw
 
 FAR = datetime(2999, 1, 1, tzinfo=UTC)
 

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from rowpost.cli.app import app
-from rowpost.spark.pipelines.archive import BatchWriter, archive
-from tests.spark.messages import NOON, audit_row, error_row, messages
+from rowpost.spark.jobs.archive import BatchWriter, archive
+from tests.support.spark.messages import NOON, audit_row, error_row, messages
 
 OK, FINDING, USAGE, SETTINGS, UNAVAILABLE, NOT_FOUND, FAILED = 0, 1, 2, 3, 4, 6, 7
 

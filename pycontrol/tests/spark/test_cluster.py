@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from rowpost.spark.pipelines.archive import read_archive
-from tests.spark.killing import ROWPOST, python_of
-from tests.spark.messages import audit_row
+from rowpost.spark.jobs.archive import read_archive
+from tests.support.spark.killing import ROWPOST, python_of
+from tests.support.spark.messages import audit_row
 
 PYCONTROL = Path(__file__).parents[2]
 UNAVAILABLE = 4
 JOB = """
 import json, sys
 from rowpost.spark.session import is_connect, session
-from rowpost.spark.pipelines import archive, replay
+from rowpost.spark.jobs import archive, replay
 spark = session(master=sys.argv[5] if len(sys.argv) > 5 else None)
 queue, target, out, environment = sys.argv[1:5]
 job = archive.ArchiveJob(queue, out, environment, max_rows=20)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from rowpost.errors import SettingsError, SparkFailed
-from rowpost.spark.folder import ArchiveFolder, Batch
-from rowpost.spark.pipelines import compact, retain, verify
-from rowpost.spark.pipelines.archive import BatchWriter, archive, read_archive
-from rowpost.spark.policy import Limit, Policy, Rule, read_policy
-from tests.spark.messages import NOON, audit_row, error_row, messages, raw
+from rowpost.spark.archive.folder import ArchiveFolder, Batch
+from rowpost.spark.archive.policy import Limit, Policy, Rule, read_policy
+from rowpost.spark.jobs import compact, retain, verify
+from rowpost.spark.jobs.archive import BatchWriter, archive, read_archive
+from tests.support.spark.messages import NOON, audit_row, error_row, messages, raw
 
 NOW = NOON + timedelta(days=10)
 SECRET = "Ada Lovelace"

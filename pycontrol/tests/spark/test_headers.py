@@ -3,9 +3,9 @@
 import json
 from datetime import UTC, datetime
 
-from rowpost.spark.headers import parse_headers
-from rowpost.spark.schemas import MESSAGE, PARSED
-from tests.spark.messages import audit_row, messages, raw
+from rowpost.spark.archive.headers import parse_headers
+from rowpost.spark.archive.schemas import MESSAGE, PARSED
+from tests.support.spark.messages import audit_row, messages, raw
 
 BROKEN = ["", "{", "null", "[1]", "{}", '"text"', "no JSON at all", '{"NServiceBus.TimeSent": {"a": 1}}', '{"a": null}', "\x01"]
 

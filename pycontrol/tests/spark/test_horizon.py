@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from rowpost.spark.horizon import Horizon, Look
+from rowpost.spark.source.horizon import Horizon, Look
 
 
 def look(last, writers, name=str):

@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from rowpost.cli.app import app
-from rowpost.spark.pipelines import replay as replaying
-from rowpost.spark.pipelines.archive import read_archive
-from tests.spark.messages import audit_row, error_row
+from rowpost.spark.jobs import replay as replaying
+from rowpost.spark.jobs.archive import read_archive
+from tests.support.spark.messages import audit_row, error_row
 
 OK, USAGE, NOT_FOUND, FAILED = 0, 2, 6, 7
 
@@ -111,7 +111,7 @@ def test_a_batch_that_was_written_and_not_noted_is_written_again_to_the_same_pla
     queue, out = queues.make(), tmp_path / "out"
     queues.send(queue, [b"%d" % n for n in range(30)])  # without times: their day is that of their arrival
     # as if it had been killed between the two: the last commit is not in Spark's log
-    from rowpost.spark.pipelines import archive as archiving
+    from rowpost.spark.jobs import archive as archiving
 
     job = archiving.ArchiveJob(queue, str(out), queues.environment, mode.removeprefix("--"), max_rows=20)
     archiving.follow(archiving.start(queues.spark, job))
@@ -161,7 +161,7 @@ def test_failures_of_a_queue_as_it_is_and_live_metrics(queues, cli, failed, tmp_
 def audit_time(hours: int):
     from datetime import timedelta
 
-    from tests.spark.messages import NOON
+    from tests.support.spark.messages import NOON
 
     return NOON + timedelta(hours=hours)
 

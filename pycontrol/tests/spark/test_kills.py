@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from rowpost.spark.pipelines import verify
-from rowpost.spark.pipelines.archive import read_archive
-from tests.spark.killing import fill, kill_until_done, python_of
-from tests.spark.messages import error_row
+from rowpost.spark.jobs import verify
+from rowpost.spark.jobs.archive import read_archive
+from tests.support.spark.killing import fill, kill_until_done, python_of
+from tests.support.spark.messages import error_row
 
 MESSAGES, KILLS, A_BATCH = 200_000, 20, 4000
 PYCONTROL = Path(__file__).parents[2]

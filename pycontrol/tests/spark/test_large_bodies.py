@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from pyarrow import dataset
 
-from rowpost.message import OutgoingMessage
-from rowpost.queue import Queue
-from tests.spark.killing import ROWPOST, python_of
-from tests.spark.messages import error_row
+from rowpost.transport.queue import Queue
+from rowpost.wire.message import OutgoingMessage
+from tests.support.spark.killing import ROWPOST, python_of
+from tests.support.spark.messages import error_row
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 
 from rowpost.errors import InvalidMessage, InvalidMessages, SettingsError
-from rowpost.spark.load_map import LoadMap, read_map
-from rowpost.spark.pipelines.archive import archive
-from rowpost.spark.pipelines.load import check, load, read_files
-from rowpost.spark.pipelines.replay import JOB, Replay, choose, number
-from tests.spark.messages import NOON, audit_row, error_row, messages, raw
+from rowpost.spark.archive.load_map import LoadMap, read_map
+from rowpost.spark.jobs.archive import archive
+from rowpost.spark.jobs.load import check, load, read_files
+from rowpost.spark.jobs.replay import JOB, Replay, choose, number
+from tests.support.spark.messages import NOON, audit_row, error_row, messages, raw
 
 
 def kept(spark, *rows):

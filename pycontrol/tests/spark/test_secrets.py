@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.killing import python_of
-from tests.spark.messages import audit_row
+from tests.support.spark.killing import python_of
+from tests.support.spark.messages import audit_row
 
 PYCONTROL = Path(__file__).parents[2]
 MARKER = "marker-Zx81qP"
@@ -17,7 +17,7 @@ JOB = """
 import json, subprocess, sys
 from pathlib import Path
 from rowpost.spark.session import session
-from rowpost.spark.pipelines import archive, replay
+from rowpost.spark.jobs import archive, replay
 queue, target, out, environment, log = sys.argv[1:6]
 spark = session(master="local[1]", config={"spark.eventLog.enabled": "true", "spark.eventLog.dir": "file://" + log,
                                            "spark.eventLog.compress": "false", "spark.driver.memory": "1g"})

@@ -5,8 +5,8 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rowpost.spark.schemas import MESSAGE
-from tests.spark.killing import python_of
+from rowpost.spark.archive.schemas import MESSAGE
+from tests.support.spark.killing import python_of
 
 ENOUGH = """
 import sys

@@ -56,8 +56,8 @@ def staged(queues):
 
 def faulty_source():
     """The source under another name; its first task to come so far fails: in the midst, or dead before it can say so."""
-    from rowpost.spark.sink import LedgerWriter, StagedWriter
-    from rowpost.spark.source import QueueSource
+    from rowpost.spark.source.sink import LedgerWriter, StagedWriter
+    from rowpost.spark.source.source import QueueSource
 
     class Source(QueueSource):
         @classmethod

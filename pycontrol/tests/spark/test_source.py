@@ -8,11 +8,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
 from rowpost.errors import SettingsError
-from rowpost.message import OutgoingMessage
-from rowpost.queue import Queue
-from rowpost.spark.options import read_options, write_options
-from rowpost.spark.queue_stream import Range, split
-from rowpost.spark.schemas import MESSAGE
+from rowpost.spark.archive.schemas import MESSAGE
+from rowpost.spark.source.options import read_options, write_options
+from rowpost.spark.source.queue_stream import Range, split
+from rowpost.transport.queue import Queue
+from rowpost.wire.message import OutgoingMessage
 
 ID = UUID("0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9")
 

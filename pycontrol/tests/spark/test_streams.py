@@ -5,7 +5,7 @@ import json
 import pytest
 from pyspark.errors import PySparkException
 
-from rowpost.spark.checkpoint import committed_offset, finalize
+from rowpost.spark.source.checkpoint import committed_offset, finalize
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def test_a_queue_with_a_declared_worker_is_not_drained_unless_asked_for(queues, 
 
 
 def test_a_queue_with_a_connected_worker_is_not_drained(queues, run):
-    from rowpost.database import connect_url
+    from rowpost.database.connection import connect_url
 
     queue = queues.make()
     queues.send(queue, numbered(0, 3))

@@ -1,0 +1,59 @@
+"""The demo's business: what it does on the connection it is lent commits together with the message."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from rowpost.cli.demo.statements import statement
+from rowpost.database.connection import Database
+from rowpost.wire.message import Message
+
+__all__ = ["OrderRefused", "note_event", "place_order"]
+
+TYPES = "NServiceBus.EnclosedMessageTypes"
+ORDER_HEADER = "Shop.OrderId"
+
+
+class OrderRefused(Exception):
+    """An order that the shop does not take."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the business needs of a message."""
+
+    number: int
+    message_type: str
+    amount: Decimal | None
+
+
+def place_order(message: Message, connection: Any) -> None:
+    """Takes an order. Raises OrderRefused for an amount below zero."""
+    order = _read(message)
+    if order.amount is not None and order.amount <= 0:
+        raise OrderRefused(f"order {order.number}: the amount {order.amount} is not positive")
+    _store(message, order, connection)
+
+
+def note_event(message: Message, connection: Any) -> None:
+    """Notes what happened to an order."""
+    _store(message, _read(message), connection)
+
+
+def _read(message: Message) -> Order:
+    """From the body, or from headers where a foreign system left the body out."""
+    content = json.loads(message.body, parse_float=Decimal) if message.body else {}
+    headers = message.headers
+    types = headers.get(TYPES) or content.get("$type") or "unknown"
+    number = content.get("OrderId") or headers.get(ORDER_HEADER)
+    return Order(int(number), types.partition(",")[0], content.get("Amount"))
+
+
+def _store(message: Message, order: Order, connection: Any) -> None:
+    engine = Database.share(connection).engine
+    values = (message.id, order.message_type, order.number, order.amount, os.getpid())
+    connection.cursor().execute(statement(engine, "insert_order"), values)

@@ -1,0 +1,107 @@
+"""What the demo puts into the queues, and what must have become of it. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+
+from rowpost.settings.environment import QueueSettings, SupervisorSettings, WorkerSettings
+
+__all__ = ["AUDIT", "BILLING", "ERROR", "SALES", "SUPERVISOR", "Outcome", "Scenario", "queues"]
+
+BILLING, SALES, ERROR, AUDIT = "Demo.Billing", "Demo.Sales", "Demo.error", "Demo.audit"
+SUPERVISOR = SupervisorSettings(error_queue=ERROR, stop_timeout=10.0, idle_timeout=1.0)
+
+FIRST_ORDER = 100_001
+MOST_FAILING = 5
+#: rows in sql/*/foreign_rows.sql, by what becomes of them
+FOREIGN_HANDLED, FOREIGN_EXPIRED, FOREIGN_CORRUPT = 3, 1, 1
+#: messages in wire/, by the queue that they go to
+WIRE_BILLING, WIRE_SALES, WIRE_ERROR, WIRE_AUDIT = 2, 2, 1, 1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the messages. `handled` are rows in the business table, `handled_once` messages behind them;
+    the same for the burst alone; `waiting` is what is left in the queues with a worker.
+    """
+
+    handled: int
+    handled_once: int
+    burst_handled: int
+    burst_handled_once: int
+    in_error: int
+    in_audit: int
+    expired: int
+    waiting: int
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A burst of so many orders, beside the messages that are always there.
+
+    >>> scenario = Scenario(orders=20_000)
+    >>> scenario.sent, scenario.expected.handled, scenario.expected.in_error
+    (20011, 20002, 7)
+    """
+
+    orders: int
+
+    @property
+    def sent(self) -> int:
+        """Messages that are put into queues."""
+        wire = WIRE_BILLING + WIRE_SALES + WIRE_ERROR + WIRE_AUDIT
+        return self.orders + wire + FOREIGN_HANDLED + FOREIGN_EXPIRED + FOREIGN_CORRUPT
+
+    @cached_property
+    def failing(self) -> frozenset[int]:
+        """Numbers of the orders that nobody can handle, spread over the burst."""
+        many = min(MOST_FAILING, self.orders // 2)
+        return frozenset(FIRST_ORDER + self.orders * (2 * i + 1) // (2 * many) for i in range(many))
+
+    def bodies(self) -> Iterator[bytes]:
+        """The orders of the burst; those that fail have an amount below zero."""
+        for number in range(FIRST_ORDER, FIRST_ORDER + self.orders):
+            cents = 990 + number * 37 % 50_000
+            amount = -cents / 100 if number in self.failing else cents / 100
+            order = {"OrderId": number, "Customer": f"C-{number % 1000:04}", "Amount": amount}
+            yield json.dumps(order, separators=(",", ":")).encode()
+
+    @property
+    def expected(self) -> Outcome:
+        """What must have become of it when all is done."""
+        burst = self.orders - len(self.failing)
+        handled = burst + WIRE_BILLING + WIRE_SALES + FOREIGN_HANDLED
+        return Outcome(
+            handled=handled,
+            handled_once=handled,
+            burst_handled=burst,
+            burst_handled_once=burst,
+            in_error=len(self.failing) + WIRE_ERROR + FOREIGN_CORRUPT,
+            in_audit=WIRE_AUDIT,
+            expired=FOREIGN_EXPIRED,
+            waiting=0,
+        )
+
+    def differences(self, outcome: Outcome) -> list[str]:
+        """What is not as expected, one line each."""
+        got, expected = asdict(outcome), asdict(self.expected)
+        return [
+            f"{name.replace('_', ' ')}: {got[name]:,}, expected {expected[name]:,}"
+            for name in got
+            if got[name] != expected[name]
+        ]
+
+
+def queues(workers: int, canonical: dict[str, str]) -> tuple[QueueSettings, ...]:
+    """The demo's queues; `canonical` has their names in the environment's default schema."""
+    billing = WorkerSettings("rowpost.cli.demo.handlers:place_order", limit=workers, attempts=3, peek_delay=0.5)
+    sales = WorkerSettings("rowpost.cli.demo.handlers:note_event", secondary=True, attempts=3, peek_delay=0.5)
+    return (
+        QueueSettings(canonical[BILLING], worker=billing),
+        QueueSettings(canonical[SALES], worker=sales),
+        QueueSettings(canonical[ERROR]),
+        QueueSettings(canonical[AUDIT]),
+    )

@@ -1,0 +1,51 @@
+"""The demo's second process: writes the burst, batch by batch, and prints after each how many are in.
+
+python -m rowpost.cli.demo.sender ENVIRONMENT QUEUE ORDERS, with an empty ENVIRONMENT for the default one.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import islice
+
+from rowpost.cli.demo.scenario import Scenario
+from rowpost.cli.outgoing import Envelope
+from rowpost.database.connection import connect
+from rowpost.errors import RowpostError
+from rowpost.settings.environment import load_settings
+from rowpost.transport.queue import Queue
+from rowpost.wire.message import OutgoingMessage
+
+__all__ = ["main"]
+
+#: messages a transaction: a burst that can be watched
+BATCH = 250
+
+
+def main(environment: str, queue: str, orders: int) -> None:
+    """Sends the burst."""
+    with connect(load_settings(environment or None), application_name="rowpost demo sender") as database:
+        destination = Queue(queue, database)
+        messages = _messages(orders)
+        sent = 0
+        while batch := list(islice(messages, BATCH)):
+            sent += destination.send_many(batch)
+            print(sent, flush=True)
+
+
+def _messages(orders: int) -> Iterator[OutgoingMessage]:
+    envelope = Envelope({}, type_name="Shop.Messages.PlaceOrder", sender="Demo.Shop", machine=socket.gethostname())
+    for body in Scenario(orders).bodies():
+        row_id = uuid.uuid4()
+        yield OutgoingMessage(body, envelope.headers(body, str(row_id), datetime.now(UTC)), row_id)
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    except RowpostError as error:
+        sys.exit(str(error))

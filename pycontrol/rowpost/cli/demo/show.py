@@ -1,0 +1,141 @@
+"""Runs the demo: sets the stage, lets the supervisor work, counts, says whether all is as it must be."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict
+
+from rich.live import Live
+
+from rowpost.cli.demo.chart import resample
+from rowpost.cli.demo.display import line, picture, print_summary
+from rowpost.cli.demo.progress import Burst, Progress
+from rowpost.cli.demo.scenario import BILLING, SALES, Outcome, Scenario
+from rowpost.cli.demo.stage import Stage
+from rowpost.cli.depths import DepthWatch
+from rowpost.cli.exits import ExitCode, Interrupted
+from rowpost.cli.session import Session
+from rowpost.cli.supervision import supervise
+from rowpost.errors import DatabaseError
+from rowpost.workers.supervisor import Supervisor
+
+__all__ = ["show"]
+
+# Seconds: between two looks, between two lines where nobody watches, until the burst comes whatever waits.
+LOOK_EVERY = 0.1
+LINE_EVERY = 1.0
+PATIENCE = 10.0
+CHART_POINTS = 120
+
+
+def show(session: Session, orders: int, workers: int, keep: bool) -> ExitCode:
+    """The whole demo; OK only if the counts are exactly right."""
+    scenario, stage = Scenario(orders), Stage(session.settings, workers)
+    session.note(f"Setting the stage in {session.settings.target} ...")
+    with session.connected() as database:
+        stage.set(database)
+    progress = Progress(
+        Burst(session.environment, stage.names[BILLING], orders), (stage.names[BILLING], stage.names[SALES])
+    )
+    supervisor = Supervisor(stage.settings, on_event=progress.heard)
+    try:
+        stopped_by = _work(session, stage, progress, supervisor, workers)
+    finally:
+        progress.burst.stop()
+    expired = sum(queue.expired for queue in supervisor.snapshot().queues)
+    with session.connected() as database:
+        outcome, reasons = stage.count(database, expired), stage.reasons(database)
+        if not keep:
+            stage.clear(database)
+    if stopped_by is not None:
+        raise Interrupted(_interim(outcome, keep))
+    if progress.burst.failure:
+        raise DatabaseError(f"The second process could not write its orders: {progress.burst.failure}")
+    _tell(session, scenario, outcome, reasons, progress, workers)
+    if keep and not session.as_json:
+        program = "rowpost" if shutil.which("rowpost") else os.path.relpath(sys.argv[0])
+        session.note(f"\nLook yourself:  {program} queue list    {program} queue browse Demo.error --full")
+    return ExitCode.FAILED if scenario.differences(outcome) else ExitCode.OK
+
+
+def _work(session: Session, stage: Stage, progress: Progress, supervisor: Supervisor, workers: int) -> int | None:
+    """The supervisor's part, until everything is worked off; returns the signal that ended it sooner, if any."""
+    billing = stage.names[BILLING]
+    with ExitStack() as stack:
+        watch = stack.enter_context(DepthWatch(stage.settings, stage.names.values(), every=0.5))
+        paint = _painter(session, stage, progress, supervisor, watch, workers, stack)
+
+        def draw() -> None:
+            if not progress.burst.started and (progress.quiet or progress.seconds > PATIENCE):
+                progress.start_burst()
+            progress.sample(supervisor.snapshot(), billing)
+            paint()
+
+        return supervise(supervisor, draw, LOOK_EVERY, progress.over)
+
+
+def _painter(
+    session: Session,
+    stage: Stage,
+    progress: Progress,
+    supervisor: Supervisor,
+    watch: DepthWatch,
+    workers: int,
+    stack: ExitStack,
+) -> Callable[[], None]:
+    """What shows one moment: a frame of the live picture, or a line where nobody watches."""
+    if session.out.is_terminal and not session.as_json:
+        live = stack.enter_context(Live(console=session.out, auto_refresh=False, transient=True))
+        title = f"rowpost demo · {session.settings.target}"
+        return lambda: live.update(picture(title, progress, supervisor.snapshot(), watch.depths, workers), refresh=True)
+    console = session.err if session.as_json else session.out
+    billing = stage.names[BILLING]
+    due = time.monotonic() + LINE_EVERY
+
+    def print_line() -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            due += LINE_EVERY
+            console.print(line(progress, supervisor.snapshot(), billing, watch.depths[billing]), soft_wrap=True)
+
+    return print_line
+
+
+def _tell(
+    session: Session,
+    scenario: Scenario,
+    outcome: Outcome,
+    reasons: list[tuple[str, str]],
+    progress: Progress,
+    workers: int,
+) -> None:
+    if not session.as_json:
+        print_summary(session.out, scenario, outcome, reasons, progress, workers)
+        return
+    seconds = progress.burst_seconds
+    session.document(
+        {
+            "correct": not scenario.differences(outcome),
+            "sent": scenario.sent,
+            **asdict(outcome),
+            "expected": asdict(scenario.expected),
+            "errors": [{"id": row, "reason": reason} for row, reason in reasons],
+            "seconds": round(seconds, 3),
+            "rate": round(outcome.burst_handled / seconds, 1),
+            "workers": resample(progress.workers, CHART_POINTS),
+        }
+    )
+
+
+def _interim(outcome: Outcome, keep: bool) -> str:
+    rest = "; what waits stays in Demo.Billing until the next demo" if keep else "; the demo's queues were taken away"
+    return f"{outcome.handled:,} messages were handled, {_exactly(outcome)}, {outcome.waiting:,} wait{rest}"
+
+
+def _exactly(outcome: Outcome) -> str:
+    return "each once" if outcome.handled == outcome.handled_once else "SOME MORE THAN ONCE"

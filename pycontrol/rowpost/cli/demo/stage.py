@@ -1,0 +1,107 @@
+"""Sets the demo's stage in a database, and counts on it afterwards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from rowpost.cli.demo.scenario import AUDIT, BILLING, ERROR, SALES, SUPERVISOR, Outcome, queues
+from rowpost.cli.demo.statements import statement
+from rowpost.database.connection import Database
+from rowpost.deploy.apply import apply
+from rowpost.deploy.plan import describe_queue, plan, queue_names
+from rowpost.deploy.queues import drop_queue
+from rowpost.deploy.sql_text import render
+from rowpost.errors import MessageCorrupt, SchemaMissing
+from rowpost.settings.environment import QueueSettings, Settings
+from rowpost.transport.queue import Queue
+from rowpost.wire.address import Address, parse_address
+from rowpost.wire.message import BrowsedMessage
+
+__all__ = ["Stage"]
+
+WIRE = Path(__file__).parent / "wire"
+MOST = 10_000
+REASON = "NServiceBus.ExceptionInfo.Message"
+
+
+class Stage:
+    """The demo's queues and its business table, in the environment's default schema."""
+
+    def __init__(self, settings: Settings, workers: int) -> None:
+        self.names = {name: _canonical(name, settings) for name in (BILLING, SALES, ERROR, AUDIT)}
+        declared = settings.queues if settings.embedded else ()
+        self.settings = replace(
+            settings,
+            queues=(*_without_workers(declared), *queues(workers, self.names)),
+            supervisor=replace(SUPERVISOR, error_queue=self.names[ERROR]),
+        )
+
+    def set(self, database: Database) -> None:
+        """Deploys, and puts everything in place but the burst; whatever an earlier demo left goes first."""
+        self.clear(database)
+        apply(database, plan(self.settings))
+        self._run(database, "business_table")
+        for message in _wire_messages():
+            queue = Queue(self.names[f"Demo.{message['queue']}"], database)
+            queue.send(message["body"].encode(), message["headers"])
+        self._run(database, "foreign_rows")
+
+    def clear(self, database: Database) -> None:
+        """Takes the demo's queues and its table away."""
+        try:
+            registered = {row[0] for row in database.call("list_queues")}
+        except SchemaMissing:
+            return
+        for name in registered & set(self.names.values()):
+            drop_queue(database, name)
+        self._run(database, "drop_business_table")
+
+    def count(self, database: Database, expired: int) -> Outcome:
+        """What became of everything; `expired` is what the supervisor counted."""
+        rows = database.dialect.script(database.connection, statement(database.engine, "count_orders"))
+        handled, once, burst, burst_once = rows[0]
+        depth = {name: Queue(address, database).peek(MOST) for name, address in self.names.items()}
+        return Outcome(
+            handled=handled,
+            handled_once=once,
+            burst_handled=burst,
+            burst_handled_once=burst_once,
+            in_error=depth[ERROR],
+            in_audit=depth[AUDIT],
+            expired=expired,
+            waiting=depth[BILLING] + depth[SALES],
+        )
+
+    def reasons(self, database: Database) -> list[tuple[str, str]]:
+        """The messages in the error queue: the id of each, and why it is there."""
+        messages = Queue(self.names[ERROR], database).browse(100, max_body_bytes=0)
+        return [(str(message.id), _reason(message)) for message in messages]
+
+    def _run(self, database: Database, name: str) -> None:
+        entry = describe_queue(QueueSettings(self.names[BILLING]), database.engine)
+        text = render(statement(database.engine, name), queue_names(entry, database.dialect), database.engine)
+        with database.translated():
+            database.dialect.script(database.connection, text)
+
+
+def _canonical(name: str, settings: Settings) -> str:
+    place = Address(parse_address(name).table, settings.default_schema)
+    return place.qualified(settings.engine).short(settings.engine).format()
+
+
+def _without_workers(declared: tuple[QueueSettings, ...]) -> Iterator[QueueSettings]:
+    return (replace(queue, worker=None) for queue in declared)
+
+
+def _wire_messages() -> list[dict]:
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(WIRE.glob("*.json"))]
+
+
+def _reason(message: BrowsedMessage) -> str:
+    try:
+        return message.headers.get(REASON) or "no reason given"
+    except MessageCorrupt as error:
+        return str(error)

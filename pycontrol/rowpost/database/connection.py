@@ -1,0 +1,368 @@
+"""One connection to a database, and the one way to call its procedures: by the contract's names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from rowpost.database.contract import load_contract
+from rowpost.database.dialects.choice import dialect_for, dialect_of
+from rowpost.database.dialects.protocol import Begin, Commit, Dialect, Statement
+from rowpost.database.sql_folder import schema_version
+from rowpost.errors import ContractError, DatabaseError, SchemaMissing, SchemaTooNew
+from rowpost.settings.compat import compat_of
+from rowpost.wire.address import Address, parse_address, queue_key
+
+if TYPE_CHECKING:
+    from rowpost.settings.environment import Settings
+
+__all__ = ["Database", "connect", "connect_url"]
+
+REMEMBERED_ADDRESSES = 4096
+
+
+class Database:
+    """A connection and its dialect. Not for several threads at once.
+
+    Calls run in autocommit unless a transaction is open. A connection that was lent (`share`) belongs to its owner:
+    rowpost neither commits nor closes it.
+
+    >>> database.call("peek_queue", queue="Sales", count=100)
+    [(0,)]
+    """
+
+    def __init__(
+        self,
+        connection: Any,
+        dialect: Dialect,
+        *,
+        owned: bool = True,
+        open_another: Callable[[], Database] | None = None,
+        legacy_columns: bool = False,
+    ) -> None:
+        #: whether CorrelationId and ReplyToAddress are filled, for endpoints of transport versions 1 to 6 (compat)
+        self.legacy_columns = legacy_columns and dialect.name == "sqlserver"
+        self._connection = connection
+        #: whether anybody asked for the driver's connection, began or ended a transaction, since this was last set to False
+        self.lent = False
+        self.dialect = dialect
+        self._owned = owned
+        self._open_another = open_another
+        self._beside: Database | None = None
+        self._depth = 0
+        self._spelt: dict[tuple[str, Address], Any] = {}
+
+    @classmethod
+    def share(cls, connection: Any) -> Database:
+        """Wraps a caller's connection of psycopg or pyodbc; what is called joins the caller's transaction."""
+        return cls(connection, dialect_of(connection), owned=False)
+
+    @property
+    def connection(self) -> Any:
+        """The driver's connection, for SQL that is not rowpost's: whoever asked for it may have ended the transaction."""
+        self.lent = True
+        return self._connection
+
+    @property
+    def engine(self) -> str:
+        """postgresql or sqlserver."""
+        return self.dialect.name
+
+    def call(self, procedure: str, /, queue: str | None = None, *, begin: Begin = False, **arguments: Any) -> list[tuple]:
+        """Calls a procedure of the contract; with `queue` the one that was rendered for that queue.
+
+        Args:
+            procedure: name in sql/contract.yml.
+            queue: name or address of a queue, for procedures of scope "queue"; a saga's name for those of "saga".
+            begin: open a transaction before it, in the same round trip where the engine can; the caller ends it.
+            arguments: by the contract's names; those left out are null.
+
+        Returns:
+            Rows as tuples, columns in the contract's order.
+
+        Raises:
+            ContractError: unknown procedure or argument.
+            RowpostError: what the server said, as one of rowpost's errors.
+        """
+        statement = self._statement(procedure, queue, arguments)
+        try:
+            return self.dialect.execute(self._connection, statement, arguments, begin)
+        except self.dialect.driver_error() as error:
+            if begin:
+                self._abandon()
+            raise self.dialect.translate(error, statement) from error
+
+    def call_all(
+        self, calls: Sequence[tuple[str, str | None, dict[str, Any]]], *, begin: Begin = False, commit: Commit = False
+    ) -> list[list[tuple]]:
+        """Calls several procedures in as few round trips as the engine can, and returns the rows of each.
+
+        Args:
+            calls: (procedure, queue or None, arguments), as for `call`.
+            begin: open a transaction before the first.
+            commit: commit after the last; "sealed" where it was begun so. When one fails nothing is committed, and the
+                transaction is rolled back if `begin` opened it here; otherwise the caller does.
+        """
+        spelt = [(self._statement(name, queue, arguments), arguments) for name, queue, arguments in calls]
+        try:
+            return self.dialect.execute_all(self._connection, spelt, begin, commit)
+        except self.dialect.driver_error() as error:
+            if begin:
+                self._abandon()
+            raise self.dialect.translate(error, _failed_statement(error, [each for each, _ in spelt])) from error
+
+    def stream(
+        self, procedure: str, /, queue: str, *, columns: Sequence[str], chunk_bytes: int, **arguments: Any
+    ) -> Iterator[Any]:
+        """Calls a procedure whose rows do not fit into memory, and hands them on by chunks of about so many bytes.
+
+        A chunk is a list of tuples in the contract's order, or on PostgreSQL an Arrow batch of the columns asked for,
+        which comes over a connection of its own. Arguments and errors as for `call`; an error can come in the middle.
+        """
+        statement = self._statement(procedure, queue, arguments)
+        try:
+            yield from self.dialect.stream(self.connection, statement, arguments, columns, chunk_bytes)
+        except self.dialect.driver_error() as error:
+            raise self.dialect.translate(error, statement) from error
+
+    def _statement(self, procedure: str, queue: str | None, arguments: dict[str, Any]) -> Statement:
+        statement = _spell(self.dialect, procedure, queue)
+        if not arguments.keys() <= statement.known:
+            raise ContractError(
+                f"{procedure} has no parameter {', '.join(sorted(arguments.keys() - statement.known))}; "
+                f"it has {', '.join(sorted(statement.known)) or 'none'}."
+            )
+        return statement
+
+    def begin(self) -> None:
+        """Opens a transaction."""
+        self.lent = True
+        with self.translated():
+            self.dialect.begin(self._connection)
+
+    def commit(self) -> None:
+        """Commits the open transaction."""
+        self.lent = True
+        with self.translated():
+            self.dialect.commit(self._connection)
+
+    def rollback(self) -> None:
+        """Rolls the open transaction back, if there is one."""
+        self.lent = True
+        with self.translated():
+            self.dialect.rollback(self._connection)
+
+    def _abandon(self) -> None:
+        """Rolls back after a failure; a connection that is gone has rolled back by itself."""
+        with suppress(self.dialect.driver_error()):
+            self.dialect.rollback(self._connection)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Database]:
+        """A transaction around a block: commit at its end, roll back when it raises. Within another: a savepoint."""
+        if self._depth or self.join():
+            with self._savepoint():
+                yield self
+            return
+        self.begin()
+        self._depth = 1
+        try:
+            yield self
+        except BaseException:
+            self._depth = 0
+            self._abandon()
+            raise
+        self._depth = 0
+        self.commit()
+
+    @contextmanager
+    def _savepoint(self) -> Iterator[None]:
+        name = f"rowpost_{self._depth}"
+        with self.translated():
+            self.dialect.savepoint(self._connection, name)
+        self._depth += 1
+        try:
+            yield
+        except BaseException:
+            self._depth -= 1
+            with suppress(self.dialect.driver_error()):
+                self.dialect.rollback_to(self._connection, name)
+            raise
+        self._depth -= 1
+        with self.translated():
+            self.dialect.release(self._connection, name)
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Turns the driver's errors within a block into rowpost's."""
+        try:
+            yield
+        except self.dialect.driver_error() as error:
+            raise self.dialect.translate(error) from error
+
+    def join(self) -> bool:
+        """Whether there is a transaction to join; the one that a lent connection's driver would begin is begun."""
+        with self.translated():
+            return self.dialect.join(self._connection) or self.dialect.in_transaction(self._connection)
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open on the connection, begun by anybody."""
+        with self.translated():
+            return self.dialect.in_transaction(self._connection)
+
+    def is_intact(self, begin: Begin) -> bool:
+        """Whether the transaction that was begun so is still open, and can be committed. Cheap where the driver knows."""
+        try:
+            return self.dialect.is_intact(self._connection, begin)
+        except self.dialect.driver_error() as error:
+            raise self.dialect.translate(error) from error
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is closed or broken."""
+        return self.dialect.is_closed(self._connection)
+
+    def listen(self) -> bool:
+        """Begins to hear senders to any queue of the database; False where that cannot be: then nobody will ring."""
+        with self.translated():
+            return self.dialect.listen(self._connection)
+
+    def heard(self) -> list[str]:
+        """The keys of queues whose senders rang since the last time; does not wait. Raises DatabaseUnavailable."""
+        with self.translated():
+            return self.dialect.heard(self._connection)
+
+    @property
+    def another(self) -> Callable[[], Database] | None:
+        """Opens one more connection to the same database; None where rowpost cannot: the connection was lent."""
+        return self._open_another
+
+    def beside(self) -> Database:
+        """A second connection to the same database, for what must not share this one's transaction; kept open.
+
+        Raises:
+            DatabaseError: the connection was lent, and rowpost does not know how to open another.
+        """
+        if self._open_another is None:
+            raise DatabaseError(
+                "This needs a connection of its own beside the one that was lent, and rowpost cannot open it. "
+                "Give it a Database from rowpost.database.connect instead of a connection."
+            )
+        if self._beside is None or self._beside.closed:
+            self._beside = self._open_another()
+        return self._beside
+
+    def local(self, address: Address) -> Address:
+        """An address as this database knows it: without its own catalog, and without the default schema."""
+        return self._remembered("local", address, self._local)
+
+    def _local(self, address: Address) -> Address:
+        catalog = address.catalog
+        if catalog is not None and catalog.casefold() == self.dialect.database_name(self._connection).casefold():
+            catalog = None
+        return Address(address.table, address.schema, catalog).short(self.engine)
+
+    def canonical(self, address: Address) -> str:
+        """An address as endpoints elsewhere may use it: with schema and, on SQL Server, catalog (reference A1, A7)."""
+        return self._remembered("canonical", address, self._canonical)
+
+    def _canonical(self, address: Address) -> str:
+        full = address.qualified(self.engine)
+        if self.engine == "postgresql":
+            return f"{self.dialect.quote(str(full.schema))}.{self.dialect.quote(full.table)}"
+        return Address(full.table, full.schema, full.catalog or self.dialect.database_name(self._connection)).format()
+
+    def _remembered(self, what: str, address: Address, spell: Callable[[Address], Any]) -> Any:
+        """The addresses that an endpoint sends to are few, and looked at for each message."""
+        found = self._spelt.get((what, address))
+        if found is None:
+            if len(self._spelt) >= REMEMBERED_ADDRESSES:
+                self._spelt.clear()
+            found = self._spelt[what, address] = spell(address)
+        return found
+
+    def close(self) -> None:
+        """Closes the connection, unless it was lent, and the one beside it."""
+        if self._beside is not None:
+            self._beside.close()
+        if self._owned:
+            with suppress(self.dialect.driver_error()):
+                self._connection.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def check_schema(self) -> None:
+        """Makes sure that rowpost is deployed here, and not newer than this program.
+
+        Raises:
+            SchemaMissing: run rowpost apply.
+            SchemaTooNew: use a newer rowpost.
+        """
+        rows = self.call("get_version")
+        if not rows:
+            raise SchemaMissing("rowpost is not deployed in this database. Run: rowpost apply")
+        deployed, ours = rows[0][0], schema_version(self.engine)
+        if deployed > ours:
+            raise SchemaTooNew(
+                f"The database has schema {deployed}, deployed by rowpost {rows[0][1]}; this rowpost knows schema "
+                f"{ours}. Install a rowpost at least as new as the database's."
+            )
+
+
+def _failed_statement(error: Exception, statements: list[Statement]) -> Statement | None:
+    """Which call of a batch failed: its place where the driver knows, else the procedure that the server names."""
+    place = getattr(error, "failed_call", 0 if len(statements) == 1 else None)
+    if place is not None:
+        return statements[place] if 0 <= place < len(statements) else None
+    said = str(error).casefold()  # an engine that ignores case may fold names
+    named = (each for each in statements if each.key and f"{each.procedure.name}:{each.key}".casefold() in said)
+    return next(named, None)
+
+
+@lru_cache(maxsize=4096)
+def _spell(dialect: Dialect, name: str, queue: str | None) -> Statement:
+    contract = load_contract()
+    procedure = contract.find(name, "database") if queue is None else contract.find_template(name)
+    key = None if queue is None else queue_key(parse_address(queue), dialect.name)
+    return dialect.spell(procedure, queue, key)
+
+
+def connect_url(
+    engine: str, url: str, application_name: str = "rowpost", *, legacy_columns: bool = False
+) -> Database:
+    """Opens a connection by engine and URL (PostgreSQL) or ODBC connection string (SQL Server).
+
+    Raises:
+        DatabaseUnavailable: nobody answers.
+        LoginRefused: user, password or database are wrong.
+    """
+    dialect = dialect_for(engine)
+    return Database(
+        dialect.connect(url, application_name),
+        dialect,
+        open_another=lambda: connect_url(engine, url, application_name, legacy_columns=legacy_columns),
+        legacy_columns=legacy_columns,
+    )
+
+
+def connect(settings: Settings, application_name: str = "rowpost") -> Database:
+    """Opens a connection as the settings say; starts the embedded PostgreSQL where they name no server.
+
+    Raises:
+        DatabaseUnavailable: nobody answers.
+        LoginRefused: user, password or database are wrong.
+    """
+    url = settings.url
+    if url is None:
+        from rowpost.database import embedded
+
+        url = embedded.start(settings.data_folder)
+    legacy_columns = compat_of(settings.compat).legacy_columns
+    return connect_url(settings.engine, url, application_name, legacy_columns=legacy_columns)

@@ -1,0 +1,48 @@
+"""Choose the dialect of an engine or of a driver's connection."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from rowpost.database.dialects.protocol import Dialect
+from rowpost.errors import SettingsError
+
+__all__ = ["dialect_for", "dialect_of"]
+
+
+@cache
+def dialect_for(engine: str) -> Dialect:
+    """The dialect of "postgresql" or "sqlserver"; imports the driver only now.
+
+    Raises:
+        SettingsError: the engine is unknown, or its driver is not installed.
+    """
+    try:
+        if engine == "postgresql":
+            from rowpost.database.dialects.postgresql import PostgreSQL
+
+            return PostgreSQL()
+        if engine == "sqlserver":
+            from rowpost.database.dialects.sqlserver import SQLServer
+
+            return SQLServer()
+    except ImportError as error:
+        raise SettingsError(
+            f"The driver for {engine} is not installed ({error}). Install it with: pip install 'rowpost[{engine}]'"
+        ) from error
+    raise SettingsError(f"There is no engine {engine!r}. Use embedded, postgresql or sqlserver.")
+
+
+def dialect_of(connection: Any) -> Dialect:
+    """The dialect of a driver's connection: psycopg's or pyodbc's.
+
+    Raises:
+        SettingsError: it is neither.
+    """
+    module = type(connection).__module__.partition(".")[0]
+    if module == "psycopg":
+        return dialect_for("postgresql")
+    if module == "pyodbc":
+        return dialect_for("sqlserver")
+    raise SettingsError(f"{type(connection)!r} is no connection that rowpost knows. Give it one of psycopg or pyodbc.")

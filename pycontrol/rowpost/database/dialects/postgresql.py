@@ -1,0 +1,324 @@
+"""PostgreSQL through psycopg 3: connections and errors are the driver's, calls go straight through its libpq."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
+from uuid import UUID
+
+import psycopg
+from psycopg.pq import ExecStatus, TransactionStatus
+
+from rowpost.database.contract import Procedure
+from rowpost.database.dialects import libpq, notifications
+from rowpost.database.dialects.copying import copy_rows
+from rowpost.database.dialects.lending import Loan
+from rowpost.database.dialects.protocol import Begin, Commit, Statement, in_order, saga_missing, where_rights_are
+from rowpost.errors import (
+    CATALOGUE,
+    DatabaseError,
+    DatabaseUnavailable,
+    Deadlock,
+    InvalidCount,
+    InvalidMessage,
+    LockTimeout,
+    LoginRefused,
+    PermissionDenied,
+    QueueNotFound,
+    RowpostError,
+    SagaNotDeployed,
+    SchemaMissing,
+    SettingsError,
+    UnsupportedServer,
+)
+
+__all__ = ["PostgreSQL", "refuse_version"]
+
+_TYPES = {
+    "string": "text",
+    "strings": "text[]",
+    "text": "text",
+    "binary": "bytea",
+    "uuid": "uuid",
+    "integer": "integer",
+    "bigint": "bigint",
+    "boolean": "boolean",
+    "timestamp": "timestamp",
+}
+_MESSAGE_ARRAYS = ("text[]", "bytea[]", "uuid[]", "bigint[]")  # headers, bodies, ids, times to be received
+_UNAVAILABLE = {"57P01", "57P02", "57P03", "57P05", "53300", "25006"}  # 25006: read only, after a failover
+_LOGIN_REFUSED = {"28P01", "28000", "3D000"}
+_TRY_AGAIN = {"40P01", "40001", "55P03", "25P04"}
+_CONNECT_TIMEOUT = 10  # seconds
+# A cursor WITH HOLD is carried out at COMMIT, and this one fails: without CLOSE the transaction cannot be committed, by
+# whatever way a COMMIT comes. CLOSE fails where another transaction was begun meanwhile.
+_SEAL = (
+    b"DECLARE rowpost_seal CURSOR WITH HOLD FOR SELECT pg_catalog.set_config("
+    b"'rowpost: a handler may not commit the transaction that it was lent', '', true)"
+)
+_BEGIN: dict[Begin, tuple[bytes, ...]] = {False: (), True: (b"BEGIN",), "sealed": (b"BEGIN", _SEAL)}
+_COMMIT: dict[Commit, tuple[bytes, ...]] = {False: (), True: (b"COMMIT",), "sealed": (b"CLOSE rowpost_seal", b"COMMIT")}
+_OLDEST = 14
+
+
+class PostgreSQL:
+    """The dialect of PostgreSQL 14 and later."""
+
+    name = "postgresql"
+
+    def connect(self, url: str, application_name: str) -> psycopg.Connection:
+        try:
+            connection = psycopg.connect(
+                url, autocommit=True, application_name=application_name, connect_timeout=_CONNECT_TIMEOUT
+            )
+        except psycopg.ProgrammingError as error:  # the URL itself
+            raise SettingsError(f"The PostgreSQL URL cannot be read: {_first_line(error)}") from None
+        except psycopg.Error as error:
+            raise self.translate(error) from error
+        try:
+            refuse_version(connection.info.server_version)
+        except UnsupportedServer:
+            connection.close()
+            raise
+        libpq.keeps_prepared(connection)
+        return connection
+
+    def spell(self, procedure: Procedure, queue: str | None, key: str | None) -> Statement:
+        parameters = procedure.parameters_on(self.name)
+        types: list[str] = []
+        for parameter in parameters:
+            types += _MESSAGE_ARRAYS if parameter.type == "messages" else [_TYPES[parameter.type]]
+        placeholders = ", ".join(f"${number}::{type_name}" for number, type_name in enumerate(types, 1))
+        columns = ", ".join(column.name for column in procedure.result)
+        call = f"{self.object_name(procedure, key)}({placeholders})"
+        return Statement(
+            text=f"SELECT {columns} FROM {call}" if columns else f"SELECT {call}",
+            procedure=procedure,
+            queue=queue,
+            parameters=tuple((p.name, p.type) for p in parameters),
+            known=frozenset(p.name for p in procedure.parameters),
+            result_types=tuple(c.type for c in procedure.result),
+            key=key,
+        )
+
+    def execute(
+        self, connection: psycopg.Connection, statement: Statement, arguments: dict[str, Any], begin: Begin
+    ) -> list[tuple]:
+        if begin:
+            return self.execute_all(connection, [(statement, arguments)], begin, False)[0]
+        self.join(connection)
+        return in_order(statement, libpq.call(connection, _call(statement, arguments)))
+
+    def execute_all(
+        self,
+        connection: psycopg.Connection,
+        calls: Sequence[tuple[Statement, dict[str, Any]]],
+        begin: Begin,
+        commit: Commit,
+    ) -> list[list[tuple]]:
+        if begin:
+            _refuse_nested(connection)
+        else:
+            self.join(connection)
+        if commit:
+            _refuse_doomed(connection)
+        spelt = [_call(*each) for each in calls]
+        found = libpq.call_all(connection, spelt, before=_BEGIN[begin], after=_COMMIT[commit])
+        return [in_order(statement, rows) for (statement, _), rows in zip(calls, found, strict=True)]
+
+    def stream(
+        self, connection: psycopg.Connection, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int
+    ) -> Iterator[Any]:
+        function = self.object_name(statement.procedure, statement.key)
+        return copy_rows(connection, function, statement, arguments, columns, chunk_bytes)
+
+    def script(self, connection: psycopg.Connection, text: str) -> list[tuple]:
+        cursor = connection.execute(text, prepare=False)
+        return cursor.fetchall() if cursor.pgresult and cursor.pgresult.status == ExecStatus.TUPLES_OK else []
+
+    def begin(self, connection: psycopg.Connection) -> None:
+        _refuse_nested(connection)
+        libpq.command(connection, b"BEGIN")
+
+    def join(self, connection: psycopg.Connection) -> bool:
+        if connection.autocommit:
+            return False
+        if connection.pgconn.transaction_status == TransactionStatus.IDLE:
+            connection.execute("SELECT 1")  # psycopg's BEGIN bears the isolation level and more
+        return True
+
+    def commit(self, connection: psycopg.Connection) -> None:
+        _refuse_doomed(connection)
+        libpq.command(connection, b"COMMIT")
+
+    def rollback(self, connection: psycopg.Connection) -> None:
+        connection.rollback()
+
+    def savepoint(self, connection: psycopg.Connection, name: str) -> None:
+        connection.execute(f"SAVEPOINT {name}")
+
+    def rollback_to(self, connection: psycopg.Connection, name: str) -> None:
+        connection.execute(f"ROLLBACK TO SAVEPOINT {name}")
+
+    def release(self, connection: psycopg.Connection, name: str) -> None:
+        connection.execute(f"RELEASE SAVEPOINT {name}")
+
+    def in_transaction(self, connection: psycopg.Connection) -> bool:
+        return connection.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
+    def left_open(self, connection: psycopg.Connection) -> bool:
+        return self.in_transaction(connection)
+
+    def is_intact(self, connection: psycopg.Connection, begin: Begin) -> bool:
+        return connection.pgconn.transaction_status == TransactionStatus.INTRANS
+
+    def is_closed(self, connection: psycopg.Connection) -> bool:
+        return connection.closed or connection.broken
+
+    def listen(self, connection: psycopg.Connection) -> bool:
+        return notifications.listen(connection)
+
+    def heard(self, connection: psycopg.Connection) -> list[str]:
+        return notifications.heard(connection)
+
+    def driver_error(self) -> type[Exception]:
+        return psycopg.Error
+
+    def loan(self, connection: psycopg.Connection, refuse: Callable[[str], NoReturn]) -> Loan:
+        return Loan(connection, refuse)
+
+    def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
+        state = getattr(error, "sqlstate", None) or ""
+        said = _first_line(error)
+        where = f" ({statement.procedure.scope} {statement.queue!r})" if statement and statement.queue else ""
+        kind: type[RowpostError] = DatabaseError
+        if state.startswith("RP") and int(state[2:]) in CATALOGUE:
+            kind = CATALOGUE[int(state[2:])]
+        elif state in ("42883", "3F000", "42P01") or (state == "42703" and _of_saga(statement)):
+            return _missing(state, said, statement)
+        elif state == "42501":
+            kind, said = PermissionDenied, f"{said}. {where_rights_are(statement)}"
+        elif state in _TRY_AGAIN:
+            kind = LockTimeout if state == "55P03" else Deadlock
+        elif state in _LOGIN_REFUSED or (not state and _is_refusal(said)):
+            kind, said = LoginRefused, f"The server refused the login: {said}. Check user, password and database."
+        elif (
+            state in _UNAVAILABLE or state.startswith("08") or (not state and isinstance(error, psycopg.OperationalError))
+        ):
+            kind, said = DatabaseUnavailable, f"The database cannot be reached: {said}"
+        elif state == "22003":
+            kind = InvalidCount
+        elif state in ("23502", "22021") or isinstance(error, psycopg.DataError):
+            kind = InvalidMessage
+        return kind(said + where)
+
+    def object_name(self, procedure: Procedure, key: str | None) -> str:
+        """The function's quoted name, with its schema."""
+        return f"rowpost.{procedure.name}" if key is None else f"rowpost.{self.quote(f'{procedure.name}:{key}')}"
+
+    def database_name(self, connection: psycopg.Connection) -> str:
+        return connection.info.dbname
+
+    def quote(self, name: str) -> str:
+        return '"' + name.replace('"', '""') + '"'
+
+    def literal(self, value: Any) -> str:
+        if value is None:
+            return "NULL"
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, int):
+            return str(value)
+        if isinstance(value, str | UUID | datetime.datetime):
+            return "'" + str(value).replace("'", "''") + "'"
+        raise TypeError(f"no literal for {type(value)}")
+
+    def script_call(self, procedure: Procedure, arguments: Sequence[tuple[str, Any]]) -> str:
+        given = ", ".join(f"p_{name} => {self.literal(value)}" for name, value in arguments)
+        return f"SELECT {self.object_name(procedure, None)}({given});"
+
+
+def refuse_version(number: int) -> None:
+    """Raises UnsupportedServer for a server older than PostgreSQL 14; `number` is libpq's, such as 130012."""
+    if number < _OLDEST * 10_000:
+        raise UnsupportedServer(
+            f"The server is PostgreSQL {number // 10_000}.{number % 10_000}; rowpost needs PostgreSQL {_OLDEST} or newer. "
+            "Nothing was changed: upgrade the server, or name another one in the environment's url."
+        )
+
+
+def _refuse_nested(connection: psycopg.Connection) -> None:
+    """Close a connection on which somebody left a transaction open. PostgreSQL only warns of a BEGIN there, and the
+    COMMIT that follows would commit what was left, for example the removal of a message whose handler failed."""
+    if connection.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+        connection.close()
+        raise psycopg.errors.ActiveSqlTransaction(
+            "A transaction cannot begin on a connection that has one open: the open one was not committed, and the connection is closed"
+        )
+
+
+def _refuse_doomed(connection: psycopg.Connection) -> None:
+    """A COMMIT of a transaction in which something failed would roll back, and say nothing."""
+    if connection.pgconn.transaction_status == TransactionStatus.INERROR:
+        connection.rollback()
+        raise psycopg.errors.InFailedSqlTransaction(
+            "The transaction could not be committed: a statement in it had failed, and the error was not passed on"
+        )
+
+
+def _call(statement: Statement, arguments: dict[str, Any]) -> libpq.Call:
+    parameters: list[tuple[str, Any]] = []
+    for name, kind in statement.parameters:
+        value = arguments.get(name)
+        if kind == "messages":
+            parameters += _message_arrays(value)
+        elif kind == "strings":
+            packed = None if value is None else libpq.pack_array("text", [text.encode() for text in value])
+            parameters.append(("array", packed))
+        else:
+            parameters.append((kind, value))
+    return libpq.Call(statement.text, parameters, statement.result_types)
+
+
+def _message_arrays(messages: Sequence[Any]) -> list[tuple[str, bytes | None]]:
+    """Rows turned into the function's arrays; an array that would be all null is left out."""
+    ids = [m.id and m.id.bytes for m in messages]
+    times = [libpq.pack_bigint(m.time_to_be_received_ms) for m in messages]
+    return [
+        ("array", libpq.pack_array("text", [m.raw_headers.encode() for m in messages])),
+        ("array", libpq.pack_array("bytea", [m.body for m in messages])),
+        ("array", libpq.pack_array("uuid", ids) if any(ids) else None),
+        ("array", libpq.pack_array("int8", times) if any(times) else None),
+    ]
+
+
+def _missing(state: str, said: str, statement: Statement | None) -> RowpostError:
+    if state == "3F000" or statement is None or statement.queue is None:
+        return SchemaMissing(f"rowpost is not deployed in this database, or is older than this program: {said}. Run: rowpost apply")
+    if _of_saga(statement):
+        return SagaNotDeployed(saga_missing(statement, said))
+    if state == "42P01":
+        return QueueNotFound(f"The table of the queue {statement.queue!r} is gone: {said}. Run: rowpost queue check")
+    return QueueNotFound(
+        f"No queue named {statement.queue!r} in this database. rowpost queue list shows those that are; "
+        "rowpost queue create makes one."
+    )
+
+
+def _of_saga(statement: Statement | None) -> bool:
+    return statement is not None and statement.procedure.scope == "saga"
+
+
+def _is_refusal(said: str) -> bool:
+    """libpq gives no SQLSTATE for what fails while connecting."""
+    return any(sign in said for sign in ("password authentication failed", "does not exist", "no password supplied", "pg_hba"))
+
+
+def _first_line(error: Exception) -> str:
+    diagnostics = getattr(error, "diag", None)
+    if diagnostics is not None and diagnostics.message_primary:
+        hint = f" {diagnostics.message_hint}" if diagnostics.message_hint else ""
+        return diagnostics.message_primary.rstrip(".") + ("." + hint if hint else "")
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__).rstrip(".")

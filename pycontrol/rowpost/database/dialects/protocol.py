@@ -1,0 +1,134 @@
+"""What a dialect does for `database.connection`: the protocol, and the values that pass between both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, Literal, NoReturn, Protocol
+
+from rowpost.database.contract import Procedure
+from rowpost.errors import RowpostError
+
+__all__ = ["Begin", "Commit", "Dialect", "Statement", "in_order", "saga_missing", "where_rights_are"]
+
+
+#: whether a call opens a transaction; "distributed": one over several SQL Servers; "sealed": one that no COMMIT ends
+#: but the one that breaks the seal, so that SQL of a handler cannot commit what is not its own
+Begin = bool | Literal["distributed", "sealed"]
+
+
+#: whether a transaction is committed after the calls; "sealed": one that was begun so
+Commit = bool | Literal["sealed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A call, spelt once and executed often.
+
+    `queue` is the name of the queue for which the procedure was rendered; `parameters` are the names and types
+    that this engine has, in order; `known` are all names of the contract.
+    """
+
+    text: str
+    procedure: Procedure
+    queue: str | None
+    parameters: tuple[tuple[str, str], ...]
+    known: frozenset[str]
+    result_types: tuple[str, ...]
+    #: driver's type hints, one per placeholder, where the driver cannot see them from a null
+    sizes: tuple[Any, ...] = ()
+    #: the queue's key, where a batch's error names the procedure that failed and not its place
+    key: str | None = None
+
+
+def in_order(statement: Statement, rows: list[tuple]) -> list[tuple]:
+    """The rows in the contract's order: neither OUTPUT nor RETURNING promises one, and a sort there copies every body."""
+    order = statement.procedure.ordered_by
+    if order and len(rows) > 1:
+        rows.sort(key=itemgetter([column.name for column in statement.procedure.result].index(order)))
+    return rows
+
+
+def where_rights_are(statement: Statement | None) -> str:
+    """What to say to a login that lacks a right: for a call, or for a script of a deployment."""
+    if statement is None:
+        return "docs/for-dbas.md lists the rights that a deployment needs."
+    return "rowpost queue grant prints the statements that give the right."
+
+
+class Dialect(Protocol):
+    """One engine."""
+
+    name: str
+
+    def connect(self, url: str, application_name: str) -> Any:
+        """Opens a connection in autocommit mode. Raises DatabaseUnavailable, LoginRefused, SettingsError."""
+
+    def spell(self, procedure: Procedure, queue: str | None, key: str | None) -> Statement:
+        """Spells the call of a procedure."""
+
+    def execute(self, connection: Any, statement: Statement, arguments: dict[str, Any], begin: Begin) -> list[tuple]:
+        """Calls; with `begin` opens the transaction in the same round trip. Rows stand in the contract's order."""
+
+    def execute_all(
+        self, connection: Any, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: Begin, commit: Commit
+    ) -> list[list[tuple]]:
+        """Calls several at once, optionally between BEGIN and COMMIT; the rows of each."""
+
+    def stream(
+        self, connection: Any, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int
+    ) -> Iterator[Any]:
+        """Calls; the rows, with these columns at least, come in chunks of about so many bytes."""
+
+    def script(self, connection: Any, text: str) -> list[tuple]:
+        """Executes one batch of a script as it stands; returns the rows of its last result, if any."""
+
+    def join(self, connection: Any) -> bool:
+        """Opens the transaction that a lent connection's driver would; False where that is left to us (autocommit)."""
+
+    def begin(self, connection: Any) -> None: ...
+    def commit(self, connection: Any) -> None: ...
+    def rollback(self, connection: Any) -> None: ...
+    def savepoint(self, connection: Any, name: str) -> None: ...
+    def rollback_to(self, connection: Any, name: str) -> None: ...
+    def release(self, connection: Any, name: str) -> None: ...
+
+    def in_transaction(self, connection: Any) -> bool:
+        """Whether a transaction is open, begun by anybody. Cheap where the driver knows."""
+
+    def left_open(self, connection: Any) -> bool:
+        """Whether a transaction is open, as far as the driver knows without asking the server; False where it does not."""
+
+    def is_intact(self, connection: Any, begin: Begin) -> bool:
+        """Whether the transaction that was begun so is still open, and can be committed. Cheap where the driver knows."""
+
+    def is_closed(self, connection: Any) -> bool: ...
+
+    def listen(self, connection: Any) -> bool:
+        """Begins to hear senders; False where the engine, or what lies in between, knows no such thing."""
+
+    def heard(self, connection: Any) -> list[str]:
+        """The keys of queues whose senders rang since the last time; does not wait."""
+
+    def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
+        """The driver's error as one of rowpost's."""
+
+    def driver_error(self) -> type[Exception]: ...
+
+    def loan(self, connection: Any, refuse: Callable[[str], NoReturn]) -> Any:
+        """What watches over a connection in a handler's hands; None where the driver gives no way."""
+
+    def database_name(self, connection: Any) -> str: ...
+    def quote(self, name: str) -> str: ...
+    def literal(self, value: Any) -> str: ...
+    def script_call(self, procedure: Procedure, arguments: Sequence[tuple[str, Any]]) -> str:
+        """A call with literals, for a script that a person runs by hand."""
+
+
+def saga_missing(statement: Statement, said: str) -> str:
+    """What to tell of a saga whose table or procedures are not as they should be."""
+    return (
+        f"The saga {statement.queue!r} has no table or procedures here, or they are not as they were deployed: {said}. "
+        "Run rowpost verify, which says what is missing, and rowpost apply."
+    )

@@ -1,0 +1,168 @@
+"""What a plan would change against a server: pure comparison of plan, journal and registry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from rowpost.deploy.plan import Entry, Plan, Step, build_plan
+
+__all__ = ["Change", "JournalEntry", "PlanDiff", "compare", "with_registered"]
+
+
+@dataclass(frozen=True)
+class JournalEntry:
+    """A row of the journal as list_scripts returns it."""
+
+    script_name: str
+    script_kind: str
+    script_hash: str
+    object_kind: str | None
+    object_name: str | None
+    recorded_fingerprint: str | None
+    living_fingerprint: str | None
+    applied_at: Any
+    applied_by: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """One item of the plan and how it stands on the server.
+
+    `state` is one of
+        added      not there yet
+        changed    there with another text, or entered differently
+        drifted    its procedure was changed or dropped by hand, or its table dropped: apply makes it again
+        altered    its table's columns were changed by hand: apply leaves that alone, verify names it
+        edited     a one-time script whose text changed after it ran: apply refuses
+        everytime  runs at every deployment
+        unchanged
+    """
+
+    item: Step | Entry
+    state: str
+    entry: JournalEntry | None = None
+
+    @property
+    def name(self) -> str:
+        """The script's name, or `queue <name>`, `saga <name>` for an entry of the registry."""
+        return self.item.script_name if isinstance(self.item, Step) else self.item.title
+
+    @property
+    def runs(self) -> bool:
+        """Whether apply runs it."""
+        return self.state in ("added", "changed", "drifted", "everytime")
+
+
+@dataclass(frozen=True)
+class PlanDiff:
+    """The whole comparison. `undeclared` are registered queues and sagas that the environment does not declare: they are
+    deployed like the others and never dropped; `unknown` are scripts in the journal that this release does not bring.
+    """
+
+    changes: tuple[Change, ...]
+    undeclared: tuple[str, ...]
+    unknown: tuple[JournalEntry, ...]
+
+    def names(self, state: str) -> tuple[str, ...]:
+        """The names of what is in a state, in the plan's order."""
+        return tuple(change.name for change in self.changes if change.state == state)
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """Not there yet."""
+        return self.names("added")
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """There with another text."""
+        return self.names("changed")
+
+    @property
+    def drifted(self) -> tuple[str, ...]:
+        """Changed or dropped by hand; apply makes it again."""
+        return self.names("drifted")
+
+    @property
+    def altered(self) -> tuple[str, ...]:
+        """Tables whose columns were changed by hand; apply leaves them alone."""
+        return self.names("altered")
+
+    @property
+    def edited(self) -> tuple[str, ...]:
+        """One-time scripts edited after they ran; apply refuses."""
+        return self.names("edited")
+
+    @property
+    def unchanged(self) -> tuple[str, ...]:
+        """As planned."""
+        return self.names("unchanged")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether apply would find nothing to do (but for what runs every time)."""
+        return not any(change.runs and change.state != "everytime" for change in self.changes)
+
+
+def with_registered(plan: Plan, registry: Iterable[Entry]) -> Plan:
+    """The plan with the registered queues and sagas that it does not declare: they get the same procedures as the others.
+
+    A plan that is not whole stays as it is.
+    """
+    if not plan.whole:
+        return plan
+    declared = {entry.title for entry in plan.entries}
+    others = [entry for entry in registry if entry.title not in declared]
+    return build_plan(plan.environment, plan.scripts, [*plan.entries, *others]) if others else plan
+
+
+def compare(plan: Plan, journal: Iterable[JournalEntry], registry: Iterable[Entry]) -> PlanDiff:
+    """How each item of the plan, registered queues included, stands on the server."""
+    recorded = {entry.script_name: entry for entry in journal}
+    entered = {entry.title: entry for entry in registry}
+    complete = with_registered(plan, entered.values())
+    # Several one-time scripts may shape one table: the last one's fingerprint is the one that must be alive.
+    last = {step.object_name: step.script_name for step in complete.steps if step.script_name in recorded}
+    changes: list[Change] = []
+    renewed: set[str] = set()
+    for item in complete.items:
+        if not isinstance(item, Step):
+            state = _entry_state(item, entered.get(item.title))
+            if state != "unchanged":
+                renewed.add(item.title)
+            changes.append(Change(item, state))
+        else:
+            entry = recorded.get(item.script_name)
+            state = _step_state(item, entry, last.get(item.object_name) == item.script_name)
+            if state in ("unchanged", "altered") and item.object_kind == "table" and item.owner in renewed:
+                state = "changed"  # the registry says what the table should have
+            changes.append(Change(item, state, entry))
+    planned = {step.script_name for step in complete.steps}
+    if not plan.whole:
+        return PlanDiff(tuple(changes), (), ())
+    declared = {entry.title for entry in plan.entries}
+    return PlanDiff(
+        tuple(changes),
+        undeclared=tuple(entry.name for title, entry in entered.items() if title not in declared),
+        unknown=tuple(entry for name, entry in recorded.items() if name not in planned),
+    )
+
+
+def _entry_state(wanted: Entry, entered: Entry | None) -> str:
+    if entered is None:
+        return "added"
+    return "unchanged" if entered == wanted else "changed"
+
+
+def _step_state(step: Step, entry: JournalEntry | None, decides: bool) -> str:
+    """`decides` tells whether this step is the last one to shape its object."""
+    if step.kind == "everytime":
+        return "everytime"
+    if entry is None:
+        return "added"
+    if entry.script_hash != step.hash:
+        return "edited" if step.kind == "once" else "changed"
+    if step.object_name is None or not decides or entry.living_fingerprint == entry.recorded_fingerprint is not None:
+        return "unchanged"
+    return "altered" if step.object_kind == "table" and entry.living_fingerprint is not None else "drifted"

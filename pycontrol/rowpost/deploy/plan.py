@@ -1,0 +1,323 @@
+"""What a deployment does, as a value: the scripts in their order, the registry's entries, and one script of it all.
+
+Nothing here connects to anything. `plan(settings).script` is what a DBA reads and may run by hand, with sqlcmd or
+psql; `rowpost.deploy.apply` runs the same steps, minus those that the journal says are already there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import astuple, dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+
+from rowpost.database.contract import load_contract
+from rowpost.database.dialects.choice import dialect_for
+from rowpost.database.dialects.protocol import Dialect
+from rowpost.deploy.runner import SCRIPT_END, SECTION_GUARD
+from rowpost.deploy.saga_entry import SagaEntry, describe_saga, saga_names
+from rowpost.deploy.scripts import Script, ScriptSet, hash_text, load_scripts, render_script
+from rowpost.errors import InvalidQueueName
+from rowpost.settings.environment import OutboxSettings, QueueSettings, Settings
+from rowpost.version import __version__
+from rowpost.wire.address import DEFAULT_SCHEMA, Address, parse_address, queue_key
+
+__all__ = ["Entry", "Plan", "QueueEntry", "Step", "build_plan", "business_settings", "describe_queue", "plan", "queue_names"]
+
+HOW_TO_RUN = {
+    "sqlserver": "sqlcmd -S <server> -d <database> -b -x -f 65001 -i <this file>",
+    "postgresql": "PGCLIENTENCODING=UTF8 psql -v ON_ERROR_STOP=1 -f <this file> <database>",
+}
+
+
+@dataclass(frozen=True)
+class QueueEntry:
+    """A row of the registry, columns as register_queue takes them."""
+
+    queue_key: str
+    queue_name: str
+    catalog_name: str | None
+    schema_name: str
+    table_name: str
+    kind: str
+    body_string: bool
+    clustered: bool
+    delayed: bool
+
+    @property
+    def name(self) -> str:
+        """Its canonical address, short."""
+        return self.queue_name
+
+    @property
+    def title(self) -> str:
+        """As lists of changes name it."""
+        return f"queue {self.queue_name}"
+
+
+Entry = QueueEntry | SagaEntry
+
+
+@dataclass(frozen=True)
+class Step:
+    """One script as it runs: rendered, with the object that it leaves behind, and the entry it belongs to, by title."""
+
+    script_name: str
+    kind: str
+    text: str
+    object_kind: str | None = None
+    object_name: str | None = None
+    owner: str | None = None
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of the rendered text, hexadecimal."""
+        return hash_text(self.text)
+
+    @property
+    def record(self) -> dict[str, str | None]:
+        """The arguments of record_script."""
+        return {
+            "script_name": self.script_name,
+            "script_kind": self.kind,
+            "script_hash": self.hash,
+            "object_kind": self.object_kind,
+            "object_name": self.object_name,
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A deployment of one environment. `items` are in the order in which they run.
+
+    `whole` is False for the deployment of a few queues into a database that has the rest already.
+    """
+
+    environment: str
+    scripts: ScriptSet = field(repr=False)
+    items: tuple[Step | Entry, ...] = field(repr=False)
+    tool_version: str = __version__
+    whole: bool = True
+
+    @property
+    def engine(self) -> str:
+        """postgresql or sqlserver."""
+        return self.scripts.engine
+
+    @property
+    def schema_version(self) -> int:
+        """Number of the newest one-time script."""
+        return self.scripts.schema_version
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The scripts."""
+        return tuple(item for item in self.items if isinstance(item, Step))
+
+    @property
+    def queues(self) -> tuple[QueueEntry, ...]:
+        """The registry's entries of queues."""
+        return tuple(item for item in self.items if isinstance(item, QueueEntry))
+
+    @property
+    def sagas(self) -> tuple[SagaEntry, ...]:
+        """The registry's entries of sagas."""
+        return tuple(item for item in self.items if isinstance(item, SagaEntry))
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All that is registered."""
+        return (*self.queues, *self.sagas)
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of everything that the script does, hexadecimal: the same for the same plan."""
+        return hash_text(self._body)
+
+    @property
+    def script(self) -> str:
+        """One script, complete and safe to run again: what apply does on an empty database."""
+        header = (
+            f"rowpost {self.tool_version}: deployment of the environment {self.environment} ({self.engine})",
+            f"Schema {self.schema_version}, {len(self.steps)} scripts, {_counted(self)}. Plan {self.hash}",
+            f"Run it with: {HOW_TO_RUN[self.engine]}",
+            "One transaction: after an error nothing of it remains. Running it again does no harm.",
+        )
+        return "".join(f"-- {line}\n" for line in header) + self._body
+
+    @cached_property
+    def _body(self) -> str:
+        return "".join(_sections(self, dialect_for(self.engine)))
+
+
+def plan(settings: Settings, folder: Path | None = None) -> Plan:
+    """The deployment of an environment, offline. `folder` is the sql folder to take instead of the product's own.
+
+    Raises DeployError for scripts that cannot be read or rendered.
+    """
+    entries: list[Entry] = [describe_queue(queue, settings.engine) for queue in settings.queues]
+    entries += [describe_saga(saga, settings.engine) for saga in settings.sagas]
+    return build_plan(settings.environment, load_scripts(settings.engine, folder), entries)
+
+
+def business_settings(settings: Settings, outbox: OutboxSettings) -> Settings:
+    """The settings with which rowpost is deployed into a business database: the same, without queues."""
+    return replace(
+        settings,
+        engine=outbox.engine,
+        url=outbox.url,
+        default_schema=DEFAULT_SCHEMA[outbox.engine],
+        queues=(),
+        sagas=(),
+        participants=(),
+        outboxes=(),
+    )
+
+
+def build_plan(environment: str, scripts: ScriptSet, entries: Iterable[Entry], whole: bool = True) -> Plan:
+    """A plan out of its parts, queues and then sagas in the order given; not `whole`: of these alone."""
+    entries = list(entries)
+    queues = [entry for entry in entries if isinstance(entry, QueueEntry)]
+    sagas = [entry for entry in entries if isinstance(entry, SagaEntry)] if scripts.saga_tables else []
+    dialect = dialect_for(scripts.engine)
+    items: list[Step | Entry] = [_database_step(script, dialect) for script in scripts.database] if whole else []
+    for queue in queues:
+        items += [queue, *_queue_steps(queue, scripts, dialect)]
+    for saga in sagas:
+        items += [saga, *_saga_steps(saga, scripts, dialect)]
+    if whole:
+        items.append(Step(scripts.grants.name, scripts.grants.kind, scripts.grants.text))
+    items += [_queue_step(scripts.queue_grants, queue, dialect) for queue in queues]
+    items += [_saga_step(script, saga, dialect) for saga in sagas for script in scripts.saga_grants]
+    return Plan(environment, scripts, tuple(items), whole=whole)
+
+
+def describe_queue(queue: QueueSettings, engine: str) -> QueueEntry:
+    """The registry's entry of a declared queue. Raises InvalidQueueName."""
+    address = parse_address(queue.name)
+    full = address.qualified(engine)
+    if full.catalog is not None and queue.kind != "external":
+        raise InvalidQueueName(
+            f"The queue {queue.name!r} lies in another database: it can only be external here. "
+            "Deploy rowpost into that database to receive from it."
+        )
+    return QueueEntry(
+        queue_key=queue_key(address, engine),
+        queue_name=full.short(engine).format(),
+        catalog_name=full.catalog,
+        schema_name=str(full.schema),
+        table_name=full.table,
+        kind=queue.kind,
+        body_string=queue.body_string,
+        clustered=queue.clustered,
+        delayed=queue.delayed and queue.kind != "external",
+    )
+
+
+def queue_names(queue: QueueEntry, dialect: Dialect) -> dict[str, str]:
+    """The values of the placeholders in a queue's templates."""
+    return {
+        "queue_table": _table_name(queue, dialect),
+        "delayed_table": _delayed_table_name(queue, dialect),
+        "queue_key": queue.queue_key,
+        "queue_name": queue.queue_name,
+        "schema_name": queue.schema_name,
+        "table_name": queue.table_name,
+    }
+
+
+def _table_name(queue: QueueEntry, dialect: Dialect) -> str:
+    parts = (queue.catalog_name, queue.schema_name, queue.table_name)
+    return ".".join(dialect.quote(part) for part in parts if part is not None)
+
+
+def _delayed_table_name(queue: QueueEntry, dialect: Dialect) -> str:
+    """Beside the queue's table, named as the NServiceBus transport names it; by the queue's key where that is too long."""
+    name = f"{queue.table_name}.Delayed"
+    try:
+        Address(name).qualified(dialect.name)
+    except InvalidQueueName:
+        name = f"{queue.queue_key}.Delayed"
+    return ".".join(dialect.quote(part) for part in (queue.schema_name, name))
+
+
+def _database_step(script: Script, dialect: Dialect) -> Step:
+    name = script.table if script.kind == "once" else script.stem
+    if name is None:
+        return Step(script.name, script.kind, script.text)
+    object_kind = "table" if script.kind == "once" else "procedure"
+    return Step(script.name, script.kind, script.text, object_kind, f"rowpost.{dialect.quote(name)}")
+
+
+def _queue_steps(queue: QueueEntry, scripts: ScriptSet, dialect: Dialect) -> Iterator[Step]:
+    if queue.kind != "external":
+        yield _queue_step(scripts.create, queue, dialect, "table", _table_name(queue, dialect))
+    if queue.delayed:
+        yield _queue_step(scripts.create_delayed, queue, dialect, "table", _delayed_table_name(queue, dialect))
+    wanted = {procedure.name for procedure in load_contract().templates(queue.kind, queue.delayed)}
+    for script in scripts.templates:
+        if script.stem in wanted or script.stem.startswith("_"):
+            name = f"rowpost.{dialect.quote(f'{script.stem}:{queue.queue_key}')}"
+            yield _queue_step(script, queue, dialect, "procedure", name)
+
+
+def _queue_step(
+    script: Script, queue: QueueEntry, dialect: Dialect, object_kind: str | None = None, object_name: str | None = None
+) -> Step:
+    text = render_script(script, queue_names(queue, dialect), dialect.name)
+    name = f"{script.name}:{queue.queue_key}"
+    return Step(name, script.kind, text, object_kind, object_name, queue.title)
+
+
+def _saga_steps(saga: SagaEntry, scripts: ScriptSet, dialect: Dialect) -> Iterator[Step]:
+    moving = saga.transitional_name is not None
+    for script in scripts.saga_tables:
+        if moving or "{transitional_column}" not in script.text:
+            yield _saga_step(script, saga, dialect, "table", saga_names(saga, dialect)["saga_table"])
+    wanted = {procedure.name for procedure in load_contract().saga_templates(moving)}
+    for script in scripts.saga_templates:
+        if script.stem in wanted:
+            yield _saga_step(script, saga, dialect, "procedure", f"rowpost.{dialect.quote(f'{script.stem}:{saga.saga_key}')}")
+
+
+def _saga_step(
+    script: Script, saga: SagaEntry, dialect: Dialect, object_kind: str | None = None, object_name: str | None = None
+) -> Step:
+    text = render_script(script, saga_names(saga, dialect), dialect.name)
+    return Step(f"{script.name}:{saga.saga_key}", script.kind, text, object_kind, object_name, saga.title)
+
+
+def _counted(plan: Plan) -> str:
+    return f"{len(plan.queues)} queues" + (f", {len(plan.sagas)} sagas" if plan.sagas else "")
+
+
+def _sections(plan: Plan, dialect: Dialect) -> Iterator[str]:
+    find = load_contract().find
+    go = "GO\n" if dialect.name == "sqlserver" else ""
+
+    def section(title: str, text: str) -> str:
+        rule = "-- " + "=" * 100
+        text = text.rstrip() + "\n"
+        closed = text if not go or text.endswith("\nGO\n") else text + go
+        return f"\n{rule}\n-- {title}\n{rule}\n{closed}"
+
+    guard = SECTION_GUARD[dialect.name]
+
+    def call(procedure: str, arguments: dict[str, object]) -> str:
+        return dialect.script_call(find(procedure, "database"), tuple(arguments.items())) + "\n"
+
+    yield section(plan.scripts.begin.name, plan.scripts.begin.text)
+    for item in plan.items:
+        if isinstance(item, Step):
+            yield guard + section(f"{item.script_name} ({item.kind})", item.text)
+        else:
+            values = dict(zip((each.name for each in fields(item)), astuple(item), strict=True))
+            saga = isinstance(item, SagaEntry)
+            kind = "" if saga else f" ({item.kind})"
+            register = "register_saga" if saga else "register_queue"
+            yield guard + section(f"{' '.join(item.title.split())}{kind}", call(register, values))
+    records = "".join(call("record_script", step.record) for step in plan.steps)
+    yield guard + section("the journal: what ran, and what it left behind", records)
+    version = {"schema_version": plan.schema_version, "tool_version": plan.tool_version}
+    yield guard + section("the version", call("record_version", version))
+    yield guard + section(plan.scripts.commit.name, plan.scripts.commit.text) + SCRIPT_END[dialect.name]

@@ -1,0 +1,132 @@
+"""A release's scripts in one file: to compare with later without a connection, and to go back to.
+
+    write_bundle(Path("rowpost-1.4.zip"))
+    with open_release(Path("rowpost-1.4.zip")) as release:
+        go_back(database, release)
+
+A bundle holds the templates, not what was rendered from them, so that queues made since are served too. Procedures and
+grants go back. Tables stay, for an earlier release's workers run on a later schema. What a later release did to the
+product's own tables is taken back by its scripts in tables/undo/, and by nothing else: they may lose what those tables
+hold, so that a person has to ask for them.
+
+    go_back(database, release, undo=undo_scripts(database, release))
+"""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+from rowpost.database.connection import Database
+from rowpost.database.sql_folder import sql_folder
+from rowpost.deploy.apply import ApplyResult, deployment, fitted, read_state
+from rowpost.deploy.diff import compare
+from rowpost.deploy.plan import Step, build_plan
+from rowpost.deploy.scripts import Script, database_scripts, load_scripts, read_script
+from rowpost.errors import DeployError
+from rowpost.version import __version__
+
+__all__ = ["Release", "go_back", "open_release", "undo_scripts", "write_bundle"]
+
+VERSION = "VERSION"
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the same scripts make the same file
+
+
+@dataclass(frozen=True)
+class Release:
+    """The scripts of a release: their folder, and the version that brought them ("" where nobody wrote it down)."""
+
+    folder: Path
+    version: str
+
+
+def write_bundle(path: Path, folder: Path | None = None) -> int:
+    """Writes the scripts of this release into a zip file; returns how many. Raises OSError."""
+    root = folder or sql_folder()
+    files = sorted([*root.rglob("*.sql"), root / "contract.yml"])
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as bundle:
+        bundle.writestr(zipfile.ZipInfo(VERSION, _EPOCH), __version__ + "\n")
+        for file in files:
+            bundle.writestr(zipfile.ZipInfo(file.relative_to(root).as_posix(), _EPOCH), file.read_bytes())
+    return len(files)
+
+
+@contextmanager
+def open_release(path: Path) -> Iterator[Release]:
+    """The release in a bundle, or in a folder such as sql/ of a checkout. Raises DeployError."""
+    if path.is_dir():
+        folder = path / "sql" if (path / "sql" / "contract.yml").is_file() else path
+        _refuse_incomplete(path, folder)
+        yield Release(folder, "")
+        return
+    with tempfile.TemporaryDirectory(prefix="rowpost-release-") as scratch:
+        folder = Path(scratch)
+        try:
+            with zipfile.ZipFile(path) as bundle:
+                for name in bundle.namelist():
+                    _extract(bundle, name, folder, path)
+        except (OSError, zipfile.BadZipFile) as error:
+            raise DeployError(f"{path}: is no bundle of a release: {error}. rowpost plan --bundle writes one.") from error
+        _refuse_incomplete(path, folder)
+        version = folder / VERSION
+        yield Release(folder, version.read_text(encoding="utf-8").strip() if version.is_file() else "")
+
+
+def undo_scripts(database: Database, release: Release, folder: Path | None = None) -> tuple[Script, ...]:
+    """What takes back the one-time scripts that ran here and that a release does not bring, newest first.
+
+    `folder` is the sql folder to look in instead of the product's own. Raises DeployError where a script is missing.
+    """
+    theirs = {script.name for script in database_scripts(database.engine, release.folder)}
+    ran = [entry.script_name for entry in read_state(database).journal if entry.script_kind == "once"]
+    later = sorted((name for name in ran if name not in theirs), reverse=True)
+    try:
+        return tuple(read_script(database.engine, f"tables/undo/{PurePosixPath(name).name}", folder) for name in later)
+    except DeployError as error:
+        raise DeployError(f"Nothing takes these scripts back: {', '.join(later)}. Their tables stay: {error}") from error
+
+
+def go_back(database: Database, release: Release, environment: str = "", undo: Sequence[Script] = ()) -> ApplyResult:
+    """Run the procedures and grants of a release again, for every registered queue, and then `undo` for the tables.
+
+    Raises:
+        SchemaMissing: nothing is deployed here.
+        DeployError: the release is newer than the database, or the server refused a batch. Nothing was changed.
+    """
+    registry = read_state(database).registry
+    plan = fitted(database, build_plan(environment, load_scripts(database.engine, release.folder), registry))
+    steps = tuple(step for step in plan.steps if step.object_kind == "procedure" or step.kind == "everytime")
+    with deployment(database, plan) as running:
+        state = read_state(database)
+        if plan.schema_version > state.schema_version:
+            raise DeployError(
+                f"The release has schema {plan.schema_version} and the database {state.schema_version}: "
+                "that is forward. Run rowpost apply with that release."
+            )
+        diff = compare(replace(plan, items=steps), state.journal, ())
+        running.run_changes(diff.changes, None)
+        for script in undo:
+            running.run_script(script)
+            database.call("forget_script", script_name=script.name.replace("/undo/", "/"))
+        version = plan.schema_version if undo else state.schema_version
+        database.call("record_version", schema_version=version, tool_version=release.version or state.tool_version)
+    applied = tuple(
+        change.name for change in diff.changes if isinstance(change.item, Step) and change.runs and change.state != "everytime"
+    )
+    return ApplyResult(applied, len(diff.unchanged))
+
+
+def _extract(bundle: zipfile.ZipFile, name: str, folder: Path, path: Path) -> None:
+    parts = PurePosixPath(name)
+    if parts.is_absolute() or ".." in parts.parts:
+        raise DeployError(f"{path}: holds {name!r}, which lies outside of it: do not use it.")
+    bundle.extract(name, folder)
+
+
+def _refuse_incomplete(path: Path, folder: Path) -> None:
+    if not (folder / "contract.yml").is_file() or not (folder / "begin.sql").is_file():
+        raise DeployError(f"{path}: holds no release of rowpost: contract.yml and begin.sql are missing.")

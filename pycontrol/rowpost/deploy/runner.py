@@ -1,0 +1,110 @@
+"""Run one batch of a script and say, when it fails, on which line of the file.
+
+PostgreSQL tells the position in the statement. pyodbc passes no line on, so that a T-SQL batch runs inside TRY/CATCH,
+which returns what the server knows about the error.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import Any
+
+from rowpost.database.connection import Database
+from rowpost.deploy.sql_text import Batch, code_line, tokens
+from rowpost.errors import DatabaseUnavailable, LockRefused
+
+__all__ = ["SCRIPT_END", "SECTION_GUARD", "BatchError", "BatchRunner", "SqlserverRunner", "code_only"]
+
+# Settings must outlive their batch, and NOEXEC must reach the session: such batches are not wrapped.
+SESSION_BATCH = re.compile(r"(?:\s*SET\s[^;]*;?)+\s*|.*\bSET\s+NOEXEC\b.*", re.IGNORECASE | re.DOTALL)
+INLINE_BLOCK = re.compile(r"inline_code_block line (\d+)")
+CAUGHT = "rowpost: batch failed"
+
+#: Between the sections of a script that a person runs. A tool that goes on after an error would run the rest outside
+#: the transaction, which the error has rolled back; PostgreSQL refuses by itself.
+SECTION_GUARD = {
+    "sqlserver": "IF @@TRANCOUNT = 0 SET NOEXEC ON; -- after an error: skip the rest\nGO\n",
+    "postgresql": "",
+}
+SCRIPT_END = {"sqlserver": "SET NOEXEC OFF;\nGO\n", "postgresql": ""}
+
+
+class BatchError(Exception):
+    """The server refused a batch. `line` is that of the file, `problem` what the server said."""
+
+    def __init__(self, line: int, problem: str) -> None:
+        super().__init__(f"line {line}: {problem}")
+        self.line, self.problem = line, problem
+
+
+class BatchRunner:
+    """Sends batches as they are: all that PostgreSQL needs, whose batches are single statements."""
+
+    def __init__(self, database: Database) -> None:
+        self._connection, self._dialect = database.connection, database.dialect
+
+    def run(self, batch: Batch, bare: bool = False) -> None:
+        """Run a batch; `bare` leaves out whatever an engine wraps it in.
+
+        Raises BatchError; DatabaseUnavailable when the connection broke, LockRefused when another deployment has the lock.
+        """
+        self._send(batch, batch.text)
+
+    def rollback(self) -> None:
+        """End the deployment's transaction, if it still lives."""
+        with suppress(self._dialect.driver_error()):
+            self._dialect.rollback(self._connection)
+
+    def _send(self, batch: Batch, text: str) -> list[tuple[Any, ...]]:
+        try:
+            return self._dialect.script(self._connection, text)
+        except self._dialect.driver_error() as error:
+            said = self._dialect.translate(error)
+            if isinstance(said, DatabaseUnavailable | LockRefused):
+                raise said from error
+            raise BatchError(_line(batch, getattr(error, "diag", None)), str(said)) from error
+
+
+def _line(batch: Batch, diag: Any) -> int:
+    if diag is None:
+        return code_line(batch, "sqlserver")
+    if diag.statement_position:
+        return batch.line + batch.text.count("\n", 0, int(diag.statement_position) - 1)
+    inline = INLINE_BLOCK.search(diag.context or "")
+    body = next((piece for piece in tokens(batch.text, "postgresql") if piece.kind == "body"), None)
+    if inline and body:
+        return batch.line + batch.text.count("\n", 0, body.start) + int(inline.group(1)) - 1
+    return code_line(batch, "postgresql")
+
+
+class SqlserverRunner(BatchRunner):
+    """Runs batches as sqlcmd does, but for TRY/CATCH around them."""
+
+    def run(self, batch: Batch, bare: bool = False) -> None:
+        if bare or SESSION_BATCH.fullmatch(code_only(batch.text)):
+            self._send(batch, batch.text)
+            return
+        rows = self._send(
+            batch,
+            f"BEGIN TRY EXEC sys.sp_executesql {self._dialect.literal(batch.text)}; END TRY\n"
+            f"BEGIN CATCH SELECT N'{CAUGHT}', ERROR_NUMBER(), ERROR_LINE(), ERROR_PROCEDURE(), ERROR_MESSAGE();"
+            # A doomed transaction may not outlive its batch: error 3998 would hide the error that doomed it.
+            " IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; END CATCH;",
+        )
+        if rows and rows[0][0] == CAUGHT:
+            _, number, line, procedure, message = rows[0]
+            # A line of a procedure that the batch called says nothing about the batch.
+            where = code_line(batch, "sqlserver") if procedure else batch.line + line - 1
+            raise BatchError(where, f"{message} (error {number}{f' in {procedure}' if procedure else ''})")
+
+    def rollback(self) -> None:
+        with suppress(self._dialect.driver_error()):
+            self._dialect.script(self._connection, "SET NOEXEC OFF;")
+        super().rollback()
+
+
+def code_only(text: str) -> str:
+    """T-SQL without its comments."""
+    pieces = tokens(text, "sqlserver")
+    return "".join(text[piece.start : piece.end] for piece in pieces if piece.kind != "comment")

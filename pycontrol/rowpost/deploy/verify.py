@@ -1,0 +1,120 @@
+"""What on a server is not as the plan says: by journal, by fingerprint, by the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rowpost.database.connection import Database
+from rowpost.deploy.apply import fitted, read_state
+from rowpost.deploy.diff import Change, JournalEntry, PlanDiff, compare
+from rowpost.deploy.plan import Plan, Step
+from rowpost.errors import SchemaMissing
+
+__all__ = ["Finding", "verify"]
+
+APPLY = "rowpost apply"
+#: findings of check_queue about a queue's health, which comes and goes, and not about its form
+HEALTH = {"bloated", "dead_rows", "transaction_open"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is not as planned, and what mends it.
+
+    `kind` is schema_missing, schema_newer, script_missing, script_edited, not_applied, queue_changed,
+    procedure_changed, table_altered, object_gone, stranger, or a finding of check_queue.
+    """
+
+    kind: str
+    subject: str
+    detail: str
+    remedy: str
+
+
+def verify(database: Database, plan: Plan) -> list[Finding]:
+    """Everything on this server that differs from the plan; nothing is changed. An empty list: all is as planned."""
+    plan = fitted(database, plan)
+    try:
+        state = read_state(database)
+    except SchemaMissing:
+        return [Finding("schema_missing", "rowpost", "rowpost is not deployed in this database.", APPLY)]
+    if state.schema_version > plan.schema_version:
+        detail = (
+            f"The database has schema {state.schema_version}, deployed by rowpost {state.tool_version}; "
+            f"this rowpost brings {plan.schema_version}."
+        )
+        return [Finding("schema_newer", "rowpost", detail, f"install rowpost {state.tool_version} or newer")]
+    diff = compare(plan, state.journal, state.registry)
+    findings = [finding for change in diff.changes for finding in _of_change(change)]
+    findings += [_of_unknown(entry) for entry in diff.unknown]
+    findings += [
+        Finding(
+            "stranger",
+            name,
+            f"No script of rowpost made the {kind} {name}.",
+            f"move it out of the schema rowpost, or: DROP {kind.upper()} {name}",
+        )
+        for kind, name in database.call("list_strangers")
+    ]
+    return findings + list(_of_queues(database, diff))
+
+
+def _of_change(change: Change) -> Iterator[Finding]:
+    if not isinstance(change.item, Step):
+        if change.state == "added":
+            yield Finding("not_applied", change.name, "It is declared and not registered.", APPLY)
+        elif change.state == "changed":
+            yield Finding("queue_changed", change.name, "The registry has it with other options.", APPLY)
+        return
+    name, entry, subject = change.name, change.entry, change.item.object_name or change.name
+    if change.state == "edited":
+        detail = f"The one-time script {name} was edited after it ran here."
+        yield Finding("script_edited", name, detail, "restore it and put the change into a new script")
+    elif change.state == "added" or (change.state == "everytime" and entry is None):
+        yield Finding("not_applied", name, f"{name} has not run here yet.", APPLY)
+    elif change.state == "changed" or (change.state == "everytime" and entry and entry.script_hash != change.item.hash):
+        yield Finding("not_applied", name, f"{name} ran here with another text.", APPLY)
+    elif change.state == "drifted" and entry and entry.living_fingerprint is None:
+        yield Finding("object_gone", subject, f"The {change.item.object_kind} that {name} made is gone.", APPLY)
+    elif change.state == "drifted":
+        yield Finding("procedure_changed", subject, "The procedure was changed by hand.", APPLY)
+    elif change.state == "altered" and entry:
+        yield from _of_columns(subject, entry)
+
+
+def _of_columns(table: str, entry: JournalEntry) -> Iterator[Finding]:
+    """Fingerprints of tables have one line per column: its name, then what it is."""
+    recorded, living = (
+        {line.partition(" ")[0]: line.partition(" ")[2] for line in (text or "").split("\n") if line}
+        for text in (entry.recorded_fingerprint, entry.living_fingerprint)
+    )
+    for column in sorted({*recorded, *living}):
+        before, now = recorded.get(column), living.get(column)
+        if before == now:
+            continue
+        if now is None:
+            detail = f"The column {column} ({before}) is gone."
+        elif before is None:
+            detail = f"The column {column} ({now}) was added by hand."
+        else:
+            detail = f"The column {column} was {before} and is {now}."
+        yield Finding("table_altered", table, detail, "undo it by hand: rowpost does not touch columns that hold data")
+
+
+def _of_unknown(entry: JournalEntry) -> Finding:
+    detail = f"{entry.script_name} ran here, and this rowpost does not bring it."
+    return Finding("script_missing", entry.script_name, detail, "restore the file, or forget the queue it belonged to")
+
+
+def _of_queues(database: Database, diff: PlanDiff) -> Iterator[Finding]:
+    """check_queue's findings of form, but for objects that the journal's comparison has named already."""
+    gone = {
+        change.item.owner
+        for change in diff.changes
+        if isinstance(change.item, Step) and change.item.object_kind == "table" and change.state in ("added", "drifted")
+    }
+    for queue_name, kind, detail, remedy in database.call("check_queue"):
+        known = kind == "procedure_missing" or (kind == "table_missing" and f"queue {queue_name}" in gone)
+        if not known and kind not in HEALTH:
+            yield Finding(kind, f"queue {queue_name}", detail, remedy)

@@ -1,0 +1,59 @@
+"""From the text `module:function` of the settings to the function that handles messages."""
+
+from __future__ import annotations
+
+import importlib
+from functools import reduce
+from typing import Any
+
+from rowpost.endpoint.endpoint import Endpoint
+from rowpost.errors import HandlerNotFound
+from rowpost.handling.handlers import check_runs
+from rowpost.pipeline.plain_handler import Handler
+
+__all__ = ["resolve_handler"]
+
+
+def resolve_handler(name: str) -> Handler | Endpoint:
+    """Import the module and take the function or the Endpoint; dots after the colon reach into classes.
+
+    Raises HandlerNotFound when the text, the module or the function is not what it should be: a function that is async
+    or a generator is refused, because nobody would run what it returns. An error inside the
+    module while it is imported becomes HandlerNotFound too, with the error as its cause.
+
+    >>> resolve_handler("operator:eq")(1, 1)
+    True
+    """
+    module_name, colon, path = name.partition(":")
+    if not (module_name and colon and path):
+        raise HandlerNotFound(f"handler {name!r} is not of the form module:function, such as shop.handlers:place_order")
+    module = _import(name, module_name)
+    try:
+        handler = reduce(getattr, path.split("."), module)
+    except AttributeError as error:
+        raise HandlerNotFound(
+            f"handler {name!r}: module {module_name!r} has no {path!r}; is the function's name spelt so?"
+        ) from error
+    if not callable(handler) and not isinstance(handler, Endpoint):
+        raise HandlerNotFound(
+            f"handler {name!r} is a {type(handler).__name__}: it must be a function, or an Endpoint with handlers"
+        )
+    if not isinstance(handler, Endpoint):
+        check_runs(handler, HandlerNotFound, f"handler {name!r}")
+    return handler
+
+
+def _import(name: str, module_name: str) -> Any:
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        missing = error.name or module_name
+        if module_name == missing or module_name.startswith(f"{missing}."):
+            text = f"handler {name!r}: no module {missing!r}; is it installed, or its folder on PYTHONPATH?"
+        else:
+            text = f"handler {name!r}: module {module_name!r} imports {missing!r}, which is not installed"
+        raise HandlerNotFound(text) from error
+    except Exception as error:
+        raise HandlerNotFound(
+            f"handler {name!r}: module {module_name!r} fails while it is imported: {type(error).__name__}: {error}"
+        ) from error

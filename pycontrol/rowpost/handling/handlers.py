@@ -1,0 +1,152 @@
+"""The handlers of an endpoint: the message type that each wants, the class that the body becomes, and the call."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from rowpost.errors import NoHandler, SettingsError
+from rowpost.handling.context import Context
+from rowpost.wire.message import Message
+from rowpost.wire.message_types import split_enclosed_types
+from rowpost.wire.serialization import Serializers, named_in_body
+
+__all__ = ["ENCLOSED_TYPES", "Handle", "Handling", "Handlings", "check_ran", "check_runs", "name_of"]
+
+ENCLOSED_TYPES = "NServiceBus.EnclosedMessageTypes"
+REMEMBERED_TYPES = 1000
+
+logger = logging.getLogger("rowpost")
+
+Handle = Callable[[Any, Context], Any]
+
+_NOT_PLAIN = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+
+
+def check_runs(function: Callable[..., Any], error: type[Exception], what: str) -> None:
+    """Refuse a handler if calling it only creates a coroutine or a generator, which nobody would run.
+
+    Looks through `functools.partial` and at the `__call__` of an object. A plain function that wraps an async one may
+    run it, so that only `check_ran` can tell.
+
+    Args:
+        function: the handler.
+        error: the class of the error to raise.
+        what: names the handler in the error's text.
+
+    Raises:
+        error: the handler is `async def`, a generator function, or an object whose `__call__` is one.
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    called = () if inspect.isclass(function) else (getattr(type(function), "__call__", None),)  # noqa: B004 -- the method is wanted
+    if any(check(each) for each in (function, *called) for check in _NOT_PLAIN):
+        raise error(f"{what} is async or a generator: calling it runs nothing. Write a plain function.")
+
+
+def check_ran(returned: Any, what: str) -> None:
+    """Fail an attempt if the handler returned a coroutine or a generator: then nothing has run.
+
+    Raises:
+        SettingsError: it did.
+    """
+    if returned is None or not (
+        inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned)
+    ):
+        return
+    with suppress(AttributeError):
+        returned.close()  # without it, Python warns of a coroutine that was never awaited
+    raise SettingsError(
+        f"{what} returned a {type(returned).__name__}, which nobody runs: the message was not handled. Write a plain function."
+    )
+
+
+def name_of(function: Any) -> str:
+    """Return a handler's name for messages to people."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(function, "__qualname__", None) or repr(function)
+
+
+class Handling:
+    """One handler."""
+
+    def __init__(self, type_name: str, cls: type, function: Handle) -> None:
+        self.type_name, self.cls, self.function = type_name, cls, function
+        self._name = name_of(function)
+        self._warned = False
+
+    def call(self, message: Any, context: Context) -> None:
+        """Runs the handler. What it returns is ignored, with a warning.
+
+        Raises:
+            SettingsError: it returned a coroutine or a generator, which nobody would run. Whatever the handler raises.
+        """
+        returned = self.function(message, context)
+        if returned is None:
+            return
+        check_ran(returned, f"The handler {self._name} of {context.endpoint.name}")
+        if not self._warned:
+            self._warned = True
+            logger.warning(
+                "The handler %s of %s returned a %s: what a handler returns is ignored. To answer, use context.reply.",
+                self._name, context.endpoint.name, type(returned).__name__,
+            )  # fmt: skip
+
+
+class Handlings:
+    """All handlers of an endpoint; finds those of a message, and reads it for each."""
+
+    def __init__(self, endpoint: str, serializers: Serializers) -> None:
+        self._endpoint, self._serializers = endpoint, serializers
+        self._all: list[Handling] = []
+        self._found: dict[str | None, list[Handling]] = {}
+
+    def add(self, handling: Handling) -> None:
+        """One more."""
+        self._all.append(handling)
+        self._found.clear()
+
+    def clear(self) -> None:
+        """None any more."""
+        self._all.clear()
+        self._found.clear()
+
+    def read(self, message: Message) -> Iterator[tuple[Handling, Any]]:
+        """The handlers of a message in their order, each with the message as its class.
+
+        Raises:
+            NoHandler: nobody handles its types. MessageNotDeserialized: the body is not what the handler wants.
+        """
+        for handling in self.find(message):
+            yield handling, self.decode(message, handling.cls)
+
+    def find(self, message: Message) -> list[Handling]:
+        """All handlers of the most derived type that has any (reference H3: a handler of a base gets what derives)."""
+        types = message.headers.get(ENCLOSED_TYPES)
+        found = self._found.get(types)
+        if found is None:
+            found = self._look_for(message)
+            if types and len(self._found) < REMEMBERED_TYPES:
+                self._found[types] = found
+        return found
+
+    def _look_for(self, message: Message) -> list[Handling]:
+        names = list(split_enclosed_types(message.headers.get(ENCLOSED_TYPES))) or named_in_body(message.body, self._serializers.default)
+        found = [each for name in names for each in self._all if each.type_name == name]
+        if not found:
+            known = ", ".join(sorted({each.type_name for each in self._all})) or "none"
+            raise NoHandler(
+                f"{self._endpoint} has no handler for {', '.join(names) or 'a message without a type'}; it handles {known}."
+            )
+        return found
+
+    def decode(self, message: Message, cls: type) -> Any:
+        """The body as a class. Raises MessageNotDeserialized."""
+        if cls is bytes:
+            return message.body
+        return self._serializers.find(message.headers.get("NServiceBus.ContentType")).decode(message.body, cls)

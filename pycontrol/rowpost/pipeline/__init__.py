@@ -1,0 +1,1 @@
+"""Process messages of one queue on one connection: receive, handle, commit, alone or in batches."""

@@ -1,0 +1,1 @@
+"""The archive of processed messages: its files, schemas and policies."""

@@ -1,0 +1,66 @@
+"""Failed messages in groups: the same exception, in the same endpoint, on the same type, from the same place."""
+
+from __future__ import annotations
+
+import csv
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from rowpost.spark.archive.headers import header, read_headers
+from rowpost.spark.archive.schemas import FAILURE_GROUPS, shaped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import DataFrame, Row
+
+__all__ = ["failures", "write_csv"]
+
+_GROUP = ("exception_type", "endpoint", "message_type", "stack_hash")
+_STACK = "NServiceBus.ExceptionInfo.StackTrace"
+_HASH_LENGTH = 8
+
+
+def failures(df: DataFrame, now: datetime) -> DataFrame:
+    """schemas.FAILURE_GROUPS of archived messages, or of what parse_headers made of an error queue; the largest first.
+
+    `now` ends the last 24 hours; a failure after it, by a clock that is ahead, counts as of now.
+    """
+    end = F.lit(now)
+    at = F.least(F.col("time_of_failure"), end)
+    text = header(read_headers(F.col("headers")), _STACK)
+    stack = F.substring(F.sha2(F.regexp_replace(text, r"0x[0-9a-fA-F]+|\d+", ""), 256), 1, _HASH_LENGTH)
+    failed = df.where(F.col("exception_type").isNotNull() | F.col("time_of_failure").isNotNull())
+    failed = failed.where(F.col("processing_ended").isNull()).withColumns({"failed_at": at, "stack_hash": stack})
+    day, two = F.expr("INTERVAL 24 HOURS"), F.expr("INTERVAL 48 HOURS")
+    grouped = failed.groupBy(*_GROUP).agg(
+        F.max_by("exception_message", "failed_at").alias("sample_message"),
+        F.min("failed_at").alias("first_seen"),
+        F.max("failed_at").alias("last_seen"),
+        F.count(F.lit(1)).alias("messages"),
+        F.count_if(F.col("failed_at") > end - day).alias("last_24h"),
+        F.count_if((F.col("failed_at") <= end - day) & (F.col("failed_at") > end - two)).alias("previous_24h"),
+    )
+    trend = F.try_divide(F.col("last_24h").cast("double"), F.col("previous_24h"))
+    return shaped(grouped.withColumn("trend", trend), FAILURE_GROUPS).orderBy(F.desc("messages"), *_GROUP)
+
+
+def write_csv(path: Path, rows: Iterable[Row]) -> int:
+    """The groups as CSV, times in ISO 8601; returns how many. A cell that a spreadsheet would run is kept as text."""
+    written = 0
+    with path.open("w", newline="", encoding="utf-8") as file:
+        out = csv.writer(file)
+        out.writerow(FAILURE_GROUPS.fieldNames())
+        for row in rows:
+            out.writerow([_cell(value) for value in row])
+            written += 1
+    return written
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, datetime):
+        return f"{value.isoformat(timespec='microseconds')}Z"
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@")) else value

@@ -1,0 +1,1 @@
+"""The Spark data source `rowpost`: read queues in batches and streams, and write to them."""

@@ -1,0 +1,113 @@
+"""Reading a queue as a table: which ranges, which filters the database applies, and the messages of one range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+    StringContains,
+)
+from pyspark.sql.types import StructType
+
+from rowpost.spark.source.options import EARLIEST, LATEST, SETTLED, ReadOptions
+from rowpost.spark.source.queue_stream import Range, check_schema, describe, open_queue, read_batches, settle, split
+
+__all__ = ["FilteringReader", "Pushed", "QueueReader"]
+
+_HIGHEST = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """The filters that the database applies. `above` and `upto` narrow the range; None does not filter."""
+
+    above: int = 0
+    upto: int = _HIGHEST
+    ids: tuple[str, ...] | None = None
+    headers_contain: str | None = None
+
+    def accept(self, condition: Filter) -> Pushed | None:
+        """These filters and one more; None where that is left to Spark."""
+        column, value = ".".join(condition.attribute) if hasattr(condition, "attribute") else "", getattr(condition, "value", None)
+        if column == "row_version":
+            return self._narrowed(condition, value)
+        if column == "id" and self.ids is None and isinstance(condition, EqualTo | In):
+            wanted = value if isinstance(condition, In) else [value]
+            # as they are written: Spark compares texts, the database uuids
+            return replace(self, ids=tuple(each for each in wanted if isinstance(each, str) and _is_canonical(each)))
+        if column == "headers" and self.headers_contain is None and isinstance(condition, StringContains):
+            return replace(self, headers_contain=value) if "\0" not in value else None
+        return None
+
+    def _narrowed(self, condition: Filter, value: Any) -> Pushed | None:
+        if isinstance(condition, EqualTo):
+            return replace(self, above=max(self.above, value - 1), upto=min(self.upto, value))
+        if isinstance(condition, GreaterThan | GreaterThanOrEqual):
+            return replace(self, above=max(self.above, value - isinstance(condition, GreaterThanOrEqual)))
+        if isinstance(condition, LessThan | LessThanOrEqual):
+            return replace(self, upto=min(self.upto, value - isinstance(condition, LessThan)))
+        return None
+
+
+def _is_canonical(text: str) -> bool:
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False
+
+
+class QueueReader(DataSourceReader):
+    """A queue as it is now, by ranges of row versions. Every action looks anew how far they go."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        check_schema(schema)
+        self.options, self.schema = options, schema
+        self.pushed = Pushed()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """As many ranges as minPartitions says, the machine's cores by default."""
+        with open_queue(self.options) as database:
+            state = describe(database, self.options.queue)
+            ending = self.options.ending
+            if ending == SETTLED:
+                ending = settle(database, self.options.queue, self.options.settle)
+        lowest = {EARLIEST: 0, LATEST: state.last}.get(self.options.starting, self.options.starting)
+        above = max(lowest, self.pushed.above, state.last if state.first is None else state.first - 1)
+        upto = min(state.last if ending == LATEST else ending, self.pushed.upto, state.last)
+        return split(above, upto, self.options.partitions) if self.pushed.ids != () else []
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of one range, in one snapshot of the database."""
+        if not isinstance(partition, Range):
+            return  # what Spark makes of no partitions
+        ids = None if self.pushed.ids is None else list(self.pushed.ids)
+        with open_queue(self.options) as database:
+            yield from read_batches(
+                database, "read_range", self.options, self.schema, partition, ids=ids, headers_contain=self.pushed.headers_contain
+            )
+
+
+class FilteringReader(QueueReader):
+    """The same, for a session that pushes filters down; any other refuses a reader that takes them."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Takes what the database can do, and returns the rest."""
+        for condition in filters:
+            pushed = self.pushed.accept(condition)
+            if pushed is None:
+                yield condition
+            else:
+                self.pushed = pushed

@@ -1,0 +1,150 @@
+"""Transactions in doubt: prepared at a participant, and left there by a coordinator that died or lost its connection.
+
+A prepared transaction of ours commits if the queue's database has the decision, and rolls back if it has none and
+nobody can make it any more: its coordinator's transaction is over. The order of the questions matters:
+
+    decisions (to forget)  ->  prepared transactions  ->  does the coordinator still run?  ->  decisions (to act on)
+
+so that nothing is rolled back that was decided meanwhile, and nothing is forgotten that was prepared meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from rowpost.database.connection import Database
+from rowpost.database.dialects.two_phase import Participant, coordinator_id, identity, open_participant
+from rowpost.errors import ParticipantFailed, RowpostError
+
+__all__ = ["InDoubt", "Recovered", "list_in_doubt", "recover"]
+
+OURS = "rowpost_"
+
+
+@dataclass(frozen=True, slots=True)
+class InDoubt:
+    """A prepared transaction. `state` is decided, abandoned, running, or foreign: another queue's database decides."""
+
+    participant: str
+    gid: str
+    prepared_at: datetime
+    owner: str
+    state: str
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What one recovery did. `unreachable` are problems by participant; `left` are transactions that still run."""
+
+    committed: list[str] = field(default_factory=list)
+    rolled_back: list[str] = field(default_factory=list)
+    left: list[InDoubt] = field(default_factory=list)
+    forgotten: int = 0
+    unreachable: dict[str, str] = field(default_factory=dict)
+
+
+def list_in_doubt(database: Database, participants: Mapping[str, str]) -> tuple[list[InDoubt], dict[str, str]]:
+    """Every prepared transaction of rowpost at the participants, and the problems of those that cannot be reached."""
+    if database.engine != "postgresql":
+        return [], {}
+    with _reached(participants) as (reached, unreachable):
+        return _judge(database, reached, unreachable), unreachable
+
+
+def recover(database: Database, participants: Mapping[str, str]) -> Recovered:
+    """Ends what is in doubt at the participants, and forgets decisions that all of them have carried out.
+
+    Safe at any time and from several processes at once. On SQL Server there is nothing to do.
+
+    Raises:
+        RowpostError: the queue's database refuses; what was not ended stays as it was.
+    """
+    result = Recovered()
+    if database.engine != "postgresql":
+        return result
+    old = {row[0]: set(json.loads(row[1])) for row in database.call("list_decisions")}
+    with _reached(participants) as (reached, result.unreachable):
+        undone: set[str] = set()
+        for each in _judge(database, reached, result.unreachable):
+            if each.state not in ("decided", "abandoned"):
+                if each.state == "running":
+                    result.left.append(each)
+                    undone.add(_transaction(each.gid))
+                continue
+            if not _end(reached[each.participant], each, result):
+                undone.add(_transaction(each.gid))
+        clean = {name for name in reached if name not in result.unreachable}
+        forget = [key for key, names in old.items() if key not in undone and names <= clean]
+        if forget:
+            database.call_all([("forget_decision", None, {"transaction_id": key}) for key in forget], begin=True, commit=True)
+        result.forgotten = len(forget)
+    return result
+
+
+def _end(participant: Participant, each: InDoubt, result: Recovered) -> bool:
+    """Commit or roll back; False where it is not known to be over."""
+    commit = each.state == "decided"
+    try:
+        if not participant.resolve(each.gid, commit=commit):
+            return False
+    except ParticipantFailed as error:
+        result.unreachable[participant.name] = str(error)
+        return False
+    (result.committed if commit else result.rolled_back).append(each.gid)
+    return True
+
+
+def _judge(database: Database, reached: Mapping[str, Participant], unreachable: dict[str, str]) -> list[InDoubt]:
+    with database.translated():
+        own = coordinator_id(identity(database.connection)) + "_"
+    found = []
+    seen: set[str] = set()
+    for name, participant in reached.items():
+        if participant.identity in seen:  # one database by two names
+            continue
+        seen.add(participant.identity)
+        try:
+            found += [(name, each) for each in participant.prepared() if each.gid.startswith(OURS)]
+        except ParticipantFailed as error:
+            unreachable[name] = str(error)
+    ours = {_transaction(each.gid) for _, each in found if each.gid.startswith(own)}
+    running = {key for key in ours if database.call("probe_transaction", transaction_id=key)[0][0]}
+    decided = {row[0] for row in database.call("list_decisions")} if ours else set()
+
+    def state(gid: str) -> str:
+        key = _transaction(gid)
+        if key not in ours:
+            return "foreign"
+        if key in decided:
+            return "decided"
+        return "running" if key in running else "abandoned"
+
+    return [InDoubt(name, each.gid, each.prepared_at, each.owner, state(each.gid)) for name, each in found]
+
+
+def _transaction(gid: str) -> str:
+    """The transaction of a branch."""
+    return gid.rpartition(".")[0]
+
+
+@contextmanager
+def _reached(participants: Mapping[str, str]) -> Iterator[tuple[dict[str, Participant], dict[str, str]]]:
+    """Connections to the participants, and the problems of those that cannot be reached."""
+    reached: dict[str, Participant] = {}
+    unreachable: dict[str, str] = {}
+    try:
+        for name, url in participants.items():
+            try:
+                reached[name] = open_participant(name, url, "rowpost recovery")
+            except RowpostError as error:
+                unreachable[name] = str(error)
+        yield reached, unreachable
+    finally:
+        for participant in reached.values():
+            participant.close()
+
+

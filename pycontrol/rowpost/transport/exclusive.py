@@ -1,0 +1,25 @@
+"""Queues that one session at a time works off, of all processes on all machines."""
+
+from __future__ import annotations
+
+from rowpost.database.connection import Database
+
+__all__ = ["Claim"]
+
+
+class Claim:
+    """One process's claim to a queue, for as long as its connection lives: a lock that ends after its transaction.
+
+    Where no claim is `wanted`, it is held by everybody.
+    """
+
+    def __init__(self, queue: str, *, wanted: bool) -> None:
+        self.wanted = wanted
+        self._queue = queue
+        self._holder: Database | None = None
+
+    def held(self, database: Database) -> bool:
+        """Whether the queue is ours alone; asks for it where it is not. Raises DatabaseError."""
+        if self.wanted and self._holder is not database and database.call("claim_queue", queue_name=self._queue)[0][0]:
+            self._holder = database
+        return not self.wanted or self._holder is database

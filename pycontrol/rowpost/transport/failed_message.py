@@ -1,0 +1,89 @@
+"""A message of the error queue: what its headers tell of the failure, and what an edit of it bears."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cached_property
+from uuid import UUID, uuid4
+
+from rowpost.errors import MessageCorrupt
+from rowpost.recoverability.policy import DROPPED, EXCEPTION, FAILED_QUEUE
+from rowpost.wire.message import MESSAGE_ID, BrowsedMessage, Headers
+
+__all__ = ["EDIT_OF", "TYPES", "FailedMessage", "edited_headers"]
+
+EDIT_OF = "ServiceControl.EditOf"
+TYPES = "NServiceBus.EnclosedMessageTypes"
+_RETRIED_AS = "ServiceControl.Retry.UniqueMessageId"
+
+
+class FailedMessage:
+    """A message of the error queue. Where its headers cannot be read, `corrupt` says why and the rest is empty."""
+
+    def __init__(self, browsed: BrowsedMessage) -> None:
+        self.browsed = browsed
+        self.row_version, self.id = browsed.row_version, browsed.id
+
+    @cached_property
+    def headers(self) -> Mapping[str, str | None]:
+        try:
+            return self.browsed.headers
+        except MessageCorrupt:
+            return {}
+
+    @property
+    def corrupt(self) -> str | None:
+        """Why the headers cannot be read; None if they can."""
+        try:
+            _ = self.browsed.headers
+        except MessageCorrupt as error:
+            return str(error)
+        return None
+
+    @property
+    def message_id(self) -> str:
+        return self.headers.get(MESSAGE_ID) or str(self.id)
+
+    @property
+    def failed_queue(self) -> str | None:
+        """The address where it failed, and where a retry brings it; None where nobody wrote it down."""
+        return self.headers.get(FAILED_QUEUE) or None
+
+    @property
+    def failed_at(self) -> str:
+        return self.headers.get("NServiceBus.TimeOfFailure") or ""
+
+    @property
+    def exception_type(self) -> str:
+        return self.headers.get(EXCEPTION + "ExceptionType") or ""
+
+    @property
+    def exception_message(self) -> str:
+        return self.headers.get(EXCEPTION + "Message") or ""
+
+    @property
+    def stack_trace(self) -> str:
+        return self.headers.get(EXCEPTION + "StackTrace") or ""
+
+    @property
+    def message_type(self) -> str:
+        """Full name of the most derived type, without assembly and version."""
+        return (self.headers.get(TYPES) or "").partition(";")[0].partition(",")[0].strip()
+
+
+def edited_headers(headers: Headers, *, original: FailedMessage) -> dict[str, str | None]:
+    """The headers of an edit: without those that describe the failure, with an id of its own and whose edit it is."""
+    gone = {*DROPPED, FAILED_QUEUE, "NServiceBus.TimeOfFailure", "NServiceBus.Retries.Timestamp"}
+    kept = {name: value for name, value in headers.items() if name not in gone and not name.startswith(EXCEPTION)}
+    return {**kept, MESSAGE_ID: str(uuid4()), EDIT_OF: _unique_id(original)}
+
+
+def _unique_id(message: FailedMessage) -> str:
+    """The id by which ServiceControl knows a failed message: a GUID made of message id and processing endpoint."""
+    known = message.headers.get(_RETRIED_AS)
+    if known:
+        return known
+    endpoint = message.headers.get("NServiceBus.ProcessingEndpoint") or message.failed_queue or ""
+    digest = hashlib.md5((message.message_id + endpoint).encode(), usedforsecurity=False).digest()
+    return str(UUID(bytes_le=digest))

@@ -1,0 +1,246 @@
+"""A queue, for those who send, receive and look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID, uuid4
+
+from rowpost.database.connection import Database
+from rowpost.errors import InvalidCount, InvalidMessage
+from rowpost.wire.address import parse_address
+from rowpost.wire.message import CORRELATION_ID, REPLY_TO_ADDRESS, BrowsedMessage, Headers, Message, OutgoingMessage
+
+__all__ = ["Queue", "Row", "legacy_values", "send_to_address", "split"]
+
+#: a batch of send_many ends at so many messages or bytes, whichever comes first
+BATCH_MESSAGES = 1000
+BATCH_BYTES = 8 * 1024 * 1024
+_COLUMN_LENGTH = 255
+
+Progress = Callable[[int], None]
+
+
+class Row(NamedTuple):
+    """A message to send as the procedures take it."""
+
+    raw_headers: str
+    body: bytes | None
+    id: UUID | None
+    time_to_be_received_ms: int | None
+    correlation_id: str | None = None
+    reply_to_address: str | None = None
+
+
+class Queue:
+    """A queue in a database.
+
+    Calls stand alone (each commits by itself) unless a transaction is open: `Database.transaction()`, or the
+    caller's own connection with its own transaction, which is never committed here.
+
+    >>> queue = Queue("Sales", database)
+    >>> _ = queue.send(b'{"OrderId": 42}', {"NServiceBus.EnclosedMessageTypes": "Shop.PlaceOrder"})
+    >>> [message.body for message in queue.receive()]
+    [b'{"OrderId": 42}']
+    """
+
+    def __init__(self, name: str, database: Database | Any, *, legacy_columns: bool | None = None) -> None:
+        """
+        Args:
+            name: the queue's name or canonical address.
+            database: a Database, or a connection of psycopg or pyodbc that the caller shares.
+            legacy_columns: fill CorrelationId and ReplyToAddress for endpoints of transport versions 1 to 6 (SQL
+                Server; seeds 002 and 004); by default as the environment's `compat` says.
+        """
+        self.database = database if isinstance(database, Database) else Database.share(database)
+        self.name = parse_address(name).short(self.database.engine).format()
+        self._legacy_columns = self.database.legacy_columns if legacy_columns is None else legacy_columns
+
+    def __repr__(self) -> str:
+        return f"Queue({self.name!r})"
+
+    def send(
+        self,
+        body: bytes | None = b"",
+        headers: Headers | str | None = None,
+        *,
+        id: UUID | None = None,
+        time_to_be_received: timedelta | None = None,
+    ) -> UUID:
+        """Sends one message and returns its row's id.
+
+        Args:
+            body: the bytes; None stores a NULL.
+            headers: a mapping of text to text or None, or the column's text verbatim.
+            id: the row's id; a new one by default.
+            time_to_be_received: the message expires after it, by the server's clock.
+
+        Raises:
+            InvalidMessage: body or headers cannot be stored.
+            InvalidTimeToBeReceived: not positive, or over 100 years.
+            QueueNotFound: no such queue.
+        """
+        row_id = id or uuid4()
+        row = self._row(OutgoingMessage(body, {} if headers is None else headers, row_id, time_to_be_received))
+        self.database.call(
+            "send_message",
+            queue=self.name,
+            headers=row.raw_headers,
+            body=row.body,
+            id=row.id,
+            time_to_be_received_ms=row.time_to_be_received_ms,
+            correlation_id=row.correlation_id,
+            reply_to_address=row.reply_to_address,
+        )
+        return row_id
+
+    def send_many(self, messages: Iterable[OutgoingMessage], *, progress: Progress | None = None) -> int:
+        """Sends messages in their order, all or none, up to 1,000 messages or 8 MiB a round trip.
+
+        Returns how many. `progress` is called with the number sent so far.
+
+        Raises:
+            As `send`. On a shared connection the caller's transaction says what a failure undoes.
+        """
+        batches = split(self._row(message) for message in messages)
+        first = next(batches, None)
+        if first is None:
+            return 0
+        second = next(batches, None)
+        if second is None or self.database.join():
+            return self._send_batches(_chain(first, second, batches), progress)
+        with self.database.transaction():
+            return self._send_batches(_chain(first, second, batches), progress)
+
+    def _send_batches(self, batches: Iterable[list[Row]], progress: Progress | None) -> int:
+        sent = 0
+        for batch in batches:
+            self.database.call("send_messages", queue=self.name, messages=batch)
+            sent += len(batch)
+            if progress:
+                progress(sent)
+        return sent
+
+    def _row(self, message: OutgoingMessage) -> Row:
+        body = message.body
+        if body is not None and not isinstance(body, bytes):
+            if not isinstance(body, bytearray | memoryview):
+                raise InvalidMessage(
+                    f"The body for the queue {self.name!r} is {type(body).__name__}, not bytes. Encode it: text.encode()"
+                )
+            body = bytes(body)
+        row = (message.raw_headers, body, message.id, message.time_to_be_received_ms)
+        if self._legacy_columns and not isinstance(message.headers, str):
+            return Row(*row, *legacy_values(message.headers))
+        return Row(*row)
+
+    def receive(self, count: int = 1, anchor: int | None = None) -> list[Message]:
+        """Removes and returns the oldest messages that nobody holds, in their order; none when there are none.
+
+        Args:
+            count: how many at most, 1 to 500.
+            anchor: only messages with a higher row version; None looks from the start.
+
+        Raises:
+            InvalidCount, QueueNotFound.
+        """
+        return [_message(row) for row in self.database.call("receive_messages", queue=self.name, count=count, anchor=anchor)]
+
+    def receive_one(self, row_version: int) -> Message | None:
+        """Removes and returns the message with this row version; None if it is gone or held by somebody."""
+        rows = self.database.call("receive_message", queue=self.name, row_version=row_version)
+        return _message(rows[0]) if rows else None
+
+    def peek(self, count: int = 1000) -> int:
+        """About how many messages wait, counted up to `count` (1 to 10,000); those that receivers hold are left out."""
+        return self.database.call("peek_queue", queue=self.name, count=count)[0][0]
+
+    def browse(
+        self, count: int = 50, anchor: int | None = None, max_body_bytes: int | None = None
+    ) -> list[BrowsedMessage]:
+        """Reads up to `count` messages (1 to 1,000) without receiving them, oldest first."""
+        if max_body_bytes is not None and max_body_bytes < 0:
+            raise InvalidCount(f"max_body_bytes = {max_body_bytes} is negative. Use 0 for no body, or leave it out.")
+        rows = self.database.call(
+            "browse_messages", queue=self.name, count=count, anchor=anchor, max_body_bytes=max_body_bytes
+        )
+        return [
+            BrowsedMessage(id, version, bool(expired), expires and expires.replace(tzinfo=UTC), headers, body or b"", body_bytes)
+            for id, version, expired, expires, headers, body, body_bytes in rows
+        ]
+
+    def purge(self, *, batch: int = 10_000, progress: Progress | None = None) -> int:
+        """Removes every message that nobody holds, in batches that commit one by one; returns how many."""
+        return self._purge("purge_queue", batch, progress)
+
+    def purge_expired(self, *, batch: int = 10_000, progress: Progress | None = None) -> int:
+        """Removes every expired message that nobody holds, in batches that commit one by one; returns how many."""
+        return self._purge("purge_expired", batch, progress)
+
+    def _purge(self, procedure: str, batch: int, progress: Progress | None) -> int:
+        total = 0
+        while True:
+            purged = self.database.call(procedure, queue=self.name, count=batch)[0][0]
+            total += purged
+            if progress:
+                progress(total)
+            if purged < batch:
+                return total
+
+
+def send_to_address(
+    database: Database | Any, address: str, body: bytes, headers: Headers | None = None, *, id: UUID | None = None
+) -> UUID:
+    """Sends to an address that nobody registered, such as a reply address, with the caller's own right to the table.
+
+    Raises:
+        InvalidQueueName: not an address.
+        QueueNotFound: no such table; NotAQueueTable: a table of another kind; PermissionDenied: no right to INSERT.
+    """
+    database = database if isinstance(database, Database) else Database.share(database)
+    place = parse_address(address).qualified(database.engine)
+    row_id = id or uuid4()
+    row = OutgoingMessage(body, headers or {}, row_id)
+    names = {"schema_name": place.schema, "table_name": place.table}
+    if place.catalog is not None:
+        names["catalog_name"] = place.catalog
+    database.call("send_unregistered", **names, headers=row.raw_headers, body=row.body, id=row_id)
+    return row_id
+
+
+def _message(row: tuple) -> Message:
+    id, row_version, expired, headers, body = row
+    return Message(id, row_version, bool(expired), headers, body or b"")
+
+
+def legacy_values(headers: Headers) -> tuple[str | None, str | None]:
+    """CorrelationId and ReplyToAddress as the columns of old transports hold them.
+
+    varchar(255): cut, and only where plain ASCII says the same in every code page.
+    """
+    values = (headers.get(name) for name in (CORRELATION_ID, REPLY_TO_ADDRESS))
+    correlation_id, reply_to = (v[:_COLUMN_LENGTH] if v and v.isascii() else None for v in values)
+    return correlation_id, reply_to
+
+
+def split(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Rows in batches that one call of send_messages takes."""
+    batch: list[Row] = []
+    size = 0
+    for row in rows:
+        length = len(row.raw_headers) + len(row.body or b"")
+        if batch and (len(batch) >= BATCH_MESSAGES or size + length > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(row)
+        size += length
+    if batch:
+        yield batch
+
+
+def _chain(first: list[Row], second: list[Row] | None, rest: Iterator[list[Row]]) -> Iterator[list[Row]]:
+    yield first
+    if second is not None:
+        yield second
+        yield from rest

@@ -1,0 +1,70 @@
+"""The periodic task that moves due delayed messages into their queues."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from rowpost.database.connection import Database
+from rowpost.settings.environment import Settings
+from rowpost.transport.delayed import move_due
+from rowpost.transport.directory import Directory
+from rowpost.workers import events
+from rowpost.workers.circuit_breaker import Breaker
+from rowpost.workers.tasks.periodic import Patrol
+
+__all__ = ["make_mover"]
+
+
+def make_mover(
+    settings: Settings,
+    tell: Callable[[events.Event], None],
+    breaker: Breaker | None = None,
+    **options: Any,
+) -> Patrol:
+    """The mover of a process: for all queues that have a worker and a delayed table."""
+    queues = [queue.name for queue in settings.queues if queue.worker is not None and queue.delayed]
+    visit = partial(
+        _visit,
+        lateness=settings.supervisor.delayed_lateness,
+        error_queue=settings.supervisor.error_queue,
+        directory=Directory(),
+        tell=tell,
+    )
+    return Patrol(
+        settings,
+        queues,
+        visit,
+        name="rowpost mover",
+        duty="move due messages of",
+        tell=tell,
+        breaker=breaker,
+        choose=_with_delayed_table,
+        **options,
+    )
+
+
+def _with_delayed_table(database: Database, queues: list[str]) -> list[str]:
+    delayed = {row[0] for row in database.call("list_queues") if row[8]}
+    return [queue for queue in queues if queue in delayed]
+
+
+def _visit(
+    database: Database,
+    queue: str,
+    *,
+    lateness: float,
+    error_queue: str,
+    directory: Directory,
+    tell: Callable[[events.Event], None],
+) -> float:
+    done = move_due(database, queue, error_queue=error_queue, directory=directory)
+    if done.moved or done.forwarded or done.failed:
+        tell(
+            events.DelayedMoved(
+                queue=queue, at=time.time(), count=done.moved, forwarded=done.forwarded, failed=done.failed
+            )
+        )
+    return done.wait(lateness)

@@ -1,5 +1,0 @@
-"""Fixtures for tests of workers."""
-
-from tests.workers import shop
-
-__all__ = ["shop"]

@@ -1,0 +1,235 @@
+"""Scripts: found, ordered, hashed, split into batches and rendered."""
+
+import shutil
+
+import pytest
+
+from rowpost.database.contract import load_contract
+from rowpost.database.sql_folder import sql_folder
+from rowpost.deploy.scripts import Script, database_scripts, hash_text, load_scripts, read_script, render_script
+from rowpost.deploy.sql_text import SqlTextError, code_line, render, split_batches
+from rowpost.errors import DeployError
+
+ENGINES = ("postgresql", "sqlserver")
+NASTY = {
+    "sqlserver": {"queue_table": "[dbo].[it's ]]odd]", "delayed_table": "[dbo].[it's ]]odd.Delayed]", "queue_key": "it's ]odd", "queue_name": "it's ]odd", "schema_name": "dbo", "table_name": "it's ]odd"},
+    "postgresql": {"queue_table": '"public"."it\'s ""odd"', "delayed_table": '"public"."it\'s ""odd.Delayed"', "queue_key": "it's \"odd", "queue_name": "it's \"odd", "schema_name": "public", "table_name": "it's \"odd"},
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A copy of the sql folder, to change."""
+    return shutil.copytree(sql_folder(), tmp_path / "sql")
+
+
+def batches(text, engine):
+    return [batch.text for batch in split_batches(text, engine)]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_tables_run_first_in_number_order_then_deploy_s_procedures_then_helpers(engine):
+    names = [script.name for script in database_scripts(engine)]
+
+    kinds = ["tables" if name.startswith("tables/") else name.split("/")[1] for name in names]
+    assert names[0] == "tables/001_schema.sql"
+    assert kinds == sorted(kinds, key=lambda kind: {"tables": 0, "deploy": 1}.get(kind, 2))
+    assert names.index("procedures/registry/_resolve_queue.sql") < names.index(
+        "procedures/recoverability/record_failure.sql"
+    )
+
+
+def test_tables_run_by_number_and_not_by_alphabet(folder):
+    for name in ("0910_ten.sql", "909_nine.sql"):
+        (folder / "tables" / name).write_text("SELECT 1;\nGO\n")
+
+    names = [script.name for script in database_scripts("sqlserver", folder) if script.kind == "once"]
+
+    assert names[-2:] == ["tables/909_nine.sql", "tables/0910_ten.sql"]
+    assert load_scripts("sqlserver", folder).schema_version == 910
+
+
+def test_two_one_time_scripts_of_one_number_are_refused(folder):
+    (folder / "tables" / "001_again.sql").write_text("SELECT 1;")
+
+    with pytest.raises(DeployError, match=r"001_schema\.sql and tables/001_again\.sql|001_again.*001_schema"):
+        database_scripts("sqlserver", folder)
+
+
+def test_a_file_that_cannot_be_read_is_named(folder):
+    with pytest.raises(DeployError, match=r"nothing\.sql"):
+        read_script("sqlserver", "nothing.sql", folder)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_both_dialects_bring_the_same_files(engine):
+    scripts, twin = (load_scripts(each) for each in ENGINES)
+
+    assert [script.name for script in scripts.database] == [script.name for script in twin.database]
+    assert {script.stem for script in scripts.templates} == {script.stem for script in twin.templates}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_procedure_of_the_contract_has_its_file(engine):
+    scripts = load_scripts(engine)
+
+    files = {script.name for script in (*scripts.database, *scripts.templates, *scripts.saga_templates)}
+
+    assert {f"procedures/{each.feature}/{each.name}.sql" for each in load_contract().procedures} <= files
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_file_of_the_product_can_be_rendered_and_split(engine):
+    scripts = load_scripts(engine)
+    of_queues = (scripts.create, scripts.queue_grants, scripts.forget, scripts.drop, *scripts.templates)
+
+    rendered = [render_script(script, NASTY[engine], engine) for script in of_queues]
+
+    assert not any("{queue_" in text for text in rendered)
+    assert all(batches(text, engine) for text in [*rendered, *(script.text for script in scripts.database)])
+
+
+def test_the_hash_does_not_see_line_ends_or_a_byte_order_mark(folder):
+    name = "tables/001_schema.sql"
+    before = read_script("sqlserver", name, folder)
+    path = folder / name
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+
+    after = read_script("sqlserver", name, folder)
+
+    assert hash_text(after.text) == hash_text(before.text)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind", "table"),
+    [
+        ("tables/004_queue.sql", "CREATE TABLE IF NOT EXISTS rowpost.queue (", "once", "queue"),
+        ("tables/012_more.sql", "-- x\nALTER TABLE rowpost.failure ADD", "once", "failure"),
+        ("tables/001_schema.sql", "CREATE SCHEMA rowpost;", "once", None),
+        ("tables/queue/create.sql", "CREATE TABLE rowpost.x (", "anytime", None),
+        ("procedures/deploy/get_version.sql", "", "anytime", None),
+        ("grants.sql", "", "everytime", None),
+        ("tables/queue/grants.sql", "", "everytime", None),
+    ],
+)
+def test_when_a_script_runs_follows_from_its_place(name, text, kind, table):
+    script = Script(name, text)
+
+    assert (script.kind, script.table) == (kind, table)
+
+
+def test_t_sql_is_split_at_go_lines_only():
+    text = (
+        "SELECT 'a\nGO\nb';\n  go  -- end\n/* x\nGO\n/* GO */\nGO\n*/ SELECT 2, [a\nGO\n];\nGO\n\nGOTO_x:\n-- GO\nGO\n"
+    )
+
+    assert batches(text, "sqlserver") == [
+        "SELECT 'a\nGO\nb';",
+        "/* x\nGO\n/* GO */\nGO\n*/ SELECT 2, [a\nGO\n];",
+        "\nGOTO_x:\n-- GO",
+    ]
+
+
+def test_a_go_with_a_count_is_refused():
+    with pytest.raises(SqlTextError, match="line 2: GO with a count"):
+        split_batches("SELECT 1;\nGO 5\n", "sqlserver")
+
+
+def test_postgresql_is_split_at_semicolons_outside_of_anything():
+    text = (
+        "SELECT ';', E'\\';', \";\", $$;$$; -- ;\n/* ; /* ; */ ; */\nSELECT (1);;\n"
+        "CREATE FUNCTION f() AS $rowpost$ BEGIN; '$$' END $rowpost$;\nSELECT a$1;SELECT 2"
+    )
+
+    assert batches(text, "postgresql") == [
+        "SELECT ';', E'\\';', \";\", $$;$$;",
+        "-- ;\n/* ; /* ; */ ; */\nSELECT (1);",
+        "CREATE FUNCTION f() AS $rowpost$ BEGIN; '$$' END $rowpost$;",
+        "SELECT a$1;",
+        "SELECT 2",
+    ]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_batch_knows_its_place_in_the_file(engine):
+    end = "GO\n" if engine == "sqlserver" else ""
+    text = f"SELECT 1;\n{end}\n-- why\nSELECT 2;\n{end}"
+
+    first, second = split_batches(text, engine)
+
+    assert (first.number, first.line, second.number) == (1, 1, 2)
+    assert text.split("\n")[code_line(second, engine) - 1] == "SELECT 2;"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("text", ["-- nothing\n", "\n \n", "/* a */", ";"])
+def test_what_holds_no_code_is_no_batch(engine, text):
+    assert batches(text, engine) == []
+
+
+@pytest.mark.parametrize(
+    ("engine", "text", "line"),
+    [
+        ("sqlserver", "\n'a", 2),
+        ("sqlserver", "[a]]", 1),
+        ("sqlserver", "/* /* */", 1),
+        ("postgresql", 'a\n\n"b', 3),
+        ("postgresql", "$x$ $$", 1),
+    ],
+)
+def test_a_text_without_its_end_is_refused_with_its_line(engine, text, line):
+    with pytest.raises(SqlTextError) as caught:
+        split_batches(text, engine)
+
+    assert caught.value.line == line
+
+
+@pytest.mark.parametrize(
+    ("engine", "template", "rendered"),
+    [
+        ("sqlserver", "FROM {queue_table}", "FROM [dbo].[it's ]]odd]"),
+        ("sqlserver", "OBJECT_ID(N'{queue_table}')", "OBJECT_ID(N'[dbo].[it''s ]]odd]')"),
+        ("sqlserver", "rowpost.[a:{queue_key}]", "rowpost.[a:it's ]]odd]"),
+        ("sqlserver", "OBJECT_ID(N'rowpost.[a:{queue_key}]')", "OBJECT_ID(N'rowpost.[a:it''s ]]odd]')"),
+        ("sqlserver", "N'{queue_name}'", "N'it''s ]odd'"),
+        ("sqlserver", "-- {queue_name}", "-- it's ]odd"),
+        ("postgresql", "FROM {queue_table}", 'FROM "public"."it\'s ""odd"'),
+        ("postgresql", "'{queue_table}'::regclass", '\'"public"."it\'\'s ""odd"\'::regclass'),
+        ("postgresql", "to_regproc('rowpost.\"a:{queue_key}\"')", "to_regproc('rowpost.\"a:it''s \"\"odd\"')"),
+        ("postgresql", 'rowpost."a:{queue_key}"', 'rowpost."a:it\'s ""odd"'),
+        ("postgresql", "$rowpost$ x = '{queue_key}' $rowpost$", "$rowpost$ x = 'it''s \"odd' $rowpost$"),
+    ],
+)
+def test_a_name_is_escaped_for_the_quotes_it_stands_in(engine, template, rendered):
+    assert render(template, NASTY[engine], engine) == rendered
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_rendered_name_never_ends_what_it_stands_in(engine):
+    evil = "'; DROP TABLE x; --]]\"*/"
+    names = {"queue_table": '"q"', "queue_key": evil, "queue_name": evil}
+    quoted = '"{queue_key}"' if engine == "postgresql" else "[{queue_key}]"
+    template = f"SELECT '{{queue_name}}', {quoted} /* {{queue_name}} */;"
+
+    rendered = render(template, names, engine)
+
+    assert len(split_batches(rendered, engine)) == 1
+    assert rendered.endswith("*/;")
+
+
+def test_a_name_in_bare_code_is_refused_with_its_line():
+    with pytest.raises(SqlTextError, match=r"line 2: \{queue_key\} stands outside quotes"):
+        render("SELECT\n{queue_key}", {"queue_key": "x"}, "sqlserver")
+
+
+def test_an_unknown_placeholder_is_refused_with_file_and_line():
+    script = Script("procedures/queue/x.sql", "\n\nSELECT '{qeue_key}'")
+
+    with pytest.raises(DeployError, match=r"procedures/queue/x\.sql: line 3: unknown placeholder {qeue_key}"):
+        render_script(script, {"queue_key": "x"}, "postgresql")
+
+
+def test_braces_that_name_nothing_stay():
+    text = """SELECT '{"a": 1}', '{}' -- {A b}"""
+
+    assert render(text, {}, "postgresql") == text

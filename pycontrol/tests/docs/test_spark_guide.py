@@ -1,0 +1,28 @@
+"""The guide shows the columns that there are."""
+
+from pathlib import Path
+
+import pytest
+
+from rowpost.spark.archive.schemas import MESSAGE, OUTPUTS
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "spark.md"
+
+
+def as_table(schema) -> str:
+    """The schema as the guide shows it."""
+    own = [column for column in schema if column.metadata]
+    lines = ["| Column | Type | |", "|---|---|---|"]
+    lines += [f"| `{c.name}` | {c.dataType.simpleString()} | {c.metadata['comment']} |" for c in own]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_the_guide_shows_every_column_with_its_type_and_meaning(name):
+    assert as_table(OUTPUTS[name]) in GUIDE.read_text(encoding="utf-8")
+
+
+def test_the_guide_names_the_columns_of_a_message():
+    named = ", ".join(f"`{column.name}`" for column in MESSAGE)
+
+    assert named in GUIDE.read_text(encoding="utf-8")

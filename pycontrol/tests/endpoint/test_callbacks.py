@@ -1,0 +1,296 @@
+"""Requests that wait for their reply: from programs that are no handlers."""
+
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+
+import pytest
+
+from rowpost.deploy import queues as registry
+from rowpost.endpoint.callbacks import Callbacks, opener
+from rowpost.endpoint.endpoint import Endpoint
+from rowpost.endpoint.hosting import with_endpoints
+from rowpost.errors import (
+    DatabaseError,
+    InvalidMessage,
+    MessageNotDeserialized,
+    NoReply,
+    PermissionDenied,
+    QueueNotFound,
+    SettingsError,
+)
+from rowpost.transport.queue import Queue
+from rowpost.wire.message import encode_headers
+from tests.support.endpoints import (
+    OrderAccepted,
+    PlaceOrder,
+    handled_table,  # noqa: F401 -- a fixture
+)
+from tests.support.workers import Running, eventually
+
+LONG = timedelta(seconds=20)
+SHORT = timedelta(seconds=0.2)
+
+
+@pytest.fixture
+def web(target, handled_table, sql):  # noqa: F811
+    """A send-only endpoint that waits for replies in a queue of its own; nothing is left of it after the test."""
+    endpoint = Endpoint("Web", send_only=True, instance="web1")
+    endpoint.callbacks(target.settings)
+    yield endpoint
+    endpoint.close()
+    sql.drop_queue("Web.web1")
+
+
+@pytest.fixture
+def sales(target):
+    """The endpoint Sales, at work."""
+    with Running(with_endpoints(target.settings, ["tests.support.endpoints:sales"])) as supervisor:
+        yield supervisor
+
+
+def answer(database, request, body=b'{"OrderId":1}', **changed):
+    """Replies by hand, as Sales would."""
+    headers = {
+        "NServiceBus.CorrelationId": request.headers["NServiceBus.CorrelationId"],
+        "NServiceBus.EnclosedMessageTypes": "Shop.Messages.OrderAccepted, Shop.Messages",
+        **changed,
+    }
+    Queue("Web.web1", database).send(body, headers)
+
+
+# ------------------------------------------------------------------ replies
+def test_a_request_gets_its_typed_reply_from_an_endpoint_at_work(web, sales, database):
+    with web.open(database) as bus:
+        reply = bus.request(PlaceOrder(42, "reply"), to="Sales", timeout=LONG)
+
+    assert reply == OrderAccepted(42)
+
+
+def test_a_request_leaves_at_once_although_the_callers_transaction_rolls_back(web, sales, database):
+    with pytest.raises(ZeroDivisionError), database.transaction(), web.open(database) as bus:
+        reply = bus.request(PlaceOrder(42, "reply"), to="Sales", timeout=LONG)
+        1 / 0  # noqa: B018
+
+    assert reply == OrderAccepted(42)
+
+
+def test_concurrent_requests_each_get_their_own_reply(web, sales):
+    callbacks = web.callbacks()
+
+    def ask(number):
+        return callbacks.request(PlaceOrder(number, "reply"), to="Sales", timeout=LONG)
+
+    with ThreadPoolExecutor(12) as threads:
+        replies = list(threads.map(ask, range(60)))
+
+    assert replies == [OrderAccepted(number) for number in range(60)]
+
+
+def test_a_reply_without_a_known_class_is_its_bytes(web, sales):
+    assert web.callbacks().request(PlaceOrder(1, "reply raw"), to="Sales", timeout=LONG) == b"raw"
+
+
+def test_a_class_that_the_endpoint_expects_wins(web, sales):
+    @dataclass(frozen=True)
+    class Accepted:
+        order_id: int
+
+    Accepted.__rowpost_type__ = "Shop.Messages.OrderAccepted"
+    web.expects(Accepted)
+
+    assert web.callbacks().request(PlaceOrder(5, "reply"), to="Sales", timeout=LONG) == Accepted(5)
+
+
+def test_the_request_names_the_instances_queue_and_no_other_as_its_reply_address(web, database):
+    with pytest.raises(NoReply, match="within 0:00:00"):
+        web.callbacks().request(PlaceOrder(1), to="Billing", timeout=SHORT)
+
+    (request,) = Queue("Billing", database).receive(5)
+    assert request.reply_to == database.canonical(registry.parse_address("Web.web1"))
+    assert request.headers["NServiceBus.CorrelationId"] == request.message_id
+
+
+# ------------------------------------------------------------------ what goes wrong
+def test_a_late_reply_is_logged_and_dropped(web, database, caplog):
+    callbacks = web.callbacks()
+    with pytest.raises(NoReply):
+        callbacks.request(PlaceOrder(1), to="Billing", timeout=SHORT)
+    (request,) = Queue("Billing", database).receive(5)
+
+    with caplog.at_level(logging.WARNING, "rowpost"):
+        answer(database, request)
+        eventually(lambda: "late" in caplog.text, "the late reply is told")
+
+    assert Queue("Web.web1", database).peek() == 0
+
+
+def test_strange_messages_in_the_replies_are_dropped_and_told_and_the_next_reply_arrives(web, sales, database, sql, caplog):
+    callbacks = web.callbacks()
+    callbacks.start()
+    with caplog.at_level(logging.WARNING, "rowpost"):
+        sql.insert_minimal("Web.web1", "{no JSON", b"")
+        sql.insert_minimal("Web.web1", "", b"")
+        sql.insert_minimal("Web.web1", encode_headers({"NServiceBus.CorrelationId": "x" * 10_000}), b"")
+        reply = callbacks.request(PlaceOrder(1, "reply twice"), to="Sales", timeout=LONG)
+        eventually(lambda: caplog.text.count("Dropped") == 4, "three strangers and the second reply are told")
+
+    assert reply == OrderAccepted(1)
+    assert "nobody can tell whose" in caplog.text
+
+
+def test_a_reply_that_is_not_what_its_type_says_raises_where_it_was_asked_for(web, database):
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(web.callbacks().request, PlaceOrder(1), "Billing", timeout=LONG)
+        requests = eventually(lambda: Queue("Billing", database).receive(1), "the request")
+        answer(database, requests[0], b"{")
+
+        with pytest.raises(MessageNotDeserialized):
+            asked.result(20)
+
+
+def test_an_expired_reply_counts_as_none(web, database, sql):
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(web.callbacks().request, PlaceOrder(1), "Billing", timeout=timedelta(seconds=1))
+        eventually(lambda: Queue("Billing", database).receive(1), "the request")
+        sql.insert_expired("Web.web1", 1)
+
+        with pytest.raises(NoReply):
+            asked.result(20)
+
+
+def test_a_destination_that_does_not_exist_is_told_at_once(web):
+    with pytest.raises(QueueNotFound, match="Nowhere"):
+        web.callbacks().request(PlaceOrder(1), to="Nowhere", timeout=LONG)
+
+
+def test_two_requests_with_one_correlation_id_are_refused(web, database):
+    callbacks, same = web.callbacks(), {"NServiceBus.CorrelationId": "a" * 10_000}
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(callbacks.request, PlaceOrder(1), "Billing", timeout=LONG, headers=same)
+        (request,) = eventually(lambda: Queue("Billing", database).receive(1), "the request")
+
+        with pytest.raises(InvalidMessage, match="of its own"):
+            callbacks.request(PlaceOrder(2), "Billing", timeout=LONG, headers=same)
+        answer(database, request)
+
+        assert first.result(20) == OrderAccepted(1)
+
+
+def test_a_timeout_must_leave_time(web):
+    with pytest.raises(InvalidMessage, match="no time"):
+        web.callbacks().request(PlaceOrder(1), to="Billing", timeout=timedelta(0))
+
+
+def test_closing_ends_those_who_wait(web, database):
+    callbacks = web.callbacks()
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(callbacks.request, PlaceOrder(1), "Billing", timeout=LONG)
+        eventually(lambda: Queue("Billing", database).receive(1), "the request")
+        callbacks.close()
+
+        with pytest.raises(NoReply, match="closed"):
+            asked.result(20)
+    with pytest.raises(NoReply, match="closed"):
+        callbacks.request(PlaceOrder(1), to="Billing", timeout=LONG)
+
+
+def test_an_endpoint_without_an_instance_cannot_wait(target):
+    with pytest.raises(SettingsError, match="instance="):
+        Endpoint("Web", send_only=True).callbacks(target.settings)
+
+
+def test_a_connection_that_was_lent_does_not_say_where_to_receive(database):
+    web = Endpoint("Web", send_only=True, instance="web1")
+
+    with pytest.raises(DatabaseError, match="load_settings"), web.open(database.connection) as bus:
+        bus.request(PlaceOrder(1), to="Sales", timeout=LONG)
+
+
+def test_replies_arrive_again_after_the_connection_was_lost(web, sales, sql, target):
+    if target.settings.engine != "postgresql":
+        pytest.skip("ends sessions by pg_terminate_backend")
+    callbacks = web.callbacks()
+    callbacks.start()
+
+    sql.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'rowpost Web'")
+
+    def ask():
+        try:
+            return callbacks.request(PlaceOrder(9, "reply"), to="Sales", timeout=timedelta(seconds=5))
+        except DatabaseError:
+            return None
+
+    assert eventually(ask, "a request after the loss") == OrderAccepted(9)
+
+
+# ------------------------------------------------------------------ the instance's queue
+def test_the_queue_is_made_by_the_first_who_needs_it_and_used_by_the_next(web, target, database):
+    web.callbacks().start()
+    web.close()
+    again = Callbacks(web, opener(target.settings, "Web"))
+
+    with again:
+        rows = [row for row in database.call("list_queues") if row[0] == "Web.web1"]
+
+    assert [(row[5], row[8]) for row in rows] == [("own", False)]
+
+
+def test_who_may_not_make_the_queue_is_told_who_can(web, target, sql, database):
+    if target.settings.engine != "postgresql":
+        pytest.skip("changes its role as only PostgreSQL can")
+    sql.run("DROP ROLE IF EXISTS rowpost_test_web")
+    sql.run("CREATE ROLE rowpost_test_web LOGIN IN ROLE rowpost_endpoint")
+
+    def connect():
+        opened = target.connect()
+        opened.connection.execute("SET ROLE rowpost_test_web")
+        return opened
+
+    callbacks = Callbacks(Endpoint("Web", send_only=True, instance="web1"), connect)
+    with pytest.raises(PermissionDenied, match=r"rowpost queue create Web\.web1"):
+        callbacks.start()
+    registry.create_queue(database, "Web.web1", delayed=False)
+    registry.grant(database, "rowpost_test_web", receive_from=["Web.web1"], send_to=["Billing"])
+    with callbacks, pytest.raises(NoReply):
+        callbacks.request(PlaceOrder(1), to="Billing", timeout=SHORT)
+
+    sql.run("DROP OWNED BY rowpost_test_web")
+    sql.run("DROP ROLE rowpost_test_web")
+
+
+def test_an_orphaned_queue_is_found_and_removed(web, database, sql):
+    web.callbacks().start()
+    eventually(lambda: sql.run("SELECT 1 FROM rowpost.lease WHERE queue_key = 'Web.web1'"), "the lease")
+    alive = database.call("check_queue", queue_name="Web.web1")
+    web.close()
+
+    past = "now() - interval '1 hour'" if database.engine == "postgresql" else "DATEADD(HOUR, -1, SYSUTCDATETIME())"
+    sql.run(f"UPDATE rowpost.lease SET ends_at = {past} WHERE queue_key = 'Web.web1'")
+    findings = database.call("check_queue")
+    registry.drop_queue(database, "Web.web1")
+
+    assert alive == []
+    assert [(row[0], row[1], row[3]) for row in findings if row[1] == "orphaned"] == [
+        ("Web.web1", "orphaned", "rowpost queue drop Web.web1")
+    ]
+    assert database.call("check_queue") == []
+    assert sql.run("SELECT 1 FROM rowpost.lease") == []
+
+
+def test_one_thread_receives_however_many_wait(web, database):
+    callbacks = web.callbacks()
+    with ThreadPoolExecutor(5) as threads:
+        asked = [threads.submit(callbacks.request, PlaceOrder(n), "Billing", timeout=LONG) for n in range(5)]
+        queue, requests = Queue("Billing", database), []
+        eventually(lambda: requests.extend(queue.receive(5)) or len(requests) == 5, "the requests")
+        receivers = [t for t in threading.enumerate() if t.name == "rowpost replies Web.web1"]
+        for request in reversed(requests):
+            answer(database, request, request.body)
+
+        replies = sorted(each.result(20).order_id for each in asked)
+
+    assert len(receivers) == 1
+    assert replies == list(range(5))

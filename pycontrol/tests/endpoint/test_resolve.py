@@ -1,0 +1,134 @@
+"""From `module:function` to a function, with an error that says what is wrong."""
+
+import sys
+
+import pytest
+
+from rowpost.endpoint.endpoint import Endpoint
+from rowpost.endpoint.resolve import resolve_handler
+from rowpost.errors import HandlerNotFound, SettingsError
+from rowpost.sagas import handles
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Writes a module which the test can then name."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(name: str, text: str) -> None:
+        (tmp_path / f"{name}.py").write_text(text)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+    yield write
+
+
+def test_a_handler_is_the_function_that_the_text_names(module):
+    module("shop_one", "def place_order(message, connection):\n    return (message, connection)\n")
+
+    handler = resolve_handler("shop_one:place_order")
+
+    assert handler("m", "c") == ("m", "c")
+
+
+def test_dots_after_the_colon_reach_into_a_class(module):
+    module("shop_two", "class Orders:\n    @staticmethod\n    def place(message, connection):\n        return 42\n")
+
+    assert resolve_handler("shop_two:Orders.place")(None, None) == 42
+
+
+@pytest.mark.parametrize("text", ["", "shop", "shop:", ":place", "shop.place"])
+def test_a_text_of_another_form_is_refused(text):
+    with pytest.raises(HandlerNotFound, match="module:function"):
+        resolve_handler(text)
+
+
+def test_a_missing_module_is_named():
+    with pytest.raises(HandlerNotFound, match="'no_such_shop'"):
+        resolve_handler("no_such_shop:place")
+
+
+def test_a_missing_package_of_a_dotted_module_is_named():
+    with pytest.raises(HandlerNotFound, match="no module 'no_such_shop'"):
+        resolve_handler("no_such_shop.handlers:place")
+
+
+def test_a_module_that_imports_something_missing_names_that(module):
+    module("shop_three", "import no_such_library\n")
+
+    with pytest.raises(HandlerNotFound, match="imports 'no_such_library'"):
+        resolve_handler("shop_three:place")
+
+
+def test_a_module_that_fails_while_imported_says_how(module):
+    module("shop_four", "raise ValueError('no licence')\n")
+
+    with pytest.raises(HandlerNotFound, match="ValueError: no licence") as caught:
+        resolve_handler("shop_four:place")
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_a_missing_function_is_named(module):
+    module("shop_five", "place_order = print\n")
+
+    with pytest.raises(HandlerNotFound, match="'place_orders'"):
+        resolve_handler("shop_five:place_orders")
+
+
+def test_a_name_that_cannot_be_called_is_refused(module):
+    module("shop_six", "place_order = 'not a function'\n")
+
+    with pytest.raises(HandlerNotFound, match="is a str: it must be a function"):
+        resolve_handler("shop_six:place_order")
+
+
+UNRUN = """
+import functools, asyncio
+
+async def coroutine(message, connection):
+    pass
+
+def generator(message, connection):
+    yield
+
+async def async_generator(message, connection):
+    yield
+
+class Later:
+    async def __call__(self, message, connection):
+        pass
+
+    async def method(self, message, connection):
+        pass
+
+later = Later()
+partly = functools.partial(functools.partial(coroutine, None), None)
+
+@functools.wraps(coroutine)
+def runs(message, connection):
+    return asyncio.run(coroutine(message, connection))
+"""
+
+
+@pytest.mark.parametrize("name", ["coroutine", "generator", "async_generator", "later", "later.method", "partly"])
+def test_a_handler_that_calling_does_not_run_is_refused(module, name):
+    module("shop_unrun", UNRUN)
+
+    with pytest.raises(HandlerNotFound, match=f"'shop_unrun:{name}' is async or a generator"):
+        resolve_handler(f"shop_unrun:{name}")
+
+
+def test_a_plain_function_that_runs_an_async_one_is_accepted(module):
+    module("shop_runs", UNRUN)
+
+    assert resolve_handler("shop_runs:runs")("m", "c") is None
+
+
+@pytest.mark.parametrize("name", ["coroutine", "generator", "async_generator", "later", "partly"])
+def test_an_endpoint_and_a_saga_refuse_such_a_handler_too(module, name):
+    module("shop_refused", UNRUN)
+    import shop_refused
+
+    with pytest.raises(SettingsError, match="is async or a generator"):
+        Endpoint("Sales").handles("Shop.Order")(getattr(shop_refused, name))
+    with pytest.raises(SettingsError, match="is async or a generator"):
+        handles(dict)(getattr(shop_refused, name))

@@ -1,0 +1,680 @@
+"""Outboxes, on every engine that can be reached: the procedures, and the way of a message through two databases.
+
+Statements 49 and 72 to 74; what a killed process leaves is in tests/concurrency/test_outbox_crashes.py.
+"""
+
+from collections import Counter
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from random import Random
+from threading import Thread
+
+import pytest
+
+from rowpost.database.connection import connect_url
+from rowpost.endpoint.endpoint import MODES, Endpoint
+from rowpost.errors import (
+    AlreadyDispatched,
+    AlreadyHandled,
+    DatabaseUnavailable,
+    InvalidCount,
+    InvalidMessageId,
+    SchemaMissing,
+    SettingsError,
+)
+from rowpost.outbox.cleanup import care_for, clean, clean_dispatches
+from rowpost.outbox.operations import Outbox, decode_operations, encode_operations
+from rowpost.pipeline.pipeline import Pipeline
+from rowpost.recoverability.outcome import Kind
+from rowpost.settings.engine import engine_of
+from rowpost.transport.queue import Queue
+from rowpost.wire.operation import Operation
+from tests.support.crashing import TYPE, Order, at_step
+from tests.support.outboxes import endpoint_of, handle_all, pipeline_of
+from tests.support.probe import probe_for
+from tests.support.workers import eventually
+
+KEY = {"endpoint": "Sales", "message_id": "m-1"}
+KINDS = pytest.mark.parametrize("pessimistic", [False, True], ids=["optimistic", "pessimistic"])
+
+
+@pytest.fixture
+def business(target, business_url, sql):
+    """The business database: ledger and outbox are empty, and so are Billing, error and the dispatches."""
+    for name in ("Sales", "Billing", "error"):
+        sql.empty(name)
+    for table in ("dispatch", "failure"):
+        sql.run(f"DELETE FROM rowpost.{table}")
+    with connect_url(engine_of(business_url), business_url, "rowpost tests") as database:
+        probe = probe_for(database, babelfish=target.babelfish)
+        for table in ("business", "rowpost.outbox", "rowpost.outbox_operations"):
+            probe.run(f"DELETE FROM {table}")
+        yield probe
+
+
+@pytest.fixture
+def order(queue):
+    """Sends an order; its message id is `m-<number>` unless another is given."""
+
+    def send(number, message_id=None, **options):
+        headers = {"NServiceBus.EnclosedMessageTypes": TYPE, "NServiceBus.MessageId": message_id or f"m-{number}"}
+        queue.send(b'{"Number":%d}' % number, headers, **options)
+
+    return send
+
+
+@pytest.fixture
+def pipe(open_database, business_url):
+    """Makes a pipeline of Sales with an outbox, on a connection of its own."""
+    made = []
+
+    def make(*, url=business_url, step=lambda name: None, then=lambda context: None, pessimistic=False, endpoint=None):
+        endpoint = endpoint or endpoint_of("Sales", url, pessimistic=pessimistic, then=then)
+        made.append(pipeline_of(open_database(), endpoint, step=step))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def ledger(business):
+    return sorted(row[0] for row in business.run("SELECT number FROM business"))
+
+
+def sent(database):
+    return sorted(int(message.body.decode()[10:-1]) for message in Queue("Billing", database).browse(1000))
+
+
+def remembered(business):
+    return sorted(row[0] for row in business.run("SELECT message_id FROM rowpost.outbox"))
+
+
+def left_behind(business):
+    return [row[0] for row in business.run("SELECT message_id FROM rowpost.outbox_operations")]
+
+
+def days_ago(engine, days):
+    if engine == "postgresql":
+        return f"now() AT TIME ZONE 'UTC' - interval '{days} days'"
+    return f"DATEADD(DAY, -{days}, SYSUTCDATETIME())"
+
+
+def make_old(business, days, message_id="m-1"):
+    then = days_ago(business.database.engine, days)
+    business.run(f"UPDATE rowpost.outbox SET handled_at = {then} WHERE message_id = ?", message_id)
+
+
+def leave_behind(business, number=1, message_id="m-1"):
+    """What a worker leaves that dies after the business commit."""
+    operation = Operation({"NServiceBus.MessageId": f"out of {message_id}"}, b'{"Number":%d}' % number, "Billing")
+    key = {"endpoint": "Sales", "message_id": message_id}
+    business.run("INSERT INTO business (number) VALUES (?)", number)
+    business.database.call("record_handled", **key)
+    business.database.call("store_operations", **key, operations=encode_operations([operation]))
+
+
+# ------------------------------------------------------------------ the procedures
+def test_a_message_is_not_handled_until_it_is_recorded(business):
+    before = business.database.call("find_handled", **KEY)
+    business.database.call("record_handled", **KEY)
+    ((operations, age_ms),) = business.database.call("find_handled", **KEY)
+
+    assert before == []
+    assert operations is None
+    assert 0 <= age_ms < 60_000
+
+
+def test_operations_are_found_until_they_are_settled(business):
+    business.database.call("record_handled", **KEY)
+    business.database.call("store_operations", **KEY, operations='["é"]')
+    stored = business.database.call("find_handled", **KEY)[0][0]
+    business.database.call("settle_operations", **KEY)
+
+    assert stored == '["é"]'
+    assert business.database.call("find_handled", **KEY)[0][0] is None
+
+
+def test_statement_72_a_message_is_recorded_once(business):
+    business.database.call("record_handled", **KEY)
+
+    with pytest.raises(AlreadyHandled):
+        business.database.call("record_handled", **KEY)
+
+
+@pytest.mark.parametrize("other", [{"endpoint": "Billing"}, {"message_id": "M-1"}, {"message_id": "m-2"}])
+def test_endpoints_and_message_ids_are_told_apart_by_case_too(business, other):
+    business.database.call("record_handled", **KEY)
+
+    business.database.call("record_handled", **{**KEY, **other})
+
+    assert len(remembered(business)) == 2
+
+
+@pytest.mark.parametrize("procedure", ["find_handled", "record_handled"])
+@pytest.mark.parametrize("message_id", ["", "x" * 201, None])
+def test_statement_80_a_message_id_that_would_be_cut_off_is_refused(business, procedure, message_id):
+    with pytest.raises(InvalidMessageId):
+        business.database.call(procedure, endpoint="Sales", message_id=message_id)
+
+
+def test_a_message_id_of_200_characters_is_kept_whole(business):
+    business.database.call("record_handled", endpoint="Sales", message_id="x" * 199 + "a")
+    business.database.call("record_handled", endpoint="Sales", message_id="x" * 199 + "b")
+
+    assert [each[-1] for each in remembered(business)] == ["a", "b"]
+
+
+def test_a_dispatch_is_recorded_once_until_it_is_forgotten(database, business):
+    database.call("record_dispatch", **KEY)
+    with pytest.raises(AlreadyDispatched):
+        database.call("record_dispatch", **KEY)
+
+    database.call("forget_dispatch", **KEY)
+
+    database.call("record_dispatch", **KEY)
+
+
+def test_statement_74_what_is_older_than_the_retention_time_is_forgotten_and_never_what_has_not_left(business):
+    for number in (1, 2, 3):
+        leave_behind(business, number, f"m-{number}")
+    business.database.call("settle_operations", endpoint="Sales", message_id="m-1")
+    business.database.call("settle_operations", endpoint="Sales", message_id="m-3")
+    make_old(business, 8, "m-1")
+    make_old(business, 8, "m-2")
+    make_old(business, 6, "m-3")
+
+    removed = clean(business.database, timedelta(days=7).total_seconds())
+
+    assert (removed, remembered(business)) == (1, ["m-2", "m-3"])
+
+
+def test_statement_74_old_messages_are_forgotten_in_batches_of_the_size_that_is_asked_for(business):
+    for number in range(5):
+        business.database.call("record_handled", endpoint="Sales", message_id=f"m-{number}")
+        make_old(business, 9 - number, f"m-{number}")
+
+    counts = [business.database.call("clean_outbox", retention_seconds=86_400, count=2)[0][0] for _ in "123"]
+
+    assert counts == [2, 2, 1]
+
+
+def test_old_dispatches_are_forgotten(database, business, sql):
+    database.call("record_dispatch", **KEY)
+    database.call("record_dispatch", endpoint="Sales", message_id="m-2")
+    sql.run(f"UPDATE rowpost.dispatch SET dispatched_at = {days_ago(database.engine, 8)} WHERE message_id = 'm-1'")
+
+    removed = clean_dispatches(database, timedelta(days=7).total_seconds())
+
+    assert (removed, sql.run("SELECT message_id FROM rowpost.dispatch")) == (1, [("m-2",)])
+
+
+def test_what_left_late_is_remembered_for_the_whole_time_again(business):
+    leave_behind(business)
+    make_old(business, 30)
+
+    business.database.call("settle_operations", **KEY)
+
+    assert clean(business.database, timedelta(days=7).total_seconds()) == 0
+
+
+@pytest.mark.parametrize("count", [0, 4001, None])
+@pytest.mark.parametrize("procedure", ["clean_outbox", "clean_dispatches"])
+def test_a_batch_has_a_size_at_which_no_server_locks_the_table(database, business, procedure, count):
+    with pytest.raises(InvalidCount):
+        database.call(procedure, retention_seconds=1, count=count)
+
+
+@pytest.mark.parametrize("seconds", [-1, None])
+def test_a_retention_time_or_an_age_cannot_be_negative(database, business, seconds):
+    for procedure in ("clean_outbox", "clean_dispatches"):
+        with pytest.raises(InvalidCount):
+            database.call(procedure, retention_seconds=seconds, count=1)
+    with pytest.raises(InvalidCount):
+        database.call("list_undispatched", seconds=seconds, count=1)
+
+
+def test_what_has_not_left_is_listed_oldest_first(business):
+    for number in (1, 2, 3):
+        leave_behind(business, number, f"m-{number}")
+    make_old(business, 2, "m-2")
+    make_old(business, 1, "m-1")
+
+    rows = business.database.call("list_undispatched", seconds=3600, count=10)
+
+    assert [row[:2] for row in rows] == [("Sales", "m-2"), ("Sales", "m-1")]
+    assert rows[1][2] == pytest.approx(86_400_000, abs=60_000)
+
+
+def test_the_status_says_what_has_not_left_and_for_how_long(business):
+    leave_behind(business, 1, "m-1")
+    leave_behind(business, 2, "m-2")
+    make_old(business, 1, "m-2")
+
+    (_, since, undispatched, oldest_ms, size) = business.database.call("outbox_status")[0]
+
+    assert undispatched == 2
+    assert oldest_ms == pytest.approx(86_400_000, abs=60_000)
+    assert since is not None
+    assert business.babelfish or size > 0
+
+
+def test_a_member_of_rowpost_endpoint_works_the_outbox_and_reads_no_table_of_it(business, database):
+    if business.database.engine != "postgresql":
+        pytest.skip("Babelfish has no users without a login; procedures reach their tables through ownership chaining")
+    business.run("DROP ROLE IF EXISTS rowpost_outbox_test")
+    business.run("CREATE ROLE rowpost_outbox_test IN ROLE rowpost_endpoint")
+    business.run("SET ROLE rowpost_outbox_test")
+    try:
+        leave = [("record_handled", None, KEY), ("store_operations", None, {**KEY, "operations": "[]"})]
+        business.database.call_all([*leave, ("find_handled", None, KEY), ("settle_operations", None, KEY)])
+        for procedure in ("clean_outbox", "clean_dispatches"):
+            business.database.call(procedure, retention_seconds=1, count=1)
+        business.database.call("outbox_status")
+        with pytest.raises(business.database.dialect.driver_error(), match="permission denied"):
+            business.run("SELECT message_id FROM rowpost.outbox")
+    finally:
+        business.run("RESET ROLE")
+        business.run("DROP ROLE rowpost_outbox_test")
+
+
+def test_one_session_is_elected_to_clean_until_it_ends(business, business_url):
+    with connect_url(engine_of(business_url), business_url) as first, connect_url(engine_of(business_url), business_url) as second:
+        elected = [each.call("elect_cleaner")[0][0] for each in (first, second, first)]
+        first.close()
+        eventually(lambda: second.call("elect_cleaner")[0][0], "the second is elected")
+
+    assert elected == [True, False, True]
+
+
+def test_a_handled_message_costs_a_small_row_however_much_it_sent_and_pages_are_used_again(business):
+    if business.database.engine != "postgresql":
+        pytest.skip("measured where VACUUM says when dead rows are gone; SQL Server's ghost cleanup does not")
+    large = encode_operations([Operation({}, Random(1).randbytes(6000), "Billing")])
+
+    def handle(numbers):
+        keys = [{"endpoint": "Sales", "message_id": f"00000000-0000-0000-0000-{number:012}"} for number in numbers]
+        for name, more in (("record_handled", {}), ("store_operations", {"operations": large}), ("settle_operations", {})):
+            business.database.call_all([(name, None, {**key, **more}) for key in keys], begin=True, commit=True)
+        business.run("VACUUM rowpost.outbox_operations")
+        return business.value("SELECT pg_total_relation_size('rowpost.outbox_operations')")
+
+    _, *sizes = [handle(range(start, start + 500)) for start in range(0, 2000, 500)]
+
+    assert business.value("SELECT pg_total_relation_size('rowpost.outbox')") / 2000 < 250
+    assert sizes[0] == sizes[2] < 1_000_000
+
+
+# ------------------------------------------------------------------ operations as JSON
+@pytest.mark.parametrize(
+    "operation",
+    [
+        Operation({"a": "1", "b": None}, b"{}", "Billing"),
+        Operation({}, b"\xff\x00\xfe", "Billing@[nsb]"),
+        Operation({}, "ü\u0000".encode(), topics=("Shop.A", "Shop.B")),
+        Operation({}, b"", "Billing", delay=timedelta(days=100)),
+        Operation({}, b"", "Billing", delay=timedelta(seconds=-1)),
+        Operation({}, b"", "Billing", time_to_be_received=timedelta(milliseconds=1)),
+    ],
+)
+def test_operations_come_back_as_they_were(operation):
+    assert decode_operations(encode_operations([operation])) == [operation]
+
+
+def test_a_delay_counts_from_when_the_message_was_handled():
+    text = encode_operations([Operation({}, b"", "Billing", delay=timedelta(seconds=10))])
+
+    assert [decode_operations(text, age)[0].delay for age in (4000, 60_000)] == [timedelta(seconds=6), timedelta(0)]
+
+
+# ------------------------------------------------------------------ declarations
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "receive_only"])
+def test_statement_49_an_outbox_is_refused_in_any_other_mode_with_the_reason(mode):
+    with pytest.raises(SettingsError, match=rf"{mode}, in which .*receive_only"):
+        Endpoint("Sales", transaction_mode=mode, outbox="business")
+
+
+def test_an_outbox_that_nobody_named_is_refused_with_those_that_are_known(database):
+    endpoint = Endpoint("Sales", transaction_mode="receive_only", outbox="busines")
+
+    with pytest.raises(SettingsError, match=r"'busines'.*known: business"):
+        Pipeline(database, "Sales", endpoint, outboxes={"business": "postgresql://db/shop"})
+
+
+def test_the_password_of_a_business_database_is_not_shown():
+    assert "secret" not in repr(Outbox("business", url="postgresql://app:secret@db/shop"))
+
+
+# ------------------------------------------------------------------ the way of a message
+@KINDS
+def test_a_handled_message_leaves_its_data_there_and_what_it_sent_here_and_no_traces(
+    business, database, queue, order, pipe, sql, pessimistic
+):
+    order(1)
+
+    kinds = handle_all(pipe(pessimistic=pessimistic))
+
+    assert kinds == [Kind.HANDLED]
+    assert (ledger(business), sent(database), queue.peek()) == ([1], [1], 0)
+    assert (remembered(business), left_behind(business)) == (["m-1"], [])
+    assert sql.run("SELECT message_id FROM rowpost.dispatch") == []
+
+
+@KINDS
+def test_statement_72_a_message_that_comes_three_times_is_handled_once(business, database, queue, order, pipe, pessimistic):
+    for _ in range(3):
+        order(1)
+
+    handle_all(pipe(pessimistic=pessimistic))
+    order(1)
+    kinds = handle_all(pipe(pessimistic=pessimistic))
+
+    assert kinds == [Kind.HANDLED]
+    assert (ledger(business), sent(database), queue.peek()) == ([1], [1], 0)
+
+
+def test_statement_73_what_was_stored_and_not_sent_is_sent_without_the_handler(business, database, queue, order, pipe, sql):
+    leave_behind(business, 7)
+    order(1)
+
+    kinds = handle_all(pipe())
+
+    assert kinds == [Kind.HANDLED]
+    assert (ledger(business), sent(database), queue.peek(), left_behind(business)) == ([7], [7], 0, [])
+
+
+def test_statement_73_what_has_left_already_is_not_sent_again(business, database, queue, order, pipe):
+    leave_behind(business)
+    database.call("record_dispatch", **KEY)
+    order(1)
+
+    handle_all(pipe())
+
+    assert (ledger(business), sent(database), queue.peek(), left_behind(business)) == ([1], [], 0, [])
+
+
+def test_an_expired_message_that_was_handled_still_sends_what_it_caused(business, database, queue, order, pipe, sql):
+    leave_behind(business)
+    order(1, time_to_be_received=timedelta(milliseconds=1))
+    order(2, time_to_be_received=timedelta(milliseconds=1))
+    sql.wait_until_expired("Sales")
+    eventually(lambda: all(message.expired for message in queue.browse(10)), "both have expired")
+
+    kinds = handle_all(pipe())
+
+    assert kinds == [Kind.HANDLED, Kind.EXPIRED]
+    assert (ledger(business), sent(database), queue.peek()) == ([1], [1], 0)
+
+
+@KINDS
+def test_a_failing_handler_leaves_nothing_and_ends_in_the_error_queue(business, database, queue, order, pipe, pessimistic):
+    def fail(context):
+        raise ValueError("no such order")
+
+    order(1)
+
+    kinds = handle_all(pipe(then=fail, pessimistic=pessimistic))
+
+    assert kinds == [Kind.FAILED, Kind.FAILED, Kind.MOVED_TO_ERROR]
+    assert (ledger(business), sent(database), remembered(business)) == ([], [], [])
+    assert Queue("error", database).browse()[0].headers["NServiceBus.ExceptionInfo.Message"] == "no such order"
+
+
+def test_a_handler_that_sends_nothing_stores_nothing_but_its_message_id(business, queue, order, pipe, sql):
+    endpoint = Endpoint("Sales", transaction_mode="receive_only", outbox=pipe()._processing.outbox)
+    endpoint.handles(TYPE, Order)(lambda message, context: None)
+    steps = []
+    order(1)
+    order(1)
+
+    kinds = handle_all(pipe(endpoint=endpoint, step=steps.append))
+
+    assert kinds == [Kind.HANDLED, Kind.HANDLED]
+    assert (remembered(business), left_behind(business), "settled" in steps) == (["m-1"], [], False)
+
+
+def test_an_immediate_send_leaves_though_the_handler_fails(business, database, queue, order, pipe):
+    def send_and_fail(context):
+        context.send(Order(99), to="Billing", immediate=True)
+        raise ValueError("no such order")
+
+    order(1)
+
+    pipe(then=send_and_fail).process_one()
+
+    assert (ledger(business), sent(database), queue.peek()) == ([], [99], 1)
+
+
+def test_what_goes_nowhere_keeps_the_data_and_leaves_when_there_is_a_place_for_it(business, database, order, pipe, make_queue):
+    queue = make_queue()
+    place = f"{queue.name}Later"
+    order(1)
+
+    kinds = handle_all(pipe(then=lambda context: context.send(Order(2), to=place)))
+    kept = (ledger(business), sent(database), left_behind(business))
+    make_queue(place)
+    result = care_for(database, business.database, {"Sales"}, older_than=0)
+
+    assert kinds == [Kind.FAILED, Kind.FAILED, Kind.MOVED_TO_ERROR]
+    assert kept == ([1], [], ["m-1"])
+    assert (result.sent, sent(database), len(Queue(place, database).browse())) == (1, [1], 1)
+
+
+def test_the_business_connection_goes_by_its_name_too(business, order, pipe):
+    seen = []
+    order(1)
+
+    pipe(then=lambda context: seen.append(context.enlist("business") is context.connection)).process_one()
+
+    assert seen == [True]
+
+
+def test_a_message_id_of_201_characters_goes_to_the_error_queue_at_once(business, database, queue, order, pipe):
+    order(1, message_id="x" * 201)
+
+    kinds = handle_all(pipe())
+
+    assert kinds == [Kind.MOVED_TO_ERROR]
+    assert (ledger(business), Queue("error", database).peek()) == ([], 1)
+
+
+def test_a_handler_that_commits_by_itself_is_not_run_again(business, database, queue, order, pipe):
+    order(1)
+
+    outcome = pipe(then=lambda context: context.connection.cursor().execute("COMMIT")).process_one()
+
+    assert outcome.kind is Kind.MOVED_TO_ERROR
+    assert "HandlerBrokeTransaction" in outcome.error
+    assert (ledger(business), sent(database), queue.peek()) == ([1], [], 0)
+
+
+def test_a_handler_that_swallows_a_failed_statement_has_failed(business, database, order, pipe):
+    def swallow(context):
+        with suppress(context.database.dialect.driver_error()):
+            context.connection.cursor().execute("INSERT INTO no_such_table (number) VALUES (1)")
+
+    order(1)
+
+    outcome = pipe(then=swallow).process_one()
+
+    assert database.engine == "sqlserver" or outcome.kind is Kind.FAILED
+    assert ledger(business) == sent(database)
+
+
+def test_a_business_commit_that_fails_leaves_nothing(business, database, queue, order, pipe):
+    if database.engine != "postgresql":
+        pytest.skip("SQL Server has no deferred constraints to make a COMMIT fail")
+    business.run("ALTER TABLE business ADD CONSTRAINT single UNIQUE (number) DEFERRABLE INITIALLY DEFERRED")
+    business.run("INSERT INTO business (number) VALUES (1)")
+    order(1)
+    try:
+        outcome = pipe().process_one()
+    finally:
+        business.run("ALTER TABLE business DROP CONSTRAINT single")
+
+    assert outcome.kind is Kind.FAILED
+    assert (queue.peek(), ledger(business), sent(database), remembered(business)) == (1, [1], [], [])
+
+
+# ------------------------------------------------------------------ two workers with one message in hand
+def test_optimistic_both_handle_it_and_the_second_to_commit_is_undone(business, database, queue, order, pipe, needs_readpast):
+    order(1)
+    order(1)
+    second = pipe()
+    outcomes = []
+
+    first = pipe(step=at_step("handled", lambda: outcomes.append(second.process_one().kind)))
+    outcomes.append(first.process_one().kind)
+    handle_all(first)
+    handle_all(second)
+
+    assert outcomes[0] is Kind.HANDLED
+    assert (ledger(business), sent(database), queue.peek(), left_behind(business)) == ([1], [1], 0, [])
+
+
+def test_pessimistic_the_second_waits_and_its_handler_does_not_run(business, database, queue, order, pipe, needs_readpast):
+    calls = []
+    order(1)
+    order(1)
+    second = pipe(pessimistic=True, then=lambda context: calls.append("second"))
+    waiting = Thread(target=handle_all, args=(second,))
+
+    def meanwhile():
+        waiting.start()
+        eventually(lambda: waits(business), "the second waits")
+
+    first = pipe(pessimistic=True, then=lambda context: calls.append("first"), step=at_step("handled", meanwhile))
+    first.process_one()
+    waiting.join(30)
+    handle_all(first)
+
+    assert calls == ["first"]
+    assert (ledger(business), sent(database), queue.peek(), left_behind(business)) == ([1], [1], 0, [])
+
+
+def waits(business):
+    """Whether a session of the business database waits for a lock."""
+    if business.database.engine == "postgresql":
+        return business.value(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+    return business.value("SELECT COUNT(*) FROM sys.dm_exec_requests WHERE blocking_session_id > 0")
+
+
+def test_who_sends_what_another_stored_and_is_about_to_send_sends_it_alone(business, database, queue, order, pipe):
+    """The narrow place: stored, and not sent yet, while somebody else looks after what is left behind."""
+    order(1)
+    cared = []
+
+    first = pipe(step=at_step("stored", lambda: cared.append(care_for(database, business.database, {"Sales"}, older_than=0))))
+    kinds = handle_all(first)
+
+    assert [each.sent for each in cared] == [1]
+    assert kinds == [Kind.VICTIM, Kind.HANDLED]
+    assert (ledger(business), sent(database), queue.peek(), left_behind(business)) == ([1], [1], 0, [])
+
+
+def test_what_belongs_to_another_queues_database_is_left_alone(business, database):
+    leave_behind(business)
+
+    result = care_for(database, business.database, {"Billing"}, older_than=0)
+
+    assert (result.sent, sent(database), left_behind(business)) == (0, [], ["m-1"])
+
+
+# ------------------------------------------------------------------ databases that are out of reach, or not what they were
+def test_a_business_database_that_is_down_leaves_the_message_where_it_is_uncounted(business, database, queue, order, pipe, sql):
+    far = "postgresql://127.0.0.1:1/business" if database.engine == "postgresql" else "Server=127.0.0.1,1;Database=business"
+    order(1)
+    pipeline = pipe(url=far)
+
+    for _ in range(3):
+        with pytest.raises(DatabaseUnavailable, match="business database 'business'"):
+            pipeline.process_one()
+
+    assert (queue.peek(), sent(database), Queue("error", database).peek()) == (1, [], 0)
+    assert sql.run("SELECT attempts FROM rowpost.failure WHERE queue_key = 'Sales'") == []
+
+
+def test_a_business_connection_that_is_lost_while_a_handler_runs_leaves_nothing_and_counts_nothing(
+    business, database, queue, order, pipe, sql
+):
+    if database.engine != "postgresql":
+        pytest.skip("no session can be ended from here")
+    order(1)
+
+    def lose(context):
+        pid = context.connection.info.backend_pid
+        business.run("SELECT pg_terminate_backend(?, 5000)", pid)
+
+    pipeline = pipe(then=lose)
+    with pytest.raises(DatabaseUnavailable):
+        pipeline.process_one()
+    failures = sql.run("SELECT attempts FROM rowpost.failure WHERE queue_key = 'Sales'")
+    kinds = handle_all(pipe())
+
+    assert (failures, kinds) == ([], [Kind.HANDLED])
+    assert (ledger(business), sent(database), queue.peek()) == ([1], [1], 0)
+
+
+def test_a_queues_connection_that_is_lost_after_the_business_commit_sends_once(business, database, queue, order, pipe, sql):
+    if database.engine != "postgresql":
+        pytest.skip("no session can be ended from here")
+    order(1)
+    made = []
+    lose = at_step("stored", lambda: sql.run("SELECT pg_terminate_backend(?, 5000)", made[0].database.connection.info.backend_pid))
+    made.append(pipe(step=lose))
+
+    with pytest.raises(DatabaseUnavailable):
+        made[0].process_one()
+    between = (ledger(business), sent(database), left_behind(business))
+    kinds = handle_all(pipe())
+
+    assert between == ([1], [], ["m-1"])
+    assert kinds == [Kind.HANDLED]
+    assert (ledger(business), sent(database), queue.peek(), left_behind(business)) == ([1], [1], 0, [])
+
+
+def test_a_business_database_without_an_outbox_is_refused_before_a_handler_runs(
+    business, database, queue, order, pipe, new_database, target
+):
+    bare = new_database("sqlserver" if database.engine == "sqlserver" else target.label)
+    order(1)
+
+    with pytest.raises(SchemaMissing, match=r"business database 'business'.*rowpost apply"):
+        pipe(url=bare).process_one()
+
+    assert queue.peek() == 1
+
+
+def test_an_outbox_table_that_lost_a_column_is_found_before_a_handler_runs(business, database, queue, order, pipe):
+    calls = []
+    order(1)
+    with altered(business, "ALTER TABLE rowpost.outbox_operations DROP COLUMN operations"):
+        with pytest.raises(Exception, match="operations"):
+            pipe(then=lambda context: calls.append(1)).process_one()
+
+    assert (calls, queue.peek(), remembered(business)) == ([], 1, [])
+
+
+@contextmanager
+def altered(business, statement):
+    """The outbox with a column less, for a while."""
+    business.run(statement)
+    try:
+        yield
+    finally:
+        text = "text" if business.database.engine == "postgresql" else "nvarchar(max)"
+        business.run(f"ALTER TABLE rowpost.outbox_operations ADD operations {text} NOT NULL DEFAULT ''")
+
+
+def test_many_messages_use_one_business_connection_and_are_settled_along_the_way(business, database, queue, order, pipe, sql):
+    for number in range(50):
+        order(number)
+    connections = set()
+
+    kinds = handle_all(pipe(then=lambda context: connections.add(id(context.connection))))
+
+    assert Counter(kinds) == {Kind.HANDLED: 50}
+    assert (ledger(business), sent(database), left_behind(business)) == (list(range(50)), list(range(50)), [])
+    assert (len(connections), sql.run("SELECT message_id FROM rowpost.dispatch")) == (1, [])

@@ -1,0 +1,288 @@
+"""Metrics and upkeep of a queue: from metadata, and without stopping anybody."""
+
+import threading
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from rowpost.settings.environment import QueueSettings, SupervisorSettings
+from rowpost.transport.maintenance import maintain_queue, queue_metrics
+from rowpost.transport.queue import Queue
+from rowpost.wire.message import format_timestamp
+from rowpost.workers.tasks.queue_maintenance import make_caretaker
+
+DEADLINE = 20.0  # seconds
+
+
+def until(condition):
+    """Waits until the condition holds; the server's statistics may be a second late."""
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < end, f"still not so after {DEADLINE} s"
+        time.sleep(0.05)
+
+
+def leave_dead_rows(sql, table, count):
+    """Rows that came and went, and that nobody but the test may vacuum."""
+    sql.run(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
+    sql.run(
+        f"INSERT INTO {table} (id, headers, body)"
+        f" SELECT gen_random_uuid(), repeat('h', 300), convert_to(repeat('b', 500), 'UTF8') FROM generate_series(1, {count})"
+    )
+    sql.run(f"DELETE FROM {table}")
+
+
+@pytest.fixture
+def counts(target):
+    if target.babelfish:
+        pytest.skip("Babelfish has no figures of tables in its catalog")
+
+
+def test_the_metrics_of_an_empty_queue_are_zeros(make_queue, database):
+    queue = make_queue()
+
+    metrics = queue_metrics(database, queue.name)
+
+    assert (metrics.oldest_age_ms, metrics.expired) == (None, 0)
+    assert metrics.depth in (0, None)
+    assert abs(metrics.measured_at - datetime.now(UTC).replace(tzinfo=None)) < timedelta(minutes=5)
+
+
+def test_the_oldest_messages_age_runs_from_its_time_of_sending(make_queue, database):
+    queue = make_queue()
+    sent = datetime.now(UTC) - timedelta(hours=1)
+    queue.send(b"old", {"NServiceBus.TimeSent": format_timestamp(sent)})
+    queue.send(b"new", {"NServiceBus.TimeSent": format_timestamp(datetime.now(UTC))})
+
+    metrics = queue_metrics(database, queue.name)
+
+    assert 3_600_000 <= metrics.oldest_age_ms < 3_600_000 + 60_000
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        "", "{}", "not json", '{"NServiceBus.TimeSent":null}', '{"NServiceBus.TimeSent":"yesterday"}',
+        '{"NServiceBus.TimeSent":"2026-99-99 99:99:99:999999 Z"}', '{"NServiceBus.TimeSent":""}', "[1]",
+    ],
+)  # fmt: skip
+def test_a_first_message_without_a_readable_time_has_no_age_and_is_no_error(make_queue, database, headers):
+    queue = make_queue()
+    queue.send(b"x", headers)
+
+    assert queue_metrics(database, queue.name).oldest_age_ms is None
+
+
+def test_a_time_of_sending_in_the_future_is_an_age_of_zero(make_queue, database):
+    queue = make_queue()
+    queue.send(b"x", {"NServiceBus.TimeSent": format_timestamp(datetime.now(UTC) + timedelta(hours=1))})
+
+    assert queue_metrics(database, queue.name).oldest_age_ms == 0
+
+
+def test_expired_messages_are_counted(make_queue, database, sql):
+    queue = make_queue()
+    queue.send(b"x", time_to_be_received=timedelta(milliseconds=1))
+    queue.send(b"y")
+    sql.wait_until_expired(queue.name)
+
+    assert queue_metrics(database, queue.name).expired == 1
+
+
+def test_counters_and_depth_follow_sends_and_receives(make_queue, open_database, counts):
+    queue = make_queue()
+    with open_database() as database:  # a session's own counts reach the server's when it ends, at the latest
+        other = Queue(queue.name, database)
+        for _ in range(5):
+            other.send(b"x")
+        other.receive(2)
+
+    watcher = open_database()
+
+    def figures():
+        metrics = queue_metrics(watcher, queue.name)
+        return metrics.enqueued, metrics.dequeued, metrics.depth
+
+    until(lambda: figures() == (5, 2, 3))
+
+
+def test_sizes_grow_with_messages(make_queue, database, counts):
+    queue = make_queue()
+    before = queue_metrics(database, queue.name)
+
+    for _ in range(20):
+        queue.send(bytes(range(256)) * 400)
+
+    after = queue_metrics(database, queue.name)
+    assert after.table_bytes > before.table_bytes
+    assert after.index_bytes is not None
+
+
+def test_metrics_do_not_wait_for_a_receiver_that_holds_the_first_message(make_queue, database, open_database, needs_readpast):
+    queue = make_queue()
+    queue.send(b"held")
+    holder = open_database()
+    holder.begin()
+    Queue(queue.name, holder).receive()
+
+    metrics = queue_metrics(database, queue.name)
+
+    assert metrics.expired == 0
+    holder.rollback()
+
+
+def test_metrics_start_at_an_anchor(make_queue, database):
+    queue = make_queue()
+    queue.send(b"old", {"NServiceBus.TimeSent": format_timestamp(datetime.now(UTC) - timedelta(hours=1))})
+    anchor = queue.browse()[0].row_version
+
+    assert queue_metrics(database, queue.name, anchor=anchor).oldest_age_ms is None
+
+
+def test_a_healthy_queue_needs_no_upkeep_but_statistics(make_queue, database, target):
+    queue = make_queue()
+    queue.send(b"x")
+    maintain_queue(database, queue.name)
+
+    steps = maintain_queue(database, queue.name)
+
+    if target.babelfish:
+        assert [(step.action, step.state) for step in steps] == [("vacuum", "waits")]
+    else:
+        assert [step.action for step in steps] == (["statistics"] if database.engine == "sqlserver" else [])
+
+
+def test_settings_that_somebody_took_away_come_back(make_queue, database, sql, target):
+    if target.babelfish:
+        pytest.skip("Babelfish: the table's settings are those of the server beneath")
+    queue = make_queue()
+    maintain_queue(database, queue.name)
+    table = sql.table(queue.name)
+    sql.run(
+        f"ALTER TABLE {table} RESET (vacuum_truncate)"
+        if database.engine == "postgresql"
+        else f"ALTER TABLE {table} SET (LOCK_ESCALATION = TABLE)"
+    )
+
+    first, second = maintain_queue(database, queue.name), maintain_queue(database, queue.name)
+
+    assert [(step.action, step.state) for step in first][:1] == [("settings", "done")]
+    assert "settings" not in {step.action for step in second}
+
+
+def test_one_session_is_elected_and_another_when_it_has_gone(open_database):
+    first, second = open_database(), open_database()
+
+    elected = [bool(each.call("elect_upkeep")[0][0]) for each in (first, second, first)]
+    first.close()
+
+    assert elected == [True, False, True]
+    until(lambda: bool(second.call("elect_upkeep")[0][0]))
+
+
+def test_a_queue_with_many_dead_rows_comes_back_to_its_size_while_receivers_go_on(make_queue, open_database, sql, target):
+    if target.settings.engine != "postgresql":
+        pytest.skip("dead rows are PostgreSQL's")
+    queue = make_queue()
+    leave_dead_rows(sql, sql.table(queue.name), 100_000)
+    database = open_database()
+    until(lambda: (queue_metrics(database, queue.name).dead_rows or 0) >= 100_000)
+    before = queue_metrics(database, queue.name)
+    done = threading.Event()
+    waits = []
+
+    def receive():
+        with target.connect() as connection:
+            other = Queue(queue.name, connection)
+            while not done.is_set():
+                started = time.monotonic()
+                other.send(b"x")
+                assert other.receive()
+                waits.append(time.monotonic() - started)
+
+    receiver = threading.Thread(target=receive)
+    receiver.start()
+    until(lambda: len(waits) > 20)
+
+    steps = []
+
+    def is_small():
+        steps.extend(maintain_queue(database, queue.name))
+        return queue_metrics(database, queue.name).table_bytes < before.table_bytes / 10
+
+    try:
+        until(is_small)
+    finally:
+        done.set()
+        receiver.join()
+
+    assert {step.state for step in steps} == {"done"}
+    assert {step.action for step in steps} == {"vacuum"}
+    assert max(waits) < 1.0
+
+
+def interrupted_index(sql, table):
+    """What CREATE INDEX CONCURRENTLY leaves behind when it fails."""
+    sql.run(f"INSERT INTO {table} (id, headers) SELECT id, '' FROM gen_random_uuid() AS id, generate_series(1, 2)")
+    with pytest.raises(sql.database.dialect.driver_error()):
+        sql.run(f"CREATE UNIQUE INDEX CONCURRENTLY ON {table} (id)")
+
+
+UNHEALTHY = {
+    "dead_rows": lambda sql, table: leave_dead_rows(sql, table, 10_000),
+    "bloated": lambda sql, table: leave_dead_rows(sql, table, 40_000),
+    "settings_missing": lambda sql, table: sql.run(f"ALTER TABLE {table} RESET (vacuum_truncate)"),
+    "index_invalid": interrupted_index,
+}
+
+
+@pytest.mark.parametrize("finding", UNHEALTHY)
+def test_what_is_unhealthy_is_found_with_the_command_that_mends_it(make_queue, database, sql, finding):
+    if database.engine != "postgresql":
+        pytest.skip("dead rows and settings of tables are PostgreSQL's; SQL Server's bloat has a test in sql/tests")
+    queue = make_queue()
+    UNHEALTHY[finding](sql, sql.table(queue.name))
+
+    def found():
+        return {row[1]: row[3] for row in database.call("check_queue", queue_name=queue.name)}
+
+    until(lambda: finding in found())
+    remedy = found()[finding]
+    if remedy == f"rowpost queue maintain {queue.name}":
+        assert {step.state for step in maintain_queue(database, queue.name)} == {"done"}
+    else:
+        sql.run(remedy)
+    until(lambda: finding not in found())
+
+
+def test_the_caretaker_looks_after_a_queue_and_tells_what_it_did(make_queue, database, sql, target):
+    if target.babelfish:
+        pytest.skip("Babelfish: nothing to look after from T-SQL")
+    queue = make_queue()
+    maintain_queue(database, queue.name)
+    table = sql.table(queue.name)
+    sql.run(
+        f"ALTER TABLE {table} RESET (vacuum_truncate)"
+        if database.engine == "postgresql"
+        else f"ALTER TABLE {table} SET (LOCK_ESCALATION = TABLE)"
+    )
+    told = []
+    settings = replace(target.settings, queues=(QueueSettings(queue.name),))
+
+    caretaker = make_caretaker(settings, told.append)
+    caretaker.start()
+    until(lambda: told)
+    caretaker.stop()
+
+    assert [(event.queue, event.action) for event in told] == [(queue.name, "settings")]
+
+
+def test_upkeep_can_be_switched_off(target):
+    settings = replace(target.settings, supervisor=SupervisorSettings(upkeep_every=0.0))
+
+    caretaker = make_caretaker(settings, lambda event: None)
+    caretaker.start()
+
+    assert not caretaker._thread.is_alive()

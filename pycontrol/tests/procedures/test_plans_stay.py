@@ -1,0 +1,58 @@
+"""A receive stays on the row-version index whatever the statistics say (design, decision 4)."""
+
+import pytest
+
+from rowpost.wire.message import OutgoingMessage
+
+
+@pytest.fixture
+def postgresql_only(database):
+    if database.engine != "postgresql":
+        pytest.skip("reads PostgreSQL's scan counters; on SQL Server FORCESEEK holds the plan")
+
+
+def scans(sql, queue) -> tuple[int, int]:
+    """Sequential scans, and rows that index scans read, of the queue's table so far."""
+    sql.run("SELECT pg_stat_force_next_flush()")
+    return sql.run(
+        "SELECT seq_scan, coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relid = ?::regclass",
+        sql.table(queue.name),
+    )[0]
+
+
+@pytest.mark.parametrize("verb", ["receive", "peek", "browse"])
+def test_a_burst_after_the_statistics_saw_an_empty_table_is_read_by_the_index(
+    postgresql_only, make_queue, open_database, sql, verb
+):
+    from rowpost.transport.queue import Queue
+
+    database = open_database()
+    queue = Queue(make_queue().name, database)
+    for _ in range(10):  # the plan is cached while the queue is empty
+        getattr(queue, verb)(1)
+    sql.run(f"ANALYZE {sql.table(queue.name)}")
+    for _ in range(10):
+        getattr(queue, verb)(1)
+    queue.send_many([OutgoingMessage(b"x" * 500)] * 5000)
+    database.connection.execute("SELECT pg_stat_force_next_flush()")
+    before = scans(sql, queue)
+
+    for _ in range(20):
+        getattr(queue, verb)(1)
+
+    database.connection.execute("SELECT pg_stat_force_next_flush()")
+    after = scans(sql, queue)
+    assert after[0] == before[0], "a sequential scan"
+    assert after[1] - before[1] <= 20 * 3, "rows read per call do not grow with the queue"
+
+
+def test_peeking_writes_nothing(postgresql_only, queue, sql):
+    queue.send_many([OutgoingMessage(b"x")] * 100)
+    queue.peek()  # sets hint bits once
+    before = sql.value("SELECT pg_current_wal_insert_lsn()")
+
+    for _ in range(10):
+        queue.peek()
+
+    assert sql.value("SELECT pg_current_xact_id_if_assigned()") is None
+    assert sql.value("SELECT pg_current_wal_insert_lsn()") == before

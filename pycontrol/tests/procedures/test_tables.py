@@ -1,0 +1,310 @@
+"""Queue tables, their names and what check_queue says of them: contract statements 2, 6, 8, 12."""
+
+import pytest
+
+from rowpost.deploy.plan import describe_queue
+from rowpost.errors import InvalidQueueName, QueueNameConflict, QueueNotFound
+from rowpost.settings.environment import QueueSettings
+from rowpost.transport.queue import Queue, send_to_address
+from rowpost.wire.address import DEFAULT_SCHEMA, parse_address
+
+COLUMNS = {
+    "sqlserver": {
+        "Id": "uniqueidentifier not null",
+        "CorrelationId": "varchar(255)",
+        "ReplyToAddress": "varchar(255)",
+        "Recoverable": "bit not null",
+        "Expires": "datetime",
+        "Headers": "nvarchar(-1) not null",
+        "Body": "varbinary(-1)",
+        "RowVersion": "bigint not null",
+    },
+    "postgresql": {
+        "id": "uuid not null",
+        "expires": "timestamp without time zone",
+        "headers": "text not null",
+        "body": "bytea",
+        "seq": "bigint not null",
+    },
+}
+STRANGE_NAMES = [
+    "Special_]_Characters", "[SpecialCharacters]", "it's", 'double"quote', "semi;colon", "per%cent", "cur{ly}",
+    "dollar$1$$", "-- comment", "/* comment */", "🚀 rocket", "dots.and.dots", "tilde~name",
+    "x'); DROP TABLE victim; --", "GO",
+]
+
+
+def test_statement_2_a_new_table_has_exactly_the_references_columns(make_queue, target, sql):
+    queue = make_queue()
+
+    columns = sql.columns(queue.name)
+
+    expected = COLUMNS[sql.database.engine]
+    if target.babelfish:  # its catalog folds names
+        expected = {name.lower(): kind for name, kind in expected.items()}
+    assert columns == expected
+
+
+def test_a_new_queue_has_no_findings(make_queue, database):
+    queue = make_queue()
+
+    assert database.call("check_queue", queue_name=queue.name) == []
+
+
+def test_the_heap_layout_is_deployed_and_has_no_findings(make_queue, database):
+    queue = make_queue(clustered=False)
+    queue.send(b"x")
+
+    assert database.call("check_queue", queue_name=queue.name) == []
+    assert [message.body for message in queue.receive()] == [b"x"]
+
+
+def test_statement_8_body_string_shows_the_body_as_text_and_enabling_it_twice_is_no_error(make_queue, target, sql):
+    queue = make_queue(body_string=True)
+    text = '{"OrderId":42}' if sql.database.engine == "sqlserver" else '{"Name":"é漢🚀"}'
+    queue.send(text.encode())
+
+    target.deploy(QueueSettings(queue.name, body_string=True))
+
+    assert sql.column_values(queue.name, "BodyString") == [text]
+    assert queue.receive()[0].body == text.encode()
+
+
+def test_a_body_that_is_no_text_is_stored_beside_body_string_all_the_same(make_queue, not_on_babelfish):
+    not_on_babelfish("casts to varchar only what is text")
+    queue = make_queue(body_string=True)
+
+    queue.send(b"\xff\x00\xfe")
+
+    assert queue.receive()[0].body == b"\xff\x00\xfe"
+
+
+def test_body_string_is_added_to_a_queue_that_exists(make_queue, target, sql):
+    queue = make_queue()
+    queue.send(b"before")
+
+    target.deploy(QueueSettings(queue.name, body_string=True))
+
+    assert sql.column_values(queue.name, "BodyString") == ["before"]
+
+
+@pytest.mark.parametrize("name", STRANGE_NAMES)
+def test_statement_12_a_strange_name_is_a_name_and_never_executes(
+    make_queue, database, sql, name, not_on_babelfish
+):
+    if not name.isascii() or set(name) & set("]'\""):
+        not_on_babelfish("cannot create procedures whose names hold quotes or brackets, and miscounts beyond ASCII")
+    sql.run("DROP TABLE IF EXISTS victim")
+    sql.run("CREATE TABLE victim (id integer)")
+
+    queue = make_queue(name)
+    queue.send(b"1", {"a": "b"})
+    database.call("send_message", queue_name=queue.name, headers="", body=b"2")
+    send_to_address(database, name, b"3")
+
+    assert queue.peek() == 3
+    assert [message.body for message in queue.receive(5)] == [b"1", b"2", b"3"]
+    assert database.call("check_queue", queue_name=queue.name) == []
+    assert sql.value("SELECT COUNT(*) FROM victim") == 0
+
+
+def test_statement_12_a_schema_with_an_at_sign_and_brackets_holds_a_queue(make_queue, sql, not_on_babelfish):
+    not_on_babelfish("cannot create procedures whose names hold brackets")
+    sql.run(f"CREATE SCHEMA {sql.database.dialect.quote('db@]x')}")
+
+    queue = make_queue("Orders@[db@]]x]")
+    queue.send(b"x")
+
+    assert [message.body for message in queue.receive()] == [b"x"]
+
+
+@pytest.mark.parametrize(("engine", "longest"), [("postgresql", "n" * 63), ("sqlserver", "n" * 128)])
+def test_the_longest_name_works_and_one_more_is_refused(make_queue, database, engine, longest):
+    if database.engine != engine:
+        pytest.skip(f"the limit of {engine}")
+    queue = make_queue(longest)
+    queue.send(b"x")
+
+    assert [message.body for message in queue.receive()] == [b"x"]
+    with pytest.raises(InvalidQueueName, match=str(len(longest))):
+        make_queue(longest + "n")
+
+
+def test_names_that_differ_only_at_their_ends_are_two_queues(make_queue, database):
+    length = 63 if database.engine == "postgresql" else 128
+    first, second = make_queue("e" * (length - 1) + "1"), make_queue("e" * (length - 1) + "2")
+
+    first.send(b"1")
+
+    assert (first.peek(), second.peek()) == (1, 0)
+
+
+def test_names_that_differ_only_in_case_are_two_queues_or_a_clear_conflict(make_queue, database, sql):
+    first = make_queue("CaseMatters")
+
+    if database.engine == "postgresql":
+        second = make_queue("casematters")
+        first.send(b"1")
+        assert (first.peek(), second.peek()) == (1, 0)
+    else:
+        with pytest.raises(QueueNameConflict, match="CaseMatters"):
+            make_queue("casematters")
+
+
+def test_a_queue_in_another_schema_has_procedures_of_its_own(make_queue, sql):
+    sql.run("CREATE SCHEMA eu")
+    here, there = make_queue("Orders"), make_queue("Orders@[eu]")
+
+    here.send(b"here")
+    there.send(b"there")
+
+    assert [m.body for m in here.receive(5)] == [b"here"]
+    assert [m.body for m in there.receive(5)] == [b"there"]
+
+
+def test_the_registry_lists_queues_with_their_places(queue, database):
+    rows = {row[0]: row for row in database.call("list_queues")}
+
+    name, key, catalog, schema, table, kind, body_string, clustered, _delayed, _depth = rows["Sales"]
+    assert (name, key, catalog, schema, table) == ("Sales", "Sales", None, DEFAULT_SCHEMA[database.engine], "Sales")
+    assert (kind, bool(body_string), bool(clustered)) == ("own", False, True)
+
+
+def test_statement_6_a_missing_index_on_expires_is_one_finding_with_what_mends_it(make_queue, database, sql):
+    queue = make_queue()
+    index = _index(sql, queue, "expires")
+    sql.run(f"DROP INDEX {index}")
+
+    (finding,) = database.call("check_queue", queue_name=queue.name)
+    queue.send(b"x")
+    sql.run(finding[3])
+
+    assert finding[:2] == (queue.name, "expires_index_missing")
+    assert database.call("check_queue", queue_name=queue.name) == []
+    assert [message.body for message in queue.receive()] == [b"x"]
+
+
+def test_statement_6_a_clustered_index_where_the_registry_says_heap_is_one_finding(
+    make_queue, target, database, not_on_babelfish
+):
+    not_on_babelfish("has no clustered indexes")
+    queue = make_queue(clustered=True)
+    target.deploy(QueueSettings(queue.name, clustered=False))
+
+    found = [row[1] for row in database.call("check_queue", queue_name=queue.name)]
+
+    assert found == ([] if database.engine == "postgresql" else ["row_version_index_clustered"])
+
+
+def test_statement_6_columns_that_lose_text_are_findings(make_queue, database, sql, not_on_babelfish):
+    not_on_babelfish("cannot make a column varchar and NOT NULL")
+    queue = make_queue()
+    if database.engine == "postgresql":
+        sql.run(f"ALTER TABLE {sql.table(queue.name)} ALTER COLUMN headers TYPE varchar(100)")
+        expected = {"column_shrunk"}
+    else:
+        sql.run(f"ALTER TABLE {sql.table(queue.name)} ALTER COLUMN Headers varchar(max) NOT NULL")
+        sql.run(f"ALTER TABLE {sql.table(queue.name)} ALTER COLUMN Body varbinary(100)")
+        expected = {"headers_varchar", "column_shrunk"}
+
+    findings = database.call("check_queue", queue_name=queue.name)
+    for finding in findings:
+        sql.run(finding[3])
+
+    assert {row[1] for row in findings} == expected
+    assert database.call("check_queue", queue_name=queue.name) == []
+
+
+def test_a_missing_procedure_and_a_missing_table_are_findings(make_queue, database, sql):
+    queue = make_queue()
+    key = describe_queue(QueueSettings(queue.name), database.engine).queue_key
+    kind = "FUNCTION" if database.engine == "postgresql" else "PROCEDURE"
+    sql.run(f"DROP {kind} rowpost.{database.dialect.quote(f'peek_queue:{key}')}")
+    sql.run(f"DROP TABLE {sql.table(queue.name)}")
+
+    found = {row[1] for row in database.call("check_queue", queue_name=queue.name)}
+
+    assert found == {"procedure_missing", "table_missing"}
+
+
+def test_a_queue_whose_table_is_gone_is_named(make_queue, sql):
+    queue = make_queue()
+    sql.run(f"DROP TABLE {sql.table(queue.name)}")
+
+    with pytest.raises(QueueNotFound, match=queue.name):
+        queue.send(b"x")
+
+
+def test_checking_a_queue_that_is_not_registered_is_refused(database):
+    with pytest.raises(QueueNotFound, match="Nowhere"):
+        database.call("check_queue", queue_name="Nowhere")
+
+
+def test_a_table_made_by_nservicebus_is_adopted_and_works(target, database, sql, make_queue):
+    sql.run("DROP TABLE IF EXISTS Legacy") if database.engine == "sqlserver" else sql.run('DROP TABLE IF EXISTS "Legacy"')
+    for statement in NSERVICEBUS_TABLE[database.engine]:
+        sql.run(statement)
+    existing = sql.insert_minimal("Legacy", headers="", body=b'{"$type":"Shop.PlaceOrder"}')
+
+    queue = make_queue("Legacy", kind="adopted")
+    queue.send(b"ours")
+
+    assert [message.body for message in queue.receive(5)] == [b'{"$type":"Shop.PlaceOrder"}', b"ours"]
+    assert existing
+    found = {row[1] for row in database.call("check_queue", queue_name="Legacy")}
+    assert found == ({"row_version_32_bit"} if database.engine == "postgresql" else set())
+
+
+def test_a_reply_address_nobody_registered_is_served_with_the_callers_own_right(database, sql, not_on_babelfish):
+    not_on_babelfish("cannot create tables whose names hold brackets")
+    quote = database.dialect.quote
+    sql.run(f"DROP TABLE IF EXISTS {quote('Foreign]Queue')}")
+    for statement in NSERVICEBUS_TABLE[database.engine]:
+        sql.run(statement.replace("[Legacy]", quote("Foreign]Queue")).replace('"Legacy"', quote("Foreign]Queue")))
+
+    send_to_address(database, "Foreign]Queue", b"reply", {"a": "b"})
+
+    assert sql.column_values("Foreign]Queue", "Body") == [b"reply"]
+
+
+def test_a_table_that_is_no_queue_is_refused_as_a_destination(database, sql):
+    from rowpost.errors import NotAQueueTable
+
+    sql.run("DROP TABLE IF EXISTS no_queue")
+    sql.run("CREATE TABLE no_queue (id integer)")
+
+    with pytest.raises(NotAQueueTable, match="no_queue"):
+        send_to_address(database, "no_queue", b"")
+
+
+def test_an_address_that_leads_nowhere_is_named(database):
+    with pytest.raises(QueueNotFound, match="error"):
+        send_to_address(database, "error] VALUES (NEWID(),1); DROP TABLE Victim", b"")
+
+
+def _index(sql, queue: Queue, column: str) -> str:
+    """How DROP INDEX names the index that leads with a column."""
+    if sql.database.engine == "postgresql":
+        return sql.value(
+            "SELECT i.indexrelid::regclass::text FROM pg_index AS i"
+            " JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]"
+            " WHERE i.indrelid = ?::regclass AND a.attname = ?",
+            sql.table(queue.name), column,
+        )
+    assert parse_address(queue.name)
+    return f"Index_{column.capitalize()} ON {sql.table(queue.name)}"
+
+
+NSERVICEBUS_TABLE = {
+    "sqlserver": [
+        "CREATE TABLE [Legacy] (Id uniqueidentifier NOT NULL, CorrelationId varchar(255), ReplyToAddress varchar(255),"
+        " Recoverable bit NOT NULL, Expires datetime, Headers nvarchar(max) NOT NULL, Body varbinary(max),"
+        " RowVersion bigint IDENTITY(1,1) NOT NULL)",
+        "CREATE NONCLUSTERED INDEX Index_RowVersion ON [Legacy] (RowVersion ASC)",
+        "CREATE NONCLUSTERED INDEX Index_Expires ON [Legacy] (Expires ASC) INCLUDE (Id, RowVersion) WHERE Expires IS NOT NULL",
+    ],
+    "postgresql": [
+        'CREATE TABLE "Legacy" (Id uuid NOT NULL PRIMARY KEY, Expires timestamp, Headers text NOT NULL, Body bytea,'
+        " Seq serial NOT NULL UNIQUE)",
+    ],
+}

@@ -1,0 +1,276 @@
+"""Settings: strict files, secrets that never show, complaints that say where and what to do."""
+
+from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
+
+import pytest
+
+from rowpost.errors import SettingsError
+from rowpost.settings.environment import QueueSettings, Settings, SupervisorSettings, WorkerSettings, load_settings
+
+REPOSITORY = Path(__file__).parents[3]
+PRODUCTION = """
+environment: production
+engine: sqlserver
+url: "Server=sql01;Database=shop;UID=app;PWD=${SHOP_PASSWORD}"
+queues:
+  Sales: {worker: {handler: "shop.handlers:place_order", limit: 8}}
+  Billing: {body_string: true, clustered: false}
+  error: {}
+external:
+  Legacy.Orders@[nsb]: {}
+supervisor: {error_queue: error, stop_timeout: 45}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch):
+    for name in ("ROWPOST_ENV", "ROWPOST_DATA", "ROWPOST_ENVIRONMENTS", "SHOP_PASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes an environment file and returns its path."""
+
+    def write_file(text, name="production.yml"):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write_file
+
+
+def complaint(path):
+    with pytest.raises(SettingsError) as caught:
+        load_settings(path)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "batch"), [("adaptive", "adaptive"), ("off", "off"), ('"off"', "off"), ("20", 20)])
+def test_messages_may_share_transactions_adaptively_not_at_all_or_so_many(write, text, batch):
+    worker = f'{{handler: "shop:place", batch: {text}, batch_time: 0.2}}'
+
+    settings = load_settings(write(f"queues: {{Sales: {{worker: {worker}}}}}"))
+
+    assert settings.queues[0].worker == WorkerSettings("shop:place", batch=batch, batch_time=0.2)
+
+
+@pytest.mark.parametrize("text", ["on", "many", "0", "501", "1.5"])
+def test_any_other_batch_is_refused(write, text):
+    said = complaint(write(f'queues: {{Sales: {{worker: {{handler: "shop:place", batch: {text}}}}}}}'))
+
+    assert "queues.Sales.worker.batch" in said
+
+
+def test_a_whole_file_becomes_frozen_values(write, monkeypatch):
+    monkeypatch.setenv("SHOP_PASSWORD", "secret")
+
+    settings = load_settings(write(PRODUCTION))
+
+    assert (settings.environment, settings.engine, settings.default_schema) == ("production", "sqlserver", "dbo")
+    assert settings.url == "Server=sql01;Database=shop;UID=app;PWD=secret"
+    assert settings.queues == (
+        QueueSettings("Sales", worker=WorkerSettings("shop.handlers:place_order", limit=8)),
+        QueueSettings("Billing", body_string=True, clustered=False),
+        QueueSettings("error"),
+        QueueSettings("Legacy.Orders@[nsb]", "external"),
+    )
+    assert settings.supervisor == SupervisorSettings(stop_timeout=45.0)
+    with pytest.raises(FrozenInstanceError):
+        settings.engine = "postgresql"
+
+
+def test_the_repository_s_own_environments_can_be_read(monkeypatch):
+    monkeypatch.setenv("ROWPOST_STAGING_PASSWORD", "a")
+    monkeypatch.setenv("ROWPOST_PRODUCTION_PASSWORD", "b")
+
+    engines = {p.stem: load_settings(p).engine for p in sorted((REPOSITORY / "deploy" / "environments").glob("*.yml"))}
+
+    assert engines == {"local": "postgresql", "production": "sqlserver", "staging": "postgresql"}
+
+
+def test_no_configuration_at_all_means_the_embedded_server(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    settings = load_settings(None)
+
+    assert (settings.environment, settings.engine, settings.embedded) == ("local", "postgresql", True)
+    assert {queue.name for queue in settings.queues} >= {"Sales", "error", "audit"}
+
+
+def test_the_default_environment_is_named_by_a_variable(write, tmp_path, monkeypatch):
+    write("environment: night\nengine: embedded\n", "night.yml")
+    monkeypatch.setenv("ROWPOST_ENVIRONMENTS", str(tmp_path))
+    monkeypatch.setenv("ROWPOST_ENV", "night")
+
+    assert load_settings(None).environment == "night"
+
+
+def test_the_embedded_data_folder_is_named_by_a_variable(tmp_path, monkeypatch):
+    monkeypatch.setenv("ROWPOST_DATA", str(tmp_path / "data"))
+
+    assert load_settings(REPOSITORY / "deploy" / "environments" / "local.yml").data_folder == tmp_path / "data"
+
+
+def test_an_environment_that_does_not_exist_is_named_with_the_nearest(write, tmp_path, monkeypatch):
+    write("engine: embedded", "production.yml")
+    monkeypatch.setenv("ROWPOST_ENVIRONMENTS", str(tmp_path))
+
+    said = complaint("prodction")
+
+    assert "did you mean production?" in said
+    assert str(tmp_path) in said
+
+
+def test_a_secret_shows_in_no_representation(write, monkeypatch):
+    monkeypatch.setenv("SHOP_PASSWORD", "hunter2")
+
+    settings = load_settings(write(PRODUCTION))
+
+    assert "hunter2" in settings.url
+    assert not any("hunter2" in text for text in (repr(settings), str(settings), settings.target))
+    assert settings.target == "sqlserver sql01/shop"
+
+
+@pytest.mark.parametrize(
+    ("url", "target"),
+    [
+        ("postgresql://app:secret@db01:5432/shop", "postgresql db01:5432/shop"),
+        ("postgresql:///shop?host=/run/pg&password=secret", "postgresql localhost/shop"),
+    ],
+)
+def test_the_target_of_a_url_is_told_without_its_secrets(url, target):
+    assert Settings(url=url).target == target
+
+
+@pytest.mark.parametrize(("value", "state"), [(None, "not set"), ("", "empty")])
+def test_a_missing_secret_is_named(write, monkeypatch, value, state):
+    if value is not None:
+        monkeypatch.setenv("SHOP_PASSWORD", value)
+    path = write(PRODUCTION)
+
+    said = complaint(path)
+
+    assert said.startswith(f"{path}: url: ")
+    assert f"SHOP_PASSWORD is {state}" in said
+
+
+@pytest.mark.parametrize(
+    ("engine", "template", "value", "url"),
+    [
+        ("sqlserver", "Server=a;PWD=${SHOP_PASSWORD}", "p;w}d", "Server=a;PWD={p;w}}d}"),
+        ("sqlserver", "Server=a;PWD=${SHOP_PASSWORD};App=b", "plain", "Server=a;PWD=plain;App=b"),
+        ("sqlserver", "${SHOP_PASSWORD}", "Server=a;PWD={x;y}", "Server=a;PWD={x;y}"),
+        ("postgresql", "postgresql://u:${SHOP_PASSWORD}@h/d", "p@s:/?", "postgresql://u:p%40s%3A%2F%3F@h/d"),
+        ("postgresql", "${SHOP_PASSWORD}", "postgresql://u:p@h/d", "postgresql://u:p@h/d"),
+        ("postgresql", "postgresql://u@${SHOP_PASSWORD}/d", "h:5433", "postgresql://u@h:5433/d"),
+    ],
+)
+def test_a_secret_is_escaped_for_the_place_where_it_stands(write, monkeypatch, engine, template, value, url):
+    monkeypatch.setenv("SHOP_PASSWORD", value)
+
+    assert load_settings(write(f'engine: {engine}\nurl: "{template}"')).url == url
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("engin: embedded", ("engin: unknown key: did you mean engine?",)),
+        ("engine: oracle", ("engine: 'oracle' is not one of embedded, postgresql, sqlserver",)),
+        ("engine: sqlsrver", ("did you mean sqlserver?",)),
+        ("engine: postgresql", ("url: missing",)),
+        ("url: postgresql://h/d", ("url: the embedded engine has no url",)),
+        ("engine: postgresql\nurl: Server=a;Database=b", ("url: must be a PostgreSQL url",)),
+        ("engine: sqlserver\nurl: postgresql://h/d", ("url: must be an ODBC connection string",)),
+        ("engine: postgresql\nurl: 7", ("url: must be a text",)),
+        ("default_schema: ${SCHEMA}", ("default_schema: ${...} is replaced in url only",)),
+        ("compat: v10", ("compat: 'v10' is not one of v1, v2, v3, v4, v5, v6, v7, v8, v9",)),
+        ("queues: [Sales]", ("queues: must be a mapping",)),
+        ("queues: {Sales: yes}", ("queues.Sales: must be a mapping",)),
+        ("queues: {Sales: {body_strin: true}}", ("queues.Sales.body_strin", "did you mean body_string?")),
+        ("queues: {Sales: {body_string: 1}}", ("queues.Sales.body_string: must be true or false, not 1",)),
+        ("queues: {Sales: {kind: foreign}}", ("queues.Sales.kind: 'foreign' is not one of own, adopted",)),
+        ("queues: {No: {}}", ("queues.False: YAML reads this key as bool: put it into quotes",)),
+        ("queues: {'': {}}", ("no table name",)),
+        ("queues:\n  Sales: {}\n  Sales: {}", ("line 3: Sales is declared twice",)),
+        ("queues: {Sales: {}, 'Sales@[public]': {}}", ("is the same queue as queues.Sales",)),
+        ("queues: {Sales: {}}\nexternal: {Sales: {}}", ("external.Sales: is the same queue as queues.Sales",)),
+        ("queues: {'Sales@[dbo]@[other]': {}}", ("another database",)),
+        ("external: {Sales: {worker: {}}}", ("external.Sales.worker", "only send")),
+        ("queues: {Sales: {worker: {limit: 8}}}", ("queues.Sales.worker.handler: missing",)),
+        ("queues: {Sales: {worker: {handler: shop}}}", ("worker.handler: 'shop' is not of the form module:function",)),
+        ("queues: {Sales: {worker: {handler: 'a:b', limit: 0}}}", ("worker.limit: 0 is too small: write 1 or more",)),
+        ("queues: {Sales: {worker: {handler: 'a:b', limit: 2.5}}}", ("worker.limit: must be a whole number",)),
+        ("queues: {Sales: {worker: {handler: 'a:b', limit: true}}}", ("worker.limit: must be a whole number",)),
+        ("queues: {Sales: {worker: {handler: 'a:b', attempts: 0}}}", ("worker.attempts: 0 is too small",)),
+        (
+            "queues: {Sales: {worker: {handler: 'a:b', peek_delay: 0.05}}}",
+            ("peek_delay: 0.05 s is too short: write 0.1",),
+        ),
+        ("queues: {Sales: {worker: {handler: 'a:b', peek_delay: .nan}}}", ("peek_delay: must be a number of seconds",)),
+        ("queues: {Sales: {worker: {handler: 'a:b', strategy: pek}}}", ("did you mean peek?",)),
+        ("supervisor: {stop_timeout: -1}", ("supervisor.stop_timeout: -1 s is too short",)),
+        ("supervisor: {error_queu: e}", ("supervisor.error_queu: unknown key: did you mean error_queue?",)),
+        ("- a list", ("must be a mapping",)),
+        ("a: [", ("line 1",)),
+    ],
+)
+def test_a_mistake_is_told_with_file_and_key_and_remedy(write, text, expected):
+    path = write(text)
+
+    said = complaint(path)
+
+    assert said.startswith(f"{path}: ")
+    assert all(part in said for part in expected), said
+
+
+def test_an_own_queue_cannot_lie_in_another_database(write):
+    path = write('engine: sqlserver\nurl: "Server=a;Database=b"\nqueues: {"Sales@[dbo]@[other]": {}}')
+
+    assert "queues.Sales@[dbo]@[other]: " in complaint(path)
+
+
+def test_names_that_differ_in_case_are_one_queue_on_sql_server_and_two_on_postgresql(write):
+    queues = "queues: {Sales: {}, sales: {}}"
+
+    on_postgresql = load_settings(write(f"engine: embedded\n{queues}"))
+
+    assert [queue.name for queue in on_postgresql.queues] == ["Sales", "sales"]
+    assert "is the same queue" in complaint(write(f'engine: sqlserver\nurl: "Server=a"\n{queues}'))
+
+
+def test_names_are_canonical_whatever_the_default_schema(write):
+    text = "default_schema: nsb\nqueues: {Sales: {}, 'Billing@[public]': {}}\nsupervisor: {error_queue: failed}"
+
+    settings = load_settings(write(text))
+
+    assert [queue.name for queue in settings.queues] == ["Sales@[nsb]", "Billing"]
+    assert settings.supervisor.error_queue == "failed@[nsb]"
+
+
+@pytest.mark.parametrize(("compat", "strategy"), [("v1", "fixed"), ("v2", "adaptive"), ("v3", "peek"), ("v9", "peek")])
+def test_the_ramp_follows_the_transport_that_the_environment_is_compatible_with(write, compat, strategy):
+    path = write(f"compat: {compat}\nqueues: {{Sales: {{worker: {{handler: 'a:b'}}}}}}")
+
+    assert load_settings(path).queues[0].worker.strategy == strategy
+
+
+def test_a_secondary_queue_has_one_worker_unless_told_otherwise(write):
+    path = write("queues: {Replies: {worker: {handler: 'a:b', secondary: true}}}")
+
+    assert load_settings(path).queues[0].worker.limit == 1
+    assert (WorkerSettings("a:b", secondary=True).limit, WorkerSettings("a:b", secondary=True, limit=3).limit) == (1, 3)
+    assert (WorkerSettings("a:b").limit, replace(WorkerSettings("a:b", exclusive=True), limit=8).limit) == (4, 1)
+
+
+@pytest.mark.parametrize(
+    ("written", "clustered"),
+    [("", True), ("compat: v5", True), ("compat: v6", False), ("compat: v9", False)],
+)
+def test_new_tables_are_clustered_as_the_transport_did_it_where_compat_is_written_down(write, written, clustered):
+    path = write(f"{written}\nqueues: {{Sales: {{}}, Billing: {{clustered: true}}}}")
+
+    queues = load_settings(path).queues
+
+    assert [queue.clustered for queue in queues] == [clustered, True]

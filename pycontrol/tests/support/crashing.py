@@ -1,0 +1,107 @@
+"""An endpoint for tests of transaction modes, in this process or in one that kills itself at a named step.
+
+Its handler writes the order's number into the table `business` of the queue's database, and in the mode
+transaction_scope of each participant's, and sends a message to Billing.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from itertools import count
+
+from rowpost.database.connection import Database, connect_url
+from rowpost.endpoint.endpoint import Endpoint
+from rowpost.pipeline.batch_size import batch_size
+from rowpost.pipeline.batches import Batches
+from rowpost.pipeline.pipeline import Pipeline
+from rowpost.recoverability.outcome import Kind
+from rowpost.recoverability.policy import Recoverability
+
+__all__ = ["Order", "at_number", "at_step", "endpoint_of", "pipeline_of", "spawn_worker"]
+
+TYPE = "Shop.Messages.Order"
+
+
+@dataclass(frozen=True)
+class Order:
+    number: int
+
+
+def write(connection, number: int, place: str = "") -> None:
+    mark = "%s" if type(connection).__module__.startswith("psycopg") else "?"
+    connection.execute(f"INSERT INTO {place}business (number) VALUES ({mark})", (number,))
+
+
+def endpoint_of(queue: str, mode: str, participants: dict[str, str], step=lambda name: None, then=lambda context: None):
+    """The endpoint; `step` is called at the steps within the handler, `then` at its end."""
+    endpoint = Endpoint(
+        queue,
+        transaction_mode=mode,
+        participants=participants,
+        recoverability=Recoverability(immediate_retries=2, delayed_retries=0),
+    )
+
+    @endpoint.handles(TYPE, Order)
+    def handle(order, context):
+        write(context.connection, order.number)
+        step("in handler")
+        for name, place in participants.items():
+            other = context.enlist(name)
+            write(other, order.number, "" if "://" in place else f"{place}.dbo.")
+            step(f"enlisted {name}")
+        context.send(Order(order.number), to="Billing", headers={"NServiceBus.EnclosedMessageTypes": TYPE})
+        then(context)
+
+    return endpoint
+
+
+def pipeline_of(database: Database, endpoint: Endpoint, **options) -> Pipeline:
+    return Pipeline(database, endpoint.name, endpoint, reconnect=database.another, **options)
+
+
+def at_step(named: str, action):
+    """A step function that acts at one step."""
+    return lambda name: action() if name == named else None
+
+
+def at_number(number: int, action):
+    """A step function that acts at the step of that number, from 1."""
+    numbers = count(1)
+    return lambda _: action() if next(numbers) == number else None
+
+
+def spawn_worker(
+    target, queue: str, mode: str, participants: dict[str, str], die_at: str | int | None, batch: int = 1
+) -> subprocess.Popen:
+    """A process that handles messages until none waits, or kills itself at the first step of that name or number.
+
+    `batch` messages share a transaction.
+    """
+    arguments = {
+        "engine": target.settings.engine, "url": target.url, "queue": queue, "mode": mode,
+        "participants": participants, "die_at": die_at, "batch": batch,
+    }  # fmt: skip
+    path = os.pathsep.join(filter(None, sys.path))
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.support.crashing", json.dumps(arguments)], env={**os.environ, "PYTHONPATH": path}
+    )
+
+
+def main(
+    engine: str, url: str, queue: str, mode: str, participants: dict[str, str], die_at: str | int | None, batch: int
+) -> None:
+    at = at_number if isinstance(die_at, int) else at_step
+    step = at(die_at, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    database = connect_url(engine, url, "rowpost tests crashing")
+    pipeline = pipeline_of(database, endpoint_of(queue, mode, participants, step), step=step)
+    batches = Batches(pipeline, batch_size("off" if batch == 1 else batch, budget=1.0))
+    while batches.process()[0].kind is not Kind.EMPTY:
+        pass
+    pipeline.close()
+
+
+if __name__ == "__main__":
+    main(**json.loads(sys.argv[1]))

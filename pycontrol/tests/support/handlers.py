@@ -1,0 +1,154 @@
+"""Handlers for tests of workers: what a message's body says is what they do. Worker processes import this module.
+
+Each writes into the table `handled` on the connection that it is lent, so that what a test counts there was committed
+together with the message.
+"""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from rowpost.transport.queue import Queue, send_to_address
+
+
+def _mark(connection) -> str:
+    return "%s" if type(connection).__module__.startswith("psycopg") else "?"
+
+
+def _note(message, connection) -> None:
+    mark = _mark(connection)
+    connection.execute(f"INSERT INTO handled (id, body) VALUES ({mark}, {mark})", (str(message.id), message.body))
+
+
+def note(message, connection):
+    """Write the message's id down."""
+    _note(message, connection)
+
+
+def slow(message, connection):
+    """Take as many seconds as the body says."""
+    _note(message, connection)
+    time.sleep(float(message.body))
+
+
+def slow_then_note(message, connection):
+    """Work for five milliseconds."""
+    time.sleep(0.005)
+    _note(message, connection)
+
+
+def wait_for_file(message, connection):
+    """Say that it runs by making <body>.<pid>, and go on when the file <body> is there."""
+    _note(message, connection)
+    path = message.body.decode()
+    Path(f"{path}.{os.getpid()}").touch()
+    end = time.monotonic() + 30.0
+    while not os.path.exists(path) and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+def fail(message, connection):
+    """Write, change the headers, then raise."""
+    _note(message, connection)
+    message.headers["Added.ByHandler"] = "must not be seen"
+    try:
+        raise KeyError("the order's number")
+    except KeyError as error:
+        raise ValueError(f"no such order: {message.body.decode()}") from error
+
+
+def fail_bad(message, connection):
+    """Raise for messages that begin with `bad`, note the others."""
+    _note(message, connection)
+    if message.body.startswith(b"bad"):
+        raise ValueError("bad order")
+
+
+def fail_once(message, connection):
+    """Raise while the file named by the body is not there, and make it."""
+    path = Path(message.body.decode())
+    if not path.exists():
+        path.touch()
+        raise ValueError("not yet")
+    _note(message, connection)
+
+
+def exit_process(message, connection):
+    """A handler that calls sys.exit."""
+    raise SystemExit("leaving")
+
+
+def reply(message, connection):
+    """Send to the message's reply address, whatever it says."""
+    _note(message, connection)
+    send_to_address(connection, message.reply_to, b"reply")
+
+
+def forward(message, connection):
+    """Send to the queue that the body names, then note."""
+    Queue(message.body.decode(), connection).send(b"forwarded")
+    _note(message, connection)
+
+
+def forward_then_fail(message, connection):
+    """Send and write, then raise."""
+    forward(message, connection)
+    raise ValueError("after all")
+
+
+def forward_then_die(message, connection):
+    """Send and write, then die before the commit; live when the file is there."""
+    name, path = message.body.decode().split("|")
+    Queue(name, connection).send(b"forwarded")
+    _note(message, connection)
+    if not os.path.exists(path):
+        Path(path).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die(message, connection):
+    """Kill its own process on messages that begin with `bad`."""
+    if message.body.startswith(b"bad"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    _note(message, connection)
+
+
+def commit(message, connection):
+    _note(message, connection)
+    connection.execute("COMMIT")
+
+
+def roll_back(message, connection):
+    _note(message, connection)
+    connection.execute("ROLLBACK")
+
+
+def commit_then_fail(message, connection):
+    _note(message, connection)
+    connection.execute("COMMIT")
+    raise ValueError("after the commit")
+
+
+def close(message, connection):
+    _note(message, connection)
+    connection.close()
+
+
+def swallow(message, connection):
+    """Ignore an error of the database, which doomed the transaction."""
+    _note(message, connection)
+    try:
+        connection.execute("INSERT INTO no_such_table VALUES (1)")
+    except Exception:
+        return
+
+
+def cross(message, connection):
+    """Update two rows in the order that the body says: two of these dead-lock."""
+    first, second = (int(digit) for digit in message.body.decode())
+    mark = _mark(connection)
+    connection.execute(f"UPDATE account SET amount = amount + 1 WHERE id = {mark}", (first,))
+    time.sleep(0.3)
+    connection.execute(f"UPDATE account SET amount = amount + 1 WHERE id = {mark}", (second,))
+    _note(message, connection)

@@ -1,0 +1,80 @@
+"""Logins without any right, made for a test and dropped after it, on either engine."""
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+
+from rowpost.database.connection import Database, connect_url
+from tests.support.probe import Probe
+
+__all__ = ["Logins", "logins"]
+
+PASSWORD = "Rights_9!test"
+
+
+class Logins:
+    """Makes logins in the probe's database, and opens connections as them."""
+
+    def __init__(self, sql: Probe, url: str) -> None:
+        self._sql, self._url = sql, url
+        self._engine = sql.database.engine
+        self._made: list[str] = []
+
+    def make(self, name: str) -> str:
+        name = f"{name}_{os.getpid()}_{next(_numbers)}"
+        if self._engine == "sqlserver":
+            self._sql.run(f"CREATE LOGIN {name} WITH PASSWORD = '{PASSWORD}'")
+            self._sql.run(f"CREATE USER {name} FOR LOGIN {name}")
+        else:
+            self._sql.run(f"CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'")
+        self._made.append(name)
+        return name
+
+    def url(self, name: str, url: str = "") -> str:
+        """The database's url, or another one, as that login."""
+        url = url or self._url
+        if self._engine == "sqlserver":
+            parts = [part for part in url.split(";") if not part.lower().startswith(("uid=", "pwd="))]
+            return ";".join((*parts, f"UID={name}", f"PWD={PASSWORD}"))
+        return re.sub("//[^@/]*@", f"//{name}:{PASSWORD}@", url)
+
+    def open(self, name: str) -> Database:
+        return connect_url(self._engine, self.url(name))
+
+    def drop(self) -> None:
+        for name in self._made:
+            if self._engine == "postgresql":
+                self._sql.run(f"DROP OWNED BY {name}")
+                self._sql.run(f"DROP ROLE {name}")
+            else:
+                if not self._sql.babelfish:  # which drops no user that has rights; the database takes it along
+                    self._sql.run(f"DROP USER {name}")
+                self._drop_login(name)
+
+    def _drop_login(self, name: str) -> None:
+        """Waits for the login's sessions to be gone."""
+        end = time.monotonic() + 20
+        while True:
+            try:
+                self._sql.run(f"DROP LOGIN {name}")
+                return
+            except self._sql.database.dialect.driver_error():
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.1)
+
+
+_numbers = count(1)
+
+
+@contextmanager
+def logins(sql: Probe, url: str) -> Iterator[Logins]:
+    """Logins of a database; dropped at the end of the block."""
+    made = Logins(sql, url)
+    try:
+        yield made
+    finally:
+        made.drop()

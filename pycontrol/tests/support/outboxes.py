@@ -1,0 +1,90 @@
+"""An endpoint with an outbox, for tests: in this process, or in one that kills itself at a named step.
+
+Its handler writes the order's number into the table `business` of the business database and sends a message to Billing.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+from rowpost.database.connection import Database, connect_url
+from rowpost.endpoint.endpoint import Endpoint
+from rowpost.outbox.operations import Outbox
+from rowpost.pipeline.pipeline import Pipeline
+from rowpost.recoverability.outcome import Kind
+from rowpost.recoverability.policy import Recoverability
+from rowpost.settings.engine import engine_of
+from tests.support.crashing import TYPE, Order, write
+
+__all__ = ["endpoint_of", "handle_all", "pipeline_of", "sales", "spawn_worker", "step_of"]
+
+
+def endpoint_of(queue: str, business: str | None, *, pessimistic=False, step=lambda name: None, then=lambda context: None) -> Endpoint:
+    """The endpoint; `step` is called within the handler, `then` at its end."""
+    endpoint = Endpoint(
+        queue,
+        transaction_mode="receive_only",
+        outbox=Outbox("business", pessimistic, business),
+        recoverability=Recoverability(immediate_retries=2, delayed_retries=0),
+    )
+
+    @endpoint.handles(TYPE, Order)
+    def handle(order, context):
+        write(context.connection, order.number)
+        step("in handler")
+        context.send(Order(order.number), to="Billing", headers={"NServiceBus.EnclosedMessageTypes": TYPE})
+        then(context)
+
+    return endpoint
+
+
+#: for supervisors; its business database is the environment's
+sales = endpoint_of("Sales", None)
+
+
+def pipeline_of(database: Database, endpoint: Endpoint, **options) -> Pipeline:
+    return Pipeline(database, endpoint.name, endpoint, reconnect=database.another, **options)
+
+
+def handle_all(pipeline: Pipeline) -> list[Kind]:
+    """Handle until the queue is empty; what became of each message."""
+    kinds = []
+    while (kind := pipeline.process_one().kind) is not Kind.EMPTY:
+        kinds.append(kind)
+    return kinds
+
+
+def spawn_worker(url: str, queue: str, business: str, die_at: str | None, *, time=1, pessimistic=False) -> subprocess.Popen:
+    """A process that handles messages until none waits, or kills itself when it comes to a step for the n-th time."""
+    arguments = {"url": url, "queue": queue, "business": business, "die_at": die_at, "time": time, "pessimistic": pessimistic}
+    path = os.pathsep.join(filter(None, sys.path))
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.support.outboxes", json.dumps(arguments)], env={**os.environ, "PYTHONPATH": path}
+    )
+
+
+def step_of(die_at: str | None, time: int):
+    """Kills the process at a step, when it comes there for the n-th time."""
+    left = [time]
+
+    def step(name: str) -> None:
+        if name == die_at:
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return step
+
+
+def main(url: str, queue: str, business: str, die_at: str | None, time: int, pessimistic: bool) -> None:
+    step = step_of(die_at, time)
+    database = connect_url(engine_of(url), url, "rowpost tests outbox")
+    pipeline = pipeline_of(database, endpoint_of(queue, business, pessimistic=pessimistic, step=step), step=step)
+    handle_all(pipeline)
+    pipeline.close()
+
+
+if __name__ == "__main__":
+    main(**json.loads(sys.argv[1]))

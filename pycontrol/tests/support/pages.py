@@ -1,0 +1,156 @@
+"""The pages that are made of what is in the repository: `python -m tests.support.pages` writes them anew.
+
+docs/reference/errors.md      of sql/contract.yml and the dialects' sets of numbers
+docs/for-dbas.md              the tables between its marks, of the contract, the grants and the headers of the .sql files
+docs/engines.md               of docs/reference/engines.json, which pytest --engines-report writes
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from rowpost.database.contract import load_contract
+from rowpost.database.dialects import postgresql, sqlserver_errors
+from rowpost.database.sql_folder import sql_folder
+from tests.support.sql_headers import read_header
+
+__all__ = ["main", "pages"]
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+DOCS = REPOSITORY / "docs"
+MADE = "<!-- made by `python -m tests.support.pages` in pycontrol/; edits are lost -->"
+
+
+def pages() -> dict[Path, str]:
+    """Each page's path and what it should hold."""
+    return {
+        DOCS / "reference" / "errors.md": errors_page(),
+        DOCS / "for-dbas.md": with_tables((DOCS / "for-dbas.md").read_text(encoding="utf-8")),
+        DOCS / "engines.md": engines_page(),
+    }
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def errors_page() -> str:
+    ours = [
+        (str(number), f"{51000 + number}", f"RP{number:03}", f"`{entry['name']}`", entry["meaning"])
+        for number, entry in load_contract().errors.items()
+    ]
+    theirs = [
+        ("`Deadlock`: the transaction was rolled back, running it again is right", sqlserver_errors.TRY_AGAIN, postgresql._TRY_AGAIN),
+        ("`DatabaseUnavailable`: down, restarting, failing over, or out of connections", sqlserver_errors.UNAVAILABLE,
+         postgresql._UNAVAILABLE | {"08xxx"}),
+        ("`LoginRefused`", sqlserver_errors.LOGIN_REFUSED, postgresql._LOGIN_REFUSED),
+        ("`PermissionDenied`", sqlserver_errors.PERMISSION, {"42501"}),
+        ("`SchemaMissing`, or `QueueNotFound` for a queue's own procedure or table", {2812, 208}, {"42883", "3F000", "42P01"}),
+        ("`InvalidCount`: a number beyond its type", {8115}, {"22003"}),
+        ("`InvalidMessage`: a null or a character that cannot be stored", {515}, {"23502", "22021"}),
+    ]  # fmt: skip
+    rows = [(name, ", ".join(map(str, sorted(a))), ", ".join(sorted(b))) for name, a, b in theirs]
+    return (
+        f"{MADE}\n# Errors\n\n## Raised by rowpost's procedures\n\n"
+        + table(("Number", "SQL Server", "PostgreSQL", "Python", "Meaning"), ours)
+        + "\n\n## Raised by the servers, and what rowpost makes of them\n\nEverything else is a `DatabaseError` with the"
+        " server's words. `UnsupportedServer`: PostgreSQL before 14, SQL Server before 2016.\n\n"
+        + table(("Python", "SQL Server", "PostgreSQL"), rows)
+        + "\n"
+    )
+
+
+def with_tables(text: str) -> str:
+    """The page with what stands between its marks made anew."""
+    for name, content in (("procedures", procedures_table()), ("rights", rights_table()), ("tables", tables_table())):
+        pattern = rf"(<!-- made: {name} -->\n).*?(<!-- end -->)"
+        text = re.sub(pattern, lambda found, new=content: f"{found[1]}{new}\n{found[2]}", text, flags=re.DOTALL)
+    return text
+
+
+def procedures_table() -> str:
+    rows = []
+    for procedure in load_contract().procedures:
+        path = f"procedures/{procedure.feature}/{procedure.name}.sql"
+        name = procedure.name + ("" if procedure.scope == "database" else f":<{procedure.scope}>")
+        locks = [_locking(sql_folder() / path, "sqlserver"), _locking(sql_folder() / "postgresql" / path, "postgresql")]
+        rows.append((f"`{name}`", procedure.purpose, procedure.side, *locks))
+    return table(("Procedure", "Purpose", "Side", "Locks, SQL Server", "Locks, PostgreSQL"), rows)
+
+
+def _locking(path: Path, engine: str) -> str:
+    comment = read_header(path, engine).comment
+    found = re.search(r"^Locking:\s*(.*?)(?=^\w[\w ]*:|\Z)", comment, re.MULTILINE | re.DOTALL)
+    return " ".join(found[1].split()) if found else "-"
+
+
+def rights_table() -> str:
+    text = (sql_folder() / "grants.sql").read_text(encoding="utf-8")
+    of = {scope: (sql_folder() / f"tables/{scope}/grants.sql").read_text(encoding="utf-8") for scope in ("queue", "saga")}
+    rows = []
+    for procedure in load_contract().procedures:
+        scope, source = procedure.scope, of.get(procedure.scope, text)
+        name = rf"\[{procedure.name}:\{{{scope}_key\}}\]" if scope in of else procedure.name
+        found = re.findall(rf"GRANT EXECUTE ON rowpost\.{name} TO ([^;]+);", source)
+        roles = {role.strip() for each in found for role in each.split(",")}
+        mark = {role: "yes" if f"rowpost_{role}" in roles else "" for role in ("endpoint", "operator", "reader")}
+        if scope in of and procedure.side in ("send", "receive"):
+            mark["endpoint"] = f"granted per {scope}"
+        rows.append((f"`{procedure.name}`" + (f" of a {scope}" if scope in of else ""), *mark.values()))
+    return table(("Procedure", "rowpost_endpoint", "rowpost_operator", "rowpost_reader"), rows)
+
+
+def tables_table() -> str:
+    rows = []
+    for path in sorted((sql_folder() / "tables").glob("*_*.sql")):
+        text = path.read_text(encoding="utf-8")
+        found = re.search(r"((?:^--.*\n)+)CREATE TABLE ([\w.]+)", text, re.MULTILINE)
+        if found:
+            rows.append((f"`{found[2]}`", " ".join(line.lstrip("- ") for line in found[1].splitlines()), f"`{path.name}`"))
+    return table(("Table", "What it holds", "Made by"), rows)
+
+
+def engines_page() -> str:
+    results = json.loads((DOCS / "reference" / "engines.json").read_text(encoding="utf-8"))
+    engines = sorted(results, key=lambda name: (not name.startswith("PostgreSQL"), not name.startswith("Babelfish"), name))
+    compiled = [] if any(name.startswith("SQL Server") for name in engines) else ["SQL Server"]
+    features = sorted({feature for each in results.values() for feature in each})
+    rows = [
+        (feature, *(_outcome(results[engine].get(feature)) for engine in engines), *("compiled" for _ in compiled))
+        for feature in features
+    ]
+    hand = (
+        "SQL Server itself was not at hand: its T-SQL is *compiled* offline with Microsoft's own compiler, and run on"
+        " Babelfish where a column says so. "
+    )
+    return (
+        f"{MADE}\n# What was run on which engine\n\nBy test file of `pycontrol/tests/`, room by room;"
+        " `tsqlt` are the classes of `sql/tests`, through the shim. *Run* counts tests that passed; a dash means neither run"
+        f" nor claimed.\n{hand if compiled else ''}"
+        "`compose.yaml` and `.github/workflows/engines.yml` run everything on SQL Server"
+        " 2017, 2019 and 2022 and PostgreSQL 14 to 18 where there is a container engine.\n\n"
+        + table(("Tests", *engines, *compiled), rows)
+        + "\n"
+    )
+
+
+def _outcome(counts: dict[str, int] | None) -> str:
+    if not counts:
+        return "-"
+    words = [f"run: {counts['passed']}"] if counts.get("passed") else []
+    words += [f"**{counts['failed']} failed**"] if counts.get("failed") else []
+    words += [f"{counts['skipped']} skipped"] if counts.get("skipped") else []
+    return ", ".join(words)
+
+
+def main() -> None:
+    for path, text in pages().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""Replay what a pool of workers sees, without processes: for tests of the pool."""
+
+from dataclasses import dataclass, field
+
+from rowpost.settings.environment import QueueSettings, Settings, WorkerSettings
+from rowpost.workers.circuit_breaker import Breaker
+from rowpost.workers.monitor import Answer
+from rowpost.workers.pool import Crew
+from rowpost.workers.protocol import Assignment, Progress, Ready
+
+__all__ = ["History", "Process", "at_rest"]
+
+
+@dataclass
+class Process:
+    """Stands for a worker process: writes down what it is told."""
+
+    assignment: Assignment
+    pid: int
+    told: list = field(default_factory=list)
+    killed: bool = False
+    in_hand: tuple | None = None
+    held_since: float | None = None
+
+    def tell(self, command):
+        self.told.append(command)
+
+    def kill(self):
+        self.killed = True
+
+
+class History:
+    """A crew, the processes that it started, the peeks that it asked for and the events that it emitted."""
+
+    def __init__(self, **worker):
+        self.processes, self.asked, self.crashes, self.events, self.now = [], [], [], [], 0.0
+        self.crew = Crew(
+            QueueSettings("Sales", worker=WorkerSettings("shop:place", **worker)),
+            assign=lambda number, receive: Assignment(Settings(), "Sales", "shop:place", number, receive=receive),
+            spawn=self.spawn,
+            ask=lambda name, *, purge, asleep: self.asked.append((self.now, purge)),
+            count_crash=self.crashes.append,
+            emit=self.events.append,
+            breaker=Breaker(seconds=30.0),
+            idle_timeout=2.0,
+        )
+
+    def spawn(self, assignment):
+        self.processes.append(Process(assignment, pid=1000 + len(self.processes)))
+        return self.processes[-1]
+
+    def at(self, now):
+        self.now = now
+        return self.crew.tick(now)
+
+    def peeks(self, count, now):
+        self.crew.answered(Answer("Sales", count), now)
+        return self.at(now)
+
+    def says(self, number, report, now):
+        self.crew.heard(next(m for m in self.crew.members if m.number == number), report, now)
+        return self.at(now)
+
+    def ready(self, *numbers, now=0.0):
+        for number in numbers:
+            self.says(number, Ready(1000 + number), now)
+
+    def receives(self, number, *runs, now, busy=False, **counts):
+        member = next(m for m in self.crew.members if m.number == number)
+        return self.says(number, Progress(0.0, 0.0, busy, member.round, runs, **counts), now)
+
+    def dies(self, number, exitcode, now):
+        self.crew.ended(next(m for m in self.crew.members if m.number == number), exitcode, now)
+        return self.at(now)
+
+    def told(self, number):
+        return self.processes[number - 1].told
+
+    def seen(self, kind):
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def at_rest(**worker):
+    """A crew whose first worker waits, and whose peeks have found nothing for so long that they are a delay apart."""
+    history = History(**worker)
+    now, due = -100.0, history.at(-100.0)
+    history.ready(1, now=now)
+    while now < 0.0:
+        history.at(now)
+        due = history.peeks(0, now=now)
+        now = min(0.0, due)
+    history.at(0.0)
+    history.peeks(0, now=0.0)
+    del history.asked[:-1]
+    return history

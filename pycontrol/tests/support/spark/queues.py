@@ -1,0 +1,71 @@
+"""Queues for Spark's tests: a database of their own on the embedded server, named by an environment's file."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from rowpost.database.connection import Database, connect_url
+from rowpost.deploy.apply import apply
+from rowpost.deploy.plan import plan
+from rowpost.settings.environment import QueueSettings, Settings
+from rowpost.transport.queue import Queue
+from rowpost.wire.message import OutgoingMessage
+
+__all__ = ["Queues"]
+
+
+@dataclass
+class Queues:
+    """Makes queues, and Spark's readers of them."""
+
+    url: str = field(repr=False)
+    folder: Path
+    engine: str = "postgresql"
+    spark: SparkSession | None = None
+    _made: list[str] = field(default_factory=list)
+
+    @property
+    def environment(self) -> str:
+        """The path of the environment's file; the url comes from a variable, as secrets do."""
+        path = self.folder / "sparktests.yml"
+        if not path.exists():
+            path.write_text(f'engine: {self.engine}\nurl: "${{ROWPOST_SPARK_TEST_URL}}"\nqueues: {{}}\n')
+        return str(path)
+
+    def connect(self) -> Database:
+        return connect_url(self.engine, self.url, "rowpost spark tests")
+
+    def make(self, name: str | None = None) -> str:
+        name = name or f"q{uuid.uuid4().hex[:8]}"
+        with self.connect() as database:
+            apply(database, plan(Settings(engine=self.engine, url=self.url, queues=(QueueSettings(name, delayed=False),))))
+        return name
+
+    def send(self, queue: str, bodies: Iterable[bytes | None], headers: str = "{}") -> None:
+        with self.connect() as database:
+            Queue(queue, database).send_many([OutgoingMessage(body, headers) for body in bodies])
+
+    def depth(self, queue: str) -> int:
+        with self.connect() as database:
+            return database.connection.execute(f'SELECT count(*) FROM public."{queue}"').fetchone()[0]
+
+    def spooled(self, queue: str) -> int:
+        with self.connect() as database:
+            return len(database.call("read_spool", queue, above=0, upto=2**62))
+
+    def read(self, queue: str, **options: object) -> DataFrame:
+        return self.reader(self.spark.read, queue, **options).load()
+
+    def stream(self, queue: str, **options: object) -> DataFrame:
+        return self.reader(self.spark.readStream, queue, **options).load()
+
+    def reader(self, reader, queue: str, **options: object):
+        reader = reader.format("rowpost").option("queue", queue).option("environment", self.environment)
+        for name, value in options.items():
+            reader = reader.option(name, str(value).lower() if isinstance(value, bool) else str(value))
+        return reader

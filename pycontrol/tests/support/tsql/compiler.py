@@ -1,0 +1,175 @@
+"""Compiles all T-SQL offline with Microsoft's own parser and schema compiler: no server, three seconds.
+
+    PYTHONPATH=pycontrol python -m tests.support.tsql.compiler sql
+
+Every batch is parsed, everything that defines something becomes part of one model (SQL Server 2019), and each reference
+to a table, column, procedure, function, parameter or variable must resolve. Templates are rendered as the deployment
+renders them, for a queue named Sample. Batches that define nothing (grants, guards) are checked as a procedure's body.
+Files below sql/babelfish replace their originals in a second model. What the server itself brings is declared in
+server_catalog.sql, what Babelfish's files ask of PostgreSQL in babelfish_catalog.sql; nothing is filtered but the
+open-ended parameters of sp_executesql.
+
+Not seen: the inside of dynamic SQL, columns of temporary tables, arguments of the server's own functions.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rowpost.deploy.sql_text import PLACEHOLDER, SqlTextError, render, split_batches
+from tests.support.tsql.runtime import UnsupportedMachine, prepare_runtime
+
+__all__ = ["Finding", "Source", "compile_sets", "compile_tree", "read_sources"]
+
+REPOSITORY = Path(__file__).resolve().parents[4]
+CATALOG = Path(__file__).with_name("server_catalog.sql")
+BABELFISH = Path(__file__).with_name("babelfish_catalog.sql")
+SHIM = REPOSITORY / "deploy" / "tsqlt" / "shim.sql"
+SAMPLE = "Sample"
+#: tSQLt makes a schema of each test class
+TEST_CLASS = re.compile(r"EXEC tSQLt\.NewTestClass @ClassName = N'(\w+)'")
+TIMEOUT = 300  # seconds
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file of T-SQL; `path` only names it in findings."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, order=True)
+class Finding:
+    """One thing that the compiler reported. `path` and `line` are empty and 0 where it named no place."""
+
+    path: str
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path or '(no place)'}:{self.line}: {self.message}"
+
+
+def read_sources(*roots: Path) -> list[Source]:
+    """The .sql files below folders (PostgreSQL's and Babelfish's left out), and single files."""
+    paths = [p for root in roots for p in (sorted(root.rglob("*.sql")) if root.is_dir() else [root])]
+    wanted = [p for p in paths if not {"postgresql", "babelfish"} & set(p.parts)]
+    return [Source(_label(path), path.read_text(encoding="utf-8-sig")) for path in wanted]
+
+
+def compile_tree(root: Path) -> tuple[int, list[Finding]]:
+    """Compiles the sql folder as SQL Server gets it, then as Babelfish does; returns how many files, and findings."""
+    sources = read_sources(root)
+    overlay = {_label(root / p.relative_to(root / "babelfish")): p for p in sorted((root / "babelfish").rglob("*.sql"))}
+    fitted = [
+        Source(_label(overlay[s.path]), overlay[s.path].read_text(encoding="utf-8-sig")) if s.path in overlay else s
+        for s in sources
+    ]
+    strays = [
+        Finding(_label(p), 1, "stands in for a file that does not exist")
+        for name, p in overlay.items()
+        if name not in {s.path for s in sources}
+    ]
+    sets = [sources, [*read_sources(BABELFISH), *fitted]] if overlay else [sources]
+    findings = {finding for found in compile_sets(sets) for finding in found}
+    return len({s.path for each in sets for s in each}), sorted({*findings, *strays})
+
+
+def compile_sets(sets: Iterable[Iterable[Source]]) -> list[list[Finding]]:
+    """Compiles each set of sources as one database; one process for all of them.
+
+    Raises:
+        UnsupportedMachine: not Linux on x86-64.
+        RuntimeError: a wheel could not be fetched, or the compiler itself failed.
+    """
+    runtime = prepare_runtime()
+    early: list[list[Finding]] = []
+    batches = []
+    for sources in sets:
+        found: list[Finding] = []
+        batches.append([batch for source in _complete(list(sources)) for batch in _batches(source, found)])
+        early.append(found)
+    request = {"runtime": [str(p) for p in (runtime.assemblies, runtime.dotnet, runtime.config)], "sets": batches}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.tsql.model"],
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=TIMEOUT,
+        check=False,
+        env={**os.environ, **runtime.environment, "PYTHONPATH": str(REPOSITORY / "pycontrol")},
+    )
+    if done.returncode:
+        raise RuntimeError(f"the T-SQL compiler failed:\n{done.stderr.strip()[-4000:]}")
+    answers = json.loads(done.stdout)
+    return [
+        sorted({*found, *(Finding(*each) for each in answer)}) for found, answer in zip(early, answers, strict=True)
+    ]
+
+
+def _complete(sources: list[Source]) -> list[Source]:
+    """With the server's catalog, and with tSQLt's shim where tests are among them."""
+    texts = [source.text for source in sources]
+    needs_shim = any("tSQLt." in text for text in texts) and not any("CREATE SCHEMA tSQLt" in text for text in texts)
+    return [*read_sources(CATALOG), *(read_sources(SHIM) if needs_shim else []), *sources]
+
+
+def _batches(source: Source, found: list[Finding]) -> list[dict[str, str | int]]:
+    names = {name: _sample(name) for name in PLACEHOLDER.findall(source.text)}
+    try:
+        text = render(source.text, names, "sqlserver")
+        batches = split_batches(text, "sqlserver")
+    except SqlTextError as error:
+        found.append(Finding(source.path, error.line, error.problem))
+        return []
+    classes = [f"CREATE SCHEMA [{name}];" for name in TEST_CLASS.findall(source.text)]
+    found_batches = [*((1, text) for text in classes), *((batch.line, batch.text) for batch in batches)]
+    return [{"path": source.path, "line": line, "text": text} for line, text in found_batches]
+
+
+def _sample(placeholder: str) -> str:
+    """{queue_table} is [dbo].[Sample], {delayed_table} is [dbo].[Sample.delayed], {saga_table} is [dbo].[SampleSaga], a
+    column's type nvarchar(200), any other name Sample."""
+    if placeholder.endswith("_type"):
+        return "nvarchar(200)"
+    if placeholder.endswith("_column"):
+        return f"Correlation_{SAMPLE}"
+    if placeholder.startswith("saga_"):
+        return f"[dbo].[{SAMPLE}Saga]" if placeholder == "saga_table" else f"{SAMPLE}Saga"
+    table = re.fullmatch(r"(\w+)_table", placeholder)
+    if not table:
+        return SAMPLE
+    return f"[dbo].[{SAMPLE}]" if table.group(1) == "queue" else f"[dbo].[{SAMPLE}.{table.group(1)}]"
+
+
+def _label(path: Path) -> str:
+    path = path.resolve()
+    return path.relative_to(REPOSITORY).as_posix() if path.is_relative_to(REPOSITORY) else str(path)
+
+
+def main(arguments: list[str]) -> int:
+    """Prints findings; 0 when there are none."""
+    if len(arguments) != 1 or not Path(arguments[0]).is_dir():
+        sys.stderr.write("usage: python -m tests.support.tsql.compiler FOLDER\n")
+        return 2
+    try:
+        files, findings = compile_tree(Path(arguments[0]))
+    except UnsupportedMachine as reason:
+        sys.stderr.write(f"not compiled: {reason}\n")
+        return 3
+    sys.stdout.write("".join(f"{finding}\n" for finding in findings))
+    sys.stdout.write(f"{files} files compiled, {len(findings)} findings\n")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

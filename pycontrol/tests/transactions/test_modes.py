@@ -1,0 +1,511 @@
+"""The four transaction modes, on every engine that can be reached: statements 43 to 49a and 67."""
+
+from collections import Counter
+from contextlib import suppress
+
+import psycopg
+import pytest
+
+from rowpost.database.connection import connect_url
+from rowpost.endpoint.endpoint import MODES, Endpoint
+from rowpost.errors import HandlerBrokeTransaction, SettingsError
+from rowpost.pipeline.pipeline import Pipeline
+from rowpost.recoverability.outcome import Kind
+from rowpost.recoverability.policy import Recoverability
+from rowpost.settings.secrets import resolve_participants
+from rowpost.transactions.modes import begin_of
+from rowpost.transactions.recovery import list_in_doubt
+from rowpost.transport.queue import Queue
+from tests.support.crashing import TYPE, Order, endpoint_of, pipeline_of, write
+
+TRANSACTIONAL = [mode for mode in MODES if mode != "none"]
+ATOMIC = ["sends_atomic_with_receive", "transaction_scope"]
+
+
+@pytest.fixture
+def business(queue, sql):
+    """The table `business`, and Billing and error, empty."""
+    sql.run("DROP TABLE IF EXISTS business")
+    sql.run("CREATE TABLE business (number integer NOT NULL)")
+    for name in ("Billing", "error"):
+        sql.empty(name)
+    return lambda: [row[0] for row in sql.run("SELECT number FROM business ORDER BY number")]
+
+
+@pytest.fixture
+def run(queue, database, business):
+    """Sends an order and handles it: `run(mode, then)`; `then` is the end of the handler. What became of it, each time."""
+    opened = []
+
+    def handle(mode, then=lambda context: None, *, times=1, participants=None, endpoint=None):
+        queue.send(b'{"Number":1}', {"NServiceBus.EnclosedMessageTypes": TYPE})
+        endpoint = endpoint or endpoint_of("Sales", mode, participants or {}, then=then)
+        opened.append(pipeline_of(database, endpoint))
+        return [opened[-1].process_one() for _ in range(times)]
+
+    yield handle
+    for pipeline in opened:
+        pipeline.close()
+
+
+@pytest.fixture(scope="module")
+def shop(target, new_database):
+    """Another database with the table `business`: its URL, or its name on SQL Server."""
+    if target.settings.engine == "postgresql":
+        with target.connect() as database:
+            if database.connection.execute("SHOW max_prepared_transactions").fetchone() == ("0",):
+                pytest.skip("max_prepared_transactions is 0 on this server")
+    url = new_database("sqlserver" if target.settings.engine == "sqlserver" else target.label)
+    with connect_url(target.settings.engine, url) as database:
+        database.connection.execute("CREATE TABLE business (number integer NOT NULL)")
+    return url if target.settings.engine == "postgresql" else url.rpartition("Database=")[2]
+
+
+@pytest.fixture
+def in_shop(shop, sql):
+    """What is in the other database; it is empty at first."""
+
+    def run(statement):
+        if "://" not in shop:
+            return sql.run(statement.replace("business", f"{shop}.dbo.business"))
+        with connect_url("postgresql", shop) as database:
+            cursor = database.connection.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
+    run("DELETE FROM business")
+    return lambda: [row[0] for row in run("SELECT number FROM business")]
+
+
+def bodies(database, name):
+    return [message.body for message in Queue(name, database).browse(100)]
+
+
+def fail(context):
+    raise ValueError("no such order")
+
+
+# ------------------------------------------------------------------ a handler that succeeds
+@pytest.mark.parametrize("mode", MODES)
+def test_statement_47_a_handled_message_leaves_its_data_and_what_was_sent_and_is_gone(run, queue, database, business, mode):
+    (outcome,) = run(mode)
+
+    assert outcome.kind is Kind.HANDLED
+    assert (business(), bodies(database, "Billing"), queue.peek()) == ([1], [b'{"Number":1}'], 0)
+
+
+# ------------------------------------------------------------------ a handler that fails
+def test_statement_43_none_a_failing_handler_finds_its_message_gone_and_keeps_what_it_wrote(run, queue, database, business):
+    (outcome,) = run("none", fail)
+
+    assert outcome.kind is Kind.MOVED_TO_ERROR
+    assert (queue.peek(), business(), bodies(database, "Billing")) == (0, [1], [])
+
+
+@pytest.mark.parametrize("mode", TRANSACTIONAL)
+def test_statement_45_and_47_a_failing_handler_leaves_neither_a_send_nor_data_nor_a_removal(
+    run, queue, database, business, mode
+):
+    (outcome,) = run(mode, fail)
+
+    assert outcome.kind is Kind.FAILED
+    assert (queue.peek(), business(), bodies(database, "Billing")) == (1, [], [])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_statement_44_and_48_an_immediate_send_stays_though_the_handler_fails(run, queue, database, business, mode):
+    def send_then_fail(context):
+        context.send(Order(99), to="Billing", immediate=True)
+        fail(context)
+
+    run(mode, send_then_fail)
+
+    assert bodies(database, "Billing") == [b'{"Number":99}']
+    assert queue.peek() == (0 if mode == "none" else 1)
+
+
+def test_statement_44_receive_only_sends_before_it_removes_so_that_a_failing_removal_leaves_a_ghost(
+    run, queue, database, business, sql
+):
+    if database.engine != "postgresql":
+        pytest.skip("SQL Server has no deferred constraints to make a COMMIT fail")
+    sql.run("ALTER TABLE business ADD CONSTRAINT single UNIQUE (number) DEFERRABLE INITIALLY DEFERRED")
+    sql.run("INSERT INTO business (number) VALUES (1)")
+
+    (outcome,) = run("receive_only")
+
+    assert outcome.kind is Kind.FAILED
+    assert (queue.peek(), business(), bodies(database, "Billing")) == (1, [1], [b'{"Number":1}'])
+
+
+@pytest.mark.parametrize("mode", ATOMIC)
+def test_statement_45_a_commit_that_fails_leaves_no_ghost(run, queue, database, business, sql, mode):
+    if database.engine != "postgresql":
+        pytest.skip("SQL Server has no deferred constraints to make a COMMIT fail")
+    sql.run("ALTER TABLE business ADD CONSTRAINT single UNIQUE (number) DEFERRABLE INITIALLY DEFERRED")
+    sql.run("INSERT INTO business (number) VALUES (1)")
+
+    (outcome,) = run(mode)
+
+    assert outcome.kind is Kind.FAILED
+    assert (queue.peek(), business(), bodies(database, "Billing")) == (1, [1], [])
+
+
+@pytest.mark.parametrize("mode", TRANSACTIONAL)
+def test_a_failing_message_is_called_as_often_as_configured_and_then_moves(run, queue, database, business, mode):
+    outcomes = run(mode, fail, times=4)
+
+    kinds = [Kind.FAILED, Kind.FAILED, Kind.MOVED_TO_ERROR, Kind.EMPTY]
+    assert [outcome.kind for outcome in outcomes] == kinds
+    assert (queue.peek(), business(), bodies(database, "error")) == (0, [], [b'{"Number":1}'])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_statement_65_headers_that_a_failing_handler_changes_came_to_each_retry_and_to_the_error_queue_as_sent(
+    run, queue, database, business, mode
+):
+    seen = []
+
+    def change_and_fail(context):
+        seen.append((context.headers["NServiceBus.EnclosedMessageTypes"], context.headers.get("Added")))
+        context.headers["NServiceBus.EnclosedMessageTypes"] = "changed"
+        context.headers["Added"] = "by the handler"
+        fail(context)
+
+    run(mode, change_and_fail, times=4)
+
+    (error,) = Queue("error", database).browse()
+    assert set(seen) == {(TYPE, None)}
+    assert error.headers["NServiceBus.EnclosedMessageTypes"] == TYPE
+    assert "Added" not in error.headers
+
+
+def test_statement_67_none_calls_exactly_once_however_many_retries_are_configured(run, queue, database, business):
+    calls = []
+
+    def count_and_fail(context):
+        calls.append(context.message_id)
+        fail(context)
+
+    endpoint = endpoint_of("Sales", "none", {}, then=count_and_fail)
+    endpoint.recoverability = Recoverability(immediate_retries=5, delayed_retries=3)
+    outcomes = run("none", times=3, endpoint=endpoint)
+
+    assert [outcome.kind for outcome in outcomes] == [Kind.MOVED_TO_ERROR, Kind.EMPTY, Kind.EMPTY]
+    assert len(calls) == 1
+    (error,) = Queue("error", database).browse()
+    assert error.headers["NServiceBus.FailedQ"] == "Sales"
+    assert error.headers["NServiceBus.ExceptionInfo.Message"] == "no such order"
+
+
+def test_statement_67_none_a_message_that_goes_nowhere_ends_in_the_error_queue(run, queue, database, business):
+    (outcome,) = run("none", lambda context: context.send(Order(2), to="Nowhere"))
+
+    assert outcome.kind is Kind.MOVED_TO_ERROR
+    assert (bodies(database, "Billing"), bodies(database, "error")) == ([], [b'{"Number":1}'])
+
+
+def test_none_a_handler_may_use_transactions_of_its_own_but_leaves_none_open(run, database, business):
+    (outcome,) = run("none", lambda context: context.database.begin())
+
+    assert outcome.kind is Kind.MOVED_TO_ERROR
+    assert "HandlerBrokeTransaction" in outcome.error
+    assert not database.in_transaction
+
+
+# ------------------------------------------------------------------ several databases
+def test_statement_49a_one_scope_over_receive_sends_and_data_in_two_databases(run, queue, database, business, shop, in_shop):
+    (outcome,) = run("transaction_scope", participants={"shop": shop})
+
+    assert outcome.kind is Kind.HANDLED
+    assert (business(), in_shop(), bodies(database, "Billing"), queue.peek()) == ([1], [1], [b'{"Number":1}'], 0)
+
+
+def test_statement_49a_a_failing_handler_leaves_nothing_in_either_database(run, queue, database, business, shop, in_shop):
+    outcomes = run("transaction_scope", fail, times=4, participants={"shop": shop})
+
+    assert [outcome.kind for outcome in outcomes][:3] == [Kind.FAILED, Kind.FAILED, Kind.MOVED_TO_ERROR]
+    assert (business(), in_shop(), bodies(database, "Billing"), queue.peek()) == ([], [], [], 0)
+
+
+def test_statement_49a_a_send_that_fails_undoes_the_other_database(run, queue, database, business, shop, in_shop):
+    def send_nowhere(context):
+        context.send(Order(2), to="Nowhere")
+
+    (outcome,) = run("transaction_scope", send_nowhere, participants={"shop": shop})
+
+    assert outcome.kind is Kind.FAILED
+    assert (business(), in_shop(), bodies(database, "Billing"), queue.peek()) == ([], [], [], 1)
+    assert list_in_doubt(database, {"shop": shop}) == ([], {})
+
+
+def test_statement_49a_many_messages_use_one_connection_and_leave_no_decision(run, queue, database, business, shop, in_shop):
+    pids = set()
+
+    def note(context):
+        if database.engine == "postgresql":
+            pids.add(context.enlist("shop").info.backend_pid)
+
+    for number in range(2, 31):
+        queue.send(b'{"Number":%d}' % number, {"NServiceBus.EnclosedMessageTypes": TYPE})
+    outcomes = run("transaction_scope", note, times=31, participants={"shop": shop})
+
+    assert Counter(outcome.kind for outcome in outcomes) == {Kind.HANDLED: 30, Kind.EMPTY: 1}
+    assert sorted(in_shop()) == business() == list(range(1, 31))
+    assert len(pids) <= 1
+    assert database.call("list_decisions") == []
+
+
+@pytest.mark.parametrize("mode", ["none", "receive_only", "sends_atomic_with_receive"])
+def test_other_modes_refuse_a_second_database_with_what_to_do(run, business, mode):
+    (outcome,) = run(mode, lambda context: context.enlist("shop"))
+
+    assert "SettingsError" in outcome.error
+    assert "transaction_scope" in outcome.error
+
+
+def test_a_participant_that_nobody_named_is_refused_with_those_that_are_known(run, business, shop):
+    (outcome,) = run("transaction_scope", lambda context: context.enlist("shpo"), participants={"shop": shop})
+
+    assert "SettingsError" in outcome.error
+    assert "shop" in outcome.error
+
+
+# ------------------------------------------------------------------ several databases of PostgreSQL
+@pytest.fixture
+def two_phase(target, shop, in_shop):
+    """URL of the other database, for what only two-phase commit knows."""
+    if target.settings.engine != "postgresql":
+        pytest.skip("rowpost commits in two phases on PostgreSQL only")
+    return shop
+
+
+def scope(handler, participants):
+    """An endpoint whose handler gets the context and nothing else to do."""
+    endpoint = Endpoint(
+        "Sales", transaction_mode="transaction_scope", participants=participants,
+        recoverability=Recoverability(immediate_retries=0, delayed_retries=0),
+    )  # fmt: skip
+    endpoint.handles(TYPE, Order)(lambda order, context: handler(context))
+    return endpoint
+
+
+def test_a_participant_that_is_the_queues_database_is_the_receiving_connection(run, target, business, two_phase):
+    same = []
+    url = target.url + ("&" if "?" in target.url else "?") + "connect_timeout=9"  # another spelling of the same place
+
+    run(None, endpoint=scope(lambda context: same.append(context.enlist("here") is context.connection), {"here": url}))
+
+    assert same == [True]
+
+
+def test_one_database_by_two_names_takes_part_once(run, business, two_phase, in_shop):
+    def handle(context):
+        assert context.enlist("shop") is context.enlist("again") is context.enlist("shop")
+        write(context.enlist("again"), 7)
+
+    (outcome,) = run(None, endpoint=scope(handle, {"shop": two_phase, "again": two_phase}))
+
+    assert (outcome.kind, in_shop()) == (Kind.HANDLED, [7])
+
+
+def test_a_connection_that_the_handler_brings_along_takes_part_and_is_its_own_again(run, business, two_phase, in_shop):
+    with psycopg.connect(two_phase, autocommit=True) as mine:
+
+        def handle(context):
+            write(context.enlist(mine), 8)
+
+        (outcome,) = run(None, endpoint=scope(handle, {"shop": two_phase}))
+        after = (mine.autocommit, mine.info.transaction_status.name, mine.execute("SELECT 1").fetchone())
+
+    assert (outcome.kind, in_shop()) == (Kind.HANDLED, [8])
+    assert after == (True, "IDLE", (1,))
+
+
+def test_a_connection_to_a_database_that_recovery_does_not_know_is_refused(run, business, two_phase, target, new_database):
+    url = new_database(target.label)
+    with psycopg.connect(url) as mine:
+        (outcome,) = run(None, endpoint=scope(lambda context: context.enlist(mine), {"shop": two_phase}))
+
+    assert "SettingsError" in outcome.error
+
+
+def test_a_participant_out_of_reach_fails_the_message_and_not_the_queue(run, business, two_phase):
+    url = "postgresql://127.0.0.1:1/shop"
+
+    (outcome,) = run(None, endpoint=scope(lambda context: context.enlist("far"), {"far": url}))
+
+    assert outcome.kind is Kind.MOVED_TO_ERROR
+    assert "ParticipantFailed" in outcome.error
+
+
+@pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK", "END", "commit work"])
+def test_sql_that_ends_a_participants_transaction_fails_the_message(run, business, two_phase, statement):
+    (outcome,) = run(None, endpoint=scope(lambda context: context.enlist("shop").execute(statement), {"shop": two_phase}))
+
+    assert outcome.kind is Kind.MOVED_TO_ERROR
+    assert "HandlerBrokeTransaction" in outcome.error
+    assert business() == []
+
+
+@pytest.mark.parametrize("verb", ["commit", "rollback", "close"])
+def test_a_participants_connection_refuses_to_be_ended_and_nothing_is_lost(run, business, two_phase, in_shop, verb):
+    def handle(context):
+        other = context.enlist("shop")
+        write(other, 9)
+        with pytest.raises(HandlerBrokeTransaction):
+            getattr(other, verb)()
+
+    (outcome,) = run(None, endpoint=scope(handle, {"shop": two_phase}))
+
+    assert (outcome.kind, in_shop()) == (Kind.HANDLED, [9])
+
+
+def test_an_error_swallowed_at_a_participant_fails_the_message(run, queue, business, two_phase, in_shop, database):
+    def handle(context):
+        write(context.connection, 1)
+        other = context.enlist("shop")
+        write(other, 9)
+        with pytest.raises(psycopg.Error):
+            other.execute("SELECT no_such_column")
+
+    (outcome,) = run(None, endpoint=scope(handle, {"shop": two_phase}))
+
+    assert outcome.kind is Kind.MOVED_TO_ERROR
+    assert "doomed" in outcome.error
+    assert (business(), in_shop(), list_in_doubt(database, {"shop": two_phase})) == ([], [], ([], {}))
+
+
+def test_what_cannot_be_prepared_undoes_everything(run, business, two_phase, database):
+    def handle(context):
+        write(context.connection, 1)
+        context.enlist("shop").execute("CREATE TEMPORARY TABLE scratch (number integer)")
+
+    (outcome,) = run(None, endpoint=scope(handle, {"shop": two_phase}))
+
+    assert "ParticipantFailed" in outcome.error
+    assert (business(), list_in_doubt(database, {"shop": two_phase}), database.call("list_decisions")) == ([], ([], {}), [])
+
+
+# ------------------------------------------------------------------ what a handler must not do with its connection
+@pytest.mark.parametrize("mode", TRANSACTIONAL)
+@pytest.mark.parametrize("verb", ["commit", "rollback", "close"])
+def test_the_lent_connection_refuses_to_be_ended_and_the_message_is_handled_all_the_same(run, database, business, mode, verb):
+    if database.engine != "postgresql":
+        pytest.skip("pyodbc's connections take no attributes: what a handler did is found afterwards")
+
+    def end(context):
+        with pytest.raises(HandlerBrokeTransaction, match="it was lent"):
+            getattr(context.connection, verb)()
+
+    (outcome,) = run(mode, end)
+
+    assert (outcome.kind, business()) == (Kind.HANDLED, [1])
+    database.connection.commit()
+    assert not database.closed
+
+
+@pytest.mark.parametrize("mode", TRANSACTIONAL)
+def test_a_connection_used_as_a_block_is_refused_too(run, queue, database, business, mode):
+    if database.engine != "postgresql":
+        pytest.skip("pyodbc's connections take no attributes: what a handler did is found afterwards")
+
+    def use_as_block(context):
+        with context.connection:
+            pass
+
+    (outcome,) = run(mode, use_as_block)
+
+    assert outcome.kind is Kind.FAILED
+    assert "HandlerBrokeTransaction" in outcome.error
+    assert (business(), queue.peek()) == ([], 1)
+
+
+def test_transaction_blocks_of_psycopg_are_savepoints_and_allowed(run, database, business):
+    if database.engine != "postgresql":
+        pytest.skip("psycopg only")
+
+    def undo_a_part(context):
+        with pytest.raises(ZeroDivisionError), context.connection.transaction():
+            write(context.connection, 2)
+            raise ZeroDivisionError
+        with context.connection.transaction():
+            write(context.connection, 3)
+
+    (outcome,) = run("sends_atomic_with_receive", undo_a_part)
+
+    assert (outcome.kind, business()) == (Kind.HANDLED, [1, 3])
+
+
+@pytest.mark.parametrize(("statement", "kind", "waiting"), [
+    ("ROLLBACK", Kind.FAILED, 1), ("COMMIT", Kind.MOVED_TO_ERROR, 0),
+])  # fmt: skip
+def test_sql_that_ends_the_transaction_is_seen_and_the_message_exists_once(
+    run, queue, database, business, statement, kind, waiting
+):
+    if database.engine != "postgresql":
+        pytest.skip("what ended a transaction of SQL Server is not told: the message moves at once")
+
+    (outcome,) = run("sends_atomic_with_receive", lambda context: context.connection.execute(statement))
+
+    assert outcome.kind is kind
+    assert "HandlerBrokeTransaction" in outcome.error
+    assert (queue.peek(), len(bodies(database, "error"))) == (waiting, 1 - waiting)
+
+
+@pytest.mark.parametrize("mode", ATOMIC)
+@pytest.mark.parametrize("statement", ["ROLLBACK", "COMMIT"])
+def test_a_handler_that_ends_the_transaction_sends_nothing(run, database, business, mode, statement):
+    def end_and_go_on(context):
+        with suppress(HandlerBrokeTransaction):
+            context.connection.execute(statement)
+
+    (outcome,) = run(mode, end_and_go_on)
+
+    assert "HandlerBrokeTransaction" in outcome.error
+    assert bodies(database, "Billing") == []
+
+
+def test_a_row_that_another_worker_took_after_a_roll_back_is_not_copied_to_the_error_queue(
+    queue, database, business, open_database
+):
+    if database.engine != "postgresql":
+        pytest.skip("what ended a transaction of SQL Server is not told: the message moves at once")
+    other = open_database()
+
+    def roll_back(message, connection):
+        with pytest.raises(HandlerBrokeTransaction):
+            connection.execute("ROLLBACK")
+        other.call("receive_messages", "Sales", begin=True, count=1)
+
+    queue.send(b"42")
+    pipeline = Pipeline(database, "Sales", roll_back, attempts=1, reconnect=database.another)
+    outcome = pipeline.process_one()
+    other.rollback()
+
+    assert outcome.kind is Kind.FAILED
+    assert (queue.peek(), bodies(database, "error")) == (1, [])
+
+
+# ------------------------------------------------------------------ settings
+def test_secrets_of_participants_come_from_the_process_environment(monkeypatch):
+    monkeypatch.setenv("SHOP_PASSWORD", "s3cret")
+
+    found = resolve_participants({"shop": "postgresql://a", "books": "x"}, {"shop": "postgresql://app:${SHOP_PASSWORD}@db/shop"})
+
+    assert found == {"shop": "postgresql://app:s3cret@db/shop", "books": "x"}
+
+
+def test_a_secret_that_is_not_set_is_named(monkeypatch):
+    monkeypatch.delenv("SHOP_PASSWORD", raising=False)
+
+    with pytest.raises(SettingsError, match="SHOP_PASSWORD"):
+        resolve_participants({"shop": "postgresql://app:${SHOP_PASSWORD}@db/shop"})
+
+
+@pytest.mark.parametrize(("places", "begin"), [
+    ({}, True), ({"shop": "shop"}, True), ({"shop": "[my.shop]"}, True),
+    ({"shop": "sql02.shop"}, "distributed"), ({"shop": "[sql.02].[shop]"}, "distributed"),
+])  # fmt: skip
+def test_a_participant_on_a_linked_server_makes_the_transaction_a_distributed_one(places, begin):
+    assert begin_of("transaction_scope", "sqlserver", places) == begin
+    assert begin_of("transaction_scope", "postgresql", places) is True

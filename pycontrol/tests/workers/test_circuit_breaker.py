@@ -1,0 +1,82 @@
+"""The circuit breaker against reference I9 and statements 39 and 40."""
+
+from rowpost.errors import DatabaseUnavailable, Deadlock
+from rowpost.workers.circuit_breaker import Breaker, arms_breaker
+
+
+def test_a_new_breaker_neither_waits_nor_limits():
+    breaker = Breaker()
+
+    assert (breaker.wait, breaker.concurrency(8), breaker.armed, breaker.triggered) == (0.0, 8, False, False)
+
+
+def test_the_first_failure_arms_and_each_failure_then_waits_one_second():
+    first = Breaker().after_failure(now=100.0)
+    second = first.after_failure(now=101.0)
+
+    assert (first.change, first.wait) == ("armed", 1.0)
+    assert (second.change, second.wait) == (None, 1.0)
+    assert second.armed_at == 100.0
+
+
+def test_a_success_disarms():
+    breaker = Breaker().after_failure(now=100.0).after_success()
+
+    assert (breaker.change, breaker.armed, breaker.wait) == ("disarmed", False, 0.0)
+
+
+def test_statement_40_less_than_30_seconds_of_failures_raise_no_critical_event():
+    breaker = Breaker().after_failure(now=0.0)
+
+    for second in range(1, 30):
+        breaker = breaker.at(float(second)).after_failure(float(second))
+        assert breaker.change is None
+    assert not breaker.at(29.99).triggered
+
+
+def test_statement_40_after_30_seconds_there_is_one_critical_event_and_concurrency_1():
+    breaker, changes = Breaker().after_failure(now=0.0), []
+
+    for second in range(1, 120):
+        breaker = breaker.at(float(second))
+        changes.append(breaker.change)
+        breaker = breaker.after_failure(float(second))
+        changes.append(breaker.change)
+
+    assert changes.count("triggered") == 1
+    assert changes.index("triggered") == 2 * 29
+    assert (breaker.concurrency(8), breaker.wait) == (1, 10.0)
+
+
+def test_statement_40_time_alone_triggers_without_a_second_failure():
+    breaker = Breaker().after_failure(now=0.0)
+
+    assert breaker.triggers_at == 30.0
+    assert breaker.at(30.0).change == "triggered"
+    assert breaker.at(30.0).triggers_at is None
+
+
+def test_statement_40_recovery_restores_the_concurrency_and_the_next_outage_counts_anew():
+    triggered = Breaker().after_failure(now=0.0).at(31.0)
+
+    recovered = triggered.after_success()
+    again = recovered.after_failure(now=100.0)
+
+    assert (recovered.change, recovered.concurrency(8), recovered.wait) == ("recovered", 8, 0.0)
+    assert (again.change, again.at(129.0).change, again.at(130.0).change) == ("armed", None, "triggered")
+
+
+def test_a_success_without_a_failure_changes_nothing():
+    breaker = Breaker()
+
+    assert breaker.after_success() is breaker
+    assert breaker.after_failure(0.0).after_success().after_success().change is None
+
+
+def test_statement_39_a_deadlock_victim_does_not_arm_the_breaker():
+    assert not arms_breaker(Deadlock("victim"))
+    assert arms_breaker(DatabaseUnavailable("refused"))
+
+
+def test_the_time_is_a_setting():
+    assert Breaker(seconds=2.0).after_failure(now=10.0).at(12.0).triggered

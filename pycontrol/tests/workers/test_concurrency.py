@@ -1,0 +1,256 @@
+"""The three concurrency strategies against the numbers of the seeds (reference section 3, statements 27 to 34)."""
+
+from dataclasses import FrozenInstanceError
+from itertools import pairwise
+
+import pytest
+
+from rowpost.errors import SettingsError
+from rowpost.workers.concurrency import (
+    Adaptive,
+    Fixed,
+    Peek,
+    Peeked,
+    Received,
+    StillBusy,
+    check_peek_delay,
+    emulated_queues,
+    fixed_pollers,
+    poll_pause,
+    spare_workers,
+    strategy,
+)
+
+
+# ------------------------------------------------------------------ fixed: transports 1.x and 2.0
+def test_statement_33_level_10_with_4_queues_polls_with_40_pollers():
+    primary, secondary = emulated_queues("Sales", "1.2")
+
+    pollers = sum(Fixed().after(Peeked(0), limit=10).workers for _ in primary)
+
+    assert len(primary) == 4
+    assert secondary == ()
+    assert pollers == fixed_pollers(10, queues=4) == 40
+
+
+def test_statement_33_level_10_with_4_queues_and_the_callback_queue_polls_with_41_pollers():
+    primary, secondary = emulated_queues("Sales", "2.0", "WEB01")
+    limits = [10 for _ in primary] + [1 for _ in secondary]
+
+    pollers = sum(Fixed().after(Peeked(0), limit).workers for limit in limits)
+
+    assert len(primary + secondary) == 5
+    assert secondary == ("Sales.WEB01",)
+    assert pollers == fixed_pollers(10, queues=4, secondary=1) == 41
+
+
+def test_the_callback_queue_has_a_level_of_its_own():
+    assert fixed_pollers(10, queues=4, secondary=1, secondary_level=3) == 43
+
+
+def test_fixed_pollers_stay_whatever_they_find():
+    ramp = Fixed()
+
+    for seen in (Peeked(0), Received(1, (-50,)), Received(2, (1000,)), StillBusy(1, 60.0)):
+        ramp = ramp.after(seen, limit=10)
+        assert (ramp.workers, ramp.stop) == (10, None)
+
+
+# ------------------------------------------------------------------ adaptive: transport 2.1
+def test_statement_34_five_hits_in_a_row_start_nothing():
+    assert Adaptive().after(Received(1, (5,)), limit=10).workers == 1
+
+
+def test_statement_34_more_than_five_hits_in_a_row_start_a_poller_and_zero_the_hits():
+    six = Adaptive().after(Received(1, (6,)), limit=10)
+    eleven = six.after(Received(1, (5,)), limit=10)
+    twelve = eleven.after(Received(1, (1,)), limit=10)
+
+    assert [six.workers, eleven.workers, twelve.workers] == [2, 2, 3]
+
+
+def test_statement_34_hits_start_no_more_pollers_than_the_limit():
+    assert Adaptive().after(Received(1, (6000,)), limit=4).workers == 4
+
+
+def test_statement_34_six_misses_in_a_row_stop_nothing():
+    ramp = Adaptive(workers=3).after(Received(1, (-6,)), limit=10)
+
+    assert (ramp.workers, ramp.stop) == (3, None)
+
+
+def test_statement_34_seven_misses_in_a_row_stop_the_poller_that_had_them():
+    ramp = Adaptive(workers=3).after(Received(2, (-6,)), limit=10).after(Received(2, (-1,)), limit=10)
+
+    assert (ramp.workers, ramp.stop) == (2, 2)
+
+
+def test_statement_34_the_last_poller_is_never_stopped():
+    ramp = Adaptive()
+
+    for _ in range(100):
+        ramp = ramp.after(Received(1, (-1,)), limit=10)
+        assert (ramp.workers, ramp.stop) == (1, None)
+
+
+def test_statement_34_a_hit_zeroes_the_misses():
+    ramp = Adaptive(workers=2).after(Received(1, (-6, 1, -6)), limit=10)
+
+    assert (ramp.workers, ramp.stop) == (2, None)
+
+
+def test_statement_34_a_miss_zeroes_the_hits():
+    assert Adaptive().after(Received(1, (5, -1, 5)), limit=10).workers == 1
+
+
+def test_each_poller_counts_for_itself():
+    ramp = Adaptive(workers=2)
+
+    for poller in (1, 2) * 3:
+        ramp = ramp.after(Received(poller, (1,)), limit=10)
+
+    assert ramp.workers == 2
+
+
+def test_a_receive_busy_for_more_than_5_seconds_adds_one_poller_once_per_message():
+    ramp = Adaptive()
+
+    at_five = ramp.after(StillBusy(1, 5.0), limit=10)
+    over = at_five.after(StillBusy(1, 5.1), limit=10)
+    later = over.after(StillBusy(1, 9.0), limit=10)
+    next_message = later.after(Received(1, (1,)), limit=10).after(StillBusy(1, 6.0), limit=10)
+
+    assert [step.workers for step in (at_five, over, later, next_message)] == [1, 2, 2, 3]
+
+
+def test_statement_28_a_lowered_limit_lowers_the_number_of_adaptive_pollers():
+    assert Adaptive(workers=8).after(Peeked(0), limit=3).workers == 3
+
+
+def test_idle_pollers_back_off_from_50_milliseconds_to_one_second():
+    pauses = [poll_pause(misses) for misses in range(1, 9)]
+
+    assert pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
+    assert all(earlier <= later for earlier, later in pairwise(pauses))
+
+
+# ------------------------------------------------------------------ peek: transport 3 and later
+def test_statement_27_a_peek_starts_as_many_receivers_as_messages_wait_up_to_the_limit():
+    targets = [Peek().after(Peeked(waiting), limit=4).workers for waiting in (1, 3, 4, 5, 1000)]
+
+    assert targets == [1, 3, 4, 4, 4]
+
+
+def test_statement_35_a_waiting_message_gets_a_receiver_beside_a_busy_one():
+    assert Peek().after(Peeked(1, busy=1), limit=4).workers == 2
+
+
+def test_statement_29_the_first_empty_receive_ends_the_round_and_the_next_peek_is_at_once():
+    receiving = Peek().after(Peeked(1000), limit=2)
+
+    after_46_of_1000 = receiving.after(Received(1, (23, -1)), limit=2).after(Received(2, (23, -1)), limit=2)
+    first_end = receiving.after(Received(1, (46, -1)), limit=2)
+
+    assert receiving.receiving
+    assert (first_end.receiving, first_end.peek_in) == (False, 0.0)
+    assert not after_46_of_1000.receiving
+
+
+def test_statement_30_an_empty_queue_is_peeked_once_a_delay():
+    assert Peek(peek_delay=1.0).after(Peeked(0), limit=4).peek_in == 1.0
+
+
+def test_statement_30_after_work_the_next_peek_is_at_once():
+    ramp = Peek(peek_delay=5.0).after(Peeked(3), limit=4).after(Received(1, (3, -1)), limit=4)
+
+    assert ramp.peek_in == 0.0
+
+
+def test_a_batch_taken_below_the_limit_is_followed_by_a_peek_at_once():
+    ramp = Peek().after(Peeked(1), limit=4).after(Received(1, (1,)), limit=4)
+
+    assert ramp.peek_in == 0.0
+
+
+def test_at_the_limit_nobody_peeks_before_a_receive_finds_nothing():
+    ramp = Peek().after(Peeked(4), limit=4).after(Received(1, (4,)), limit=4)
+
+    assert ramp.peek_in is None
+    assert ramp.receiving
+
+
+def test_a_late_empty_receive_of_a_finished_round_starts_no_second_peek():
+    ramp = Peek().after(Peeked(9), limit=4).after(Received(1, (9, -1)), limit=4)
+
+    assert ramp.after(Received(2, (-1,)), limit=4).peek_in is None
+
+
+def test_rounds_that_bring_nothing_never_make_the_monitor_spin():
+    ramp, pauses = Peek(peek_delay=1.0), []
+
+    for _ in range(8):
+        ramp = ramp.after(Peeked(5), limit=1).after(Received(1, (-1,)), limit=1)
+        pauses.append(ramp.peek_in)
+
+    assert pauses == [0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+
+
+def test_a_hit_ends_the_back_off_of_barren_rounds():
+    ramp = Peek()
+    for _ in range(5):
+        ramp = ramp.after(Peeked(5), limit=1).after(Received(1, (-1,)), limit=1)
+
+    ramp = ramp.after(Peeked(5), limit=1).after(Received(1, (5, -1)), limit=1)
+
+    assert ramp.peek_in == 0.0
+
+
+def test_statement_32_an_idle_queue_wants_one_worker():
+    ramp = Peek().after(Peeked(100), limit=8).after(Received(1, (100, -1)), limit=8).after(Peeked(0), limit=8)
+
+    assert ramp.workers == 1
+
+
+def test_statement_32_idle_workers_leave_but_one():
+    idle = {1: 9.0, 2: 3.0, 3: 5.0, 4: 0.1}
+
+    assert spare_workers(idle, workers=4, wanted=1, idle_timeout=2.0) == [1, 3, 2]
+    assert spare_workers({1: 9.0, 2: 9.0}, workers=2, wanted=0, idle_timeout=2.0) == [1]
+    assert spare_workers({1: 9.0}, workers=1, wanted=0, idle_timeout=2.0) == []
+    assert spare_workers(idle, workers=4, wanted=3, idle_timeout=2.0) == [1]
+
+
+@pytest.mark.parametrize("seconds", [0.0999, 0.05, 0.0, -1.0])
+def test_statement_31_a_peek_delay_below_100_milliseconds_is_refused(seconds):
+    with pytest.raises(SettingsError):
+        check_peek_delay(seconds)
+
+
+@pytest.mark.parametrize("seconds", [0.1, 1.0, 10.0])
+def test_statement_31_a_peek_delay_of_100_milliseconds_to_10_seconds_is_accepted_silently(seconds):
+    assert check_peek_delay(seconds) is None
+
+
+def test_statement_31_a_peek_delay_above_10_seconds_is_accepted_with_a_warning():
+    warning = check_peek_delay(10.1)
+
+    assert warning is not None
+    assert "10.1" in warning
+
+
+# ------------------------------------------------------------------ one interface
+@pytest.mark.parametrize(("name", "polls"), [("fixed", True), ("adaptive", True), ("peek", False)])
+def test_every_strategy_is_a_frozen_value_behind_one_interface(name, polls):
+    ramp = strategy(name, peek_delay=2.0, limit=3)
+
+    later = ramp.after(Peeked(0), limit=3).after(Received(1, (1, -1)), limit=3).after(StillBusy(1, 1.0), limit=3)
+
+    assert later.polls == polls
+    assert 1 <= later.workers <= 3
+    with pytest.raises(FrozenInstanceError):
+        ramp.workers = 9
+
+
+def test_an_unknown_strategy_is_refused():
+    with pytest.raises(SettingsError):
+        strategy("guess")

@@ -1,0 +1,408 @@
+"""One queue's workers, by replayed histories: what was seen, and who was started, told or sent away. No processes."""
+
+from uuid import uuid4
+
+import pytest
+
+from rowpost.errors import DatabaseUnavailable, Deadlock, SettingsError
+from rowpost.recoverability.outcome import Kind, Outcome
+from rowpost.workers import events
+from rowpost.workers.monitor import Answer
+from rowpost.workers.pool_members import respawn_delay
+from rowpost.workers.protocol import Back, InTrouble, Leave, Progress, Receive, Refused
+from tests.support.pool_history import History, at_rest
+
+
+def test_the_first_peeks_follow_one_another_for_what_a_sender_may_be_about_to_commit():
+    history = History(limit=4, peek_delay=1.0)
+    history.at(0.0)
+    history.ready(1)
+
+    pauses, now = [], 0.0
+    for _ in range(10):
+        history.peeks(0, now=now)
+        pauses.append(round(history.crew.next_look(now), 3))
+        now += pauses[-1]
+        history.at(now)
+
+    assert pauses == [0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0]
+
+
+def test_statement_32_an_idle_queue_has_one_worker_that_waits_and_one_peek_a_delay():
+    history = at_rest(limit=4, peek_delay=1.0)
+
+    due = history.at(0.5)
+
+    assert len(history.processes) == 1
+    assert history.told(1) == []
+    assert due == 1.0
+    assert history.asked == [(0.0, False)]
+
+
+def test_statement_30_the_next_peek_is_asked_when_the_delay_is_over():
+    history = at_rest(limit=4, peek_delay=1.0)
+
+    history.at(0.99)
+    history.at(1.0)
+
+    assert history.asked == [(0.0, False), (1.0, False)]
+
+
+def test_statement_27_a_burst_raises_the_workers_to_the_limit_and_not_above():
+    history = at_rest(limit=4)
+
+    history.peeks(1000, now=1.0)
+    history.peeks(1000, now=2.0)
+
+    assert history.told(1) == [Receive(1)]
+    assert [process.assignment.receive for process in history.processes] == [False, True, True, True]
+
+
+def test_statement_29_after_the_first_empty_receive_the_next_peek_is_asked_at_once():
+    history = at_rest(limit=2)
+    history.at(1.0)
+    history.peeks(1000, now=1.0)
+
+    history.receives(1, 46, -1, now=1.5, handled=46)
+
+    assert history.asked[-1] == (1.5, False)
+
+
+def test_an_idle_worker_is_told_to_receive_before_a_new_one_is_started():
+    history = at_rest(limit=4)
+    history.peeks(2, now=1.0)
+    history.ready(2, now=1.0)
+    history.receives(1, 1, -1, now=1.1)
+    history.receives(2, 1, -1, now=1.1)
+
+    history.peeks(2, now=1.2)
+
+    assert len(history.processes) == 2
+    assert history.told(1) == [Receive(1), Receive(2)]
+    assert history.told(2) == [Receive(2)]
+
+
+def test_the_end_of_an_old_round_does_not_make_a_worker_idle_that_was_told_to_receive_again():
+    history = at_rest(limit=1)
+    history.peeks(5, now=1.0)
+    stale = Progress(0.0, 0.0, False, round=0, runs=(-1,))
+
+    history.says(1, stale, now=1.0)
+
+    assert history.crew.snapshot(1.0).busy == 1
+
+
+def test_statement_32_spare_workers_leave_when_they_were_idle_for_a_while():
+    history = at_rest(limit=3)
+    history.peeks(100, now=1.0)
+    history.ready(2, 3, now=1.0)
+    for number in (1, 2, 3):
+        history.receives(number, 33, -1, now=2.0)
+    history.peeks(0, now=2.0)
+
+    history.at(3.9)
+    before = [process.told[-1:] for process in history.processes]
+    history.at(4.0)
+
+    assert [Leave()] not in before
+    assert sum(process.told[-1:] == [Leave()] for process in history.processes) == 2
+    assert history.crew.snapshot(4.0).workers == 3
+
+
+def test_statement_28_a_raised_limit_starts_more_workers_and_a_lowered_one_sends_them_away():
+    history = at_rest(limit=1)
+    history.peeks(1000, now=1.0)
+
+    history.crew.set_limit(3)
+    history.peeks(1000, now=1.1)
+    raised = len(history.processes)
+    history.ready(2, 3, now=1.2)
+    history.crew.set_limit(1)
+    history.at(1.3)
+
+    assert raised == 3
+    assert [process.told[-1] for process in history.processes] == [Receive(1), Leave(), Leave()]
+
+
+def test_statement_27_a_worker_that_is_told_to_leave_counts_for_the_limit_until_it_has_left():
+    history = at_rest(limit=3)
+    history.peeks(1000, now=1.0)
+    history.ready(2, 3, now=1.0)
+    history.crew.set_limit(1)
+    history.at(1.1)
+
+    history.crew.set_limit(3)
+    history.peeks(1000, now=1.2)
+    while_they_finish = len(history.processes)
+    history.dies(2, 0, now=2.0)
+
+    assert while_they_finish == 3
+    assert len(history.processes) == 4
+
+
+def test_a_worker_that_waits_to_leave_does_not_make_the_loop_spin():
+    history = at_rest(limit=2)
+    history.peeks(2, now=1.0)
+    history.ready(2, now=1.0)
+    history.receives(1, 1, -1, now=1.1)
+    history.crew.set_limit(1)
+    history.peeks(0, now=1.2)
+
+    due = history.at(50.0)
+
+    assert due > 50.0 or history.asked[-1] == (50.0, False)
+
+
+def test_a_worker_that_is_still_starting_is_told_to_receive_before_another_is_started():
+    history = History(limit=4)
+    history.at(0.0)
+
+    history.peeks(1, now=0.1)
+    history.ready(1, now=0.2)
+
+    assert len(history.processes) == 1
+    assert history.told(1) == [Receive(1)]
+    assert history.crew.snapshot(0.2).busy == 1
+
+
+def test_a_worker_that_cannot_be_started_is_tried_again_later():
+    history = History(limit=1)
+    start = history.crew._spawn
+    history.crew._spawn = lambda assignment: (_ for _ in ()).throw(OSError("no more processes"))
+
+    due = history.at(0.0)
+    history.crew._spawn = start
+    history.at(due)
+
+    assert "no more processes" in history.seen(events.Trouble)[0].error
+    assert 0.0 < due <= 0.1
+    assert len(history.processes) == 1
+
+
+def test_statement_33_fixed_pollers_are_all_started_at_once():
+    history = History(limit=10, strategy="fixed")
+
+    history.at(0.0)
+
+    assert len(history.processes) == 10
+
+
+def test_statement_34_a_poller_with_hits_in_a_row_brings_another_and_one_with_misses_leaves():
+    history = History(limit=10, strategy="adaptive")
+    history.at(0.0)
+    history.ready(1)
+
+    history.receives(1, 6, now=1.0, busy=True)
+    after_hits = len(history.processes)
+    history.ready(2, now=1.1)
+    history.receives(1, -7, now=2.0)
+
+    assert after_hits == 2
+    assert history.told(1) == [Leave()]
+    assert history.told(2) == []
+
+
+def test_statement_35_a_receive_of_more_than_5_seconds_brings_another_poller():
+    history = History(limit=10, strategy="adaptive")
+    history.at(0.0)
+    history.ready(1)
+
+    due = history.at(0.5)
+    history.at(4.9)
+    before = len(history.processes)
+    history.peeks(0, now=5.1)
+
+    assert due <= 5.1
+    assert (before, len(history.processes)) == (1, 2)
+
+
+def test_a_worker_that_died_is_replaced_after_a_growing_delay():
+    history = at_rest(limit=1)
+
+    history.dies(1, -9, now=10.0)
+    due = history.at(10.05)
+    early = len(history.processes)
+    history.at(10.1)
+    history.dies(2, 1, now=20.0)
+
+    assert (early, len(history.processes)) == (1, 2)
+    assert due <= 10.1
+    assert [(died.exitcode, died.respawn_in) for died in history.seen(events.WorkerDied)] == [(-9, 0.1), (1, 0.2)]
+
+
+def test_the_message_in_the_hand_of_a_worker_that_died_counts_as_failed():
+    history = at_rest(limit=1)
+    row_id = uuid4()
+    history.processes[0].in_hand = (row_id, 7)
+
+    history.dies(1, -9, now=10.0)
+    (crash,) = history.crashes
+    moved = Outcome(Kind.MOVED_TO_ERROR, 7, row_id, 6, str(crash.error))
+    history.crew.answered(Answer("Sales", crash=crash, outcome=moved), 10.1)
+
+    assert (crash.pid, crash.row_id, crash.row_version) == (1000, row_id, 7)
+    assert "signal 9" in str(crash.error)
+    assert [event.attempts for event in history.seen(events.MovedToError)] == [6]
+    assert history.crew.snapshot(10.1).moved_to_error == 1
+
+
+def test_a_worker_that_died_with_empty_hands_counts_against_no_message():
+    history = at_rest(limit=1)
+
+    history.dies(1, -9, now=10.0)
+
+    assert history.crashes == []
+
+
+def test_work_done_ends_the_growth_of_the_delay():
+    history = at_rest(limit=1)
+    for now in (10.0, 20.0, 30.0):
+        history.dies(len(history.processes), -9, now)
+        history.at(now + 5.0)
+
+    history.ready(4, now=36.0)
+    history.receives(4, 5, -1, now=37.0)
+    history.dies(4, -9, now=40.0)
+
+    assert history.seen(events.WorkerDied)[-1].respawn_in == 0.1
+    assert respawn_delay(100) == 10.0
+
+
+def test_statement_40_failing_for_30_seconds_gives_one_critical_event_and_one_worker_until_it_recovers():
+    history = at_rest(limit=4)
+    history.peeks(1000, now=1.0)
+    history.ready(2, 3, 4, now=1.0)
+    down = Answer("Sales", error=DatabaseUnavailable("refused"))
+
+    for now in range(2, 60):
+        history.at(float(now))
+        history.crew.answered(down, float(now))
+        history.says(1, InTrouble("refused"), float(now))
+    leaving = sum(Leave() in process.told for process in history.processes)
+    critical = history.crew.snapshot(60.0).critical
+    history.says(1, Back(), now=60.0)
+    history.peeks(1000, now=61.0)
+
+    assert [event.error for event in history.seen(events.Critical)] == ["Failed to receive from Sales: refused"]
+    assert (leaving, critical) == (3, True)
+    assert len(history.seen(events.Recovered)) == 1
+    assert history.crew.snapshot(61.0).target == 4
+
+
+def test_statement_40_less_than_30_seconds_of_failures_are_no_critical_event():
+    history = at_rest(limit=4)
+
+    for now in range(1, 30):
+        history.at(float(now))
+        history.crew.answered(Answer("Sales", error=DatabaseUnavailable("refused")), float(now))
+    history.at(30.5)
+    history.peeks(0, now=30.5)
+
+    assert history.seen(events.Critical) == []
+    assert len(history.seen(events.Trouble)) == 1
+
+
+def test_while_the_breaker_is_armed_the_next_peek_is_a_second_away_and_ten_once_it_triggered():
+    history = at_rest(limit=1)
+    down = Answer("Sales", error=DatabaseUnavailable("refused"))
+
+    history.at(1.0)
+    history.crew.answered(down, 1.0)
+    armed = history.at(1.0)
+    history.at(31.5)
+    history.crew.answered(down, 31.5)
+
+    assert armed == 2.0
+    assert history.at(31.5) == 41.5
+
+
+def test_statement_39_a_deadlock_victim_among_the_peeks_arms_nothing():
+    history = at_rest(limit=1)
+
+    history.at(1.0)
+    history.crew.answered(Answer("Sales", error=Deadlock("victim")), 1.0)
+    history.at(60.0)
+
+    assert history.seen(events.Trouble) == history.seen(events.Critical) == []
+
+
+def test_a_peek_that_works_does_not_hide_a_receive_that_fails():
+    history = at_rest(limit=1)
+
+    history.says(1, InTrouble("permission denied"), 1.0)
+    for now in range(1, 40):
+        history.peeks(1, now=float(now))
+
+    assert len(history.seen(events.Critical)) == 1
+
+
+def test_statement_42_a_queue_is_purged_before_its_first_worker_starts():
+    history = History(limit=2, purge_on_startup=True)
+
+    history.at(0.0)
+    before = len(history.processes)
+    history.crew.answered(Answer("Sales", count=500, purged=True), 0.1)
+    history.at(0.1)
+
+    assert history.asked[0] == (0.0, True)
+    assert (before, len(history.processes)) == (0, 1)
+    assert [event.count for event in history.seen(events.Purged)] == [500]
+
+
+def test_statement_31_a_long_peek_delay_gives_one_warning_and_a_short_one_is_refused():
+    history = History(peek_delay=11.0)
+
+    history.at(0.0)
+    history.at(1.0)
+
+    assert len(history.seen(events.Warned)) == 1
+    with pytest.raises(SettingsError):
+        History(peek_delay=0.05)
+
+
+def test_statement_41_a_stop_asks_each_worker_to_leave_and_starts_none():
+    history = at_rest(limit=2)
+    history.peeks(1000, now=1.0)
+
+    history.crew.stop(now=False)
+    history.peeks(1000, now=2.0)
+    running = history.crew.finished
+    history.dies(1, 0, now=2.0)
+    history.dies(2, 0, now=2.0)
+
+    assert [process.told[-1] for process in history.processes] == [Leave(), Leave()]
+    assert (running, history.crew.finished) == (False, True)
+    assert [event.reason for event in history.seen(events.WorkerStopped)] == ["stop", "stop"]
+
+
+def test_statement_41_a_second_stop_kills():
+    history = at_rest(limit=2)
+
+    history.crew.stop(now=False)
+    history.crew.stop(now=True)
+    history.dies(1, -9, now=1.0)
+
+    assert history.processes[0].killed
+    assert history.seen(events.WorkerStopped)[0].reason == "killed"
+
+
+def test_a_handler_that_cannot_be_found_is_critical_once_and_nobody_is_started_again():
+    history = at_rest(limit=2)
+
+    history.says(1, Refused("no such module"), now=0.1)
+    history.dies(1, 0, now=0.2)
+    history.at(30.0)
+
+    assert [event.error for event in history.seen(events.Critical)] == ["no such module"]
+    assert len(history.processes) == 1
+    assert history.crew.finished
+
+
+def test_statement_69_a_message_that_cannot_be_moved_is_critical_once():
+    history = at_rest(limit=1)
+    stuck = Outcome(Kind.STUCK, 7, None, 6, "message 7 cannot be moved to 'error'")
+
+    for now in (1.0, 2.0, 3.0):
+        history.receives(1, 1, now=now, busy=True, failures=(stuck,))
+
+    assert [event.error for event in history.seen(events.Critical)] == ["message 7 cannot be moved to 'error'"]

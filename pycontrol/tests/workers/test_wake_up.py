@@ -1,0 +1,307 @@
+"""Idle supervisors that senders wake: long before the next look, and in spite of what can go wrong.
+
+The peek delay is a minute here, and every deadline half of it: whatever arrives in time was not found by the clock.
+"""
+
+import re
+import socket
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+
+from rowpost.database.connection import Database
+from rowpost.deploy.queues import grant
+from rowpost.settings.environment import QueueSettings
+from rowpost.transport.delayed import move_due
+from rowpost.transport.queue import Queue
+from rowpost.wire.message import OutgoingMessage
+from rowpost.workers import events
+from rowpost.workers.monitor import Peeker
+from tests.support.logins import logins
+from tests.support.wake_up import asleep, ears, postgresql_only
+from tests.support.workers import Running, concurrent, eventually, running
+
+__all__ = ["ears", "postgresql_only"]
+
+LONG = 60.0  # seconds, the peek delay
+
+
+@contextmanager
+def idle(shop, handler="note", **options):
+    """A supervisor that has looked, found nothing and fallen asleep."""
+    with shop.run(handler, **({"peek_delay": LONG} | options)) as supervisor:
+        supervisor.until(lambda: supervisor.workers(shop.name) == 1, "one worker")
+        supervisor.until(lambda: asleep(shop.sql, shop.name), "it sleeps")
+        yield supervisor
+
+
+# ------------------------------------------------------------------ woken
+def test_an_idle_supervisor_is_woken_by_a_message(postgresql_only, shop):
+    with idle(shop) as supervisor:
+        shop.queue.send(b"42")
+
+        supervisor.until(lambda: shop.handled() == 1, "woken")
+
+
+def test_it_is_woken_again_and_again(postgresql_only, shop):
+    with idle(shop) as supervisor:
+        for number in range(1, 6):
+            shop.queue.send(b"42")
+            supervisor.until(lambda number=number: shop.handled() == number, f"woken {number} times")
+            supervisor.until(lambda: asleep(shop.sql, shop.name), "it sleeps again")
+
+
+def test_it_is_woken_by_a_burst_and_takes_all_of_it(postgresql_only, shop):
+    with idle(shop, limit=2) as supervisor:
+        shop.queue.send_many([OutgoingMessage(b"42")] * 2000)
+
+        supervisor.until(lambda: shop.handled() == 2000, "all are handled")
+
+
+def test_it_is_woken_by_a_delayed_message_that_another_process_moves(postgresql_only, shop, database):
+    with idle(shop) as supervisor:
+        database.call("delay_message", shop.name, headers="{}", body=b"42", delay_ms=-1)
+        move_due(database, shop.name)
+
+        supervisor.until(lambda: shop.handled() == 1, "woken")
+
+
+@concurrent
+def test_a_message_beside_a_handler_that_takes_its_time_does_not_wait_for_the_next_look(shop, tmp_path):
+    gate, other = tmp_path / "gate", tmp_path / "other"
+
+    with shop.run("wait_for_file", limit=2, peek_delay=LONG) as supervisor:
+        supervisor.until(lambda: supervisor.workers(shop.name) == 1, "one worker")
+        shop.queue.send(str(gate).encode())
+        if shop.target.settings.engine == "postgresql":
+            supervisor.until(lambda: running(gate) == 1, "the first is busy")
+            supervisor.until(lambda: asleep(shop.sql, shop.name), "nothing else waits")
+            shop.queue.send(str(other).encode())
+            supervisor.until(lambda: running(other) == 1, "the second is busy too")
+        gate.touch()
+        other.touch()
+
+
+@concurrent
+def test_all_supervisors_of_a_queue_are_woken(postgresql_only, shop, tmp_path):
+    gate = tmp_path / "gate"
+
+    with idle(shop, "wait_for_file", limit=1) as first, idle(shop, "wait_for_file", limit=1):
+        shop.send(2, str(gate).encode())
+        first.until(lambda: running(gate) == 2, "both work")
+        gate.touch()
+        first.until(lambda: shop.handled() == 2, "both are handled")
+
+
+def test_while_one_supervisor_is_busy_the_word_of_one_that_sleeps_comes_back(postgresql_only, shop):
+    """Whoever is awake takes the word back, a sleeper's too; it is given again when that one has nothing to do."""
+    with idle(shop), idle(shop) as second:
+        for number in range(1, 4):
+            shop.queue.send(b"42")
+            second.until(lambda number=number: shop.handled() == number, "one of them was woken")
+            second.until(lambda: asleep(shop.sql, shop.name), "both sleep")
+
+
+# ------------------------------------------------------------------ what commits late
+def test_a_message_of_a_sender_that_saw_nobody_asleep_is_found_soon_after_its_commit(shop, open_database):
+    """It was sent while the supervisor was awake, and commits when it sleeps: nobody rings."""
+    late = open_database()
+    if late.engine == "postgresql":
+        late.connection.execute("SET rowpost.ring = off")
+
+    with shop.run(peek_delay=LONG) as supervisor:
+        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) == 1, "it has looked")
+        shop.queue.send(b"first")
+        if late.engine == "sqlserver":  # nobody rings there at all: the first look is the clock's
+            supervisor.supervisor.set_limit(shop.name, 2)
+        supervisor.until(lambda: shop.handled() == 1, "the first")
+        late.begin()
+        Queue(shop.name, late).send(b"late")
+        if late.engine == "postgresql":
+            supervisor.until(lambda: asleep(shop.sql, shop.name), "it sleeps")
+        late.commit()
+
+        supervisor.until(lambda: shop.handled() == 2, "the late one")
+
+
+def test_a_message_that_was_rolled_back_into_the_queue_is_found_again(postgresql_only, shop, open_database):
+    """Somebody else took it, and gives it back: nobody rings."""
+    other = open_database()
+    with idle(shop) as supervisor:
+        other.connection.execute("SET rowpost.ring = off")
+        other.begin()
+        Queue(shop.name, other).send(b"42")
+        shop.queue.send(b"first")
+        supervisor.until(lambda: shop.handled() == 1, "the first")
+        other.commit()
+
+        supervisor.until(lambda: shop.handled() == 2, "the other")
+
+
+# ------------------------------------------------------------------ who hears nothing
+def end_supervisors_session(sql):
+    return sql.run(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE application_name = 'rowpost supervisor' AND datname = current_database()"
+    )
+
+
+def test_a_listener_that_lost_its_connection_listens_again(postgresql_only, shop):
+    with idle(shop) as supervisor:
+        looks = len(supervisor.seen(events.Peeked))
+        assert end_supervisors_session(shop.sql)
+        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > looks, "it looks with a new connection")
+        supervisor.until(lambda: asleep(shop.sql, shop.name), "it sleeps again")
+        shop.queue.send(b"42")
+
+        supervisor.until(lambda: shop.handled() == 1, "woken")
+
+
+def test_what_came_while_nobody_listened_is_found_with_the_new_connection(postgresql_only, shop, make_queue):
+    """Also in a queue that did not look when the connection was lost."""
+    other = make_queue()
+    settings = shop.worked(other.name, peek_delay=LONG)
+    with idle(shop, others=(settings,)) as supervisor:
+        supervisor.until(lambda: asleep(shop.sql, other.name), "the other sleeps, too")
+        shop.sql.run("SET rowpost.ring = off")
+        for name in (shop.name, other.name):
+            shop.queue.database.connection.execute("SET rowpost.ring = off")
+            Queue(name, shop.queue.database).send(b"42")
+        end_supervisors_session(shop.sql)
+
+        supervisor.until(lambda: shop.handled() == 2, "both are handled")
+
+
+def test_a_supervisor_that_is_not_to_be_woken_tells_no_sender(shop, sql):
+    with shop.run(wake_up=False) as supervisor:
+        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 2, "three looks")
+        told = shop.target.settings.engine == "postgresql" and asleep(sql, shop.name)
+        shop.queue.send(b"42")
+        supervisor.until(lambda: shop.handled() == 1, "found by a look")
+
+    assert not told
+
+
+def test_a_login_that_may_peek_but_not_watch_looks_and_says_so_once(postgresql_only, shop, sql):
+    with logins(sql, shop.target.url) as login:
+        name = login.make("old")
+        grant(sql.database, name, receive_from=[shop.name], send_to=["error"])
+        sql.run(f'REVOKE EXECUTE ON FUNCTION rowpost."watch_queue:{shop.name}" FROM {name}')
+        sql.run(f"GRANT INSERT ON handled TO {name}")
+        settings = shop.settings()
+        with Running(replace(settings, url=login.url(name))) as supervisor:
+            supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 2, "it looks")
+            shop.queue.send(b"42")
+            supervisor.until(lambda: shop.handled() == 1, "handled")
+
+        warnings = [event.text.partition(":")[0] for event in supervisor.seen(events.Warned, shop.name)]
+        assert warnings.count(f"the login may peek at {shop.name} but not watch it") == 1
+
+
+class Pooler:
+    """Stands between a client and PostgreSQL, and names another process than the one that answers, as PgBouncer does."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._server = (host, port)
+        self._door = socket.create_server(("127.0.0.1", 0))
+        self.port = self._door.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client, _ = self._door.accept()
+            except OSError:
+                return
+            server = socket.socket(socket.AF_UNIX) if self._server[0].startswith("/") else socket.socket()
+            path = f"{self._server[0]}/.s.PGSQL.{self._server[1]}"
+            server.connect(path if self._server[0].startswith("/") else self._server)
+            threading.Thread(target=self._pass, args=(client, server, False), daemon=True).start()
+            threading.Thread(target=self._pass, args=(server, client, True), daemon=True).start()
+
+    def _pass(self, source: socket.socket, target: socket.socket, names: bool) -> None:
+        while True:
+            try:
+                data = source.recv(65536)
+            except OSError:
+                data = b""
+            if not data:
+                target.close()
+                return
+            if names:  # BackendKeyData: K, length, process, secret
+                data, found = re.subn(rb"(?s)(K\x00\x00\x00\x0c)....", lambda key: key[1] + b"\x00\x00\x00\x07", data, count=1)
+                names = not found
+            target.sendall(data)
+
+    def close(self) -> None:
+        self._door.close()
+
+
+def test_behind_a_pooler_a_supervisor_looks_and_tells_no_sender(postgresql_only, shop, sql):
+    info = sql.database.connection.info
+    pooler = Pooler(info.host, info.port)
+    url = f"postgresql://{info.user}@127.0.0.1:{pooler.port}/{info.dbname}?sslmode=disable&gssencmode=disable"
+
+    with Running(replace(shop.settings(), url=url)) as supervisor:
+        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 2, "three looks")
+        told = asleep(sql, shop.name)
+        shop.queue.send(b"42")
+        supervisor.until(lambda: shop.handled() == 1, "handled")
+
+    pooler.close()
+    assert not told
+
+
+# ------------------------------------------------------------------ what it costs
+class Counting:
+    """Connections that count the round trips of looks."""
+
+    def __init__(self, connect) -> None:
+        self._connect, self.trips = connect, []
+
+    def __call__(self, *arguments, **options) -> Database:
+        database = self._connect(*arguments, **options)
+        call_all = database.call_all
+
+        def counted(calls, **how):
+            self.trips.append(len(calls))
+            return call_all(calls, **how)
+
+        database.call_all = counted
+        return database
+
+
+def test_all_queues_of_a_process_are_looked_at_in_one_round_trip(shop, make_queue, database):
+    names = [make_queue(delayed=False).name for _ in range(5)]
+    counting = Counting(lambda *_, **__: shop.target.connect())
+    answers = []
+    settings = replace(shop.settings(), queues=tuple(QueueSettings(name) for name in names))
+    Queue(names[2], database).send_many([OutgoingMessage(b"x")] * 3)
+    peeker = Peeker(settings, answers.append, connect=counting)
+    for name in names:
+        peeker.ask(name, asleep=10.0)
+
+    peeker.start()
+    eventually(lambda: len(answers) >= 5, "five answers")
+    peeker.stop()
+
+    assert [answer.count for answer in answers] == [0, 0, 3, 0, 0]
+    assert counting.trips == [5]
+
+
+def test_a_queue_that_cannot_be_looked_at_keeps_no_other_from_it(shop, make_queue):
+    answers = []
+    settings = replace(shop.settings(), queues=(QueueSettings(shop.name), QueueSettings("Nowhere")))
+    peeker = Peeker(settings, answers.append)
+    for name in (shop.name, "Nowhere", "error"):
+        peeker.ask(name)
+
+    peeker.start()
+    eventually(lambda: len(answers) >= 3, "three answers")
+    peeker.stop()
+
+    assert [(a.queue, type(a.error).__name__) for a in answers] == [
+        (shop.name, "NoneType"),
+        ("Nowhere", "QueueNotFound"),
+        ("error", "NoneType"),
+    ]
