@@ -45,7 +45,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rowpost.database import embedded
-from rowpost.database.connection import Database, connect_url
+from rowpost.database.connection import Connection, connect_url
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.endpoint.endpoint import Endpoint
@@ -108,7 +108,7 @@ class Advice:
     means: str
     name: str
     workers: Workers
-    job: Callable[[Database, int], int]
+    job: Callable[[Connection, int], int]
     progress: str
 
     @property
@@ -123,10 +123,10 @@ class Advice:
         return sum(limit for *_, limit in self.workers)
 
 
-def add_to_one(queue: str, milliseconds: float = 0.0) -> Callable[[Database, int], int]:
+def add_to_one(queue: str, milliseconds: float = 0.0) -> Callable[[Connection, int], int]:
     """A job: messages for one instance."""
 
-    def send(database: Database, count: int) -> int:
+    def send(database: Connection, count: int) -> int:
         body = json.dumps({"Account": "hot", "Amount": 1, "Milliseconds": milliseconds}).encode()
         Queue(queue, database).send_many([OutgoingMessage(body, {"NServiceBus.EnclosedMessageTypes": "Bench.Add"})] * count)
         return count
@@ -134,11 +134,11 @@ def add_to_one(queue: str, milliseconds: float = 0.0) -> Callable[[Database, int
     return send
 
 
-def add_and_others(saga: str, others: str) -> Callable[[Database, int], int]:
+def add_and_others(saga: str, others: str) -> Callable[[Connection, int], int]:
     """A job: as many messages for one instance, 5 ms each, as others that have nothing to do with it; the others count."""
     hot = add_to_one(saga, 5.0)
 
-    def send(database: Database, count: int) -> int:
+    def send(database: Connection, count: int) -> int:
         for _ in range(count // 10):
             hot(database, 5)
             headers = {"NServiceBus.EnclosedMessageTypes": "Bench.Other"}
@@ -148,11 +148,11 @@ def add_and_others(saga: str, others: str) -> Callable[[Database, int], int]:
     return send
 
 
-def gather(name: str) -> Callable[[Database, int], int]:
+def gather(name: str) -> Callable[[Connection, int], int]:
     """A job: so many requests whose answers are gathered; it is done when the one message comes that says so."""
     saga = advised.gatherings[name]
 
-    def send(database: Database, count: int) -> int:
+    def send(database: Connection, count: int) -> int:
         with Endpoint(contended.NOTES).open(database) as bus:
             saga.scatter(bus, name, map(advised.Ask, range(count)), to="Gather")
         return 1
@@ -208,7 +208,7 @@ class Bench:
         os.environ[contended.RUNS] = str(self._runs)
         url = embedded.start(folder)
         self.database = connect_url("postgresql", url, "rowpost benchmark")
-        self.sql = self.database.connection.execute
+        self.sql = self.database.driver_connection.execute
         self.settings = Settings(url=url, supervisor=SupervisorSettings(upkeep_every=0.0))
         endpoints = (contended.optimistic, contended.pessimistic, advised.impatient, advised.patient, advised.shared, advised.lone)
         gatherers = (advised.whole, advised.locked, advised.tree, advised.in_turn)

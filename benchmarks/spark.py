@@ -88,14 +88,14 @@ def fill(url: str, queue: str, messages: int) -> None:
     """Deploys a queue and fills it on the server itself."""
     with connect_url("postgresql", url) as database:
         apply(database, plan(Settings(url=url, queues=(QueueSettings(queue, delayed=False),))))
-        database.connection.execute(
+        database.driver_connection.execute(
             f"""INSERT INTO public."{queue}" (id, headers, body)
                 SELECT gen_random_uuid(), replace(%s, '43e9c0c6', substr(md5(n::text), 1, 8)),
                        (SELECT string_agg(md5(n::text || '.' || part), '') FROM generate_series(1, 16) AS part)::bytea
                 FROM generate_series(1, %s) AS n""",
             (json.dumps(HEADERS), messages),
         )
-        database.connection.execute(f'VACUUM ANALYZE public."{queue}"')
+        database.driver_connection.execute(f'VACUUM ANALYZE public."{queue}"')
 
 
 def seconds(act: Callable[[], object]) -> float:

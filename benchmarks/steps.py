@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rowpost.database import embedded
-from rowpost.database.connection import Database, connect_url
+from rowpost.database.connection import Connection, connect_url
 from rowpost.database.dialects import libpq
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
@@ -33,7 +33,7 @@ from rowpost.recoverability.outcome import Kind, Outcome
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import Message, OutgoingMessage, decode_headers, encode_headers
-from rowpost.workers.protocol import Hand, Tally
+from rowpost.workers.protocol import InFlight, Tally
 
 sys.path.append(str(Path(__file__).parent / "handlers"))
 
@@ -56,13 +56,13 @@ HEADERS = {
 class Steps:
     """Measures and collects (step, client, server, wall), in microseconds a message."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Connection) -> None:
         self.database = database
         self.rows: list[tuple[str, float, float | None, float | None]] = []
 
     def backend(self) -> float:
         """Processor time of the backend so far, in microseconds."""
-        stat = Path(f"/proc/{self.database.connection.info.backend_pid}/stat").read_text().rpartition(")")[2].split()
+        stat = Path(f"/proc/{self.database.driver_connection.info.backend_pid}/stat").read_text().rpartition(")")[2].split()
         return (int(stat[11]) + int(stat[12])) * TICK
 
     def python(self, step: str, run: Callable[[], object], number: int = 20_000) -> None:
@@ -98,7 +98,7 @@ class Steps:
 
 
 def python_steps(steps: Steps, row: tuple) -> None:
-    message, tally, watch, hand = Message(*row), Tally(), Stopwatch(), Hand(bytearray(Hand.SIZE))
+    message, tally, watch, hand = Message(*row), Tally(), Stopwatch(), InFlight(bytearray(InFlight.SIZE))
     context, outcome = Context(nothing, steps.database, message), Outcome(Kind.HANDLED, 1, message.id)
     steps.python("a row becomes a Message, its headers a dict", lambda: Message(*row).headers)
     steps.python("types to handlers", lambda: nothing._handlings.find(message))
@@ -115,7 +115,7 @@ def python_steps(steps: Steps, row: tuple) -> None:
 
 def trip_steps(steps: Steps, rounds: int) -> None:
     database = steps.database
-    connection, groups, rows = database.connection, [], []
+    connection, groups, rows = database.driver_connection, [], []
 
     def receive() -> None:
         rows[:] = database.call("receive_messages", "Bench", begin="sealed", count=BATCH)
@@ -166,11 +166,11 @@ def main() -> None:
         url = embedded.start(Path(folder))
         with connect_url("postgresql", url, "rowpost benchmark") as database:
             apply(database, plan(Settings(url=url, queues=tuple(map(QueueSettings, ("Bench", "Follow", "error"))))))
-            database.connection.execute("CREATE TABLE business (number integer NOT NULL)")
+            database.driver_connection.execute("CREATE TABLE business (number integer NOT NULL)")
             queue = Queue("Bench", database)
             messages = [OutgoingMessage(b'{"Number":%d}' % number, HEADERS) for number in range(rounds * BATCH * 5)]
             queue.send_many([OutgoingMessage(b'{"Number":1}', HEADERS), *messages])
-            database.connection.execute("VACUUM ANALYZE")
+            database.driver_connection.execute("VACUUM ANALYZE")
             steps = Steps(database)
             (row,) = database.call("receive_messages", "Bench", count=1)
             python_steps(steps, row)

@@ -78,7 +78,7 @@ class Load:
 def new_database(server: str) -> str:
     with connect_url("postgresql", server) as admin:
         name = f"rowpost_upkeep_{os.getpid()}"
-        admin.connection.execute(f"CREATE DATABASE {name}")
+        admin.driver_connection.execute(f"CREATE DATABASE {name}")
     return re.sub(r"^(postgres(?:ql)?://[^/]*/)[^?]*", rf"\g<1>{name}", server)
 
 
@@ -87,12 +87,12 @@ def measure(url: str, rows: int, receivers: int) -> dict[str, object]:
     result: dict[str, object] = {"rows": rows, "receivers": receivers}
     with connect_url("postgresql", url) as database:
         apply(database, plan(Settings(url=url, queues=(QueueSettings(NAME),))))
-        database.connection.execute(f'ALTER TABLE "{NAME}" SET (autovacuum_enabled = off)')
+        database.driver_connection.execute(f'ALTER TABLE "{NAME}" SET (autovacuum_enabled = off)')
         load = Load(url, receivers)
         result["pair_ms_fresh"] = load.median_ms()
         load.stop()
-        database.connection.execute(FILL, [rows])
-        database.connection.execute(f'DELETE FROM "{NAME}"')
+        database.driver_connection.execute(FILL, [rows])
+        database.driver_connection.execute(f'DELETE FROM "{NAME}"')
         while (queue_metrics(database, NAME).dead_rows or 0) < rows:
             time.sleep(0.1)  # the server's statistics are a second late
         before = queue_metrics(database, NAME)
@@ -146,7 +146,7 @@ def main() -> None:
                 embedded.stop(Path(folder))
             else:
                 with connect_url("postgresql", server) as admin:
-                    admin.connection.execute(f"DROP DATABASE {url.rpartition('/')[2].partition('?')[0]} WITH (FORCE)")
+                    admin.driver_connection.execute(f"DROP DATABASE {url.rpartition('/')[2].partition('?')[0]} WITH (FORCE)")
     text = json.dumps(result, indent=2)
     print(text)
     if options.output:

@@ -39,7 +39,7 @@ class Place:
     def __init__(self, url: str, name: str, *queues: str | QueueSettings) -> None:
         self.url = re.sub(r"^(postgres(?:ql)?://[^/]*/)[^?]*", rf"\g<1>{name}", url)
         self.database = connect_url("postgresql", self.url, "rowpost benchmark")
-        self.sql = self.database.connection.execute
+        self.sql = self.database.driver_connection.execute
         self.sql("SET lock_timeout = '60s'")  # who holds a table too long fails alone, and the run goes on
         self.settings = Settings(
             url=self.url,
@@ -73,7 +73,7 @@ class Server:
         self.log = folder / "postgresql" / "log"
         self._postmaster = int((folder / "postgresql" / "postmaster.pid").read_text().split()[0])
         with connect_url("postgresql", self.url) as database:
-            row = database.connection.execute
+            row = database.driver_connection.execute
             self.version = row("SHOW server_version").fetchone()[0]
             self.durable = {name: row(f"SHOW {name}").fetchone()[0] for name in DURABLE}
         if set(self.durable.values()) != {"on"}:
@@ -90,14 +90,14 @@ class Server:
     def place(self, name: str, *queues: str | QueueSettings) -> Iterator[Place]:
         """A new database, which is gone after it."""
         with connect_url("postgresql", self.url) as database:
-            database.connection.execute(f"DROP DATABASE IF EXISTS bench_{name} WITH (FORCE)")
-            database.connection.execute(f"CREATE DATABASE bench_{name}")
+            database.driver_connection.execute(f"DROP DATABASE IF EXISTS bench_{name} WITH (FORCE)")
+            database.driver_connection.execute(f"CREATE DATABASE bench_{name}")
             place = Place(self.url, f"bench_{name}", *queues)
             try:
                 yield place
             finally:
                 place.database.close()
-                database.connection.execute(f"DROP DATABASE bench_{name} WITH (FORCE)")
+                database.driver_connection.execute(f"DROP DATABASE bench_{name} WITH (FORCE)")
 
 
 def wait_until(condition: Callable[[], object], what: str, deadline: float = 120.0, every: float = 0.005) -> object:

@@ -14,10 +14,10 @@ from pathlib import Path
 import yaml
 
 from benchmarks.suite.server import Place, tree, wait_until
-from rowpost.workers.process import shared_frontier, spawn_worker
+from rowpost.workers.process import shared_high_water_mark, spawn_worker
 from rowpost.workers.protocol import Assignment, InTrouble, Leave, Progress, Ready, Receive, Refused
 
-__all__ = ["HANDLERS", "NOTES", "Crew", "Notes", "Service", "backends", "crew", "make_ready", "running"]
+__all__ = ["HANDLERS", "NOTES", "Notes", "Service", "WorkerPool", "backends", "crew", "make_ready", "running"]
 
 HANDLERS = Path(__file__).parents[1] / "handlers"
 NOTES = "ROWPOST_BENCH_NOTES"  # as handlers/worked.py has it
@@ -61,7 +61,7 @@ def backends(place: Place) -> set[int]:
     return {pid for (pid,) in place.sql(CONNECTED).fetchall()}
 
 
-class Crew:
+class WorkerPool:
     """Worker processes that receive when they are told to."""
 
     def __init__(self, workers: list) -> None:
@@ -89,17 +89,17 @@ class Crew:
 
 
 @contextmanager
-def crew(place: Place, handler: str, number: int = 1, queue: str = "Bench", **assignment) -> Iterator[Crew]:
+def crew(place: Place, handler: str, number: int = 1, queue: str = "Bench", **assignment) -> Iterator[WorkerPool]:
     """So many workers with a handler of handlers/worked.py, up and connected."""
     before = backends(place)
     name = handler if ":" in handler else f"worked:{handler}"
-    assignment["frontier"] = shared_frontier()
+    assignment["frontier"] = shared_high_water_mark()
     workers = [spawn_worker(Assignment(place.settings, queue, name, n, **assignment)) for n in range(1, number + 1)]
     try:
         for worker in workers:
             _hear(worker, Ready)
         wait_until(lambda: len(backends(place) - before) >= number, "workers connect")
-        yield Crew(workers)
+        yield WorkerPool(workers)
     finally:
         for worker in workers:
             worker.tell(Leave())

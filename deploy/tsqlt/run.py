@@ -30,7 +30,7 @@ from pathlib import Path
 from urllib.request import urlopen
 from xml.etree import ElementTree
 
-from rowpost.database.connection import Database, connect_url
+from rowpost.database.connection import Connection, connect_url
 from rowpost.deploy.apply import apply
 from rowpost.deploy.babelfish import BabelfishRunner, is_babelfish
 from rowpost.deploy.plan import plan
@@ -113,12 +113,12 @@ def read_classes(folder: Path = TESTS) -> list[TestClass]:
     return classes
 
 
-def install_shim(database: Database) -> None:
+def install_shim(database: Connection) -> None:
     """Installs shim.sql."""
     _run_script(database, (HERE / "shim.sql").read_text(encoding="utf-8"))
 
 
-def install_tsqlt(database: Database, source: str, sha256: str, download: Callable[[str], bytes] | None = None) -> None:
+def install_tsqlt(database: Connection, source: str, sha256: str, download: Callable[[str], bytes] | None = None) -> None:
     """Installs the real tSQLt from its .zip or from tSQLt.class.sql, a file or an https:// address.
 
     Raises:
@@ -151,19 +151,19 @@ def _tsqlt_scripts(source: str, content: bytes) -> Iterator[str]:
                 yield archive.read(members[wanted]).decode("utf-8-sig")
 
 
-def load(database: Database, classes: Iterable[TestClass]) -> None:
+def load(database: Connection, classes: Iterable[TestClass]) -> None:
     """Creates the classes and their tests."""
     for each in classes:
         _run_script(database, each.text)
 
 
-def _run_script(database: Database, text: str) -> None:
+def _run_script(database: Connection, text: str) -> None:
     runner = BabelfishRunner(database) if is_babelfish(database) else SqlserverRunner(database)
     for batch in split_batches(text.replace("\r\n", "\n"), "sqlserver"):
         runner.run(batch)
 
 
-def run_test(database: Database, test: Test, *, babelfish: bool) -> Outcome:
+def run_test(database: Connection, test: Test, *, babelfish: bool) -> Outcome:
     """Runs one test. A test that breaks the connection is an Error."""
     if babelfish and test.limit:
         return Outcome(test, "Skipped", f"Babelfish: {test.limit}")
@@ -184,9 +184,9 @@ def run_test(database: Database, test: Test, *, babelfish: bool) -> Outcome:
     return Outcome(test, rows[0][1], rows[0][2] or "", seconds)
 
 
-def _execute(database: Database, statement: str) -> list[tuple]:
+def _execute(database: Connection, statement: str) -> list[tuple]:
     with database.translated():
-        return database.dialect.script(database.connection, statement)
+        return database.dialect.script(database.driver_connection, statement)
 
 
 def junit(outcomes: Sequence[Outcome]) -> str:
@@ -227,7 +227,7 @@ def _scratch_database(server: str) -> Iterator[str]:
             _drop(admin, name)
 
 
-def _drop(admin: Database, name: str) -> None:
+def _drop(admin: Connection, name: str) -> None:
     """Drops a database; waits for sessions that are closing still."""
     deadline = time.monotonic() + DROP_SECONDS
     while True:

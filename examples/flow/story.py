@@ -109,7 +109,7 @@ class Story:
     def bring_back(self, blocked: int) -> None:
         """Mends the cause, then replays from the archive; a second time, which must send nothing."""
         with self.shop.connected() as database:
-            database.connection.execute("DELETE FROM shop.blocked_cards")
+            database.driver_connection.execute("DELETE FROM shop.blocked_cards")
             directory = Directory()
 
             def found(names):
@@ -121,7 +121,7 @@ class Story:
         self.say(f"ok  {first['sent_now']} failed payments are replayed to {', '.join(first['queues'])}; a second run sends none")
         self.wait("then those orders are shipped too", lambda: self.count("shipped") == len(self.shop.orders()))
         with self.shop.connected() as database:
-            twice = database.connection.execute("SELECT count(*) - count(DISTINCT order_id) FROM shop.payments").fetchone()[0]
+            twice = database.driver_connection.execute("SELECT count(*) - count(DISTINCT order_id) FROM shop.payments").fetchone()[0]
         assert twice == 0, f"{twice} orders were paid twice"
         self.say("ok  every order is paid once")
 

@@ -89,7 +89,7 @@ def _waiting(shop: Shop) -> int:
 
 def _payments(shop: Shop) -> list[int]:
     with shop.connected() as database:
-        return [row[0] for row in database.connection.execute("SELECT amount FROM shop.payments ORDER BY 1").fetchall()]
+        return [row[0] for row in database.driver_connection.execute("SELECT amount FROM shop.payments ORDER BY 1").fetchall()]
 
 
 def _audited(shop: Shop) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from examples.shop.policy import policy
 
 from rowpost.database import embedded
-from rowpost.database.connection import Database, connect
+from rowpost.database.connection import Connection, connect
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.deploy.queues import drop_queue
@@ -52,7 +52,7 @@ class Shop:
         self.settings = replace(with_endpoints(settings, ENDPOINTS), url=url)
 
     @contextmanager
-    def connected(self) -> Iterator[Database]:
+    def connected(self) -> Iterator[Connection]:
         with connect(self.settings, application_name="rowpost example shop") as database:
             yield database
 
@@ -62,13 +62,13 @@ class Shop:
             if fresh:
                 _take_away(database)
             apply(database, plan(self.settings))
-            database.connection.execute((FOLDER / "tables.sql").read_text(encoding="utf-8"))
+            database.driver_connection.execute((FOLDER / "tables.sql").read_text(encoding="utf-8"))
             subscribe_all(self.settings, database)
 
     def orders(self) -> list[Order]:
         """The latest first."""
         with self.connected() as database:
-            rows = database.connection.execute(
+            rows = database.driver_connection.execute(
                 "SELECT o.order_id, o.customer, o.amount, p.order_id IS NOT NULL, s.order_id IS NOT NULL,"
                 " s.shipped_at IS NOT NULL FROM shop.orders AS o LEFT JOIN shop.payments AS p USING (order_id)"
                 " LEFT JOIN shop.shipments AS s USING (order_id) ORDER BY o.order_id DESC LIMIT 100"
@@ -83,7 +83,7 @@ class Shop:
     def reminded(self) -> list[int]:
         """Orders that were not paid in time."""
         with self.connected() as database:
-            return [row[0] for row in database.connection.execute("SELECT order_id FROM shop.reminders").fetchall()]
+            return [row[0] for row in database.driver_connection.execute("SELECT order_id FROM shop.reminders").fetchall()]
 
     def followed(self) -> list[str]:
         """Orders that the order policy still follows."""
@@ -93,7 +93,7 @@ class Shop:
     def unblock_and_retry(self) -> int:
         """Mends the cause, then puts the failed messages back where they failed; returns how many."""
         with self.connected() as database:
-            database.connection.execute("DELETE FROM shop.blocked_cards")
+            database.driver_connection.execute("DELETE FROM shop.blocked_cards")
             errors = ErrorQueue(database, ERROR)
             failed = list(errors.list(Filter(failed_queue="Shop.Billing")))
             for message in failed:
@@ -101,8 +101,8 @@ class Shop:
         return len(failed)
 
 
-def _take_away(database: Database) -> None:
-    database.connection.execute("DROP SCHEMA IF EXISTS shop CASCADE")
+def _take_away(database: Connection) -> None:
+    database.driver_connection.execute("DROP SCHEMA IF EXISTS shop CASCADE")
     try:
         names = [row[0] for row in database.call("list_queues") if row[0].startswith("Shop.")]
         sagas = [row[3] for row in database.call("list_saga_types") if row[3].startswith("Shop_")]
@@ -111,4 +111,4 @@ def _take_away(database: Database) -> None:
     for name in names:
         drop_queue(database, name)
     for name in sagas:
-        database.connection.execute(f'DROP TABLE IF EXISTS public."{name}"')
+        database.driver_connection.execute(f'DROP TABLE IF EXISTS public."{name}"')

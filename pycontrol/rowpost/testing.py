@@ -19,7 +19,7 @@ from dataclasses import astuple, dataclass
 from datetime import timedelta
 from typing import Any
 
-from rowpost.database.connection import Database, connect
+from rowpost.database.connection import Connection, connect
 from rowpost.deploy.sagas import drop_saga
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.hosting import prepare, registered_sagas
@@ -58,7 +58,7 @@ class SagaTest:
         database: where to run it; the embedded server by default.
     """
 
-    def __init__(self, saga: type[Saga], database: Database | None = None) -> None:
+    def __init__(self, saga: type[Saga], database: Connection | None = None) -> None:
         self._saga = saga
         self._endpoint = _Recording(f"SagaTest.{saga.__name__}", self)
         self._endpoint.saga(saga)
@@ -157,7 +157,7 @@ class _Recording(Endpoint):
         super().__init__(name, recoverability=Recoverability(policy=self._give_up), serializers=[self._written])
 
     def dispatch(
-        self, database: Database, operations: list[Operation | Call], *, begin: bool = False, commit: bool = False
+        self, database: Connection, operations: list[Operation | Call], *, begin: bool = False, commit: bool = False
     ) -> None:
         super().dispatch(database, [each for each in operations if isinstance(each, tuple)], begin=begin, commit=commit)
         for operation in operations:

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from rowpost.database import embedded
-from rowpost.database.connection import Database, connect_url
+from rowpost.database.connection import Connection, connect_url
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.settings.environment import QueueSettings, Settings
@@ -57,7 +57,7 @@ class Target:
     babelfish: bool = False
     url: str = field(repr=False, default="")
 
-    def connect(self) -> Database:
+    def connect(self) -> Connection:
         return connect_url(self.settings.engine, self.url, "rowpost tests")
 
     def deploy(self, *queues: QueueSettings) -> None:
@@ -93,10 +93,10 @@ def embedded_url(data_folder: Path) -> Iterator[str]:
 def new_database(request: pytest.FixtureRequest) -> Iterator[Callable[[str], str]]:
     """Makes an empty database on the engine of that label, and returns its URL; dropped when the session ends."""
     numbers = count(1)
-    admins: dict[str, Database] = {}  # one connection a server, however many databases
+    admins: dict[str, Connection] = {}  # one connection a server, however many databases
     with ExitStack() as stack:
 
-        def admin_of(engine: str, server: str) -> Database:
+        def admin_of(engine: str, server: str) -> Connection:
             if server not in admins:
                 admins[server] = stack.enter_context(connect_url(engine, server))
             return admins[server]
@@ -113,28 +113,28 @@ def new_database(request: pytest.FixtureRequest) -> Iterator[Callable[[str], str
             embedded_server = label == "embedded"
             server = request.getfixturevalue("embedded_url") if embedded_server else os.environ["ROWPOST_TEST_POSTGRESQL"]
             admin = admin_of("postgresql", server)
-            admin.connection.execute(f"CREATE DATABASE {name}")
+            admin.driver_connection.execute(f"CREATE DATABASE {name}")
             stack.callback(_drop, admin, f"DROP DATABASE {name} WITH (FORCE)")
             return re.sub(r"^(postgres(?:ql)?://[^/]*/)[^?]*", rf"\g<1>{name}", server)
 
         yield make
 
 
-def _create(admin: Database, statement: str) -> None:
+def _create(admin: Connection, statement: str) -> None:
     """Babelfish makes one database at a time: it refuses a second one instead of letting it wait."""
     end = time.monotonic() + 30
     while True:
         try:
-            return admin.connection.execute(statement).close()
+            return admin.driver_connection.execute(statement).close()
         except admin.dialect.driver_error() as error:
             if "concurrently updated" not in str(error) or time.monotonic() > end:
                 raise
             time.sleep(0.1)
 
 
-def _drop(admin: Database, statement: str) -> None:
+def _drop(admin: Connection, statement: str) -> None:
     with suppress(Exception):  # a leftover database must not fail a test that passed
-        admin.connection.execute(statement)
+        admin.driver_connection.execute(statement)
 
 
 @pytest.fixture(scope="session", params=_labels())
@@ -161,20 +161,20 @@ def business_url(target: Target, new_database: Callable[[str], str]) -> str:
     url = new_database("sqlserver" if engine == "sqlserver" else target.label)
     with connect_url(engine, url) as database:
         apply(database, plan(replace(target.settings, url=url, queues=())))
-        database.connection.execute("CREATE TABLE business (number integer NOT NULL)")
+        database.driver_connection.execute("CREATE TABLE business (number integer NOT NULL)")
     return url
 
 
-def _is_babelfish(database: Database) -> bool:
-    return bool(database.connection.execute("SELECT CAST(SERVERPROPERTY('babelfish') AS int)").fetchval())
+def _is_babelfish(database: Connection) -> bool:
+    return bool(database.driver_connection.execute("SELECT CAST(SERVERPROPERTY('babelfish') AS int)").fetchval())
 
 
 @pytest.fixture
-def open_database(target: Target) -> Iterator[Callable[[], Database]]:
+def open_database(target: Target) -> Iterator[Callable[[], Connection]]:
     """Opens further connections to the target; they are closed after the test."""
-    opened: list[Database] = []
+    opened: list[Connection] = []
 
-    def open_one() -> Database:
+    def open_one() -> Connection:
         opened.append(target.connect())
         return opened[-1]
 
@@ -184,26 +184,26 @@ def open_database(target: Target) -> Iterator[Callable[[], Database]]:
 
 
 @pytest.fixture
-def database(open_database: Callable[[], Database]) -> Database:
+def database(open_database: Callable[[], Connection]) -> Connection:
     """A connection to the target, in autocommit."""
     return open_database()
 
 
 @pytest.fixture
-def sql(target: Target, open_database: Callable[[], Database]) -> Probe:
+def sql(target: Target, open_database: Callable[[], Connection]) -> Probe:
     """Plain SQL beside the procedures, to arrange and to look."""
     return probe_for(open_database(), babelfish=target.babelfish)
 
 
 @pytest.fixture
-def queue(database: Database, sql: Probe) -> Queue:
+def queue(database: Connection, sql: Probe) -> Queue:
     """The queue Sales, empty."""
     sql.empty(QUEUE)
     return Queue(QUEUE, database)
 
 
 @pytest.fixture
-def make_queue(target: Target, database: Database, sql: Probe) -> Iterator[Callable[..., Queue]]:
+def make_queue(target: Target, database: Connection, sql: Probe) -> Iterator[Callable[..., Queue]]:
     """Deploys a new queue: `make_queue("name", body_string=True, ...)`; a name of its own by default."""
     made: list[str] = []
 

@@ -10,7 +10,7 @@ import time
 
 from benchmarks.suite.figures import Contender, Line, Lines, Round, Scale, Target, take_turns
 from benchmarks.suite.server import Place, Server
-from benchmarks.suite.workers import Crew, crew
+from benchmarks.suite.workers import WorkerPool, crew
 
 ROWS = 1_000_000
 FILL = (
@@ -38,7 +38,7 @@ def _fill(place: Place, rows: int) -> None:
     place.sql(FILL, [b"x" * 100, rows])
 
 
-def _work(place: Place, hands: Crew, rows: int) -> Round:
+def _work(place: Place, hands: WorkerPool, rows: int) -> Round:
     _fill(place, rows)
     place.tidy('"Bench"')
     place.queue("Bench").send(b"%r" % time.monotonic())

@@ -62,7 +62,7 @@ def _watch(server: Server, place: Place, processes, case: str, name: str, does: 
     time.sleep(SETTLE * min(1.0, scale.seconds * 2))
     database = place.value("SELECT current_database()")
     with connect_url("postgresql", server.url, "rowpost benchmark, watching") as watch:
-        sql = watch.connection.execute
+        sql = watch.driver_connection.execute
         backends = "SELECT pid FROM pg_stat_activity WHERE datname = %s AND application_name <> 'rowpost benchmark'"
 
         def look() -> tuple[float, float, float, int, int, int]:

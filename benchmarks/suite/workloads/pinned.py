@@ -17,7 +17,7 @@ import psycopg
 
 from benchmarks.suite.figures import OURS, Contender, Line, Lines, Round, Scale, Target, ratio, take_turns
 from benchmarks.suite.server import Place, Server
-from benchmarks.suite.workers import Crew, crew
+from benchmarks.suite.workers import WorkerPool, crew
 from rowpost.database.connection import connect_url
 from rowpost.transport.queue import Queue
 
@@ -73,7 +73,7 @@ def _pass(place: Place, number: int) -> tuple[float, ...]:
     return tuple(rates)
 
 
-def _drain(place: Place, hands: Crew, scale: Scale) -> float:
+def _drain(place: Place, hands: WorkerPool, scale: Scale) -> float:
     count = max(200, int(25_000 * scale.seconds))
     place.fill("Bench", count, b'{"Number":1}')
     return count / hands.drain()

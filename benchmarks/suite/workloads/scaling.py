@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.suite.figures import Contender, Line, Lines, Paced, Round, Scale, Target, percentile, take_turns
 from benchmarks.suite.server import Place, Server
-from benchmarks.suite.workers import Crew, backends, crew
+from benchmarks.suite.workers import WorkerPool, backends, crew
 
 WORKERS = (1, 2, 4, 8, 16)
 CASES = {"one by one": "off", "adaptive": "adaptive"}
@@ -51,7 +51,7 @@ def measure(server: Server, scale: Scale) -> list[Line]:
 class _Round:
     """One crew's rounds."""
 
-    def __init__(self, place: Place, hands: Crew, pids: set[int], number: int, batch: str, scale: Scale) -> None:
+    def __init__(self, place: Place, hands: WorkerPool, pids: set[int], number: int, batch: str, scale: Scale) -> None:
         self._place, self._hands, self._pids = place, hands, pids
         self._paced = Paced(scale.rows(GUESS[batch]), LONG[batch] * scale.seconds, 50 * number, scale.rows(400_000, least=50 * number))
 

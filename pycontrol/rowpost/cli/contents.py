@@ -13,7 +13,7 @@ from rowpost.cli.exits import ExitCode, Interrupted
 from rowpost.cli.printing import describe_body, message_document, print_message, table
 from rowpost.cli.queue import QueueArgument, YesOption
 from rowpost.cli.session import Session
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.errors import MessageCorrupt
 from rowpost.wire.message import BrowsedMessage
 
@@ -81,7 +81,7 @@ def purge(
         session.note(f"Removed {exact_amount(purged)} from {queue.name}.")
 
 
-def _batches(session: Session, database: Database, procedure: str, queue: str) -> Iterator[int]:
+def _batches(session: Session, database: Connection, procedure: str, queue: str) -> Iterator[int]:
     """Purges batch by batch, each a transaction of its own that Ctrl-C undoes, and tells how many each removed."""
     batch = PURGE_BATCH
     while batch == PURGE_BATCH:

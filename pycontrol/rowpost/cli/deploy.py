@@ -15,7 +15,7 @@ from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode, Interrupted, Refused
 from rowpost.cli.printing import table, visible
 from rowpost.cli.session import Session
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.database.sql_folder import schema_version
 from rowpost.deploy.apply import apply, difference
 from rowpost.deploy.babelfish import is_babelfish
@@ -310,7 +310,7 @@ def show_version(session: Session) -> ExitCode:
     return ExitCode.OK
 
 
-def _deployed(database: Database) -> list[tuple]:
+def _deployed(database: Connection) -> list[tuple]:
     try:
         return database.call("get_version")
     except SchemaMissing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 
-from rowpost.database.connection import Database, connect
+from rowpost.database.connection import Connection, connect
 from rowpost.errors import DatabaseUnavailable, RowpostError
 from rowpost.settings.environment import Settings
 from rowpost.transport.queue import Queue
@@ -43,7 +43,7 @@ class DepthWatch:
         self._thread.join(timeout=2.0)
 
     def _watch(self) -> None:
-        database: Database | None = None
+        database: Connection | None = None
         while not self._stopped.is_set():
             try:
                 database = database or connect(self._settings, application_name="rowpost display")
@@ -55,7 +55,7 @@ class DepthWatch:
         if database is not None:
             database.close()
 
-    def _look(self, database: Database) -> None:
+    def _look(self, database: Connection) -> None:
         for name in self._depths:
             try:
                 self._depths[name] = Queue(name, database).peek(MOST)

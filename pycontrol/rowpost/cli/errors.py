@@ -17,7 +17,7 @@ from rowpost.cli.outgoing import read_headers_file
 from rowpost.cli.printing import describe_body, message_document, table, visible
 from rowpost.cli.queue import YesOption
 from rowpost.cli.session import Session
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.recoverability.policy import EXCEPTION
 from rowpost.transport.error_queue import BATCH, ErrorQueue, Filter, Retried
 from rowpost.transport.failed_message import FailedMessage
@@ -66,7 +66,7 @@ ToOption = Annotated[
 ]
 
 
-def _errors(session: Session, database: Database, queue: str | None) -> ErrorQueue:
+def _errors(session: Session, database: Connection, queue: str | None) -> ErrorQueue:
     return ErrorQueue(database, session.settings.supervisor.error_queue if queue is None else session.name(queue))
 
 

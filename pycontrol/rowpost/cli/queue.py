@@ -12,7 +12,7 @@ from rowpost.cli.completion import queue_names
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.deploy import queues as registry
 from rowpost.deploy.apply import ApplyResult
 from rowpost.errors import QueueNotFound
@@ -110,7 +110,7 @@ def drop(
         session.note(f"The queue {queue} is gone{'; its table stays' if forget else ''}.")
 
 
-def _kind(database: Database, queue: str) -> str:
+def _kind(database: Connection, queue: str) -> str:
     for name, *_, kind, _body_string, _clustered, _delayed, _depth in database.call("list_queues"):
         if name == queue:
             return kind

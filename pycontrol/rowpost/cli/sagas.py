@@ -14,7 +14,7 @@ from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.errors import MessageCorrupt, SagaNotDeployed
 from rowpost.sagas.invocation import INVOKED
 from rowpost.wire.message_types import split_enclosed_types
@@ -57,7 +57,7 @@ def list_sagas(
         session.note("No instance is under way.")
 
 
-def _list_types(session: Session, database: Database) -> None:
+def _list_types(session: Session, database: Connection) -> None:
     names = ("saga", "found_by", "type", "second", "second_type")
     rows = [(row[0], *row[4:8]) for row in database.call("list_saga_types")]
     if session.as_json:
@@ -106,7 +106,7 @@ def history(
 
 
 # ---------------------------------------------------------------------------------------------- from the database
-def _registered(session: Session, database: Database, name: str) -> tuple[str, str]:
+def _registered(session: Session, database: Connection, name: str) -> tuple[str, str]:
     """The saga's name in the registry, and the property by which its instances are found. Raises SagaNotDeployed."""
     rows = database.call("list_saga_types")
     for row in rows:
@@ -116,14 +116,14 @@ def _registered(session: Session, database: Database, name: str) -> tuple[str, s
     raise SagaNotDeployed(f"No saga has the table {name!r} here. Known: {known}.")
 
 
-def _instances(database: Database, saga: str) -> Iterator[tuple]:
+def _instances(database: Connection, saga: str) -> Iterator[tuple]:
     anchor = None
     while page := database.call("list_sagas", saga, count=PAGE, anchor=anchor):
         yield from page
         anchor = page[-1][0]
 
 
-def _find(session: Session, database: Database, saga: str, by: str, instance: str) -> dict[str, Any]:
+def _find(session: Session, database: Connection, saga: str, by: str, instance: str) -> dict[str, Any]:
     """An instance by its id, else by its correlation value. Raises Refused."""
     key = _as_id(instance)
     for place in ({"id": key}, {"correlation_value": instance}):
@@ -153,7 +153,7 @@ def _document(key: UUID, version: int, data: str, metadata: str, by: str) -> dic
     }
 
 
-def _audited(session: Session, database: Database, audit: str) -> Iterator[dict[str, str | None]]:
+def _audited(session: Session, database: Connection, audit: str) -> Iterator[dict[str, str | None]]:
     """The headers of the audit queue's messages, oldest first; those that cannot be read are left out."""
     queue, anchor = session.queue(audit, database), None
     while page := queue.browse(PAGE, anchor, max_body_bytes=0):

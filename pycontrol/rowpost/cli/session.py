@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.interrupts import Interrupts, cancel_on_interrupt, hold_interrupts
-from rowpost.database.connection import Database, connect
+from rowpost.database.connection import Connection, connect
 from rowpost.deploy.plan import business_settings
 from rowpost.errors import InvalidQueueName, RowpostError, SettingsError
 from rowpost.outbox.operations import named
@@ -36,9 +36,9 @@ class _Console(Console):
         raise BrokenPipeError
 
 
-def _cancel(database: Database) -> None:
+def _cancel(database: Connection) -> None:
     """Ends what the server does for this connection, if its driver can."""
-    cancel = getattr(database.connection, "cancel", None)
+    cancel = getattr(database.driver_connection, "cancel", None)
     if cancel is not None:
         with suppress(database.dialect.driver_error()):
             cancel()
@@ -67,7 +67,7 @@ class Session:
         return load_settings(self.environment)
 
     @contextmanager
-    def connected(self) -> Iterator[Database]:
+    def connected(self) -> Iterator[Connection]:
         """A connection to the environment's database. Raises DatabaseUnavailable, LoginRefused."""
         with (
             nullcontext() if self.outbox is None else named(self.outbox),
@@ -77,7 +77,7 @@ class Session:
             yield database
 
     @contextmanager
-    def deployed(self) -> Iterator[Database]:
+    def deployed(self) -> Iterator[Connection]:
         """The same, where rowpost is deployed. Raises SchemaMissing and SchemaTooNew besides."""
         with self.connected() as database:
             database.check_schema()
@@ -118,12 +118,12 @@ class Session:
             raise InvalidQueueName(f"The name {name!r} holds bytes that are no UTF-8. Choose another one.") from None
         return name
 
-    def queue(self, text: str, database: Database) -> Queue:
+    def queue(self, text: str, database: Connection) -> Queue:
         """The queue that somebody typed. Raises InvalidQueueName."""
         return Queue(self.name(text), database)
 
     @contextmanager
-    def unit(self, database: Database) -> Iterator[Interrupts]:
+    def unit(self, database: Connection) -> Iterator[Interrupts]:
         """A transaction that Ctrl-C undoes as a whole, or comes too late for: the commit is never interrupted.
 
         Whoever goes on after the block asks what it yields whether to: `check()`.

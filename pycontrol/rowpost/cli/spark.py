@@ -21,7 +21,7 @@ from rowpost.cli.sparking import ArchiveArgument, ConfOption, MasterOption, coun
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from rowpost.database.connection import Database
+    from rowpost.database.connection import Connection
 
 __all__ = ["app"]
 
@@ -284,7 +284,7 @@ def verify(
     return ExitCode.FINDING if report.findings else ExitCode.OK
 
 
-def _spooled(database: Database, queue: str) -> int:
+def _spooled(database: Connection, queue: str) -> int:
     """Messages that a drain took and has not let go: of the batch that it is writing, or that it was killed at."""
     rows = database.call("describe_spool", queue)
     first, last = rows[0][2:4] if rows else (None, None)

@@ -14,7 +14,7 @@ from rowpost.cli.durations import parse_duration
 from rowpost.cli.exits import ExitCode, Interrupted, Refused
 from rowpost.cli.session import Session
 from rowpost.cli.sparking import ArchiveArgument, ConfOption, MasterOption, counter, counts, local_folder, running
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.errors import QueueNotFound
 from rowpost.transport.directory import Directory
 from rowpost.wire.address import parse_address
@@ -113,7 +113,7 @@ def _ramp(text: str | None) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-def _queues(database: Database, names: Sequence[str]) -> Mapping[str, str]:
+def _queues(database: Connection, names: Sequence[str]) -> Mapping[str, str]:
     """The registered queue of each address. Raises QueueNotFound for those that have none, all in one message."""
     directory = Directory()
     found = {name: directory.find(database, parse_address(name)) for name in names}

@@ -13,7 +13,7 @@ from rowpost.cli.completion import queue_names
 from rowpost.cli.exits import ExitCode
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.transport.maintenance import Metrics, Step, maintain_queue, queue_metrics
 
 __all__ = ["register"]
@@ -75,7 +75,7 @@ def maintain(
     return ExitCode.FINDING if waiting else ExitCode.OK
 
 
-def _own_queues(session: Session, database: Database, name: str | None) -> list[str]:
+def _own_queues(session: Session, database: Connection, name: str | None) -> list[str]:
     if name is not None:
         return [session.name(name)]
     return [queue for queue, _, _, _, _, kind, *_ in database.call("list_queues") if kind != "external"]

@@ -24,9 +24,9 @@ from rowpost.cli.printing import visible
 from rowpost.cli.session import Session
 from rowpost.cli.supervision import supervise
 from rowpost.endpoint.hosting import (
+    check_outboxes,
+    check_sagas,
     needed_queues,
-    refuse_missing_sagas,
-    refuse_unknown_outboxes,
     subscribe_all,
     with_endpoints,
     with_sagas,
@@ -97,13 +97,13 @@ def _narrowed(session: Session, names: list[str] | None) -> Settings:
 def _prepare(session: Session, settings: Settings) -> None:
     """Subscribes the endpoints. Raises QueueNotFound and SagaNotDeployed before any worker starts, SchemaMissing,
     SchemaTooNew, SettingsError."""
-    refuse_unknown_outboxes(settings)
+    check_outboxes(settings)
     with session.deployed() as database:
         registered = {row[0] for row in database.call("list_queues")}
         for name in needed_queues(settings):
             if name not in registered:
                 raise QueueNotFound(f"The queue {name!r} is not deployed in {settings.target}. Run: rowpost apply")
-        refuse_missing_sagas(with_sagas(settings), database)
+        check_sagas(with_sagas(settings), database)
         subscribe_all(settings, database)
 
 

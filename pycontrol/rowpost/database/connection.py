@@ -18,12 +18,12 @@ from rowpost.wire.address import Address, parse_address, queue_key
 if TYPE_CHECKING:
     from rowpost.settings.environment import Settings
 
-__all__ = ["Database", "connect", "connect_url"]
+__all__ = ["Connection", "connect", "connect_url"]
 
 REMEMBERED_ADDRESSES = 4096
 
 
-class Database:
+class Connection:
     """A connection and its dialect. Not for several threads at once.
 
     Calls run in autocommit unless a transaction is open. A connection that was lent (`share`) belongs to its owner:
@@ -39,7 +39,7 @@ class Database:
         dialect: Dialect,
         *,
         owned: bool = True,
-        open_another: Callable[[], Database] | None = None,
+        open_another: Callable[[], Connection] | None = None,
         legacy_columns: bool = False,
     ) -> None:
         #: whether CorrelationId and ReplyToAddress are filled, for endpoints of transport versions 1 to 6 (compat)
@@ -50,17 +50,17 @@ class Database:
         self.dialect = dialect
         self._owned = owned
         self._open_another = open_another
-        self._beside: Database | None = None
+        self._beside: Connection | None = None
         self._depth = 0
         self._spelt: dict[tuple[str, Address], Any] = {}
 
     @classmethod
-    def share(cls, connection: Any) -> Database:
+    def share(cls, connection: Any) -> Connection:
         """Wraps a caller's connection of psycopg or pyodbc; what is called joins the caller's transaction."""
         return cls(connection, dialect_of(connection), owned=False)
 
     @property
-    def connection(self) -> Any:
+    def driver_connection(self) -> Any:
         """The driver's connection, for SQL that is not rowpost's: whoever asked for it may have ended the transaction."""
         self.lent = True
         return self._connection
@@ -123,7 +123,7 @@ class Database:
         """
         statement = self._statement(procedure, queue, arguments)
         try:
-            yield from self.dialect.stream(self.connection, statement, arguments, columns, chunk_bytes)
+            yield from self.dialect.stream(self.driver_connection, statement, arguments, columns, chunk_bytes)
         except self.dialect.driver_error() as error:
             raise self.dialect.translate(error, statement) from error
 
@@ -160,7 +160,7 @@ class Database:
             self.dialect.rollback(self._connection)
 
     @contextmanager
-    def transaction(self) -> Iterator[Database]:
+    def transaction(self) -> Iterator[Connection]:
         """A transaction around a block: commit at its end, roll back when it raises. Within another: a savepoint."""
         if self._depth or self.join():
             with self._savepoint():
@@ -236,11 +236,11 @@ class Database:
             return self.dialect.heard(self._connection)
 
     @property
-    def another(self) -> Callable[[], Database] | None:
+    def another(self) -> Callable[[], Connection] | None:
         """Opens one more connection to the same database; None where rowpost cannot: the connection was lent."""
         return self._open_another
 
-    def beside(self) -> Database:
+    def beside(self) -> Connection:
         """A second connection to the same database, for what must not share this one's transaction; kept open.
 
         Raises:
@@ -249,7 +249,7 @@ class Database:
         if self._open_another is None:
             raise DatabaseError(
                 "This needs a connection of its own beside the one that was lent, and rowpost cannot open it. "
-                "Give it a Database from rowpost.database.connect instead of a connection."
+                "Give it a Connection from rowpost.database.connect instead of a connection."
             )
         if self._beside is None or self._beside.closed:
             self._beside = self._open_another()
@@ -292,7 +292,7 @@ class Database:
             with suppress(self.dialect.driver_error()):
                 self._connection.close()
 
-    def __enter__(self) -> Database:
+    def __enter__(self) -> Connection:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -336,7 +336,7 @@ def _spell(dialect: Dialect, name: str, queue: str | None) -> Statement:
 
 def connect_url(
     engine: str, url: str, application_name: str = "rowpost", *, legacy_columns: bool = False
-) -> Database:
+) -> Connection:
     """Opens a connection by engine and URL (PostgreSQL) or ODBC connection string (SQL Server).
 
     Raises:
@@ -344,7 +344,7 @@ def connect_url(
         LoginRefused: user, password or database are wrong.
     """
     dialect = dialect_for(engine)
-    return Database(
+    return Connection(
         dialect.connect(url, application_name),
         dialect,
         open_another=lambda: connect_url(engine, url, application_name, legacy_columns=legacy_columns),
@@ -352,7 +352,7 @@ def connect_url(
     )
 
 
-def connect(settings: Settings, application_name: str = "rowpost") -> Database:
+def connect(settings: Settings, application_name: str = "rowpost") -> Connection:
     """Opens a connection as the settings say; starts the embedded PostgreSQL where they name no server.
 
     Raises:

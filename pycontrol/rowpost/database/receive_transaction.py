@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseError, RowpostError
 
 __all__ = ["receive_transaction"]
 
 
 @contextmanager
-def receive_transaction(get_database: Callable[[], Database]) -> Iterator[None]:
+def receive_transaction(get_database: Callable[[], Connection]) -> Iterator[None]:
     """Own the transaction in which messages are received: no way out of the block leaves it open.
 
     BEGIN and COMMIT travel with the calls inside the block, so that they cost no round trip of their own. Every
@@ -32,7 +32,7 @@ def receive_transaction(get_database: Callable[[], Database]) -> Iterator[None]:
         _undo(get_database())
         raise
     database = get_database()
-    if not database.closed and database.dialect.left_open(database.connection):
+    if not database.closed and database.dialect.left_open(database.driver_connection):
         _undo(database)
         raise DatabaseError(
             "A transaction that received messages was neither committed nor rolled back. It was rolled back now, and its "
@@ -40,7 +40,7 @@ def receive_transaction(get_database: Callable[[], Database]) -> Iterator[None]:
         )
 
 
-def _undo(database: Database) -> None:
+def _undo(database: Connection) -> None:
     if database.closed:
         return
     try:

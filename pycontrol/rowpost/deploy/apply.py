@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.database.contract import load_contract
 from rowpost.deploy.babelfish import BabelfishRunner, is_babelfish, substitute
 from rowpost.deploy.diff import Change, JournalEntry, PlanDiff, compare
@@ -65,7 +65,7 @@ class State:
     tool_version: str
 
 
-def read_state(database: Database) -> State:
+def read_state(database: Connection) -> State:
     """Read journal, registry and version. Raises SchemaMissing where nothing is deployed."""
     journal = tuple(JournalEntry(*row) for row in database.call("list_scripts"))
     registry = _entries(database, "list_queues", QueueEntry)
@@ -75,7 +75,7 @@ def read_state(database: Database) -> State:
     return State(journal, registry, *(version[0][:2] if version else (0, "")))
 
 
-def _entries(database: Database, procedure: str, kind: type[Entry]) -> tuple[Entry, ...]:
+def _entries(database: Connection, procedure: str, kind: type[Entry]) -> tuple[Entry, ...]:
     columns = [column.name for column in load_contract().find(procedure, "database").result]
     rows = [dict(zip(columns, row, strict=True)) for row in database.call(procedure)]
     return tuple(kind(**{name: row[name] for name in kind.__dataclass_fields__}) for row in rows)
@@ -90,7 +90,7 @@ def refuse_newer(plan: Plan, state: State) -> None:
         )
 
 
-def difference(database: Database, plan: Plan) -> PlanDiff:
+def difference(database: Connection, plan: Plan) -> PlanDiff:
     """What apply would change on this server now. Raises SchemaTooNew."""
     plan = fitted(database, plan)
     try:
@@ -101,7 +101,7 @@ def difference(database: Database, plan: Plan) -> PlanDiff:
     return compare(plan, state.journal, state.registry)
 
 
-def apply(database: Database, plan: Plan, progress: Progress | None = None) -> ApplyResult:
+def apply(database: Connection, plan: Plan, progress: Progress | None = None) -> ApplyResult:
     """Run the plan's script, minus what is there already, in one transaction.
 
     Raises:
@@ -146,7 +146,7 @@ def _refuse_other_schema(plan: Plan, state: State) -> None:
 class Deployment:
     """A deployment's open transaction, which holds the lock."""
 
-    def __init__(self, database: Database, runner: BatchRunner) -> None:
+    def __init__(self, database: Connection, runner: BatchRunner) -> None:
         self._database, self._runner = database, runner
         self._done: set[str] = set()
 
@@ -200,7 +200,7 @@ class Deployment:
 
 
 @contextmanager
-def deployment(database: Database, plan: Plan) -> Iterator[Deployment]:
+def deployment(database: Connection, plan: Plan) -> Iterator[Deployment]:
     """A transaction with the deployment lock: commits at the end of the block, rolls back when it raises."""
     _refuse_open_transaction(database)
     runner = _runner(database)
@@ -214,7 +214,7 @@ def deployment(database: Database, plan: Plan) -> Iterator[Deployment]:
         raise
 
 
-def fitted(database: Database, plan: Plan) -> Plan:
+def fitted(database: Connection, plan: Plan) -> Plan:
     """The plan as this server can run it: the same, but on Babelfish."""
     if database.engine != plan.engine:
         raise DeployError(f"The plan is for {plan.engine}, the connection leads to {database.engine}.")
@@ -224,18 +224,18 @@ def fitted(database: Database, plan: Plan) -> Plan:
     return build_plan(plan.environment, scripts, plan.entries, plan.whole)
 
 
-def _refuse_open_transaction(database: Database) -> None:
+def _refuse_open_transaction(database: Connection) -> None:
     if database.in_transaction:
         raise DeployError("A transaction is open on this connection: deploy on a connection of its own.")
 
 
-def _runner(database: Database) -> BatchRunner:
+def _runner(database: Connection) -> BatchRunner:
     if database.engine == "postgresql":
         return BatchRunner(database)
     return BabelfishRunner(database) if is_babelfish(database) else SqlserverRunner(database)
 
 
-def _is_deployed(database: Database) -> bool:
+def _is_deployed(database: Connection) -> bool:
     try:
         read_state(database)
     except SchemaMissing:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.deploy.runner import SqlserverRunner, code_only
 from rowpost.deploy.sql_text import Batch
 
@@ -22,12 +22,12 @@ CREATE_OR_ALTER = re.compile(
 NOEXEC = re.compile(r"(?:\s*IF\b(?P<condition>.*?)\s)?\s*SET\s+NOEXEC\s+(?P<state>ON|OFF)\s*;?\s*", re.I | re.S)
 
 
-def is_babelfish(database: Database) -> bool:
+def is_babelfish(database: Connection) -> bool:
     """Whether the connection leads to Babelfish."""
     if database.engine != "sqlserver":
         return False
     with database.translated():
-        return database.dialect.script(database.connection, "SELECT CAST(SERVERPROPERTY('babelfish') AS int);") == [
+        return database.dialect.script(database.driver_connection, "SELECT CAST(SERVERPROPERTY('babelfish') AS int);") == [
             (1,)
         ]
 
@@ -41,7 +41,7 @@ def substitute(sql_folder: Path, script_name: str) -> str | None:
 class BabelfishRunner(SqlserverRunner):
     """Runs batches as SQL Server would understand them."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Connection) -> None:
         super().__init__(database)
         self._skipping = False
 

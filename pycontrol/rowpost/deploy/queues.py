@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.database.contract import load_contract
 from rowpost.database.dialects.choice import dialect_for
 from rowpost.deploy.apply import ApplyResult, Progress, apply, deployment, fitted, read_state, refuse_newer
@@ -40,7 +40,7 @@ ENDPOINT_ROLE = "rowpost_endpoint"
 
 
 def create_queue(
-    database: Database,
+    database: Connection,
     name: str,
     *,
     body_string: bool = False,
@@ -59,7 +59,7 @@ def create_queue(
 
 
 def adopt_queue(
-    database: Database,
+    database: Connection,
     name: str,
     *,
     body_string: bool = False,
@@ -71,17 +71,17 @@ def adopt_queue(
     return _enter(database, QueueSettings(name, "adopted", body_string, clustered, delayed), progress)
 
 
-def add_external(database: Database, name: str, progress: Progress | None = None) -> ApplyResult:
+def add_external(database: Connection, name: str, progress: Progress | None = None) -> ApplyResult:
     """Register a destination that is not ours: it gets the sending procedures only. Raises as create_queue does."""
     return _enter(database, QueueSettings(name, "external"), progress)
 
 
-def forget_queue(database: Database, name: str) -> None:
+def forget_queue(database: Connection, name: str) -> None:
     """Take a queue's procedures and its entry away; its table and its messages stay. Raises QueueNotFound."""
     _leave(database, name, drop=False)
 
 
-def drop_queue(database: Database, name: str) -> None:
+def drop_queue(database: Connection, name: str) -> None:
     """Take a queue away, and drop its table with every message in it.
 
     Raises:
@@ -91,13 +91,13 @@ def drop_queue(database: Database, name: str) -> None:
     _leave(database, name, drop=True)
 
 
-def _enter(database: Database, settings: QueueSettings, progress: Progress | None) -> ApplyResult:
+def _enter(database: Connection, settings: QueueSettings, progress: Progress | None) -> ApplyResult:
     entry = describe_queue(settings, database.engine)
     part = build_plan(f"queue {entry.queue_name}", load_scripts(database.engine), [entry], whole=False)
     return apply(database, part, progress)
 
 
-def _leave(database: Database, name: str, drop: bool) -> None:
+def _leave(database: Connection, name: str, drop: bool) -> None:
     plan = fitted(database, build_plan(f"queue {name}", load_scripts(database.engine), [], whole=False))
     canonical = parse_address(name).qualified(database.engine).short(database.engine).format()
     with deployment(database, plan) as running:
@@ -115,7 +115,7 @@ def _leave(database: Database, name: str, drop: bool) -> None:
                 database.call("forget_script", script_name=each.script_name)
 
 
-def _rendered(database: Database, script: Script, entry: QueueEntry) -> Script:
+def _rendered(database: Connection, script: Script, entry: QueueEntry) -> Script:
     text = render_script(script, queue_names(entry, database.dialect), database.engine)
     return Script(f"{script.name}:{entry.queue_key}", text)
 
@@ -172,20 +172,20 @@ def grant_statements(
 
 def _without_delayed_table(where: _HasEngine) -> set[str]:
     """Queues that have no procedures for delayed messages, as far as anybody can tell."""
-    if isinstance(where, Database):
+    if isinstance(where, Connection):
         return {row[0] for row in where.call("list_queues") if not row[8]}
     return {queue.name for queue in getattr(where, "queues", ()) if not queue.delayed or queue.kind == "external"}
 
 
 def _moving_sagas(where: _HasEngine) -> set[str]:
     """Sagas that have a procedure for a second correlation."""
-    if isinstance(where, Database):
+    if isinstance(where, Connection):
         return {row[0] for row in where.call("list_saga_types") if row[6]}
     return {saga.name for saga in getattr(where, "sagas", ()) if saga.transitional}
 
 
 def grant(
-    database: Database,
+    database: Connection,
     login: str,
     receive_from: Iterable[str] = (),
     send_to: Iterable[str] = (),

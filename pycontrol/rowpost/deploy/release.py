@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.database.sql_folder import sql_folder
 from rowpost.deploy.apply import ApplyResult, deployment, fitted, read_state
 from rowpost.deploy.diff import compare
@@ -76,7 +76,7 @@ def open_release(path: Path) -> Iterator[Release]:
         yield Release(folder, version.read_text(encoding="utf-8").strip() if version.is_file() else "")
 
 
-def undo_scripts(database: Database, release: Release, folder: Path | None = None) -> tuple[Script, ...]:
+def undo_scripts(database: Connection, release: Release, folder: Path | None = None) -> tuple[Script, ...]:
     """What takes back the one-time scripts that ran here and that a release does not bring, newest first.
 
     `folder` is the sql folder to look in instead of the product's own. Raises DeployError where a script is missing.
@@ -90,7 +90,7 @@ def undo_scripts(database: Database, release: Release, folder: Path | None = Non
         raise DeployError(f"Nothing takes these scripts back: {', '.join(later)}. Their tables stay: {error}") from error
 
 
-def go_back(database: Database, release: Release, environment: str = "", undo: Sequence[Script] = ()) -> ApplyResult:
+def go_back(database: Connection, release: Release, environment: str = "", undo: Sequence[Script] = ()) -> ApplyResult:
     """Run the procedures and grants of a release again, for every registered queue, and then `undo` for the tables.
 
     Raises:

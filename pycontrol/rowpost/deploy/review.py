@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.deploy.diff import Change, PlanDiff
 from rowpost.deploy.plan import Plan, Step
 from rowpost.deploy.sql_text import split_batches, tokens
@@ -111,7 +111,7 @@ def compare_releases(old: Plan, new: Plan) -> Review:
     return Review(tuple(items), tuple(text for text, _ in locks), any(waits for _, waits in locks))
 
 
-def read_definition(database: Database) -> ReadDefinition:
+def read_definition(database: Connection) -> ReadDefinition:
     """Reads texts from a server."""
 
     def read(object_name: str) -> str | None:

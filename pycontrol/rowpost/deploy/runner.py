@@ -10,7 +10,7 @@ import re
 from contextlib import suppress
 from typing import Any
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.deploy.sql_text import Batch, code_line, tokens
 from rowpost.errors import DatabaseUnavailable, LockRefused
 
@@ -41,8 +41,8 @@ class BatchError(Exception):
 class BatchRunner:
     """Sends batches as they are: all that PostgreSQL needs, whose batches are single statements."""
 
-    def __init__(self, database: Database) -> None:
-        self._connection, self._dialect = database.connection, database.dialect
+    def __init__(self, database: Connection) -> None:
+        self._connection, self._dialect = database.driver_connection, database.dialect
 
     def run(self, batch: Batch, bare: bool = False) -> None:
         """Run a batch; `bare` leaves out whatever an engine wraps it in.

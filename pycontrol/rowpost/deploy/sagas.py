@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.deploy.apply import Deployment, State, deployment, fitted, read_state, refuse_newer
 from rowpost.deploy.diff import JournalEntry
 from rowpost.deploy.plan import build_plan
@@ -34,12 +34,12 @@ class Correlated(NamedTuple):
     missing: int
 
 
-def find_saga(database: Database, name: str) -> SagaEntry:
+def find_saga(database: Connection, name: str) -> SagaEntry:
     """The registry's entry of a type, by its table's name. Raises SagaNotDeployed."""
     return _find(read_state(database), name)
 
 
-def correlate(database: Database, name: str) -> Correlated:
+def correlate(database: Connection, name: str) -> Correlated:
     """Fills the second correlation of instances from their states, a thousand in a transaction; workers go on meanwhile.
 
     Raises:
@@ -59,7 +59,7 @@ def correlate(database: Database, name: str) -> Correlated:
             return Correlated(total, missing)
 
 
-def drop_correlation(database: Database, name: str, correlation: str) -> None:
+def drop_correlation(database: Connection, name: str, correlation: str) -> None:
     """Drops the column of a correlation by which nothing is found any more; the states keep the property.
 
     Raises:
@@ -82,7 +82,7 @@ def drop_correlation(database: Database, name: str, correlation: str) -> None:
                 database.call("record_script", **{field: getattr(each, field) for field in _RECORDED})
 
 
-def drop_saga(database: Database, name: str, *, keep_table: bool = False) -> None:
+def drop_saga(database: Connection, name: str, *, keep_table: bool = False) -> None:
     """Takes a type's procedures and its entry away, and drops its table with every instance, unless that is to stay.
 
     Raises:
@@ -99,7 +99,7 @@ _RECORDED = ("script_name", "script_kind", "script_hash", "object_kind", "object
 
 
 @contextmanager
-def _changing(database: Database, name: str) -> Iterator[tuple[Deployment, State, SagaEntry]]:
+def _changing(database: Connection, name: str) -> Iterator[tuple[Deployment, State, SagaEntry]]:
     plan = fitted(database, build_plan(f"saga {name}", load_scripts(database.engine), [], whole=False))
     with deployment(database, plan) as running:
         state = read_state(database)
@@ -120,7 +120,7 @@ def _journal_of(state: State, entry: SagaEntry) -> list[JournalEntry]:
     return [each for each in state.journal if "/saga/" in each.script_name and each.script_name.partition(".sql:")[2] == entry.saga_key]
 
 
-def _script(database: Database, entry: SagaEntry, stem: str, **names: str) -> Script:
+def _script(database: Connection, entry: SagaEntry, stem: str, **names: str) -> Script:
     (script,) = [each for each in load_scripts(database.engine).saga_removal if each.stem == stem]
     text = render_script(script, saga_names(entry, database.dialect) | names, database.engine)
     return Script(f"{script.name}:{entry.saga_key}", text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.deploy.apply import fitted, read_state
 from rowpost.deploy.diff import Change, JournalEntry, PlanDiff, compare
 from rowpost.deploy.plan import Plan, Step
@@ -32,7 +32,7 @@ class Finding:
     remedy: str
 
 
-def verify(database: Database, plan: Plan) -> list[Finding]:
+def verify(database: Connection, plan: Plan) -> list[Finding]:
     """Everything on this server that differs from the plan; nothing is changed. An empty list: all is as planned."""
     plan = fitted(database, plan)
     try:
@@ -107,7 +107,7 @@ def _of_unknown(entry: JournalEntry) -> Finding:
     return Finding("script_missing", entry.script_name, detail, "restore the file, or forget the queue it belonged to")
 
 
-def _of_queues(database: Database, diff: PlanDiff) -> Iterator[Finding]:
+def _of_queues(database: Connection, diff: PlanDiff) -> Iterator[Finding]:
     """check_queue's findings of form, but for objects that the journal's comparison has named already."""
     gone = {
         change.item.owner

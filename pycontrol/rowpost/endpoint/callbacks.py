@@ -28,7 +28,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from rowpost.database.connection import Database, connect
+from rowpost.database.connection import Connection, connect
 from rowpost.deploy.queues import create_queue
 from rowpost.errors import (
     DatabaseError,
@@ -72,7 +72,7 @@ class Callbacks:
         connect: opens a connection; two are used, one for requests and one for replies.
     """
 
-    def __init__(self, endpoint: Endpoint, connect: Callable[[], Database]) -> None:
+    def __init__(self, endpoint: Endpoint, connect: Callable[[], Connection]) -> None:
         if not endpoint.instance:
             raise SettingsError(
                 f"The endpoint {endpoint.name!r} cannot wait for replies: it has no queue of its own for them. "
@@ -85,7 +85,7 @@ class Callbacks:
         self._pending: dict[str, Future[Message]] = {}
         self._given_up: dict[str, float] = {}
         self._wake = threading.Event()
-        self._sending: Database | None = None
+        self._sending: Connection | None = None
         self._address = ""
         self._thread: threading.Thread | None = None
         self._closing = False
@@ -193,7 +193,7 @@ class Callbacks:
 
     # -------------------------------------------------------------- the receiving thread
     def _run(self) -> None:
-        database: Database | None = None
+        database: Connection | None = None
         pause = SHORTEST_PAUSE
         while not self._closing:
             try:
@@ -220,7 +220,7 @@ class Callbacks:
         self._wake.clear()
         return woken
 
-    def _receive(self, database: Database) -> int:
+    def _receive(self, database: Connection) -> int:
         rows = database.call("receive_messages", self.queue, begin=True, count=RECEIVE_BATCH)
         database.commit()  # before anybody hears of them: what could not be committed comes again
         for key, row_version, expired, headers, body in rows:
@@ -251,7 +251,7 @@ class Callbacks:
             logger.warning(text, self.queue, correlation_id[:100])
 
     # -------------------------------------------------------------- the queue
-    def _ensure_queue(self, database: Database) -> None:
+    def _ensure_queue(self, database: Connection) -> None:
         name = parse_address(self.queue).short(database.engine).format()
         if name in {row[0] for row in database.call("list_queues")}:
             return
@@ -263,14 +263,14 @@ class Callbacks:
                 f"who may run: rowpost queue create {name} --no-delayed; rowpost queue grant --receive-from {name} --login …"
             ) from error
 
-    def _renew(self, database: Database) -> None:
+    def _renew(self, database: Connection) -> None:
         now = time.monotonic()
         if now - self._renewed_at >= RENEW_EVERY:
             database.call("renew_lease", queue_name=self.queue, seconds=LEASE)
             self._renewed_at = now
 
 
-def opener(where: Settings | Database, name: str) -> Callable[[], Database]:
+def opener(where: Settings | Connection, name: str) -> Callable[[], Connection]:
     """How to open connections to the database of some settings, or that of a connection.
 
     Raises:

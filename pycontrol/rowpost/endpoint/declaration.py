@@ -5,13 +5,13 @@ from __future__ import annotations
 from rowpost.errors import SettingsError
 from rowpost.settings.worker import STRATEGIES, check_batch
 
-__all__ = ["MODES", "refuse_declaration"]
+__all__ = ["MODES", "check_declaration"]
 
 #: what a transaction spans, from nothing to several databases (reference 1E, seed 001)
 MODES = ("none", "receive_only", "sends_atomic_with_receive", "transaction_scope")
 
 
-def refuse_declaration(
+def check_declaration(
     name: str, mode: str, strategy: str | None, limit: int | None, batch: str | int | None, *, has_outbox: bool
 ) -> None:
     """Refuses what no endpoint can be.

@@ -18,12 +18,12 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from rowpost.database.connection import Database
-from rowpost.endpoint.declaration import MODES, refuse_declaration
+from rowpost.database.connection import Connection
+from rowpost.endpoint.declaration import MODES, check_declaration
 from rowpost.errors import InvalidMessage, SettingsError
 from rowpost.handling.audit import acknowledgement, audited, forwarded
 from rowpost.handling.context import Bus, Context
-from rowpost.handling.handlers import ENCLOSED_TYPES, Handle, Handling, Handlings, check_runs, name_of
+from rowpost.handling.handlers import ENCLOSED_TYPES, Handle, HandlerRegistry, RegisteredHandler, check_runs, name_of
 from rowpost.outbox.operations import Outbox
 from rowpost.recoverability.policy import Host, Recoverability
 from rowpost.sagas.hosted import HostedSagas
@@ -93,7 +93,7 @@ class Endpoint:
         time_limit: timedelta | None = None,
         batch: str | int | None = None,
     ) -> None:
-        refuse_declaration(name, transaction_mode, strategy, limit, batch, has_outbox=outbox is not None)
+        check_declaration(name, transaction_mode, strategy, limit, batch, has_outbox=outbox is not None)
         self.name = name
         self.outbox = Outbox(outbox) if isinstance(outbox, str) else outbox
         self.batch = batch
@@ -109,13 +109,13 @@ class Endpoint:
         self.serializers = Serializers(*serializers)
         self.send_only = send_only
         self.host = Host.here(name)
-        self._handlings = Handlings(name, self.serializers)
+        self._handlings = HandlerRegistry(name, self.serializers)
         self._routes: dict[str, str] = {}
         self._subscriptions: set[str] = set()
         self._directory = Directory()
         self._expected: dict[str, type] = {}
         self._sagas = HostedSagas(name, transaction_mode, has_outbox=outbox is not None)
-        self._embedded: Database | None = None
+        self._embedded: Connection | None = None
         self._pipeline: Pipeline | None = None
         self._callbacks: Callbacks | None = None
         self._lock = threading.RLock()
@@ -138,7 +138,7 @@ class Endpoint:
 
         def declare(function: Handle) -> Handle:
             check_runs(function, SettingsError, f"The handler {name_of(function)} of {self.name}")
-            self._handlings.add(Handling(type_name, cls, function))
+            self._handlings.add(RegisteredHandler(type_name, cls, function))
             if subscribe:
                 self._subscriptions.add(type_name)
             return function
@@ -196,13 +196,13 @@ class Endpoint:
         """
         if connection is None:
             connection = self._own_database()
-        database = connection if isinstance(connection, Database) else Database.share(connection)
+        database = connection if isinstance(connection, Connection) else Connection.share(connection)
         bus = Bus(self, database)
         yield bus
         alone = not database.join()
         self.dispatch(database, bus.operations, begin=alone, commit=alone)
 
-    def process_one(self, database: Database | None = None) -> Outcome:
+    def process_one(self, database: Connection | None = None) -> Outcome:
         """Moves what is due, then receives and handles at most one message, in this process: for tests.
 
         Without a database it is the embedded server, where the endpoint's queues are made if need be.
@@ -224,7 +224,7 @@ class Endpoint:
                 move_due(database, self.name, error_queue=self.error_queue, directory=self._directory)
             return self._pipeline.process_one()
 
-    def callbacks(self, where: Settings | Database | None = None) -> Callbacks:
+    def callbacks(self, where: Settings | Connection | None = None) -> Callbacks:
         """The receiver of replies to this process's requests; the first call makes it, and `close` ends it.
 
         Args:
@@ -242,7 +242,7 @@ class Endpoint:
                 self._callbacks = Callbacks(self, opener(self._own_database() if where is None else where, self.name))
             return self._callbacks
 
-    def subscribe(self, database: Database) -> None:
+    def subscribe(self, database: Connection) -> None:
         """Subscribes to what handlers declare with subscribe=True; `rowpost run` does it at its start."""
         from rowpost.endpoint.hosting import subscribe
 
@@ -257,7 +257,7 @@ class Endpoint:
                 self._embedded.close()
             self._callbacks = self._embedded = self._pipeline = None
 
-    def _own_database(self) -> Database:
+    def _own_database(self) -> Connection:
         from rowpost.endpoint.hosting import open_embedded
 
         with self._lock:
@@ -266,7 +266,7 @@ class Endpoint:
             return self._embedded
 
     # -------------------------------------------------------------- what the pipeline calls
-    def handle(self, message: Message, database: Database, scope: Scope | None = None) -> list[Operation | Call]:
+    def handle(self, message: Message, database: Connection, scope: Scope | None = None) -> list[Operation | Call]:
         """Runs the handlers of a message and returns what they sent and what sagas store; nothing has left yet.
 
         Raises:
@@ -287,7 +287,7 @@ class Endpoint:
             context.operations.append(audited(message, self.audit_queue, self.host, started, {**came, **context.audit_headers}))
         return self._sagas.settle(database, context.operations)
 
-    def _is_for_another(self, message: Message, database: Database) -> bool:
+    def _is_for_another(self, message: Message, database: Connection) -> bool:
         """A delayed message that an NServiceBus mover brought here on its way to another queue (reference G3)."""
         destination = message.headers.get(FORWARD_DESTINATION)
         return bool(destination) and database.local(parse_address(destination)).format() != self.name
@@ -304,24 +304,24 @@ class Endpoint:
                 return self._handlings.decode(message, cls)
         return message.body
 
-    def store(self, database: Database, operations: list[Operation | Call]) -> list[Operation]:
+    def store(self, database: Connection, operations: list[Operation | Call]) -> list[Operation]:
         """Stores at once what sagas store; returns what is to be sent."""
         return self._sagas.settle(database, operations, at_once=True)
 
     def dispatch(
-        self, database: Database, operations: list[Operation | Call], *, also: Iterable[Call] = (), **ends: bool
+        self, database: Connection, operations: list[Operation | Call], *, also: Iterable[Call] = (), **ends: bool
     ) -> None:
         """Calls and sends operations in one round trip, with the BEGIN and COMMIT of their transaction where wanted."""
         dispatch(database, [operations], self._directory, sender=self, also=also, **ends)
 
-    def dispatch_sealed(self, database: Database, groups: list[list[Operation | Call]], also: list[Call]) -> None:
+    def dispatch_sealed(self, database: Connection, groups: list[list[Operation | Call]], also: list[Call]) -> None:
         """Sends what the messages of a batch caused, with `also` and the commit of their sealed transaction."""
         dispatch(database, groups, self._directory, sender=self, commit="sealed", also=also)
 
-    def dispatch_isolated(self, database: Database, operations: list[Operation]) -> None:
+    def dispatch_isolated(self, database: Connection, operations: list[Operation]) -> None:
         """Sends operations in a transaction of their own, on a connection of their own (reference C5)."""
         dispatch(database.beside(), [operations], self._directory, sender=self, begin=True, commit=True)
 
-    def reply_address(self, database: Database) -> str:
+    def reply_address(self, database: Connection) -> str:
         """The canonical address of the endpoint's queue in this database."""
         return self._directory.address_of(database, self.name)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import astuple, replace
 
-from rowpost.database.connection import Database, connect
+from rowpost.database.connection import Connection, connect
 from rowpost.database.sql_folder import schema_version
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
@@ -23,8 +23,16 @@ from rowpost.settings.environment import QueueSettings, Settings, WorkerSettings
 from rowpost.wire.address import DEFAULT_SCHEMA, Address, parse_address
 
 __all__ = [
-    "needed_queues", "open_embedded", "prepare", "refuse_missing_sagas", "refuse_unknown_outboxes", "registered_sagas", "subscribe",
-    "subscribe_all", "with_endpoints", "with_sagas",
+    "check_outboxes",
+    "check_sagas",
+    "needed_queues",
+    "open_embedded",
+    "prepare",
+    "registered_sagas",
+    "subscribe",
+    "subscribe_all",
+    "with_endpoints",
+    "with_sagas",
 ]  # fmt: skip
 
 
@@ -75,7 +83,7 @@ def with_sagas(settings: Settings, unknown: Callable[[HandlerNotFound], None] = 
     return replace(settings, sagas=tuple(sagas.values()))
 
 
-def refuse_missing_sagas(settings: Settings, database: Database) -> None:
+def check_sagas(settings: Settings, database: Connection) -> None:
     """Raises SagaNotDeployed where a saga's table is not registered in this database."""
     registered = {row[0] for row in database.call("list_saga_types")} if settings.sagas else set()
     for saga in settings.sagas:
@@ -142,7 +150,7 @@ def needed_queues(settings: Settings) -> tuple[str, ...]:
     return tuple(names)
 
 
-def refuse_unknown_outboxes(settings: Settings) -> None:
+def check_outboxes(settings: Settings) -> None:
     """Makes sure that somebody says where the business databases of all endpoints are that these settings run.
 
     Raises:
@@ -156,7 +164,7 @@ def refuse_unknown_outboxes(settings: Settings) -> None:
                 handler.outbox.find_url(known)
 
 
-def subscribe(endpoint: Endpoint, database: Database) -> None:
+def subscribe(endpoint: Endpoint, database: Connection) -> None:
     """Subscribes an endpoint to what its handlers declare, in one round trip. Its instances share the subscription."""
     address = endpoint.reply_address(database)
     calls = [
@@ -167,7 +175,7 @@ def subscribe(endpoint: Endpoint, database: Database) -> None:
         database.call_all(calls, begin=True, commit=True)
 
 
-def subscribe_all(settings: Settings, database: Database) -> None:
+def subscribe_all(settings: Settings, database: Connection) -> None:
     """Subscribes every endpoint that these settings run, before any of them works: no event of theirs gets lost."""
     for queue in settings.queues:
         if queue.worker is None:
@@ -178,14 +186,14 @@ def subscribe_all(settings: Settings, database: Database) -> None:
                 subscribe(handler, database)
 
 
-def open_embedded(endpoint: Endpoint) -> Database:
+def open_embedded(endpoint: Endpoint) -> Connection:
     """A connection to the embedded server, where the endpoint's queues are deployed: for tests and trials."""
     database = connect(Settings(), application_name=f"rowpost {endpoint.name}")
     prepare(endpoint, database)
     return database
 
 
-def prepare(endpoint: Endpoint, database: Database) -> None:
+def prepare(endpoint: Endpoint, database: Connection) -> None:
     """Deploys the endpoint's queues and the tables of its sagas, where they are missing, and subscribes it."""
     settings = Settings(engine=database.engine, default_schema=DEFAULT_SCHEMA[database.engine])
     queues = [] if endpoint.send_only else [QueueSettings(endpoint.name)]
@@ -198,24 +206,24 @@ def prepare(endpoint: Endpoint, database: Database) -> None:
         subscribe(endpoint, database)
 
 
-def _deployed_queues(database: Database) -> set[str]:
+def _deployed_queues(database: Connection) -> set[str]:
     try:
         return {row[0] for row in database.call("list_queues")}
     except SchemaMissing:
         return set()
 
 
-def _has_sagas(endpoint: Endpoint, database: Database) -> bool:
+def _has_sagas(endpoint: Endpoint, database: Connection) -> bool:
     if not endpoint.sagas:
         return True
     return {astuple(saga) for saga in endpoint.sagas} <= registered_sagas(database)
 
 
-def registered_sagas(database: Database) -> set[tuple]:
+def registered_sagas(database: Connection) -> set[tuple]:
     """The types of sagas that are deployed, each as astuple of its SagaSettings. Raises SchemaMissing."""
     return {(row[0], *row[4:]) for row in database.call("list_saga_types")}
 
 
-def _is_current(database: Database) -> bool:
+def _is_current(database: Connection) -> bool:
     rows = database.call("get_version")
     return bool(rows) and rows[0][0] == schema_version(database.engine)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.errors import InvalidDelay, InvalidMessage, SettingsError
 from rowpost.wire.message import CORRELATION_ID, MESSAGE_ID, REPLY_TO_ADDRESS, Message, format_timestamp, new_id
 from rowpost.wire.message_types import enclosed_type_names, type_names
@@ -26,7 +26,7 @@ __all__ = ["Bus", "Context"]
 class Bus:
     """Sends and publishes for an endpoint, outside of any handler."""
 
-    def __init__(self, endpoint: Endpoint, database: Database) -> None:
+    def __init__(self, endpoint: Endpoint, database: Connection) -> None:
         self.endpoint = endpoint
         self.database = database
         self.operations: list[Operation | Call] = []
@@ -34,7 +34,7 @@ class Bus:
     @property
     def connection(self) -> Any:
         """The driver's connection, for the business data of the same transaction."""
-        return self.database.connection
+        return self.database.driver_connection
 
     def send(
         self,
@@ -143,7 +143,7 @@ class Context(Bus):
     """A handler's view of the message in hand. What it sends belongs to the message's conversation."""
 
     def __init__(
-        self, endpoint: Endpoint, database: Database, message: Message, scope: Scope | None = None
+        self, endpoint: Endpoint, database: Connection, message: Message, scope: Scope | None = None
     ) -> None:
         super().__init__(endpoint, database)
         self.scope = scope
@@ -156,7 +156,7 @@ class Context(Bus):
     @property
     def connection(self) -> Any:
         """The driver's connection for the business data, which commit with the message; with an outbox, to their database."""
-        return self.database.connection if self.scope is None else self.scope.home(self.database).connection
+        return self.database.driver_connection if self.scope is None else self.scope.home(self.database).driver_connection
 
     @property
     def message_id(self) -> str:

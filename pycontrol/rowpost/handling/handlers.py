@@ -15,7 +15,7 @@ from rowpost.wire.message import Message
 from rowpost.wire.message_types import split_enclosed_types
 from rowpost.wire.serialization import Serializers, named_in_body
 
-__all__ = ["ENCLOSED_TYPES", "Handle", "Handling", "Handlings", "check_ran", "check_runs", "name_of"]
+__all__ = ["ENCLOSED_TYPES", "Handle", "HandlerRegistry", "RegisteredHandler", "check_ran", "check_runs", "name_of"]
 
 ENCLOSED_TYPES = "NServiceBus.EnclosedMessageTypes"
 REMEMBERED_TYPES = 1000
@@ -72,7 +72,7 @@ def name_of(function: Any) -> str:
     return getattr(function, "__qualname__", None) or repr(function)
 
 
-class Handling:
+class RegisteredHandler:
     """One handler."""
 
     def __init__(self, type_name: str, cls: type, function: Handle) -> None:
@@ -98,15 +98,15 @@ class Handling:
             )  # fmt: skip
 
 
-class Handlings:
+class HandlerRegistry:
     """All handlers of an endpoint; finds those of a message, and reads it for each."""
 
     def __init__(self, endpoint: str, serializers: Serializers) -> None:
         self._endpoint, self._serializers = endpoint, serializers
-        self._all: list[Handling] = []
-        self._found: dict[str | None, list[Handling]] = {}
+        self._all: list[RegisteredHandler] = []
+        self._found: dict[str | None, list[RegisteredHandler]] = {}
 
-    def add(self, handling: Handling) -> None:
+    def add(self, handling: RegisteredHandler) -> None:
         """One more."""
         self._all.append(handling)
         self._found.clear()
@@ -116,7 +116,7 @@ class Handlings:
         self._all.clear()
         self._found.clear()
 
-    def read(self, message: Message) -> Iterator[tuple[Handling, Any]]:
+    def read(self, message: Message) -> Iterator[tuple[RegisteredHandler, Any]]:
         """The handlers of a message in their order, each with the message as its class.
 
         Raises:
@@ -125,7 +125,7 @@ class Handlings:
         for handling in self.find(message):
             yield handling, self.decode(message, handling.cls)
 
-    def find(self, message: Message) -> list[Handling]:
+    def find(self, message: Message) -> list[RegisteredHandler]:
         """All handlers of the most derived type that has any (reference H3: a handler of a base gets what derives)."""
         types = message.headers.get(ENCLOSED_TYPES)
         found = self._found.get(types)
@@ -135,7 +135,7 @@ class Handlings:
                 self._found[types] = found
         return found
 
-    def _look_for(self, message: Message) -> list[Handling]:
+    def _look_for(self, message: Message) -> list[RegisteredHandler]:
         names = list(split_enclosed_types(message.headers.get(ENCLOSED_TYPES))) or named_in_body(message.body, self._serializers.default)
         found = [each for name in names for each in self._all if each.type_name == name]
         if not found:

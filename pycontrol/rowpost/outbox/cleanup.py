@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import AlreadyDispatched, DatabaseUnavailable, Deadlock, RowpostError
 from rowpost.outbox.operations import decode_operations
@@ -36,7 +36,7 @@ class CareResult:
 
 
 def care_for(
-    database: Database, business: Database, queues: Collection[str], *, older_than: int = LEFT_BEHIND_AFTER
+    database: Connection, business: Connection, queues: Collection[str], *, older_than: int = LEFT_BEHIND_AFTER
 ) -> CareResult:
     """Sends what messages of these queues caused, if it has not left `older_than` seconds after they were handled.
 
@@ -65,7 +65,7 @@ def care_for(
     return result
 
 
-def _send(database: Database, business: Database, key: dict[str, str]) -> bool | None:
+def _send(database: Connection, business: Connection, key: dict[str, str]) -> bool | None:
     """Whether it was sent now; False where it had left already, None where somebody else has just seen to it."""
     rows = business.call("find_handled", begin=True, **key)
     if not rows or rows[0][0] is None:
@@ -81,17 +81,17 @@ def _send(database: Database, business: Database, key: dict[str, str]) -> bool |
     return sent
 
 
-def clean(business: Database, retention: float, goes_on: Callable[[], bool] = lambda: True) -> int:
+def clean(business: Connection, retention: float, goes_on: Callable[[], bool] = lambda: True) -> int:
     """Forget messages that were handled more than `retention` seconds ago; how many."""
     return _in_batches(business, "clean_outbox", retention, goes_on)
 
 
-def clean_dispatches(database: Database, retention: float, goes_on: Callable[[], bool] = lambda: True) -> int:
+def clean_dispatches(database: Connection, retention: float, goes_on: Callable[[], bool] = lambda: True) -> int:
     """Forget dispatches of that age in the queue's database: those that nobody was left to forget at once."""
     return _in_batches(database, "clean_dispatches", retention, goes_on)
 
 
-def _in_batches(database: Database, procedure: str, retention: float, goes_on: Callable[[], bool]) -> int:
+def _in_batches(database: Connection, procedure: str, retention: float, goes_on: Callable[[], bool]) -> int:
     total, removed = 0, BATCH
     while removed == BATCH and goes_on():
         ((removed,),) = database.call(procedure, retention_seconds=int(retention), count=BATCH)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from rowpost.database.connection import Database, connect_url
+from rowpost.database.connection import Connection, connect_url
 from rowpost.errors import DatabaseError, SettingsError
 from rowpost.settings.engine import engine_of
 from rowpost.settings.secrets import resolve_participants
@@ -54,7 +54,7 @@ class Outbox:
         return resolve_participants({self.database: url})[self.database]
 
 
-def open_business(url: str, application_name: str) -> Database:
+def open_business(url: str, application_name: str) -> Connection:
     """A connection to a business database, which may be of another engine than the queue's.
 
     Raises:

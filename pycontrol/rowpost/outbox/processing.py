@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.errors import (
     AlreadyDispatched,
     AlreadyHandled,
@@ -38,25 +38,25 @@ from rowpost.errors import (
 from rowpost.outbox.operations import Outbox, decode_operations, encode_operations, named, open_business
 from rowpost.recoverability.outcome import Kind, Outcome
 from rowpost.recoverability.retries import Retries, roll_back
-from rowpost.transactions.modes import Lender, OneConnection, broke
+from rowpost.transactions.modes import ConnectionGuard, OneConnection, broke
 from rowpost.wire.message import Message
 from rowpost.wire.operation import Operation
 
 if TYPE_CHECKING:
     from rowpost.endpoint.endpoint import Endpoint
 
-__all__ = ["OutboxFlow"]
+__all__ = ["OutboxProcessing"]
 
 logger = logging.getLogger("rowpost")
 
 #: what no message is to blame for: it stays in its queue until somebody has mended it
 _NOT_THE_MESSAGE = (DatabaseUnavailable, LoginRefused, PermissionDenied, SchemaMissing)
-VICTIM = Outcome(Kind.VICTIM)
+DEADLOCKED = Outcome(Kind.DEADLOCKED)
 
 Call = tuple[str, str | None, dict[str, Any]]
 
 
-class OutboxFlow(OneConnection):
+class OutboxProcessing(OneConnection):
     """Handles the messages of one endpoint, one after the other, with one connection to the business database.
 
     `urls` are the environment's business databases by name; `step` is told how far a message has come.
@@ -69,26 +69,26 @@ class OutboxFlow(OneConnection):
         self._endpoint, self._outbox, self._queue = endpoint, outbox, queue
         self._url = outbox.find_url(urls)
         self._retries, self._step = retries, step
-        self._lender = Lender(queue)
-        self._business: Database | None = None
+        self._lender = ConnectionGuard(queue)
+        self._business: Connection | None = None
         self._claimed = False
         #: messages whose operations have left, and those of them that are settled in the business database too
         self._dispatched: list[str] = []
         self._settled: list[str] = []
 
     # -------------------------------------------------------------- what a handler is given
-    def home(self, database: Database) -> Database:
+    def home(self, database: Connection) -> Connection:
         """The business database: a handler's connection."""
         return self._business or database
 
-    def enlist(self, participant: Any, database: Database) -> Any:
+    def enlist(self, participant: Any, database: Connection) -> Any:
         """The business connection, where somebody asks for it by its name."""
         if participant == self._outbox.database and self._business is not None:
             return self._business.connection
         return super().enlist(participant, database)
 
     # -------------------------------------------------------------- one message
-    def handle(self, message: Message, database: Database) -> Outcome:
+    def handle(self, message: Message, database: Connection) -> Outcome:
         """Handle a message that was received in the open transaction of `database`, which is over afterwards.
 
         Raises:
@@ -110,12 +110,12 @@ class OutboxFlow(OneConnection):
             return self._retries.failed(database, message, error)
         except (Deadlock, AlreadyDispatched):
             self._undo(database)
-            return VICTIM
+            return DEADLOCKED
         except BaseException:
             self._undo(database)
             raise
 
-    def _find(self, business: Database, message: Message) -> tuple | None:
+    def _find(self, business: Connection, message: Message) -> tuple | None:
         """Begin the business transaction; what is known of the message, None if nobody has handled it."""
         self._claimed = False
         key = self._key(message.message_id)
@@ -132,7 +132,7 @@ class OutboxFlow(OneConnection):
         self._step("looked up")
         return rows[0] if rows else None
 
-    def _first(self, message: Message, database: Database, business: Database) -> Outcome:
+    def _first(self, message: Message, database: Connection, business: Connection) -> Outcome:
         guarded = self._retries.guard(database)
         operations, error, committed = self._run(message, database, business)
         if error is not None:
@@ -157,7 +157,7 @@ class OutboxFlow(OneConnection):
         return failed or self._handled(message)
 
     def _run(
-        self, message: Message, database: Database, business: Database
+        self, message: Message, database: Connection, business: Connection
     ) -> tuple[list[Operation], BaseException | None, bool]:
         """What the handler wants sent; or what it failed with, and whether it may have committed something."""
         operations: list[Operation] = []
@@ -171,15 +171,15 @@ class OutboxFlow(OneConnection):
             self._lender.take_back()
         return operations, *self._judge(business, failure)
 
-    def _judge(self, business: Database, error: BaseException | None) -> tuple[BaseException | None, bool]:
+    def _judge(self, business: Connection, error: BaseException | None) -> tuple[BaseException | None, bool]:
         """What became of the business transaction in the handler's hands."""
         if business.closed:
-            if getattr(business.connection, "broken", False):
+            if getattr(business.driver_connection, "broken", False):
                 text = f"The connection to the business database {self._outbox.database!r} was lost while a handler ran."
                 raise DatabaseUnavailable(text) from error
             return self._broken("closed the connection", error), False
         if self._lender.ended is None and business.in_transaction:
-            if error is None and business.engine == "postgresql" and business.connection.info.transaction_status.name == "INERROR":
+            if error is None and business.engine == "postgresql" and business.driver_connection.info.transaction_status.name == "INERROR":
                 return self._broken("returned as if nothing had happened after a statement failed, which doomed the transaction"), False
             return error, False
         if business.engine == "sqlserver" and isinstance(error, (DatabaseError, business.dialect.driver_error())):
@@ -192,14 +192,14 @@ class OutboxFlow(OneConnection):
         broken.__cause__ = error
         return broken
 
-    def _store(self, business: Database, message: Message, operations: list[Operation]) -> None:
+    def _store(self, business: Connection, message: Message, operations: list[Operation]) -> None:
         key = self._key(message.message_id)
         calls: list[Call] = [] if self._claimed else [("record_handled", None, key)]
         if operations:
             calls.append(("store_operations", None, {**key, "operations": encode_operations(operations)}))
         self._settle(business, calls)
 
-    def _repeat(self, message: Message, database: Database, business: Database, stored: str | None, age_ms: int) -> Outcome:
+    def _repeat(self, message: Message, database: Connection, business: Connection, stored: str | None, age_ms: int) -> Outcome:
         """It was handled before. What has not left is sent now; its row in the outbox is locked meanwhile."""
         if stored is None or message.message_id in self._dispatched:
             business.commit()
@@ -211,7 +211,7 @@ class OutboxFlow(OneConnection):
         except AlreadyDispatched:
             roll_back(database)
             self._settle(business, [("settle_operations", None, self._key(message.message_id))])
-            return VICTIM
+            return DEADLOCKED
         if failed is None:
             self._settle(business, [("settle_operations", None, self._key(message.message_id))])
             logger.info("%s: message %s was handled before: what it caused was sent now", self._queue, message.message_id)
@@ -219,7 +219,7 @@ class OutboxFlow(OneConnection):
         roll_back(business)
         return failed
 
-    def _send(self, message: Message, database: Database, operations: list[Operation]) -> Outcome | None:
+    def _send(self, message: Message, database: Connection, operations: list[Operation]) -> Outcome | None:
         """Send and remove the message, in one transaction of the queue's database; the outcome only where that failed."""
         forget = [("forget_dispatch", None, self._key(each)) for each in self._settled]
         try:
@@ -244,7 +244,7 @@ class OutboxFlow(OneConnection):
         return {"endpoint": self._queue, "message_id": message_id}
 
     # -------------------------------------------------------------- afterwards
-    def _settle(self, business: Database, calls: list[Call], *, begin: bool = False) -> None:
+    def _settle(self, business: Connection, calls: list[Call], *, begin: bool = False) -> None:
         """Commit, together with what earlier messages have to settle."""
         calls = [*calls, *(("settle_operations", None, self._key(each)) for each in self._dispatched)]
         if calls:
@@ -254,7 +254,7 @@ class OutboxFlow(OneConnection):
         self._settled += self._dispatched
         self._dispatched = []
 
-    def settle(self, database: Database) -> None:
+    def settle(self, database: Connection) -> None:
         """When idle: settle the last messages in the business database, then forget their dispatches in the queue's."""
         if self._dispatched and self._business is not None:
             with named(self._outbox.database):
@@ -265,7 +265,7 @@ class OutboxFlow(OneConnection):
             self._settled = []
             self._step("forgotten")
 
-    def close(self, database: Database) -> None:
+    def close(self, database: Connection) -> None:
         """Settle if that is still possible, and close the business connection."""
         try:
             if not database.closed and not database.in_transaction:
@@ -277,7 +277,7 @@ class OutboxFlow(OneConnection):
                 self._business.close()
 
     # -------------------------------------------------------------- connection
-    def _open(self) -> Database:
+    def _open(self) -> Connection:
         if self._business is not None and self._business.closed:
             self._business = None
         if self._business is None:
@@ -290,14 +290,14 @@ class OutboxFlow(OneConnection):
             self._business = business
         return self._business
 
-    def _rehearse(self, business: Database) -> None:
+    def _rehearse(self, business: Connection) -> None:
         """All that a message does to the outbox, undone: what is missing or altered shows before a handler runs."""
         key = self._key(f"rehearsal {uuid4()}")
         calls = [("record_handled", None, key), ("store_operations", None, {**key, "operations": "[]"})]
         business.call_all([*calls, ("find_handled", None, key), ("settle_operations", None, key)], begin=True)
         business.rollback()
 
-    def _undo(self, database: Database | None = None) -> None:
+    def _undo(self, database: Connection | None = None) -> None:
         """Roll back; a business connection in an unknown state is given up."""
         for each in (self._business, database):
             if each is not None:

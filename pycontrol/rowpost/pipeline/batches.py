@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from rowpost.errors import DatabaseUnavailable, Deadlock, MessageCorrupt, RowpostError
 from rowpost.pipeline.batch_size import BatchSize
-from rowpost.pipeline.pipeline import VICTIM, Pipeline
+from rowpost.pipeline.pipeline import DEADLOCKED, Pipeline
 from rowpost.pipeline.timings import wanted_at
 from rowpost.recoverability.outcome import Kind, Outcome
 from rowpost.recoverability.policy import in_words
@@ -96,7 +96,7 @@ class Batches:
         try:
             rows = pipeline.receive_sealed(self._size.now, anchor)
         except Deadlock:
-            return [VICTIM]
+            return [DEADLOCKED]
         if not rows:
             self._size = self._size.after(0, 0.0)
             pipeline.database.rollback()
@@ -106,13 +106,13 @@ class Batches:
             ended = self._take(message, batch)
             if ended is not None:
                 place = batch.messages.index(message) + 1
-                lost = ended.kind is Kind.VICTIM
+                lost = ended.kind is Kind.DEADLOCKED
                 self._size = self._size.after_conflict() if lost else self._size.after_failure(place)
                 return [ended]
         seconds = self._clock() - started
         if not self._commit(batch):
             self._size = self._size.after_loss(len(rows))
-            return [VICTIM]
+            return [DEADLOCKED]
         self._size = self._size.after(len(rows), seconds, sum(len(m.raw_headers) + len(m.body) for m in batch.messages))
         self.kept = batch.messages[-1].row_version
         return sorted(batch.outcomes, key=lambda outcome: outcome.row_version)

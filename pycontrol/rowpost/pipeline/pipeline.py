@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Begin
 from rowpost.database.receive_transaction import receive_transaction
 from rowpost.endpoint.endpoint import Endpoint
@@ -41,29 +41,29 @@ from rowpost.errors import (
     RowpostError,
     SagaConflict,
 )
-from rowpost.outbox.processing import OutboxFlow
+from rowpost.outbox.processing import OutboxProcessing
 from rowpost.pipeline.plain_handler import Handler, PlainHandler
 from rowpost.pipeline.timings import Stopwatch, wanted_at
 from rowpost.recoverability.outcome import Kind, Outcome
 from rowpost.recoverability.retries import Retries, roll_back
 from rowpost.settings.secrets import resolve_participants
-from rowpost.transactions.modes import Lender, begin_of, broke, make_scope, no_step
-from rowpost.transport.exclusive import Claim
+from rowpost.transactions.modes import ConnectionGuard, begin_of, broke, make_scope, no_step
+from rowpost.transport.exclusive import SingleActiveConsumer
 from rowpost.wire.address import parse_address, queue_key
 from rowpost.wire.message import Message
 from rowpost.wire.operation import Call, Operation
 
-__all__ = ["EMPTY", "VICTIM", "Kind", "Outcome", "Pipeline"]
+__all__ = ["DEADLOCKED", "EMPTY", "Kind", "Outcome", "Pipeline"]
 
 CONTROL_MESSAGE = "NServiceBus.ControlMessage"
 EMPTY = Outcome(Kind.EMPTY)
-VICTIM = Outcome(Kind.VICTIM)
+DEADLOCKED = Outcome(Kind.DEADLOCKED)
 
 
 class Pipeline:
     """Takes messages of one queue through one handler on one connection.
 
-    `attempts` tries before a message moves to `error_queue`. `reconnect` gives a new Database: a second one to count
+    `attempts` tries before a message moves to `error_queue`. `reconnect` gives a new Connection: a second one to count
     failures on, closed when the queue is empty, and a new first one after a handler closed the one it was lent
     (without it that raises HandlerBrokeTransaction). `hold` is told which message a handler gets, and None after it.
     `participants` of the environment are added to the endpoint's, `outboxes` are its business databases by name; `step`
@@ -72,13 +72,13 @@ class Pipeline:
 
     def __init__(
         self,
-        database: Database,
+        database: Connection,
         queue: str,
         handler: Handler | Endpoint,
         *,
         attempts: int = 6,
         error_queue: str = "error",
-        reconnect: Callable[[], Database] | None = None,
+        reconnect: Callable[[], Connection] | None = None,
         hold: Callable[[Message | None], None] | None = None,
         participants: Mapping[str, str] | None = None,
         outboxes: Mapping[str, str] | None = None,
@@ -92,9 +92,9 @@ class Pipeline:
         self._reconnect = reconnect
         self._hold = hold or (lambda message: None)
         self._step = step
-        self._claim = Claim(queue, wanted=exclusive)
+        self._claim = SingleActiveConsumer(queue, wanted=exclusive)
         self._had_connection = False
-        self._lender = Lender(queue)
+        self._lender = ConnectionGuard(queue)
         mode, named = self._processing.transaction_mode, getattr(self._processing, "participants", {})
         places = resolve_participants(participants or {}, named) if mode == "transaction_scope" else {}
         self._begin = begin_of(mode, database.engine, places)
@@ -111,12 +111,12 @@ class Pipeline:
             queue_key(parse_address(queue), database.engine),
             recoverability=self._processing.recoverability,
             error_queue=self._processing.error_queue,
-            open_aside=reconnect,
+            open_second=reconnect,
         )
         self._treat = self._handle if self._transactional else self._handle_removed
         self._outbox = getattr(self._processing, "outbox", None)
         if self._outbox is not None:
-            flow = OutboxFlow(self._processing, self._outbox, queue, outboxes or {}, self.retries, step)
+            flow = OutboxProcessing(self._processing, self._outbox, queue, outboxes or {}, self.retries, step)
             self._scope, self._treat = flow, lambda message: flow.handle(message, self.database)
 
     def process_one(self, anchor: int | None = None) -> Outcome:
@@ -136,7 +136,7 @@ class Pipeline:
         try:
             rows = self._receive(1, anchor, self._begin)
         except Deadlock:
-            return VICTIM
+            return DEADLOCKED
         if not rows:
             self._end(database)
             return self.found_nothing()
@@ -171,7 +171,7 @@ class Pipeline:
 
     def found_nothing(self) -> Outcome:
         """The queue is empty, the transaction over: what could wait until now is done."""
-        self.retries.close_aside()
+        self.retries.close_second()
         self._scope.settle(self.database)
         return EMPTY
 
@@ -201,7 +201,7 @@ class Pipeline:
         self._processing.dispatch_sealed(self.database, groups, also)
         self._step("committed")
 
-    def _end(self, database: Database) -> None:
+    def _end(self, database: Connection) -> None:
         if self._transactional:
             database.commit()
 
@@ -212,7 +212,7 @@ class Pipeline:
     def close(self) -> None:
         """Close the connections."""
         try:
-            self.retries.close_aside()
+            self.retries.close_second()
             self._scope.close(self.database)
         finally:
             self.database.close()
@@ -324,7 +324,7 @@ class Pipeline:
             return self._closed(message, error)
         if sealed and self._is_conflict(error):  # its neighbours' locks may be to blame: alone it may go through
             roll_back(database)
-            return VICTIM
+            return DEADLOCKED
         if self._lender.ended is None and (
             database.in_transaction or (database.engine == "sqlserver" and self._from_database(error))
         ):
@@ -356,7 +356,7 @@ class Pipeline:
 
     def _closed(self, message: Message, error: BaseException | None) -> Outcome:
         """The connection is gone: lost, or closed by the handler. Either way the server has rolled back."""
-        if getattr(self.database.connection, "broken", False):
+        if getattr(self.database.driver_connection, "broken", False):
             raise DatabaseUnavailable(f"the connection was lost while a message of queue {self.queue!r} was handled") from error
         broken = self._broken("closed the connection", error)
         if self._reconnect is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.handling.handlers import check_ran, name_of
 from rowpost.recoverability.policy import plain_recoverability
 from rowpost.wire.message import Message
@@ -28,20 +28,20 @@ class PlainHandler:
         self.error_queue = error_queue
         self.recoverability = plain_recoverability(attempts)
 
-    def handle(self, message: Message, database: Database) -> list[Operation]:
+    def handle(self, message: Message, database: Connection) -> list[Operation]:
         """Call the function. What it returns does not count, unless it is a coroutine or a generator: then nothing ran.
 
         Raises:
             SettingsError: it returned one. Whatever the function raises.
         """
-        returned = self._function(message, database.connection)
+        returned = self._function(message, database.driver_connection)
         if returned is not None:
             check_ran(returned, f"The handler {name_of(self._function)}")
         return []
 
-    def dispatch_sealed(self, database: Database, groups: list[list[Operation]], also: list[Call]) -> None:
+    def dispatch_sealed(self, database: Connection, groups: list[list[Operation]], also: list[Call]) -> None:
         """Nothing is sent: `also`, and the commit of the batch's sealed transaction."""
         database.call_all(also, commit="sealed")
 
-    def dispatch(self, database: Database, operations: list[Operation], *, begin: bool = False, commit: bool = False) -> None:
+    def dispatch(self, database: Connection, operations: list[Operation], *, begin: bool = False, commit: bool = False) -> None:
         """Never called: there is nothing to send."""

@@ -20,9 +20,9 @@ class Kind(Enum):
     EXPIRED = "expired"
     POISON = "poison"
     # a deadlock victim on receive: try again, nothing is wrong (statement 39)
-    VICTIM = "victim"
+    DEADLOCKED = "victim"
     # it should have moved to the error queue and could not: somebody has to look (statement 69)
-    STUCK = "stuck"
+    UNMOVABLE = "stuck"
 
 
 class Outcome(NamedTuple):

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.database.receive_transaction import receive_transaction
 from rowpost.errors import (
     DatabaseError,
@@ -54,9 +54,9 @@ Call = tuple[str, str | None, dict[str, Any]]
 
 
 class Retries:
-    """Failed messages of one queue. `key` names the queue in the count; `open_aside` gives a second connection.
+    """Failed messages of one queue. `key` names the queue in the count; `open_second` gives a second connection.
 
-    Without `open_aside` a failure is counted after the roll-back: other workers may make a few attempts too many.
+    Without `open_second` a failure is counted after the roll-back: other workers may make a few attempts too many.
     """
 
     def __init__(
@@ -66,24 +66,24 @@ class Retries:
         *,
         recoverability: Recoverability,
         error_queue: str,
-        open_aside: Callable[[], Database] | None = None,
+        open_second: Callable[[], Connection] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._queue, self._key = queue, key
         self._recoverability, self._error_queue = recoverability, error_queue
         self._host = Host.here(queue)
-        self._open_aside = open_aside
-        self._aside: Database | None = None
+        self._open_aside = open_second
+        self._aside: Connection | None = None
         self._clock = clock
         self._wary_until = float("-inf")
         self._known: dict[UUID, None] = {}
 
-    def guard(self, database: Database) -> bool:
+    def guard(self, database: Connection) -> bool:
         """Set a savepoint before a handler runs, if messages failed lately; whether it did."""
         if self._clock() >= self._wary_until:
             return False
         with database.translated():
-            database.dialect.savepoint(database.connection, SAVEPOINT)
+            database.dialect.savepoint(database.driver_connection, SAVEPOINT)
         return True
 
     def forgetting(self, messages: Iterable[Message]) -> list[Call]:
@@ -95,14 +95,14 @@ class Retries:
         for message in messages if self._known else ():
             self._known.pop(message.id, None)
 
-    def forget(self, database: Database, message: Message) -> None:
+    def forget(self, database: Connection, message: Message) -> None:
         """Within the receiving transaction: a message seen failing that succeeds leaves no count behind."""
         if message.id in self._known:
             database.call("forget_failure", queue_key=self._key, id=message.id)
             del self._known[message.id]
 
     def failed(
-        self, database: Database, message: Message, error: BaseException, *, guarded: bool = False, gone: bool = False
+        self, database: Connection, message: Message, error: BaseException, *, guarded: bool = False, gone: bool = False
     ) -> Outcome:
         """Count the attempt and decide; the receiving transaction is over afterwards.
 
@@ -115,7 +115,7 @@ class Retries:
                 the caller's `receive_transaction` rolls it back, so that the message is in its queue again.
         """
         self._wary_until = self._clock() + WARY_FOR
-        aside = self._get_aside()
+        aside = self._get_second()
         held = guarded and aside is not None and self._undo_handler(database)
         if aside is None:
             roll_back(database)
@@ -124,7 +124,7 @@ class Retries:
             roll_back(database)
         return self._treat(database, message, error, attempts, held=held, gone=gone)
 
-    def crashed(self, database: Database, row_id: UUID, row_version: int, error: BaseException) -> Outcome:
+    def crashed(self, database: Connection, row_id: UUID, row_version: int, error: BaseException) -> Outcome:
         """A worker died with this message in hand: that is a failed attempt too, or it would kill workers for ever."""
         attempts = self._count(database, row_id, error)
         if attempts > self._recoverability.immediate_retries:
@@ -135,7 +135,7 @@ class Retries:
                     return self._treat(database, message, error, attempts, held=True)
         return Outcome(Kind.FAILED, row_version, row_id, attempts, in_words(error))
 
-    def _count(self, database: Database, row_id: UUID, error: BaseException) -> int:
+    def _count(self, database: Connection, row_id: UUID, error: BaseException) -> int:
         """Count a failed attempt; returns how many there are.
 
         Raises:
@@ -145,14 +145,14 @@ class Retries:
         try:
             return database.call("record_failure", queue_key=self._key, id=row_id)[0][0]
         except RowpostError as trouble:
-            self.close_aside()
+            self.close_second()
             kind = DatabaseUnavailable if isinstance(trouble, DatabaseUnavailable) else DatabaseError
             raise kind(
                 f"A failed attempt at message {row_id} of queue {self._queue!r} could not be counted: {in_words(trouble)} "
                 f"The message stays in its queue and is tried again. The attempt had failed with {in_words(error)}"
             ) from trouble
 
-    def _receive_back(self, database: Database, row_version: int) -> list[tuple]:
+    def _receive_back(self, database: Connection, row_version: int) -> list[tuple]:
         """The message of a dead worker, in a transaction that stays open; nothing if another worker has it already."""
         end = time.monotonic() + NOTICED_WITHIN
         while True:
@@ -165,7 +165,7 @@ class Retries:
             time.sleep(LOOK_EVERY)
 
     def _treat(
-        self, database: Database, message: Message, error: BaseException, attempts: int, *, held: bool, gone: bool = False
+        self, database: Connection, message: Message, error: BaseException, attempts: int, *, held: bool, gone: bool = False
     ) -> Outcome:
         """Decide what becomes of a message whose failed attempt is counted, and do it."""
         headers = decode_headers(message.raw_headers)  # as they came: the handler may have changed message.headers
@@ -192,13 +192,13 @@ class Retries:
             f"Failed to execute recoverability policy for message with native ID: `{message.id}` of queue "
             f"{self._queue!r}: {in_words(trouble)}"
         )
-        return Outcome(Kind.STUCK, message.row_version, message.id, attempts, words)
+        return Outcome(Kind.UNMOVABLE, message.row_version, message.id, attempts, words)
 
     def discarding(self, message: Message) -> Call:
         """The call that stores a message whose headers cannot be read in the error queue, as it is (I8)."""
         return ("send_message", self._error_queue, {"headers": message.raw_headers, "body": message.body, "id": message.id})
 
-    def poisoned(self, database: Database, message: Message, error: MessageCorrupt) -> Outcome:
+    def poisoned(self, database: Connection, message: Message, error: MessageCorrupt) -> Outcome:
         """Headers that cannot be read: the row as it is to the error queue, in the receiving transaction (I8)."""
         try:
             database.call_all([self.discarding(message)], commit=True)
@@ -206,13 +206,13 @@ class Retries:
             return self._stuck(database, message, trouble, 1)
         return Outcome(Kind.POISON, message.row_version, message.id, 1, in_words(error))
 
-    def close_aside(self) -> None:
+    def close_second(self) -> None:
         """Close the second connection, which failures opened."""
         if self._aside is not None:
             self._aside.close()
             self._aside = None
 
-    def _get_aside(self) -> Database | None:
+    def _get_second(self) -> Connection | None:
         if self._aside is not None and self._aside.closed:
             self._aside = None
         if self._aside is None and self._open_aside is not None:
@@ -220,18 +220,18 @@ class Retries:
                 self._aside = self._open_aside()
         return self._aside
 
-    def _undo_handler(self, database: Database) -> bool:
+    def _undo_handler(self, database: Connection) -> bool:
         """Back to the savepoint; False where an error of SQL Server doomed or ended the whole transaction."""
         try:
             with database.translated():
-                database.dialect.rollback_to(database.connection, SAVEPOINT)
+                database.dialect.rollback_to(database.driver_connection, SAVEPOINT)
         except RowpostError:
             return False
         return True
 
     def _move(
         self,
-        database: Database,
+        database: Connection,
         message: Message,
         failure: Failure,
         store: tuple[Kind, Call],
@@ -308,12 +308,12 @@ class Retries:
         content = {"headers": encode_headers(headers), "body": message.body}
         return Kind.DELAYED, ("delay_message", self._queue, {**content, "delay_ms": -(delay // timedelta(milliseconds=-1))})
 
-    def _stuck(self, database: Database, message: Message, trouble: RowpostError, attempts: int) -> Outcome:
+    def _stuck(self, database: Connection, message: Message, trouble: RowpostError, attempts: int) -> Outcome:
         if isinstance(trouble, DatabaseUnavailable):
             raise trouble
         roll_back(database)
         words = f"message {message.id} of queue {self._queue!r} cannot be moved to {self._error_queue!r}: {trouble}"
-        return Outcome(Kind.STUCK, message.row_version, message.id, attempts, words)
+        return Outcome(Kind.UNMOVABLE, message.row_version, message.id, attempts, words)
 
     def _remember(self, key: UUID) -> None:
         if len(self._known) >= REMEMBERED_FAILURES:
@@ -321,7 +321,7 @@ class Retries:
         self._known[key] = None
 
 
-def roll_back(database: Database) -> None:
+def roll_back(database: Connection) -> None:
     """Roll back what is open; a connection that is gone has rolled back by itself."""
     if not database.closed:
         database.rollback()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.errors import SettingsError
-from rowpost.handling.handlers import Handling
+from rowpost.handling.handlers import RegisteredHandler
 from rowpost.sagas.declaration import Saga
 from rowpost.sagas.invocation import Running, SagaTables
 from rowpost.settings.environment import SagaSettings
@@ -31,7 +31,7 @@ class HostedSagas:
         """The tables that they need."""
         return tuple(saga.declaration.settings_for(self._endpoint) for saga in self._hosted.values())
 
-    def host(self, saga: type[Saga]) -> Iterator[tuple[Handling, str | None]]:
+    def host(self, saga: type[Saga]) -> Iterator[tuple[RegisteredHandler, str | None]]:
         """The handlers that a saga adds to the endpoint, each with the event that it subscribes to, if any.
 
         Raises:
@@ -56,10 +56,10 @@ class HostedSagas:
             raise SettingsError(f"The sagas {other.__name__} and {saga.__name__} have one table, {table}: give one table='…'.")
         for method in saga.declaration.methods:
             wanted = type_name(method.cls)
-            yield Handling(wanted, method.cls, Running(saga, method, table, self._names)), wanted if method.subscribe else None
+            yield RegisteredHandler(wanted, method.cls, Running(saga, method, table, self._names)), wanted if method.subscribe else None
 
     def in_lock_order(
-        self, messages: list[Message], read: Callable[[Message], Iterable[tuple[Handling, Any]]]
+        self, messages: list[Message], read: Callable[[Message], Iterable[tuple[RegisteredHandler, Any]]]
     ) -> list[Message]:
         """The messages of a batch, so that all workers lock instances in one order, and none waits for a circle of others.
 
@@ -81,7 +81,7 @@ class HostedSagas:
         return sorted(messages, key=key)
 
     def settle(
-        self, database: Database, operations: list[Operation | Call], *, at_once: bool = False
+        self, database: Connection, operations: list[Operation | Call], *, at_once: bool = False
     ) -> list[Operation | Call]:
         """Stores what sagas have to store, where that must not wait for what is sent; returns what is left.
 

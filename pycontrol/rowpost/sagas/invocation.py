@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.errors import InvalidCorrelation, LockTimeout, SagaNotDeployed
 from rowpost.handling.context import Context
 from rowpost.sagas.context import ORIGINATING_SAGA_ID, ORIGINATING_SAGA_TYPE, SAGA_ID, SAGA_TYPE, TIMEOUT, SagaContext
@@ -41,7 +41,7 @@ class SagaTables:
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
 
-    def find(self, database: Database, table: str) -> str:
+    def find(self, database: Connection, table: str) -> str:
         """The registered name of a table, whatever its schema. Raises SagaNotDeployed."""
         if table not in self._names:
             rows = database.call("list_saga_types")
@@ -115,7 +115,7 @@ class Running:
     def _text(self, value: Any, of: str) -> str:
         return correlation_text(value, self._declared.kind, of)
 
-    def _load(self, database: Database, name: str, place: dict[str, Any]) -> tuple | None:
+    def _load(self, database: Connection, name: str, place: dict[str, Any]) -> tuple | None:
         wait = max(1, self._declared.lock_timeout // _MILLISECOND)
         try:
             rows = database.call("load_saga", name, **place, locked=not self._declared.optimistic, lock_timeout_ms=wait)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.database.dialects.lending import Loan
 from rowpost.database.dialects.two_phase import Participant, coordinator_id, identity, open_participant
 from rowpost.errors import HandlerBrokeTransaction, ParticipantFailed, RowpostError, SettingsError
@@ -80,11 +80,11 @@ class Coordinator:
         return bool(self._branches)
 
     # -------------------------------------------------------------- while the handler runs
-    def home(self, database: Database) -> Database:
+    def home(self, database: Connection) -> Connection:
         """The queue's database."""
         return database
 
-    def enlist(self, participant: Any, database: Database) -> Any:
+    def enlist(self, participant: Any, database: Connection) -> Any:
         """The connection to a participant, in a transaction that ends as the message's does.
 
         Raises:
@@ -94,16 +94,16 @@ class Coordinator:
         home = self._identity(database)
         found = self._named(participant) if isinstance(participant, str) else self._adopted(participant, home)
         if found.identity == home:
-            return database.connection
+            return database.driver_connection
         branch = self._branches.get(found.identity)
         if branch is None:
             branch = self._begin(found, home)
         return branch.participant.connection
 
-    def _identity(self, database: Database) -> str:
-        if self._home[0] is not database.connection:
+    def _identity(self, database: Connection) -> str:
+        if self._home[0] is not database.driver_connection:
             with database.translated():
-                self._home = (database.connection, identity(database.connection))
+                self._home = (database.driver_connection, identity(database.driver_connection))
         return self._home[1]
 
     def _begin(self, participant: Participant, home: str) -> _Branch:
@@ -171,7 +171,7 @@ class Coordinator:
             branch.loan.take_back()
 
     # -------------------------------------------------------------- the two phases
-    def prepare(self, database: Database) -> None:
+    def prepare(self, database: Connection) -> None:
         """The first phase; then the caller commits the queue's transaction, and with it the decision.
 
         Raises:
@@ -251,19 +251,19 @@ class Coordinator:
         self.in_doubt = self.in_doubt or in_doubt
 
     # -------------------------------------------------------------- when there is time
-    def settle(self, database: Database) -> None:
+    def settle(self, database: Connection) -> None:
         """Forget what every participant has carried out, and look after what is in doubt. Outside of transactions."""
         self._forget_all(database)
         if self.in_doubt:
             self.recover(database)
 
-    def _forget_all(self, database: Database) -> None:
+    def _forget_all(self, database: Connection) -> None:
         if self._carried_out:
             self._step("before forget")
             database.call_all([_forget(each) for each in self._carried_out], begin=True, commit=True)
             self._carried_out = []
 
-    def recover(self, database: Database) -> None:
+    def recover(self, database: Connection) -> None:
         """Ends what this or another worker left in doubt; participants out of reach are left for later."""
         try:
             found = recover(database, self._urls)
@@ -276,7 +276,7 @@ class Coordinator:
         for name, problem in found.unreachable.items():
             logger.warning("transactions in doubt at the participant %s were not looked after: %s", name, problem)
 
-    def close(self, database: Database) -> None:
+    def close(self, database: Connection) -> None:
         """Forget what is carried out, if that is still possible, and close the connections to participants."""
         with suppress(RowpostError):
             if not database.closed and not database.in_transaction:

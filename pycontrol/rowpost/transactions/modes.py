@@ -17,12 +17,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, Protocol
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Begin
 from rowpost.errors import HandlerBrokeTransaction, SettingsError
 from rowpost.transactions.coordinator import Coordinator
 
-__all__ = ["Lender", "OneConnection", "Scope", "begin_of", "broke", "make_scope", "no_step"]
+__all__ = ["ConnectionGuard", "OneConnection", "Scope", "begin_of", "broke", "make_scope", "no_step"]
 
 #: a database's name on SQL Server, or a linked server's and a database's
 _PLACE = re.compile(r"(?:(?:\[[^\]]+\]|[^.\[\];=]+)\.)?(?:\[[^\]]+\]|[^.\[\];=]+)")
@@ -37,20 +37,20 @@ class Scope(Protocol):
     def active(self) -> bool:
         """Whether another connection has a transaction open."""
 
-    def home(self, database: Database) -> Database:
+    def home(self, database: Connection) -> Connection:
         """Where a handler's data are: the queue's database, but for an outbox."""
 
-    def enlist(self, participant: Any, database: Database) -> Any:
+    def enlist(self, participant: Any, database: Connection) -> Any:
         """The connection on which a participant's data are worked with."""
 
     def take_back(self) -> None: ...
-    def prepare(self, database: Database) -> None: ...
+    def prepare(self, database: Connection) -> None: ...
     def complete(self) -> None: ...
     def rollback(self) -> None: ...
     def undecided(self) -> None: ...
-    def settle(self, database: Database) -> None: ...
-    def recover(self, database: Database) -> None: ...
-    def close(self, database: Database) -> None: ...
+    def settle(self, database: Connection) -> None: ...
+    def recover(self, database: Connection) -> None: ...
+    def close(self, database: Connection) -> None: ...
 
 
 class OneConnection:
@@ -64,11 +64,11 @@ class OneConnection:
     def __init__(self, mode: str, participants: Mapping[str, str]) -> None:
         self._mode, self._participants = mode, participants
 
-    def home(self, database: Database) -> Database:
+    def home(self, database: Connection) -> Connection:
         """The queue's database."""
         return database
 
-    def enlist(self, participant: Any, database: Database) -> Any:
+    def enlist(self, participant: Any, database: Connection) -> Any:
         """The receiving connection, where the mode allows it.
 
         Raises:
@@ -83,19 +83,19 @@ class OneConnection:
             raise SettingsError(
                 f"No participant is named {participant!r}; known: {', '.join(sorted(self._participants)) or 'none'}."
             )
-        return database.connection
+        return database.driver_connection
 
     def take_back(self) -> None: ...
-    def prepare(self, database: Database) -> None: ...
+    def prepare(self, database: Connection) -> None: ...
     def complete(self) -> None: ...
     def rollback(self) -> None: ...
     def undecided(self) -> None: ...
-    def settle(self, database: Database) -> None: ...
-    def recover(self, database: Database) -> None: ...
-    def close(self, database: Database) -> None: ...
+    def settle(self, database: Connection) -> None: ...
+    def recover(self, database: Connection) -> None: ...
+    def close(self, database: Connection) -> None: ...
 
 
-class Lender:
+class ConnectionGuard:
     """Lends the receiving connection to handlers, and knows what they did with it."""
 
     def __init__(self, queue: str) -> None:
@@ -103,11 +103,11 @@ class Lender:
         self._loan: Any = None
         self._connection: Any = None
 
-    def lend(self, database: Database) -> None:
+    def lend(self, database: Connection) -> None:
         """From now on commit, rollback and close explain themselves where the driver lets us."""
-        if self._connection is not database.connection:
-            self._connection = database.connection
-            self._loan = database.dialect.loan(database.connection, self._refuse)
+        if self._connection is not database.driver_connection:
+            self._connection = database.driver_connection
+            self._loan = database.dialect.loan(database.driver_connection, self._refuse)
         if self._loan is not None:
             self._loan.lend()
 
@@ -152,7 +152,7 @@ def _is_remote(place: str) -> bool:
 
 
 def make_scope(
-    mode: str, database: Database, queue: str, participants: Mapping[str, str], step: Callable[[str], None]
+    mode: str, database: Connection, queue: str, participants: Mapping[str, str], step: Callable[[str], None]
 ) -> Scope:
     """What coordinates a message's transaction: a two-phase commit only where several connections can be in it.
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.database.dialects.two_phase import Participant, coordinator_id, identity, open_participant
 from rowpost.errors import ParticipantFailed, RowpostError
 
@@ -47,7 +47,7 @@ class Recovered:
     unreachable: dict[str, str] = field(default_factory=dict)
 
 
-def list_in_doubt(database: Database, participants: Mapping[str, str]) -> tuple[list[InDoubt], dict[str, str]]:
+def list_in_doubt(database: Connection, participants: Mapping[str, str]) -> tuple[list[InDoubt], dict[str, str]]:
     """Every prepared transaction of rowpost at the participants, and the problems of those that cannot be reached."""
     if database.engine != "postgresql":
         return [], {}
@@ -55,7 +55,7 @@ def list_in_doubt(database: Database, participants: Mapping[str, str]) -> tuple[
         return _judge(database, reached, unreachable), unreachable
 
 
-def recover(database: Database, participants: Mapping[str, str]) -> Recovered:
+def recover(database: Connection, participants: Mapping[str, str]) -> Recovered:
     """Ends what is in doubt at the participants, and forgets decisions that all of them have carried out.
 
     Safe at any time and from several processes at once. On SQL Server there is nothing to do.
@@ -98,9 +98,9 @@ def _end(participant: Participant, each: InDoubt, result: Recovered) -> bool:
     return True
 
 
-def _judge(database: Database, reached: Mapping[str, Participant], unreachable: dict[str, str]) -> list[InDoubt]:
+def _judge(database: Connection, reached: Mapping[str, Participant], unreachable: dict[str, str]) -> list[InDoubt]:
     with database.translated():
-        own = coordinator_id(identity(database.connection)) + "_"
+        own = coordinator_id(identity(database.driver_connection)) + "_"
     found = []
     seen: set[str] = set()
     for name, participant in reached.items():

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.database.receive_transaction import receive_transaction
 from rowpost.errors import DatabaseUnavailable, Deadlock, MessageCorrupt, RowpostError
 from rowpost.recoverability.policy import Host, failure_headers
@@ -81,7 +81,7 @@ def wait_after_look(next_due: float, next_look: float, lateness: float) -> float
 
 
 def move_due(
-    database: Database,
+    database: Connection,
     queue: str,
     *,
     error_queue: str = "error",
@@ -112,7 +112,7 @@ def move_due(
         return replace(rest, moved=rest.moved + moved)
 
 
-def _forward(database: Database, forwarder: _Forwarder, moved: int, count: int) -> Moved:
+def _forward(database: Connection, forwarder: _Forwarder, moved: int, count: int) -> Moved:
     """The other half of a round: what goes elsewhere. When the next one is due, the next round tells."""
     try:
         return Moved(moved, forwarder.forward_all(count), next_due=0.0)
@@ -127,7 +127,7 @@ def _forward(database: Database, forwarder: _Forwarder, moved: int, count: int) 
 class _Forwarder:
     """Sends due messages on to the queues that they name."""
 
-    def __init__(self, database: Database, queue: str, error_queue: str, directory: Directory) -> None:
+    def __init__(self, database: Connection, queue: str, error_queue: str, directory: Directory) -> None:
         self._database, self._queue, self._error_queue, self._directory = database, queue, error_queue, directory
 
     def forward_all(self, count: int) -> int:

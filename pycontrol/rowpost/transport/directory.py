@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.wire.address import Address, parse_address
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ class Directory:
     def __init__(self) -> None:
         self._queues: dict[str, bool] | None = None
 
-    def find(self, database: Database, address: Address) -> str | None:
+    def find(self, database: Connection, address: Address) -> str | None:
         """The registered name of an address; None if nobody registered it."""
         name = database.local(address).format()
         if self._queues is None or name not in self._queues:
@@ -30,9 +30,9 @@ class Directory:
         """Whether a registered queue has a delayed table."""
         return bool((self._queues or {}).get(name))
 
-    def address_of(self, database: Database, name: str) -> str:
+    def address_of(self, database: Connection, name: str) -> str:
         """The canonical address of a queue of this database, as others may reply to it (reference A1, A7)."""
         return database.canonical(parse_address(name))
 
-    def _read(self, database: Database) -> None:
+    def _read(self, database: Connection) -> None:
         self._queues = {row[0]: bool(row[8]) for row in database.call("list_queues")}

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Commit
 from rowpost.errors import DelayNotSupported, RowpostError
 from rowpost.transport.directory import Directory
@@ -30,7 +30,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def dispatch(
-    database: Database,
+    database: Connection,
     groups: Iterable[Iterable[Operation | Call]],
     directory: Directory,
     *,
@@ -130,7 +130,7 @@ def _one(queue: str, row: Row) -> Call:
 
 
 def _send(
-    database: Database, operation: Operation, address: Address, directory: Directory, sender: Endpoint
+    database: Connection, operation: Operation, address: Address, directory: Directory, sender: Endpoint
 ) -> Call | tuple[str, Row]:
     """How an operation leaves: a call, or a row of a registered queue."""
     name = directory.find(database, address)
@@ -143,7 +143,7 @@ def _send(
     return (name, Row(encode_headers(operation.headers), operation.body, None, time, *legacy))
 
 
-def _delay(database: Database, operation: Operation, name: str | None, directory: Directory, sender: Endpoint) -> Call:
+def _delay(database: Connection, operation: Operation, name: str | None, directory: Directory, sender: Endpoint) -> Call:
     """Into the destination's delayed table; through the sender's where the destination is not ours (reference G2)."""
     arguments = {**_content(operation), "delay_ms": _whole(operation.delay)}
     if name is not None and directory.delays(name):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseUnavailable, InvalidMessage, InvalidQueueName, MessageNotFound, RowpostError
 from rowpost.recoverability.policy import FAILED_QUEUE
 from rowpost.transport.directory import Directory
@@ -47,7 +47,7 @@ class Filter:
     exception: str | None = None
     message_type: str | None = None
 
-    def matches(self, message: FailedMessage, database: Database) -> bool:
+    def matches(self, message: FailedMessage, database: Connection) -> bool:
         """Whether the message is one of them."""
         return (
             (self.failed_queue is None or _same_queue(self.failed_queue, message.failed_queue, database))
@@ -71,7 +71,7 @@ class ErrorQueue:
     Raises, all methods: QueueNotFound where there is no such error queue.
     """
 
-    def __init__(self, database: Database, name: str = "error") -> None:
+    def __init__(self, database: Connection, name: str = "error") -> None:
         self.database = database
         self.queue = Queue(name, database)
         self._directory = Directory()
@@ -270,7 +270,7 @@ def _holds(part: str | None, text: str) -> bool:
     return part is None or part.casefold() in text.casefold()
 
 
-def _same_queue(wanted: str, address: str | None, database: Database) -> bool:
+def _same_queue(wanted: str, address: str | None, database: Connection) -> bool:
     if address is None:
         return False
     if wanted.casefold() == address.casefold():

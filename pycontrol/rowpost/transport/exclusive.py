@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 
-__all__ = ["Claim"]
+__all__ = ["SingleActiveConsumer"]
 
 
-class Claim:
+class SingleActiveConsumer:
     """One process's claim to a queue, for as long as its connection lives: a lock that ends after its transaction.
 
     Where no claim is `wanted`, it is held by everybody.
@@ -16,9 +16,9 @@ class Claim:
     def __init__(self, queue: str, *, wanted: bool) -> None:
         self.wanted = wanted
         self._queue = queue
-        self._holder: Database | None = None
+        self._holder: Connection | None = None
 
-    def held(self, database: Database) -> bool:
+    def held(self, database: Connection) -> bool:
         """Whether the queue is ours alone; asks for it where it is not. Raises DatabaseError."""
         if self.wanted and self._holder is not database and database.call("claim_queue", queue_name=self._queue)[0][0]:
             self._holder = database

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseError
 
 __all__ = ["Metrics", "Step", "maintain_queue", "queue_metrics"]
@@ -62,13 +62,13 @@ class Step:
     error: str | None = None
 
 
-def queue_metrics(database: Database, queue: str, anchor: int | None = None) -> Metrics:
+def queue_metrics(database: Connection, queue: str, anchor: int | None = None) -> Metrics:
     """The figures of a queue. Raises QueueNotFound."""
     return Metrics(*database.call("queue_metrics", queue, anchor=anchor)[0])
 
 
 def maintain_queue(
-    database: Database, queue: str, *, offline: bool = False, at_most: int | None = None
+    database: Connection, queue: str, *, offline: bool = False, at_most: int | None = None
 ) -> list[Step]:
     """Look after a queue: every step that it needs, `at_most` so many of those that run here.
 
@@ -90,10 +90,10 @@ def maintain_queue(
     return done
 
 
-def _ran(database: Database, step: Step) -> Step:
+def _ran(database: Connection, step: Step) -> Step:
     try:
         with database.translated():
-            database.dialect.script(database.connection, step.statement)
+            database.dialect.script(database.driver_connection, step.statement)
     except DatabaseError as error:
         if database.closed:
             raise

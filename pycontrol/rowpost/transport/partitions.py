@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.errors import Deadlock, MessageCorrupt
 from rowpost.settings.environment import QueueSettings
 from rowpost.transport.maintenance import queue_metrics
@@ -41,7 +41,7 @@ def partition_of(value: str, count: int) -> int:
     return int.from_bytes(hashlib.blake2b(value.encode(), digest_size=8).digest()) % count
 
 
-def split(database: Database, queue: QueueSettings, key: KeyOf, warn: Callable[[str], None] = lambda text: None) -> int:
+def split(database: Connection, queue: QueueSettings, key: KeyOf, warn: Callable[[str], None] = lambda text: None) -> int:
     """Moves up to 500 messages to their partitions, in one transaction; how many.
 
     Only one may do so at a time, or the order is lost. A message without a value goes by its id. What has expired is

@@ -7,7 +7,7 @@ from datetime import UTC, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.errors import InvalidCount, InvalidMessage
 from rowpost.wire.address import parse_address
 from rowpost.wire.message import CORRELATION_ID, REPLY_TO_ADDRESS, BrowsedMessage, Headers, Message, OutgoingMessage
@@ -36,7 +36,7 @@ class Row(NamedTuple):
 class Queue:
     """A queue in a database.
 
-    Calls stand alone (each commits by itself) unless a transaction is open: `Database.transaction()`, or the
+    Calls stand alone (each commits by itself) unless a transaction is open: `Connection.transaction()`, or the
     caller's own connection with its own transaction, which is never committed here.
 
     >>> queue = Queue("Sales", database)
@@ -45,15 +45,15 @@ class Queue:
     [b'{"OrderId": 42}']
     """
 
-    def __init__(self, name: str, database: Database | Any, *, legacy_columns: bool | None = None) -> None:
+    def __init__(self, name: str, database: Connection | Any, *, legacy_columns: bool | None = None) -> None:
         """
         Args:
             name: the queue's name or canonical address.
-            database: a Database, or a connection of psycopg or pyodbc that the caller shares.
+            database: a Connection, or a connection of psycopg or pyodbc that the caller shares.
             legacy_columns: fill CorrelationId and ReplyToAddress for endpoints of transport versions 1 to 6 (SQL
                 Server; seeds 002 and 004); by default as the environment's `compat` says.
         """
-        self.database = database if isinstance(database, Database) else Database.share(database)
+        self.database = database if isinstance(database, Connection) else Connection.share(database)
         self.name = parse_address(name).short(self.database.engine).format()
         self._legacy_columns = self.database.legacy_columns if legacy_columns is None else legacy_columns
 
@@ -190,7 +190,7 @@ class Queue:
 
 
 def send_to_address(
-    database: Database | Any, address: str, body: bytes, headers: Headers | None = None, *, id: UUID | None = None
+    database: Connection | Any, address: str, body: bytes, headers: Headers | None = None, *, id: UUID | None = None
 ) -> UUID:
     """Sends to an address that nobody registered, such as a reply address, with the caller's own right to the table.
 
@@ -198,7 +198,7 @@ def send_to_address(
         InvalidQueueName: not an address.
         QueueNotFound: no such table; NotAQueueTable: a table of another kind; PermissionDenied: no right to INSERT.
     """
-    database = database if isinstance(database, Database) else Database.share(database)
+    database = database if isinstance(database, Connection) else Connection.share(database)
     place = parse_address(address).qualified(database.engine)
     row_id = id or uuid4()
     row = OutgoingMessage(body, headers or {}, row_id)

@@ -4,7 +4,7 @@ The first failure arms it, a success disarms it. Armed for `seconds` without a s
 loop waits `armed_wait` after each failure; while triggered it waits `triggered_wait` and runs one at a time
 (reference I9, statement 40). A deadlock victim is an everyday event and arms nothing (statement 39).
 
->>> breaker = Breaker(seconds=30).after_failure(now=100.0)
+>>> breaker = CircuitBreaker(seconds=30).after_failure(now=100.0)
 >>> breaker.wait, breaker.at(130.0).change, breaker.at(130.0).concurrency(8), breaker.at(130.0).at(131.0).change
 (1.0, 'triggered', 1, None)
 """
@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 
 from rowpost.errors import Deadlock
 
-__all__ = ["Breaker", "arms_breaker"]
+__all__ = ["CircuitBreaker", "arms_circuit_breaker"]
 
 
 @dataclass(frozen=True, slots=True)
-class Breaker:
+class CircuitBreaker:
     """All times are seconds. `change` is what the last step did: armed, triggered, disarmed, recovered or None.
 
     "triggered" appears in exactly one step per outage, "recovered" in exactly one step after it. Where several share a
@@ -56,14 +56,14 @@ class Breaker:
         """How many may run at a time: one while triggered."""
         return min(1, limit) if self.triggered else limit
 
-    def after_failure(self, now: float, source: Hashable = None) -> Breaker:
+    def after_failure(self, now: float, source: Hashable = None) -> CircuitBreaker:
         """A failure: the first arms, one after the time is up triggers."""
         failing = self.failing | {source}
         if self.armed_at is None:
             return replace(self, armed_at=now, change="armed", failing=failing)
         return replace(self.at(now), failing=failing)
 
-    def after_success(self, source: Hashable = None) -> Breaker:
+    def after_success(self, source: Hashable = None) -> CircuitBreaker:
         """A success: as new, unless another source is still failing."""
         failing = self.failing - {source}
         if self.armed_at is None or failing:
@@ -71,16 +71,16 @@ class Breaker:
         change = "recovered" if self.triggered else "disarmed"
         return replace(self, armed_at=None, triggered=False, change=change, failing=failing)
 
-    def without(self, source: Hashable) -> Breaker:
+    def without(self, source: Hashable) -> CircuitBreaker:
         """A source that is gone: neither a failure nor a success."""
         return self._unchanged(self.failing - {source})
 
-    def _unchanged(self, failing: frozenset[Hashable]) -> Breaker:
+    def _unchanged(self, failing: frozenset[Hashable]) -> CircuitBreaker:
         if self.change is None and failing == self.failing:
             return self
         return replace(self, change=None, failing=failing)
 
-    def at(self, now: float) -> Breaker:
+    def at(self, now: float) -> CircuitBreaker:
         """The passing of time alone: an armed breaker triggers without a further failure."""
         due = self.triggers_at
         if due is not None and now >= due:
@@ -88,6 +88,6 @@ class Breaker:
         return self._unchanged(self.failing)
 
 
-def arms_breaker(error: BaseException) -> bool:
+def arms_circuit_breaker(error: BaseException) -> bool:
     """Whether an error of a peek or a receive says that the database is in trouble: a deadlock victim does not."""
     return not isinstance(error, Deadlock)

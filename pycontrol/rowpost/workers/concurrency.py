@@ -31,9 +31,9 @@ __all__ = [
     "Peeked",
     "Ramp",
     "Received",
-    "Rung",
     "Seen",
     "StillBusy",
+    "WokenUp",
     "check_peek_delay",
     "emulated_queues",
     "fixed_pollers",
@@ -69,7 +69,7 @@ class Peeked:
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class WokenUp:
     """A sender says that messages have come, while `busy` workers were receiving."""
 
     busy: int = 0
@@ -91,7 +91,7 @@ class StillBusy:
     seconds: float
 
 
-Seen = Peeked | Received | Rung | StillBusy
+Seen = Peeked | Received | WokenUp | StillBusy
 
 
 class Ramp(Protocol):
@@ -251,9 +251,9 @@ class Peek:
                 return self._peeked(seen, limit)
             case Received(_, runs):
                 return self._received(runs, limit)
-            case Rung(busy) if not self.receiving:  # one waits at least: somebody takes it while the monitor counts
+            case WokenUp(busy) if not self.receiving:  # one waits at least: somebody takes it while the monitor counts
                 return replace(self._peeked(Peeked(1, busy), limit), pause=QUICK_PEEK, peek_in=QUICK_PEEK)
-            case Rung() if self.workers < limit:
+            case WokenUp() if self.workers < limit:
                 return replace(self, pause=QUICK_PEEK, peek_in=0.0)
         return replace(self, peek_in=None)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from rowpost.workers import events
-from rowpost.workers.circuit_breaker import Breaker, arms_breaker
+from rowpost.workers.circuit_breaker import CircuitBreaker, arms_circuit_breaker
 from rowpost.workers.throttle import Throttle
 
 __all__ = ["Health"]
@@ -15,7 +15,7 @@ __all__ = ["Health"]
 class Health:
     """One queue's. `tell` takes an event's class and its fields; `better` is called when a bad time is over."""
 
-    def __init__(self, queue: str, breaker: Breaker, throttle: Throttle, tell: Callable[..., Any], better: Callable[[], None]) -> None:
+    def __init__(self, queue: str, breaker: CircuitBreaker, throttle: Throttle, tell: Callable[..., Any], better: Callable[[], None]) -> None:
         self._queue, self._breaker, self._throttle = queue, breaker, throttle
         self._tell, self._better = tell, better
         self._last_error = ""
@@ -53,16 +53,16 @@ class Health:
         """Time has passed."""
         self._note(self._breaker.at(now))
 
-    def suffers(self, who: Hashable, doing: str, error: BaseException | str, now: float) -> None:
+    def record_failure(self, who: Hashable, doing: str, error: BaseException | str, now: float) -> None:
         """A receive or a peek failed; a deadlock victim is an everyday event."""
-        if isinstance(error, BaseException) and not arms_breaker(error):
+        if isinstance(error, BaseException) and not arms_circuit_breaker(error):
             return
         self._last_error = f"Failed to {doing} {self._queue}: {error}"
         if who not in self._breaker.failing:
             self._tell(events.Trouble, error=self._last_error)
         self._note(self._breaker.after_failure(now, who))
 
-    def is_well(self, who: Hashable) -> None:
+    def record_success(self, who: Hashable) -> None:
         """It works again."""
         self._note(self._breaker.after_success(who))
 
@@ -82,7 +82,7 @@ class Health:
             self._better()
         return True
 
-    def _note(self, breaker: Breaker) -> None:
+    def _note(self, breaker: CircuitBreaker) -> None:
         self._breaker = breaker
         if breaker.change == "triggered":
             self._tell(events.Critical, error=self._last_error)

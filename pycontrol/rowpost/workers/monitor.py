@@ -16,7 +16,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import wait
 from uuid import UUID
 
-from rowpost.database.connection import Database, connect
+from rowpost.database.connection import Connection, connect
 from rowpost.errors import DatabaseUnavailable, PermissionDenied, QueueNotFound, RowpostError
 from rowpost.recoverability.outcome import Outcome
 from rowpost.recoverability.policy import Recoverability, plain_recoverability
@@ -25,9 +25,9 @@ from rowpost.settings.environment import Settings
 from rowpost.transport.queue import Queue
 from rowpost.wire.address import parse_address, queue_key
 from rowpost.wire.operation import Call
-from rowpost.workers.protocol import Terms
+from rowpost.workers.protocol import CrashPolicy
 
-__all__ = ["Answer", "Crash", "Peeker", "Rang"]
+__all__ = ["Answer", "Crash", "QueueMonitor", "WakeUp"]
 
 # Where a peek stops counting: far above any number of workers, and cheap.
 PEEK_COUNT = 1000
@@ -49,7 +49,7 @@ class Crash:
     exitcode: int | None
     row_id: UUID
     row_version: int
-    terms: Terms | None = None
+    terms: CrashPolicy | None = None
     overdue: bool = False
 
     @property
@@ -83,7 +83,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Rang:
+class WakeUp:
     """Senders say that messages have come into the queue; None: into any, for nobody could hear them meanwhile."""
 
     queue: str | None = None
@@ -97,24 +97,24 @@ class _Look:
     asleep: float
 
 
-class Peeker:
+class QueueMonitor:
     """Answers questions, looks at several queues in one round trip, and hears senders meanwhile.
 
-    `tell` is called with each Answer and each Rang, in the peeker's thread. Senders are heard on the connection that
+    `tell` is called with each Answer and each WakeUp, in the peeker's thread. Senders are heard on the connection that
     peeks: every look proves that it lives, and a new one begins with a look at every queue.
     """
 
     def __init__(
         self,
         settings: Settings,
-        tell: Callable[[Answer | Rang], None],
+        tell: Callable[[Answer | WakeUp], None],
         *,
-        connect: Callable[..., Database] = connect,
+        connect: Callable[..., Connection] = connect,
     ) -> None:
         self._settings = settings
         self._tell = tell
         self._connect = connect
-        self._database: Database | None = None
+        self._database: Connection | None = None
         self._listens = False
         self._lost = False
         self._unwatched: set[str] = set()
@@ -177,10 +177,10 @@ class Peeker:
         try:
             for key in self._database.heard():
                 if key in self._names:
-                    self._tell(Rang(self._names[key]))
+                    self._tell(WakeUp(self._names[key]))
         except RowpostError:
             self._disconnect()
-            self._tell(Rang())  # whoever looks now, opens another connection
+            self._tell(WakeUp())  # whoever looks now, opens another connection
 
     # -------------------------------------------------------------- looking
     def _look(self, looks: list[_Look]) -> list[Answer]:
@@ -245,16 +245,16 @@ class Peeker:
         except RowpostError as error:
             return Answer(crash.queue, crash=crash, error=self._note(error))
 
-    def _get_database(self) -> Database:
+    def _get_database(self) -> Connection:
         if self._database is None:
             self._database = self._connect(self._settings, application_name="rowpost supervisor")
             self._listens = self._settings.supervisor.wake_up and self._can_listen(self._database)
             if self._lost:
                 self._lost = False
-                self._tell(Rang())
+                self._tell(WakeUp())
         return self._database
 
-    def _can_listen(self, database: Database) -> bool:
+    def _can_listen(self, database: Connection) -> bool:
         self._names = {queue_key(parse_address(each.name), database.engine): each.name for each in self._settings.queues}
         try:
             return database.listen()
@@ -284,7 +284,7 @@ def _seen(queue: str, row: tuple[int, ...], seconds: float) -> Answer:
     return Answer(queue, waiting, seconds=seconds, next_due=float("inf") if next_due_ms is None else next_due_ms / 1000)
 
 
-def _recoverability(terms: Terms | None) -> Recoverability | None:
+def _recoverability(terms: CrashPolicy | None) -> Recoverability | None:
     if terms is None:
         return None
     return Recoverability(terms.immediate_retries, terms.delayed_retries, terms.delay_increase)

@@ -12,27 +12,27 @@ from typing import Any
 from rowpost.recoverability.outcome import Kind
 from rowpost.settings.environment import QueueSettings
 from rowpost.workers import events
-from rowpost.workers.circuit_breaker import Breaker
+from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.concurrency import (
     Peeked,
     Ramp,
     Received,
-    Rung,
     Seen,
     StillBusy,
+    WokenUp,
     check_peek_delay,
     spare_workers,
     strategy,
 )
 from rowpost.workers.health import Health
 from rowpost.workers.monitor import Answer, Crash
-from rowpost.workers.pool_members import KILLED, OVERDUE, Member, Roster, State, respawn_delay
-from rowpost.workers.protocol import Assignment, Back, InTrouble, Pace, Progress, Ready, Refused, Terms
-from rowpost.workers.reporter import Narrator
+from rowpost.workers.pool_members import KILLED, OVERDUE, State, WorkerHandle, WorkerHandles, respawn_delay
+from rowpost.workers.protocol import Assignment, Back, Backoff, CrashPolicy, InTrouble, Progress, Ready, Refused
+from rowpost.workers.reporter import EventReporter
 from rowpost.workers.snapshot import Figures, QueueSnapshot
 from rowpost.workers.throttle import Throttle
 
-__all__ = ["Crew"]
+__all__ = ["WorkerPool"]
 
 # In peek delays: a look may come so much earlier, and senders ring so long when the supervisor looks no more.
 ALONG, ASLEEP_FOR = 0.2, 4.0
@@ -40,7 +40,7 @@ ALONG, ASLEEP_FOR = 0.2, 4.0
 REST = 5
 
 
-class Crew:
+class WorkerPool:
     """One queue's workers, monitor and breaker."""
 
     def __init__(
@@ -52,12 +52,12 @@ class Crew:
         ask: Callable[..., None],
         count_crash: Callable[[Crash], None],
         emit: Callable[[events.Event], None],
-        breaker: Breaker,
+        breaker: CircuitBreaker,
         idle_timeout: float,
     ) -> None:
         worker = queue.worker
         self.name = queue.name
-        self._narrator = Narrator(queue.name, emit)
+        self._narrator = EventReporter(queue.name, emit)
         self._emit = self._narrator.tell
         self._assign, self._spawn = assign, spawn
         self._ask, self._count_crash = ask, count_crash
@@ -67,7 +67,7 @@ class Crew:
         self._ramp: Ramp = strategy(worker.strategy, worker.peek_delay, worker.limit)
         self._health = Health(queue.name, breaker, Throttle(worker.throttle_after, worker.throttle_wait), self._emit, self.peek_now)
         self._idle_timeout = idle_timeout
-        self._roster = Roster()
+        self._roster = WorkerHandles()
         self._purging = worker.purge_on_startup
         self._asked = False
         self._peek_at = self._rest_until = float("-inf")
@@ -79,11 +79,11 @@ class Crew:
         #: whether a worker has received anything, or nothing: then its endpoint is subscribed
         self.proven = False
         self._figures = Figures()
-        self._terms: Terms | None = None
+        self._terms: CrashPolicy | None = None
 
     # -------------------------------------------------------------- what the supervisor asks
     @property
-    def members(self) -> list[Member]:
+    def members(self) -> list[WorkerHandle]:
         return self._roster.members
 
     @property
@@ -132,10 +132,10 @@ class Crew:
             return
         self._asked = False
         if answer.error is not None:
-            self._health.suffers("peeker", "peek", answer.error, now)
+            self._health.record_failure("peeker", "peek", answer.error, now)
             self._peek_at = now + (self._health.wait or self._peek_delay)
             return
-        self._health.is_well("peeker")
+        self._health.record_success("peeker")
         if answer.purged:
             self._purging = False
             self._emit(events.Purged, count=answer.count)
@@ -149,9 +149,9 @@ class Crew:
 
     def rang(self, now: float) -> None:
         """A sender says that messages have come."""
-        self._see(Rung(self._roster.occupied), now)
+        self._see(WokenUp(self._roster.occupied), now)
 
-    def heard(self, member: Member, report: object, now: float) -> None:
+    def heard(self, member: WorkerHandle, report: object, now: float) -> None:
         """A worker's report."""
         member.heard_at = now
         match report:
@@ -164,24 +164,24 @@ class Crew:
                     member.enter(State.BUSY if member.round else State.IDLE, now)
             case InTrouble(error):
                 member.troubled = True
-                self._health.suffers(member.number, "receive from", error, now)
+                self._health.record_failure(member.number, "receive from", error, now)
             case Back():
                 member.troubled = False
-                self._health.is_well(member.number)
+                self._health.record_success(member.number)
             case Refused(error):
                 self.refused = error
                 self._emit(events.Critical, error=error)
                 for other in self.members:
                     other.send_away("refused")
 
-    def ended(self, member: Member, exitcode: int | None, now: float) -> None:
+    def ended(self, member: WorkerHandle, exitcode: int | None, now: float) -> None:
         """A worker's process has ended."""
         self._roster.remove(member)
         self._health.without(member.number)
         pid = member.process.pid
-        if member.process.in_hand is not None and member.reason != KILLED:
+        if member.process.in_flight is not None and member.reason != KILLED:
             overdue = member.reason == OVERDUE
-            self._count_crash(Crash(self.name, pid, exitcode, *member.process.in_hand, self._terms, overdue))
+            self._count_crash(Crash(self.name, pid, exitcode, *member.process.in_flight, self._terms, overdue))
         if exitcode == 0 or member.reason:
             self._emit(events.WorkerStopped, pid=pid, reason=member.reason or "signal")
             return
@@ -302,7 +302,7 @@ class Crew:
                 self._spawn_at = now + respawn_delay(self._deaths)
                 return
             round_ = 1 if receive or self._ramp.polls else 0
-            self._roster.add(Member(number, process, State.STARTING, now, now, round=round_))
+            self._roster.add(WorkerHandle(number, process, State.STARTING, now, now, round=round_))
 
     def _due(self, *own: float) -> float:
         return min((float("inf") if self._asked else self._peek_at, self._health.changes_at, *own))
@@ -312,7 +312,7 @@ class Crew:
         return (due for due in (self._spawn_at, *self._roster.due(self._ramp.polls, self._idle_timeout)) if due > now)
 
     # -------------------------------------------------------------- reports in detail
-    def _progressed(self, member: Member, report: Progress, now: float) -> None:
+    def _progressed(self, member: WorkerHandle, report: Progress, now: float) -> None:
         if report.runs:
             self._deaths = 0
             self.proven = True
@@ -327,12 +327,12 @@ class Crew:
         """A message killed its worker; where even that could not be counted, it simply is tried again."""
         if answer.outcome is None:
             return
-        if answer.outcome.kind is not Kind.STUCK:
+        if answer.outcome.kind is not Kind.UNMOVABLE:
             self._figures.counts[answer.outcome.kind.value] += 1
         self._note_failures(1, succeeded=False)
         self._narrator.failure(answer.outcome, answer.crash.pid)
 
-    def _settle(self, member: Member, report: Progress, now: float) -> None:
+    def _settle(self, member: WorkerHandle, report: Progress, now: float) -> None:
         """Busy or idle; an old round's end says nothing about the present one."""
         if member.state not in (State.BUSY, State.IDLE) or report.round != member.round:
             return
@@ -344,7 +344,7 @@ class Crew:
         """Too many failed attempts in a row leave one worker that takes its time (I7)."""
         if self._health.after_attempts(failures, succeeded=succeeded):
             for member in self.members:
-                member.process.tell(Pace(self.pace))
+                member.process.tell(Backoff(self.pace))
 
     @property
     def pace(self) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 from rowpost.workers.concurrency import LONG_RECEIVE
 from rowpost.workers.protocol import Leave, Receive
 
-__all__ = ["KILLED", "OVERDUE", "Member", "Roster", "State", "respawn_delay"]
+__all__ = ["KILLED", "OVERDUE", "State", "WorkerHandle", "WorkerHandles", "respawn_delay"]
 
 GREATEST_RESPAWN_DELAY = 10.0
 KILLED, OVERDUE = "killed", "time limit"
@@ -26,7 +26,7 @@ class State(Enum):
 
 
 @dataclass(slots=True)
-class Member:
+class WorkerHandle:
     """One worker. `since`: in this state; `heard_at`: its last report; both in the supervisor's clock.
 
     `round` numbers the commands to receive (0: none yet); `reason` says why it was sent away; `troubled`: it cannot
@@ -78,23 +78,23 @@ class Member:
         self.process.kill()
 
 
-class Roster:
+class WorkerHandles:
     """Workers by number; numbers are never used again."""
 
     def __init__(self) -> None:
-        self._members: dict[int, Member] = {}
+        self._members: dict[int, WorkerHandle] = {}
         self._numbers = 0
 
     def __len__(self) -> int:
         return len(self._members)
 
     @property
-    def members(self) -> list[Member]:
+    def members(self) -> list[WorkerHandle]:
         """All, those that are leaving too; a copy, safe to read from another thread."""
         return list(self._members.values())
 
     @property
-    def staying(self) -> list[Member]:
+    def staying(self) -> list[WorkerHandle]:
         """Those that were not sent away."""
         return [member for member in self.members if member.state is not State.LEAVING]
 
@@ -113,22 +113,22 @@ class Roster:
         """How many have work and a database."""
         return sum(1 for member in self.members if member.state is State.BUSY and not member.troubled)
 
-    def find(self, number: int | None) -> Member | None:
+    def find(self, number: int | None) -> WorkerHandle | None:
         return self._members.get(number)
 
     def next_number(self) -> int:
         self._numbers += 1
         return self._numbers
 
-    def add(self, member: Member) -> None:
+    def add(self, member: WorkerHandle) -> None:
         self._members[member.number] = member
 
-    def remove(self, member: Member) -> None:
+    def remove(self, member: WorkerHandle) -> None:
         del self._members[member.number]
 
-    def overdue(self, now: float, limit: float) -> tuple[list[Member], float]:
+    def overdue(self, now: float, limit: float) -> tuple[list[WorkerHandle], float]:
         """Those whose message has been in hand for `limit` seconds, and when the next one's will have been."""
-        late: list[Member] = []
+        late: list[WorkerHandle] = []
         next_at = float("inf")
         for member in self.members:
             since = member.process.held_since
@@ -148,7 +148,7 @@ class Roster:
             elif not polls and member.state is State.IDLE:
                 yield member.since + idle_timeout
 
-    def least_useful(self) -> list[Member]:
+    def least_useful(self) -> list[WorkerHandle]:
         """Those that stay, idle before starting before busy, the youngest first."""
         order = {State.IDLE: 0, State.STARTING: 1, State.BUSY: 2}
         return sorted(self.staying, key=lambda member: (order[member.state], -member.number))

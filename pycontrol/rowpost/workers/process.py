@@ -12,15 +12,15 @@ import types
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection as PipeEnd
 from typing import Any
 from uuid import UUID
 
-from rowpost.workers.protocol import Assignment, Hand
-from rowpost.workers.receive_cursor import Frontier
+from rowpost.workers.protocol import Assignment, InFlight
+from rowpost.workers.receive_cursor import SharedHighWaterMark
 from rowpost.workers.worker import run_worker
 
-__all__ = ["WorkerProcess", "shared_frontier", "spawn_worker"]
+__all__ = ["WorkerProcess", "shared_high_water_mark", "spawn_worker"]
 
 PRELOAD = ["rowpost.workers.worker", "rowpost.database.dialects.postgresql", "rowpost.database.dialects.sqlserver"]
 
@@ -28,7 +28,7 @@ PRELOAD = ["rowpost.workers.worker", "rowpost.database.dialects.postgresql", "ro
 class WorkerProcess:
     """One process and the supervisor's end of its pipe."""
 
-    def __init__(self, process: Any, pipe: Connection, hand: Hand) -> None:
+    def __init__(self, process: Any, pipe: PipeEnd, hand: InFlight) -> None:
         self._process = process
         self._pipe = pipe
         self._hand = hand
@@ -44,7 +44,7 @@ class WorkerProcess:
         return self._process.exitcode
 
     @property
-    def in_hand(self) -> tuple[UUID, int] | None:
+    def in_flight(self) -> tuple[UUID, int] | None:
         """Id and row version of the message that a handler has, or had when the process died."""
         return self._hand.content
 
@@ -86,7 +86,7 @@ def spawn_worker(assignment: Assignment) -> WorkerProcess:
     """Start a process that does this assignment."""
     context = _context()
     ours, theirs = context.Pipe()
-    hand = Hand(context.RawArray("B", Hand.SIZE))
+    hand = InFlight(context.RawArray("B", InFlight.SIZE))
     process = context.Process(
         target=run_worker,
         args=(assignment, theirs, hand),
@@ -99,9 +99,9 @@ def spawn_worker(assignment: Assignment) -> WorkerProcess:
     return WorkerProcess(process, ours, hand)
 
 
-def shared_frontier() -> Frontier:
+def shared_high_water_mark() -> SharedHighWaterMark:
     """Memory that all workers of a queue see: to be given to each in its assignment."""
-    return _context().RawValue(Frontier)
+    return _context().RawValue(SharedHighWaterMark)
 
 
 @cache

@@ -14,30 +14,30 @@ from rowpost.recoverability.outcome import Kind, Outcome
 from rowpost.settings.environment import Settings
 from rowpost.settings.worker import ADAPTIVE
 from rowpost.wire.message import Message
-from rowpost.workers.circuit_breaker import Breaker
-from rowpost.workers.receive_cursor import Frontier
+from rowpost.workers.circuit_breaker import CircuitBreaker
+from rowpost.workers.receive_cursor import SharedHighWaterMark
 
 __all__ = [
     "ATTEMPTS_FAILED",
     "Assignment",
     "Back",
-    "Hand",
+    "Backoff",
+    "CrashPolicy",
+    "InFlight",
     "InTrouble",
     "Leave",
-    "Pace",
     "Progress",
     "Ready",
     "Receive",
     "Refused",
     "Tally",
-    "Terms",
 ]
 
 # How many failures a report describes; the rest is counted only.
 FAILURES_PER_REPORT = 50
 EMPTY_HAND, FULL_HAND = 0, 1
 ATTEMPTS_FAILED = frozenset({Kind.FAILED, Kind.DELAYED, Kind.MOVED_TO_ERROR})
-BAD = ATTEMPTS_FAILED | {Kind.POISON, Kind.STUCK}
+BAD = ATTEMPTS_FAILED | {Kind.POISON, Kind.UNMOVABLE}
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Assignment:
 
     `polls`: polls by itself, else waits for Receive. `receive`: begins receiving at once (round 1). `subscribes`:
     subscribes its endpoint, if it is one, before the first receive. `time_limit`: of a handler that sets none itself.
-    `pace`: see Pace. `prompt`: tell of each failed attempt at once. `batch`, `batch_time`: see batch_size.py. `exclusive`:
+    `pace`: see Backoff. `prompt`: tell of each failed attempt at once. `batch`, `batch_time`: see batch_size.py. `exclusive`:
     see WorkerSettings. `frontier`: what the queue's workers share (anchor.py).
     """
 
@@ -59,22 +59,22 @@ class Assignment:
     polls: bool = False
     receive: bool = False
     subscribes: bool = False
-    breaker: Breaker = field(default_factory=Breaker)
+    breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
     time_limit: float = 0.0
     pace: float = 0.0
     prompt: bool = False
     exclusive: bool = False
     batch: str | int = ADAPTIVE
     batch_time: float = 0.05
-    frontier: Frontier | None = None
+    frontier: SharedHighWaterMark | None = None
 
 
-class Hand:
+class InFlight:
     """A few bytes that a worker and its supervisor share: the message that a handler has in hand.
 
     Written without a system call, and still readable when the worker was killed.
 
-    >>> hand = Hand(bytearray(Hand.SIZE))
+    >>> hand = InFlight(bytearray(InFlight.SIZE))
     >>> hand.content is None
     True
     """
@@ -114,7 +114,7 @@ class Receive:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class Backoff:
     """Wait so many seconds after each failed attempt, until one succeeds."""
 
     seconds: float
@@ -127,7 +127,7 @@ class Leave:
 
 # ------------------------------------------------------------------ reports, worker to supervisor
 @dataclass(frozen=True, slots=True)
-class Terms:
+class CrashPolicy:
     """What holds for a message whose handler killed its process, or had to be killed: it cannot be asked any more, nor
     can its custom policy. `time_limit` in seconds, 0 for none."""
 
@@ -143,7 +143,7 @@ class Ready:
     """The handler is imported."""
 
     pid: int
-    terms: Terms | None = None
+    terms: CrashPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ class Tally:
             self._streak += 1
         if kind in BAD and len(self._failures) < FAILURES_PER_REPORT:
             self._failures.append(outcome)
-        if kind is not Kind.EMPTY and kind is not Kind.STUCK:
+        if kind is not Kind.EMPTY and kind is not Kind.UNMOVABLE:
             self._counts[kind] = self._counts.get(kind, 0) + 1
 
     def take(self, *, busy: bool, round_: int, times: Times | None = None) -> Progress:

@@ -7,7 +7,7 @@ look from the queue's start. One is due once a second while there is work, by an
 there is nothing: rows may appear below, for a sender that got its row version early commits late, or a receiver rolls back.
 Where such a look is dear, for there are a million dead rows, looks from the start take a twentieth of the time at most.
 
->>> anchor = Anchor()
+>>> anchor = ReceiveCursor()
 >>> anchor.looked(10.0, seconds=0.0)
 >>> anchor.claim(anchor.begin(10.5), 500)
 >>> anchor.took(500, first=1, last=500)
@@ -23,14 +23,14 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass, field
 
-__all__ = ["Anchor", "Frontier"]
+__all__ = ["ReceiveCursor", "SharedHighWaterMark"]
 
 EVERY = 1.0  # seconds
 SHARE = 20  # looks from the start take one in so many seconds
 UNDER_WAY = 0.1  # seconds that a look is taken to cost which has not ended
 
 
-class Frontier(ctypes.Structure):
+class SharedHighWaterMark(ctypes.Structure):
     """What the workers of a queue share, in memory that all of them see; zeros at first.
 
     `at`: no row at or below it is free, as far as they know; 0: unknown. The last look from the start ended at
@@ -41,11 +41,11 @@ class Frontier(ctypes.Structure):
 
 
 @dataclass(slots=True)
-class Anchor:
+class ReceiveCursor:
     """One worker's. `at`: the last row version that it took for good; `until`: up to there free rows lie below the frontier,
     and it goes on from its own place."""
 
-    frontier: Frontier = field(default_factory=Frontier)
+    frontier: SharedHighWaterMark = field(default_factory=SharedHighWaterMark)
     at: int = 0
     until: int = 0
     _asked: int = 0

@@ -10,7 +10,7 @@ from rowpost.recoverability.outcome import Kind, Outcome
 from rowpost.workers import events
 from rowpost.workers.protocol import Progress
 
-__all__ = ["Narrator"]
+__all__ = ["EventReporter"]
 
 EVENT_OF_KIND = {
     Kind.FAILED: events.Failed,
@@ -20,7 +20,7 @@ EVENT_OF_KIND = {
 }
 
 
-class Narrator:
+class EventReporter:
     """Events of one queue, with its name and the wall clock."""
 
     def __init__(self, queue: str, emit: Callable[[events.Event], None]) -> None:
@@ -50,7 +50,7 @@ class Narrator:
 
     def failure(self, outcome: Outcome, pid: int) -> None:
         """A failed attempt; a message that cannot be moved is critical, once until something is handled again."""
-        if outcome.kind is not Kind.STUCK:
+        if outcome.kind is not Kind.UNMOVABLE:
             kind = EVENT_OF_KIND[outcome.kind]
             self.tell(kind, pid=pid, id=outcome.id, attempts=outcome.attempts, error=outcome.error or "")
         elif not self._stuck:

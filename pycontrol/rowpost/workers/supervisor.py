@@ -26,20 +26,20 @@ from rowpost.database import embedded
 from rowpost.errors import HandlerNotFound, QueueNotFound, SettingsError
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.transport.delayed import wait_after_look
-from rowpost.workers.circuit_breaker import Breaker
+from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.events import DelayedMoved, Event, log_event
-from rowpost.workers.monitor import Answer, Peeker, Rang
-from rowpost.workers.pool import Crew
-from rowpost.workers.pool_members import Member
-from rowpost.workers.process import shared_frontier, spawn_worker
+from rowpost.workers.monitor import Answer, QueueMonitor, WakeUp
+from rowpost.workers.pool import WorkerPool
+from rowpost.workers.pool_members import WorkerHandle
+from rowpost.workers.process import shared_high_water_mark, spawn_worker
 from rowpost.workers.protocol import Assignment
 from rowpost.workers.snapshot import Snapshot
-from rowpost.workers.tasks.delayed_mover import make_mover
-from rowpost.workers.tasks.expired_purger import make_sweeper
-from rowpost.workers.tasks.in_doubt_resolver import make_resolver
-from rowpost.workers.tasks.outbox_cleaner import make_cleaner
-from rowpost.workers.tasks.partition_splitter import make_splitter
-from rowpost.workers.tasks.queue_maintenance import make_caretaker
+from rowpost.workers.tasks.delayed_mover import make_delayed_mover
+from rowpost.workers.tasks.expired_purger import make_expired_purger
+from rowpost.workers.tasks.in_doubt_resolver import make_in_doubt_resolver
+from rowpost.workers.tasks.outbox_cleaner import make_outbox_cleaner
+from rowpost.workers.tasks.partition_splitter import make_partition_splitter
+from rowpost.workers.tasks.queue_maintenance import make_queue_maintenance
 
 __all__ = ["Supervisor"]
 
@@ -66,17 +66,17 @@ class Supervisor:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[list[Any], float | None], list[Any]] = wait,
         spawn: Callable[[Assignment], Any] = spawn_worker,
-        peeker: Callable[..., Any] = Peeker,
-        mover: Callable[..., Any] = make_mover,
-        patrols: tuple[Callable[..., Any], ...] = (make_sweeper, make_resolver, make_caretaker, make_cleaner, make_splitter),
-        breaker: Breaker | None = None,
+        peeker: Callable[..., Any] = QueueMonitor,
+        mover: Callable[..., Any] = make_delayed_mover,
+        patrols: tuple[Callable[..., Any], ...] = (make_expired_purger, make_in_doubt_resolver, make_queue_maintenance, make_outbox_cleaner, make_partition_splitter),
+        breaker: CircuitBreaker | None = None,
     ) -> None:
         self._settings = settings
         self._clock, self._sleep, self._spawn, self._make_peeker = clock, sleep, spawn, peeker
         self._make_mover, self._mover = mover, None
         self._patrol_makers, self._patrols = patrols, []
         self._emit = on_event or log_event
-        self._breaker = replace(breaker or Breaker(), seconds=settings.supervisor.breaker_seconds)
+        self._breaker = replace(breaker or CircuitBreaker(), seconds=settings.supervisor.breaker_seconds)
         self._inbox: deque[tuple[str, Any]] = deque()
         self._ear, self._mouth = os.pipe()
         os.set_blocking(self._ear, False)
@@ -91,7 +91,7 @@ class Supervisor:
                 "add `worker: {handler: module:function}` below a queue"
             )
         self._worked = worked
-        self._frontiers = {queue.name: shared_frontier() for queue in worked}
+        self._frontiers = {queue.name: shared_high_water_mark() for queue in worked}
         self._crews = self._build_crews()
         self._ready: set[Any] = set()
 
@@ -177,7 +177,7 @@ class Supervisor:
                 ears += member.process.ears
         self._ready = set(self._sleep(ears, None if seconds == float("inf") else max(0.0, seconds)))
 
-    def _listen_to(self, crew: Crew, member: Member, now: float) -> None:
+    def _listen_to(self, crew: WorkerPool, member: WorkerHandle, now: float) -> None:
         exitcode = member.process.exitcode
         for report in member.process.heard():
             crew.heard(member, report, now)
@@ -205,7 +205,7 @@ class Supervisor:
                     self._crews[queue].set_limit(limit)
                 case ("answer", Answer() as answer):
                     self._answered(self._crews[answer.queue], answer, now)
-                case ("answer", Rang(queue)):
+                case ("answer", WakeUp(queue)):
                     for name in self._crews if queue is None else (queue,):
                         if name in self._crews:
                             self._crews[name].rang(now)
@@ -214,7 +214,7 @@ class Supervisor:
                     if isinstance(event, DelayedMoved):
                         self._crews[event.queue].peek_soon()
 
-    def _answered(self, crew: Crew, answer: Answer, now: float) -> None:
+    def _answered(self, crew: WorkerPool, answer: Answer, now: float) -> None:
         crew.answered(answer, now)
         if answer.next_due is not None:
             lateness = self._settings.supervisor.delayed_lateness
@@ -258,11 +258,11 @@ class Supervisor:
                 signal.signal(number, handler)
 
     # -------------------------------------------------------------- construction
-    def _build_crews(self) -> dict[str, Crew]:
+    def _build_crews(self) -> dict[str, WorkerPool]:
         return {queue.name: self._crew(queue) for queue in self._worked}
 
-    def _crew(self, queue: QueueSettings) -> Crew:
-        return Crew(
+    def _crew(self, queue: QueueSettings) -> WorkerPool:
+        return WorkerPool(
             queue,
             assign=partial(self._assignment, queue),
             spawn=self._spawn,

@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection as PipeEnd
+from multiprocessing.connection import wait
 from typing import Any
 
-from rowpost.database.connection import Database, connect
+from rowpost.database.connection import Connection, connect
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.resolve import resolve_handler
 from rowpost.errors import HandlerNotFound, RowpostError
@@ -27,23 +28,23 @@ from rowpost.pipeline.pipeline import Pipeline
 from rowpost.pipeline.plain_handler import Handler
 from rowpost.recoverability.outcome import Kind, Outcome
 from rowpost.recoverability.policy import in_words
-from rowpost.workers.circuit_breaker import arms_breaker
+from rowpost.workers.circuit_breaker import arms_circuit_breaker
 from rowpost.workers.concurrency import poll_pause
 from rowpost.workers.protocol import (
     ATTEMPTS_FAILED,
     Assignment,
     Back,
-    Hand,
+    Backoff,
+    CrashPolicy,
+    InFlight,
     InTrouble,
     Leave,
-    Pace,
     Ready,
     Receive,
     Refused,
     Tally,
-    Terms,
 )
-from rowpost.workers.receive_cursor import Anchor, Frontier
+from rowpost.workers.receive_cursor import ReceiveCursor, SharedHighWaterMark
 
 __all__ = ["Worker", "run_worker"]
 
@@ -62,12 +63,12 @@ class Worker:
     def __init__(
         self,
         assignment: Assignment,
-        pipe: Connection,
+        pipe: PipeEnd,
         *,
         wake: int | None = None,
-        hand: Hand | None = None,
+        hand: InFlight | None = None,
         clock: Callable[[], float] = time.monotonic,
-        connect: Callable[..., Database] = connect,
+        connect: Callable[..., Connection] = connect,
     ) -> None:
         self._assignment = assignment
         self._pipe = pipe
@@ -84,8 +85,8 @@ class Worker:
         self._receiving = assignment.receive or assignment.polls
         self._leaving = False
         self._misses = 0
-        self._frontier = assignment.frontier or Frontier()
-        self._anchor = Anchor(self._frontier)
+        self._frontier = assignment.frontier or SharedHighWaterMark()
+        self._anchor = ReceiveCursor(self._frontier)
         self._let_go = False
         self._listened_at = self._reported_at = clock()
         self._tally = Tally()
@@ -108,7 +109,7 @@ class Worker:
             try:
                 self._turn()
             except Exception as error:  # noqa: BLE001 a defect of ours must not end the worker unseen
-                self._suffer(error)
+                self._record_failure(error)
         self._report(busy=False)
         self._disconnect()
 
@@ -157,17 +158,17 @@ class Worker:
 
     def _note(self, outcome: Outcome) -> None:
         kind = outcome.kind
-        if self._breaker.armed and kind is not Kind.STUCK:
+        if self._breaker.armed and kind is not Kind.UNMOVABLE:
             self._breaker = self._breaker.after_success()
             self._send(Back())
-        if kind is Kind.VICTIM:
+        if kind is Kind.DEADLOCKED:
             return
         self._tally.add(outcome)
         if kind is Kind.EMPTY:
             self._found_nothing()
             return
         self._misses = 0
-        if kind is Kind.STUCK:
+        if kind is Kind.UNMOVABLE:
             self._report(busy=True)
             self._pause(self._breaker.armed_wait)
         elif kind in ATTEMPTS_FAILED:
@@ -191,7 +192,7 @@ class Worker:
         if self._receiving:
             self._listen(poll_pause(self._misses))
 
-    def _suffer(self, error: Exception) -> None:
+    def _record_failure(self, error: Exception) -> None:
         """Drop the connection, report that the queue cannot be received from, and wait as long as the breaker says.
 
         The connection is dropped after every error: whatever was open on it, the server rolls back.
@@ -201,7 +202,7 @@ class Worker:
         self._disconnect()
         if not isinstance(error, RowpostError):
             logger.error("A worker of the queue %r met a defect of rowpost", self._assignment.queue, exc_info=error)
-        if not arms_breaker(error):
+        if not arms_circuit_breaker(error):
             return
         self._breaker = self._breaker.after_failure(self._clock())
         self._report(busy=False)
@@ -211,7 +212,7 @@ class Worker:
     # -------------------------------------------------------------- connection
     def _open_pipeline(self) -> None:
         assignment = self._assignment
-        self._anchor = Anchor(self._frontier)
+        self._anchor = ReceiveCursor(self._frontier)
         database = self._connect()
         if self._subscribes and isinstance(self._handler, Endpoint):
             self._handler.subscribe(database)
@@ -233,7 +234,7 @@ class Worker:
         size = batch_size(assignment.batch if own is None else own, assignment.batch_time)
         self._batches = Batches(self._pipeline, size)
 
-    def _connect(self) -> Database:
+    def _connect(self) -> Connection:
         name = f"rowpost worker {self._assignment.queue} {self._assignment.number}"
         return self._connect_to(self._assignment.settings, application_name=name)
 
@@ -258,10 +259,10 @@ class Worker:
         except (EOFError, OSError):
             self._leaving = True
 
-    def _obey(self, command: Receive | Pace | Leave) -> None:
+    def _obey(self, command: Receive | Backoff | Leave) -> None:
         if isinstance(command, Leave):
             self._leaving = True
-        elif isinstance(command, Pace):
+        elif isinstance(command, Backoff):
             self._pace = command.seconds
         else:
             self._round, self._receiving = command.round, True
@@ -283,19 +284,19 @@ class Worker:
             self._leaving = True
 
 
-def _terms(handler: Any, assignment: Assignment) -> Terms:
+def _terms(handler: Any, assignment: Assignment) -> CrashPolicy:
     """What the supervisor needs to know, should the handler kill this process."""
     if not isinstance(handler, Endpoint):
         retries = assignment.attempts - 1
-        return Terms(retries, 0, timedelta(0), assignment.error_queue, assignment.time_limit)
+        return CrashPolicy(retries, 0, timedelta(0), assignment.error_queue, assignment.time_limit)
     limit = assignment.time_limit if handler.time_limit is None else handler.time_limit.total_seconds()
     treatment = handler.recoverability
-    return Terms(
+    return CrashPolicy(
         treatment.immediate_retries, treatment.delayed_retries, treatment.delay_increase, handler.error_queue, limit
     )
 
 
-def run_worker(assignment: Assignment, pipe: Connection, hand: Hand) -> None:
+def run_worker(assignment: Assignment, pipe: PipeEnd, hand: InFlight) -> None:
     """Entry of a worker process."""
     read, write = os.pipe()
     os.set_blocking(write, False)

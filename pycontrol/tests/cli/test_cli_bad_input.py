@@ -304,8 +304,8 @@ def test_a_schema_of_a_newer_rowpost_is_left_alone(program: Program, tmp_path: P
 def test_a_login_without_rights_is_told_so_and_granted_ones_work(program: Program, tmp_path: Path):
     url = program.variables["SHOP_URL"]
     with connect_url("postgresql", url) as database:
-        database.connection.execute("DROP ROLE IF EXISTS cli_test_shop")
-        database.connection.execute("CREATE ROLE cli_test_shop LOGIN")
+        database.driver_connection.execute("DROP ROLE IF EXISTS cli_test_shop")
+        database.driver_connection.execute("CREATE ROLE cli_test_shop LOGIN")
     shop = at(program, tmp_path, re.sub("//[^@/]*@", "//cli_test_shop@", url))
 
     refused = shop("send", "Sales", "--body", "x")
@@ -314,7 +314,7 @@ def test_a_login_without_rights_is_told_so_and_granted_ones_work(program: Progra
     received = shop("receive", "Sales")
 
     with connect_url("postgresql", url) as database:
-        database.connection.execute("DROP OWNED BY cli_test_shop; DROP ROLE cli_test_shop")
+        database.driver_connection.execute("DROP OWNED BY cli_test_shop; DROP ROLE cli_test_shop")
     assert_refused(refused, PERMISSION)
     assert (granted.code, sent.code) == (0, 0), granted.err + sent.err
     assert_refused(received, PERMISSION)

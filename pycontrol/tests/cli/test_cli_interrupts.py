@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from rowpost.database.connection import Database, connect_url
+from rowpost.database.connection import Connection, connect_url
 from rowpost.deploy.apply import deployment
 from rowpost.deploy.plan import plan
 from rowpost.settings.environment import load_settings
@@ -28,11 +28,11 @@ def sales(program: Program) -> Program:
 
 
 @pytest.fixture
-def connect(program: Program) -> Iterator[Callable[[], Database]]:
+def connect(program: Program) -> Iterator[Callable[[], Connection]]:
     """Opens connections to the program's database."""
-    opened: list[Database] = []
+    opened: list[Connection] = []
 
-    def open_one() -> Database:
+    def open_one() -> Connection:
         opened.append(connect_url("postgresql", program.variables["SHOP_URL"]))
         return opened[-1]
 
@@ -42,7 +42,7 @@ def connect(program: Program) -> Iterator[Callable[[], Database]]:
 
 
 @pytest.fixture
-def sql(connect: Callable[[], Database]) -> Probe:
+def sql(connect: Callable[[], Connection]) -> Probe:
     """Plain SQL, to arrange and to look."""
     return probe_for(connect())
 
@@ -55,7 +55,7 @@ def locked(sql: Probe, queue: str) -> Iterator[None]:
         yield
 
 
-def wait_for(connect: Callable[[], Database], condition: str) -> None:
+def wait_for(connect: Callable[[], Connection], condition: str) -> None:
     """Waits until a session of the command line is in that state."""
     watcher = probe_for(connect())
     query = (

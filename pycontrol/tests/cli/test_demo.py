@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from rowpost.database.connection import Database, connect_url
+from rowpost.database.connection import Connection, connect_url
 from rowpost.transport.queue import Queue
 from tests.support.program import Program, rowpost
 from tests.support.workers import eventually
@@ -22,15 +22,15 @@ def database(rowpost: Program):
         yield database
 
 
-def queues(database: Database) -> set[str]:
+def queues(database: Connection) -> set[str]:
     return {row[0] for row in database.call("list_queues")}
 
 
-def handled(database: Database) -> tuple[int, int]:
+def handled(database: Connection) -> tuple[int, int]:
     """Rows in the business table, and messages behind them; nothing before it exists."""
     try:
         with database.translated():
-            cursor = database.connection.cursor()
+            cursor = database.driver_connection.cursor()
             cursor.execute("SELECT COUNT(*), COUNT(DISTINCT message_row) FROM demo_order")
             return tuple(cursor.fetchone())
     except Exception:
@@ -55,7 +55,7 @@ def test_the_demo_handles_every_message_exactly_once_and_cleans_up_in_a_database
     assert not any(name.startswith("Demo.") for name in queues(database))
 
 
-def test_the_demo_fails_when_a_count_is_not_exactly_right(rowpost: Program, database: Database):
+def test_the_demo_fails_when_a_count_is_not_exactly_right(rowpost: Program, database: Connection):
     with rowpost.started("demo", "--orders", "50", "--yes") as showing:
         eventually(lambda: "Demo.error" in queues(database), "the stage is set")
         eventually(lambda: handled(database)[0] > 0, "the supervisor works")
@@ -66,7 +66,7 @@ def test_the_demo_fails_when_a_count_is_not_exactly_right(rowpost: Program, data
     assert "WRONG: in error: 8, expected 7" in ended.out
 
 
-def test_the_demo_interrupted_in_the_middle_of_its_burst_loses_nothing(rowpost: Program, database: Database):
+def test_the_demo_interrupted_in_the_middle_of_its_burst_loses_nothing(rowpost: Program, database: Connection):
     with rowpost.started("demo", "--orders", "100000", "--yes", "--keep") as showing:
         eventually(lambda: handled(database)[0] > 100, "the burst is being handled")
         showing.interrupt()

@@ -70,12 +70,12 @@ def test_calls_survive_what_the_driver_forgets_after_a_rollback(queue, database)
 
     if database.engine != "postgresql":
         pytest.skip("psycopg deallocates every prepared statement after a rollback; pyodbc keeps none")
-    for shared in (database, database.connection):
+    for shared in (database, database.driver_connection):
         here = Queue(queue.name, shared)
         here.peek()
         for number in range(10):  # the driver prepares a statement that it has seen five times
-            database.connection.execute("SELECT %s::int", (number,))
-        with pytest.raises(ZeroDivisionError), database.connection.transaction():
+            database.driver_connection.execute("SELECT %s::int", (number,))
+        with pytest.raises(ZeroDivisionError), database.driver_connection.transaction():
             _ = 1 / 0
 
         assert here.peek() == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rowpost.database.connection import Database, connect_url
+from rowpost.database.connection import Connection, connect_url
 from rowpost.database.sql_folder import sql_folder
 from rowpost.deploy.apply import deployment
 from rowpost.deploy.plan import Plan, plan
@@ -33,7 +33,7 @@ class Shop:
     def babelfish(self) -> bool:
         return self.label == "babelfish"
 
-    def connect(self) -> Database:
+    def connect(self) -> Connection:
         return connect_url(self.settings.engine, self.settings.url, "rowpost deploy tests")
 
     def plan(self, *queues: QueueSettings, folder: Path | None = None) -> Plan:
@@ -54,11 +54,11 @@ def shop(target: Target, new_database: Callable[[str], str]) -> Shop:
 
 
 @pytest.fixture
-def open_shop(shop: Shop) -> Iterator[Callable[[], Database]]:
+def open_shop(shop: Shop) -> Iterator[Callable[[], Connection]]:
     """Opens connections to the shop's database; they are closed after the test."""
-    opened: list[Database] = []
+    opened: list[Connection] = []
 
-    def open_one() -> Database:
+    def open_one() -> Connection:
         opened.append(shop.connect())
         return opened[-1]
 
@@ -68,12 +68,12 @@ def open_shop(shop: Shop) -> Iterator[Callable[[], Database]]:
 
 
 @pytest.fixture
-def database(open_shop: Callable[[], Database]) -> Database:
+def database(open_shop: Callable[[], Connection]) -> Connection:
     return open_shop()
 
 
 @pytest.fixture
-def sql(shop: Shop, open_shop: Callable[[], Database]) -> Probe:
+def sql(shop: Shop, open_shop: Callable[[], Connection]) -> Probe:
     """Plain SQL in the shop's database."""
     return probe_for(open_shop(), babelfish=shop.babelfish)
 
@@ -112,7 +112,7 @@ def edit(shop: Shop, folder: Path, scripts: Path) -> Callable[[str, str, str], N
 
 
 @pytest.fixture
-def change_by_hand(shop: Shop, database: Database) -> Callable[[str], None]:
+def change_by_hand(shop: Shop, database: Connection) -> Callable[[str], None]:
     """Changes a procedure behind the journal's back: the same script with one comment more."""
 
     def change(script_name: str) -> None:

@@ -280,7 +280,7 @@ def test_a_deployment_whose_lock_is_refused_is_told_so_by_number_and_changes_not
         edit("begin.sql", "@LockTimeout = -1", "@LockTimeout = 0")
     first, second = open_shop(), open_shop()
     if shop.engine == "postgresql":
-        second.connection.execute("SET lock_timeout = '50ms'")
+        second.driver_connection.execute("SET lock_timeout = '50ms'")
 
     with deployment(first, shop.plan()), pytest.raises(LockRefused) as caught:
         apply(second, shop.plan(folder=folder))

@@ -19,11 +19,11 @@ from rowpost.transport.queue import Queue
 def kill(sql, database):
     """Ends a session on the server, and waits until it is gone with its locks."""
     if database.engine == "postgresql":
-        session = database.connection.info.backend_pid
+        session = database.driver_connection.info.backend_pid
         command, there = "SELECT pg_terminate_backend(?)", "SELECT count(*) FROM pg_stat_activity WHERE pid = ?"
         sql.run(command, session)
     else:
-        session = database.dialect.script(database.connection, "SELECT @@SPID;")[0][0]
+        session = database.dialect.script(database.driver_connection, "SELECT @@SPID;")[0][0]
         there = "SELECT COUNT(*) FROM sys.dm_exec_sessions WHERE session_id = ?"
         sql.run(f"KILL {session}")
     deadline = time.monotonic() + 20
@@ -164,7 +164,7 @@ def test_a_deploying_login_that_lacks_a_right_is_told_which_and_changes_nothing(
 
     for revoke, said in LACKING[shop.engine].values():
         for statement in (*ALL_RIGHTS[shop.engine], revoke):
-            sql.run(statement.format(database=database.dialect.database_name(database.connection), login=name))
+            sql.run(statement.format(database=database.dialect.database_name(database.driver_connection), login=name))
         with pytest.raises((DeployError, PermissionDenied, DatabaseUnavailable), match=f"(?i)permission.*{said}"):
             with theirs.connect() as connection:
                 apply(connection, theirs.plan())

@@ -23,7 +23,7 @@ def operate(shop, database):
         for old, new in values.items():
             assert old in text
             text = text.replace(old, new)
-        return [database.dialect.script(database.connection, batch.text) for batch in split_batches(text, shop.engine)][-1]
+        return [database.dialect.script(database.driver_connection, batch.text) for batch in split_batches(text, shop.engine)][-1]
 
     return run
 
@@ -75,7 +75,7 @@ def test_a_failed_message_returns_to_the_queue_where_it_failed_however_its_addre
 ):
     if shop.babelfish:
         pytest.skip("Babelfish: INSERT EXEC misses the rows of an OUTPUT clause")
-    address = SPELLINGS[shop.engine][spelling].format(database=database.dialect.database_name(database.connection))
+    address = SPELLINGS[shop.engine][spelling].format(database=database.dialect.database_name(database.driver_connection))
     errors = Queue("error", database)
     row_id = errors.send(b"x", {"NServiceBus.FailedQ": address, "it's": "kept"})
     row_version = str(errors.browse()[0].row_version)

@@ -205,7 +205,7 @@ def test_an_endpoint_without_an_instance_cannot_wait(target):
 def test_a_connection_that_was_lent_does_not_say_where_to_receive(database):
     web = Endpoint("Web", send_only=True, instance="web1")
 
-    with pytest.raises(DatabaseError, match="load_settings"), web.open(database.connection) as bus:
+    with pytest.raises(DatabaseError, match="load_settings"), web.open(database.driver_connection) as bus:
         bus.request(PlaceOrder(1), to="Sales", timeout=LONG)
 
 
@@ -246,7 +246,7 @@ def test_who_may_not_make_the_queue_is_told_who_can(web, target, sql, database):
 
     def connect():
         opened = target.connect()
-        opened.connection.execute("SET ROLE rowpost_test_web")
+        opened.driver_connection.execute("SET ROLE rowpost_test_web")
         return opened
 
     callbacks = Callbacks(Endpoint("Web", send_only=True, instance="web1"), connect)

@@ -570,7 +570,7 @@ def test_who_sends_what_another_stored_and_is_about_to_send_sends_it_alone(busin
     kinds = handle_all(first)
 
     assert [each.sent for each in cared] == [1]
-    assert kinds == [Kind.VICTIM, Kind.HANDLED]
+    assert kinds == [Kind.DEADLOCKED, Kind.HANDLED]
     assert (ledger(business), sent(database), queue.peek(), left_behind(business)) == ([1], [1], 0, [])
 
 
@@ -622,7 +622,7 @@ def test_a_queues_connection_that_is_lost_after_the_business_commit_sends_once(b
         pytest.skip("no session can be ended from here")
     order(1)
     made = []
-    lose = at_step("stored", lambda: sql.run("SELECT pg_terminate_backend(?, 5000)", made[0].database.connection.info.backend_pid))
+    lose = at_step("stored", lambda: sql.run("SELECT pg_terminate_backend(?, 5000)", made[0].database.driver_connection.info.backend_pid))
     made.append(pipe(step=lose))
 
     with pytest.raises(DatabaseUnavailable):

@@ -48,7 +48,7 @@ class Shop:
             pipeline.close()
 
     def written(self):
-        return Counter(row[0] for row in self.business.connection.execute("SELECT number FROM business").fetchall())
+        return Counter(row[0] for row in self.business.driver_connection.execute("SELECT number FROM business").fetchall())
 
     def sent(self):
         found, anchor = Counter(), None
@@ -58,7 +58,7 @@ class Shop:
         return found
 
     def left_behind(self):
-        return self.business.connection.execute("SELECT message_id FROM rowpost.outbox_operations").fetchall()
+        return self.business.driver_connection.execute("SELECT message_id FROM rowpost.outbox_operations").fetchall()
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def shop(target, make_queue, sql, business_url):
     sql.run("DELETE FROM rowpost.dispatch")
     with connect_url(engine_of(business_url), business_url) as business:
         for table in ("business", "rowpost.outbox", "rowpost.outbox_operations"):
-            business.connection.execute(f"DELETE FROM {table}")
+            business.driver_connection.execute(f"DELETE FROM {table}")
         yield Shop(make_queue(), target.url, business, business_url)
 
 

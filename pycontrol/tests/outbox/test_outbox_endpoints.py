@@ -43,7 +43,7 @@ class Site:
             apply(database, plan(self.settings))
         with connect_url(engine_of(self.business_url), self.business_url) as database:
             apply(database, plan(business_settings(self.settings, self.settings.outboxes[0])))
-            database.connection.execute("CREATE TABLE business (number integer NOT NULL)")
+            database.driver_connection.execute("CREATE TABLE business (number integer NOT NULL)")
 
     def order(self, number, times=1):
         with connect_url(engine_of(self.url), self.url) as database:
@@ -62,10 +62,10 @@ class Site:
             return work(database)
 
     def rows(self, statement):
-        return self.in_business(lambda database: [tuple(row) for row in database.connection.execute(statement).fetchall()])
+        return self.in_business(lambda database: [tuple(row) for row in database.driver_connection.execute(statement).fetchall()])
 
     def run(self, statement):
-        self.in_business(lambda database: database.connection.execute(statement))
+        self.in_business(lambda database: database.driver_connection.execute(statement))
 
     def ledger(self):
         return Counter(row[0] for row in self.rows("SELECT number FROM business"))
@@ -192,7 +192,7 @@ def test_a_business_database_that_is_down_is_named_and_nothing_is_deployed(site,
     assert result.code == 4
     assert "business database 'business'" in result.err
     with connect_url("postgresql", site.url) as database:
-        assert database.connection.execute("SELECT to_regnamespace('rowpost')").fetchone() == (None,)
+        assert database.driver_connection.execute("SELECT to_regnamespace('rowpost')").fetchone() == (None,)
 
 
 def test_the_program_shows_what_has_not_left_and_sends_it(site):
@@ -267,18 +267,18 @@ def test_workers_wait_for_a_business_database_that_is_down_and_go_on_when_it_is_
         with Running(running.settings) as supervisor:
             running.order(1)
             eventually(lambda: running.sent() == Counter([1]), "the first order is sent")
-            admin.connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
-            admin.connection.execute(
+            admin.driver_connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+            admin.driver_connection.execute(
                 "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", (name,)
             )
             try:
                 running.order(2)
                 eventually(lambda: supervisor.seen(events.Trouble), "the supervisor tells of the trouble")
             finally:
-                admin.connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+                admin.driver_connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
             eventually(lambda: running.sent() == Counter([1, 2]), "the second order is sent")
 
-        failures = admin.connection.execute("SELECT count(*) FROM rowpost.failure").fetchone()
+        failures = admin.driver_connection.execute("SELECT count(*) FROM rowpost.failure").fetchone()
 
     assert failures == (0,)
     assert running.ledger() == Counter([1, 2])

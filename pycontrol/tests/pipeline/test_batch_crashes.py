@@ -89,7 +89,7 @@ def test_a_connection_lost_in_the_middle_of_a_batch_leaves_all_of_it_in_the_queu
         pytest.skip("killing a session needs a right that tests do not ask for on SQL Server")
     shop.order(1, 2, 3)
     database = open_database()
-    pid = database.connection.info.backend_pid
+    pid = database.driver_connection.info.backend_pid
     lose = iter([None, lambda: sql.run("SELECT pg_terminate_backend(?, 5000)", pid)])
     endpoint = endpoint_of(shop.queue.name, MODE, {}, then=lambda context: (next(lose, None) or (lambda: None))())
 

@@ -244,7 +244,7 @@ def test_a_failing_custom_policy_leaves_all_in_the_queue(desk):
     outcomes = desk.batches(handler=endpoint).process()
     desk.pipeline.close()
 
-    assert [each.kind for each in outcomes] == [Kind.STUCK]
+    assert [each.kind for each in outcomes] == [Kind.UNMOVABLE]
     assert (desk.queue.peek(), desk.written(), desk.sent()) == (3, [], [])
 
 
@@ -258,7 +258,7 @@ def test_after_a_conflict_within_a_batch_which_is_no_attempt_messages_go_alone(d
 
     kinds = desk.work()
 
-    assert kinds == [[Kind.VICTIM], *[[Kind.HANDLED]] * 6]
+    assert kinds == [[Kind.DEADLOCKED], *[[Kind.HANDLED]] * 6]
     assert desk.sent() == [1, 2, 3, 4, 5, 6]
 
 
@@ -345,7 +345,7 @@ def test_a_corrupt_message_that_cannot_be_moved_holds_up_no_neighbour(desk):
     first, second, third = (batches.process() for _ in range(3))
     pipeline.close()
 
-    assert [each[0].kind for each in (first, second, third)] == [Kind.VICTIM, Kind.HANDLED, Kind.STUCK]
+    assert [each[0].kind for each in (first, second, third)] == [Kind.DEADLOCKED, Kind.HANDLED, Kind.UNMOVABLE]
     assert desk.queue.peek() == 2
 
 

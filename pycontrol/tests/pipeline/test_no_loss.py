@@ -19,7 +19,7 @@ from rowpost.errors import DatabaseError, DatabaseUnavailable, LockTimeout, Logi
 from rowpost.outbox.operations import Outbox
 from rowpost.recoverability.policy import Decision, Recoverability
 from rowpost.wire.message import OutgoingMessage
-from rowpost.workers.circuit_breaker import Breaker
+from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.protocol import Assignment, InTrouble, Leave
 from rowpost.workers.worker import Worker
 from tests.support.crashing import TYPE, Order, write
@@ -100,7 +100,7 @@ class Desk:
             error_queue="error",
             receive=True,
             polls=True,
-            breaker=Breaker(armed_wait=0.001, triggered_wait=0.001),
+            breaker=CircuitBreaker(armed_wait=0.001, triggered_wait=0.001),
             batch=self.batch,
         )
         worker = Worker(assignment, theirs, connect=lambda *_, **__: faults.connect(self.target.connect))

@@ -11,7 +11,7 @@ from rowpost.settings.environment import QueueSettings, SupervisorSettings
 from rowpost.transport.maintenance import maintain_queue, queue_metrics
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import format_timestamp
-from rowpost.workers.tasks.queue_maintenance import make_caretaker
+from rowpost.workers.tasks.queue_maintenance import make_queue_maintenance
 
 DEADLINE = 20.0  # seconds
 
@@ -271,7 +271,7 @@ def test_the_caretaker_looks_after_a_queue_and_tells_what_it_did(make_queue, dat
     told = []
     settings = replace(target.settings, queues=(QueueSettings(queue.name),))
 
-    caretaker = make_caretaker(settings, told.append)
+    caretaker = make_queue_maintenance(settings, told.append)
     caretaker.start()
     until(lambda: told)
     caretaker.stop()
@@ -282,7 +282,7 @@ def test_the_caretaker_looks_after_a_queue_and_tells_what_it_did(make_queue, dat
 def test_upkeep_can_be_switched_off(target):
     settings = replace(target.settings, supervisor=SupervisorSettings(upkeep_every=0.0))
 
-    caretaker = make_caretaker(settings, lambda event: None)
+    caretaker = make_queue_maintenance(settings, lambda event: None)
     caretaker.start()
 
     assert not caretaker._thread.is_alive()

@@ -34,13 +34,13 @@ def test_a_burst_after_the_statistics_saw_an_empty_table_is_read_by_the_index(
     for _ in range(10):
         getattr(queue, verb)(1)
     queue.send_many([OutgoingMessage(b"x" * 500)] * 5000)
-    database.connection.execute("SELECT pg_stat_force_next_flush()")
+    database.driver_connection.execute("SELECT pg_stat_force_next_flush()")
     before = scans(sql, queue)
 
     for _ in range(20):
         getattr(queue, verb)(1)
 
-    database.connection.execute("SELECT pg_stat_force_next_flush()")
+    database.driver_connection.execute("SELECT pg_stat_force_next_flush()")
     after = scans(sql, queue)
     assert after[0] == before[0], "a sequential scan"
     assert after[1] - before[1] <= 20 * 3, "rows read per call do not grow with the queue"

@@ -117,7 +117,7 @@ def test_a_queue_has_one_lease_that_ends_the_given_seconds_from_now_and_is_orpha
 
     alive = database.call("check_queue", queue_name="Sales")
     text = "UPDATE rowpost.lease SET ends_at = '2024-01-01' WHERE queue_key = 'Sales'"
-    database.dialect.script(database.connection, text)
+    database.dialect.script(database.driver_connection, text)
     lapsed = database.call("check_queue", queue_name="Sales")
 
     assert alive == []
@@ -227,7 +227,7 @@ def test_a_transaction_is_decided_once_and_names_its_participants(database, agai
 
 def test_a_transaction_is_seen_to_run_until_it_ends_and_its_lock_is_refused_to_a_second_one(database, open_database):
     other, watcher = open_database(), open_database()
-    other.dialect.script(other.connection, "SET lock_timeout = '50ms';" if other.engine == "postgresql" else "SET LOCK_TIMEOUT 50;")
+    other.dialect.script(other.driver_connection, "SET lock_timeout = '50ms';" if other.engine == "postgresql" else "SET LOCK_TIMEOUT 50;")
 
     def runs():
         return bool(watcher.call("probe_transaction", transaction_id="tx-1")[0][0])

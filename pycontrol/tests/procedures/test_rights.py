@@ -68,7 +68,7 @@ def test_statement_9_an_endpoint_receives_and_sends_with_execute_alone_and_may_d
             "DROP TABLE rowpost.journal",
         ):
             with pytest.raises(DatabaseError), database.translated():
-                database.connection.execute(statement)
+                database.driver_connection.execute(statement)
     assert sql.value(f"SELECT COUNT(*) FROM {sql.table('Billing')}") == 1
     sql.empty("Billing")
 
@@ -93,9 +93,9 @@ def test_statement_10_the_deploying_login_needs_only_to_create_objects(target, n
     sql.run(f"GRANT CREATE ON DATABASE {sql.value('SELECT current_database()')} TO {name}")
     url = new_database(target.label)
     with connect_url("postgresql", url) as owner:
-        database_name = owner.connection.execute("SELECT current_database()").fetchone()[0]
-        owner.connection.execute(f"GRANT CREATE ON DATABASE {database_name} TO {name}")
-        owner.connection.execute(f"GRANT CREATE, USAGE ON SCHEMA public TO {name}")
+        database_name = owner.driver_connection.execute("SELECT current_database()").fetchone()[0]
+        owner.driver_connection.execute(f"GRANT CREATE ON DATABASE {database_name} TO {name}")
+        owner.driver_connection.execute(f"GRANT CREATE, USAGE ON SCHEMA public TO {name}")
     deployer_url = login.url(name, url)
 
     with connect_url("postgresql", deployer_url) as database:
@@ -104,7 +104,7 @@ def test_statement_10_the_deploying_login_needs_only_to_create_objects(target, n
 
         assert Queue("Sales", database).peek() == 1
     with connect_url("postgresql", url) as owner:
-        owner.connection.execute(f"DROP OWNED BY {name}")
+        owner.driver_connection.execute(f"DROP OWNED BY {name}")
 
 
 #: what a member of each role may call, by the contract's scope and side; an endpoint's queues are granted one by one
@@ -194,7 +194,7 @@ def test_no_role_changes_a_table_or_makes_or_drops_anything_or_reads_more_than_i
         for statement in (*FORBIDDEN, *(() if role and target.babelfish else ON_TABLES)):  # it chains no ownership
             try:
                 with database.translated():
-                    database.connection.execute(statement.format(**names))
+                    database.driver_connection.execute(statement.format(**names))
             except RowpostError:
                 continue
             went_through.append(statement)
@@ -212,9 +212,9 @@ def test_the_rights_of_the_seeds_model_let_plain_sql_work_and_are_given_only_whe
         sql.run(f"GRANT USAGE ON SCHEMA public TO {name}")
 
     with login.open(name) as database:
-        database.connection.execute(f"DELETE FROM {sql.table('Sales')}")
+        database.driver_connection.execute(f"DELETE FROM {sql.table('Sales')}")
         with pytest.raises(RowpostError), database.translated():
-            database.connection.execute(f"DELETE FROM {sql.table('Billing')}")
+            database.driver_connection.execute(f"DELETE FROM {sql.table('Billing')}")
 
     assert set(with_tables) - set(without) == set(with_tables[-2:])  # of the queue, and of its delayed table
 
@@ -269,6 +269,6 @@ def test_statement_9_an_endpoint_keeps_its_sagas_with_execute_alone_and_no_other
         assert (outcome.kind, [row[2]["Total"] for row in desk.rows]) == (Kind.HANDLED, [5])
         for table in ("Ledger_of_others", *(() if target.babelfish else (desk.table,))):
             with pytest.raises(DatabaseError), database.translated():
-                database.connection.execute(f"SELECT * FROM {sql.table(table)}")
+                database.driver_connection.execute(f"SELECT * FROM {sql.table(table)}")
         with pytest.raises(PermissionDenied):
             database.call("load_saga", "Ledger_of_others", correlation_value="A", locked=False, lock_timeout_ms=100)

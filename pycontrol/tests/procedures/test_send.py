@@ -103,7 +103,7 @@ def test_statement_18_the_callers_settings_are_unchanged_after_every_verb(queue,
 
 def test_statement_19_a_send_inside_the_callers_transaction_follows_its_end(queue, open_database):
     other = open_database()
-    lent = Queue(queue.name, other.connection)
+    lent = Queue(queue.name, other.driver_connection)
 
     other.begin()
     lent.send(b"rolled back")

@@ -327,7 +327,7 @@ def test_a_reader_streams_a_queue_and_has_no_other_right_on_its_table(stream, lo
             f"TRUNCATE {table}", f"SELECT seq FROM {table} FOR UPDATE", f"SELECT ctid FROM {table}", "SELECT * FROM rowpost.spooled_message",
         ):  # fmt: skip
             with pytest.raises(PermissionDenied), analyst.translated():
-                analyst.connection.execute(statement)
+                analyst.driver_connection.execute(statement)
     forget_queue(database, queue)
     assert sql.run(f"SELECT has_any_column_privilege('{name}', '{table}', 'SELECT')") == [(False,)]
 
@@ -340,7 +340,7 @@ def test_a_range_is_planned_with_the_query_that_reads_it_whoever_reads(stream, l
 
     with login.open(name) as analyst:
         call = f'SELECT row_version FROM rowpost."read_range:{stream.queue.name}"(p_above => 0, p_upto => 9)'
-        plan = [line for (line,) in analyst.connection.execute(f"EXPLAIN (VERBOSE) {call}").fetchall()]
+        plan = [line for (line,) in analyst.driver_connection.execute(f"EXPLAIN (VERBOSE) {call}").fetchall()]
 
     assert not any("Function Scan" in line for line in plan)
     assert not any("body" in line for line in plan if "Output" in line)
@@ -385,7 +385,7 @@ def test_a_login_that_may_send_to_a_queue_writes_it_through_ledger_and_staging(s
 def test_a_range_comes_in_chunks_and_a_connection_that_is_lost_in_the_midst_is_named(stream, open_database, database, sql):
     stream.queue.send_many([OutgoingMessage(bytes(50_000)) for _ in range(400)])
     reader = open_database()
-    session = reader.connection.execute("SELECT @@SPID").fetchval() if reader.engine == "sqlserver" else None
+    session = reader.driver_connection.execute("SELECT @@SPID").fetchval() if reader.engine == "sqlserver" else None
     chunks = reader.stream("read_range", stream.queue.name, columns=COLUMNS, chunk_bytes=100_000, **ALL)
     next(chunks)
 

@@ -256,11 +256,11 @@ def test_a_queue_of_others_that_is_only_sent_to_rings_for_nobody(make_queue, dat
 def test_a_session_may_send_without_waking_anybody(make_queue, ears):
     queue = make_queue()
     watch(queue, MINUTE)
-    queue.database.connection.execute("SET rowpost.ring = off")
+    queue.database.driver_connection.execute("SET rowpost.ring = off")
 
     queue.send(b"x")
 
-    queue.database.connection.execute("RESET rowpost.ring")
+    queue.database.driver_connection.execute("RESET rowpost.ring")
     assert ears.heard() == []
 
 
@@ -287,7 +287,7 @@ def test_the_word_is_given_before_the_count(make_queue, open_database, target, s
     with psycopg.connect(target.url) as holder:  # a lock on the table stops the count, not the word
         holder.execute(f"LOCK TABLE {sql.table(queue.name)} IN ACCESS EXCLUSIVE MODE")
         with connect_url("postgresql", target.url) as watcher:
-            pid = watcher.connection.info.backend_pid
+            pid = watcher.driver_connection.info.backend_pid
             thread = threading.Thread(target=watch, args=(Queue(queue.name, watcher), MINUTE))
             thread.start()
             eventually(

@@ -12,7 +12,7 @@ from rowpost.recoverability.policy import Decision, Failure, Recoverability, del
 from rowpost.wire.message import Message
 from rowpost.workers import events
 from rowpost.workers.monitor import Answer, Crash
-from rowpost.workers.protocol import Hand, Leave, Pace, Progress, Ready, Tally, Terms
+from rowpost.workers.protocol import Backoff, CrashPolicy, InFlight, Leave, Progress, Ready, Tally
 from rowpost.workers.throttle import Throttle
 from tests.support.pool_history import at_rest
 
@@ -70,13 +70,13 @@ def test_a_second_round_has_its_own_deliver_at_and_the_first_rounds_timestamp():
 
 # ------------------------------------------------------------------ the message in hand
 def test_a_hand_tells_what_it_holds_and_since_when():
-    memory = bytearray(Hand.SIZE)
-    hand = Hand(memory)
+    memory = bytearray(InFlight.SIZE)
+    hand = InFlight(memory)
     message = Message(uuid4(), 2**40, False, "", b"")
 
     before = (hand.content, hand.since)
     hand.hold(message)
-    holding = (Hand(memory).content, Hand(memory).since is not None)
+    holding = (InFlight(memory).content, InFlight(memory).since is not None)
     hand.hold(None)
 
     assert before == (None, None)
@@ -93,7 +93,7 @@ def test_a_hand_tells_what_it_holds_and_since_when():
     ],
 )
 def test_a_crash_says_how_the_worker_ended(exitcode, overdue, kind, words):
-    crash = Crash("Sales", 1, exitcode, uuid4(), 7, Terms(5, 3, SECOND, "error", 2.5), overdue)
+    crash = Crash("Sales", 1, exitcode, uuid4(), 7, CrashPolicy(5, 3, SECOND, "error", 2.5), overdue)
 
     assert isinstance(crash.error, kind)
     assert words in str(crash.error)
@@ -103,7 +103,7 @@ def test_a_crash_says_how_the_worker_ended(exitcode, overdue, kind, words):
 def timed(limit=2.0):
     """A crew whose worker 1 has said that its handlers have a time limit."""
     history = at_rest(limit=1)
-    history.says(1, Ready(1000, Terms(5, 3, SECOND, "error", limit)), 0.0)
+    history.says(1, Ready(1000, CrashPolicy(5, 3, SECOND, "error", limit)), 0.0)
     history.peeks(1, now=0.0)
     return history
 
@@ -111,7 +111,7 @@ def timed(limit=2.0):
 def test_a_handler_that_exceeds_its_time_limit_is_killed_with_its_worker():
     history = timed()
     worker = history.processes[0]
-    worker.held_since, worker.in_hand = 10.0, (uuid4(), 7)
+    worker.held_since, worker.in_flight = 10.0, (uuid4(), 7)
 
     due = history.at(11.0)
     early = worker.killed
@@ -134,7 +134,7 @@ def test_a_busy_worker_is_looked_at_again_before_any_handler_can_exceed_its_limi
 
 def test_a_worker_that_was_stopped_by_force_does_not_count_against_its_message():
     history = timed()
-    history.processes[0].in_hand = (uuid4(), 7)
+    history.processes[0].in_flight = (uuid4(), 7)
 
     history.crew.stop(now=True)
     history.dies(1, -9, now=1.0)
@@ -144,7 +144,7 @@ def test_a_worker_that_was_stopped_by_force_does_not_count_against_its_message()
 
 def test_a_handler_that_hangs_while_the_crew_stops_is_still_killed_at_its_limit():
     history = timed()
-    history.processes[0].held_since, history.processes[0].in_hand = 10.0, (uuid4(), 7)
+    history.processes[0].held_since, history.processes[0].in_flight = 10.0, (uuid4(), 7)
 
     history.crew.stop(now=False)
     history.at(12.5)
@@ -223,7 +223,7 @@ def test_i7_after_enough_failures_one_worker_stays_and_is_told_to_take_its_time(
     left = [number for number in (1, 2, 3) if Leave() not in history.told(number)]
 
     assert len(left) == 1
-    assert Pace(0.5) in history.told(left[0])
+    assert Backoff(0.5) in history.told(left[0])
     assert [(e.failures, e.wait) for e in history.seen(events.ThrottlingStarted)] == [(5, 0.5)]
     assert history.crew.snapshot(2.0).throttled
 
@@ -236,7 +236,7 @@ def test_i7_the_first_success_restores_the_workers():
 
     history.receives(left, 1, now=3.0, busy=True, handled=1)
 
-    assert history.told(left)[-1] == Pace(0.0)
+    assert history.told(left)[-1] == Backoff(0.0)
     assert len(history.seen(events.ThrottlingEnded)) == 1
     assert not history.crew.snapshot(3.0).throttled
 

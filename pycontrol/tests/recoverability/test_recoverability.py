@@ -12,7 +12,7 @@ from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
 from rowpost.wire.message import parse_timestamp
 from rowpost.workers import events
-from rowpost.workers.circuit_breaker import Breaker
+from rowpost.workers.circuit_breaker import CircuitBreaker
 from tests.support import failing as recovery
 from tests.support.failing import TYPE
 from tests.support.workers import Running
@@ -28,7 +28,7 @@ HEADERS = {
     "Shop.Unknown": 'é漢🚀/"\n',
     "Shop.Null": None,
 }
-FAST = Breaker(armed_wait=0.1)
+FAST = CircuitBreaker(armed_wait=0.1)
 
 
 def run(shop, endpoint, **options):
@@ -239,7 +239,7 @@ def test_a_policy_that_answers_nonsense_is_critical_too(shop, database):
 
     outcome = Pipeline(database, shop.name, endpoint).process_one()
 
-    assert outcome.kind is Kind.STUCK
+    assert outcome.kind is Kind.UNMOVABLE
     assert shop.depth() == 1
 
 

@@ -198,7 +198,7 @@ def test_what_has_the_checksum_is_installed(request, tmp_path, pack):
     with connect_url("sqlserver", request.getfixturevalue("new_database")("sqlserver")) as database:
         runner.install_tsqlt(database, str(file), hashlib.sha256(file.read_bytes()).hexdigest())
 
-        assert database.dialect.script(database.connection, "SELECT COUNT(*) FROM dbo.installed;") == [(0,)]
+        assert database.dialect.script(database.driver_connection, "SELECT COUNT(*) FROM dbo.installed;") == [(0,)]
 
 
 def test_a_zip_without_tsqlt_is_refused_by_name(tmp_path):

@@ -56,7 +56,7 @@ def test_two_batches_that_want_the_same_instances_the_other_way_round_end_in_no_
 
     pessimistic = concurrency == "pessimistic"
     assert [each.kind for each in first] == [Kind.HANDLED] * 2
-    assert [each.kind for each in second] == ([Kind.HANDLED] * 2 if pessimistic else [Kind.VICTIM])
+    assert [each.kind for each in second] == ([Kind.HANDLED] * 2 if pessimistic else [Kind.DEADLOCKED])
     assert {row[2]["Total"] for row in desk.rows} == {2 if pessimistic else 1}
 
 

@@ -12,7 +12,7 @@ from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.deploy.verify import verify
 from rowpost.endpoint.endpoint import Endpoint
-from rowpost.endpoint.hosting import refuse_missing_sagas, with_sagas
+from rowpost.endpoint.hosting import check_sagas, with_sagas
 from rowpost.errors import DeployError, InvalidCount, QueueNameConflict, SagaConflict, SagaNotDeployed, SettingsError
 from rowpost.recoverability.outcome import Kind
 from rowpost.sagas import Saga, handles, starts
@@ -347,7 +347,7 @@ def test_the_limit_is_gone_with_the_call(make_desk):
 
     with database.transaction():
         database.call("load_saga", desk.table, correlation_value="A", locked=True, lock_timeout_ms=300)
-        found = database.connection.execute(setting).fetchone()[0]
+        found = database.driver_connection.execute(setting).fetchone()[0]
 
     assert found in ("0", -1)
 
@@ -520,7 +520,7 @@ def test_a_saga_without_a_table_is_named_before_any_worker_starts_and_by_each_me
     desk.endpoint = make_endpoint(make_ledger("pessimistic", "Nowhere"))
 
     with pytest.raises(SagaNotDeployed, match="rowpost apply"):
-        refuse_missing_sagas(replace(target.settings, sagas=desk.endpoint.sagas), desk.database)
+        check_sagas(replace(target.settings, sagas=desk.endpoint.sagas), desk.database)
 
     outcome = desk.handle(Open("A"))
     assert (outcome.kind, "SagaNotDeployed" in outcome.error) == (Kind.FAILED, True)

@@ -76,7 +76,7 @@ def tail(queues, tmp_path):
 
 def committed(queues, queue):
     with queues.connect() as database:
-        return {row[0] for row in database.connection.execute(f'SELECT seq FROM public."{queue}"')}
+        return {row[0] for row in database.driver_connection.execute(f'SELECT seq FROM public."{queue}"')}
 
 
 def write(url, queue, rows, seed):
@@ -101,7 +101,7 @@ def write(url, queue, rows, seed):
 def test_a_tail_misses_nothing_where_naive_readers_do(queues, tail, writers, rows):
     queue = queues.make()
     with queues.connect() as database:
-        database.connection.execute(SLOW_TRIGGER.format(queue=queue, seconds=0.2))
+        database.driver_connection.execute(SLOW_TRIGGER.format(queue=queue, seconds=0.2))
     arrived = tail(queue)
     arrived()
     naive = [Naive(queues.url, queue, end_of) for end_of in (HIGHEST, OLDEST_SNAPSHOT)]
@@ -122,8 +122,8 @@ def test_a_tail_misses_nothing_where_naive_readers_do(queues, tail, writers, row
 def test_a_row_version_that_is_drawn_before_its_transaction_has_a_number_is_waited_for(queues, tail):
     queue = queues.make()
     with queues.connect() as database:
-        database.connection.execute(SLOW_TRIGGER.format(queue=queue, seconds=3))
-        connection = database.connection
+        database.driver_connection.execute(SLOW_TRIGGER.format(queue=queue, seconds=3))
+        connection = database.driver_connection
         connection.execute(INSERT.format(queue=queue), ("", 1))
         arrived = tail(queue)
         arrived()

@@ -45,7 +45,7 @@ def failed(queues):
 
 def bodies(queues, queue: str) -> list[int]:
     with queues.connect() as database:
-        rows = database.connection.execute(f'SELECT body FROM public."{queue}"').fetchall()
+        rows = database.driver_connection.execute(f'SELECT body FROM public."{queue}"').fetchall()
     return sorted(int(row[0]) for row in rows)
 
 
@@ -287,6 +287,6 @@ def test_files_are_loaded_once_and_other_data_under_the_key_is_refused(queues, c
     code, _, said = load("more.csv")
     assert code == FAILED and "import" in said and "Traceback" not in said
     with queues.connect() as database:
-        rows = database.connection.execute(f'SELECT id, headers FROM public."{queue}"').fetchall()
+        rows = database.driver_connection.execute(f'SELECT id, headers FROM public."{queue}"').fetchall()
     assert len(rows) == 20 == len({row[0] for row in rows})
     assert Counter(json.loads(row[1])["NServiceBus.EnclosedMessageTypes"] for row in rows) == {"Shop.PlaceOrder": 20}

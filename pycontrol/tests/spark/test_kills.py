@@ -90,7 +90,7 @@ def test_a_replay_survives_kills(queues, environment, common, seed, tmp_path):
     )  # fmt: skip
 
     with queues.connect() as database:
-        rows, ids, numbers = database.connection.execute(
+        rows, ids, numbers = database.driver_connection.execute(
             f'SELECT count(*), count(DISTINCT id), count(DISTINCT body) FROM public."{target}"'
         ).fetchone()
     print(f"replay: killed {sum(killed.values())} times: {dict(killed)}; {rows} rows, {ids} ids, {numbers} messages")

@@ -71,7 +71,7 @@ def test_a_body_of_256_mb_goes_through_source_archive_and_replay(queues, large, 
     assert hashlib.sha256(kept["body"][0].as_buffer()).hexdigest() == digest
     assert replayed.returncode == 0, replayed.stderr[-2000:]
     with queues.connect() as database:
-        rows = database.connection.execute(f"SELECT encode(sha256(body), 'hex') FROM public.\"{back}\"").fetchall()
+        rows = database.driver_connection.execute(f"SELECT encode(sha256(body), 'hex') FROM public.\"{back}\"").fetchall()
     assert rows == [(digest,)]
 
 

@@ -39,8 +39,8 @@ def test_a_password_is_in_no_plan_command_line_event_log_or_checkpoint(queues, s
     queues.send(queue, [b"1"] * 3, audit_row()[5])
     role = "spark_marker"
     with queues.connect() as database:
-        database.connection.execute(f"DROP ROLE IF EXISTS {role}")
-        database.connection.execute(f"CREATE ROLE {role} LOGIN SUPERUSER PASSWORD '{MARKER}'")
+        database.driver_connection.execute(f"DROP ROLE IF EXISTS {role}")
+        database.driver_connection.execute(f"CREATE ROLE {role} LOGIN SUPERUSER PASSWORD '{MARKER}'")
     environment = tmp_path / "secret.yml"
     url = re.sub(r"^(postgres(?:ql)?://)[^@/]*@?", rf"\g<1>{role}:${{ROWPOST_MARKER}}@", spark_url)
     environment.write_text(f'engine: postgresql\nurl: "{url}"\nqueues: {{}}\n')

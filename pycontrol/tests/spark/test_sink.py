@@ -38,7 +38,7 @@ def stored(queues):
 
     def read(queue):
         with queues.connect() as database:
-            rows = database.connection.execute(f'SELECT id::text, headers, body FROM public."{queue}"').fetchall()
+            rows = database.driver_connection.execute(f'SELECT id::text, headers, body FROM public."{queue}"').fetchall()
         assert all(json.loads(headers) == {"Number": body.decode()} and id == str(uuid5(NAMESPACE, body.decode())) for id, headers, body in rows)
         return sorted(int(body) for _, _, body in rows)
 
@@ -49,7 +49,7 @@ def stored(queues):
 def staged(queues):
     def count():
         with queues.connect() as database:
-            return database.connection.execute("SELECT count(*) FROM rowpost.staged_message").fetchone()[0]
+            return database.driver_connection.execute("SELECT count(*) FROM rowpost.staged_message").fetchone()[0]
 
     return count
 

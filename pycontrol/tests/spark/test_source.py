@@ -35,7 +35,7 @@ def test_every_column_is_read_as_it_is_stored(queues):
             OutgoingMessage(b"", "{}"),
             OutgoingMessage(large, "{}"),
         ])  # fmt: skip
-        stored = database.connection.execute(f'SELECT id::text, expires, headers, body, seq FROM public."{queue}" ORDER BY seq').fetchall()
+        stored = database.driver_connection.execute(f'SELECT id::text, expires, headers, body, seq FROM public."{queue}" ORDER BY seq').fetchall()
 
     rows = queues.read(queue).orderBy("row_version").collect()
 

@@ -147,7 +147,7 @@ def test_a_queue_that_was_dropped_and_made_again_is_refused(queues, run, mode):
     queues.send(queue, numbered(0, 5))
     run(queue, mode=mode)
     with queues.connect() as database:
-        database.connection.execute(f'DROP TABLE public."{queue}"')
+        database.driver_connection.execute(f'DROP TABLE public."{queue}"')
     queues.make(queue)
     queues.send(queue, numbered(0, 9))
 
@@ -160,7 +160,7 @@ def test_a_queue_that_was_truncated_is_refused(queues, run):
     queues.send(queue, numbered(0, 5))
     run(queue)
     with queues.connect() as database:
-        database.connection.execute(f'TRUNCATE public."{queue}" RESTART IDENTITY')
+        database.driver_connection.execute(f'TRUNCATE public."{queue}" RESTART IDENTITY')
 
     with pytest.raises(PySparkException, match="truncated or restored"):
         run(queue)

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from itertools import count
 
-from rowpost.database.connection import Database, connect_url
+from rowpost.database.connection import Connection, connect_url
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.pipeline.batch_size import batch_size
 from rowpost.pipeline.batches import Batches
@@ -58,7 +58,7 @@ def endpoint_of(queue: str, mode: str, participants: dict[str, str], step=lambda
     return endpoint
 
 
-def pipeline_of(database: Database, endpoint: Endpoint, **options) -> Pipeline:
+def pipeline_of(database: Connection, endpoint: Endpoint, **options) -> Pipeline:
     return Pipeline(database, endpoint.name, endpoint, reconnect=database.another, **options)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 
 __all__ = ["PLUGIN", "EnginesReport", "engine_name", "note_engine"]
 
@@ -22,20 +22,20 @@ TSQLT = "test_tsqlt.py::test_tsqlt["
 RELEASES = {13: "2016", 14: "2017", 15: "2019", 16: "2022", 17: "2025"}
 
 
-def engine_name(database: Database, label: str) -> str:
+def engine_name(database: Connection, label: str) -> str:
     """What docs/engines.md calls an engine: PostgreSQL 15, Babelfish 4.4.0, SQL Server 2022."""
     if database.engine == "postgresql":
-        major = database.connection.info.server_version // 10_000
+        major = database.driver_connection.info.server_version // 10_000
         return f"PostgreSQL {major}" + (" (embedded)" if label == "embedded" else "")
     ask = "SELECT CAST(SERVERPROPERTY('{}') AS nvarchar(100))"
-    babelfish, product = (database.connection.execute(ask.format(each)).fetchval() for each in ("BabelfishVersion", "ProductVersion"))
+    babelfish, product = (database.driver_connection.execute(ask.format(each)).fetchval() for each in ("BabelfishVersion", "ProductVersion"))
     if babelfish:
         return f"Babelfish {babelfish}"
     major = int(product.partition(".")[0])
     return f"SQL Server {RELEASES.get(major, major)}"
 
 
-def note_engine(config: pytest.Config, label: str, database: Database) -> None:
+def note_engine(config: pytest.Config, label: str, database: Connection) -> None:
     """Tells a report, if one is written, what the engine of that label is."""
     report = config.pluginmanager.get_plugin(PLUGIN)
     if report is not None:

@@ -1,11 +1,11 @@
-"""Database connections whose operations fail on request, for tests of what a failure leaves behind."""
+"""Connection connections whose operations fail on request, for tests of what a failure leaves behind."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 
 __all__ = ["Faults"]
 
@@ -40,11 +40,11 @@ class Faults:
             self.names.append(name)
             raise self._error()
 
-    def connect(self, connect: Callable[[], Database]) -> Database:
+    def connect(self, connect: Callable[[], Connection]) -> Connection:
         """Open a connection whose operations can fail, and those of the connections that it opens."""
         self.pass_through("connect")
         real = connect()
-        return Database(real.connection, _FaultyDialect(real.dialect, self), open_another=lambda: self.connect(connect))
+        return Connection(real.connection, _FaultyDialect(real.dialect, self), open_another=lambda: self.connect(connect))
 
 
 class _FaultyDialect:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 
-from rowpost.database.connection import Database, connect_url
+from rowpost.database.connection import Connection, connect_url
 from tests.support.probe import Probe
 
 __all__ = ["Logins", "logins"]
@@ -41,7 +41,7 @@ class Logins:
             return ";".join((*parts, f"UID={name}", f"PWD={PASSWORD}"))
         return re.sub("//[^@/]*@", f"//{name}:{PASSWORD}@", url)
 
-    def open(self, name: str) -> Database:
+    def open(self, name: str) -> Connection:
         return connect_url(self._engine, self.url(name))
 
     def drop(self) -> None:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 
-from rowpost.database.connection import Database, connect_url
+from rowpost.database.connection import Connection, connect_url
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.outbox.operations import Outbox
 from rowpost.pipeline.pipeline import Pipeline
@@ -44,7 +44,7 @@ def endpoint_of(queue: str, business: str | None, *, pessimistic=False, step=lam
 sales = endpoint_of("Sales", None)
 
 
-def pipeline_of(database: Database, endpoint: Endpoint, **options) -> Pipeline:
+def pipeline_of(database: Connection, endpoint: Endpoint, **options) -> Pipeline:
     return Pipeline(database, endpoint.name, endpoint, reconnect=database.another, **options)
 
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 
 from rowpost.settings.environment import QueueSettings, Settings, WorkerSettings
-from rowpost.workers.circuit_breaker import Breaker
+from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.monitor import Answer
-from rowpost.workers.pool import Crew
+from rowpost.workers.pool import WorkerPool
 from rowpost.workers.protocol import Assignment, Progress, Ready
 
 __all__ = ["History", "Process", "at_rest"]
@@ -19,7 +19,7 @@ class Process:
     pid: int
     told: list = field(default_factory=list)
     killed: bool = False
-    in_hand: tuple | None = None
+    in_flight: tuple | None = None
     held_since: float | None = None
 
     def tell(self, command):
@@ -34,14 +34,14 @@ class History:
 
     def __init__(self, **worker):
         self.processes, self.asked, self.crashes, self.events, self.now = [], [], [], [], 0.0
-        self.crew = Crew(
+        self.crew = WorkerPool(
             QueueSettings("Sales", worker=WorkerSettings("shop:place", **worker)),
             assign=lambda number, receive: Assignment(Settings(), "Sales", "shop:place", number, receive=receive),
             spawn=self.spawn,
             ask=lambda name, *, purge, asleep: self.asked.append((self.now, purge)),
             count_crash=self.crashes.append,
             emit=self.events.append,
-            breaker=Breaker(seconds=30.0),
+            breaker=CircuitBreaker(seconds=30.0),
             idle_timeout=2.0,
         )
 

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.deploy.plan import describe_queue, queue_names
 from rowpost.settings.environment import QueueSettings
 from rowpost.wire.address import parse_address
@@ -19,13 +19,13 @@ DEADLINE = 20.0  # seconds
 class Probe(ABC):
     """One connection that speaks SQL; names of queues are addresses."""
 
-    def __init__(self, database: Database, *, babelfish: bool = False) -> None:
+    def __init__(self, database: Connection, *, babelfish: bool = False) -> None:
         self.database = database
         self.babelfish = babelfish
 
     def run(self, statement: str, *values: Any) -> list[tuple]:
         """Runs a statement with ? for values; returns its rows."""
-        cursor = self.database.connection.cursor()
+        cursor = self.database.driver_connection.cursor()
         if self.database.engine == "postgresql":
             cursor.execute(statement.replace("%", "%%").replace("?", "%s"), values)
         else:
@@ -221,7 +221,7 @@ class SQLServerProbe(Probe):
             self.run(f"EXEC rowpost.{self.database.dialect.quote(f'send_messages:{key}')} @messages = N'not JSON'")
 
 
-def probe_for(database: Database, *, babelfish: bool = False) -> Probe:
+def probe_for(database: Connection, *, babelfish: bool = False) -> Probe:
     """The probe of the database's engine."""
     kind = PostgreSQLProbe if database.engine == "postgresql" else SQLServerProbe
     return kind(database, babelfish=babelfish)

@@ -83,7 +83,7 @@ class Business:
         for place in self.participants.values():
             if "://" in place:
                 with connect_url("postgresql", place) as database:
-                    rows = database.connection.execute("SELECT number FROM business").fetchall()
+                    rows = database.driver_connection.execute("SELECT number FROM business").fetchall()
             else:
                 rows = self.sql.run(f"SELECT number FROM {place}.dbo.business")
             found.append(Counter(row[0] for row in rows))
@@ -102,7 +102,7 @@ def places(target, new_database):
     for name in ("shop", "books"):
         url = new_database(label)
         with connect_url(target.settings.engine, url) as database:
-            database.connection.execute("CREATE TABLE business (number integer NOT NULL)")
+            database.driver_connection.execute("CREATE TABLE business (number integer NOT NULL)")
         made[name] = url if label != "sqlserver" else url.rpartition("Database=")[2]
     return made
 
@@ -120,7 +120,7 @@ def business(target, make_queue, sql, places):
         for place in made.participants.values():
             if "://" in place:
                 with connect_url("postgresql", place) as database:
-                    database.connection.execute("DELETE FROM business")
+                    database.driver_connection.execute("DELETE FROM business")
             else:
                 sql.run(f"DELETE FROM {place}.dbo.business")
         return made
@@ -134,7 +134,7 @@ def needs_two_phase(target):
     if target.settings.engine != "postgresql":
         pytest.skip("one SQL Server needs no second connection; across servers the DTC coordinates")
     with target.connect() as database:
-        if database.connection.execute("SHOW max_prepared_transactions").fetchone() == ("0",):
+        if database.driver_connection.execute("SHOW max_prepared_transactions").fetchone() == ("0",):
             pytest.skip("max_prepared_transactions is 0 on this server")
 
 
@@ -255,7 +255,7 @@ def test_a_connection_lost_before_the_decision_leaves_nothing_and_the_message_is
     shop = business("transaction_scope")
     shop.order(1)
     with shop.connect() as database:
-        pid = database.connection.info.backend_pid
+        pid = database.driver_connection.info.backend_pid
         lose = at_step(step, lambda: sql.run("SELECT pg_terminate_backend(?, 5000)", pid))
         pipeline = pipeline_of(database, endpoint_of(shop.queue.name, "transaction_scope", shop.participants), step=lose)
         with pytest.raises(DatabaseUnavailable):
@@ -371,11 +371,11 @@ def test_a_participant_lost_after_the_decision_commits_when_it_is_back(business,
 def test_transactions_of_another_queues_database_are_shown_and_never_touched(business, needs_two_phase, places):
     shop = business("transaction_scope")
     with connect_url("postgresql", places["shop"]) as other:
-        other.connection.execute("BEGIN")
-        other.connection.execute("PREPARE TRANSACTION 'rowpost_0123456789ab_x.1'")
+        other.driver_connection.execute("BEGIN")
+        other.driver_connection.execute("PREPARE TRANSACTION 'rowpost_0123456789ab_x.1'")
         recovered = recover(shop.queue.database, shop.participants)
         found, _ = list_in_doubt(shop.queue.database, shop.participants)
-        other.connection.execute("ROLLBACK PREPARED 'rowpost_0123456789ab_x.1'")
+        other.driver_connection.execute("ROLLBACK PREPARED 'rowpost_0123456789ab_x.1'")
 
     assert (recovered.committed, recovered.rolled_back) == ([], [])
     assert [each.state for each in found] == ["foreign"]

@@ -53,11 +53,11 @@ def shop(target, new_database):
     """Another database with the table `business`: its URL, or its name on SQL Server."""
     if target.settings.engine == "postgresql":
         with target.connect() as database:
-            if database.connection.execute("SHOW max_prepared_transactions").fetchone() == ("0",):
+            if database.driver_connection.execute("SHOW max_prepared_transactions").fetchone() == ("0",):
                 pytest.skip("max_prepared_transactions is 0 on this server")
     url = new_database("sqlserver" if target.settings.engine == "sqlserver" else target.label)
     with connect_url(target.settings.engine, url) as database:
-        database.connection.execute("CREATE TABLE business (number integer NOT NULL)")
+        database.driver_connection.execute("CREATE TABLE business (number integer NOT NULL)")
     return url if target.settings.engine == "postgresql" else url.rpartition("Database=")[2]
 
 
@@ -69,7 +69,7 @@ def in_shop(shop, sql):
         if "://" not in shop:
             return sql.run(statement.replace("business", f"{shop}.dbo.business"))
         with connect_url("postgresql", shop) as database:
-            cursor = database.connection.execute(statement)
+            cursor = database.driver_connection.execute(statement)
             return cursor.fetchall() if cursor.description else []
 
     run("DELETE FROM business")
@@ -400,7 +400,7 @@ def test_the_lent_connection_refuses_to_be_ended_and_the_message_is_handled_all_
     (outcome,) = run(mode, end)
 
     assert (outcome.kind, business()) == (Kind.HANDLED, [1])
-    database.connection.commit()
+    database.driver_connection.commit()
     assert not database.closed
 
 

@@ -23,7 +23,7 @@ class Doubt:
     def __init__(self, queue_url, shop_url):
         self.url, self.shop = queue_url, shop_url
         with connect_url("postgresql", queue_url) as database:
-            self.prefix = coordinator_id(identity(database.connection))
+            self.prefix = coordinator_id(identity(database.driver_connection))
 
     def leave(self, name, number, *, decided):
         """A prepared transaction that writes a number, as a coordinator that died left it."""
@@ -52,7 +52,7 @@ def doubt(new_database):
     with connect_url("postgresql", url) as database:
         apply(database, plan(Settings(url=url, queues=(QueueSettings("Sales"), QueueSettings("error")))))
     with connect_url("postgresql", shop) as database:
-        database.connection.execute("CREATE TABLE business (number integer)")
+        database.driver_connection.execute("CREATE TABLE business (number integer)")
     return Doubt(url, shop)
 
 
@@ -164,7 +164,7 @@ def test_a_server_that_prepares_nothing_is_refused_with_what_to_set_and_the_embe
         server.stop()
         server.start()
         with connect_url("postgresql", url) as database:
-            (limit,) = database.connection.execute("SHOW max_prepared_transactions").fetchone()
+            (limit,) = database.driver_connection.execute("SHOW max_prepared_transactions").fetchone()
     finally:
         embedded.stop(tmp_path)
 

@@ -17,8 +17,8 @@ from rowpost.transport.queue import Queue
 from rowpost.wire.address import parse_address
 from rowpost.wire.message import encode_headers
 from rowpost.workers import events
-from rowpost.workers.circuit_breaker import Breaker
-from rowpost.workers.tasks.delayed_mover import make_mover
+from rowpost.workers.circuit_breaker import CircuitBreaker
+from rowpost.workers.tasks.delayed_mover import make_delayed_mover
 from tests.support.failing import TYPE
 from tests.support.logins import logins
 from tests.support.workers import Refusing, Running
@@ -266,7 +266,7 @@ def test_an_idle_queue_costs_its_looks_and_no_move(shop):
         database.call_all = lambda calls, **how: trips.append(calls) or call_all(calls, **how)
         return database
 
-    with shop.run("note", peek_delay=0.1, mover=partial(make_mover, connect=counted)) as supervisor:
+    with shop.run("note", peek_delay=0.1, mover=partial(make_delayed_mover, connect=counted)) as supervisor:
         supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 50, "five seconds of looks")
         idle, looks = len(trips), [event.at for event in supervisor.seen(events.Peeked)]
         store_as_nservicebus_does(shop)
@@ -324,7 +324,7 @@ def test_a_mover_at_work_does_not_hold_up_the_peeks_of_a_queue(shop, open_databa
     other = open_database()
     other.begin()
     table = shop.sql.table(shop.name + ".Delayed")
-    other.connection.execute(
+    other.driver_connection.execute(
         f"SELECT * FROM {table} FOR UPDATE" if other.engine == "postgresql" else f"DELETE FROM {table}"
     )
 
@@ -366,7 +366,7 @@ def mover_refused(target):
 
 
 def test_statement_40_a_mover_survives_the_loss_of_the_database_with_a_breaker_of_its_own(shop, mover_refused):
-    waits = Breaker(armed_wait=0.1, triggered_wait=0.2)
+    waits = CircuitBreaker(armed_wait=0.1, triggered_wait=0.2)
 
     with shop.run("note", breaker=waits, breaker_seconds=0.5) as supervisor:
         supervisor.until(lambda: supervisor.seen(events.Peeked), "it is up")

@@ -1,17 +1,17 @@
 """The circuit breaker against reference I9 and statements 39 and 40."""
 
 from rowpost.errors import DatabaseUnavailable, Deadlock
-from rowpost.workers.circuit_breaker import Breaker, arms_breaker
+from rowpost.workers.circuit_breaker import CircuitBreaker, arms_circuit_breaker
 
 
 def test_a_new_breaker_neither_waits_nor_limits():
-    breaker = Breaker()
+    breaker = CircuitBreaker()
 
     assert (breaker.wait, breaker.concurrency(8), breaker.armed, breaker.triggered) == (0.0, 8, False, False)
 
 
 def test_the_first_failure_arms_and_each_failure_then_waits_one_second():
-    first = Breaker().after_failure(now=100.0)
+    first = CircuitBreaker().after_failure(now=100.0)
     second = first.after_failure(now=101.0)
 
     assert (first.change, first.wait) == ("armed", 1.0)
@@ -20,13 +20,13 @@ def test_the_first_failure_arms_and_each_failure_then_waits_one_second():
 
 
 def test_a_success_disarms():
-    breaker = Breaker().after_failure(now=100.0).after_success()
+    breaker = CircuitBreaker().after_failure(now=100.0).after_success()
 
     assert (breaker.change, breaker.armed, breaker.wait) == ("disarmed", False, 0.0)
 
 
 def test_statement_40_less_than_30_seconds_of_failures_raise_no_critical_event():
-    breaker = Breaker().after_failure(now=0.0)
+    breaker = CircuitBreaker().after_failure(now=0.0)
 
     for second in range(1, 30):
         breaker = breaker.at(float(second)).after_failure(float(second))
@@ -35,7 +35,7 @@ def test_statement_40_less_than_30_seconds_of_failures_raise_no_critical_event()
 
 
 def test_statement_40_after_30_seconds_there_is_one_critical_event_and_concurrency_1():
-    breaker, changes = Breaker().after_failure(now=0.0), []
+    breaker, changes = CircuitBreaker().after_failure(now=0.0), []
 
     for second in range(1, 120):
         breaker = breaker.at(float(second))
@@ -49,7 +49,7 @@ def test_statement_40_after_30_seconds_there_is_one_critical_event_and_concurren
 
 
 def test_statement_40_time_alone_triggers_without_a_second_failure():
-    breaker = Breaker().after_failure(now=0.0)
+    breaker = CircuitBreaker().after_failure(now=0.0)
 
     assert breaker.triggers_at == 30.0
     assert breaker.at(30.0).change == "triggered"
@@ -57,7 +57,7 @@ def test_statement_40_time_alone_triggers_without_a_second_failure():
 
 
 def test_statement_40_recovery_restores_the_concurrency_and_the_next_outage_counts_anew():
-    triggered = Breaker().after_failure(now=0.0).at(31.0)
+    triggered = CircuitBreaker().after_failure(now=0.0).at(31.0)
 
     recovered = triggered.after_success()
     again = recovered.after_failure(now=100.0)
@@ -67,16 +67,16 @@ def test_statement_40_recovery_restores_the_concurrency_and_the_next_outage_coun
 
 
 def test_a_success_without_a_failure_changes_nothing():
-    breaker = Breaker()
+    breaker = CircuitBreaker()
 
     assert breaker.after_success() is breaker
     assert breaker.after_failure(0.0).after_success().after_success().change is None
 
 
 def test_statement_39_a_deadlock_victim_does_not_arm_the_breaker():
-    assert not arms_breaker(Deadlock("victim"))
-    assert arms_breaker(DatabaseUnavailable("refused"))
+    assert not arms_circuit_breaker(Deadlock("victim"))
+    assert arms_circuit_breaker(DatabaseUnavailable("refused"))
 
 
 def test_the_time_is_a_setting():
-    assert Breaker(seconds=2.0).after_failure(now=10.0).at(12.0).triggered
+    assert CircuitBreaker(seconds=2.0).after_failure(now=10.0).at(12.0).triggered

@@ -15,7 +15,7 @@ from rowpost.deploy.plan import plan
 from rowpost.settings.environment import QueueSettings, Settings, SupervisorSettings, WorkerSettings
 from rowpost.transport.queue import Queue
 from rowpost.workers import events
-from rowpost.workers.circuit_breaker import Breaker
+from rowpost.workers.circuit_breaker import CircuitBreaker
 from tests.support.workers import Running, concurrent, eventually, running, supervisor_process
 
 
@@ -149,12 +149,12 @@ def test_statement_40_the_server_is_stopped_and_started_again_and_each_message_i
     )
     with connect_url("postgresql", url) as database:
         apply(database, plan(settings))
-        database.connection.execute("CREATE TABLE handled (id text, body bytea)")
+        database.driver_connection.execute("CREATE TABLE handled (id text, body bytea)")
         for _ in range(500):
             Queue("Sales", database).send(b"")
 
     try:
-        with Running(settings, breaker=Breaker(armed_wait=0.1, triggered_wait=0.3)) as supervisor:
+        with Running(settings, breaker=CircuitBreaker(armed_wait=0.1, triggered_wait=0.3)) as supervisor:
             supervisor.until(lambda: supervisor.seen(events.Handled), "work has begun")
             server.stop()
             supervisor.until(lambda: supervisor.seen(events.Critical), "a critical event")
@@ -162,7 +162,7 @@ def test_statement_40_the_server_is_stopped_and_started_again_and_each_message_i
             supervisor.until(lambda: supervisor.seen(events.Recovered), "recovery")
             supervisor.idle()
         with connect_url("postgresql", url) as database:
-            counted = database.connection.execute("SELECT COUNT(*), COUNT(DISTINCT id) FROM handled").fetchone()
+            counted = database.driver_connection.execute("SELECT COUNT(*), COUNT(DISTINCT id) FROM handled").fetchone()
     finally:
         embedded.stop(tmp_path)
 

@@ -7,8 +7,8 @@ import pytest
 
 from rowpost.errors import DatabaseError
 from rowpost.settings.environment import Settings
-from rowpost.workers.circuit_breaker import Breaker
-from rowpost.workers.tasks.periodic import Patrol
+from rowpost.workers.circuit_breaker import CircuitBreaker
+from rowpost.workers.tasks.periodic import PeriodicTask
 from tests.support.workers import eventually
 
 HOUR = 3600.0
@@ -35,8 +35,8 @@ def patrolling(**visits):
         noted.append(queue)
         return visits[queue](noted.count(queue), patrol)
 
-    patrol = Patrol(
-        Settings(), visits, visit, name="test", duty="visit", tell=lambda event: None, breaker=Breaker(armed_wait=HOUR),
+    patrol = PeriodicTask(
+        Settings(), visits, visit, name="test", duty="visit", tell=lambda event: None, breaker=CircuitBreaker(armed_wait=HOUR),
         connect=lambda *_, **__: Session(),
     )  # fmt: skip
     patrol.start()

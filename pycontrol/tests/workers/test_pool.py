@@ -233,7 +233,7 @@ def test_a_worker_that_died_is_replaced_after_a_growing_delay():
 def test_the_message_in_the_hand_of_a_worker_that_died_counts_as_failed():
     history = at_rest(limit=1)
     row_id = uuid4()
-    history.processes[0].in_hand = (row_id, 7)
+    history.processes[0].in_flight = (row_id, 7)
 
     history.dies(1, -9, now=10.0)
     (crash,) = history.crashes
@@ -400,7 +400,7 @@ def test_a_handler_that_cannot_be_found_is_critical_once_and_nobody_is_started_a
 
 def test_statement_69_a_message_that_cannot_be_moved_is_critical_once():
     history = at_rest(limit=1)
-    stuck = Outcome(Kind.STUCK, 7, None, 6, "message 7 cannot be moved to 'error'")
+    stuck = Outcome(Kind.UNMOVABLE, 7, None, 6, "message 7 cannot be moved to 'error'")
 
     for now in (1.0, 2.0, 3.0):
         history.receives(1, 1, now=now, busy=True, failures=(stuck,))

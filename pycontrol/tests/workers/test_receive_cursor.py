@@ -2,7 +2,7 @@
 
 import pytest
 
-from rowpost.workers.receive_cursor import Anchor, Frontier
+from rowpost.workers.receive_cursor import ReceiveCursor, SharedHighWaterMark
 
 LONG_AGO, NOW = 100.0, 100.5
 
@@ -10,7 +10,7 @@ LONG_AGO, NOW = 100.0, 100.5
 @pytest.fixture
 def frontier():
     """Somebody has just looked from the start."""
-    return Frontier(at=1000, looked_at=LONG_AGO, cost=0.0)
+    return SharedHighWaterMark(at=1000, looked_at=LONG_AGO, cost=0.0)
 
 
 def receive(anchor, count, first, last, now=NOW, taken=None):
@@ -20,7 +20,7 @@ def receive(anchor, count, first, last, now=NOW, taken=None):
 
 def test_looks_from_the_start_that_are_dear_are_few():
     """A million dead rows, which an old transaction holds, take a tenth of a second each time."""
-    anchor, now, looks = Anchor(), 1000.0, 0
+    anchor, now, looks = ReceiveCursor(), 1000.0, 0
     while now < 1100.0:
         now += 0.001  # a message
         begin = anchor.begin(now)
@@ -34,7 +34,7 @@ def test_looks_from_the_start_that_are_dear_are_few():
 
 
 def test_a_crew_looks_as_often_as_one_worker_does(frontier):
-    crew = [Anchor(frontier) for _ in range(16)]
+    crew = [ReceiveCursor(frontier) for _ in range(16)]
 
     looks = [anchor.begin(LONG_AGO + 1.0) for anchor in crew].count(None)
 
@@ -43,7 +43,7 @@ def test_a_crew_looks_as_often_as_one_worker_does(frontier):
 
 def test_workers_that_find_nothing_together_do_not_all_look_from_the_start(frontier):
     """They would go over the same dead rows, sixteen times, when a backlog ends."""
-    crew = [Anchor(frontier) for _ in range(16)]
+    crew = [ReceiveCursor(frontier) for _ in range(16)]
 
     looks = [anchor.looks_back(NOW) for anchor in crew].count(True)
     crew[0].looked(NOW + 0.01, seconds=0.01)
@@ -53,14 +53,14 @@ def test_workers_that_find_nothing_together_do_not_all_look_from_the_start(front
 
 
 def test_a_look_that_never_ends_is_followed_by_another(frontier):
-    lost, anchor = Anchor(frontier), Anchor(frontier)
+    lost, anchor = ReceiveCursor(frontier), ReceiveCursor(frontier)
     assert lost.begin(LONG_AGO + 1.0) is None
 
     assert anchor.begin(LONG_AGO + 4.0) is None
 
 
 def test_workers_that_receive_side_by_side_begin_above_one_another(frontier):
-    first, second = Anchor(frontier), Anchor(frontier)
+    first, second = ReceiveCursor(frontier), ReceiveCursor(frontier)
 
     begins = []
     for anchor in (first, second, first):
@@ -71,11 +71,11 @@ def test_workers_that_receive_side_by_side_begin_above_one_another(frontier):
 
 
 def test_a_new_worker_begins_where_the_others_are(frontier):
-    assert Anchor(frontier).begin(NOW) == 1000
+    assert ReceiveCursor(frontier).begin(NOW) == 1000
 
 
 def test_what_may_come_back_is_received_again_whatever_others_took_meanwhile(frontier):
-    anchor, other = Anchor(frontier, at=900), Anchor(frontier)
+    anchor, other = ReceiveCursor(frontier, at=900), ReceiveCursor(frontier)
     anchor.claim(anchor.begin(NOW), 100)
     anchor.gave_back()
     receive(other, 500, 1101, 1600)
@@ -93,7 +93,7 @@ def test_what_may_come_back_is_received_again_whatever_others_took_meanwhile(fro
 
 def test_rows_that_appear_below_are_taken_to_their_end(frontier):
     """A large transaction commits late: the worker that finds its first rows goes on with the others."""
-    anchor = Anchor(frontier, at=990)
+    anchor = ReceiveCursor(frontier, at=990)
     anchor.claim(None, 100)
     anchor.took(100, 301, 400)
 
@@ -101,7 +101,7 @@ def test_rows_that_appear_below_are_taken_to_their_end(frontier):
 
 
 def test_one_that_takes_less_than_it_claimed_gives_the_rest_free(frontier):
-    anchor, other = Anchor(frontier), Anchor(frontier)
+    anchor, other = ReceiveCursor(frontier), ReceiveCursor(frontier)
     receive(anchor, 500, 1001, 1020, taken=20)
 
     assert other.begin(NOW) == 1020
@@ -109,7 +109,7 @@ def test_one_that_takes_less_than_it_claimed_gives_the_rest_free(frontier):
 
 def test_one_that_finds_nothing_leaves_others_to_their_own(frontier):
     """What it claimed was beyond the end of the queue, and messages will come there."""
-    anchor, other = Anchor(frontier, at=1000), Anchor(frontier, at=980)
+    anchor, other = ReceiveCursor(frontier, at=1000), ReceiveCursor(frontier, at=980)
     anchor.claim(anchor.begin(NOW), 500)
     anchor.found_nothing()
 

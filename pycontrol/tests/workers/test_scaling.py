@@ -7,7 +7,7 @@ import pytest
 from rowpost.settings.environment import QueueSettings
 from rowpost.workers import events
 from rowpost.workers.concurrency import emulated_queues, fixed_pollers
-from rowpost.workers.monitor import Answer, Peeker
+from rowpost.workers.monitor import Answer, QueueMonitor
 from rowpost.workers.process import spawn_worker
 from rowpost.workers.protocol import Progress
 from tests.support.workers import concurrent, eventually, running
@@ -33,7 +33,7 @@ class Recorded:
         return process
 
 
-class Exaggerating(Peeker):
+class Exaggerating(QueueMonitor):
     """A monitor whose first peek sees 1000 messages: the estimate of seed 002 that "might be wrong"."""
 
     def _look(self, looks):

@@ -15,7 +15,7 @@ from rowpost.settings.environment import QueueSettings, Settings, WorkerSettings
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import parse_timestamp
 from rowpost.workers import events
-from rowpost.workers.circuit_breaker import Breaker
+from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.supervisor import Supervisor
 from tests.support.workers import Refusing, concurrent, eventually, running, supervisor_process
 
@@ -194,7 +194,7 @@ def test_statement_69_a_message_that_cannot_be_moved_is_critical_and_waits_until
     shop.queue.send(b"42")
     late = f"{shop.name}_error"
 
-    with shop.run("fail", attempts=1, error_queue=late, breaker=Breaker(armed_wait=0.1)) as supervisor:
+    with shop.run("fail", attempts=1, error_queue=late, breaker=CircuitBreaker(armed_wait=0.1)) as supervisor:
         supervisor.until(lambda: supervisor.seen(events.Critical), "a critical event")
         shop.make_queue(late)
         ended_messages(supervisor)
@@ -457,7 +457,7 @@ def refusing(target):
 def test_statement_40_a_short_loss_of_the_database_is_survived_without_a_critical_event(shop, refusing):
     shop.send(300)
 
-    with shop.run("slow_then_note", limit=2, breaker=Breaker(armed_wait=0.1)) as supervisor:
+    with shop.run("slow_then_note", limit=2, breaker=CircuitBreaker(armed_wait=0.1)) as supervisor:
         supervisor.until(lambda: supervisor.seen(events.Handled), "work has begun")
         with refusing:
             supervisor.until(lambda: supervisor.seen(events.Trouble), "trouble")
@@ -469,7 +469,7 @@ def test_statement_40_a_short_loss_of_the_database_is_survived_without_a_critica
 
 def test_statement_40_a_long_loss_is_one_critical_event_and_concurrency_1_until_the_database_is_back(shop, refusing):
     shop.send(400)
-    waits = Breaker(armed_wait=0.1, triggered_wait=0.3)
+    waits = CircuitBreaker(armed_wait=0.1, triggered_wait=0.3)
 
     with shop.run("slow_then_note", limit=3, breaker_seconds=0.5, breaker=waits) as supervisor:
         supervisor.until(lambda: supervisor.seen(events.Handled), "work has begun")

@@ -9,14 +9,14 @@ import threading
 from contextlib import contextmanager
 from dataclasses import replace
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.deploy.queues import grant
 from rowpost.settings.environment import QueueSettings
 from rowpost.transport.delayed import move_due
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
 from rowpost.workers import events
-from rowpost.workers.monitor import Peeker
+from rowpost.workers.monitor import QueueMonitor
 from tests.support.logins import logins
 from tests.support.wake_up import asleep, ears, postgresql_only
 from tests.support.workers import Running, concurrent, eventually, running
@@ -107,7 +107,7 @@ def test_a_message_of_a_sender_that_saw_nobody_asleep_is_found_soon_after_its_co
     """It was sent while the supervisor was awake, and commits when it sleeps: nobody rings."""
     late = open_database()
     if late.engine == "postgresql":
-        late.connection.execute("SET rowpost.ring = off")
+        late.driver_connection.execute("SET rowpost.ring = off")
 
     with shop.run(peek_delay=LONG) as supervisor:
         supervisor.until(lambda: len(supervisor.seen(events.Peeked)) == 1, "it has looked")
@@ -128,7 +128,7 @@ def test_a_message_that_was_rolled_back_into_the_queue_is_found_again(postgresql
     """Somebody else took it, and gives it back: nobody rings."""
     other = open_database()
     with idle(shop) as supervisor:
-        other.connection.execute("SET rowpost.ring = off")
+        other.driver_connection.execute("SET rowpost.ring = off")
         other.begin()
         Queue(shop.name, other).send(b"42")
         shop.queue.send(b"first")
@@ -165,7 +165,7 @@ def test_what_came_while_nobody_listened_is_found_with_the_new_connection(postgr
         supervisor.until(lambda: asleep(shop.sql, other.name), "the other sleeps, too")
         shop.sql.run("SET rowpost.ring = off")
         for name in (shop.name, other.name):
-            shop.queue.database.connection.execute("SET rowpost.ring = off")
+            shop.queue.database.driver_connection.execute("SET rowpost.ring = off")
             Queue(name, shop.queue.database).send(b"42")
         end_supervisors_session(shop.sql)
 
@@ -238,7 +238,7 @@ class Pooler:
 
 
 def test_behind_a_pooler_a_supervisor_looks_and_tells_no_sender(postgresql_only, shop, sql):
-    info = sql.database.connection.info
+    info = sql.database.driver_connection.info
     pooler = Pooler(info.host, info.port)
     url = f"postgresql://{info.user}@127.0.0.1:{pooler.port}/{info.dbname}?sslmode=disable&gssencmode=disable"
 
@@ -259,7 +259,7 @@ class Counting:
     def __init__(self, connect) -> None:
         self._connect, self.trips = connect, []
 
-    def __call__(self, *arguments, **options) -> Database:
+    def __call__(self, *arguments, **options) -> Connection:
         database = self._connect(*arguments, **options)
         call_all = database.call_all
 
@@ -277,7 +277,7 @@ def test_all_queues_of_a_process_are_looked_at_in_one_round_trip(shop, make_queu
     answers = []
     settings = replace(shop.settings(), queues=tuple(QueueSettings(name) for name in names))
     Queue(names[2], database).send_many([OutgoingMessage(b"x")] * 3)
-    peeker = Peeker(settings, answers.append, connect=counting)
+    peeker = QueueMonitor(settings, answers.append, connect=counting)
     for name in names:
         peeker.ask(name, asleep=10.0)
 
@@ -292,7 +292,7 @@ def test_all_queues_of_a_process_are_looked_at_in_one_round_trip(shop, make_queu
 def test_a_queue_that_cannot_be_looked_at_keeps_no_other_from_it(shop, make_queue):
     answers = []
     settings = replace(shop.settings(), queues=(QueueSettings(shop.name), QueueSettings("Nowhere")))
-    peeker = Peeker(settings, answers.append)
+    peeker = QueueMonitor(settings, answers.append)
     for name in (shop.name, "Nowhere", "error"):
         peeker.ask(name)
 

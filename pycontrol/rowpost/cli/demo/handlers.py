@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from rowpost.cli.demo.statements import statement
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.wire.message import Message
 
 __all__ = ["OrderRefused", "note_event", "place_order"]
@@ -54,6 +54,6 @@ def _read(message: Message) -> Order:
 
 
 def _store(message: Message, order: Order, connection: Any) -> None:
-    engine = Database.share(connection).engine
+    engine = Connection.share(connection).engine
     values = (message.id, order.message_type, order.number, order.amount, os.getpid())
     connection.cursor().execute(statement(engine, "insert_order"), values)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rowpost.cli.demo.scenario import AUDIT, BILLING, ERROR, SALES, SUPERVISOR, Outcome, queues
 from rowpost.cli.demo.statements import statement
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import describe_queue, plan, queue_names
 from rowpost.deploy.queues import drop_queue
@@ -39,7 +39,7 @@ class Stage:
             supervisor=replace(SUPERVISOR, error_queue=self.names[ERROR]),
         )
 
-    def set(self, database: Database) -> None:
+    def set(self, database: Connection) -> None:
         """Deploys, and puts everything in place but the burst; whatever an earlier demo left goes first."""
         self.clear(database)
         apply(database, plan(self.settings))
@@ -49,7 +49,7 @@ class Stage:
             queue.send(message["body"].encode(), message["headers"])
         self._run(database, "foreign_rows")
 
-    def clear(self, database: Database) -> None:
+    def clear(self, database: Connection) -> None:
         """Takes the demo's queues and its table away."""
         try:
             registered = {row[0] for row in database.call("list_queues")}
@@ -59,9 +59,9 @@ class Stage:
             drop_queue(database, name)
         self._run(database, "drop_business_table")
 
-    def count(self, database: Database, expired: int) -> Outcome:
+    def count(self, database: Connection, expired: int) -> Outcome:
         """What became of everything; `expired` is what the supervisor counted."""
-        rows = database.dialect.script(database.connection, statement(database.engine, "count_orders"))
+        rows = database.dialect.script(database.driver_connection, statement(database.engine, "count_orders"))
         handled, once, burst, burst_once = rows[0]
         depth = {name: Queue(address, database).peek(MOST) for name, address in self.names.items()}
         return Outcome(
@@ -75,16 +75,16 @@ class Stage:
             waiting=depth[BILLING] + depth[SALES],
         )
 
-    def reasons(self, database: Database) -> list[tuple[str, str]]:
+    def reasons(self, database: Connection) -> list[tuple[str, str]]:
         """The messages in the error queue: the id of each, and why it is there."""
         messages = Queue(self.names[ERROR], database).browse(100, max_body_bytes=0)
         return [(str(message.id), _reason(message)) for message in messages]
 
-    def _run(self, database: Database, name: str) -> None:
+    def _run(self, database: Connection, name: str) -> None:
         entry = describe_queue(QueueSettings(self.names[BILLING]), database.engine)
         text = render(statement(database.engine, name), queue_names(entry, database.dialect), database.engine)
         with database.translated():
-            database.dialect.script(database.connection, text)
+            database.dialect.script(database.driver_connection, text)
 
 
 def _canonical(name: str, settings: Settings) -> str:

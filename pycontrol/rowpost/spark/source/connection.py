@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowpost.database import embedded
-from rowpost.database.connection import Database, connect, connect_url
+from rowpost.database.connection import Connection, connect, connect_url
 from rowpost.settings.environment import Settings, load_settings
 
 __all__ = ["open_database"]
@@ -11,7 +11,7 @@ __all__ = ["open_database"]
 APPLICATION = "rowpost spark"
 
 
-def open_database(environment: str | None, settings: Settings | None = None) -> Database:
+def open_database(environment: str | None, settings: Settings | None = None) -> Connection:
     """Connects as the environment says. An embedded server that runs is used; starting it makes it this process's own.
 
     Raises:

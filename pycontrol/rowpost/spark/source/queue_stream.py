@@ -13,7 +13,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.errors import RowpostError, SettingsError
 from rowpost.settings.environment import load_settings
 from rowpost.spark.archive.schemas import MESSAGE
@@ -51,18 +51,18 @@ class QueueState:
     consumers: int
 
 
-def open_queue(options: ReadOptions) -> Database:
+def open_queue(options: ReadOptions) -> Connection:
     """Connects to the queue's database. Raises what open_database raises."""
     return open_database(options.environment)
 
 
-def describe(database: Database, queue: str) -> QueueState:
+def describe(database: Connection, queue: str) -> QueueState:
     """Looks at the queue once. Raises QueueNotFound, PermissionDenied."""
     identity, first, last, settled, writers, purged, consumers = database.call("describe_stream", queue)[0]
     return QueueState(identity, first, last, Look.of(last, settled, writers), purged, consumers)
 
 
-def settle(database: Database, queue: str, seconds: float, horizon: Horizon | None = None) -> int:
+def settle(database: Connection, queue: str, seconds: float, horizon: Horizon | None = None) -> int:
     """The horizon, when those who write now have ended; at most so many seconds later, as far as it is then."""
     horizon = horizon or Horizon()
     state = describe(database, queue)
@@ -95,7 +95,7 @@ def check_schema(schema: StructType) -> pa.Schema:
 
 
 def read_batches(
-    database: Database, procedure: str, options: ReadOptions, schema: StructType, part: Range, **filters: Any
+    database: Connection, procedure: str, options: ReadOptions, schema: StructType, part: Range, **filters: Any
 ) -> Iterator[pa.RecordBatch]:
     """The messages of a range in batches of about so many bytes; columns that nobody asks for are not sent."""
     from rowpost.spark.source.columns import batches  # not imported where reads are only planned

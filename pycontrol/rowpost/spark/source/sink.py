@@ -27,7 +27,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseError, InvalidJobKey, InvalidMessage, JobKeyUsed, SettingsError
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.connection import open_database
@@ -106,7 +106,7 @@ class _Writer:
         bodies = batch.column("body").cast(pa.binary()).to_pylist()
         return zip(ids, headers, bodies, strict=True)
 
-    def _open(self) -> Database:
+    def _open(self) -> Connection:
         return open_database(self.options.environment)
 
     def _stage(self, job_key: str, batches: Iterator[pa.RecordBatch]) -> Written:
@@ -117,7 +117,7 @@ class _Writer:
                 database.call("stage_messages", job_key=job_key, attempt=attempt, messages=group)
         return Written(job_key, attempt, tally.messages, tally.digest)
 
-    def _send(self, database: Database, written: Sequence[Written]) -> None:
+    def _send(self, database: Connection, written: Sequence[Written]) -> None:
         """Sends what was staged, in the transaction that is open."""
         expected = sum(each.messages for each in written)
         attempts = [each.attempt for each in written]

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseUnavailable
 from rowpost.spark.source.horizon import Horizon
 from rowpost.spark.source.options import EARLIEST, LATEST, ReadOptions
@@ -62,14 +62,14 @@ class _QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         check_schema(schema)
         self.options, self.schema = options, schema
-        self._database: Database | None = None
+        self._database: Connection | None = None
         self._target: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"options": self.options, "schema": self.schema, "_database": None, "_target": None}
 
     @property
-    def database(self) -> Database:
+    def database(self) -> Connection:
         if self._database is None or self._database.closed:
             self._database = open_queue(self.options)
         return self._database

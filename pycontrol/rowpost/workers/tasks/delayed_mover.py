@@ -7,23 +7,23 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.settings.environment import Settings
 from rowpost.transport.delayed import move_due
 from rowpost.transport.directory import Directory
 from rowpost.workers import events
-from rowpost.workers.circuit_breaker import Breaker
-from rowpost.workers.tasks.periodic import Patrol
+from rowpost.workers.circuit_breaker import CircuitBreaker
+from rowpost.workers.tasks.periodic import PeriodicTask
 
-__all__ = ["make_mover"]
+__all__ = ["make_delayed_mover"]
 
 
-def make_mover(
+def make_delayed_mover(
     settings: Settings,
     tell: Callable[[events.Event], None],
-    breaker: Breaker | None = None,
+    breaker: CircuitBreaker | None = None,
     **options: Any,
-) -> Patrol:
+) -> PeriodicTask:
     """The mover of a process: for all queues that have a worker and a delayed table."""
     queues = [queue.name for queue in settings.queues if queue.worker is not None and queue.delayed]
     visit = partial(
@@ -33,7 +33,7 @@ def make_mover(
         directory=Directory(),
         tell=tell,
     )
-    return Patrol(
+    return PeriodicTask(
         settings,
         queues,
         visit,
@@ -46,13 +46,13 @@ def make_mover(
     )
 
 
-def _with_delayed_table(database: Database, queues: list[str]) -> list[str]:
+def _with_delayed_table(database: Connection, queues: list[str]) -> list[str]:
     delayed = {row[0] for row in database.call("list_queues") if row[8]}
     return [queue for queue in queues if queue in delayed]
 
 
 def _visit(
-    database: Database,
+    database: Connection,
     queue: str,
     *,
     lateness: float,

@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.settings.environment import Settings
 from rowpost.workers import events
-from rowpost.workers.circuit_breaker import Breaker
-from rowpost.workers.tasks.periodic import Patrol
+from rowpost.workers.circuit_breaker import CircuitBreaker
+from rowpost.workers.tasks.periodic import PeriodicTask
 
-__all__ = ["BATCH", "make_sweeper"]
+__all__ = ["BATCH", "make_expired_purger"]
 
 BATCH = 1_000
 #: seconds between two batches of one purge: receivers come first
@@ -31,7 +31,7 @@ class _Sweep:
         self._every, self._tell, self._batch = every, tell, batch
         self._purged: dict[str, int] = {}
 
-    def visit(self, database: Database, queue: str) -> float | None:
+    def visit(self, database: Connection, queue: str) -> float | None:
         purged = database.call("purge_expired", queue, count=self._batch)[0][0]
         total = self._purged.pop(queue, 0) + purged
         if purged == self._batch:
@@ -42,14 +42,14 @@ class _Sweep:
         return self._every[queue] or None
 
 
-def make_sweeper(
+def make_expired_purger(
     settings: Settings,
     tell: Callable[[events.Event], None],
-    breaker: Breaker | None = None,
+    breaker: CircuitBreaker | None = None,
     *,
     batch: int = BATCH,
     **options: Any,
-) -> Patrol:
+) -> PeriodicTask:
     """The sweeper of a process: for the queues whose worker has purge_expired_on_startup or purge_expired_every."""
     workers = {queue.name: queue.worker for queue in settings.queues if queue.worker is not None}
     every = {
@@ -58,7 +58,7 @@ def make_sweeper(
         if worker.purge_expired_on_startup or worker.purge_expired_every
     }
     sweep = _Sweep(every, tell, batch)
-    return Patrol(
+    return PeriodicTask(
         settings, every, sweep.visit, name="rowpost sweeper", duty="purge expired messages of", tell=tell, breaker=breaker,
         **options,
     )  # fmt: skip

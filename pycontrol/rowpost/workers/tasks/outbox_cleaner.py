@@ -7,16 +7,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseUnavailable, ParticipantFailed, RowpostError
 from rowpost.outbox.cleanup import care_for, clean, clean_dispatches
 from rowpost.outbox.operations import named, open_business
 from rowpost.settings.environment import OutboxSettings, Settings
 from rowpost.workers import events
-from rowpost.workers.circuit_breaker import Breaker
-from rowpost.workers.tasks.periodic import Patrol
+from rowpost.workers.circuit_breaker import CircuitBreaker
+from rowpost.workers.tasks.periodic import PeriodicTask
 
-__all__ = ["make_cleaner"]
+__all__ = ["make_outbox_cleaner"]
 
 
 #: seconds: between two looks of a supervisor, and how long a worker may take to send what it has stored
@@ -30,10 +30,10 @@ class _Cleaner:
         self._outboxes = {each.name: each for each in settings.outboxes}
         self._queues = {queue.name for queue in settings.queues if queue.kind != "external"}
         self._tell = tell
-        self._open: dict[str, Database] = {}
+        self._open: dict[str, Connection] = {}
         self._elected: set[str] = set()
 
-    def visit(self, database: Database, name: str) -> float:
+    def visit(self, database: Connection, name: str) -> float:
         outbox = self._outboxes[name]
         try:
             with named(name):
@@ -45,7 +45,7 @@ class _Cleaner:
             raise
         return LOOK_EVERY
 
-    def _look_after(self, database: Database, business: Database, outbox: OutboxSettings) -> None:
+    def _look_after(self, database: Connection, business: Connection, outbox: OutboxSettings) -> None:
         result = care_for(database, business, self._queues)
         if result.sent:
             self._tell_done(outbox.name, f"sent what {result.sent} handled messages had left behind")
@@ -64,7 +64,7 @@ class _Cleaner:
     def _tell_done(self, name: str, text: str) -> None:
         self._tell(events.Maintained(queue=name, at=time.time(), action="outbox", text=text))
 
-    def _connect(self, outbox: OutboxSettings) -> Database:
+    def _connect(self, outbox: OutboxSettings) -> Connection:
         known = self._open.get(outbox.name)
         if known is None or known.closed:
             self._elected.discard(outbox.name)
@@ -79,12 +79,12 @@ class _Cleaner:
                 business.close()
 
 
-def make_cleaner(
-    settings: Settings, tell: Callable[[events.Event], None], breaker: Breaker | None = None, **options: Any
-) -> Patrol:
+def make_outbox_cleaner(
+    settings: Settings, tell: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
+) -> PeriodicTask:
     """Looks after the environment's outboxes, once a minute. Off with upkeep_every: 0."""
     names = [each.name for each in settings.outboxes] if settings.supervisor.upkeep_every > 0 else []
     cleaner = _Cleaner(settings, tell)
-    return Patrol(
+    return PeriodicTask(
         settings, names, cleaner.visit, name="rowpost outbox care", duty="look after the outbox", tell=tell, breaker=breaker, **options
     )

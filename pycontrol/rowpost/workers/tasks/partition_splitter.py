@@ -6,16 +6,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.endpoint.resolve import resolve_handler
 from rowpost.settings.environment import Settings
 from rowpost.transport.partitions import BATCH, KeyOf, split
 from rowpost.transport.queue import Queue
 from rowpost.workers import events
-from rowpost.workers.circuit_breaker import Breaker
-from rowpost.workers.tasks.periodic import Patrol
+from rowpost.workers.circuit_breaker import CircuitBreaker
+from rowpost.workers.tasks.periodic import PeriodicTask
 
-__all__ = ["key_of", "make_splitter"]
+__all__ = ["key_of", "make_partition_splitter"]
 
 #: seconds until the next look: after messages were moved, and at most while none come
 SOONEST, LATEST = 0.02, 1.0
@@ -40,10 +40,10 @@ class _Splitter:
         self._tell = tell
         self._keys: dict[str, KeyOf] = {}
         self._claimed: set[str] = set()
-        self._database: Database | None = None
+        self._database: Connection | None = None
         self._waits: dict[str, float] = {}
 
-    def visit(self, database: Database, name: str) -> float:
+    def visit(self, database: Connection, name: str) -> float:
         if self._database is not database:
             self._database, self._claimed = database, set()
         queue = self._queues[name]
@@ -66,10 +66,10 @@ class _Splitter:
         self._tell(events.Warned(queue=queue, at=time.time(), text=text))
 
 
-def make_splitter(
-    settings: Settings, tell: Callable[[events.Event], None], breaker: Breaker | None = None, **options: Any
-) -> Patrol:
+def make_partition_splitter(
+    settings: Settings, tell: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
+) -> PeriodicTask:
     """Splits the environment's partitioned queues, as long as this process is the one that claimed them."""
     splitter = _Splitter(settings, tell)
     names = [queue.name for queue in settings.queues if queue.partitions]
-    return Patrol(settings, names, splitter.visit, name="rowpost splitter", duty="split", tell=tell, breaker=breaker, **options)
+    return PeriodicTask(settings, names, splitter.visit, name="rowpost splitter", duty="split", tell=tell, breaker=breaker, **options)

@@ -12,19 +12,19 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from rowpost.database.connection import Database, connect
+from rowpost.database.connection import Connection, connect
 from rowpost.errors import DatabaseUnavailable, RowpostError
 from rowpost.settings.environment import Settings
 from rowpost.workers import events
-from rowpost.workers.circuit_breaker import Breaker, arms_breaker
+from rowpost.workers.circuit_breaker import CircuitBreaker, arms_circuit_breaker
 
-__all__ = ["Patrol", "Visit"]
+__all__ = ["PeriodicTask", "Visit"]
 
 #: called with database and queue; returns the seconds until the queue wants the next visit, None for never again
-Visit = Callable[[Database, str], float | None]
+Visit = Callable[[Connection, str], float | None]
 
 
-class Patrol:
+class PeriodicTask:
     """Visits each of the queues, one after the other: when its last visit said so, or when somebody else has since.
 
     Args:
@@ -43,17 +43,17 @@ class Patrol:
         name: str,
         duty: str,
         tell: Callable[[events.Event], None],
-        breaker: Breaker | None = None,
-        choose: Callable[[Database, list[str]], list[str]] | None = None,
-        connect: Callable[..., Database] = connect,
+        breaker: CircuitBreaker | None = None,
+        choose: Callable[[Connection, list[str]], list[str]] | None = None,
+        connect: Callable[..., Connection] = connect,
     ) -> None:
         self._settings = settings
         self._queues = list(queues)
         self._visit, self._name, self._duty, self._tell = visit, name, duty, tell
-        self._breaker = replace(breaker or Breaker(), seconds=settings.supervisor.breaker_seconds)
+        self._breaker = replace(breaker or CircuitBreaker(), seconds=settings.supervisor.breaker_seconds)
         self._choose = choose or (lambda _, queues: queues)
         self._connect = connect
-        self._database: Database | None = None
+        self._database: Connection | None = None
         self._due: dict[str, float] = {}
         self._expected: dict[str, tuple[float, float]] = {}
         self._sleeps_until = float("-inf")  # whoever expects a visit earlier rings
@@ -89,7 +89,7 @@ class Patrol:
             try:
                 until = self._round()
             except RowpostError as error:  # no connection
-                until = time.monotonic() + self._suffer(self._queues[0], error)
+                until = time.monotonic() + self._record_failure(self._queues[0], error)
             else:
                 if until is None:
                     break
@@ -109,11 +109,11 @@ class Patrol:
             try:
                 wait = self._visit(database, queue)
             except RowpostError as error:
-                self._due[queue] = time.monotonic() + self._suffer(queue, error)
+                self._due[queue] = time.monotonic() + self._record_failure(queue, error)
                 if self._database is None:
                     break
                 continue
-            self._is_well(queue)
+            self._record_success(queue)
             self._expected.pop(queue, None)
             if wait is None:
                 del self._due[queue]
@@ -128,14 +128,14 @@ class Patrol:
             if self._due.get(queue, said) > said and queue not in self._breaker.failing:
                 self._due[queue] = at
 
-    def _open(self) -> Database:
+    def _open(self) -> Connection:
         if self._database is None:
             self._database = self._connect(self._settings, application_name=self._name)
             for queue in self._choose(self._database, self._queues):
                 self._due.setdefault(queue, 0.0)
         return self._database
 
-    def _suffer(self, queue: str, error: RowpostError) -> float:
+    def _record_failure(self, queue: str, error: RowpostError) -> float:
         """Tell, and return how long to wait."""
         database = self._database
         if database is not None:
@@ -144,7 +144,7 @@ class Patrol:
             else:
                 with suppress(RowpostError):
                     database.rollback()
-        if not arms_breaker(error):
+        if not arms_circuit_breaker(error):
             return 0.05  # a deadlock victim: again at once, but not in a spin
         text = f"Failed to {self._duty} {queue}: {error}"
         known = queue in self._breaker.failing
@@ -155,7 +155,7 @@ class Patrol:
             self._emit(events.Trouble, queue, error=text)
         return self._breaker.wait
 
-    def _is_well(self, queue: str) -> None:
+    def _record_success(self, queue: str) -> None:
         self._breaker = self._breaker.after_success(queue)
         if self._breaker.change == "recovered":
             self._emit(events.Recovered, queue)

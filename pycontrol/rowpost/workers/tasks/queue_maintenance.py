@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from rowpost.database.connection import Database
+from rowpost.database.connection import Connection
 from rowpost.errors import PermissionDenied
 from rowpost.settings.environment import Settings
 from rowpost.transport.maintenance import maintain_queue
 from rowpost.workers import events
-from rowpost.workers.circuit_breaker import Breaker
-from rowpost.workers.tasks.periodic import Patrol
+from rowpost.workers.circuit_breaker import CircuitBreaker
+from rowpost.workers.tasks.periodic import PeriodicTask
 
-__all__ = ["make_caretaker"]
+__all__ = ["make_queue_maintenance"]
 
 
 class _Caretaker:
@@ -22,9 +22,9 @@ class _Caretaker:
 
     def __init__(self, every: float, tell: Callable[[events.Event], None]) -> None:
         self._every, self._tell = every, tell
-        self._elected: Database | None = None
+        self._elected: Connection | None = None
 
-    def visit(self, database: Database, queue: str) -> float | None:
+    def visit(self, database: Connection, queue: str) -> float | None:
         if self._elected is not database:
             if not database.call("elect_upkeep")[0][0]:
                 return self._every
@@ -45,13 +45,13 @@ class _Caretaker:
         self._tell(events.Warned(queue=queue, at=time.time(), text=text))
 
 
-def make_caretaker(
-    settings: Settings, tell: Callable[[events.Event], None], breaker: Breaker | None = None, **options: Any
-) -> Patrol:
+def make_queue_maintenance(
+    settings: Settings, tell: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
+) -> PeriodicTask:
     """The caretaker of a process: one of all processes is elected by the database. Off with upkeep_every: 0."""
     every = settings.supervisor.upkeep_every
     queues = [queue.name for queue in settings.queues if queue.kind != "external"] if every > 0 else []
     caretaker = _Caretaker(every, tell)
-    return Patrol(
+    return PeriodicTask(
         settings, queues, caretaker.visit, name="rowpost upkeep", duty="look after", tell=tell, breaker=breaker, **options
     )

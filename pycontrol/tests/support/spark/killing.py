@@ -100,7 +100,7 @@ def _kill(process: subprocess.Popen, chance: random.Random) -> list[str]:
 def fill(queues, queue: str, count: int, headers: str) -> None:
     """So many messages, whose bodies are their numbers."""
     with queues.connect() as database:
-        database.connection.execute(
+        database.driver_connection.execute(
             f'INSERT INTO public."{queue}" (id, headers, body) SELECT gen_random_uuid(), %s, convert_to(n::text, \'UTF8\')'
             " FROM generate_series(1, %s) AS n",
             (headers, count),

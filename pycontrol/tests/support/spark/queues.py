@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from rowpost.database.connection import Database, connect_url
+from rowpost.database.connection import Connection, connect_url
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.settings.environment import QueueSettings, Settings
@@ -37,7 +37,7 @@ class Queues:
             path.write_text(f'engine: {self.engine}\nurl: "${{ROWPOST_SPARK_TEST_URL}}"\nqueues: {{}}\n')
         return str(path)
 
-    def connect(self) -> Database:
+    def connect(self) -> Connection:
         return connect_url(self.engine, self.url, "rowpost spark tests")
 
     def make(self, name: str | None = None) -> str:
@@ -52,7 +52,7 @@ class Queues:
 
     def depth(self, queue: str) -> int:
         with self.connect() as database:
-            return database.connection.execute(f'SELECT count(*) FROM public."{queue}"').fetchone()[0]
+            return database.driver_connection.execute(f'SELECT count(*) FROM public."{queue}"').fetchone()[0]
 
     def spooled(self, queue: str) -> int:
         with self.connect() as database:
