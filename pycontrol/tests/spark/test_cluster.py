@@ -26,7 +26,7 @@ spark = session(master=sys.argv[5] if len(sys.argv) > 5 else None)
 queue, target, out, environment = sys.argv[1:5]
 job = archive.ArchiveJob(queue, out, environment, max_rows=20)
 counts = archive.run(spark, job)
-sent = replay.run(spark, out, replay.Replay("there", target), environment=environment, must_exist=lambda names: {n: n for n in names})
+sent = replay.run(spark, out, replay.Replay("there", target), environment=environment, resolve_queues=lambda names: {n: n for n in names})
 print(json.dumps({"archived": counts["messages"], "sent": sent["sent_now"], "connect": is_connect(spark)}))
 spark.stop()
 """

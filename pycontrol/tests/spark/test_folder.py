@@ -224,8 +224,8 @@ def test_what_is_wrong_with_an_archive_is_found(spark, out):
     report = verify.run(spark, out)
 
     kinds = sorted(finding.kind for finding in report.findings)
-    assert kinds == ["hole", "leftover", "leftover", "twice", "twice"]
-    assert "batches 1 of 1f0c2a9e" in next(finding.what for finding in report.findings if finding.kind == "hole")
+    assert kinds == ["duplicate", "duplicate", "leftover", "leftover", "missing batches"]
+    assert "batches 1 of 1f0c2a9e" in next(finding.what for finding in report.findings if finding.kind == "missing batches")
     assert ArchiveFolder(out).sweep() == [".spark-staging-1", "_rowpost/new/changed-1"]
     assert "leftover" not in {finding.kind for finding in verify.run(spark, out).findings}
 
@@ -249,8 +249,8 @@ def test_what_a_queue_still_holds_is_told_apart_from_what_was_missed(spark, out)
     assert verify.compare(archived, waiting) == {"not_archived_yet": 1, "missed": 1}
 
 
-def test_batches_that_a_change_took_away_are_no_holes():
+def test_batches_that_a_change_replaced_are_not_missing():
     batches = [Batch("audit", "d", name, "") for name in ("k-0", "k-4", "changed-20240101-12345678")]
     journal = [{"queue": "audit", "batches": ["k-1", "k-2"]}]
 
-    assert verify.holes(batches, journal) == {("audit", "k"): [3]}
+    assert verify.missing_batches(batches, journal) == {("audit", "k"): [3]}

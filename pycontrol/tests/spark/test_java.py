@@ -9,8 +9,8 @@ import pytest
 
 from rowpost.errors import SparkFailed, SparkUnavailable
 from rowpost.spark import java
-from rowpost.spark.doctor import look_around
-from rowpost.spark.explain import explained, in_our_words
+from rowpost.spark.doctor import check_environment
+from rowpost.spark.explain import explained, to_rowpost_error
 from rowpost.spark.session import session
 
 
@@ -98,7 +98,7 @@ def test_without_pyspark_the_session_says_what_to_install(monkeypatch):
 
 
 def test_the_doctor_names_what_changes_spark_and_hides_what_may_be_secret():
-    found = {check.name: check for check in look_around({"SPARK_HOME": "/opt/spark", "JAVA_TOOL_OPTIONS": "-Dpassword=marker -Xmx1g"})}
+    found = {check.name: check for check in check_environment({"SPARK_HOME": "/opt/spark", "JAVA_TOOL_OPTIONS": "-Dpassword=marker -Xmx1g"})}
 
     assert found["SPARK_HOME"].state == found["JAVA_TOOL_OPTIONS"].state == "note"
     assert "marker" not in found["JAVA_TOOL_OPTIONS"].found and "-Xmx1g" in found["JAVA_TOOL_OPTIONS"].found
@@ -116,11 +116,11 @@ def test_the_doctor_names_what_changes_spark_and_hides_what_may_be_secret():
     ],
 )
 def test_an_error_of_a_worker_comes_back_as_what_it_was(text, kind, says):
-    error = in_our_words(Exception(text))
+    error = to_rowpost_error(Exception(text))
 
     assert (type(error).__name__, says in str(error)) == (kind, True)
 
 
-def test_a_jvm_that_died_is_no_mistake_of_ours():
-    with pytest.raises(SparkFailed, match="Start the command again"), explained():
+def test_a_jvm_that_died_is_explained_with_a_remedy():
+    with pytest.raises(SparkFailed, match="Run the command again"), explained():
         raise ConnectionRefusedError(111, "Connection refused")

@@ -200,12 +200,12 @@ def test_a_replay_that_was_stopped_sends_the_rest_of_what_it_chose(queues, cli, 
         return {name: name for name in names}
 
     with pytest.raises(KeyboardInterrupt):
-        replaying.run(queues.spark, str(out), asked, environment=queues.environment, must_exist=found, clock=lambda: 0.0, sleep=stop_after_two)
+        replaying.run(queues.spark, str(out), asked, environment=queues.environment, resolve_queues=found, clock=lambda: 0.0, sleep=stop_after_two)
     # as if it had been killed after a step was sent, and before that was noted
     sent = out / "_rowpost" / "replays" / "k2" / "sent.json"
     sent.write_text(json.dumps({"steps": 1, "messages": 10}))
     assert cli("archive", failed(7), out)[0] == OK  # the archive has grown meanwhile
-    done = replaying.run(queues.spark, str(out), asked, environment=queues.environment, must_exist=found, sleep=lambda seconds: None)
+    done = replaying.run(queues.spark, str(out), asked, environment=queues.environment, resolve_queues=found, sleep=lambda seconds: None)
 
     assert waits == [5.0, 10.0]
     assert (done["messages"], done["sent_before"]) == (40, 10)
@@ -252,7 +252,7 @@ def test_a_replay_may_run_in_a_thread_of_its_own(queues, archived):
     with ThreadPoolExecutor(1) as thread:
         asked = replaying.Replay("k9", sales)
         done = thread.submit(replaying.run, queues.spark, str(out), asked, environment=queues.environment,
-                             must_exist=lambda names: {name: name for name in names}).result()  # fmt: skip
+                             resolve_queues=lambda names: {name: name for name in names}).result()  # fmt: skip
 
     assert done["sent_now"] == 40 == queues.depth(sales)
 
