@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said where none fits. No JVM is started."""
+"""The choice of a Java, the errors if there is none, and the translation of Spark's errors. No JVM is started."""
 
 import stat
 import subprocess
@@ -15,7 +15,7 @@ from rowpost.spark.session import session
 
 
 def fake_java(folder: Path, version: str) -> Path:
-    """A program that calls itself Java, and prints its arguments."""
+    """A program that reports a Java version and prints its arguments."""
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f'#!/bin/sh\n[ "$1" = -version ] && echo \'openjdk version "{version}"\' >&2 && exit 0\nfor a do echo "<$a>"; done\n')
@@ -25,7 +25,7 @@ def fake_java(folder: Path, version: str) -> Path:
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """A machine without any Java; the cache folder is the test's own."""
+    """A machine without Java and with an empty cache folder."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", "/usr/bin-without-java")
@@ -79,7 +79,7 @@ def test_the_stand_in_drops_the_one_argument_and_passes_all_others_as_they_are(m
     fake_java(odd, "17.0.1")
 
     java.ensure_java()
-    again = java.ensure_java()  # a process that inherits what the first one set
+    again = java.ensure_java()  # a process that inherits the JAVA_HOME that the first one set
 
     home = Path(java.os.environ["JAVA_HOME"])
     said = subprocess.run([home / "bin" / "java", "-a b", "--add-modules=jdk.incubator.vector", "", "--add-modules=other", "*"],

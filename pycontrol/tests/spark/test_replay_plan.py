@@ -1,4 +1,4 @@
-"""What replay and load choose and make, before anything is sent."""
+"""The messages that replay and load select and create, before anything is sent."""
 
 import json
 import uuid

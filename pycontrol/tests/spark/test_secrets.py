@@ -1,4 +1,4 @@
-"""A password is in the process environment, and nowhere else: not in plans, command lines, event logs, checkpoints."""
+"""A password is only in the process environment: not in plans, command lines, event logs or checkpoints."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Writing into a queue: every row once, whatever fails and however often it runs."""
+"""Writing to a queue: each row is sent once, even if tasks fail or the job is repeated."""
 
 import json
 import os
@@ -12,7 +12,7 @@ NAMESPACE = UUID("5d0d0a8e-0000-4000-8000-000000000000")
 
 @pytest.fixture
 def frame(spark):
-    """Messages with ids of their own: 0 to count - 1."""
+    """Create messages with ids, numbered from `first`."""
 
     def make(count, first=0):
         rows = [(str(uuid5(NAMESPACE, str(n))), json.dumps({"Number": str(n)}), b"%d" % n) for n in range(first, first + count)]
@@ -34,7 +34,7 @@ def write(queues):
 
 @pytest.fixture
 def stored(queues):
-    """Bodies in the queue, as numbers, in their order."""
+    """Return the sorted bodies in the queue as numbers, and check headers and ids."""
 
     def read(queue):
         with queues.connect() as database:
@@ -55,7 +55,7 @@ def staged(queues):
 
 
 def faulty_source():
-    """The source under another name; its first task to come so far fails: in the midst, or dead before it can say so."""
+    """Create a data source whose first task fails once: with an exception, or by exiting after its commit."""
     from rowpost.spark.source.sink import LedgerWriter, StagedWriter
     from rowpost.spark.source.source import QueueSource
 
@@ -152,7 +152,7 @@ def test_a_job_again_in_other_partitions_is_refused_by_the_ledger_and_recognised
 
 def test_a_job_that_failed_half_way_and_comes_again_in_more_partitions_sends_nothing(queues, stored, write, frame):
     queue = queues.make()
-    with queues.connect() as database:  # as the run of two partitions left it that was killed after its first
+    with queues.connect() as database:  # the state after a run of two partitions that was killed after its first one
         with database.transaction():
             assert database.call("claim_ledger", job_key=f"half@{queue}", part=0, parts=2)[0][0]
             database.call("settle_ledger", job_key=f"half@{queue}", part=0, messages=0, digest="")
@@ -163,7 +163,7 @@ def test_a_job_that_failed_half_way_and_comes_again_in_more_partitions_sends_not
     assert stored(queue) == []
 
 
-def test_a_wrong_number_of_partitions_is_told(queues, stored, write, frame):
+def test_a_wrong_number_of_partitions_is_reported(queues, stored, write, frame):
     queue = queues.make()
 
     with pytest.raises(PySparkException, match="jobParts is 4, but the DataFrame had 2 partitions"):
@@ -173,7 +173,7 @@ def test_a_wrong_number_of_partitions_is_told(queues, stored, write, frame):
     assert stored(queue) == list(range(30))
 
 
-def test_writes_without_a_key_are_jobs_of_their_own(queues, write, stored, frame):
+def test_writes_without_a_key_are_separate_jobs(queues, write, stored, frame):
     queue = queues.make()
 
     write(frame(5), queue)
@@ -241,7 +241,7 @@ def test_a_stream_writes_each_batch_once_although_its_last_one_is_run_again(queu
         query.awaitTermination()
 
     run()
-    (tmp_path / "c" / "commits" / "2").unlink()  # as if it had died after the sink's commit and before Spark's
+    (tmp_path / "c" / "commits" / "2").unlink()  # as if it had been killed after the sink's commit and before Spark's
     (tmp_path / "c" / "commits" / ".2.crc").unlink(missing_ok=True)
     run()
     write(frame(10, first=50), source)

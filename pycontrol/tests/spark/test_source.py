@@ -1,4 +1,4 @@
-"""Reading a queue as a table: every value as it is stored, in parallel, and no more of it than is asked for."""
+"""Reading a queue as a table: values are unchanged, ranges are read in parallel, and only requested columns are read."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
