@@ -1,4 +1,4 @@
-"""Ramp: how soon a burst has all workers, and how soon all but one are gone again.
+"""Ramp: the time until a burst has all workers, and until all but one have exited.
 
 `rowpost run` has a limit of eight workers, a handler that waits 20 ms, and the default idle time of two seconds. Workers
 are counted by their connections. Up: from the commit of the burst until the eighth worker is connected. Down: from the

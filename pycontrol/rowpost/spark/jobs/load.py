@@ -27,7 +27,7 @@ _KEY_SEPARATOR = "\x1f"
 
 
 def read_files(spark: SparkSession, files: Sequence[str], format: str | None = None) -> DataFrame:
-    """Read files of one format, which the file names' extension tells unless `format` is given.
+    """Read files of one format, which is the extension of their names unless `format` is given.
 
     The first line of a CSV file names its columns, and all its values are strings. A JSON file has one object a line.
 
