@@ -1,22 +1,22 @@
-"""Ten hot saga instances: what each means against contention buys, beside optimistic concurrency in the same run.
+"""Measure ways to reduce contention of ten hot saga instances, compared with optimistic concurrency control.
 
-    python benchmarks/contention.py [--messages 2000] [--requests 400] [--rounds 3] [--work 0] [--output benchmarks/results/contention.json]
+    python -m benchmarks.contention [--messages 2000] [--requests 400] [--rounds 3] [--work 0] [--output benchmarks/results/contention.json]
 
-Real supervisors with worker processes on one embedded PostgreSQL, durable commits on. Each message changes one of ten
-instances, drawn at random, and sends one message. --work are milliseconds for which the handler waits besides, as for a
-neighbour service. All lines handle the same messages, with the conflict policy, under both rules of batches: `off`, a
-transaction for each message, and `adaptive`, the default. Rounds alternate between the lines; a line's figure is the
-median of its rounds, its ratio the median of the rounds' ratios to optimistic concurrency with all workers: under the
-same rule, and under the one of the two that was faster in that round. The clock runs from the commit that sends all
-messages to the one that handles the last, splitting included; workers are up and warm.
+Supervisors with worker processes run on one embedded PostgreSQL with durable commits. Each message changes one of ten
+instances, chosen at random, and sends one message. With --work, the handler also waits that many milliseconds, as if it
+called another service. All lines handle the same messages with the conflict policy, with both settings of `batch`: `off`
+(a transaction for each message) and `adaptive` (the default). Rounds alternate between the lines. A line's figure is the
+median of its rounds. Its ratio is the median of the rounds' ratios to optimistic concurrency control with all workers, with
+the same setting, and with the one that was faster in that round. A round lasts from the commit that sends all messages to
+the commit that handles the last one, including the distribution to partitions. The workers are connected and warmed up.
 
-After each round every instance's state is compared with a sequential model, where the line promises order in its order,
-and what was sent is counted. Fails where anything differs, or, without --work, where no line with partitions brings three times the
-throughput of optimistic concurrency with all workers, whichever rule is better for that one.
+After each round, each instance's state is compared with a sequential model (in order, if the line guarantees order), and
+the sent messages are counted. The exit code is 1 if anything differs. Without --work it is also 1 if no line with
+partitions reaches three times the throughput of optimistic concurrency control with all workers and its better setting.
 
-A second table sets what the seed advises beside its opposite, rounds alternating, ratios as above: the policy for conflicts
-on one hot instance; a contended saga in an endpoint of its own, for messages that have nothing to do with it; and answers
-gathered by one instance, in chunks, and one after the other.
+A second table compares the advice of docs/guides/contention.md with its alternatives, with alternating rounds and ratios as
+above: a conflict policy for one hot instance; a separate endpoint for a contended saga, to speed up unrelated messages; and
+answers gathered in one instance, in chunks, and one after the other.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ import json
 import os
 import random
 import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -35,15 +34,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-HANDLERS = Path(__file__).parent / "handlers"
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HANDLERS), os.environ.get("PYTHONPATH")]))
-sys.path.append(str(HANDLERS))
-
-import advised
-import contended
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.handlers import advised, contended
 from rowpost.database import embedded
 from rowpost.database.connection import Connection, connect_url
 from rowpost.deploy.apply import apply
@@ -58,9 +52,9 @@ from rowpost.workers.supervisor import Supervisor
 INSTANCES = 10
 RULES = ("off", "adaptive")
 HEADER = "Bench.Account"
-WANTED = 3.0  # times the throughput of optimistic concurrency
-DEADLINE = 300.0  # seconds a round may take
-WARM = 20  # messages for each worker, before those that count
+TARGET_RATIO = 3.0  # to the throughput of optimistic concurrency control
+ROUND_TIMEOUT_S = 300.0
+WARM_UP_MESSAGES = 20  # for each worker, not measured
 ENDS = (QueueSettings(contended.NOTES), QueueSettings("error"))
 
 Messages = list[tuple[str, int]]
@@ -69,7 +63,7 @@ Workers = tuple[tuple[str, str, int], ...]
 
 @dataclass(frozen=True)
 class Line:
-    """One way to handle the messages: so many workers on one queue, or so many partitions with one worker each."""
+    """One way to handle the messages: several workers on one queue, or several partitions with one worker each."""
 
     batch: str
     kind: str
@@ -84,7 +78,7 @@ class Line:
 
     @property
     def in_order(self) -> bool:
-        """Whether messages of an instance are handled in the order in which they were sent."""
+        """Whether messages of an instance are handled in their order of sending."""
         return bool(self.partitions) or self.workers == 1
 
     @property
@@ -93,8 +87,8 @@ class Line:
 
     @property
     def queues(self) -> tuple[QueueSettings, ...]:
-        """The first is the one that messages are sent to."""
-        worker = WorkerSettings(f"contended:{self.kind}", limit=self.workers, strategy="fixed", batch=self.batch)
+        """The queues of this line. Messages are sent to the first one."""
+        worker = WorkerSettings(f"{contended.__name__}:{self.kind}", limit=self.workers, strategy="fixed", batch=self.batch)
         parts = tuple(f"Split.p{n}" for n in range(1, self.partitions + 1))
         name = "Split" if parts else "Hot"
         return tuple(with_partitions(QueueSettings(name, worker=worker, partitions=parts, partition_by=HEADER)))
@@ -102,8 +96,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Advice:
-    """What is advised, or its opposite. `workers`: queues, endpoints and limits. `job` sends; the job is done when the
-    query `progress` says as many as `job` returned."""
+    """The advised way or an alternative.
+
+    Attributes:
+        workers: queues, endpoints and limits.
+        job: sends messages, and returns the result of `progress` at which the job is done.
+        progress: a query.
+    """
 
     means: str
     name: str
@@ -113,18 +112,18 @@ class Advice:
 
     @property
     def queues(self) -> tuple[QueueSettings, ...]:
-        """Each with its workers."""
-        made = ((name, WorkerSettings(f"advised:{handler}", limit=limit, strategy="fixed")) for name, handler, limit in self.workers)
+        """The queues, each with its workers."""
+        made = ((name, WorkerSettings(f"{advised.__name__}:{handler}", limit=limit, strategy="fixed")) for name, handler, limit in self.workers)
         return tuple(QueueSettings(name, worker=worker) for name, worker in made)
 
     @property
     def all_workers(self) -> int:
-        """How many worker processes there are."""
+        """The number of worker processes."""
         return sum(limit for *_, limit in self.workers)
 
 
 def add_to_one(queue: str, milliseconds: float = 0.0) -> Callable[[Connection, int], int]:
-    """A job: messages for one instance."""
+    """Create a job that sends messages for one instance."""
 
     def send(database: Connection, count: int) -> int:
         body = json.dumps({"Account": "hot", "Amount": 1, "Milliseconds": milliseconds}).encode()
@@ -135,7 +134,7 @@ def add_to_one(queue: str, milliseconds: float = 0.0) -> Callable[[Connection, i
 
 
 def add_and_others(saga: str, others: str) -> Callable[[Connection, int], int]:
-    """A job: as many messages for one instance, 5 ms each, as others that have nothing to do with it; the others count."""
+    """Create a job that sends messages for one instance (5 ms each) and as many unrelated ones. Only the latter are counted."""
     hot = add_to_one(saga, 5.0)
 
     def send(database: Connection, count: int) -> int:
@@ -149,7 +148,7 @@ def add_and_others(saga: str, others: str) -> Callable[[Connection, int], int]:
 
 
 def gather(name: str) -> Callable[[Connection, int], int]:
-    """A job: so many requests whose answers are gathered; it is done when the one message comes that says so."""
+    """Create a job that sends requests whose answers are gathered. One message reports its end."""
     saga = advised.gatherings[name]
 
     def send(database: Connection, count: int) -> int:
@@ -161,7 +160,7 @@ def gather(name: str) -> Callable[[Connection, int], int]:
 
 
 def make_advice(workers: int) -> list[Advice]:
-    """The first of each means is what the others are compared with."""
+    """Return all ways. The others of the same `means` are compared with the first one."""
 
     def added(table: str) -> str:
         return f'SELECT (SELECT COALESCE(SUM("Concurrency"), 0) FROM "{table}") + (SELECT COUNT(*) FROM error)'
@@ -191,7 +190,7 @@ def make_lines(workers: int, partitions: int) -> list[Line]:
 
 @dataclass(frozen=True)
 class Round:
-    """`failed` attempts that were counted; `runs` of the handler for each message, also those that were rolled back."""
+    """The result of a round. `runs` is the number of handler runs per message, including those that were rolled back."""
 
     per_second: float
     failed: int
@@ -199,7 +198,7 @@ class Round:
 
 
 class Bench:
-    """An embedded server of its own, with the queues and tables of all lines."""
+    """A separate embedded server with the queues and tables of all lines."""
 
     def __init__(self, folder: Path, lines: list[Line], advice: list[Advice], work: float) -> None:
         self._work = work
@@ -218,9 +217,9 @@ class Bench:
         apply(self.database, plan(replace(self.settings, queues=(*queues.values(), *ENDS), sagas=sagas)))
 
     def round(self, line: Line, messages: Messages) -> Round:
-        """One line handles these messages, and every one of them is accounted for."""
+        """Measure one line, and check every message."""
         with self._supervisor(line.queues, line.workers * max(1, line.partitions)) as (supervisor, check):
-            self._handle(line, [(f"warm {n}", n) for n in range(WARM * line.workers * max(1, line.partitions))], check)
+            self._handle(line, [(f"warm {n}", n) for n in range(WARM_UP_MESSAGES * line.workers * max(1, line.partitions))], check)
             failed, runs = failures(supervisor), self._runs.stat().st_size
             seconds = self._handle(line, messages, check)
         self._compare(line, messages)
@@ -228,7 +227,7 @@ class Bench:
         return Round(len(messages) / seconds, failed, runs / len(messages))
 
     def advised(self, advice: Advice, count: int) -> Round:
-        """A job done one way; `failed` are messages that ended in the error queue."""
+        """Measure a job done one way. `failed` is the number of messages in the error queue."""
         with self._supervisor(advice.queues, advice.all_workers) as (supervisor, check):
             self._do(advice, 20, check, supervisor)
             for name in (*self._tables, contended.NOTES, "error"):
@@ -254,20 +253,20 @@ class Bench:
 
     @contextmanager
     def _supervisor(self, queues: tuple[QueueSettings, ...], workers: int) -> Iterator[tuple[Supervisor, Callable[[], None]]]:
-        """A supervisor whose workers are all up; and a function that waits a moment, and fails when it has ended."""
-        heard: list[events.Event] = []
-        supervisor = Supervisor(replace(self.settings, queues=(*queues, *ENDS)), heard.append)
+        """Run a supervisor with connected workers, and yield it with a function that waits 10 ms and exits if the supervisor has ended."""
+        reported: list[events.Event] = []
+        supervisor = Supervisor(replace(self.settings, queues=(*queues, *ENDS)), reported.append)
         thread = threading.Thread(target=supervisor.run)
         thread.start()
-        deadline = time.monotonic() + DEADLINE
+        deadline = time.monotonic() + ROUND_TIMEOUT_S
 
         def check() -> None:
             if not thread.is_alive() or time.monotonic() > deadline:
-                raise SystemExit(f"{queues}: the supervisor ended, or took more than {DEADLINE} s: {heard[-5:]}")
+                raise SystemExit(f"{queues}: the supervisor ended, or the round took more than {ROUND_TIMEOUT_S} s. Its last events: {reported[-5:]}")
             time.sleep(0.01)
 
         try:
-            while sum(isinstance(event, events.WorkerStarted) for event in tuple(heard)) < workers:
+            while sum(isinstance(event, events.WorkerStarted) for event in tuple(reported)) < workers:
                 check()
             yield supervisor, check
         finally:
@@ -275,7 +274,7 @@ class Bench:
             thread.join()
 
     def _handle(self, line: Line, messages: Messages, check: Callable[[], None]) -> float:
-        """Sends all in one transaction; the seconds until each has made one version of its instance."""
+        """Send all messages in one transaction. Return the seconds until each has created one version of its instance."""
         self.sql(f'TRUNCATE {line.table}, "{contended.NOTES}"')
         outgoing = [
             OutgoingMessage(
@@ -303,10 +302,10 @@ class Bench:
         compared = 3 if line.in_order else 2
         found = {account: state[:compared] for account, *state in rows}
         if found != {account: state[:compared] for account, state in model.items()}:
-            raise SystemExit(f"{line}: the states are not those of the sequential model: {found} instead of {model}")
+            raise SystemExit(f"{line}: the states differ from the sequential model: {found} instead of {model}")
         depths = {queue.name: Queue(queue.name, self.database).peek(len(messages) + 1) for queue in (*line.queues, *ENDS)}
         if depths.pop(contended.NOTES) != len(messages) or any(depths.values()):
-            raise SystemExit(f"{line}: messages are left, or not as many notes sent as there were messages: {depths}")
+            raise SystemExit(f"{line}: messages remain, or the number of notifications differs from the number of messages: {depths}")
 
 
 def failures(supervisor: Supervisor) -> int:
@@ -341,7 +340,7 @@ def measure(bench: Bench, lines: list[Line], messages: Messages, rounds: int) ->
 
 
 def measure_advice(bench: Bench, advice: list[Advice], count: int, rounds: int) -> list[dict]:
-    """Each beside the first of its means."""
+    """Measure all ways, and compare each with the first of its `means`."""
     found: dict[Advice, list[Round]] = {each: [] for each in advice}
     for _ in range(rounds):
         for each in advice:
@@ -365,7 +364,7 @@ def measure_advice(bench: Bench, advice: list[Advice], count: int, rounds: int) 
 
 
 def advice_table(results: list[dict], count: int) -> Table:
-    """The second table."""
+    """Return the second table."""
     table = Table("means", "", "messages/s", "rounds", "ratio", "attempts per message", "in the error queue", title=f"{count:,} messages or requests")
     for one in results:
         rounds = f"{min(one['rounds']):,} to {max(one['rounds']):,}"
@@ -397,11 +396,11 @@ def main() -> int:
     parser.add_argument("--work", type=float, default=0.0, help="milliseconds that a handler waits while it holds the state")
     parser.add_argument("--workers", type=int, default=8, help="at least 3")
     parser.add_argument("--partitions", type=int, default=4)
-    parser.add_argument("--requests", type=int, default=400, help="messages and requests of the second table; 0: without it")
-    parser.add_argument("--output", type=Path, help="write the results as JSON, and the table beside it")
+    parser.add_argument("--requests", type=int, default=400, help="messages and requests of the second table; 0 omits it")
+    parser.add_argument("--output", type=Path, help="write the results as JSON to this file, and the tables to a .txt file")
     options = parser.parse_args()
-    dice = random.Random(2026)
-    messages = [(f"account {dice.randrange(INSTANCES)}", dice.randrange(1, 100)) for _ in range(options.messages)]
+    source = random.Random(2026)
+    messages = [(f"account {source.randrange(INSTANCES)}", source.randrange(1, 100)) for _ in range(options.messages)]
     lines, advice = make_lines(options.workers, options.partitions), make_advice(options.workers)
     with tempfile.TemporaryDirectory(prefix="rowpost-contention-") as folder:
         try:
@@ -418,7 +417,7 @@ def main() -> int:
         options.output.write_text(json.dumps(known | {"results": results, "advice": of_advice}, indent=2) + "\n", encoding="utf-8")
         with options.output.with_suffix(".txt").open("w", encoding="utf-8") as file:
             Console(file=file, width=150).print(*tables)
-    return 0 if options.work or max(one["ratio_better_rule"] for one in results if one["partitions"]) >= WANTED else 1
+    return 0 if options.work or max(one["ratio_better_rule"] for one in results if one["partitions"]) >= TARGET_RATIO else 1
 
 
 if __name__ == "__main__":

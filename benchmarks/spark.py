@@ -1,20 +1,17 @@
-"""Spark beside Spark: the source against Spark's own JDBC source, archive, tail, drain and sink, on one server in one run.
+"""Measure the Spark data source: reads compared with Spark's JDBC source, archive, tail, drain and sink.
 
-    python benchmarks/spark.py --jdbc /usr/share/java/postgresql.jar [--messages 1000000] [--rounds 5] [--output FILE]
+    python -m benchmarks.spark --jdbc /usr/share/java/postgresql.jar [--messages 1000000] [--rounds 5] [--output FILE]
 
-Debian's libpostgresql-jdbc-java has the jar. Messages have headers of about 890 bytes and a body of 512 random
-hexadecimal digits, which compress to half. The server is the wheel's PostgreSQL, in a folder of its own, listening on a
-socket, as the embedded one does, and on a port of this machine, which JDBC needs. Rounds alternate (rowpost, JDBC, rowpost, ...); the ratio is the median of the rounds' ratios. Both read
-into the sink `noop`, with as many partitions as Spark has cores; the first round, in a cold JVM, does not count. Both read the
-five columns of the table; `rowpost_all` reads three more, which PostgreSQL's tables lack and SQL Server's have.
+Debian's package libpostgresql-jdbc-java contains the jar. Messages have headers of about 890 bytes and a body of 512 random
+hexadecimal digits, which compress to half. The server is the PostgreSQL of the embedded server, in a separate folder. It
+also listens on a TCP port of this machine, because JDBC needs one.
+
+Rounds alternate (rowpost, JDBC, rowpost, …). The ratio is the median of the rounds' ratios. Both sources read into the sink
+`noop`, with as many partitions as Spark has cores. The first round warms up the JVM and is not counted. Both read the five
+columns of the table. `rowpost_all` reads three more columns, which SQL Server's tables have and PostgreSQL's lack.
 """
 
 from __future__ import annotations
-
-import sys
-
-if __name__ == "__main__":
-    sys.path.pop(0)  # this folder, where queue.py would hide the standard library's queue
 
 import argparse
 import json
@@ -24,6 +21,7 @@ import shutil
 import socket
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -67,7 +65,7 @@ CONSOLE = Console()
 
 @contextmanager
 def server(folder: Path) -> Iterator[tuple[str, int]]:
-    """A PostgreSQL as the embedded one, which listens on a port as well: its URL by socket, and the port."""
+    """Run the PostgreSQL of the embedded server, and yield its URL by socket and its TCP port."""
     url = embedded.start(folder)
     embedded_server = PostgresServer._instances[folder.resolve() / "postgresql"]
     embedded.stop(folder)
@@ -85,7 +83,7 @@ def server(folder: Path) -> Iterator[tuple[str, int]]:
 
 
 def fill(url: str, queue: str, messages: int) -> None:
-    """Deploys a queue and fills it on the server itself."""
+    """Deploy a queue, and fill it on the server."""
     with connect_url("postgresql", url) as database:
         apply(database, plan(Settings(url=url, queues=(QueueSettings(queue, delayed=False),))))
         database.driver_connection.execute(
@@ -99,19 +97,19 @@ def fill(url: str, queue: str, messages: int) -> None:
 
 
 def seconds(act: Callable[[], object]) -> float:
-    """How long it takes."""
+    """Return the duration of a call in seconds."""
     begin = time.perf_counter()
     act()
     return time.perf_counter() - begin
 
 
 def read_all(frame: DataFrame) -> None:
-    """Reads every row and every column, and keeps none."""
+    """Read every row and column, and discard them."""
     frame.write.format("noop").mode("overwrite").save()
 
 
 class Bench:
-    """One session of Spark on one server."""
+    """The measurements of one Spark session on one server."""
 
     def __init__(self, spark: SparkSession, environment: Path, port: int, queue: str, cores: int, messages: int) -> None:
         self.spark, self.environment, self.port, self.queue, self.cores, self.messages = spark, environment, port, queue, cores, messages
@@ -132,7 +130,7 @@ class Bench:
         return self.spark.read.format("jdbc").options(**options).load()
 
     def compare_reads(self, rounds: int) -> dict[str, object]:
-        """Rounds in turn: the same five columns by ours and by JDBC's, and ours with all eight."""
+        """Measure alternating rounds: the same five columns with both sources, and all eight with rowpost's."""
         frames = {"rowpost": partial(self.ours, schema=TABLE), "jdbc": self.jdbc, "rowpost_all": self.ours}
         found: dict[str, list[float]] = {name: [] for name in frames}
         for number in range(rounds + 1):
@@ -161,13 +159,13 @@ class Bench:
         return {"count_of_row_versions_s": round(took, 2)}
 
     def archive(self, folder: Path) -> dict[str, object]:
-        """A day's archive, as Parquet with zstd: the plain write; what pipelines parse comes on top."""
+        """Write the messages as Parquet with zstd, without the parsed columns of the job archive."""
         took = seconds(lambda: self.ours().write.parquet(str(folder), compression="zstd"))
         size = sum(path.stat().st_size for path in folder.rglob("*.parquet"))
         return {"messages_per_s": round(self.messages / took), "bytes_per_message": round(size / self.messages), "megabytes": round(size / 1e6)}
 
     def stream(self, queue: str, mode: str, batch: int, folder: Path) -> dict[str, object]:
-        """All of a queue, in batches, into nothing; a first run of another queue has warmed the JVM."""
+        """Stream all messages of a queue in batches, and discard them. A run on another queue has warmed up the JVM before."""
         checkpoint = folder / f"{mode}-{queue}"
 
         def run() -> list[dict]:
@@ -208,8 +206,8 @@ def spark_session(cores: int, jar: str | None) -> SparkSession:
 
 
 def one_core_less(arguments: argparse.Namespace, environment: Path, port: int, cores: int) -> dict[str, object]:
-    """The read with one core less, in a JVM of its own."""
-    command = [sys.executable, __file__, "--alone", str(cores), "--environment", str(environment), "--port", str(port),
+    """Measure the read with one core less, in a separate JVM."""
+    command = [sys.executable, "-m", "benchmarks.spark", "--alone", str(cores), "--environment", str(environment), "--port", str(port),
                "--messages", str(arguments.messages), "--rounds", str(arguments.rounds)]  # fmt: skip
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     return json.loads(done.stdout.splitlines()[-1])
@@ -229,7 +227,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
         result: dict[str, object] = {"cores": cores, "messages": arguments.messages, "pyspark": spark.version}
         if arguments.jdbc:
             result["read"] = bench.compare_reads(arguments.rounds)
-        scenes: list[tuple[str, Callable[[], dict[str, object]]]] = [
+        measurements: list[tuple[str, Callable[[], dict[str, object]]]] = [
             ("narrow", bench.narrow),
             ("archive", lambda: bench.archive(folder / "archive")),
             ("tail_cold", lambda: bench.stream("Warm", "tail", 10_000, folder)),
@@ -239,8 +237,8 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
             ("sink_ledger", lambda: bench.write("Target", "ledger", small // 2)),
             ("sink_staged", lambda: bench.write("Target", "staged", small // 2)),
         ]
-        for name, scene in scenes:
-            result[name] = scene()
+        for name, measurement in measurements:
+            result[name] = measurement()
             CONSOLE.print(f"  {name}: {result[name]}")
         spark.stop()
         if cores > 1:
@@ -251,10 +249,10 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jdbc", help="the jar of PostgreSQL's JDBC driver")
+    parser.add_argument("--jdbc", help="the jar of PostgreSQL's JDBC driver; without it, reads are not compared")
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--cores", type=int, help="Spark's; the machine's by default")
+    parser.add_argument("--cores", type=int, help="cores that Spark uses; all cores of the machine by default")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--alone", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--environment", type=Path, help=argparse.SUPPRESS)

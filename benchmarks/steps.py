@@ -1,10 +1,11 @@
-"""Where the time of one message goes: microseconds of each step, for benchmarks/profile.md.
+"""Measure the microseconds of each step of one message, for benchmarks/profile.md.
 
-    python benchmarks/steps.py [--rounds 30]
+    python -m benchmarks.steps [--rounds 30]
 
-Prints a table in Markdown. Steps are those of a worker that handles messages in batches of 100 on a private PostgreSQL,
-with one business INSERT and one outgoing message each. `client` and `server` are processor time, of this process and of
-its backend: other programs on the machine do not disturb them much. `wall` is the median round, the wait for the disk included.
+Prints a table in Markdown. The steps are those of a worker that handles messages in batches of 100 on a separate
+PostgreSQL, with one business INSERT and one outgoing message each. `client` and `server` are the processor time of this
+process and of its backend. Other programs on the machine affect them little. `wall` is the median round, including the
+wait for the disk.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import sys
 import tempfile
 import time
 import timeit
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.handlers.worked import Follow, Work, insert, nothing
 from rowpost.database import embedded
 from rowpost.database.connection import Connection, connect_url
 from rowpost.database.dialects import libpq
@@ -35,12 +36,8 @@ from rowpost.transport.queue import Queue
 from rowpost.wire.message import Message, OutgoingMessage, decode_headers, encode_headers
 from rowpost.workers.protocol import InFlight, Tally
 
-sys.path.append(str(Path(__file__).parent / "handlers"))
-
-from worked import Follow, Work, insert, nothing
-
 BATCH = 100
-TICK = 1e6 / os.sysconf("SC_CLK_TCK")  # microseconds of one tick in /proc
+TICK_US = 1e6 / os.sysconf("SC_CLK_TCK")  # one tick in /proc
 HEADERS = {
     "NServiceBus.MessageId": "43e9c0c6-57a8-4513-b15a-b43b0169b465",
     "NServiceBus.ConversationId": "81bd5f1d-8bd6-4a32-8a2f-b43b0169b465",
@@ -54,24 +51,24 @@ HEADERS = {
 
 
 class Steps:
-    """Measures and collects (step, client, server, wall), in microseconds a message."""
+    """Measure and collect (step, client, server, wall) in microseconds per message."""
 
     def __init__(self, database: Connection) -> None:
         self.database = database
         self.rows: list[tuple[str, float, float | None, float | None]] = []
 
     def backend(self) -> float:
-        """Processor time of the backend so far, in microseconds."""
+        """Return the processor time of the backend so far in microseconds."""
         stat = Path(f"/proc/{self.database.driver_connection.info.backend_pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(stat[11]) + int(stat[12])) * TICK
+        return (int(stat[11]) + int(stat[12])) * TICK_US
 
     def python(self, step: str, run: Callable[[], object], number: int = 20_000) -> None:
-        """A step without a database."""
+        """Measure a step without a database."""
         seconds = min(timeit.repeat(run, number=number, repeat=5, timer=time.process_time))
         self.rows.append((step, seconds / number * 1e6, None, None))
 
     def trips(self, rounds: int, **steps: Callable[[], object]) -> None:
-        """Steps with round trips, one after the other in each round of BATCH messages."""
+        """Measure steps with round trips, one after the other in each round of BATCH messages."""
         client, server, wall = ({step: [] for step in steps} for _ in range(3))
         for _ in range(rounds):
             for step, run in steps.items():
@@ -98,7 +95,7 @@ class Steps:
 
 
 def python_steps(steps: Steps, row: tuple) -> None:
-    message, tally, watch, hand = Message(*row), Tally(), Stopwatch(), InFlight(bytearray(InFlight.SIZE))
+    message, tally, watch, in_flight = Message(*row), Tally(), Stopwatch(), InFlight(bytearray(InFlight.SIZE))
     context, outcome = Context(nothing, steps.database, message), Outcome(Kind.HANDLED, 1, message.id)
     steps.python("a row becomes a Message, its headers a dict", lambda: Message(*row).headers)
     steps.python("types to handlers", lambda: nothing._handlings.find(message))
@@ -108,7 +105,7 @@ def python_steps(steps: Steps, row: tuple) -> None:
     context.operations.clear()
     steps.python("headers of an outgoing message to text", lambda: encode_headers(HEADERS))
     steps.python("headers of an incoming message from text", lambda: decode_headers(row[3]))
-    steps.python("the hand, for time limits and crashes", lambda: (hand.hold(message), hand.hold(None)))
+    steps.python("the in-flight message, for time limits and crashes", lambda: (in_flight.hold(message), in_flight.hold(None)))
     steps.python("outcome and tally", lambda: tally.add(Outcome(Kind.HANDLED, outcome.row_version, outcome.id)))
     steps.python("critical and processing time", lambda: watch.add([(wanted_at(message.headers), 0.0)], 2e9))
 
@@ -132,22 +129,22 @@ def trip_steps(steps: Steps, rounds: int) -> None:
             groups.append(context.operations)
 
     steps.trips(
-        rounds, begin_sealed_and_receive=receive, one_business_INSERT_each=inserts, one_context_send_each=sends,
+        rounds, begin_commit_guarded_and_receive=receive, one_business_INSERT_each=inserts, one_context_send_each=sends,
         outgoing_messages_and_commit=lambda: insert.dispatch_sealed(database, groups, []),
     )  # fmt: skip
     database.begin()
-    command = partial_command(connection, b"RELEASE SAVEPOINT s; SAVEPOINT s")
+    command = prepared_command(connection, b"RELEASE SAVEPOINT s; SAVEPOINT s")
     connection.execute("SAVEPOINT s")
     steps.trips(rounds, a_savepoint_each_which_batches_do_without=lambda: [command() for _ in range(BATCH)])
     database.rollback()
 
 
-def partial_command(connection, text: bytes) -> Callable[[], None]:
+def prepared_command(connection, text: bytes) -> Callable[[], None]:
     return lambda: libpq.command(connection, text)
 
 
 def whole(steps: Steps, endpoint, size: int, rounds: int, name: str) -> None:
-    """All of it, as a worker does it."""
+    """Measure all steps together, as a worker executes them."""
     pipeline = Pipeline(steps.database, "Bench", endpoint)
     batches = Batches(pipeline, BatchSize(size, None, now=size))
 
@@ -160,7 +157,7 @@ def whole(steps: Steps, endpoint, size: int, rounds: int, name: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=30, help=f"of {BATCH} messages")
+    parser.add_argument("--rounds", type=int, default=30, help=f"rounds of {BATCH} messages")
     rounds = parser.parse_args().rounds
     with tempfile.TemporaryDirectory(prefix="rowpost-bench-") as folder:
         url = embedded.start(Path(folder))

@@ -1,15 +1,15 @@
-"""Endpoints of contention.py's second table: what the seed advises, each beside its opposite. Worker processes import this module.
+"""The endpoints of contention.py's second table: the advice of docs/guides/contention.md and its alternatives.
 
-`impatient` and `patient`: one hot instance with and without the policy for conflicts. `shared` against `lone` and `others`: a
-contended saga beside handlers that have nothing to do with it. `whole`, `locked`, `tree` and `in_turn` gather answers of
-`stock`: in one instance, in chunks, one after the other.
+Worker processes import this module. `impatient` and `patient` handle one hot instance without and with a conflict policy.
+`shared` has a contended saga and unrelated handlers in one endpoint; `lone` and `others` separate them. `whole`, `locked`,
+`tree` and `in_turn` gather answers of `stock` in one instance, in chunks, or one after the other.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from contended import NOTES, PATIENCE, account_endpoint
+from benchmarks.handlers.contended import NOTES, PATIENCE, account_endpoint
 
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.recoverability.policy import Recoverability
@@ -17,6 +17,7 @@ from rowpost.sagas.scatter_gather import ScatterGather
 from rowpost.wire.message_types import message_type
 
 __all__ = ["Ask", "Other", "gatherings", "impatient", "lone", "others", "patient", "shared", "stock"]
+
 
 @message_type("Bench.Other")
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Told:
 
 
 def note(message, context):
-    """Takes no lock, and notes that it was handled."""
+    """Send a notification, without taking a lock."""
     context.send(Told(message.number), to=NOTES)
 
 
@@ -54,24 +55,24 @@ stock = Endpoint("Stock")
 
 @stock.handles("Bench.Ask", Ask)
 def tell(message, context):
-    """Answers whoever asks."""
+    """Reply to the sender."""
     context.reply(Told(message.number))
 
 
 class Whole(ScatterGather[Ask, Told], at_most=None, concurrency="optimistic", table="Gather_whole"):
-    """All answers to one instance, optimistic."""
+    """Gather all answers in one instance with optimistic concurrency control."""
 
 
 class Locked(ScatterGather[Ask, Told], at_most=None, concurrency="pessimistic", table="Gather_locked"):
-    """All answers to one instance, pessimistic."""
+    """Gather all answers in one instance with pessimistic concurrency control."""
 
 
 class Tree(ScatterGather[Ask, Told], at_most=20, concurrency="pessimistic", table="Gather_tree"):
-    """Chunks of twenty answers."""
+    """Gather the answers in chunks of twenty."""
 
 
 class InTurn(ScatterGather[Ask, Told], at_most=None, at_once=1, concurrency="pessimistic", table="Gather_in_turn"):
-    """One after the other."""
+    """Request the answers one after the other."""
 
 
 def _gathers(saga: type[ScatterGather]) -> Endpoint:

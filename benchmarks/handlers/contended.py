@@ -1,7 +1,7 @@
-"""The saga of contention.py: worker processes import this module.
+"""The saga of contention.py. Worker processes import this module.
 
-Each message adds to its account, and sends a note of it. Meanwhile `milliseconds` pass, as if the handler asked somebody
-else something. The chain tells the order in which an account's messages were handled.
+Each message adds an amount to its account and sends a notification. Meanwhile the handler waits `milliseconds`, as if it
+called another service. The chain depends on the order in which an account's messages were handled.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rowpost.wire.message_types import message_type
 
 __all__ = ["NOTES", "PATIENCE", "RUNS", "Add", "account_endpoint", "follow", "optimistic", "pessimistic"]
 
-#: environment variable: a file that grows by one byte with each run of a handler, rolled back or not
+#: The environment variable that names a file. Each run of a handler appends one byte, even if it is rolled back.
 RUNS = "ROWPOST_BENCH_RUNS"
 NOTES = "Noted"
 
@@ -45,12 +45,12 @@ class AccountState:
 
 
 def follow(chain: int, amount: int) -> int:
-    """The chain after one more amount: other than after the same amounts in another order."""
+    """Return the chain after one more amount. Another order of the same amounts gives another chain."""
     return (chain * 31 + amount) % (1 << 31)
 
 
 def account_endpoint(concurrency: str, recoverability: Recoverability, *, name: str = "Hot", notes: str | None = NOTES) -> Endpoint:
-    """An endpoint with the saga; without `notes` it sends nothing."""
+    """Create an endpoint with the saga. If `notes` is None, it sends nothing."""
     endpoint = Endpoint(name, recoverability=recoverability)
 
     @endpoint.saga

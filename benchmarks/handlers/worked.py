@@ -1,6 +1,7 @@
-"""Our endpoints in the suite: worker processes import this module.
+"""The endpoints and handlers of the suite. Worker processes import this module.
 
-Some note seconds in a file of their own process, eight bytes for each message, in the folder of ROWPOST_BENCH_NOTES.
+`timed`, `late` and `clocked` append seconds, eight bytes for each message, to a file of their process in the folder that
+ROWPOST_BENCH_NOTES names.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from rowpost.wire.message_types import message_type
 
 __all__ = ["NOTES", "Follow", "Work", "clocked", "insert", "late", "nothing", "slow", "timed"]
 
-#: environment variable: the folder where `timed`, `late` and `clocked` write
+#: The environment variable that names the folder of the notes.
 NOTES = "ROWPOST_BENCH_NOTES"
 
 
@@ -39,35 +40,35 @@ slow = Endpoint("Bench")
 
 @insert.handles("Bench.Work", Work)
 def insert_and_send(message: Work, context) -> None:
-    """One business INSERT and one outgoing message, which commit together with the removal of this one."""
+    """Execute one business INSERT and send one message. Both commit together with the removal of this message."""
     context.connection.execute("INSERT INTO business (number) VALUES (%s)", (message.number,))
     context.send(Follow(message.number), to="Follow")
 
 
 @nothing.handles("Bench.Work", Work)
 def do_nothing(message: Work, context) -> None:
-    """The message is decoded, and that is all."""
+    """Do nothing: the message is only decoded."""
 
 
 @slow.handles("Bench.Work", Work)
 def wait_a_little(message: Work, context) -> None:
-    """As a handler that asks a neighbour service."""
+    """Wait like a handler that calls another service."""
     time.sleep(0.02)
 
 
 def timed(message, connection) -> None:
-    """A plain handler: the body says when the message was sent, in seconds of the monotonic clock. Notes how long ago."""
+    """Note the seconds since the message was sent. The body is that time on the monotonic clock."""
     now = time.monotonic()
     _note(now - float(message.body))
 
 
 def late(message, connection) -> None:
-    """The body says when the message was due, in seconds since 1970. Notes how long ago."""
+    """Note the seconds since the message was due. The body is that time in seconds since 1970."""
     _note(time.time() - float(message.body))
 
 
 def clocked(message, connection) -> None:
-    """Notes how long ago this process had its last message: without batches, how long one takes from end to end."""
+    """Note the seconds since this process handled its last message: without batches, the whole time of one message."""
     now = time.monotonic()
     _note(now - _last[0])
     _last[0] = now

@@ -1,8 +1,8 @@
-// graphile-worker in the suite (suite/peers.py says how it is spoken to); runs on the Node.js of the peers' environment.
+// graphile-worker in the suite (suite/peers.py describes the commands). Runs on the Node.js of the peers' environment.
 //
-// One job: one INSERT and one follow-up job in one transaction, by the SQL function add_job. The job itself is taken
-// before and deleted after, in statements of their own: at least once, and after a crash only when four hours have
-// passed. 24 side by side, up to 500 prefetched into memory, deletions gathered: the fastest that its authors know.
+// A job executes one INSERT and sends one follow-up job in one transaction, by the SQL function add_job. The job itself is
+// taken before and deleted afterwards, in separate statements: at least once, and after a crash only after four hours. The
+// configuration that its authors recommend for speed: 24 concurrent jobs, up to 500 prefetched, deletions in batches.
 
 import { clocked, converse, drained, load, now, rest, sleep, TEXT, timed, url, what } from "./program.mjs";
 

@@ -1,8 +1,8 @@
-// pg-boss in the suite (suite/peers.py says how it is spoken to); runs on the Node.js of the peers' environment.
+// pg-boss in the suite (suite/peers.py describes the commands). Runs on the Node.js of the peers' environment.
 //
-// One job: one INSERT and one follow-up job in one transaction, by the option `db`. The job itself is fetched before and
-// completed after, in statements of their own, 100 at a time: at least once. Batches of 100, fetched without a pause
-// while they are full (burstWhenBatchFull), handled ten side by side: the fastest that was found.
+// A job executes one INSERT and sends one follow-up job in one transaction, by the option `db`. The job itself is fetched
+// before and completed afterwards, in separate statements, 100 at a time: at least once. The fastest configuration that was
+// found: batches of 100, fetched without a pause while they are full (burstWhenBatchFull), ten concurrent handlers.
 
 import { clocked, converse, drained, load, now, POOL, rest, sleep, TEXT, timed, url, what } from "./program.mjs";
 
@@ -10,7 +10,7 @@ const { PgBoss } = load("pg-boss");
 const pg = load("pg");
 const BATCH = 100;
 const QUEUES = ["insert", "no-op", "timed", "follow", "send"];
-const quiet = what !== "serve"; // maintenance and schedules stay out of what is counted, as far as the options let them
+const quiet = what !== "serve"; // turn off maintenance and schedules, as far as the options allow, so that they are not counted
 const boss = new PgBoss({ connectionString: url, max: POOL, supervise: !quiet, schedule: !quiet, useListenNotify: !quiet });
 boss.on("error", (error) => { console.error(error); process.exit(1); });
 await boss.start();

@@ -1,8 +1,8 @@
-"""pgqueuer in the suite (suite/peers.py says how it is spoken to); runs in the peers' own virtual environment.
+"""pgqueuer in the suite. Runs in the peers' virtual environment; suite/peers.py describes the commands.
 
-One job: one INSERT and one follow-up job in one transaction. The job itself is taken before and marked done after, in
-batches of their own: at least once, and what the handler did may be done again. asyncpg, uvloop, batches of 100 and
-handlers side by side on a pool of ten connections: the fastest that was found.
+A job executes one INSERT and sends one follow-up job in one transaction. The job itself is taken before and marked done
+afterwards, in separate batches: at least once, so the handler's work may be repeated. The fastest configuration that was
+found: asyncpg, uvloop, batches of 100, and concurrent handlers on a pool of ten connections.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ waits: list[float] = []
 
 
 def queuer(connection, pool) -> PgQueuer:
-    """One that knows the three kinds of jobs."""
+    """Create a queuer with the three kinds of jobs."""
     queuer = PgQueuer(AsyncpgDriver(connection))
 
     @queuer.entrypoint("insert")
@@ -46,7 +46,7 @@ def queuer(connection, pool) -> PgQueuer:
 
 
 async def work() -> None:
-    """Drains the queue at each word."""
+    """Drain the queue for each line of input."""
     pool = await asyncpg.create_pool(URL, min_size=POOL, max_size=POOL)
     connection = await asyncpg.connect(URL)
     print("ready", flush=True)
@@ -56,7 +56,7 @@ async def work() -> None:
 
 
 async def serve() -> None:
-    """Waits for jobs as in production, and sends some to itself at each word: how many, and the seconds between two."""
+    """Wait for jobs as in production. For each line, send that many jobs with that many seconds between two."""
     queries = Queries(AsyncpgDriver(await asyncpg.connect(URL)))
     pool = await asyncpg.create_pool(URL, min_size=1, max_size=POOL)
     working = asyncio.create_task(queuer(await asyncpg.connect(URL), pool).run())
@@ -75,7 +75,7 @@ async def serve() -> None:
 
 
 async def send(queries: Queries, count: int, batch: int) -> None:
-    """So many jobs, one call for each batch; prints the seconds."""
+    """Send jobs, one call for each batch. Print the seconds."""
     payload = b'{"Number":1,"Text":"' + b"x" * 490 + b'"}'
     started = time.monotonic()
     for _ in range(count // batch):

@@ -1,8 +1,8 @@
-"""procrastinate in the suite (suite/peers.py says how it is spoken to); runs in the peers' own virtual environment.
+"""procrastinate in the suite. Runs in the peers' virtual environment; suite/peers.py describes the commands.
 
-One job: one INSERT and one follow-up job in one transaction. The job itself is taken before and marked done after, each
-in a transaction of its own: at least once, and what the handler did may be done again. Finished jobs are deleted, ten
-run side by side on a pool of connections: the fastest that was found.
+A job executes one INSERT and sends one follow-up job in one transaction. The job itself is taken before and marked done
+afterwards, each in a separate transaction: at least once, so the handler's work may be repeated. The fastest configuration
+that was found: finished jobs are deleted, and ten jobs run concurrently on a pool of connections.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ async def timed(sent_at: float) -> None:
 
 
 async def work() -> None:
-    """Drains the queue at each word."""
+    """Drain the queue for each line of input."""
     print("ready", flush=True)
     while sys.stdin.readline():
         await app.run_worker_async(
@@ -61,7 +61,7 @@ async def work() -> None:
 
 
 async def serve() -> None:
-    """Waits for jobs as in production, and sends some to itself at each word: how many, and the seconds between two."""
+    """Wait for jobs as in production. For each line, send that many jobs with that many seconds between two."""
     working = asyncio.create_task(
         app.run_worker_async(queues=["work"], delete_jobs="always", install_signal_handlers=False)
     )
@@ -80,7 +80,7 @@ async def serve() -> None:
 
 
 async def send(count: int, batch: int) -> None:
-    """So many jobs, one call for each batch; prints the seconds."""
+    """Send jobs, one call for each batch. Print the seconds."""
     text = "x" * 490
     started = time.monotonic()
     for _ in range(count // batch):

@@ -1,4 +1,4 @@
-// What pgboss_jobs.mjs and graphile_jobs.mjs share: the clock, the words on stdin, and where the packages are.
+// What pgboss_jobs.mjs and graphile_jobs.mjs share: the clock, the commands on stdin, and the path of the packages.
 
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
@@ -8,17 +8,17 @@ export const load = createRequire(process.env.ROWPOST_BENCH_PEERS + "/");
 export const POOL = 10;
 export const TEXT = "x".repeat(490);
 
-// the monotonic clock of the machine, as time.monotonic() of Python tells it
+// the monotonic clock of the machine, the same as Python's time.monotonic()
 export const now = () => Number(process.hrtime.bigint()) / 1e9;
 export const sleep = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000));
 
-// Answers each line with what `answer` says; says when it is ready for the first.
+// Prints "ready", then answers each line of stdin with the result of `answer`.
 export async function converse(answer) {
   console.log("ready");
   for await (const line of createInterface({ input: process.stdin })) console.log(await answer(line));
 }
 
-// Sends `count` jobs to itself, `gap` seconds apart, and waits until each has said how long it took.
+// Sends `count` jobs to itself, `gap` seconds apart, and waits until each has recorded its latency.
 export async function timed(line, waits, send) {
   const [count, gap] = line.split(" ").map(Number);
   waits.length = 0;
@@ -30,7 +30,7 @@ export async function timed(line, waits, send) {
   return JSON.stringify(waits);
 }
 
-// Until no handler has ended for a while: a queue does not say that it is empty.
+// Waits until no handler has ended for a second, because the peer does not report that its queue is empty.
 export async function drained(last) {
   const started = now();
   while (now() - Math.max(started, last()) < 1.0) await sleep(0.05);

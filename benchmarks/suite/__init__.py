@@ -1,8 +1,8 @@
-"""The suite behind `make bench`: workloads, peers, and what becomes of their figures.
+"""The suite behind `make bench`.
 
-figures.py      rounds, medians, ratios, targets       server.py     one server, a database for each workload
-peers.py        those that are compared with           workers.py    our own workers, and `rowpost run`
-report.py       the data file and the table            charts.py     the pictures
-against.py      another commit, in pairs of rounds      side.py       one of the two commits, as a process
-workloads/      one module each: measure() gives lines, targets() what they must show
+program.py      the command line                       server.py     one server, a database for each workload
+figures.py      rounds, medians, ratios, targets       workers.py    rowpost's workers, and `rowpost run`
+peers.py        the systems rowpost is compared with   report.py     the data file and the table
+charts.py       the charts                             workloads/    one module for each workload
+against.py      compares two commits in pairs          side.py       the process that measures one of two commits
 """

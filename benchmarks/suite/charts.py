@@ -1,7 +1,7 @@
-"""The pictures, from the data file alone: one for each workload and one of all targets, as SVG and as PNG.
+"""Draw the charts from the data file: one for each workload and one of all targets, as SVG and PNG.
 
-Bars begin at zero. The mark behind a bar spans its rounds, from the worst to the best; what a line guarantees stands
-below its name.
+Bars start at zero. The line on a bar spans its rounds, from the lowest to the highest. The guarantees of a line are below
+its name.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ __all__ = ["draw", "draw_targets"]
 OURS, ALSO_OURS, THEIRS, MISSED = "#1f5fa8", "#7fa8d8", "#9a9a9a", "#c8553d"
 INK, FAINT = "#222222", "#6a6a6a"
 WIDTH = 10.0  # inches
-ROW = 0.46  # inches of height that a bar has
-LABEL = 66  # characters of a line below a name
+ROW = 0.46  # height of a bar in inches
+LABEL = 66  # characters in one line of guarantees
 STYLE = {
     "font.family": "DejaVu Sans", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False,
     "axes.edgecolor": FAINT, "axes.titlesize": 10, "axes.titleweight": "bold", "axes.titlelocation": "left",
@@ -38,7 +38,7 @@ Lines = list[dict[str, Any]]
 
 
 def draw(folder: Path, name: str, section: dict[str, Any]) -> None:
-    """One workload's chart, as NAME.svg and NAME.png."""
+    """Draw the chart of one workload to NAME.svg and NAME.png."""
     if not any(line["rounds"] for line in section["lines"]):
         return
     with plt.rc_context(STYLE):
@@ -46,7 +46,7 @@ def draw(folder: Path, name: str, section: dict[str, Any]) -> None:
 
 
 def draw_targets(folder: Path, sections: dict[str, Any]) -> None:
-    """Each figure of "What it must show" as a share of its target; what reaches the line has reached it."""
+    """Draw each figure of "What it must show" as a share of its target. A bar that reaches the line has reached its target."""
     targets = [target for each in sections.values() for target in each["targets"] if target["figure"] is not None]
     if not targets:
         return
@@ -60,7 +60,7 @@ def draw_targets(folder: Path, sections: dict[str, Any]) -> None:
             axes.text(min(share, 3.0) + 0.03, place, wanted, va="center", fontsize=7.5, color=INK, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})
         axes.set_yticks(range(len(targets)), [textwrap.shorten(each["claim"], 74) for each in targets], fontsize=8)
         axes.axvline(1.0, color=INK, linewidth=1)
-        axes.set(xlim=(0, 4.0), xlabel="how far the target is reached; longer is better, bars end at 3", ylim=(len(targets) - 0.4, -0.6))
+        axes.set(xlim=(0, 4.0), xlabel="share of the target; longer is better, bars end at 3", ylim=(len(targets) - 0.4, -0.6))
         axes.set_xticks([0, 1, 2, 3], ["0", "target", "2 times", "3 times"])
         figure.suptitle("What it must show", x=0.01, ha="left", fontweight="bold")
         _save(figure, folder, "targets", "")
@@ -97,7 +97,7 @@ def _color(name: str) -> str:
 
 # ------------------------------------------------------------------ bars, a panel for each case
 def bars(section: dict[str, Any]) -> Figure:
-    """A panel for each case, a bar for each line."""
+    """Draw a panel for each case, with a bar for each line."""
     cases = _cases(section["lines"])
     heights = [0.5 + ROW * len(lines) for lines in cases.values()]
     figure, panels = plt.subplots(
@@ -130,7 +130,7 @@ def _bar_panel(axes: Axes, case: str, lines: Lines) -> None:
 
 
 def _named(axes: Axes, place: float, line: dict[str, Any]) -> None:
-    """The line's name left of its bar, and below it what it does for its figure."""
+    """Write the line's name to the left of its bar, with its guarantees below."""
     does = textwrap.wrap(line["does"], LABEL)[:3]
     here = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "ha": "right", "annotation_clip": False}
     axes.annotate(line["name"], (0, place), xytext=(-6, 6 if does else 0), va="center", fontsize=8.5, color=INK, **here)
@@ -138,9 +138,9 @@ def _named(axes: Axes, place: float, line: dict[str, Any]) -> None:
         axes.annotate("\n".join(does), (0, place), xytext=(-6, 1), va="top", fontsize=6, color=FAINT, linespacing=1.0, **here)
 
 
-# ------------------------------------------------------------------ curves, where there is an order along the cases
+# ------------------------------------------------------------------ curves, for workloads whose cases are ordered
 def _curves(axes: Axes, series: dict[str, tuple[Sequence[float], Sequence[float], str]], title: str, ticks: Sequence[float]) -> None:
-    """Several curves over a logarithmic axis; the other one begins at zero."""
+    """Draw several curves over a logarithmic x axis. The y axis starts at zero."""
     for name, (x, y, color) in series.items():
         axes.plot(x, y, marker="o", markersize=4, color=color, label=name, linestyle="--" if color == THEIRS else "-")
     top = max(max(y) for _, y, _ in series.values())
@@ -154,7 +154,7 @@ def _curves(axes: Axes, series: dict[str, tuple[Sequence[float], Sequence[float]
 
 
 def depth(section: dict[str, Any]) -> Figure:
-    """Messages a second over the depth, beside the same from a thousand messages."""
+    """Draw messages per second over the depth, compared with a queue of a thousand messages."""
     figure, panels = plt.subplots(1, 2, figsize=(WIDTH, 3.8), layout="constrained")
     cases = _cases(section["lines"])
     depths = list(dict.fromkeys(int(case.split()[0].replace(",", "")) for case in cases))
@@ -167,7 +167,7 @@ def depth(section: dict[str, Any]) -> Figure:
                 if case.endswith(f", {batch} a call") and line["name"] == name and line["rounds"]
             ]  # fmt: skip
             if points:
-                label = "a queue so deep" if color == OURS else "one of 1,000 messages beside it, same rounds"
+                label = "the deep queue" if color == OURS else "a queue of 1,000 messages, same rounds"
                 series[label] = (*zip(*points, strict=True), color)
         _curves(axes, series, f"receive {batch} a call, messages/s", depths)
         axes.set_xlabel("messages in the queue")
@@ -176,11 +176,11 @@ def depth(section: dict[str, Any]) -> Figure:
 
 
 def scaling(section: dict[str, Any]) -> Figure:
-    """Throughput, processor time and p99 over the workers; the reference as multiples of its own first figure."""
+    """Draw throughput, processor time and p99 over the workers, the first two relative to one worker (or one instance)."""
     figure, panels = plt.subplots(1, 3, figsize=(WIDTH * 1.15, 4.2), layout="constrained")
     cases = {case: [line for line in lines if line["rounds"]] for case, lines in _cases(section["lines"]).items()}
     colors = {"one by one": OURS, "adaptive": ALSO_OURS, "published": THEIRS}
-    what: dict[str, tuple[Callable[[dict], float], bool]] = {  # and whether it is shown as times that of one worker
+    what: dict[str, tuple[Callable[[dict], float], bool]] = {  # the flag: whether it is shown relative to one worker
         "messages/s, one worker's = 1": (lambda line: line["figure"], True),
         "database CPU a message, one's = 1": (lambda line: line["more"]["database CPU µs"], True),
         "p99, ms": (lambda line: line["more"]["p99 ms"], False),
@@ -190,7 +190,7 @@ def scaling(section: dict[str, Any]) -> Figure:
         for case, lines in cases.items():
             if lines:
                 numbers = [int(line["name"].rpartition(", ")[2].split()[0]) for line in lines]
-                label = "NServiceBus.SqlServer, as its #1784 reports" if case == "published" else f"rowpost, {case}"
+                label = "NServiceBus.SqlServer, from its issue #1784" if case == "published" else f"rowpost, {case}"
                 series[label] = (numbers, [value(line) / (value(lines[0]) if relative else 1) for line in lines], colors[case])
         _curves(axes, series, title, (1, 2, 4, 8, 16))
         axes.set_xlabel("workers (instances)")
@@ -199,7 +199,7 @@ def scaling(section: dict[str, Any]) -> Figure:
 
 
 def bodies(section: dict[str, Any]) -> Figure:
-    """Megabytes a second over the size of a body."""
+    """Draw megabytes per second over the size of a body."""
     figure, panels = plt.subplots(1, 2, figsize=(WIDTH, 3.8), layout="constrained", sharey=True)
     cases = _cases(section["lines"])
     for axes, verb in zip(panels, ("send", "receive"), strict=True):

@@ -1,7 +1,7 @@
-"""Rounds, lines and targets: what is measured, and how it becomes one figure.
+"""Define rounds, lines and targets, and compute figures from rounds.
 
-Contenders take turns, round by round, for these machines are noisy and noise comes in waves. A line's figure is the
-median of its rounds. Two lines are compared round by round, and their ratio is the median of those ratios.
+Contenders alternate round by round, because the speed of a machine changes over time. A line's figure is the median of its
+rounds. Two lines are compared round by round, and their ratio is the median of the rounds' ratios.
 
 >>> ours, theirs = Line("send", "rowpost", (90.0, 200.0, 100.0)), Line("send", "peer", (30.0, 100.0, 50.0))
 >>> ours.figure, ratio(ours, theirs)
@@ -34,14 +34,14 @@ __all__ = [
 ]
 
 OURS = "rowpost"
-TWICE = 2.0  # from here on a miss is told in times, not in percent
+TWICE = 2.0  # from this ratio on, a miss is shown as a multiple and not in percent
 LEAST_RATIO = 0.97  # a smaller median ratio of two commits is "slower", unless its interval reaches 1
 MORE_IS_BETTER = {"messages/s": True, "ms": False}
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is measured. `seconds`: about as long takes one round of one line; `size`: multiplies great numbers."""
+    """How much is measured. `seconds` is the approximate duration of one round; `size` multiplies large numbers of rows."""
 
     rounds: int = 5
     seconds: float = 0.6
@@ -53,7 +53,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Round:
-    """One round's figure, and what else it told."""
+    """The figure of one round, and further values by name."""
 
     figure: float
     more: dict[str, float] = field(default_factory=dict)
@@ -61,9 +61,12 @@ class Round:
 
 @dataclass(frozen=True)
 class Line:
-    """What one contender reached in one case. `does`: what it does for that, as guarantees; `more`: other medians.
+    """The result of one contender in one case.
 
-    `error` says why there is no figure.
+    Attributes:
+        does: the guarantees behind the figure.
+        more: medians of further values.
+        error: why there is no figure.
     """
 
     case: str
@@ -81,7 +84,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Target:
-    """A figure of "What it must show". `at_most`: the figure is to stay below what is wanted, not above.
+    """A figure of "What it must show". If `at_most` is true, the figure must be at most `wanted`, else at least.
 
     >>> Target("ratio to pgmq", 1.2, 1.5).verdict, Target("times the CPU", 1.2, 1.5, at_most=True).verdict
     ('short by 20 %', 'PASS')
@@ -112,7 +115,7 @@ class Target:
 
 
 class Lines:
-    """The lines of one workload, to be looked up."""
+    """The lines of one workload by case and name."""
 
     def __init__(self, lines: Iterable[Line]) -> None:
         self._lines = {(line.case, line.name): line for line in lines}
@@ -133,11 +136,11 @@ class Lines:
         return None if line is None else line.more.get(what)
 
     def ratio(self, case: str, other: str, name: str = OURS) -> float | None:
-        """To another contender in the same case."""
+        """Return the ratio to another contender in the same case."""
         return ratio(self.get(case, name), self.get(case, other))
 
     def ratio_to_best(self, case: str, others: Iterable[str], name: str = OURS) -> float | None:
-        """To the one of the others that was fastest in that round, so that none of them has only its good rounds count."""
+        """Return the ratio to the fastest of the others in each round."""
         rivals = [line.rounds for line in (self.get(case, other) for other in others) if line is not None]
         ours = self.get(case, name)
         if ours is None or not rivals:
@@ -147,14 +150,14 @@ class Lines:
 
 
 def ratio(one: Line | None, other: Line | None) -> float | None:
-    """The median of the rounds' ratios; None where one of them has no figure."""
+    """Return the median of the rounds' ratios; None if a line has no figure."""
     if one is None or other is None or not one.rounds or not other.rounds:
         return None
     return statistics.median(a / b for a, b in zip(one.rounds, other.rounds, strict=False))
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share of them does not exceed.
+    """Return the smallest value that at least this share of the values does not exceed.
 
     >>> percentile([4.0, 1.0, 3.0, 2.0], 0.5), percentile(range(1, 101), 0.99)
     (2.0, 99)
@@ -229,7 +232,9 @@ class Comparison:
 
 @dataclass
 class Paced:
-    """How many messages make a round that takes `seconds`: a guess at first, then by the rate of the round before.
+    """Compute the number of messages for a round of `seconds` from the rate of the previous round.
+
+    The first `count` is a guess. It stays between `least` and `most`.
 
     >>> paced = Paced(1000, 0.5, least=10)
     >>> paced.count, paced.note(300.0), paced.count
@@ -242,14 +247,14 @@ class Paced:
     most: int = 10**9
 
     def note(self, rate: float) -> float:
-        """The rate, which is kept in mind."""
+        """Store the rate of a round, and return it."""
         self.count = max(self.least, min(self.most, int(rate * self.seconds)))
         return rate
 
 
 @dataclass
 class Contender:
-    """Somebody who takes part in a case. `measure` runs one round; `warm` says that a first one does not count."""
+    """A participant of a case. `measure` runs one round. If `warm` is true, a warm-up round comes first."""
 
     name: str
     measure: Callable[[], float | Round]
@@ -259,9 +264,10 @@ class Contender:
 
 
 def take_turns(case: str, contenders: Sequence[Contender], rounds: int) -> list[Line]:
-    """Alternating rounds: a line for each. Who fails is out, with the reason, and the others go on.
+    """Measure alternating rounds, and return a line for each contender.
 
-    The order turns from round to round, so that nobody always comes after the same neighbour.
+    If a contender fails, its line has the error, and the others continue. The order rotates from round to round, so that no
+    contender always follows the same one.
     """
     found: dict[str, list[Round]] = {each.name: [] for each in contenders}
     errors: dict[str, str] = {}
@@ -271,7 +277,7 @@ def take_turns(case: str, contenders: Sequence[Contender], rounds: int) -> list[
             return None
         try:
             result = each.measure()
-        except Exception as error:  # noqa: BLE001 a contender that fails is a result, too
+        except Exception as error:  # noqa: BLE001 the other contenders are still measured
             traceback.print_exc()
             errors[each.name] = f"{type(error).__name__}: {error}"
             return None

@@ -1,13 +1,13 @@
-"""Those that are compared with: installed into benchmarks/.peers, each spoken to through a small program of its own.
+"""Install the peers into benchmarks/.peers, and run each through a small program in peers/.
 
-    program URL install             makes its tables
-    program URL fill WORK COUNT     jobs of that kind, not measured
-    program URL send COUNT BATCH    prints the seconds; so does `fetch`, where a peer has such a call
+    program URL install             creates its tables
+    program URL fill WORK COUNT     stores jobs of that kind, not measured
+    program URL send COUNT BATCH    prints the seconds; so does `fetch`, if the peer has such a call
     program URL work                prints "ready"; for each line it drains the queue and prints when the last handler ended
-    program URL serve               prints "ready", waits for jobs as in production; for "COUNT GAP" it sends some to
-                                    itself and prints how long each took to its handler, as JSON
+    program URL serve               prints "ready" and waits for jobs as in production; for "COUNT GAP" it sends jobs to
+                                    itself and prints the seconds until each handler as JSON
 
-All clocks are the machine's monotonic one. pgmq has no workers: its SQL functions are called as ours are (calls.py).
+All times are those of the machine's monotonic clock. pgmq has no workers; calls.py calls its SQL functions directly.
 """
 
 from __future__ import annotations
@@ -34,17 +34,25 @@ PROGRAMS = Path(__file__).parents[1] / "peers"
 HOME = Path(__file__).parents[1] / ".peers"
 BIN = HOME / "bin"
 PGMQ = "ROWPOST_BENCH_PGMQ"
-DEADLINE = 120.0  # seconds that an answer may take
+ANSWER_TIMEOUT_S = 120.0
 SPLIT = "at least once: INSERT and follow-up in one transaction, the job's end in another"
 
 
 class PeerFailed(Exception):
-    """A peer cannot be had, or did not do what it was told to."""
+    """A peer cannot be installed, or its program failed."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """`tables` are emptied before each round; the counts say what is left, and what was sent. `does`: its guarantees."""
+    """A system that rowpost is compared with.
+
+    Attributes:
+        tables: truncated before each round.
+        left: a query that counts the remaining jobs.
+        followed: a query that counts the follow-up jobs.
+        does: its guarantees in the workload endpoint.
+        serves: its notification and guarantees in the workload latency.
+    """
 
     name: str
     program: str
@@ -55,21 +63,21 @@ class Peer:
     serves: str
 
     def run(self, place: Place, *arguments: str) -> str:
-        """One step; what it printed."""
+        """Run one step, and return its output. Raises PeerFailed."""
         command = [*self._command(), place.url, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE, env=_environment())
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ANSWER_TIMEOUT_S, env=_environment())
         if done.returncode:
             raise PeerFailed(f"{self.name} {' '.join(arguments)}: {_reason(done.stderr)}")
         return done.stdout
 
     @property
     def table(self) -> str:
-        """Where its jobs are."""
+        """The table of its jobs."""
         return self.tables.partition(",")[0].partition(" ")[0]
 
     @contextmanager
     def talk(self, place: Place, verb: str) -> Iterator[Conversation]:
-        """Its program at work, ready for the first word."""
+        """Start its program, and wait until it is ready for commands. Raises PeerFailed."""
         process = subprocess.Popen(
             [*self._command(), place.url, verb], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             text=True, bufsize=1, env=_environment(),
@@ -77,7 +85,7 @@ class Peer:
         try:
             conversation = Conversation(self.name, process)
             if conversation.hear() != "ready":
-                raise PeerFailed(f"{self.name} {verb} does not start")
+                raise PeerFailed(f"{self.name} {verb} did not start")
             yield conversation
         finally:
             with suppress(OSError):
@@ -95,7 +103,7 @@ class Peer:
 
 
 class Conversation:
-    """A line out, a line back."""
+    """Exchange lines with the program of a peer."""
 
     def __init__(self, name: str, process: subprocess.Popen) -> None:
         self._name, self._process = name, process
@@ -109,14 +117,14 @@ class Conversation:
         self._process.stdin.flush()
 
     def hear(self) -> str:
-        ready, _, _ = select([self._process.stdout], [], [], DEADLINE)
+        ready, _, _ = select([self._process.stdout], [], [], ANSWER_TIMEOUT_S)
         line = self._process.stdout.readline() if ready else ""
         if not line:
-            raise PeerFailed(f"{self._name} says nothing" if not ready else f"{self._name} has ended")
+            raise PeerFailed(f"{self._name} did not answer within {ANSWER_TIMEOUT_S:.0f} s" if not ready else f"{self._name} has exited")
         return line.strip()
 
     def ask(self, line: str):
-        """What it answers, read as JSON."""
+        """Send a line, and return the answer parsed as JSON."""
         self.say(line)
         return json.loads(self.hear())
 
@@ -152,13 +160,13 @@ PYTHON_PEERS = ("pgqueuer", "procrastinate")
 
 
 def _environment() -> dict[str, str]:
-    """Ours without what leads to our own package, and with the way to theirs."""
+    """Return the environment for a peer: without PYTHONPATH, and with the peers' programs on the PATH."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return {**kept, "ROWPOST_BENCH_PEERS": str(HOME), "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"}
 
 
 def install(tell: Console) -> dict[str, str]:
-    """Into benchmarks/.peers, once for each list of versions; what could not be had, by name, with the reason."""
+    """Install the peers if their versions changed. Return the reason for each one that could not be installed, by name."""
     missing = {}
     try:
         if _changed("requirements.txt"):
@@ -195,14 +203,14 @@ def _done(command: Iterable[str | Path]) -> None:
 
 
 def _reason(said: str) -> str:
-    """The line of a program's last words that says what was wrong, as far as one does."""
+    """Return the line of an error output that most likely names the error."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     telling = [line for line in lines if re.search(r"error\b", line, re.IGNORECASE) and not line.startswith(("at ", "File "))]
-    return (telling or lines or ["it says nothing"])[0 if telling else -1][:300]
+    return (telling or lines or ["no error output"])[0 if telling else -1][:300]
 
 
 def versions() -> dict[str, str]:
-    """What was installed, by name."""
+    """Return the installed versions by name."""
     found = {}
     for name in ("pgmq", "pgqueuer", "procrastinate"):
         for folder in HOME.glob(f"lib/python*/site-packages/{name}-*.dist-info"):
@@ -217,10 +225,10 @@ def versions() -> dict[str, str]:
 
 
 def pgmq_script() -> str:
-    """pgmq's SQL functions: the file that ROWPOST_BENCH_PGMQ names, else the one inside the package pgmq of PyPI.
+    """Return pgmq's SQL functions from the file in ROWPOST_BENCH_PGMQ, or from the PyPI package pgmq.
 
     Raises:
-        PeerFailed: neither is there; it says what to do.
+        PeerFailed: neither exists. The message says what to do.
     """
     return _pgmq()[0]
 

@@ -30,21 +30,21 @@ AGAINST = Scale(rounds=1, seconds=0.3)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs it. The exit code says whether workloads ran, never how fast."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measures what is claimed about speed, peers beside it.")
+    """Run the suite. Return 1 if a workload failed; the figures do not affect the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure rowpost's speed, compared with its peers.")
     names = ", ".join(WORKLOADS)
-    parser.add_argument("--only", nargs="+", choices=WORKLOADS, metavar="WORKLOAD", help=f"only these of: {names}")
-    parser.add_argument("--skip", nargs="+", choices=WORKLOADS, metavar="WORKLOAD", default=[], help="all but these")
+    parser.add_argument("--only", nargs="+", choices=WORKLOADS, metavar="WORKLOAD", help=f"run only these workloads: {names}")
+    parser.add_argument("--skip", nargs="+", choices=WORKLOADS, metavar="WORKLOAD", default=[], help="run all workloads except these")
     parser.add_argument("--rounds", type=int, default=Scale.rounds, help="alternating rounds of each line (%(default)s)")
-    parser.add_argument("--seconds", type=float, help=f"about as long takes one ({Scale.seconds}, with --against {AGAINST.seconds})")
+    parser.add_argument("--seconds", type=float, help=f"approximate duration of a round ({Scale.seconds}, with --against {AGAINST.seconds})")
     parser.add_argument("--against", metavar="COMMIT", help="compare this checkout with a commit, in pairs of rounds, without peers: "
                         f"{', '.join(against.COMPARED)}; the exit code is 1 if a figure is slower or was not measured")  # fmt: skip
     parser.add_argument("--pairs", type=int, help=f"with --against: pairs of rounds of each figure ({against.PAIRS}, with --quick 2)")
-    parser.add_argument("--quick", action="store_true", help="a hundredth of the rows, two short rounds: to see that it runs")
+    parser.add_argument("--quick", action="store_true", help="a hundredth of the rows and two short rounds, to check that the suite works")
     parser.add_argument("--output", type=Path, help=f"folder for the table, the data and the charts ({RESULTS.name}, with --quick {TRIAL.name})")
-    parser.add_argument("--charts", action="store_true", help="draw and write again what is there, and measure nothing")
+    parser.add_argument("--charts", action="store_true", help="write the table and the charts again from the data, without measuring")
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the server is stopped, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # otherwise the server would keep running
     output = options.output or (TRIAL if options.quick else RESULTS)
     tell = Console(stderr=True, width=150)
     if options.against:
@@ -86,10 +86,10 @@ def _compare(parser: argparse.ArgumentParser, options: argparse.Namespace, outpu
 
 
 def run(chosen: list[str], scale: Scale, output: Path, tell: Console) -> list[str]:
-    """One workload after the other on one server; the names of those that failed, which keeps none from running."""
+    """Run workloads one after the other on one server. Return the names of those that failed; the others still run."""
     if any(getattr(WORKLOADS[name], "WITH_PEERS", False) for name in chosen):
         for name, reason in peers.install(tell).items():
-            tell.print(f"[red]{name} cannot be had[/]: {reason}")
+            tell.print(f"[red]{name} cannot be installed[/]: {reason}")
     failed = []
     with tempfile.TemporaryDirectory(prefix="rowpost-bench-", ignore_cleanup_errors=True) as folder:
         (Path(folder) / "notes").mkdir()
@@ -115,7 +115,7 @@ def _measure(workload: ModuleType, server: Server, scale: Scale) -> dict:
     started, lines, error = time.monotonic(), [], ""
     try:
         lines = workload.measure(server, scale)
-    except Exception as failure:  # noqa: BLE001 the others are measured all the same
+    except Exception as failure:  # noqa: BLE001 the other workloads are still measured
         traceback.print_exc()
         error = f"{type(failure).__name__}: {failure}"
     targets = workload.targets(Lines(lines))
@@ -126,11 +126,11 @@ def _draw(output: Path, sections: dict, tell: Console) -> None:
     try:
         from benchmarks.suite import charts
     except ImportError as error:
-        tell.print(f"[red]no charts[/]: {error}; pip install 'rowpost[bench]'")
+        tell.print(f"[red]no charts[/]: {error}. Run: pip install 'rowpost[bench]'")
         return
     charts.draw_targets(output, sections)
     for name, section in sections.items():
         try:
             charts.draw(output, name, section)
-        except Exception as error:  # noqa: BLE001 a chart that cannot be drawn takes no figures with it
+        except Exception as error:  # noqa: BLE001 the figures are kept without a chart
             tell.print(f"[red]no chart of {name}[/]: {type(error).__name__}: {error}")

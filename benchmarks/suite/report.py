@@ -1,7 +1,7 @@
-"""The data file and the table. Both are written anew after each workload, so that a run that ends early leaves what it has.
+"""Write the data file and the table. Both are written again after each workload, so that an interrupted run keeps its results.
 
-bench.json holds one section for each workload, with the circumstances of its own run: a partial run replaces only what
-it measured. bench.md is made from it, and nothing else.
+bench.json has one section for each workload, with the circumstances of its run. A partial run replaces only the sections
+that it measured. bench.md is generated from bench.json alone.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ SMALL = 100  # figures below it get decimals
 HEAD = """# What the suite measured
 
 Made by `make bench` ([how to run and read it](../README.md)); the data are in [bench.json](bench.json). Figures are medians of
-alternating rounds on one server in one run, durable commits on; the range is from the worst round to the best. What each
-line does for its figure stands beside it: compare only what promises the same.
+alternating rounds on one server in one run with durable commits. The range is from the lowest to the highest round. The last
+column shows the guarantees of each line: compare only lines with the same guarantees.
 """
 
 
 def circumstances(server: Any, rounds: int, versions: dict[str, str]) -> dict[str, Any]:
-    """What a figure depends on, as far as the machine tells."""
+    """Return the versions, settings and load that a figure depends on."""
     return {
         "postgresql": server.version,
         **server.durable,
@@ -68,7 +68,7 @@ def _commit() -> str:
 def section(
     title: str, text: str, lines: Iterable[Line], targets: Iterable[Target], about: dict[str, Any], seconds: float, error: str = ""
 ) -> dict[str, Any]:
-    """One workload as data."""
+    """Return one workload as data."""
     return {
         "title": title,
         "text": text,
@@ -92,7 +92,7 @@ def comparison(comparisons: Iterable[Comparison], about: dict[str, Any], seconds
 
 
 def load(folder: Path, name: str = DATA) -> dict[str, Any]:
-    """What earlier runs left; nothing where there is none."""
+    """Load the sections of earlier runs; empty if there are none."""
     file = folder / name
     return json.loads(file.read_text()) if file.exists() else {}
 
@@ -109,7 +109,7 @@ def against_file(commit: str) -> str:
 
 
 def save_comparison(folder: Path, commit: str, sections: dict[str, Any]) -> None:
-    """Write the data of a comparison, and its table beside it."""
+    """Write the data and the table of a comparison."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / against_file(commit)
     file.write_text(json.dumps(sections, indent=1) + "\n")
@@ -150,7 +150,7 @@ def _rounded(figure: float | None) -> float | None:
 
 
 def shown(figure: float | None) -> str:
-    """For people: thousands parted, decimals only where they say something.
+    """Format a figure: with thousands separators, and with decimals only if it is small.
 
     >>> shown(21658.4), shown(4.2), shown(0.0123), shown(None)
     ('21,658', '4.20', '0.0123', '')
@@ -163,7 +163,7 @@ def shown(figure: float | None) -> str:
 
 
 def summary(sections: dict[str, Any]) -> str:
-    """Every figure of "What it must show" beside its target."""
+    """Return a table of all figures of "What it must show" with their targets."""
     rows = ["| | figure | target | |", "|---|---:|---:|---|"]
     for each in sections.values():
         for target in each["targets"]:
@@ -176,7 +176,7 @@ def summary(sections: dict[str, Any]) -> str:
 
 
 def table(sections: dict[str, Any]) -> str:
-    """The whole report in Markdown."""
+    """Return the whole report in Markdown."""
     parts = [HEAD, "## What it must show\n", summary(sections), ""]
     for name, each in sections.items():
         about = each["about"]

@@ -1,4 +1,4 @@
-"""One embedded server for the whole run, and a fresh database for each workload."""
+"""Provide one embedded server for the whole run, and a new database for each workload."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["BODY", "FILL", "HEADERS", "Place", "Server", "cpu_of", "tree", "wait
 
 DURABLE = ("fsync", "full_page_writes", "synchronous_commit")
 TICK = os.sysconf("SC_CLK_TCK")
-BODY = b'{"Number":1,"Text":"' + b"x" * 490 + b'"}'  # 512 bytes, JSON, for the peers want JSON
+BODY = b'{"Number":1,"Text":"' + b"x" * 490 + b'"}'  # 512 bytes of JSON, because the peers require JSON
 HEADERS = {
     "NServiceBus.MessageId": "43e9c0c6-57a8-4513-b15a-b43b0169b465",
     "NServiceBus.MessageIntent": "Send",
@@ -29,18 +29,18 @@ HEADERS = {
     "NServiceBus.ContentType": "application/json",
     "NServiceBus.TimeSent": "2026-04-29 21:56:55:590807 Z",
 }
-#: rows into a queue without a round trip each: queue, headers, body, number
+#: Inserts messages in one statement. Parameters: queue; headers, body, number.
 FILL = 'INSERT INTO "{}" (id, headers, body) SELECT gen_random_uuid(), %s, %s FROM generate_series(1, %s)'
 
 
 class Place:
-    """A database of its own, where rowpost is deployed."""
+    """A separate database with a deployment of rowpost."""
 
     def __init__(self, url: str, name: str, *queues: str | QueueSettings) -> None:
         self.url = re.sub(r"^(postgres(?:ql)?://[^/]*/)[^?]*", rf"\g<1>{name}", url)
         self.database = connect_url("postgresql", self.url, "rowpost benchmark")
         self.sql = self.database.driver_connection.execute
-        self.sql("SET lock_timeout = '60s'")  # who holds a table too long fails alone, and the run goes on
+        self.sql("SET lock_timeout = '60s'")  # a blocked workload fails, and the run continues
         self.settings = Settings(
             url=self.url,
             queues=tuple(each if isinstance(each, QueueSettings) else QueueSettings(each) for each in (*queues, "error")),
@@ -55,17 +55,17 @@ class Place:
         return Queue(name, self.database)
 
     def fill(self, queue: str, number: int, body: bytes = BODY, headers: str | None = None) -> None:
-        """So many messages, all alike."""
+        """Store `number` equal messages."""
         self.sql(FILL.format(queue), [headers or encode_headers(HEADERS), body, number])
 
     def tidy(self, *tables: str) -> None:
-        """The same state before each measurement: no dead rows, statistics as of now, nothing left to write."""
+        """Create the same state before each measurement: no dead rows, current statistics, no dirty pages."""
         self.sql(f"VACUUM ANALYZE {', '.join(tables)}")
         self.sql("CHECKPOINT")
 
 
 class Server:
-    """The embedded PostgreSQL, durable as it comes."""
+    """The embedded PostgreSQL with its default, durable settings."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -77,10 +77,10 @@ class Server:
             self.version = row("SHOW server_version").fetchone()[0]
             self.durable = {name: row(f"SHOW {name}").fetchone()[0] for name in DURABLE}
         if set(self.durable.values()) != {"on"}:
-            raise SystemExit(f"these settings are not durable, and figures would mean nothing: {self.durable}")
+            raise SystemExit(f"The server is not durable, so its figures cannot be compared: {self.durable}. Remove the settings that turn these off.")
 
     def cpu(self) -> float:
-        """Seconds of processor time of the whole server so far, with the backends that have ended."""
+        """Return the processor time of the whole server so far in seconds, including ended backends."""
         return sum(cpu_of(pid) for pid in tree(self._postmaster))
 
     def stop(self) -> None:
@@ -88,7 +88,7 @@ class Server:
 
     @contextmanager
     def place(self, name: str, *queues: str | QueueSettings) -> Iterator[Place]:
-        """A new database, which is gone after it."""
+        """Create a database for the block, and drop it afterwards."""
         with connect_url("postgresql", self.url) as database:
             database.driver_connection.execute(f"DROP DATABASE IF EXISTS bench_{name} WITH (FORCE)")
             database.driver_connection.execute(f"CREATE DATABASE bench_{name}")
@@ -101,17 +101,17 @@ class Server:
 
 
 def wait_until(condition: Callable[[], object], what: str, deadline: float = 120.0, every: float = 0.005) -> object:
-    """What the condition said when it became true. Raises TimeoutError."""
+    """Wait until a condition is true, and return its value. Raises TimeoutError after `deadline` seconds."""
     end = time.monotonic() + deadline
-    while not (said := condition()):
+    while not (value := condition()):
         if time.monotonic() > end:
             raise TimeoutError(f"{what}: not within {deadline:.0f} s")
         time.sleep(every)
-    return said
+    return value
 
 
 def cpu_of(pid: int) -> float:
-    """Seconds of processor time of one process so far, and of its children that have ended; 0 when it is gone."""
+    """Return the processor time of a process and its ended children in seconds; 0 if it does not exist."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -120,7 +120,7 @@ def cpu_of(pid: int) -> float:
 
 
 def tree(pid: int) -> list[int]:
-    """A process and all that descend from it."""
+    """Return the ids of a process and of all its descendants."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -1,4 +1,8 @@
-"""Our own workers: told directly, as a supervisor tells them, or under `rowpost run` as in production."""
+"""Start rowpost's workers for a measurement.
+
+`worker_pool` starts worker processes and sends them commands directly, as a supervisor does. `running` starts
+`rowpost run` as in production.
+"""
 
 from __future__ import annotations
 
@@ -17,30 +21,29 @@ from benchmarks.suite.server import Place, tree, wait_until
 from rowpost.workers.process import shared_high_water_mark, spawn_worker
 from rowpost.workers.protocol import Assignment, InTrouble, Leave, Progress, Ready, Receive, Refused
 
-__all__ = ["HANDLERS", "NOTES", "Notes", "Service", "WorkerPool", "backends", "crew", "make_ready", "running"]
+__all__ = ["HANDLERS", "NOTES", "Notes", "Service", "WorkerPool", "backends", "make_ready", "running", "worker_pool"]
 
-HANDLERS = Path(__file__).parents[1] / "handlers"
-NOTES = "ROWPOST_BENCH_NOTES"  # as handlers/worked.py has it
-DEADLINE = 240.0  # seconds a round may take
+HANDLERS = "benchmarks.handlers.worked"  # the module of the handlers
+NOTES = "ROWPOST_BENCH_NOTES"  # the same name as in that module
+ROOT = Path(__file__).parents[2]
+ROUND_TIMEOUT_S = 240.0
 CONNECTED = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'rowpost worker%'"
 
 
 def make_ready(folder: Path) -> None:
-    """Worker processes find the handlers, and where these take notes. Before the first of them: later ones inherit it."""
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HANDLERS), os.environ.get("PYTHONPATH")]))
-    sys.path.append(str(HANDLERS))  # the fork server takes it from here
+    """Set the folder for the handlers' notes. Call it before the first worker process starts, because they inherit it."""
     os.environ[NOTES] = str(folder)
 
 
 class Notes:
-    """The seconds that handlers have noted in a folder, process by process."""
+    """The durations in seconds that handlers have written to a folder, one file for each process."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._read: dict[Path, int] = {}
 
     def take(self, number: int, pids: Iterable[int] | None = None) -> list[float]:
-        """The next so many, of these processes or of all, which are waited for; each process's in their order."""
+        """Wait for the next `number` notes of these processes (or of all), and return them. The notes of a process are in order."""
 
         def unread() -> dict[Path, int]:
             files = self._folder.iterdir() if pids is None else (self._folder / str(pid) for pid in pids)
@@ -57,12 +60,12 @@ class Notes:
 
 
 def backends(place: Place) -> set[int]:
-    """The process ids of the server's ends of all workers that are connected."""
+    """Return the process ids of the server's backends of all connected workers."""
     return {pid for (pid,) in place.sql(CONNECTED).fetchall()}
 
 
 class WorkerPool:
-    """Worker processes that receive when they are told to."""
+    """Worker processes that receive on command."""
 
     def __init__(self, workers: list) -> None:
         self._workers = workers
@@ -74,30 +77,30 @@ class WorkerPool:
         return [worker.pid for worker in self._workers]
 
     def noted(self, number: int) -> list[float]:
-        """What its handlers noted next."""
+        """Wait for the next notes of its handlers, and return them in seconds."""
         return self._notes.take(number, self.pids)
 
     def drain(self) -> float:
-        """Seconds from the word until each has found the queue empty."""
+        """Start a round, and return the seconds until each worker has found the queue empty."""
         self._round += 1
         started = time.monotonic()
         for worker in self._workers:
             worker.tell(Receive(self._round))
         for worker in self._workers:
-            _hear(worker, Progress, lambda report: report.round == self._round and not report.busy)
+            _wait_for_report(worker, Progress, lambda report: report.round == self._round and not report.busy)
         return time.monotonic() - started
 
 
 @contextmanager
-def crew(place: Place, handler: str, number: int = 1, queue: str = "Bench", **assignment) -> Iterator[WorkerPool]:
-    """So many workers with a handler of handlers/worked.py, up and connected."""
+def worker_pool(place: Place, handler: str, number: int = 1, queue: str = "Bench", **assignment) -> Iterator[WorkerPool]:
+    """Start connected workers. `handler` names a function of handlers/worked.py, or `module:function`."""
     before = backends(place)
-    name = handler if ":" in handler else f"worked:{handler}"
+    name = handler if ":" in handler else f"{HANDLERS}:{handler}"
     assignment["frontier"] = shared_high_water_mark()
     workers = [spawn_worker(Assignment(place.settings, queue, name, n, **assignment)) for n in range(1, number + 1)]
     try:
         for worker in workers:
-            _hear(worker, Ready)
+            _wait_for_report(worker, Ready)
         wait_until(lambda: len(backends(place) - before) >= number, "workers connect")
         yield WorkerPool(workers)
     finally:
@@ -106,21 +109,21 @@ def crew(place: Place, handler: str, number: int = 1, queue: str = "Bench", **as
             worker.close()
 
 
-def _hear(worker, kind: type, condition: Callable = lambda report: True) -> None:
-    """Waits for a report."""
-    deadline = time.monotonic() + DEADLINE
+def _wait_for_report(worker, kind: type, condition: Callable = lambda report: True) -> None:
+    """Wait for a report. Raises RuntimeError if a worker or handler fails, TimeoutError after ROUND_TIMEOUT_S seconds."""
+    deadline = time.monotonic() + ROUND_TIMEOUT_S
     while time.monotonic() < deadline:
         for report in worker.heard():
             if isinstance(report, InTrouble | Refused):
-                raise RuntimeError(f"a worker is in trouble: {report.error}")
+                raise RuntimeError(f"a worker failed: {report.error}")
             if isinstance(report, Progress) and report.failures:
                 raise RuntimeError(f"a handler failed: {report.failures[0].error}")
             if isinstance(report, kind) and condition(report):
                 return
         if worker.exitcode is not None:
-            raise RuntimeError(f"a worker ended with exit code {worker.exitcode}")
+            raise RuntimeError(f"a worker exited with code {worker.exitcode}")
         time.sleep(0.001)
-    raise TimeoutError(f"no {kind.__name__} within {DEADLINE} s")
+    raise TimeoutError(f"no report {kind.__name__} within {ROUND_TIMEOUT_S} s")
 
 
 class Service:
@@ -141,20 +144,20 @@ def running(
     environment: Mapping[str, str] | None = None,
     supervisor: Mapping[str, object] | None = None,
 ) -> Iterator[Service]:
-    """The program as its users run it, with these workers by queue; ready when every queue has one."""
+    """Run `rowpost run` with the given worker settings by queue. The block starts when each queue has a worker."""
     file = folder / "bench.yml"
     queues = {name: {"worker": dict(worker)} for name, worker in workers.items()}
     described = {"environment": "bench", "engine": "postgresql", "url": "${ROWPOST_BENCH_URL}", "supervisor": dict(supervisor or {})}
     file.write_text(yaml.safe_dump({**described, "queues": {**queues, "error": {}}}))
     log = (folder / "run.log").open("w")
     process = subprocess.Popen(
-        [sys.executable, "-c", "from rowpost.cli import main; main()", "--env", str(file), "run"], stdout=log, stderr=log,
+        [sys.executable, "-c", "from rowpost.cli import main; main()", "--env", str(file), "run"], stdout=log, stderr=log, cwd=ROOT,
         env={**os.environ, **(environment or {}), "ROWPOST_BENCH_URL": place.url},
     )  # fmt: skip
     try:
         def up() -> bool:
             if process.poll() is not None:
-                raise RuntimeError(f"rowpost run has ended: {Path(log.name).read_text()[-600:]}")
+                raise RuntimeError(f"rowpost run has exited: {Path(log.name).read_text()[-600:]}")
             return len(backends(place)) >= len(workers)
 
         wait_until(up, "rowpost run starts its workers", every=0.05)

@@ -116,7 +116,7 @@ class Story:
                 return {name: directory.find(database, parse_address(name)) for name in names}
 
             asked = replay.Replay("unblocked", where="failed_queue is not null")
-            first, second = (replay.run(self.spark, self.folder, asked, environment=ENVIRONMENT, must_exist=found) for _ in range(2))
+            first, second = (replay.run(self.spark, self.folder, asked, environment=ENVIRONMENT, resolve_queues=found) for _ in range(2))
         assert (first["sent_now"], second["sent_now"]) == (blocked, 0), f"replayed {first}, then {second}"
         self.say(f"ok  {first['sent_now']} failed payments are replayed to {', '.join(first['queues'])}; a second run sends none")
         self.wait("then those orders are shipped too", lambda: self.count("shipped") == len(self.shop.orders()))

@@ -1,4 +1,4 @@
-"""Where Spark looks for the format `rowpost` by itself: it imports what is installed under the name pyspark_*."""
+"""Register the format `rowpost` with Spark, which imports every installed package whose name starts with pyspark_."""
 
 from rowpost.spark.source.source import QueueSource
 
@@ -6,4 +6,4 @@ __all__ = ["DefaultSource"]
 
 
 class DefaultSource(QueueSource):
-    """The data source `rowpost`, under the name by which Spark finds it."""
+    """The data source `rowpost`, under the class name that Spark requires."""

@@ -1,5 +1,9 @@
-"""One module each. `measure(server, scale)` gives lines, `targets(lines)` what they must show; the docstring's first
-line is the title, its rest stands above the table. `WITH_PEERS` says that peers are to be installed."""
+"""The workloads, one in each module.
+
+`measure(server, scale)` returns lines, and `targets(lines)` the targets that they must reach. In the report, the first line
+of the module's docstring is the title, and the rest is the text above the table. If `WITH_PEERS` is true, the suite installs
+the peers first.
+"""
 
 from benchmarks.suite.workloads import (
     bodies,
@@ -18,7 +22,7 @@ from benchmarks.suite.workloads import (
 
 __all__ = ["WORKLOADS"]
 
-#: by name, in the order of a run
+#: By name, in the order of a run.
 WORKLOADS = {
     "calls": calls,
     "endpoint": endpoint,

@@ -1,7 +1,7 @@
 """Bodies: from half a kilobyte to a megabyte.
 
-One connection, one message and one durable commit a call; text that compresses badly. pgmq stores JSON, and gets the same
-text as a JSON string.
+One connection makes calls with one message and one durable commit each. The text compresses badly. pgmq stores JSON and
+gets the same text as a JSON string.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.suite.server import Place, Server
 
 WITH_PEERS = True
 SIZES = {"0.5 KB": 512, "4 KB": 4096, "32 KB": 32_768, "256 KB": 262_144, "1 MB": 1_048_576}
-MOST = 24 * 1024 * 1024  # bytes a round
+MAX_ROUND_BYTES = 24 * 1024 * 1024
 DOES = {"send": "one durable transaction a message", "receive": "removal in one transaction: at most once for what comes after it"}
 JSON = ", as JSON"
 
@@ -47,7 +47,7 @@ def measure(server: Server, scale: Scale) -> list[Line]:
 
 
 def _calls(text: str, scale: Scale) -> int:
-    return max(3, int(min(1000, MOST // len(text)) * scale.seconds))
+    return max(3, int(min(1000, MAX_ROUND_BYTES // len(text)) * scale.seconds))
 
 
 def _rate(count: int, started: float, text: str) -> Round:

@@ -1,10 +1,10 @@
 """Procedures: one client that sends, and one that receives.
 
-One connection, one durable commit for each call; 512 bytes of body, a mapping of five headers. The queue holds what is
-to be received, freshly vacuumed. What is received is gone with the commit that comes with the call: at most once, for
-rowpost and pgmq.pop alike (their handlers would come after it); read and delete, and fetch and complete, are two calls.
-pgbench sends the same statements, prepared, over the same socket: what Python costs, and what the server takes. Server CPU
-is that of the whole server for each message: other programs on the machine disturb it little.
+One connection makes calls with one durable commit each. A message has a body of 512 bytes and a mapping of five headers.
+Before a receive, the queue is filled and vacuumed. A received message is removed by the commit of the call: at most once,
+for rowpost and for pgmq.pop (a handler would run afterwards). `read + delete` and `fetch + complete` are two calls. pgbench
+executes the same prepared statements over the same socket. The difference is the cost of Python. Server CPU is the processor
+time of the whole server for each message. Other programs on the machine affect it little.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ LESS = "does less: the body alone, no headers"
 AT_LEAST = "two transactions a call: at least once"
 WITH_PEERS = True
 QUEUE, PGMQ_QUEUE = '"Bench"', "pgmq.q_bench"
-MOST = 40_000  # messages that a round receives at most
+MAX_ROUND_MESSAGES = 40_000
 
-# In pgbench a variable set by \gset is a parameter of the prepared statement, sent with every call.
+# pgbench sends a variable set by \gset as a parameter of the prepared statement with every call.
 VALUES = "\\if :ready\n\\else\nSET bytea_output = escape;\nSELECT {} \\gset\n\\set ready 1\n\\endif\n{}\n"
-# pgbench knows text only. A body is plain text both ways, as jsonb is: in hexadecimal it would be twice as long.
+# pgbench transfers values as text. With bytea_output = hex, a body would be twice as long as pgmq's jsonb.
 PLAIN = "\\if :ready\n\\else\nSET bytea_output = escape;\n\\set ready 1\n\\endif\n"
 
 
 class Clients:
-    """The calls of one place: by Python, and by pgbench."""
+    """Make calls to one database from Python and from pgbench."""
 
     def __init__(self, server: Server, place: Place, with_pgmq: bool) -> None:
         self.place, self.cpu = place, server.cpu
@@ -69,7 +69,7 @@ class Clients:
             )
         self.place.tidy(table)
 
-    # each returns the seconds of so many calls of `batch` messages
+    # each of the following returns the seconds for `calls` calls with `batch` messages
     def ours(self, verb: str, batch: int, calls: int) -> float:
         with connect_url("postgresql", self.place.url, "rowpost benchmark") as database:
             queue = Queue("Bench", database)
@@ -101,7 +101,7 @@ class Clients:
             return _clock(read, calls)
 
     def pgbench(self, script: str, calls: int) -> float:
-        """By its own clock, without the connection."""
+        """Return the seconds by pgbench's own clock, without the time to connect."""
         with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
             file.write(script)
             file.flush()
@@ -129,7 +129,7 @@ def _clock(call: Callable[[], object], calls: int) -> float:
 
 
 def script(peer: str, verb: str, batch: int) -> str:
-    """What pgbench runs; the rendered name has its colon escaped, for pgbench would take :Bench as a variable."""
+    """Return the script for pgbench. The colon of the procedure's name is escaped, because pgbench replaces :Bench as a variable."""
     head, body = encode_headers(HEADERS), BODY.decode()
     if peer == OURS:
         call = rf'rowpost.U&"{{}}\003A{"Bench"}"'
@@ -172,7 +172,7 @@ def measure(server: Server, scale: Scale) -> list[Line]:
 def _case(clients: Clients, verb: str, batch: int, case: str, scale: Scale, peers: list) -> list[Line]:
     def contender(name: str, run: Callable[[int], float], does: str) -> Contender:
         table = PGMQ_QUEUE if name.startswith(PGMQ) else QUEUE
-        paced = Paced(10 * batch, scale.seconds, 4 * batch, scale.rows(MOST, least=4 * batch))
+        paced = Paced(10 * batch, scale.seconds, 4 * batch, scale.rows(MAX_ROUND_MESSAGES, least=4 * batch))
 
         def once() -> Round:
             calls = -(-paced.count // batch)
@@ -205,7 +205,7 @@ def _case(clients: Clients, verb: str, batch: int, case: str, scale: Scale, peer
 
 
 def _sender(place: Place, peer, batch: int, scale: Scale) -> Contender:
-    paced = Paced(10 * batch, scale.seconds, 2 * batch, scale.rows(MOST, least=2 * batch))
+    paced = Paced(10 * batch, scale.seconds, 2 * batch, scale.rows(MAX_ROUND_MESSAGES, least=2 * batch))
 
     def once() -> float:
         count = paced.count // batch * batch
@@ -217,7 +217,7 @@ def _sender(place: Place, peer, batch: int, scale: Scale) -> Contender:
 
 
 def _fetcher(place: Place, peer, batch: int, scale: Scale) -> Contender:
-    paced = Paced(10 * batch, scale.seconds, 2 * batch, scale.rows(MOST, least=2 * batch))
+    paced = Paced(10 * batch, scale.seconds, 2 * batch, scale.rows(MAX_ROUND_MESSAGES, least=2 * batch))
 
     def once() -> float:
         count = paced.count // batch * batch

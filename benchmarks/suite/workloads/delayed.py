@@ -1,8 +1,9 @@
 """Delayed: how late messages are, and what happens when a million come due at once.
 
-`late`: from when a message was due to the beginning of its handler, under `rowpost run` with two bounds; another process
-stores them, each due at a random time, so that nothing but the table tells the mover. `due`: one mover takes them into
-their queue, up to 500 a transaction, as the supervisor's does; `few due` is the same with ten thousand.
+`late`: the time from when a message is due to the start of its handler, under `rowpost run` with two bounds. Another
+process stores the messages, each due at a random time, so that the mover finds them only in the table. `due`: one mover
+moves due messages to their queue, up to 500 in a transaction, as the supervisor does. `few due` is the same with ten
+thousand messages.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.suite.figures import OURS, Contender, Line, Lines, Round, Scale, Target, percentile, ratio, take_turns
 from benchmarks.suite.server import Place, Server
-from benchmarks.suite.workers import NOTES, Notes, running
+from benchmarks.suite.workers import HANDLERS, NOTES, Notes, running
 from rowpost.transport.delayed import move_due
 
 MANY, FEW = 1_000_000, 10_000
@@ -23,7 +24,7 @@ BESIDE = "rowpost, few due"
 FILL = (
     'INSERT INTO "{}.Delayed" (headers, body, due) SELECT \'{{}}\', %s, clock_timestamp() FROM generate_series(1, %s)'
 )
-BOUNDS = (1.0, 0.2)  # seconds that a message may be late (delayed_lateness)
+BOUNDS = (1.0, 0.2)  # seconds, the setting delayed_lateness
 LATE = "exactly once; moved by the one elected mover"
 DOES = "out of one table and into the other in one transaction for each 500"
 
@@ -38,7 +39,7 @@ def _lateness(server: Server, scale: Scale) -> list[Line]:
         with TemporaryDirectory() as folder, server.place("late", "Late") as place:
             notes = Path(folder) / "notes"
             notes.mkdir()
-            worker, noted = {"handler": "worked:late", "limit": 2, "peek_delay": 0.1}, Notes(notes)
+            worker, noted = {"handler": f"{HANDLERS}:late", "limit": 2, "peek_delay": 0.1}, Notes(notes)
             with running(place, Path(folder), {"Late": worker}, {NOTES: str(notes)}, {"delayed_lateness": bound}):
                 once = partial(_late, place, noted, scale.rows(60, least=10), 4 * scale.seconds)
                 lines += take_turns(f"late, bound {bound:g} s", [Contender(OURS, once, LATE, "ms")], scale.rounds)
@@ -46,7 +47,7 @@ def _lateness(server: Server, scale: Scale) -> list[Line]:
 
 
 def _late(place: Place, noted: Notes, number: int, seconds: float) -> Round:
-    """Messages due at random times of the next seconds."""
+    """Delay messages to random times within `seconds`, and measure how late they are handled."""
     for _ in range(number):
         delay = random.uniform(0.1, seconds)
         place.database.call("delay_message", "Late", headers="", body=b"%r" % (time.time() + delay), delay_ms=int(delay * 1000))
@@ -73,7 +74,7 @@ def _backlog(server: Server, scale: Scale) -> list[Line]:
 
 
 def _move(place: Place, queue: str, scale: Scale) -> float:
-    """Messages a second, for as long as a round takes."""
+    """Move due messages for the duration of a round. Return messages per second."""
     moved, started = 0, time.perf_counter()
     while (seconds := time.perf_counter() - started) < scale.seconds:
         found = move_due(place.database, queue).moved

@@ -1,7 +1,7 @@
 """Depth: a receive from a queue of a thousand messages, and from one of ten million.
 
-Calls from one connection, a durable commit each, no anchor: every call looks from the head of the queue. Both queues are
-filled alike, with small bodies; rounds alternate between the deep one and one of a thousand messages beside it.
+One connection makes calls with a durable commit each and without a receive cursor: every call scans from the head of the
+queue. Both queues contain small bodies. Rounds alternate between the deep queue and a second queue of a thousand messages.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def measure(server: Server, scale: Scale) -> list[Line]:
 
 
 def _receive(place: Place, name: str, batch: int, depth: int) -> float:
-    """Messages a second; what is taken is filled up before."""
+    """Return messages per second. The shallow queue is filled again before each round."""
     queue = place.queue(name)
     if depth == DEPTHS[0]:
         place.sql(f'TRUNCATE "{name}"')

@@ -1,9 +1,10 @@
 """Endpoints: messages handled a second, on a backlog.
 
-`no-op` is a handler that does nothing; `insert` one business INSERT and one outgoing message (for the peers: one
-follow-up job) for each message. By one and by two worker processes. After each round rows are counted: as many business
-rows and follow-ups as messages, and nothing left. The peers work in the way that was found fastest, which peers/ says.
-CPU is that of the whole server and of the workers, for each message: other programs on the machine disturb it little.
+`no-op` is a handler that does nothing. `insert` executes one business INSERT and sends one outgoing message (peers: one
+follow-up job) for each message. There are one and two worker processes. After each round, the rows are counted: there must
+be as many business rows and follow-ups as messages, and the queue must be empty. Each peer is configured in the fastest way
+that was found, which its program in peers/ describes. CPU is the processor time of the whole server and of the workers for
+each message. Other programs on the machine affect it little.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from functools import partial
 from benchmarks.suite.figures import OURS, Contender, Line, Lines, Paced, Round, Scale, Target, take_turns
 from benchmarks.suite.peers import PEERS, PYTHON_PEERS, Conversation, Peer, PeerFailed
 from benchmarks.suite.server import HEADERS, Place, Server, cpu_of, tree
-from benchmarks.suite.workers import crew
+from benchmarks.suite.workers import worker_pool
 from rowpost.wire.message import encode_headers
 
 ALONE = "rowpost, one by one"
@@ -29,7 +30,7 @@ FILL = (
     " FROM generate_series(1, %s) AS n"
 )
 SHARED = EXACTLY + ", which up to 500 messages share while a backlog waits"
-# Messages of the first round, which does not count, about a quarter of a second's.
+# Messages of the warm-up round: about a quarter of a second.
 GUESS = {
     "no-op": {OURS: 6000, ALONE: 400, "pgqueuer": 2000, "procrastinate": 100, "pg-boss": 3000, "graphile-worker": 6000},
     "insert": {OURS: 1500, ALONE: 200, "pgqueuer": 200, "procrastinate": 50, "pg-boss": 200, "graphile-worker": 400},
@@ -65,13 +66,13 @@ def measure(server: Server, scale: Scale) -> list[Line]:
 
 
 def _paced(work: str, name: str, scale: Scale) -> Paced:
-    """Rounds are longer than elsewhere: a worker begins with one message a transaction, and has to get going."""
+    """Rounds are longer than in other workloads: a worker starts with one message a transaction and increases the batch."""
     return Paced(scale.rows(GUESS[work][name], least=40), 2 * scale.seconds, 40, scale.rows(200_000, least=1000))
 
 
 @dataclass(frozen=True)
 class Case:
-    """A handler, and how many workers."""
+    """A handler and a number of workers."""
 
     server: Server
     place: Place
@@ -83,7 +84,7 @@ class Case:
         return case_name(self.work, self.workers)
 
     def round(self, paced: Paced, fill: Callable[[int], None], drain: Callable[[], float], pids: Iterable[int], left: str, followed: str) -> Round:
-        """One round: filled, drained, and every row accounted for."""
+        """Measure one round, and check the number of rows."""
         count = paced.count
         fill(count)
         self.place.sql("CHECKPOINT")
@@ -100,7 +101,7 @@ class Case:
 
 def _ours(stack: ExitStack, case: Case, scale: Scale, name: str, batch: str, does: str) -> Contender:
     handler = "insert" if case.work == "insert" else "nothing"
-    hands = stack.enter_context(crew(case.place, handler, case.workers, batch=batch))
+    pool = stack.enter_context(worker_pool(case.place, handler, case.workers, batch=batch))
     paced = _paced(case.work, name, scale)
 
     def fill(count: int) -> None:
@@ -109,7 +110,7 @@ def _ours(stack: ExitStack, case: Case, scale: Scale, name: str, batch: str, doe
         case.place.sql('VACUUM ANALYZE "Bench", "Follow"')
 
     left, followed = 'SELECT COUNT(*) FROM "Bench"', 'SELECT COUNT(*) FROM "Follow"'
-    return Contender(name, lambda: case.round(paced, fill, hands.drain, hands.pids, left, followed), does)
+    return Contender(name, lambda: case.round(paced, fill, pool.drain, pool.pids, left, followed), does)
 
 
 def _theirs(stack: ExitStack, case: Case, scale: Scale, peer: Peer) -> Contender:
@@ -125,20 +126,20 @@ def _theirs(stack: ExitStack, case: Case, scale: Scale, peer: Peer) -> Contender
         while len(started) < case.workers:
             started.append(stack.enter_context(peer.talk(case.place, "work")))
         pids = (pid for each in started for pid in tree(each.pid))
-        return case.round(paced, fill, lambda: _last(started, partial(_tell, started, case.work)), pids, peer.left, peer.followed)
+        return case.round(paced, fill, lambda: _seconds_to_last(started, partial(_start, started, case.work)), pids, peer.left, peer.followed)
 
     return Contender(peer.name, once, peer.does)
 
 
-def _tell(started: list[Conversation], work: str) -> None:
+def _start(started: list[Conversation], work: str) -> None:
     for each in started:
         each.say(work)
 
 
-def _last(started: list[Conversation], tell: Callable[[], None]) -> float:
-    """Seconds from the word to the end of the last handler."""
+def _seconds_to_last(started: list[Conversation], start: Callable[[], None]) -> float:
+    """Return the seconds from the command to the end of the last handler."""
     begun = time.monotonic()
-    tell()
+    start()
     return max(float(each.hear()) for each in started) - begun
 
 

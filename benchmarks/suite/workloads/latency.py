@@ -1,8 +1,8 @@
 """Latency: from the beginning of a send to the beginning of its handler.
 
-`idle`: one message at a time, 53 ms apart, to a queue that is empty, under `rowpost run` with a peek delay of one second
-and one worker. The peers send to themselves: their sender and their worker share a process, which ours do not. `half
-load`: messages one by one at half the rate at which one sender and one worker keep up.
+`idle`: one message at a time is sent to an empty queue every 53 ms, under `rowpost run` with a peek delay of one second and
+one worker. Sender and worker of a peer share a process; those of rowpost do not. `half load`: messages are sent one by one
+at half the rate that one sender and one worker can sustain.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from tempfile import TemporaryDirectory
 from benchmarks.suite.figures import OURS, Contender, Line, Lines, Round, Scale, Target, percentile, take_turns
 from benchmarks.suite.peers import PEERS, Conversation
 from benchmarks.suite.server import Place, Server
-from benchmarks.suite.workers import NOTES, Notes, running
+from benchmarks.suite.workers import HANDLERS, NOTES, Notes, running
 from rowpost.database.connection import connect_url
 from rowpost.transport.queue import Queue
 
 WITH_PEERS = True
 IDLE, HALF = "idle queue", "half load"
-GAP = 0.053  # seconds; in step with no timer that anybody has
+GAP = 0.053  # seconds; not a multiple or divisor of any system's timers
 EXACTLY = "exactly once, sender and worker in two processes"
 
 
 def send_paced(queue: Queue, number: int, gap: float) -> None:
-    """So many messages, each `gap` seconds after the one before, late ones as soon as possible."""
+    """Send `number` messages, one every `gap` seconds. Late messages are sent as soon as possible."""
     due = time.monotonic()
     for _ in range(number):
         time.sleep(max(0.0, due - time.monotonic()))
@@ -35,7 +35,7 @@ def send_paced(queue: Queue, number: int, gap: float) -> None:
 
 
 class Samples:
-    """The waits of one contender: a median for each round, and p99 and the worst of all its rounds together."""
+    """The latencies of one contender: a median for each round, and p99 and maximum of all rounds."""
 
     def __init__(self) -> None:
         self._rounds: list[list[float]] = []
@@ -47,7 +47,7 @@ class Samples:
     def complete(self, line: Line) -> Line:
         if not line.rounds:
             return line
-        waits = [wait for each in self._rounds[-len(line.rounds) :] for wait in each]  # without the first, which does not count
+        waits = [wait for each in self._rounds[-len(line.rounds) :] for wait in each]  # without the warm-up round
         return replace(line, more={"p99": percentile(waits, 0.99) * 1000, "worst": max(waits) * 1000, **line.more})
 
 
@@ -56,7 +56,7 @@ def measure(server: Server, scale: Scale) -> list[Line]:
     with TemporaryDirectory() as folder, server.place("latency", "Bench") as place:
         notes = Notes(Path(folder) / "notes")
         (Path(folder) / "notes").mkdir()
-        worker = {"handler": "worked:timed", "limit": 1, "peek_delay": 1.0}
+        worker = {"handler": f"{HANDLERS}:timed", "limit": 1, "peek_delay": 1.0}
         with (
             running(place, Path(folder), {"Bench": worker}, {NOTES: str(Path(folder) / "notes")}),
             connect_url("postgresql", place.url, "rowpost benchmark, sending") as database,

@@ -1,10 +1,10 @@
 """Pinned: a transaction stays open in another session while a million messages pass.
 
-That transaction has a snapshot and an id, and is open for as long as the million takes: the rows matter, not the minutes.
-No vacuum can remove what it might still see, so the messages that were received stay in table and index as dead rows. The
-same work runs in a database beside it where nothing is pinned, in turns. `backlog`: one worker, no-op handler. `one by
-one`: a message is sent and received, over and over, above an anchor as a worker does. `from the start`: the look without
-an anchor, which a worker takes now and then, for rows that came late.
+That transaction has a snapshot and an id, and stays open while a million messages are received. The number of rows
+matters, not the time. Vacuum cannot remove rows that the snapshot may see, so the received messages stay in table and
+index as dead rows. The same work alternates with a second database where nothing is pinned. `backlog`: one worker with a
+no-op handler. `one by one`: a message is sent and received repeatedly, with a receive cursor as a worker does. `from the
+start`: a receive without a cursor, which a worker executes periodically to find messages that committed late.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import psycopg
 
 from benchmarks.suite.figures import OURS, Contender, Line, Lines, Round, Scale, Target, ratio, take_turns
 from benchmarks.suite.server import Place, Server
-from benchmarks.suite.workers import WorkerPool, crew
+from benchmarks.suite.workers import WorkerPool, worker_pool
 from rowpost.database.connection import connect_url
 from rowpost.transport.queue import Queue
 
@@ -37,7 +37,7 @@ def measure(server: Server, scale: Scale) -> list[Line]:
         dead = float(chunk * len(rates))
         change = {"first": rates[0], "last": rates[-1], "dead rows": dead}
         lines = [Line(PASSING, OURS, rates, does=f"{DOES} of up to 500, one chunk after the other", more=change)]
-        crews = {place: stack.enter_context(crew(place, "nothing")) for place in (pinned, free)}
+        pools = {place: stack.enter_context(worker_pool(place, "nothing")) for place in (pinned, free)}
 
         def both(case: str, once, does: str, unit: str = "messages/s") -> None:
             contenders = [
@@ -46,9 +46,9 @@ def measure(server: Server, scale: Scale) -> list[Line]:
             ]
             lines.extend(take_turns(case, contenders, scale.rounds))
 
-        both(BACKLOG, lambda place: _drain(place, crews[place], scale), "exactly once, up to 500 messages a transaction")
+        both(BACKLOG, lambda place: _drain(place, pools[place], scale), "exactly once, up to 500 messages a transaction")
         both(PAIRS, lambda place: _pairs(place, scale), "a transaction to send, and one to receive")
-        both(START, _look, "one call that finds nothing", "ms")
+        both(START, _empty_receive, "one call that finds nothing", "ms")
     return lines
 
 
@@ -62,7 +62,7 @@ def _old_snapshot(place: Place) -> Iterator[None]:
 
 
 def _pass(place: Place, number: int) -> tuple[float, ...]:
-    """A million messages, chunk by chunk, each filled and received above the last one; messages received a second."""
+    """Fill and receive a million messages in chunks with a receive cursor. Return the messages per second of each chunk."""
     queue, anchor, rates = place.queue("Bench"), None, []
     for _ in range(MESSAGES // CHUNK):
         place.fill("Bench", number)
@@ -73,10 +73,10 @@ def _pass(place: Place, number: int) -> tuple[float, ...]:
     return tuple(rates)
 
 
-def _drain(place: Place, hands: WorkerPool, scale: Scale) -> float:
+def _drain(place: Place, pool: WorkerPool, scale: Scale) -> float:
     count = max(200, int(25_000 * scale.seconds))
     place.fill("Bench", count, b'{"Number":1}')
-    return count / hands.drain()
+    return count / pool.drain()
 
 
 def _pairs(place: Place, scale: Scale) -> float:
@@ -91,7 +91,7 @@ def _pairs(place: Place, scale: Scale) -> float:
         return count / (time.perf_counter() - started)
 
 
-def _look(place: Place) -> float:
+def _empty_receive(place: Place) -> float:
     queue, times = place.queue("Bench"), []
     for _ in range(5):
         started = time.perf_counter()

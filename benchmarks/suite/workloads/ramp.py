@@ -1,8 +1,8 @@
-"""Ramp: how soon a burst has all workers, and how soon all but one are gone again.
+"""Ramp: the time until a burst has all workers, and until all but one have exited.
 
-`rowpost run` with a limit of eight workers, a handler that waits 20 ms, and the default idle time of two seconds. Workers
-are counted from outside, as connections. Up: from the commit of the burst until the eighth is connected. Down: from when
-the last message is gone until one is left.
+`rowpost run` has a limit of eight workers, a handler that waits 20 ms, and the default idle time of two seconds. Workers
+are counted by their connections. Up: from the commit of the burst until the eighth worker is connected. Down: from the
+removal of the last message until one worker is connected.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.suite.figures import OURS, Contender, Line, Lines, Round, Scale, Target, take_turns
 from benchmarks.suite.server import Server, wait_until
-from benchmarks.suite.workers import backends, running
+from benchmarks.suite.workers import HANDLERS, backends, running
 
 LIMIT = 8
 IDLE_TIME = 2.0  # seconds, rowpost's default
-LEAVING = 0.5  # seconds that are granted to leave in
+LEAVING = 0.5  # seconds allowed to exit
 UP, DOWN = "1 to 8 workers", "8 workers to 1"
 
 
 def measure(server: Server, scale: Scale) -> list[Line]:
     downs: list[float] = []
     with TemporaryDirectory() as folder, server.place("ramp", "Bench") as place:
-        worker = {"handler": "worked:slow", "limit": LIMIT, "peek_delay": 1.0}
+        worker = {"handler": f"{HANDLERS}:slow", "limit": LIMIT, "peek_delay": 1.0}
         with running(place, Path(folder), {"Bench": worker}):
 
             def once() -> Round:
-                wait_until(lambda: len(backends(place)) == 1, "one worker is left")
+                wait_until(lambda: len(backends(place)) == 1, "all but one worker exit")
                 time.sleep(0.3)
                 place.fill("Bench", 600, b'{"Number":1}')
                 burst = time.monotonic()
-                wait_until(lambda: len(backends(place)) == LIMIT, "all workers are there", deadline=30.0)
+                wait_until(lambda: len(backends(place)) == LIMIT, "all workers are connected", deadline=30.0)
                 up = time.monotonic() - burst
                 wait_until(lambda: not place.value('SELECT COUNT(*) FROM "Bench"'), "the queue is empty")
                 empty = time.monotonic()
-                wait_until(lambda: len(backends(place)) == 1, "all but one leave")
+                wait_until(lambda: len(backends(place)) == 1, "all but one worker exit")
                 downs.append(time.monotonic() - empty)
                 return Round(up)
 

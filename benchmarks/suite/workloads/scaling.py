@@ -1,9 +1,10 @@
 """Scaling: 1 to 16 workers on one backlog.
 
-Worker processes with a handler that notes the time. `one by one`: a transaction for each message, as the reference has
-it; `adaptive`: the default, up to 500 messages share one. Processor time is the kernel's, of the workers' backends; p99
-is of the time from one message to the next in a worker. The figures of NServiceBus.SqlServer are those of its issue #1784:
-SQL Server, another machine. Only how they grow with the workers can be compared.
+The handler of the worker processes records the time. `one by one`: one transaction for each message, as in
+NServiceBus.SqlServer. `adaptive` (the default): up to 500 messages share a transaction. Processor time is that of the
+workers' backends, measured by the kernel. p99 is that of the time from one message to the next in a worker. The figures of
+NServiceBus.SqlServer are from its issue #1784 (Particular/NServiceBus.SqlServer on GitHub). They were measured with SQL
+Server on another machine, so only their growth with the number of workers can be compared.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from pathlib import Path
 
 from benchmarks.suite.figures import Contender, Line, Lines, Paced, Round, Scale, Target, percentile, take_turns
 from benchmarks.suite.server import Place, Server
-from benchmarks.suite.workers import WorkerPool, backends, crew
+from benchmarks.suite.workers import WorkerPool, backends, worker_pool
 
 WORKERS = (1, 2, 4, 8, 16)
 CASES = {"one by one": "off", "adaptive": "adaptive"}
-GUESS = {"off": 400, "adaptive": 5000}  # messages of the first round, which does not count
-LONG = {"off": 1.5, "adaptive": 4.0}  # times a round's usual length: batches begin with one message, and have to grow
+GUESS = {"off": 400, "adaptive": 5000}  # messages of the warm-up round
+LONG = {"off": 1.5, "adaptive": 4.0}  # multiples of a usual round: batches start with one message and grow
 DOES = {"off": "exactly once, a transaction for each message", "adaptive": "exactly once, up to 500 messages a transaction"}
 REFERENCE = "NServiceBus.SqlServer, #1784"
-#: its instances: messages/s, database CPU in microseconds a message, p99 in ms
+#: By the number of its instances: messages/s, database CPU in microseconds a message, p99 in ms.
 PUBLISHED = {1: (266, 1710, 3.7), 4: (1120, 3220, 9.5), 8: (1977, 4680, 17.6), 16: (2047, 5300, 65.2)}
 CPU, P99 = "database CPU µs", "p99 ms"
 
@@ -38,8 +39,8 @@ def measure(server: Server, scale: Scale) -> list[Line]:
             contenders = []
             for number in WORKERS:
                 known = backends(place)
-                hands = stack.enter_context(crew(place, "clocked", number, batch=batch))
-                once = _Round(place, hands, backends(place) - known, number, batch, scale)
+                pool = stack.enter_context(worker_pool(place, "clocked", number, batch=batch))
+                once = _Round(place, pool, backends(place) - known, number, batch, scale)
                 contenders.append(Contender(workers_name(number), once, DOES[batch]))
             lines += take_turns(case, contenders, scale.rounds)
     for number, (rate, cpu, p99) in PUBLISHED.items():
@@ -49,10 +50,10 @@ def measure(server: Server, scale: Scale) -> list[Line]:
 
 
 class _Round:
-    """One crew's rounds."""
+    """The rounds of one worker pool."""
 
-    def __init__(self, place: Place, hands: WorkerPool, pids: set[int], number: int, batch: str, scale: Scale) -> None:
-        self._place, self._hands, self._pids = place, hands, pids
+    def __init__(self, place: Place, pool: WorkerPool, pids: set[int], number: int, batch: str, scale: Scale) -> None:
+        self._place, self._pool, self._pids = place, pool, pids
         self._paced = Paced(scale.rows(GUESS[batch]), LONG[batch] * scale.seconds, 50 * number, scale.rows(400_000, least=50 * number))
 
     def __call__(self) -> Round:
@@ -61,15 +62,15 @@ class _Round:
         self._place.fill("Bench", count)
         self._place.tidy('"Bench"')
         before = self._cpu()
-        seconds = self._hands.drain()
+        seconds = self._pool.drain()
         cpu = (self._cpu() - before) / count * 1e6
-        waits = self._hands.noted(count)
-        # each worker's first message comes after the pause between two rounds
+        waits = self._pool.noted(count)
+        # the note of each worker's first message includes the pause between two rounds and is removed below
         self._paced.note(count / seconds)
         return Round(count / seconds, {CPU: cpu, P99: percentile([w for w in waits if w < seconds], 0.99) * 1000})
 
     def _cpu(self) -> float:
-        """Seconds of the workers' backends, by the scheduler's own clock."""
+        """Return the processor time of the workers' backends in seconds, measured by the scheduler."""
         return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in self._pids) / 1e9
 
 

@@ -1,8 +1,8 @@
 """Stale: a burst of 100,000 messages after ANALYZE saw an empty table.
 
-`stale`: the queue is emptied and analyzed, a connection receives from it twice while it is empty, so that its plan is
-made for nothing; then come the messages, and that connection receives them. `normal`: the statistics know the messages,
-the connection is a new one. Autovacuum is off for the table: nobody comes to help.
+`stale`: the queue is emptied and analyzed, and a connection receives from it twice while it is empty, so that its plan is
+made for an empty table. Then the messages are stored, and that connection receives them. `normal`: the messages are stored
+and analyzed before a new connection receives. Autovacuum is off for the table, so that it cannot update the statistics.
 """
 
 from __future__ import annotations

@@ -36,13 +36,13 @@ PlotOption = Annotated[Path | None, typer.Option("--plot", metavar="PNG", help="
 @command(app)
 def doctor(session: Session, master: MasterOption = None, conf: ConfOption = None) -> ExitCode:
     """Check what Spark needs here: packages, Java, a session, a worker, the database. Exit code 1 if something is wrong."""
-    from rowpost.spark.doctor import look_around, try_session
+    from rowpost.spark.doctor import check_environment, check_session
     from rowpost.spark.session import session as start
 
-    checks = list(look_around())
+    checks = list(check_environment())
     if not any(check.state == "bad" for check in checks):
         with running(session, master, conf, "doctor"):
-            checks += try_session(start, lambda: _database(session))
+            checks += check_session(start, lambda: _database(session))
     bad = [check for check in checks if check.state == "bad"]
     if not session.as_json:
         table(session.out, ("what", "state", "found", "what to do"), [(c.name, c.state, c.found, c.advice) for c in checks])
@@ -51,7 +51,7 @@ def doctor(session: Session, master: MasterOption = None, conf: ConfOption = Non
 
 
 def _database(session: Session) -> str:
-    """Where it is, and that a stream may look at a queue there: the procedure and the rights of the horizon."""
+    """Where it is, and that a stream may look at a queue there: the procedure and the rights of the watermark."""
     with session.deployed() as database:
         own = [name for name, _, _, _, _, kind, *_ in database.call("list_queues") if kind != "external"]
         for queue in own[:1]:

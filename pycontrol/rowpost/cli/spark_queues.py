@@ -99,7 +99,7 @@ def replay(
 
             asked = jobs.Replay(job, name, where, limit, rate, steps, parse_duration(pause).total_seconds())
             try:
-                done = jobs.run(spark, folder, asked, environment=session.environment, must_exist=lambda names: _queues(database, names),
+                done = jobs.run(spark, folder, asked, environment=session.environment, resolve_queues=lambda names: _queues(database, names),
                                 progress=counter(session, "{done} of {of} messages sent"))  # fmt: skip
             except KeyboardInterrupt:
                 raise Interrupted("what was sent is sent; the same command sends the rest") from None

@@ -1,13 +1,15 @@
-"""Queues and their archive on Spark: a source, a sink, and the pipelines of `rowpost spark`.
+"""Queues and their archive on Spark: a data source, a sink, and the jobs of `rowpost spark`.
 
-`pip install 'rowpost[spark]'` brings all of it, a Java included. Nothing outside this package imports pyspark, and the
-command line imports this package only when one of its commands runs.
+`pip install 'rowpost[spark]'` installs PySpark and Java. No module outside this package imports pyspark. The command
+line imports this package only when a `rowpost spark` command runs.
 
     from rowpost.spark.session import session
 
     spark = session()
     spark.read.format("rowpost").option("queue", "audit").load().show()
 
-schemas.py has the columns of everything that is read and written, pipelines/ one module a job: each a function from
-DataFrame to DataFrame, and a thin run around it.
+* `session`, `java` and `doctor` start Spark and check what it needs.
+* `source/` is the data source, with its streams and sinks.
+* `archive/` reads and changes an archive's files. `archive/schemas.py` defines the columns of all results.
+* `jobs/` has one module for each command: a function from DataFrame to DataFrame, and a `run` that reads and writes.
 """

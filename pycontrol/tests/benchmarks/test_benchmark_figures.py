@@ -1,4 +1,4 @@
-"""What the benchmark suite makes of its rounds: medians, ratios, verdicts, the table."""
+"""The benchmark suite's medians, ratios, verdicts and table."""
 
 from types import SimpleNamespace
 

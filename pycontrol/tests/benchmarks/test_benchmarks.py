@@ -1,4 +1,4 @@
-"""The benchmark suite runs: one cheap workload on a server of its own, as a developer starts it."""
+"""The benchmark suite runs one short workload on a separate server, and compares commits."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def test_a_quick_run_of_one_workload_leaves_table_data_and_charts(tmp_path):
     assert section["targets"][0]["claim"] in done.stdout
 
 
-def test_an_unknown_workload_is_refused_with_the_names_that_there_are(tmp_path):
+def test_an_unknown_workload_is_refused_with_the_available_names(tmp_path):
     command = [sys.executable, "-m", "benchmarks", "--only", "nothing", "--output", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
 

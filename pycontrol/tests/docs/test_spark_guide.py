@@ -1,4 +1,4 @@
-"""The guide shows the columns that there are."""
+"""The Spark guide lists the columns of all schemas."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "spark.md"
 
 
 def as_table(schema) -> str:
-    """The schema as the guide shows it."""
+    """Format a schema as in the guide."""
     own = [column for column in schema if column.metadata]
     lines = ["| Column | Type | |", "|---|---|---|"]
     lines += [f"| `{c.name}` | {c.dataType.simpleString()} | {c.metadata['comment']} |" for c in own]

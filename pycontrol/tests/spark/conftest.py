@@ -1,4 +1,4 @@
-"""The one Spark session of all tests here: starting a JVM takes as long as thirty of them."""
+"""The one Spark session of all tests in this folder: starting a JVM takes as long as thirty tests."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -9,21 +9,21 @@ from pyspark.sql import SparkSession
 from rowpost.spark.session import session
 from tests.support.spark.queues import Queues
 
-#: what a user's machine may say to every Spark, and a test must not hear
-LEAKING = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "JAVA_TOOL_OPTIONS", "PYSPARK_PYTHON")
+#: Variables that configure Spark on a user's machine, and must not affect the tests.
+INHERITED_VARIABLES = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "JAVA_TOOL_OPTIONS", "PYSPARK_PYTHON")
 
 
 @pytest.fixture(scope="session")
 def spark_url(new_database: Callable[[str], str]) -> str:
-    """A database for Spark's tests, named to Spark's processes by a variable: they inherit it from the JVM."""
+    """A database for these tests. Spark's processes inherit the variable with its URL from the JVM."""
     url = os.environ["ROWPOST_SPARK_TEST_URL"] = new_database("embedded")
     return url
 
 
 @pytest.fixture(scope="session")
 def spark(spark_url: str) -> Iterator[SparkSession]:
-    """Two cores, and four attempts a task: retries are part of what is tested."""
-    for name in LEAKING:
+    """A session with two cores and four attempts for each task, because retries are tested too."""
+    for name in INHERITED_VARIABLES:
         os.environ.pop(name, None)
     spark = session(
         "rowpost tests",
@@ -37,5 +37,5 @@ def spark(spark_url: str) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def queues(spark: SparkSession, spark_url: str, tmp_path_factory: pytest.TempPathFactory) -> Queues:
-    """Makes queues in that database."""
+    """Create queues in that database."""
     return Queues(spark_url, tmp_path_factory.mktemp("environment"), spark=spark)

@@ -1,4 +1,4 @@
-"""The archive: where a message goes, and that a batch that is written twice is there once."""
+"""The archive: the folder of a message, and repeated batches."""
 
 import json
 from datetime import UTC, date, datetime, timedelta
@@ -18,7 +18,7 @@ FAR = datetime(2999, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 def checkpoint(tmp_path):
-    """What Spark writes down about a query before its first batch."""
+    """The checkpoint that Spark writes before the first batch of a query."""
     folder = tmp_path / "checkpoint"
     folder.mkdir()
     (folder / "metadata").write_text(json.dumps({"id": "1f0c2a9e-0000-0000-0000-000000000000"}))

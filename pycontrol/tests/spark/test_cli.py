@@ -1,4 +1,4 @@
-"""rowpost spark, as somebody types it; the commands share the tests' session."""
+"""The commands of rowpost spark. They share the tests' Spark session."""
 
 import json
 import shutil
@@ -34,7 +34,7 @@ def out(made, tmp_path) -> Path:
 
 @pytest.fixture
 def cli(spark):
-    """Calls a command; gives its exit code, the JSON of its last line, and what it said on stderr."""
+    """Run a command. Returns its exit code, the JSON of its last line, and its stderr."""
 
     def call(*arguments: object):
         ended = CliRunner().invoke(app, ["spark", *map(str, arguments)])
@@ -82,7 +82,7 @@ def test_retain_shows_and_then_does(cli, out, tmp_path):
     assert (code, counts["planned"], counts["deleted"], counts["applied"]) == (OK, 8, 0, False) and "--apply" in said
 
     assert cli("retain", out, policy, "--apply")[1]["deleted"] == 8
-    assert cli("retain", out, policy, "--apply")[0] == NOT_FOUND  # nothing is left
+    assert cli("retain", out, policy, "--apply")[0] == NOT_FOUND  # the first run has deleted everything
 
 
 def test_compact_and_verify(cli, out):
@@ -144,7 +144,7 @@ def test_no_other_command_imports_spark():
 
 
 def test_without_the_extra_a_command_says_what_to_install(tmp_path):
-    """In a program of its own, where pyspark cannot be imported."""
+    """Runs in a separate process in which pyspark cannot be imported."""
     code = (
         "import sys\nfor name in ('pyspark', 'pyarrow'): sys.modules[name] = None\n"
         "sys.argv = ['rowpost', 'spark', 'verify', '.']\nfrom rowpost.cli import main\nmain()\n"

@@ -1,6 +1,6 @@
-"""Other places to run: separate executors, Spark Connect, spark-submit, a machine without Java, a heap that is too small.
+"""Separate executors, Spark Connect, spark-submit, a machine without Java, and a heap that is too small.
 
-Each is a program of its own, since a process has one JVM. `make test/spark-slow ARGS="-k cluster"`.
+Each test starts a separate process, because a process has only one JVM. `make test/spark-slow ARGS="-k cluster"`.
 """
 
 import json
@@ -26,7 +26,7 @@ spark = session(master=sys.argv[5] if len(sys.argv) > 5 else None)
 queue, target, out, environment = sys.argv[1:5]
 job = archive.ArchiveJob(queue, out, environment, max_rows=20)
 counts = archive.run(spark, job)
-sent = replay.run(spark, out, replay.Replay("there", target), environment=environment, must_exist=lambda names: {n: n for n in names})
+sent = replay.run(spark, out, replay.Replay("there", target), environment=environment, resolve_queues=lambda names: {n: n for n in names})
 print(json.dumps({"archived": counts["messages"], "sent": sent["sent_now"], "connect": is_connect(spark)}))
 spark.stop()
 """
@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 @pytest.fixture
 def job(queues, spark_url, tmp_path):
-    """Archives fifty messages, and replays them into another queue, in a program of its own; returns what it printed."""
+    """Archive fifty messages and replay them to another queue, in a separate process. Returns its JSON output."""
     queue, target, out = queues.make(), queues.make(), tmp_path / "out"
     queues.send(queue, [b"%d" % n for n in range(50)], audit_row()[5])
     script = tmp_path / "job.py"
@@ -60,7 +60,7 @@ def test_executors_of_their_own_archive_and_replay(job):
     try:
         said = job(master="local-cluster[2,1,1024]")
     finally:
-        shutil.rmtree(Path(pyspark.__file__).parent / "work", ignore_errors=True)  # what local-cluster leaves
+        shutil.rmtree(Path(pyspark.__file__).parent / "work", ignore_errors=True)  # local-cluster does not remove it
 
     assert said == {"archived": 50, "sent": 50, "connect": False}
 
@@ -74,7 +74,7 @@ def test_spark_submit_gives_the_session(job):
 
 
 def test_spark_connect_does_the_same(job):
-    """ROWPOST_TEST_CONNECT names a Python that has pyspark[connect] too, where this one has not."""
+    """If this Python lacks pyspark[connect], ROWPOST_TEST_CONNECT names a Python that has it."""
     program = os.environ.get("ROWPOST_TEST_CONNECT", sys.executable)
     if subprocess.run([program, "-c", "import grpc, grpc_status, pandas"], capture_output=True).returncode:
         pytest.skip("needs pip install 'pyspark[connect]', or ROWPOST_TEST_CONNECT")

@@ -1,4 +1,4 @@
-"""compact, retain, verify: an archive's folder is changed as a whole, and what is wrong with it is found."""
+"""The jobs compact, retain and verify: atomic changes of an archive's folder, and findings."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ SECRET = "Ada Lovelace"
 
 @pytest.fixture(scope="module")
 def made(spark, tmp_path_factory):
-    """An archive of two queues, two days, four batches of one stream; batch 3 the newest."""
+    """An archive of two queues and two days, with four batches of one stream. Batch 3 is the newest."""
     folder = tmp_path_factory.mktemp("made")
     (folder / "metadata").write_text(json.dumps({"id": "1f0c2a9e-0"}))
     out = folder / "out"
@@ -36,7 +36,7 @@ def made(spark, tmp_path_factory):
 
 @pytest.fixture
 def out(made, tmp_path) -> str:
-    """A copy of it, for one test."""
+    """A copy of the archive for one test."""
     return str(shutil.copytree(made, tmp_path / "out"))
 
 
@@ -71,7 +71,7 @@ def test_young_batches_are_left_alone_and_a_second_run_finds_nothing(spark, out)
 def test_a_change_that_was_interrupted_anywhere_is_finished_and_nothing_is_there_twice(spark, out, monkeypatch):
     before = ids(spark, out)
     steps = 0
-    while True:  # interrupted after its first step, its second, ... until it gets through
+    while True:  # interrupt it after its first step, then after three more, …, until it completes
         copy = f"{out}-{steps}"
         shutil.copytree(out, copy)
         with monkeypatch.context() as patch:
@@ -97,7 +97,7 @@ class Steps:
 
 
 class Interrupting:
-    """A file system whose changes stop after so many."""
+    """A file system that raises Interrupted after a number of changes."""
 
     def __init__(self, files, left: Steps) -> None:
         self._files, self._left = files, left
@@ -224,8 +224,8 @@ def test_what_is_wrong_with_an_archive_is_found(spark, out):
     report = verify.run(spark, out)
 
     kinds = sorted(finding.kind for finding in report.findings)
-    assert kinds == ["hole", "leftover", "leftover", "twice", "twice"]
-    assert "batches 1 of 1f0c2a9e" in next(finding.what for finding in report.findings if finding.kind == "hole")
+    assert kinds == ["duplicate", "duplicate", "leftover", "leftover", "missing batches"]
+    assert "batches 1 of 1f0c2a9e" in next(finding.what for finding in report.findings if finding.kind == "missing batches")
     assert ArchiveFolder(out).sweep() == [".spark-staging-1", "_rowpost/new/changed-1"]
     assert "leftover" not in {finding.kind for finding in verify.run(spark, out).findings}
 
@@ -249,8 +249,8 @@ def test_what_a_queue_still_holds_is_told_apart_from_what_was_missed(spark, out)
     assert verify.compare(archived, waiting) == {"not_archived_yet": 1, "missed": 1}
 
 
-def test_batches_that_a_change_took_away_are_no_holes():
+def test_batches_that_a_change_replaced_are_not_missing():
     batches = [Batch("audit", "d", name, "") for name in ("k-0", "k-4", "changed-20240101-12345678")]
     journal = [{"queue": "audit", "batches": ["k-1", "k-2"]}]
 
-    assert verify.holes(batches, journal) == {("audit", "k"): [3]}
+    assert verify.missing_batches(batches, journal) == {("audit", "k"): [3]}

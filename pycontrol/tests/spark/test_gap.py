@@ -1,7 +1,7 @@
-"""Row versions are drawn before they commit: what a tail must not step over, beside two readers that do.
+"""A tail does not skip row versions that are assigned before their transaction commits. Two naive readers do.
 
-`highest` reads up to the highest row version that it sees. `oldest snapshot` reads up to the highest one of transactions
-that are older than all that run; but a row version is drawn before its transaction gets its number.
+`highest` reads up to the highest visible row version. `oldest snapshot` reads up to the highest row version of transactions
+that are older than all running ones. It fails because a row version is assigned before its transaction gets its id.
 """
 
 import random
@@ -26,7 +26,7 @@ INSERT = 'INSERT INTO public."{queue}" (id, headers, body) SELECT gen_random_uui
 
 
 class Naive(threading.Thread):
-    """Looks how far it may read, reads that, and never looks back."""
+    """A reader that determines an end, reads up to it, and continues from there."""
 
     def __init__(self, url, queue, end_of):
         super().__init__(daemon=True)
@@ -54,7 +54,7 @@ class Naive(threading.Thread):
 
 @pytest.fixture
 def tail(queues, tmp_path):
-    """A running tail of a queue's row versions: call it for those that have arrived."""
+    """Start a tail of a queue. The result returns the row versions that the tail has read."""
     queries = []
 
     def start(queue):
@@ -80,7 +80,7 @@ def committed(queues, queue):
 
 
 def write(url, queue, rows, seed):
-    """Transactions of a few rows, some open for long, some slow between the draw and their first write, some rolled back."""
+    """Write transactions of a few rows: some stay open, some wait between the assignment and their first write, some roll back."""
     chance = random.Random(seed)
     with psycopg.connect(url) as connection:
         while rows > 0:
@@ -119,7 +119,7 @@ def test_a_tail_misses_nothing_where_naive_readers_do(queues, tail, writers, row
     assert all(missed)
 
 
-def test_a_row_version_that_is_drawn_before_its_transaction_has_a_number_is_waited_for(queues, tail):
+def test_a_tail_waits_for_a_row_version_that_is_assigned_before_its_transaction_has_an_id(queues, tail):
     queue = queues.make()
     with queues.connect() as database:
         database.driver_connection.execute(SLOW_TRIGGER.format(queue=queue, seconds=3))
@@ -142,6 +142,6 @@ def test_a_row_version_that_is_drawn_before_its_transaction_has_a_number_is_wait
             during = arrived()
             writing.result()
 
-    assert ends == [3, 3]  # both naive readers would step over row version 2
+    assert ends == [3, 3]  # both naive readers would skip row version 2
     assert during == [1]
     assert sorted(arrived()) == [1, 2, 3]

@@ -1,4 +1,4 @@
-"""Headers into columns: what is there is read, what is broken is null, and no job fails for one message."""
+"""Parsing headers into columns: invalid headers give null and never fail a job."""
 
 import json
 from datetime import UTC, datetime

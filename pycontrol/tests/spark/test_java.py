@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said where none fits. No JVM is started."""
+"""The choice of a Java, the errors if there is none, and the translation of Spark's errors. No JVM is started."""
 
 import stat
 import subprocess
@@ -9,13 +9,13 @@ import pytest
 
 from rowpost.errors import SparkFailed, SparkUnavailable
 from rowpost.spark import java
-from rowpost.spark.doctor import look_around
-from rowpost.spark.explain import explained, in_our_words
+from rowpost.spark.doctor import check_environment
+from rowpost.spark.explain import explained, to_rowpost_error
 from rowpost.spark.session import session
 
 
 def fake_java(folder: Path, version: str) -> Path:
-    """A program that calls itself Java, and prints its arguments."""
+    """A program that reports a Java version and prints its arguments."""
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f'#!/bin/sh\n[ "$1" = -version ] && echo \'openjdk version "{version}"\' >&2 && exit 0\nfor a do echo "<$a>"; done\n')
@@ -25,7 +25,7 @@ def fake_java(folder: Path, version: str) -> Path:
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """A machine without any Java; the cache folder is the test's own."""
+    """A machine without Java and with an empty cache folder."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", "/usr/bin-without-java")
@@ -79,7 +79,7 @@ def test_the_stand_in_drops_the_one_argument_and_passes_all_others_as_they_are(m
     fake_java(odd, "17.0.1")
 
     java.ensure_java()
-    again = java.ensure_java()  # a process that inherits what the first one set
+    again = java.ensure_java()  # a process that inherits the JAVA_HOME that the first one set
 
     home = Path(java.os.environ["JAVA_HOME"])
     said = subprocess.run([home / "bin" / "java", "-a b", "--add-modules=jdk.incubator.vector", "", "--add-modules=other", "*"],
@@ -98,7 +98,7 @@ def test_without_pyspark_the_session_says_what_to_install(monkeypatch):
 
 
 def test_the_doctor_names_what_changes_spark_and_hides_what_may_be_secret():
-    found = {check.name: check for check in look_around({"SPARK_HOME": "/opt/spark", "JAVA_TOOL_OPTIONS": "-Dpassword=marker -Xmx1g"})}
+    found = {check.name: check for check in check_environment({"SPARK_HOME": "/opt/spark", "JAVA_TOOL_OPTIONS": "-Dpassword=marker -Xmx1g"})}
 
     assert found["SPARK_HOME"].state == found["JAVA_TOOL_OPTIONS"].state == "note"
     assert "marker" not in found["JAVA_TOOL_OPTIONS"].found and "-Xmx1g" in found["JAVA_TOOL_OPTIONS"].found
@@ -116,11 +116,11 @@ def test_the_doctor_names_what_changes_spark_and_hides_what_may_be_secret():
     ],
 )
 def test_an_error_of_a_worker_comes_back_as_what_it_was(text, kind, says):
-    error = in_our_words(Exception(text))
+    error = to_rowpost_error(Exception(text))
 
     assert (type(error).__name__, says in str(error)) == (kind, True)
 
 
-def test_a_jvm_that_died_is_no_mistake_of_ours():
-    with pytest.raises(SparkFailed, match="Start the command again"), explained():
+def test_a_jvm_that_died_is_explained_with_a_remedy():
+    with pytest.raises(SparkFailed, match="Run the command again"), explained():
         raise ConnectionRefusedError(111, "Connection refused")

@@ -1,4 +1,4 @@
-"""The jobs against a queue: archive, replay, load, exactly once; and what is said when they cannot."""
+"""The jobs archive, replay and load with a queue: exactly once, and their error messages."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ OK, USAGE, NOT_FOUND, FAILED = 0, 2, 6, 7
 
 @pytest.fixture
 def cli(queues):
-    """Calls a command of rowpost spark; gives its exit code, the JSON of its last line, and what it said on stderr."""
+    """Run a command of rowpost spark. Returns its exit code, the JSON of its last line, and its stderr."""
 
     def call(*arguments: object):
         ended = CliRunner().invoke(app, ["--env", queues.environment, "spark", *map(str, arguments)])
@@ -32,7 +32,7 @@ def cli(queues):
 
 @pytest.fixture
 def failed(queues):
-    """A queue of failed messages; `failed(n)` makes one of n."""
+    """Create a queue with a number of failed messages."""
 
     def make(count: int, where: str = "Gone@[public]") -> str:
         queue = queues.make()
@@ -109,8 +109,8 @@ def test_another_checkpoint_may_not_drain_unless_it_is_told_to_take_over(queues,
 @pytest.mark.parametrize("mode", ["--tail", "--drain"])
 def test_a_batch_that_was_written_and_not_noted_is_written_again_to_the_same_place(queues, cli, tmp_path, mode):
     queue, out = queues.make(), tmp_path / "out"
-    queues.send(queue, [b"%d" % n for n in range(30)])  # without times: their day is that of their arrival
-    # as if it had been killed between the two: the last commit is not in Spark's log
+    queues.send(queue, [b"%d" % n for n in range(30)])  # without times: their day is that of archived_at
+    # as if it had been killed after writing the batch: the last commit is not in Spark's log
     from rowpost.spark.jobs import archive as archiving
 
     job = archiving.ArchiveJob(queue, str(out), queues.environment, mode.removeprefix("--"), max_rows=20)
@@ -169,7 +169,7 @@ def audit_time(hours: int):
 # ---------------------------------------------------------------------------------------------- replay
 @pytest.fixture
 def archived(queues, cli, failed, tmp_path):
-    """An archive of failed messages, and the queue where they failed, empty."""
+    """An archive of failed messages, and the empty queue in which they failed."""
     out, sales = tmp_path / "out", queues.make()
     assert cli("archive", failed(40, where=f"{sales}@[public]"), out)[0] == OK
     return out, sales
@@ -200,12 +200,12 @@ def test_a_replay_that_was_stopped_sends_the_rest_of_what_it_chose(queues, cli, 
         return {name: name for name in names}
 
     with pytest.raises(KeyboardInterrupt):
-        replaying.run(queues.spark, str(out), asked, environment=queues.environment, must_exist=found, clock=lambda: 0.0, sleep=stop_after_two)
+        replaying.run(queues.spark, str(out), asked, environment=queues.environment, resolve_queues=found, clock=lambda: 0.0, sleep=stop_after_two)
     # as if it had been killed after a step was sent, and before that was noted
     sent = out / "_rowpost" / "replays" / "k2" / "sent.json"
     sent.write_text(json.dumps({"steps": 1, "messages": 10}))
     assert cli("archive", failed(7), out)[0] == OK  # the archive has grown meanwhile
-    done = replaying.run(queues.spark, str(out), asked, environment=queues.environment, must_exist=found, sleep=lambda seconds: None)
+    done = replaying.run(queues.spark, str(out), asked, environment=queues.environment, resolve_queues=found, sleep=lambda seconds: None)
 
     assert waits == [5.0, 10.0]
     assert (done["messages"], done["sent_before"]) == (40, 10)
@@ -219,7 +219,7 @@ def test_a_used_key_with_other_data_is_refused_by_the_plan_and_by_the_ledger(que
     code, _, said = cli("replay", out, sales, "--job", "k3", "--limit", 6)
     assert code == FAILED and "'k3'" in said and "limit" in said
 
-    shutil.rmtree(out / "_rowpost" / "replays")  # somebody tidied up
+    shutil.rmtree(out / "_rowpost" / "replays")  # the plan was deleted
     code, _, said = cli("replay", out, sales, "--job", "k3", "--limit", 6)
     assert code == FAILED and "k3" in said and "Traceback" not in said
     assert len(bodies(queues, sales)) == 5
@@ -252,7 +252,7 @@ def test_a_replay_may_run_in_a_thread_of_its_own(queues, archived):
     with ThreadPoolExecutor(1) as thread:
         asked = replaying.Replay("k9", sales)
         done = thread.submit(replaying.run, queues.spark, str(out), asked, environment=queues.environment,
-                             must_exist=lambda names: {name: name for name in names}).result()  # fmt: skip
+                             resolve_queues=lambda names: {name: name for name in names}).result()  # fmt: skip
 
     assert done["sent_now"] == 40 == queues.depth(sales)
 

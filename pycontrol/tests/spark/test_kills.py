@@ -1,6 +1,6 @@
-"""kill -9 of driver, JVM and workers at random, during tail-archive, drain-archive and replay: nothing lost, nothing doubled.
+"""Random kill -9 of driver, JVM and workers during archive (tail and drain) and replay loses and duplicates nothing.
 
-Takes a quarter of an hour each: `make test/spark-slow ARGS="-k kills"`. ROWPOST_KILL_SEED repeats a run's choices.
+Each test takes a quarter of an hour: `make test/spark-slow ARGS="-k kills"`. ROWPOST_KILL_SEED repeats the choices of a run.
 """
 
 import os
@@ -34,7 +34,7 @@ def environment(spark_url: str) -> dict[str, str]:
 
 @pytest.fixture
 def common(environment, queues, tmp_path) -> list[str]:
-    """Options of every life; a JVM that has its classes from an archive starts in half the time."""
+    """The options of each start. A JVM with a class archive starts in half the time."""
     classes = tmp_path / "classes.jsa"
     options = ["--conf", "spark.driver.memory=1g", "--master", "local[2,4]"]
     queue = queues.make()
@@ -46,7 +46,7 @@ def common(environment, queues, tmp_path) -> list[str]:
 
 
 def written(folder: Path) -> int:
-    """Batches that a stream has planned."""
+    """Return the number of the last batch that a stream has planned."""
     return max((int(path.name) for path in folder.glob("offsets/*") if path.name.isdecimal()), default=-1)
 
 

@@ -1,6 +1,6 @@
-"""A body of 256 MB through source, archive and replay; and what is said where the memory is too small.
+"""A body of 256 MB is read, archived and replayed; if the memory is too small, the error names the setting.
 
-Each command is a program of its own, since a JVM's memory is fixed when it starts. `make test/spark-slow ARGS="-k large"`.
+Each command runs in a separate process, because a JVM's memory is fixed when it starts. `make test/spark-slow ARGS="-k large"`.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ print(frame.selectExpr("sha2(body, 256) AS digest").collect()[0].digest)
 
 @pytest.fixture
 def program(queues):
-    """Runs a program with the environment and arguments; gives what it was."""
+    """Run Python code with arguments in a separate process. Returns the completed process."""
 
     def run(code: str, *arguments: str) -> subprocess.CompletedProcess:
         command = [sys.executable, "-c", code, *arguments]
@@ -50,7 +50,7 @@ def rowpost(queues, program):
 
 @pytest.fixture
 def large(queues):
-    """A queue with one message of 256 MB that failed in another queue: both, and its digest."""
+    """A queue with one message of 256 MB, the queue in which it failed, and its digest."""
     queue, back = queues.make(), queues.make()
     body = os.urandom(1 << 20) * (SIZE >> 20)
     with queues.connect() as database:

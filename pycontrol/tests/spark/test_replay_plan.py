@@ -1,4 +1,4 @@
-"""What replay and load choose and make, before anything is sent."""
+"""The messages that replay and load select and create, before anything is sent."""
 
 import json
 import uuid
@@ -11,7 +11,7 @@ from rowpost.errors import InvalidMessage, InvalidMessages, SettingsError
 from rowpost.spark.archive.load_map import LoadMap, read_map
 from rowpost.spark.jobs.archive import archive
 from rowpost.spark.jobs.load import check, load, read_files
-from rowpost.spark.jobs.replay import JOB, Replay, choose, number
+from rowpost.spark.jobs.replay import REPLAY_HEADER, Replay, choose, number
 from tests.support.spark.messages import NOON, audit_row, error_row, messages, raw
 
 
@@ -26,7 +26,7 @@ def test_a_replayed_message_keeps_id_and_body_and_loses_what_described_its_failu
 
     assert (found.id, bytes(found.body), found.destination) == (row[0], b"\x00\xff", "Sales")
     headers = json.loads(found.headers)
-    assert headers[JOB] == "again" and headers["x.Customer"] == "Ada" and headers["NServiceBus.MessageId"] == "m1"
+    assert headers[REPLAY_HEADER] == "again" and headers["x.Customer"] == "Ada" and headers["NServiceBus.MessageId"] == "m1"
     gone = ("FailedQ", "TimeOfFailure", "ExceptionInfo", "Retries", "Processing")
     assert [name for name in headers if any(word in name for word in gone)] == []
 
@@ -36,7 +36,7 @@ def test_headers_keep_their_nulls_and_those_that_cannot_be_read_go_as_they_are(s
 
     found = {row.row_version: row.headers for row in choose(kept(spark, *rows), Replay("k", "Sales")).collect()}
 
-    assert json.loads(found[1]) == {"a": None, "b": "", JOB: "k"}
+    assert json.loads(found[1]) == {"a": None, "b": "", REPLAY_HEADER: "k"}
     assert found[2] == "{broken"
 
 

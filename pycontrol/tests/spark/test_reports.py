@@ -1,4 +1,4 @@
-"""metrics, conversations, failures: small histories whose figures can be told by hand."""
+"""The jobs metrics, conversations and failures, on small histories whose results are computed by hand."""
 
 import csv
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""A password is in the process environment, and nowhere else: not in plans, command lines, event logs, checkpoints."""
+"""A password is only in the process environment: not in plans, command lines, event logs or checkpoints."""
 
 import json
 import re
@@ -25,7 +25,7 @@ df = archive.read_queue(spark, queue, environment)
 plans = df._jdf.queryExecution().toString() + str(spark.sparkContext.getConf().getAll())
 job = archive.ArchiveJob(queue, out, environment)
 archive.run(spark, job)
-replay.run(spark, out, replay.Replay("k", target), environment=environment, must_exist=lambda names: {n: n for n in names})
+replay.run(spark, out, replay.Replay("k", target), environment=environment, resolve_queues=lambda names: {n: n for n in names})
 plans += subprocess.run(["ps", "-eo", "args="], capture_output=True, text=True).stdout
 plans += "\\n".join(each.sparkSession.conf.getAll.__repr__() for each in [df])
 print(json.dumps({"plans": plans}))

@@ -1,4 +1,4 @@
-"""The session, and the settings that every job counts on."""
+"""The session, and the settings that all jobs require."""
 
 import subprocess
 import sys

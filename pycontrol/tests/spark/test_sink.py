@@ -1,4 +1,4 @@
-"""Writing into a queue: every row once, whatever fails and however often it runs."""
+"""Writing to a queue: each row is sent once, even if tasks fail or the job is repeated."""
 
 import json
 import os
@@ -12,7 +12,7 @@ NAMESPACE = UUID("5d0d0a8e-0000-4000-8000-000000000000")
 
 @pytest.fixture
 def frame(spark):
-    """Messages with ids of their own: 0 to count - 1."""
+    """Create messages with ids, numbered from `first`."""
 
     def make(count, first=0):
         rows = [(str(uuid5(NAMESPACE, str(n))), json.dumps({"Number": str(n)}), b"%d" % n) for n in range(first, first + count)]
@@ -34,7 +34,7 @@ def write(queues):
 
 @pytest.fixture
 def stored(queues):
-    """Bodies in the queue, as numbers, in their order."""
+    """Return the sorted bodies in the queue as numbers, and check headers and ids."""
 
     def read(queue):
         with queues.connect() as database:
@@ -55,7 +55,7 @@ def staged(queues):
 
 
 def faulty_source():
-    """The source under another name; its first task to come so far fails: in the midst, or dead before it can say so."""
+    """Create a data source whose first task fails once: with an exception, or by exiting after its commit."""
     from rowpost.spark.source.sink import LedgerWriter, StagedWriter
     from rowpost.spark.source.source import QueueSource
 
@@ -129,7 +129,7 @@ def test_the_same_job_again_stores_nothing_and_other_data_under_its_key_are_refu
     for _ in range(2):
         write(same, queue, mode=mode, jobKey=f"again-{mode}", jobParts=2)
 
-    with pytest.raises(PySparkException, match=r"job key 'again-\w+' was used already"):
+    with pytest.raises(PySparkException, match=r"job key 'again-\w+' was already used"):
         write(frame(30, first=1).repartition(2, "id"), queue, mode=mode, jobKey=f"again-{mode}", jobParts=2)
     write(same, other, mode=mode, jobKey=f"again-{mode}", jobParts=2)
 
@@ -141,7 +141,7 @@ def test_a_job_again_in_other_partitions_is_refused_by_the_ledger_and_recognised
     write(frame(30).repartition(2, "id"), queue, jobKey="parts", jobParts=2)
     write(frame(30).repartition(2, "id"), staged_queue, mode="staged", jobKey="parts")
 
-    with pytest.raises(PySparkException, match="say how many"):
+    with pytest.raises(PySparkException, match="jobKey requires jobParts"):
         write(frame(30).repartition(4, "id"), queue, jobKey="parts")
     with pytest.raises(PySparkException, match="by a job of 2 parts; this one has 3"):
         write(frame(30).repartition(3, "id"), queue, jobKey="parts", jobParts=3)
@@ -152,7 +152,7 @@ def test_a_job_again_in_other_partitions_is_refused_by_the_ledger_and_recognised
 
 def test_a_job_that_failed_half_way_and_comes_again_in_more_partitions_sends_nothing(queues, stored, write, frame):
     queue = queues.make()
-    with queues.connect() as database:  # as the run of two partitions left it that was killed after its first
+    with queues.connect() as database:  # the state after a run of two partitions that was killed after its first one
         with database.transaction():
             assert database.call("claim_ledger", job_key=f"half@{queue}", part=0, parts=2)[0][0]
             database.call("settle_ledger", job_key=f"half@{queue}", part=0, messages=0, digest="")
@@ -163,17 +163,17 @@ def test_a_job_that_failed_half_way_and_comes_again_in_more_partitions_sends_not
     assert stored(queue) == []
 
 
-def test_a_wrong_number_of_partitions_is_told(queues, stored, write, frame):
+def test_a_wrong_number_of_partitions_is_reported(queues, stored, write, frame):
     queue = queues.make()
 
-    with pytest.raises(PySparkException, match="jobParts said 4, and the DataFrame had 2 partitions"):
+    with pytest.raises(PySparkException, match="jobParts is 4, but the DataFrame had 2 partitions"):
         write(frame(30).repartition(2, "id"), queue, jobKey="told", jobParts=4)
     write(frame(30).repartition(2, "id"), queue, jobKey="told", jobParts=2)
 
     assert stored(queue) == list(range(30))
 
 
-def test_writes_without_a_key_are_jobs_of_their_own(queues, write, stored, frame):
+def test_writes_without_a_key_are_separate_jobs(queues, write, stored, frame):
     queue = queues.make()
 
     write(frame(5), queue)
@@ -204,10 +204,10 @@ def test_what_was_read_from_a_queue_can_be_written_to_another(queues, write, sto
 @pytest.mark.parametrize(
     ("rows", "schema", "says"),
     [
-        ([("x",)], "headers string", "lacks body"),
-        ([("x", b"", 1)], "headers string, body binary, size int", "size, which no message has"),
-        ([(1, b"")], "headers int, body binary", "headers is int"),
-        ([("no uuid", "{}", b"")], "id string, headers string, body binary", "no uuid.* is no id of a message"),
+        ([("x",)], "headers string", "body missing"),
+        ([("x", b"", 1)], "headers string, body binary, size int", "size unknown"),
+        ([(1, b"")], "headers int, body binary", r"headers must be string \(got int\)"),
+        ([("no uuid", "{}", b"")], "id string, headers string, body binary", "no uuid.* is not a message id"),
     ],
 )
 def test_a_frame_that_is_none_of_messages_is_refused_in_words(queues, write, spark, rows, schema, says):
@@ -241,7 +241,7 @@ def test_a_stream_writes_each_batch_once_although_its_last_one_is_run_again(queu
         query.awaitTermination()
 
     run()
-    (tmp_path / "c" / "commits" / "2").unlink()  # as if it had died after the sink's commit and before Spark's
+    (tmp_path / "c" / "commits" / "2").unlink()  # as if it had been killed after the sink's commit and before Spark's
     (tmp_path / "c" / "commits" / ".2.crc").unlink(missing_ok=True)
     run()
     write(frame(10, first=50), source)
@@ -252,5 +252,5 @@ def test_a_stream_writes_each_batch_once_although_its_last_one_is_run_again(queu
 
 
 def test_a_key_that_is_too_long_is_refused(queues, write, frame):
-    with pytest.raises(PySparkException, match="200 are the most"):
+    with pytest.raises(PySparkException, match="at most 200 characters"):
         write(frame(1), queues.make(), jobKey="k" * 200, jobParts=1)

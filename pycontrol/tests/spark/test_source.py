@@ -1,4 +1,4 @@
-"""Reading a queue as a table: every value as it is stored, in parallel, and no more of it than is asked for."""
+"""Reading a queue as a table: values are unchanged, ranges are read in parallel, and only requested columns are read."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -113,7 +113,7 @@ def test_batches_are_capped_by_bytes_and_a_larger_message_is_one_of_its_own(queu
 
 
 @pytest.mark.parametrize(("starting", "ending", "count"), [("earliest", "latest", 100), (90, "latest", 10), (0, 30, 30), (40, 50, 10),
-                                                           ("earliest", "settled", 100), ("latest", "latest", 0)])  # fmt: skip
+                                                           ("earliest", "watermark", 100), ("latest", "latest", 0)])  # fmt: skip
 def test_offsets_bound_what_is_read(queues, hundred, starting, ending, count):
     assert queues.read(hundred, startingOffsets=starting, endingOffsets=ending).count() == count
 
@@ -122,7 +122,7 @@ def test_offsets_bound_what_is_read(queues, hundred, starting, ending, count):
     ("options", "word"),
     [({}, "queue"), ({"queue": "a", "mode": "take"}, "tail or drain"), ({"queue": "a", "startingOffsets": "-1"}, "row version"),
      ({"queue": "a", "minPartitions": "0"}, "minPartitions"), ({"queue": "a", "failOnDataLoss": "no"}, "true or false"),
-     ({"queue": "a", "settleSeconds": "soon"}, "seconds"), ({"queue": "a", "maxOffsetsPerTrigger": "all"}, "whole number")],
+     ({"queue": "a", "watermarkTimeoutSeconds": "soon"}, "seconds"), ({"queue": "a", "maxOffsetsPerTrigger": "all"}, "whole number")],
 )  # fmt: skip
 def test_a_wrong_option_is_refused_in_words(options, word):
     with pytest.raises(SettingsError, match=word):

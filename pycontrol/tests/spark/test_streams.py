@@ -1,4 +1,4 @@
-"""Tail and drain: what a run takes, what a next one goes on with, and what is refused."""
+"""Tail and drain: what a run reads, where the next run continues, and what is refused."""
 
 import json
 
@@ -10,7 +10,7 @@ from rowpost.spark.source.checkpoint import committed_offset, finalize
 
 @pytest.fixture
 def run(queues, tmp_path):
-    """Runs a stream until nothing is left, and returns the bodies of what it has stored so far."""
+    """Run a stream until it has read all messages. Returns the bodies of all runs so far."""
 
     def go(queue, checkpoint="checkpoint", out="out", **options):
         query = (
@@ -68,11 +68,11 @@ def test_the_last_batch_of_a_drain_lies_in_the_spool_until_finalize(queues, run)
     queues.send(queue, numbered(0, 30))
 
     run(queue, mode="drain", maxOffsetsPerTrigger=20)
-    lying = queues.spooled(queue)
+    spooled = queues.spooled(queue)
     offset = committed_offset(run.checkpoint)
     dropped = finalize({"queue": queue, "environment": queues.environment}, run.checkpoint)
 
-    assert (lying, dropped, queues.spooled(queue)) == (10, 10, 0)
+    assert (spooled, dropped, queues.spooled(queue)) == (10, 10, 0)
     assert offset["queue"].partition("#")[0].endswith(f"/public.{queue}")
     assert finalize({"queue": queue, "environment": queues.environment}, run.checkpoint) == 0
 
@@ -137,7 +137,7 @@ def test_a_checkpoint_of_the_other_mode_is_refused(queues, run):
     queues.send(queue, numbered(0, 5))
     run(queue, mode="tail")
 
-    with pytest.raises(PySparkException, match="none of this stream's"):
+    with pytest.raises(PySparkException, match="cannot use the checkpoint's offset"):
         run(queue, mode="drain")
 
 
@@ -151,7 +151,7 @@ def test_a_queue_that_was_dropped_and_made_again_is_refused(queues, run, mode):
     queues.make(queue)
     queues.send(queue, numbered(0, 9))
 
-    with pytest.raises(PySparkException, match="dropped and made again"):
+    with pytest.raises(PySparkException, match="dropped and created again"):
         run(queue, mode=mode)
 
 

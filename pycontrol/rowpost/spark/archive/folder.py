@@ -1,8 +1,11 @@
-"""An archive's folder: `queue=/day=/batch=`, and beside them `_rowpost`, where changes to it are noted down.
+"""List and change the folder of an archive.
 
-A change replaces batches of one queue and day by one new batch, or by none. What it will do is written down before it
-begins (an intent), so that a change that was interrupted is finished by whoever comes next, and a reader of the journal
-knows where batches went.
+`ArchiveFolder` works on the folders `queue=…/day=…/batch=…` (`Batch`), and on `_rowpost`, which holds checkpoints,
+replays and the journal of changes.
+
+A `Change` replaces batches of one queue and day with one new batch or with none. Before it starts, it is written to
+`_rowpost/intents`. The next command finishes an interrupted change from there. Afterwards it is in `_rowpost/journal`,
+which shows what happened to each batch.
 """
 
 from __future__ import annotations
@@ -18,9 +21,9 @@ from pyarrow import ArrowInvalid, fs, parquet
 
 from rowpost.errors import ArchiveNotFound, SparkFailed
 
-__all__ = ["OWN", "ArchiveFolder", "Batch", "Change"]
+__all__ = ["METADATA_FOLDER", "ArchiveFolder", "Batch", "Change"]
 
-OWN = "_rowpost"
+METADATA_FOLDER = "_rowpost"
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _STAGING = (".spark-staging-", "_temporary")
 _PARTS = ("queue", "day", "batch")
@@ -28,7 +31,7 @@ _PARTS = ("queue", "day", "batch")
 
 @dataclass(frozen=True)
 class Batch:
-    """One folder `queue=/day=/batch=`. `written` is the time of its youngest file."""
+    """One folder `queue=…/day=…/batch=…`. `written` is the modification time of its newest file."""
 
     queue: str
     day: str
@@ -40,7 +43,7 @@ class Batch:
 
     @property
     def number(self) -> tuple[str, int] | None:
-        """Query and number of a batch that a stream wrote; None for one that a change made.
+        """The query and number of a batch that a stream wrote; None for a batch that a change wrote.
 
         >>> Batch("audit", "2026-11-20", "1f0c2a9e-12", "").number
         ('1f0c2a9e', 12)
@@ -51,9 +54,9 @@ class Batch:
 
 @dataclass(frozen=True)
 class Change:
-    """What is done to the batches of one queue and day: files below `new` move into `place`, files in `old` go.
+    """A change of the batches of one queue and day: files below `new` are moved to `place`, files in `old` are deleted.
 
-    Paths count from the archive's folder. `batches` are those that were there before.
+    Paths are relative to the archive's folder. `batches` are the names of the replaced batches.
     """
 
     name: str
@@ -69,7 +72,7 @@ class Change:
 
 
 class ArchiveFolder:
-    """An archive wherever pyarrow can reach it: a path, or a URI such as s3://… ."""
+    """An archive at a path or at a URI that pyarrow can reach, such as s3://…"""
 
     def __init__(self, path: str) -> None:
         self.path = path.rstrip("/")
@@ -77,18 +80,18 @@ class ArchiveFolder:
 
     @cached_property
     def is_delta(self) -> bool:
-        """Whether this is a Delta table."""
+        """Whether the archive is a Delta table."""
         return self._exists(f"{self._root}/_delta_log")
 
-    def must_exist(self) -> None:
-        """Raises ArchiveNotFound where there is no archive."""
+    def check_exists(self) -> None:
+        """Raise ArchiveNotFound if there is no archive."""
         if not self._exists(self._root):
-            raise ArchiveNotFound(f"There is no archive in {self.path}: `rowpost spark archive QUEUE {self.path}` makes one.")
+            raise ArchiveNotFound(f"There is no archive in {self.path}. `rowpost spark archive QUEUE {self.path}` creates one.")
         if not self.is_delta and not any(True for _ in self._batch_files()):
-            raise ArchiveNotFound(f"The folder {self.path} holds no archived message: no queue=…/day=…/batch=… with a file in it.")
+            raise ArchiveNotFound(f"The folder {self.path} is not an archive: it has no file in a folder queue=…/day=…/batch=…. Check the path.")
 
     def batches(self) -> list[Batch]:
-        """All of them, by queue, day and name."""
+        """Return all batches, ordered by queue, day and name."""
         found: dict[tuple[str, ...], list[fs.FileInfo]] = {}
         for names, info in self._batch_files():
             found.setdefault(names, []).append(info)
@@ -103,21 +106,17 @@ class ArchiveFolder:
             for names, infos in sorted(found.items())
         ]
 
-    def data_files(self) -> list[str]:
-        """Every file of every batch."""
-        return [info.path for _, info in self._batch_files()]
-
     def leftovers(self) -> list[str]:
-        """Folders that a killed writer left; no reader looks into them."""
+        """Return folders that killed writers left. Readers ignore them."""
         found = set()
         for info in self._list(self._root):
             head = info.path[len(self._root) + 1 :].partition("/")[0]
             if head.startswith(_STAGING):
                 found.add(head)
-        return sorted(found) + [f"{OWN}/new/{name}" for name in self._unfinished_new()]
+        return sorted(found) + [f"{METADATA_FOLDER}/new/{name}" for name in self._unfinished_new()]
 
     def sweep(self) -> list[str]:
-        """Removes the leftovers; call it only while nobody writes."""
+        """Remove the leftovers, and return them. Call it only while no job writes to the archive."""
         found = self.leftovers()
         for name in found:
             self.files.delete_dir(f"{self._root}/{name}")
@@ -125,21 +124,21 @@ class ArchiveFolder:
 
     # ---------------------------------------------------------------------------------------------- changes
     def new_place(self, name: str) -> str:
-        """Where a change writes its new files, from the archive's folder."""
-        return f"{OWN}/new/{name}"
+        """Return the folder for the new files of a change, relative to the archive's folder."""
+        return f"{METADATA_FOLDER}/new/{name}"
 
     def rows(self, files: Iterable[str]) -> int:
-        """How many rows files have, as they say at their end. Raises SparkFailed for one that does not."""
+        """Count the rows of files from their Parquet footers. Raises SparkFailed for an incomplete file."""
         counted = 0
         for path in files:
-            found = self.rows_of(path)
-            if found is None:
-                raise SparkFailed(f"{path} cannot be read: it was not written to its end. `rowpost spark verify` names all such files.")
-            counted += found
+            rows = self.rows_of(path)
+            if rows is None:
+                raise SparkFailed(f"{path} cannot be read: the file is incomplete. `rowpost spark verify` lists all incomplete files.")
+            counted += rows
         return counted
 
     def rows_of(self, path: str) -> int | None:
-        """The rows of one file; None for one that was not written to its end."""
+        """Count the rows of one file. Returns None for an incomplete file."""
         try:
             with self.files.open_input_file(path) as file:
                 return parquet.read_metadata(file).num_rows
@@ -147,42 +146,42 @@ class ArchiveFolder:
             return None
 
     def written(self, place: str) -> list[str]:
-        """The files that a change has written so far."""
+        """Return the files that a change has written so far."""
         return [info.path for info in self._list(f"{self._root}/{place}") if info.base_name.endswith(".parquet")]
 
-    def must_be_parquet(self, what: str) -> None:
-        """Raises SparkFailed for a Delta table, which has its own tools."""
+    def check_parquet(self, action: str) -> None:
+        """Raise SparkFailed for a Delta table, which has its own tools."""
         if self.is_delta:
-            raise SparkFailed(f"{self.path} is a Delta table: {what} it with Delta's own tools, which know its log.")
+            raise SparkFailed(f"Cannot {action} {self.path}: it is a Delta table. Use Delta's own tools.")
 
     def change(self, change: Change) -> None:
-        """Writes the intent, then does it. Raises OSError."""
+        """Write the intent, then make the change. Raises OSError."""
         self.write(f"intents/{change.name}.json", change.__dict__)
         self._finish(change)
 
     def recover(self) -> int:
-        """Finishes changes that were interrupted; returns how many."""
+        """Finish interrupted changes, and return their number."""
         intents = [json.loads(text) for text in self._texts("intents")]
         for intent in intents:
             self._finish(Change(**intent))
         return len(intents)
 
     def unfinished(self) -> list[str]:
-        """Names of changes that were interrupted."""
+        """Return the names of interrupted changes."""
         return [json.loads(text)["name"] for text in self._texts("intents")]
 
     def journal(self) -> list[dict]:
-        """Changes that were made, the oldest first."""
+        """Return the finished changes, the oldest first."""
         return [json.loads(text) for text in self._texts("journal")]
 
     def _finish(self, change: Change) -> None:
-        """Each step may have been done before: by a process that was killed after it."""
+        """Make a change. Each step may have been done before, by a process that was killed afterwards."""
         source, target = f"{self._root}/{change.new}", f"{self._root}/{change.place}"
         for info in self._list(source):
             if info.is_file and info.base_name.endswith(".parquet"):
-                place = f"{target}/{info.path[len(source) + 1 :]}"
-                self.files.create_dir(place.rpartition("/")[0], recursive=True)
-                self.files.move(info.path, place)
+                moved = f"{target}/{info.path[len(source) + 1 :]}"
+                self.files.create_dir(moved.rpartition("/")[0], recursive=True)
+                self.files.move(info.path, moved)
         if self._exists(source):
             self.files.delete_dir(source)
         for old in change.old:
@@ -192,33 +191,34 @@ class ArchiveFolder:
             if self._exists(folder) and not any(info.base_name.endswith(".parquet") for info in self._list(folder)):
                 self.files.delete_dir(folder)
         self.write(f"journal/{change.name}.json", change.__dict__)
-        self.files.delete_file(f"{self._root}/{OWN}/intents/{change.name}.json")
+        self.files.delete_file(f"{self._root}/{METADATA_FOLDER}/intents/{change.name}.json")
 
     def relative(self, path: str) -> str:
-        """A path of the archive, from the archive's folder."""
+        """Return a path of the archive relative to the archive's folder."""
         return path[len(self._root) + 1 :]
 
-    # ---------------------------------------------------------------------------------------------- own files
+    # ---------------------------------------------------------------------------------------------- metadata
     def write(self, name: str, document: dict) -> None:
-        """A JSON file below _rowpost: there whole, or not at all."""
-        path = f"{self._root}/{OWN}/{name}"
+        """Write a JSON file below `_rowpost` atomically."""
+        path = f"{self._root}/{METADATA_FOLDER}/{name}"
         self.files.create_dir(path.rpartition("/")[0], recursive=True)
         with self.files.open_output_stream(f"{path}.tmp") as out:
             out.write(json.dumps(document, default=str).encode())
         self.files.move(f"{path}.tmp", path)
 
     def read(self, name: str) -> dict | None:
-        """Such a file; None where there is none."""
-        path = f"{self._root}/{OWN}/{name}"
+        """Read a JSON file below `_rowpost`. Returns None if it does not exist."""
+        path = f"{self._root}/{METADATA_FOLDER}/{name}"
         return json.loads(self._text(path)) if self._exists(path) else None
 
     def remove(self, name: str) -> None:
-        """A folder below _rowpost."""
-        if self._exists(f"{self._root}/{OWN}/{name}"):
-            self.files.delete_dir(f"{self._root}/{OWN}/{name}")
+        """Delete a folder below `_rowpost`, if it exists."""
+        path = f"{self._root}/{METADATA_FOLDER}/{name}"
+        if self._exists(path):
+            self.files.delete_dir(path)
 
     def _texts(self, name: str) -> list[str]:
-        folder = f"{self._root}/{OWN}/{name}"
+        folder = f"{self._root}/{METADATA_FOLDER}/{name}"
         infos = sorted((info for info in self._list(folder) if info.path.endswith(".json")), key=lambda info: info.path)
         return [self._text(info.path) for info in infos]
 
@@ -227,7 +227,7 @@ class ArchiveFolder:
             return file.read().decode()
 
     def _unfinished_new(self) -> list[str]:
-        new = f"{self._root}/{OWN}/new"
+        new = f"{self._root}/{METADATA_FOLDER}/new"
         return sorted({info.path[len(new) + 1 :].partition("/")[0] for info in self._list(new)} - {""})
 
     def _list(self, folder: str, *, recursive: bool = True) -> Sequence[fs.FileInfo]:

@@ -1,7 +1,8 @@
-"""Headers into typed columns. One bad header never fails a job: what cannot be read is null, and says so.
+"""Parse message headers into typed columns. The main function is `parse_headers`.
 
-Spark's own functions raise on a value that they cannot parse, as ANSI SQL wants it, and end the whole job for one
-message; here each of them is the kind that gives null.
+An unreadable header never fails a job: its column is null, and `headers_valid` tells whether the headers are JSON. In
+ANSI mode Spark's usual functions raise an error for a value that they cannot parse, and one message would end the whole
+job. This module therefore uses only the variants that return null.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from rowpost.spark.archive.schemas import PARSED
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["header", "parse_headers", "read_headers", "wire_time"]
+__all__ = ["has_failed", "header", "parse_headers", "read_headers", "wire_time"]
 
 _NAMES = {
     "conversation_id": "NServiceBus.ConversationId",
@@ -38,33 +39,30 @@ _TIMES = {
 }
 _WIRE_TIME = "yyyy-MM-dd HH:mm:ss:SSSSSS 'Z'"
 _YEARS = ("1970-01-01", "9999-01-01")
-# the first type's name, with the arguments of a generic one, without its assembly
+# the name of the first type, with its generic arguments and without its assembly
 _FIRST_TYPE = r"^\s*([^;,\[]+(?:\[[^;]*\])?)"
 _TABLE = r'^(?:"(?:[^"]|"")+"\.)?"?((?:[^"@]|"")+)'
 _MAP = "_headers"
 
 
 def read_headers(headers: Column) -> Column:
-    """The JSON object as a map of texts; null where it is none. Of a name that comes twice, the first one counts."""
+    """Parse a JSON object to a map of strings; null if it is not a JSON object. The first of duplicate names is used."""
     return F.from_json(headers, "map<string,string>", {"mode": "PERMISSIVE"})
 
 
 def header(headers: Column, name: str) -> Column:
-    """One header's value out of such a map: null where it is missing, null or empty."""
+    """Return a header's value from the result of `read_headers`; null if it is missing, null or empty."""
     return F.nullif(F.element_at(headers, F.lit(name)), F.lit(""))
 
 
 def wire_time(text: Column) -> Column:
-    """The wire's time; null for any other form, and for the years that Python cannot show in every time zone."""
+    """Parse a time in the wire format; null for other formats, and for years that Python cannot represent in every time zone."""
     time = F.try_to_timestamp(text, F.lit(_WIRE_TIME))
     return F.when(time.between(*(F.lit(year).cast("timestamp") for year in _YEARS)), time)
 
 
 def parse_headers(df: DataFrame) -> DataFrame:
-    """The columns of schemas.PARSED beside those that are there. Works on streams as well.
-
-    `df` needs id, headers and body.
-    """
+    """Add the columns of schemas.PARSED to a DataFrame with id, headers and body. Works on streams too."""
     h = F.col(_MAP)
     found = {name: header(h, wire) for name, wire in _NAMES.items()}
     found |= {name: wire_time(header(h, wire)) for name, wire in _TIMES.items()}
@@ -76,6 +74,11 @@ def parse_headers(df: DataFrame) -> DataFrame:
     found["body_bytes"] = F.coalesce(F.octet_length("body"), F.lit(0)).cast("long")
     columns = [found[column.name].cast(column.dataType).alias(column.name) for column in PARSED]
     return df.withColumn(_MAP, read_headers(F.col("headers"))).select(*df.columns, *columns)
+
+
+def has_failed() -> Column:
+    """Return the condition that a message failed, on the columns of schemas.PARSED."""
+    return F.col("processing_ended").isNull() & F.col("time_of_failure").isNotNull()
 
 
 def _trimmed(text: Column) -> Column:

@@ -1,9 +1,9 @@
-"""How a table's rows become messages, as a YAML file says it.
+"""Read the YAML file that maps the rows of a table to messages.
 
-    key: [order_id]                       # columns that name a row for ever: its id is made of them
+    key: [order_id]                       # columns that identify a row; the message id is computed from them
     type: Shop.Messages.PlaceOrder        # NServiceBus.EnclosedMessageTypes
     body: [order_id, amount]              # fields of the JSON body; all columns by default
-    # body_column: payload                # or: one column is the body as it is
+    # body_column: payload                # instead of body: send one column unchanged
     # content_type: application/json
     headers:
       Shop.Customer: customer_id          # header: column
@@ -21,7 +21,7 @@ __all__ = ["LoadMap", "read_map"]
 
 @dataclass(frozen=True)
 class LoadMap:
-    """`key`, `body` and the values of `headers` are columns; `body` None means all of them."""
+    """A mapping. `key`, `body` and the values of `headers` name columns. If `body` is None, the body has all columns."""
 
     key: tuple[str, ...]
     type: str
@@ -32,18 +32,18 @@ class LoadMap:
 
     @property
     def columns(self) -> set[str]:
-        """Those that the table must have."""
+        """The columns that the table must have."""
         body = {self.body_column} if self.body_column else set(self.body or ())
         return {*self.key, *body, *(column for _, column in self.headers)}
 
 
 def read_map(path: Path) -> LoadMap:
-    """Raises SettingsError, which names file and key."""
+    """Read a mapping. Raises SettingsError, which names file and key."""
     document = Section(path, "", read_values(path))
     key, message_type = document.texts("key"), document.text("type")
     body, body_column = document.texts("body", None), document.text("body_column", None)
     if body and body_column:
-        raise document.error("body", "stands without body_column: write one of them")
+        raise document.error("body", "cannot be combined with body_column: write one of them")
     content_type = document.text("content_type", "application/json")
     headers = document.section("headers")
     document.finish()

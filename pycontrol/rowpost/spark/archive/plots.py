@@ -1,4 +1,4 @@
-"""Pictures of what metrics and failures found, as PNG: for a report, not instead of the numbers."""
+"""Draw the results of the jobs metrics and failures as PNG files."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_failures", "plot_metrics"]
 
-MOST_ENDPOINTS, MOST_GROUPS, LONGEST_LABEL = 6, 12, 60
+MAX_ENDPOINTS, MAX_GROUPS, MAX_LABEL_LENGTH = 6, 12, 60
 _REST = "all others"
-_HOUR_WIDTH = 1 / 24 * 0.9  # of a day
+_BAR_WIDTH_DAYS = 1 / 24 * 0.9
 _INCHES = (10, 7)
 
 
 def plot_metrics(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
-    """Messages an hour by endpoint, and below it the critical time of the largest endpoints, of schemas.FLOW_HOURLY."""
+    """Plot rows of schemas.FLOW_HOURLY: messages per hour by endpoint, and the critical time of the largest endpoints."""
     figure, (above, below) = _figure(2)
     flow: dict[str, dict[datetime, int]] = defaultdict(lambda: defaultdict(int))
     critical: dict[str, dict[datetime, float]] = defaultdict(dict)
@@ -37,27 +37,27 @@ def plot_metrics(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
     colours = _colours(flow)
     base = [0] * len(hours)
     for name, heights in _largest(flow, hours).items():
-        above.bar(hours, heights, _HOUR_WIDTH, bottom=base, label=_short(name), color=colours.get(name, "0.7"))
+        above.bar(hours, heights, _BAR_WIDTH_DAYS, bottom=base, label=_short(name), color=colours.get(name, "0.7"))
         base = [low + height for low, height in zip(base, heights, strict=True)]
     for name in [name for name in colours if name in critical]:
         points = sorted(critical[name].items())
         below.plot([hour for hour, _ in points], [value for _, value in points], marker="o", markersize=3, color=colours[name])
-    _label(above, "Messages handled an hour", "messages")
-    _label(below, "Critical time, 95th percentile: from sending to handled", "seconds")
+    _label(above, "Messages handled per hour", "messages")
+    _label(below, "Critical time (from sending to handled), 95th percentile", "seconds")
     below.set_ylim(bottom=0)
     below.set_xlabel("UTC")
-    if len(hours) == 1:  # a single bar as wide as the picture says nothing of time
+    if len(hours) == 1:  # otherwise the single bar fills the whole width
         _one_hour((above, below), hours[0])
     figure.autofmt_xdate()
     _save(figure, path)
 
 
 def plot_failures(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
-    """The largest groups of failures, the last 24 hours beside those before, of schemas.FAILURE_GROUPS."""
-    groups = sorted(rows, key=lambda row: -row["messages"])[:MOST_GROUPS][::-1]
+    """Plot rows of schemas.FAILURE_GROUPS: the largest groups, in the last 24 hours and in the 24 hours before."""
+    groups = sorted(rows, key=lambda row: -row["messages"])[:MAX_GROUPS][::-1]
     figure, (axes,) = _figure(1)
     places = range(len(groups))
-    axes.barh([place + 0.2 for place in places], [row["previous_24h"] for row in groups], 0.38, label="24 hours before those", color="0.75")
+    axes.barh([place + 0.2 for place in places], [row["previous_24h"] for row in groups], 0.38, label="24 hours before", color="0.75")
     axes.barh([place - 0.2 for place in places], [row["last_24h"] for row in groups], 0.38, label="last 24 hours", color="C3")
     for place, row in zip(places, groups, strict=True):
         most = max(row["last_24h"], row["previous_24h"])
@@ -81,14 +81,14 @@ def _figure(count: int) -> tuple[Figure, Sequence[Axes]]:
 
 def _colours(flow: Mapping[str, Mapping[datetime, int]]) -> dict[str, str]:
     largest = sorted(flow, key=lambda name: -sum(flow[name].values()))
-    return {name: f"C{number}" for number, name in enumerate(largest[:MOST_ENDPOINTS])}
+    return {name: f"C{number}" for number, name in enumerate(largest[:MAX_ENDPOINTS])}
 
 
 def _largest(flow: Mapping[str, Mapping[datetime, int]], hours: Sequence[datetime]) -> dict[str, list[int]]:
-    """Heights by endpoint, the largest first, the small ones together."""
+    """Return the bar heights by endpoint, the largest first. Small endpoints are added up."""
     names = sorted(flow, key=lambda name: -sum(flow[name].values()))
-    found = {name: [flow[name].get(hour, 0) for hour in hours] for name in names[:MOST_ENDPOINTS]}
-    rest = names[MOST_ENDPOINTS:]
+    found = {name: [flow[name].get(hour, 0) for hour in hours] for name in names[:MAX_ENDPOINTS]}
+    rest = names[MAX_ENDPOINTS:]
     return found | ({_REST: [sum(flow[name].get(hour, 0) for name in rest) for hour in hours]} if rest else {})
 
 
@@ -112,8 +112,8 @@ def _group_label(row: Mapping[str, Any]) -> str:
 
 
 def _short(text: str) -> str:
-    text = text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…"
-    return text.replace("$", r"\$").lstrip("_")  # matplotlib would read mathematics, and hide a name that begins with _
+    text = text if len(text) <= MAX_LABEL_LENGTH else text[: MAX_LABEL_LENGTH - 1] + "…"
+    return text.replace("$", r"\$").lstrip("_")  # matplotlib parses $…$ as mathematics, and hides labels that start with _
 
 
 def _save(figure: Figure, path: Path) -> None:

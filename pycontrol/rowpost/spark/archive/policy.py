@@ -1,15 +1,15 @@
-"""What an archive keeps, as a YAML file says it: rules, the first that fits a message decides.
+"""Read the YAML file that says what an archive keeps. The first rule that matches a message applies.
 
     rules:
-      - queue: audit                 # a pattern, * stands for anything; all queues by default
-        message_type: Shop.Pay*      # a pattern; all by default, messages without a type too
-        older_than: 90d              # by the message's day
-        larger_than: 1MB             # by its body
-        action: delete               # or redact: body and free text go, what is counted stays
+      - queue: audit                 # a pattern, * matches any text; all queues by default
+        message_type: Shop.Pay*      # a pattern; all by default, including messages without a type
+        older_than: 90d              # measured from the message's day
+        larger_than: 1MB             # size of the body
+        action: delete               # or redact: removes body and free text, keeps what is counted
 
     limits:
       - queue: audit
-        total: 50GB                  # of all files: the oldest days go
+        total: 50GB                  # of all files: the oldest days are deleted
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DAYS = {"d": 1, "w": 7}
 
 @dataclass(frozen=True)
 class Rule:
-    """Which messages, and what becomes of them."""
+    """Which messages to delete or redact. `larger_than` is in bytes; None does not filter."""
 
     action: str
     queue: str = "*"
@@ -41,7 +41,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Limit:
-    """How many bytes the files of each queue that fits may have together."""
+    """The maximum total size, in bytes, of the files of each matching queue."""
 
     total: int
     queue: str = "*"
@@ -49,19 +49,19 @@ class Limit:
 
 @dataclass(frozen=True)
 class Policy:
-    """All of a file."""
+    """The rules and limits of one file."""
 
     rules: tuple[Rule, ...] = ()
     limits: tuple[Limit, ...] = ()
 
 
 def read_policy(path: Path) -> Policy:
-    """Raises SettingsError, which names file, rule and key."""
+    """Read a policy. Raises SettingsError, which names file, rule and key."""
     document = Section(path, "", read_values(path))
     rules, limits = tuple(map(_rule, document.listed("rules"))), tuple(map(_limit, document.listed("limits")))
     document.finish()
     if not rules and not limits:
-        raise document.error("", "has neither rules nor limits: nothing would be done")
+        raise document.error("", "has neither rules nor limits, so it would do nothing: add one")
     return Policy(rules, limits)
 
 
@@ -71,7 +71,7 @@ def _rule(rule: Section) -> Rule:
     older_than, larger_than = rule.text("older_than", None), rule.text("larger_than", None)
     rule.finish()
     if (queue, message_type, older_than, larger_than) == (None,) * 4:
-        raise rule.error("", f'would {action} every message of every queue: say which, with queue: "*" if all')
+        raise rule.error("", f'would {action} every message of every queue: add a condition, or queue: "*" for all messages')
     return Rule(
         action, queue or "*", message_type or "*",
         None if older_than is None else _days(rule, older_than),
@@ -88,19 +88,19 @@ def _limit(limit: Section) -> Limit:
 def _days(rule: Section, text: str) -> timedelta:
     match = re.fullmatch(r"(\d{1,6})([dw])", text)
     if match is None:
-        raise rule.error("older_than", f"{text!r} is no number of days or weeks, such as 90d or 12w")
+        raise rule.error("older_than", f"must be a number of days or weeks, such as 90d or 12w (got {text!r})")
     return timedelta(days=int(match[1]) * _DAYS[match[2]])
 
 
 def _bytes(section: Section, key: str, text: str) -> int:
     match = re.fullmatch(r"(\d{1,9}) ?([KMGT]?B)", text)
     if match is None:
-        raise section.error(key, f"{text!r} is no size, such as 500KB, 1MB or 50GB")
+        raise section.error(key, f"must be a size, such as 500KB, 1MB or 50GB (got {text!r})")
     return int(match[1]) * _UNITS[match[2]]
 
 
 def pattern(glob: str) -> str:
-    """A regular expression that Java reads as Python does.
+    """Convert a glob pattern to a regular expression that Java and Python read alike.
 
     >>> re.fullmatch(pattern("Shop.P*"), "Shop.Place") is not None
     True

@@ -1,4 +1,4 @@
-"""Replacing what an archive's day holds: new files beside it, counted, then one change that an interruption cannot halve."""
+"""Replace batches of an archive: write new files, count their rows, then make one recoverable change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["new_name", "replace"]
 
 
 def new_name(stamp: str) -> str:
-    """The name of a change, and of the batch that it makes.
+    """Return a unique name for a change and for the batch that it writes.
 
     >>> new_name("20261120T120000")[:24]
     'changed-20261120T120000-'
@@ -35,21 +35,26 @@ def replace(
     kind: str,
     keeps_rows: bool = False,
 ) -> Change:
-    """Puts what `make` makes of the batches, of one queue and day, in their place; None removes them.
+    """Replace batches of one queue and day with the result of `make`, or remove them if `make` is None.
 
-    `make` gets schemas.ARCHIVE with the column batch, and returns the same.
+    Args:
+        make: takes and returns a DataFrame of schemas.ARCHIVE with the column batch.
+        name: name of the change, from `new_name`.
+        kind: kind of the change for the journal.
+        keeps_rows: check that the number of rows does not change.
 
-    Raises SparkFailed, with nothing changed, when `keeps_rows` and the number of rows differs.
+    Raises:
+        SparkFailed: a file is incomplete, or the number of rows would change. The archive is unchanged.
     """
     old = [path for batch in batches for path in batch.files]
     before, place = folder.rows(old), folder.new_place(name)
     if make is not None:
-        df = _of(spark, folder, old)
+        df = _read_files(spark, folder, old)
         make(df).drop("queue", "day").write.mode("overwrite").partitionBy("batch").parquet(f"{folder.path}/{place}")
     after = folder.rows(folder.written(place))
     if keeps_rows and after != before:
         folder.remove(f"new/{name}")
-        raise SparkFailed(f"{before} rows of {batches[0].queue} on {batches[0].day} would have become {after}: nothing was changed.")
+        raise SparkFailed(f"Cannot {kind} {batches[0].queue} on {batches[0].day}: {before} rows would become {after}. Nothing was changed. Run `rowpost spark verify`.")
     change = Change(
         name=name, kind=kind, queue=batches[0].queue, day=batches[0].day, batches=tuple(batch.name for batch in batches),
         old=tuple(folder.relative(path) for path in old), new=place,
@@ -59,7 +64,7 @@ def replace(
     return change
 
 
-def _of(spark: SparkSession, folder: ArchiveFolder, files: Sequence[str]) -> DataFrame:
+def _read_files(spark: SparkSession, folder: ArchiveFolder, files: Sequence[str]) -> DataFrame:
     schema = read_archive(spark, folder.path).schema
     scheme = folder.path.partition("://")[0] + "://" if "://" in folder.path else ""
     return spark.read.option("basePath", folder.path).schema(schema).parquet(*(scheme + path for path in files))

@@ -1,7 +1,7 @@
-"""The columns of everything that the source reads and the pipelines write: one place, documented, tested.
+"""Define the columns of what the data source reads and the jobs write.
 
-Names are snake_case on both engines. All times are UTC. Headers and bodies stand verbatim beside what was parsed.
-docs/guides/spark.md shows these tables; a test compares it with this module.
+All times are UTC. Headers and bodies are kept unchanged in addition to the parsed columns. docs/guides/spark.md shows the
+schemas in OUTPUTS; tests/docs/test_spark_guide.py compares it with this module.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _column(name: str, kind: DataType, comment: str, nullable: bool = True) -> S
     return StructField(name, kind, nullable, {"comment": comment})
 
 
-#: a message as it lies in its queue
+#: A message as it is stored in its queue.
 MESSAGE = StructType([
     StructField("id", StringType()),
     StructField("correlation_id", StringType()),
@@ -58,23 +58,23 @@ MESSAGE = StructType([
     StructField("row_version", LongType(), nullable=False),
 ])
 
-#: what is written to a queue; a row without an id gets one from the sink
+#: A message to be written to a queue. The sink creates missing ids.
 OUTGOING = StructType([
     StructField("id", StringType()),
     StructField("headers", StringType(), nullable=False),
     StructField("body", BinaryType()),
 ])
 
-#: what headers.py makes of the headers
+#: The columns that headers.parse_headers adds.
 PARSED = StructType([
-    _column("headers_valid", BooleanType(), "whether the headers could be read; where not, the columns below are null", False),
-    _column("message_id", _TEXT, "NServiceBus.MessageId; the row's id where a sender left it out"),
+    _column("headers_valid", BooleanType(), "whether the headers could be read; if not, the columns below are null", False),
+    _column("message_id", _TEXT, "NServiceBus.MessageId; the row's id if the header is missing"),
     _column("conversation_id", _TEXT, "NServiceBus.ConversationId"),
     _column("related_to", _TEXT, "NServiceBus.RelatedTo: the message whose handler sent this one"),
     _column("intent", _TEXT, "NServiceBus.MessageIntent: Send, Publish, Reply, …"),
-    _column("message_type", _TEXT, "first of NServiceBus.EnclosedMessageTypes, without its assembly"),
+    _column("message_type", _TEXT, "the first of NServiceBus.EnclosedMessageTypes, without its assembly"),
     _column("sending_endpoint", _TEXT, "NServiceBus.OriginatingEndpoint"),
-    _column("endpoint", _TEXT, "NServiceBus.ProcessingEndpoint; the failed queue's table where it is missing"),
+    _column("endpoint", _TEXT, "NServiceBus.ProcessingEndpoint; if missing, the table of the failed queue"),
     _column("sending_machine", _TEXT, "NServiceBus.OriginatingMachine"),
     _column("machine", _TEXT, "NServiceBus.ProcessingMachine"),
     _column("time_sent", _TIME, "NServiceBus.TimeSent"),
@@ -84,80 +84,80 @@ PARSED = StructType([
     _column("content_type", _TEXT, "NServiceBus.ContentType"),
     _column("exception_type", _TEXT, "NServiceBus.ExceptionInfo.ExceptionType"),
     _column("exception_message", _TEXT, "NServiceBus.ExceptionInfo.Message"),
-    _column("failed_queue", _TEXT, "NServiceBus.FailedQ: the address where it failed"),
+    _column("failed_queue", _TEXT, "NServiceBus.FailedQ: the address of the queue where it failed"),
     _column("time_of_failure", _TIME, "NServiceBus.TimeOfFailure"),
-    _column("body_bytes", _COUNT, "length of the body; 0 for none", False),
+    _column("body_bytes", _COUNT, "size of the body in bytes; 0 for none", False),
 ])
 
-#: what `archive` keeps; queue, day and batch are folders
+#: The result of `archive`. The columns queue, day and batch are folders.
 ARCHIVE = StructType([
     *MESSAGE,
     *PARSED,
     _column("archived_at", _TIME, "when its batch was read", False),
     _column("queue", _TEXT, "the queue it was read from (folder)", False),
-    _column("day", DateType(), "of processing_ended, else time_of_failure, else time_sent, else arrival (folder)", False),
+    _column("day", DateType(), "of processing_ended, else time_of_failure, else time_sent, else archived_at (folder)", False),
 ])
 
-#: `metrics`: throughput and times, by the hour
+#: The result of `metrics`: throughput and times by hour.
 FLOW_HOURLY = StructType([
-    _column("hour", _TIME, "the hour's beginning", False),
-    _column("endpoint", _TEXT, "who handled"),
-    _column("message_type", _TEXT, "what was handled"),
-    _column("messages", _COUNT, "handled, as the audit says", False),
-    _column("failed", _COUNT, "moved to the error queue", False),
+    _column("hour", _TIME, "start of the hour", False),
+    _column("endpoint", _TEXT, "the receiver"),
+    _column("message_type", _TEXT, "type of the handled message"),
+    _column("messages", _COUNT, "handled messages, from the audit queue", False),
+    _column("failed", _COUNT, "messages moved to the error queue", False),
     _column("processing_ms_p50", _NUMBER, "processing_ended - processing_started, milliseconds"),
     _column("processing_ms_p95", _NUMBER, ""),
     _column("processing_ms_p99", _NUMBER, ""),
     _column("processing_ms_max", _NUMBER, ""),
-    _column("critical_ms_p50", _NUMBER, "processing_ended - time_sent, for delayed messages - deliver_at; milliseconds"),
+    _column("critical_ms_p50", _NUMBER, "processing_ended - time_sent (delayed messages: - deliver_at), milliseconds"),
     _column("critical_ms_p95", _NUMBER, ""),
     _column("critical_ms_p99", _NUMBER, ""),
     _column("critical_ms_max", _NUMBER, ""),
-    _column("clamped", _COUNT, "negative times, by clocks that disagree, that were taken as 0", False),
-    _column("bytes", _COUNT, "of all bodies", False),
+    _column("clamped", _COUNT, "negative times, from clocks that differ, counted as 0", False),
+    _column("bytes", _COUNT, "size of all bodies", False),
 ])
 
-#: `conversations`: who sends what to whom
+#: A result of `conversations`: who sends what to whom.
 EDGES = StructType([
-    _column("day", DateType(), "of the handling", False),
-    _column("from_endpoint", _TEXT, "who sent"),
-    _column("to_endpoint", _TEXT, "who handled"),
-    _column("from_type", _TEXT, "the message whose handler sent; null at the beginning of a conversation"),
-    _column("to_type", _TEXT, "the message sent"),
+    _column("day", DateType(), "day on which the messages were handled", False),
+    _column("from_endpoint", _TEXT, "the sender"),
+    _column("to_endpoint", _TEXT, "the receiver"),
+    _column("from_type", _TEXT, "type of the message whose handler sent this one; null at the start of a conversation"),
+    _column("to_type", _TEXT, "type of the sent message"),
     _column("intent", _TEXT, "Send, Publish, Reply, …"),
     _column("messages", _COUNT, "", False),
     _column("latency_ms_p50", _NUMBER, "processing_started - time_sent, milliseconds"),
     _column("latency_ms_p95", _NUMBER, ""),
 ])
 
-#: `conversations`: one row each
+#: A result of `conversations`: one row for each conversation.
 CONVERSATIONS = StructType([
     _column("conversation_id", _TEXT, "", False),
     _column("started", _TIME, "the first time_sent"),
     _column("ended", _TIME, "the last processing_ended or time_of_failure"),
-    _column("messages", _COUNT, "handlings, failed ones among them", False),
-    _column("endpoints", _COUNT, "that took part", False),
-    _column("depth", IntegerType(), "of the tree of messages; 1 for a message that caused none", False),
+    _column("messages", _COUNT, "handled and failed messages", False),
+    _column("endpoints", _COUNT, "number of endpoints that handled messages", False),
+    _column("depth", IntegerType(), "levels of the tree of messages; 1 if no message caused another", False),
     _column("failed", _COUNT, "", False),
-    _column("root_type", _TEXT, "the message that began it"),
+    _column("root_type", _TEXT, "type of the first message"),
 ])
 
-#: `failures`: what fails, where, with which trend
+#: The result of `failures`: what fails, where, and the trend.
 FAILURE_GROUPS = StructType([
     _column("exception_type", _TEXT, ""),
-    _column("endpoint", _TEXT, "where it failed"),
+    _column("endpoint", _TEXT, "endpoint in which it failed"),
     _column("message_type", _TEXT, ""),
-    _column("stack_hash", _TEXT, "8 digits of the stack trace without its numbers"),
-    _column("sample_message", _TEXT, "the exception's text of the latest one"),
+    _column("stack_hash", _TEXT, "8 hexadecimal digits: hash of the stack trace without its numbers"),
+    _column("sample_message", _TEXT, "text of the latest exception"),
     _column("first_seen", _TIME, ""),
     _column("last_seen", _TIME, ""),
     _column("messages", _COUNT, "", False),
     _column("last_24h", _COUNT, "in the 24 hours before the report", False),
     _column("previous_24h", _COUNT, "in the 24 hours before those", False),
-    _column("trend", _NUMBER, "last_24h / previous_24h; null where there were none"),
+    _column("trend", _NUMBER, "last_24h / previous_24h; null if there were none"),
 ])
 
-#: by the name that the guide gives them
+#: The schemas that the guide shows.
 OUTPUTS = {
     "archive": ARCHIVE,
     "flow_hourly": FLOW_HOURLY,
@@ -168,5 +168,5 @@ OUTPUTS = {
 
 
 def shaped(df: DataFrame, schema: StructType) -> DataFrame:
-    """The schema's columns in its order and types, nothing else."""
+    """Select the columns of a schema, in its order and with its types."""
     return df.select([F.col(column.name).cast(column.dataType).alias(column.name) for column in schema])

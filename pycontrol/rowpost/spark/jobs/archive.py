@@ -1,8 +1,10 @@
-"""From a queue to a folder of Parquet files, or a Delta table: exactly once, whenever it is killed and started again.
+"""Archive a queue to Parquet files or a Delta table, exactly once even if the job is killed and restarted.
 
-Spark notes which rows a batch has before it reads them, and that the batch is done after it was written. A batch that
-was interrupted is read again, row for row the same, and overwrites its own folders, whose names hold the query and the
-batch's number. Its day must therefore not depend on when it is written: arrival is the time that Spark's log has.
+`ArchiveJob` describes a job, `run` executes it, and `read_archive` reads the result.
+
+Spark logs the range of a batch before it reads the rows, and logs the batch as done after it was written. An interrupted
+batch is read again with the same rows and overwrites its own folders, whose names contain the query and the batch number.
+The day of a message must therefore not depend on the time of writing: `archived_at` is the batch time in Spark's log.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rowpost.errors import SparkUnavailable
-from rowpost.spark.archive.folder import OWN, ArchiveFolder, Batch
+from rowpost.spark.archive.folder import METADATA_FOLDER, ArchiveFolder, Batch
 from rowpost.spark.archive.headers import parse_headers
 from rowpost.spark.archive.schemas import ARCHIVE, MESSAGE, shaped
 from rowpost.spark.session import is_connect
@@ -32,32 +34,32 @@ __all__ = ["FORMATS", "ArchiveJob", "BatchWriter", "archive", "default_checkpoin
 FORMATS = ("parquet", "delta")
 KEY_LENGTH = 8
 _EARLIEST = "2000-01-01"
-_POLL = 0.3  # seconds
+_POLL_INTERVAL_S = 0.3
 _WITH_BATCH = StructType([*ARCHIVE, StructField("batch", StringType())])
 
 Progress = Callable[[int, int], None]
 
 
 def archive(df: DataFrame, queue: str) -> DataFrame:
-    """Messages (schemas.MESSAGE) as the archive keeps them (schemas.ARCHIVE). Works on streams as well."""
+    """Convert messages (schemas.MESSAGE) to archived messages (schemas.ARCHIVE). Works on streams too."""
     arrived = parse_headers(df).withColumn("archived_at", F.current_timestamp()).withColumn("queue", F.lit(queue))
     times = [_plausible(F.col(name)) for name in ("processing_ended", "time_of_failure", "time_sent")]
     return shaped(arrived.withColumn("day", F.to_date(F.coalesce(*times, F.col("archived_at")))), ARCHIVE)
 
 
 def _plausible(time: Column) -> Column:
-    """Null for what no clock can have meant: it would make a folder for a day of the year 9999."""
+    """Replace a time that must be wrong with null, so that it creates no folder for a day in the year 9999."""
     latest = F.col("archived_at") + F.expr("INTERVAL 1 DAY")
     return F.when((time <= latest) & (time >= F.lit(_EARLIEST).cast("timestamp")), time)
 
 
 def read_archive(spark: SparkSession, path: str) -> DataFrame:
-    """An archive as a DataFrame: schemas.ARCHIVE, and the column batch where it is Parquet.
+    """Read an archive: schemas.ARCHIVE, and for Parquet the column batch.
 
     Raises ArchiveNotFound.
     """
     folder = ArchiveFolder(path)
-    folder.must_exist()
+    folder.check_exists()
     reader = spark.read.option("basePath", folder.path)
     if folder.is_delta:
         return reader.schema(ARCHIVE).parquet(*_delta().DeltaTable(folder.path).file_uris())
@@ -66,7 +68,14 @@ def read_archive(spark: SparkSession, path: str) -> DataFrame:
 
 @dataclass(frozen=True)
 class ArchiveJob:
-    """What to archive. `every` is a span such as "10 seconds"; None archives what is there, then ends."""
+    """What to archive.
+
+    Attributes:
+        mode: "tail" or "drain".
+        every: the interval between batches, such as "10 seconds". If it is None, the job archives the current messages and ends.
+        max_rows: rows in one batch.
+        options: additional options of the source.
+    """
 
     queue: str
     path: str
@@ -84,19 +93,22 @@ class ArchiveJob:
 
 
 def default_checkpoint(path: str, queue: str, mode: str) -> str:
-    """Within the archive, below a name that no reader looks into."""
+    """Return the checkpoint within the archive, in a folder that readers ignore."""
     safe = "".join(c if c.isalnum() or c in "-_." else f"%{ord(c):02X}" for c in queue)
-    return f"{path.rstrip('/')}/{OWN}/checkpoints/{safe}-{mode}"
+    return f"{path.rstrip('/')}/{METADATA_FOLDER}/checkpoints/{safe}-{mode}"
 
 
 def run(spark: SparkSession, job: ArchiveJob, progress: Progress = lambda batches, rows: None) -> dict[str, object]:
-    """Archives until all is archived, or for ever with `every`. Returns counts; `progress` gets batches and rows so far."""
+    """Archive all current messages, or run until stopped if `every` is set.
+
+    `progress` is called with the batches and rows so far. Returns counts. A KeyboardInterrupt stops the stream and is raised again.
+    """
     if job.format == "delta":
         _delta()
     before = _batches(job) if is_connect(spark) else None
     try:
         done = follow(start(spark, job), progress)
-        if before is not None:  # a server of Spark Connect may have forgotten the progress of a stream that has ended
+        if before is not None:  # Spark Connect may have discarded the progress of an ended stream
             new = {key: batch for key, batch in _batches(job).items() if key not in before}
             files = [path for batch in new.values() for path in batch.files]
             done = {"batches": len({batch.name for batch in new.values()}), "messages": ArchiveFolder(job.path).rows(files)}
@@ -107,12 +119,12 @@ def run(spark: SparkSession, job: ArchiveJob, progress: Progress = lambda batche
 
 
 def _batches(job: ArchiveJob) -> dict[tuple[str, str], Batch]:
-    """The queue's batches in the archive so far, by day and name."""
+    """Return the queue's batches in the archive, by day and name."""
     return {(batch.day, batch.name): batch for batch in ArchiveFolder(job.path).batches() if batch.queue == job.queue}
 
 
 def _finish_drain(spark: SparkSession, job: ArchiveJob) -> int:
-    """What the last batch took leaves the spool too: Spark would say so to the source at the next batch only."""
+    """Delete the last batch from the spool: Spark would report its commit to the source only with the next batch."""
     if job.mode != "drain":
         return 0
     from rowpost.spark.source.checkpoint import finalize
@@ -122,12 +134,12 @@ def _finish_drain(spark: SparkSession, job: ArchiveJob) -> int:
 
 
 def follow(query: StreamingQuery, progress: Progress = lambda batches, rows: None) -> dict[str, int]:
-    """Waits for the end of a stream, and counts its batches and messages. Stops it when it is interrupted."""
+    """Wait for the end of a stream, and count its batches and messages. Stops the stream if interrupted."""
     counted: dict[int, int] = {}
     try:
         ended = False
         while not ended:
-            ended = query.awaitTermination(_POLL)
+            ended = query.awaitTermination(_POLL_INTERVAL_S)
             counted |= {each["batchId"]: each["numInputRows"] for each in query.recentProgress if each["numInputRows"]}
             progress(len(counted), sum(counted.values()))
     finally:
@@ -136,7 +148,7 @@ def follow(query: StreamingQuery, progress: Progress = lambda batches, rows: Non
 
 
 def trigger_of(every: timedelta) -> str:
-    """A span as Spark's triggers want it.
+    """Format an interval for Spark's triggers.
 
     >>> trigger_of(timedelta(seconds=1.5))
     '1500 milliseconds'
@@ -145,7 +157,7 @@ def trigger_of(every: timedelta) -> str:
 
 
 def read_queue(spark: SparkSession, queue: str, environment: str | None = None, columns: Sequence[str] | None = None) -> DataFrame:
-    """What a queue holds now (schemas.MESSAGE), or only some columns of it, which spares reading the bodies."""
+    """Read a queue's current messages (schemas.MESSAGE). With `columns`, unneeded bodies are not read."""
     reader = spark.read.format("rowpost").option("queue", queue)
     if environment is not None:
         reader = reader.option("environment", environment)
@@ -155,7 +167,7 @@ def read_queue(spark: SparkSession, queue: str, environment: str | None = None, 
 
 
 def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
-    """The running stream."""
+    """Start the stream."""
     reader = spark.readStream.format("rowpost").option("queue", job.queue).option("mode", job.mode)
     options = {"environment": job.environment, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(job.max_rows)}
     for name, value in [*options.items(), *job.options]:
@@ -168,7 +180,7 @@ def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
 
 
 class BatchWriter:
-    """Writes one batch of a stream into its own folders. Spark may call it twice for a batch; the second overwrites."""
+    """Write one batch of a stream to its own folders. If Spark repeats a batch, the second call overwrites the first."""
 
     def __init__(self, path: str, checkpoint: str, format: str = "parquet") -> None:
         self.path, self.checkpoint, self.format = path, checkpoint, format
@@ -176,7 +188,7 @@ class BatchWriter:
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         if self._key is None:
-            # the query's id, also where this runs in a server of Spark Connect
+            # Spark writes the query's id to the checkpoint; a Spark Connect server cannot get it from the query
             text = "".join(row.value for row in df.sparkSession.read.text(f"{self.checkpoint}/metadata").collect())
             self._key = json.loads(text)["id"][:KEY_LENGTH]
         if self.format == "delta":
@@ -188,7 +200,7 @@ class BatchWriter:
 
 
 def _append_to_delta(df: DataFrame, path: str, key: str, batch_id: int) -> None:
-    """One commit a batch, which Delta's own log knows by query and number; the batch goes through the driver."""
+    """Append a batch in one commit, unless Delta's log has recorded its query and number. The batch passes through the driver."""
     delta = _delta()
     last = delta.DeltaTable(path).transaction_version(key) if delta.DeltaTable.is_deltatable(path) else None
     if last is not None and last >= batch_id:
@@ -201,5 +213,5 @@ def _delta():
     try:
         import deltalake
     except ImportError as error:
-        raise SparkUnavailable("Delta tables need one package more: pip install 'rowpost[delta]'") from error
+        raise SparkUnavailable("Cannot use a Delta table: the package deltalake is not installed. Run: pip install 'rowpost[delta]'") from error
     return deltalake

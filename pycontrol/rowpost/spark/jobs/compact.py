@@ -1,4 +1,4 @@
-"""Many small batches of a day become one: a stream that writes every ten seconds leaves 8,640 folders a day."""
+"""Combine the small batches of a day into one: a stream with a batch every ten seconds creates 8,640 folders a day."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["compactable", "run"]
 
 FILE_BYTES = 128 << 20
-_LEAST = 2
+_MIN_BATCHES = 2
 
 
 def compactable(batches: Iterable[Batch], now: datetime, older_than: timedelta) -> list[list[Batch]]:
-    """Batches to put together, by queue and day. Never the newest of a stream: it may be written again, and would
-    then be there twice."""
+    """Return the batches to combine, grouped by queue and day.
+
+    The newest batch of a stream is excluded: it may be written again, and would then exist twice.
+    """
     batches = list(batches)
     newest: dict[tuple[str, str], int] = {}
     for batch in batches:
@@ -35,16 +37,16 @@ def compactable(batches: Iterable[Batch], now: datetime, older_than: timedelta) 
         last = batch.number is not None and newest[batch.queue, batch.number[0]] == batch.number[1]
         if not last and now - batch.written >= older_than:
             days[batch.queue, batch.day].append(batch)
-    return [day for day in days.values() if len(day) >= _LEAST]
+    return [day for day in days.values() if len(day) >= _MIN_BATCHES]
 
 
 def run(
     spark: SparkSession, path: str, now: datetime, older_than: timedelta, progress: Callable[[int, int], None] = lambda done, of: None
 ) -> dict[str, int]:
-    """Compacts an archive. Returns counts. Raises ArchiveNotFound, SparkFailed."""
+    """Compact an archive, and return counts. Raises ArchiveNotFound, SparkFailed."""
     folder = ArchiveFolder(path)
-    folder.must_exist()
-    folder.must_be_parquet("compact")
+    folder.check_exists()
+    folder.check_parquet("compact")
     counts = {"recovered": folder.recover(), "days": 0, "batches": 0, "files_before": 0, "files_after": 0, "messages": 0}
     days = compactable(folder.batches(), now, older_than)
     for number, batches in enumerate(days):
@@ -52,10 +54,10 @@ def run(
         name = new_name(now.strftime("%Y%m%dT%H%M%S"))
         files = -(-sum(batch.bytes for batch in batches) // FILE_BYTES)
 
-        def together(df, name=name, files=files):
+        def combine(df, name=name, files=files):
             return df.withColumn("batch", F.lit(name)).coalesce(max(files, 1)).sortWithinPartitions("row_version")
 
-        change = replace(spark, folder, batches, together, name=name, kind="compact", keeps_rows=True)
+        change = replace(spark, folder, batches, combine, name=name, kind="compact", keeps_rows=True)
         counts["days"] += 1
         counts["batches"] += len(batches)
         counts["files_before"] += len(change.old)

@@ -1,4 +1,4 @@
-"""Who sends what to whom, and how long conversations are."""
+"""Summarise conversations: who sends what to whom, and how long and deep each conversation is."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType
 
 from rowpost.spark.archive.conversation_tree import Step, depth
+from rowpost.spark.archive.headers import has_failed
 from rowpost.spark.archive.schemas import CONVERSATIONS, EDGES, shaped
+from rowpost.spark.jobs.metrics import PERCENTILE_ACCURACY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = ["conversations", "edges", "one_conversation"]
 
-#: of one conversation: one without end must not fill a worker's memory
-MOST_MESSAGES = 100_000
+#: Messages of one conversation: an endless conversation must not exhaust a worker's memory.
+MAX_MESSAGES = 100_000
 _STEP = ("message_id", "related_to", "message_type", "intent", "sending_endpoint", "endpoint", "time_sent")
-_ACCURACY = 1000
 
 
 def edges(df: DataFrame) -> DataFrame:
-    """schemas.EDGES of archived messages that were handled: sender, receiver, what was sent, and what caused it."""
+    """Compute schemas.EDGES from archived messages that were handled."""
     handled = df.where(F.col("processing_ended").isNotNull())
-    # an event is handled by several endpoints under one id: only the sender's handling caused the next message
+    # several endpoints handle an event with the same id; only the sender's own handling caused the next message
     causes = handled.where(F.col("endpoint").isNotNull()).select(
         F.col("message_id").alias("cause"), F.col("endpoint").alias("causer"), F.col("message_type").alias("from_type")
     ).dropDuplicates(["cause", "causer"])  # fmt: skip
@@ -34,15 +35,14 @@ def edges(df: DataFrame) -> DataFrame:
     grouped = joined.groupBy(
         "day", F.col("sending_endpoint").alias("from_endpoint"), F.col("endpoint").alias("to_endpoint"), "from_type",
         F.col("message_type").alias("to_type"), "intent",
-    ).agg(F.count(F.lit(1)).alias("messages"), F.percentile_approx(latency, [0.5, 0.95], _ACCURACY).alias("spread"))  # fmt: skip
+    ).agg(F.count(F.lit(1)).alias("messages"), F.percentile_approx(latency, [0.5, 0.95], PERCENTILE_ACCURACY).alias("spread"))  # fmt: skip
     spread = {f"latency_ms_{name}": F.col("spread")[i] for i, name in enumerate(("p50", "p95"))}
     return shaped(grouped.withColumns(spread), EDGES)
 
 
 def conversations(df: DataFrame) -> DataFrame:
-    """schemas.CONVERSATIONS of archived messages. Depth is that of the first MOST_MESSAGES messages."""
+    """Compute schemas.CONVERSATIONS from archived messages. The depth uses at most MAX_MESSAGES messages."""
     measure = F.udf(lambda steps: depth([(step.message_id, step.related_to) for step in steps]), IntegerType(), useArrow=False)
-    failed = F.col("processing_ended").isNull() & F.col("time_of_failure").isNotNull()
     root = F.when(F.col("related_to").isNull(), F.col("message_type"))
     step = F.struct("message_id", "related_to")
     grouped = df.where(F.col("conversation_id").isNotNull()).groupBy("conversation_id").agg(
@@ -50,16 +50,16 @@ def conversations(df: DataFrame) -> DataFrame:
         F.max(F.coalesce("processing_ended", "time_of_failure")).alias("ended"),
         F.count(F.lit(1)).alias("messages"),
         F.count_distinct("endpoint").alias("endpoints"),
-        F.slice(F.collect_set(step), 1, MOST_MESSAGES).alias("steps"),
-        F.count_if(failed).alias("failed"),
+        F.slice(F.collect_set(step), 1, MAX_MESSAGES).alias("steps"),
+        F.count_if(has_failed()).alias("failed"),
         F.min_by(F.coalesce(root, "message_type"), F.struct(root.isNull(), "time_sent")).alias("root_type"),
     )  # fmt: skip
     return shaped(grouped.withColumn("depth", measure("steps")), CONVERSATIONS)
 
 
 def one_conversation(df: DataFrame, conversation_id: str) -> list[Step]:
-    """Its messages, the oldest first, for conversation_tree."""
-    failed = (F.col("processing_ended").isNull() & F.col("time_of_failure").isNotNull()).alias("failed")
+    """Return the steps of one conversation in the order of sending, at most MAX_MESSAGES."""
+    failed = has_failed().alias("failed")
     took = ((F.unix_micros("processing_ended") - F.unix_micros("processing_started")) / 1000.0).alias("took_ms")
     found = df.where(F.col("conversation_id") == conversation_id).select(*_STEP, failed, took)
-    return [Step(**row.asDict()) for row in found.orderBy("time_sent", "message_id", "endpoint").limit(MOST_MESSAGES).collect()]
+    return [Step(**row.asDict()) for row in found.orderBy("time_sent", "message_id", "endpoint").limit(MAX_MESSAGES).collect()]

@@ -1,4 +1,4 @@
-"""Failed messages in groups: the same exception, in the same endpoint, on the same type, from the same place."""
+"""Group failed messages by exception, endpoint, message type and stack trace."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _HASH_LENGTH = 8
 
 
 def failures(df: DataFrame, now: datetime) -> DataFrame:
-    """schemas.FAILURE_GROUPS of archived messages, or of what parse_headers made of an error queue; the largest first.
+    """Compute schemas.FAILURE_GROUPS from archived messages or from an error queue with parsed headers, the largest first.
 
-    `now` ends the last 24 hours; a failure after it, by a clock that is ahead, counts as of now.
+    `now` is the end of the last 24 hours. A later time of failure, from a clock that is ahead, counts as `now`.
     """
     end = F.lit(now)
     at = F.least(F.col("time_of_failure"), end)
@@ -49,7 +49,10 @@ def failures(df: DataFrame, now: datetime) -> DataFrame:
 
 
 def write_csv(path: Path, rows: Iterable[Row]) -> int:
-    """The groups as CSV, times in ISO 8601; returns how many. A cell that a spreadsheet would run is kept as text."""
+    """Write the groups as CSV with times in ISO 8601, and return their number.
+
+    A cell that a spreadsheet would evaluate as a formula is marked as text.
+    """
     written = 0
     with path.open("w", newline="", encoding="utf-8") as file:
         out = csv.writer(file)

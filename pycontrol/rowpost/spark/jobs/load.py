@@ -1,4 +1,7 @@
-"""Rows of Parquet, CSV or JSON as messages, each once: a row's id is made of its key, so that a second run knows it."""
+"""Send the rows of Parquet, CSV or JSON files as messages, each exactly once.
+
+A message's id is computed from the job and the row's key, so that a repeated run produces the same messages.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from pyspark.sql import functions as F
 from rowpost.errors import InvalidMessages
 from rowpost.spark.archive.load_map import LoadMap
 from rowpost.spark.archive.schemas import OUTGOING, shaped
-from rowpost.spark.jobs.replay import MOST_PARTITIONS, ROWS_A_PARTITION, send
+from rowpost.spark.jobs.replay import partitions_for, send
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -20,24 +23,29 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "check", "load", "read_files", "run"]
 
 FORMATS = ("parquet", "csv", "json")
-_BETWEEN = "\x1f"
+_KEY_SEPARATOR = "\x1f"
 
 
 def read_files(spark: SparkSession, files: Sequence[str], format: str | None = None) -> DataFrame:
-    """Files of one kind, told by their ending unless `format` says it. A CSV file's first line names its columns, and
-    all its values are texts; a JSON file has an object a line. Raises InvalidMessages."""
+    """Read files of one format, which is the extension of their names unless `format` is given.
+
+    The first line of a CSV file names its columns, and all its values are strings. A JSON file has one object a line.
+
+    Raises:
+        InvalidMessages: the files have different or unknown formats.
+    """
     kinds = {format or PurePosixPath(file).suffix.lstrip(".").lower() for file in files}
     kind = {"jsonl": "json", "ndjson": "json"}.get(*kinds, *kinds) if len(kinds) == 1 else None
     if kind not in FORMATS:
-        raise InvalidMessages(f"Files of one kind, please, {', '.join(FORMATS)}: say --format if their names do not. Found: {', '.join(sorted(kinds))}.")
+        raise InvalidMessages(f"Cannot load files of format {', '.join(sorted(kinds))}: all files must be {' or all '.join(FORMATS)}. Use --format if the names do not show it.")
     reader = spark.read.option("header", "true").option("mode", "FAILFAST") if kind == "csv" else spark.read
     return reader.format(kind).load(list(files))
 
 
 def load(df: DataFrame, spec: LoadMap, job: str) -> DataFrame:
-    """schemas.OUTGOING: an id by the job and the row's key (a UUID of version 5), headers, and the body."""
+    """Convert rows to schemas.OUTGOING. The id is a UUID of version 5 of the job and the row's key."""
     namespace = uuid.uuid5(uuid.NAMESPACE_OID, f"rowpost load {job}")
-    key = F.concat_ws(_BETWEEN, *(F.col(f"`{name}`").cast("string") for name in spec.key))
+    key = F.concat_ws(_KEY_SEPARATOR, *(F.col(f"`{name}`").cast("string") for name in spec.key))
     made = df.withColumn("__id", _uuid5(namespace, key))
     fixed = {
         "NServiceBus.MessageId": F.col("__id"),
@@ -62,7 +70,7 @@ def _body(df: DataFrame, spec: LoadMap) -> Column:
 
 
 def _uuid5(namespace: uuid.UUID, name: Column) -> Column:
-    """uuid.uuid5 in Spark's own functions."""
+    """Compute uuid.uuid5 with Spark functions."""
     digits = F.sha1(F.concat(F.unhex(F.lit(namespace.hex)), F.encode(name, "UTF-8")))
     variant = F.translate(F.substring(digits, 17, 1), "0123456789abcdef", "89ab" * 4)
     parts = (F.substring(digits, 1, 8), F.substring(digits, 9, 4), F.concat(F.lit("5"), F.substring(digits, 14, 3)),
@@ -71,25 +79,25 @@ def _uuid5(namespace: uuid.UUID, name: Column) -> Column:
 
 
 def check(df: DataFrame, spec: LoadMap) -> int:
-    """How many rows. Raises InvalidMessages for columns that are missing, and keys that are null or there twice."""
+    """Check columns and keys, and return the number of rows. Raises InvalidMessages for missing columns and for null or duplicate keys."""
     missing = sorted(spec.columns - set(df.columns))
     if missing:
-        raise InvalidMessages(f"The files have no column {', '.join(missing)}; they have {', '.join(df.columns)}.")
+        raise InvalidMessages(f"The files have no column {', '.join(missing)}. Nothing was sent. Their columns are {', '.join(df.columns)}.")
     key = [F.col(f"`{name}`") for name in spec.key]
     empty = F.count_if(F.greatest(*(each.isNull().cast("int") for each in key), F.lit(0)) == 1)
     rows, nulls, distinct = df.agg(F.count(F.lit(1)), empty, F.count_distinct(F.struct(*key))).first()
     if nulls:
-        raise InvalidMessages(f"{nulls} of {rows} rows have no {' or '.join(spec.key)}: nothing was sent. A message's id is made of it.")
+        raise InvalidMessages(f"{nulls} of {rows} rows have no {' or '.join(spec.key)}, which the message id is computed from. Nothing was sent. Remove these rows or choose another key.")
     if distinct < rows:
-        raise InvalidMessages(f"{rows - distinct} of {rows} rows repeat the key of another one: nothing was sent. Take more columns into key.")
+        raise InvalidMessages(f"{rows - distinct} of {rows} rows repeat the key of another row. Nothing was sent. Add columns to key.")
     return rows
 
 
 def run(spark: SparkSession, files: Sequence[str], queue: str, spec: LoadMap, job: str, *,
         format: str | None = None, environment: str | None = None) -> dict[str, object]:  # fmt: skip
-    """Loads files into a queue, once by `job`. Returns counts. Raises InvalidMessages, and what the sink raises."""
+    """Load files into a queue, once for each `job`. Returns counts. Raises InvalidMessages, and what the sink raises."""
     df = read_files(spark, files, format)
     rows = check(df, spec)
     outgoing = load(df, spec, job).withColumn("row_version", F.lit(0))
-    send(outgoing, queue, f"load/{job}", min(max(-(-rows // ROWS_A_PARTITION), 1), MOST_PARTITIONS), environment)
+    send(outgoing, queue, f"load/{job}", partitions_for(rows), environment)
     return {"key": job, "queue": queue, "messages": rows}

@@ -1,4 +1,7 @@
-"""Throughput, processing time and critical time, by hour, endpoint and message type; of an archive, or live of a stream."""
+"""Compute throughput, processing time and critical time by hour, endpoint and message type.
+
+`metrics` works on an archive. `live` and `start_live` work on a stream.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from rowpost.spark.archive.headers import has_failed
 from rowpost.spark.archive.schemas import FLOW_HOURLY, shaped
 from rowpost.spark.jobs.archive import BatchWriter, archive
 
@@ -13,25 +17,26 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-__all__ = ["live", "metrics", "skipped", "start_live"]
+__all__ = ["PERCENTILE_ACCURACY", "live", "metrics", "skipped", "start_live", "with_times"]
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
-_ACCURACY = 1000  # of percentile_approx: 0.1 %
-_LATE = "10 minutes"
+#: Accuracy of percentile_approx: a relative error of 0.1 %.
+PERCENTILE_ACCURACY = 1000
+_MAX_LATENESS = "10 minutes"
 
 
 def metrics(df: DataFrame) -> DataFrame:
-    """schemas.FLOW_HOURLY of archived messages (schemas.ARCHIVE).
+    """Compute schemas.FLOW_HOURLY from archived messages (schemas.ARCHIVE). Works on streams too.
 
-    A message counts in the hour in which it was handled, or failed. One that says neither, or a time of more than an
-    hour after its arrival, is left out: on a stream it would make all that follow late. Works on streams; there a
-    watermark on `at` decides when an hour is complete (see live).
+    A message counts in the hour in which it was handled or failed. A message without such a time, or with a time more
+    than an hour after `archived_at`, is left out: on a stream it would make all following messages late. On a stream, an
+    event-time watermark on `at` determines when an hour is complete (see `live`).
     """
     timed = df if "at" in df.columns else with_times(df)
     hour = F.window("at", "1 hour").alias("window")
     grouped = timed.where(F.col("at").isNotNull()).groupBy(hour, "endpoint", "message_type").agg(
         F.count_if(F.col("processing_ended").isNotNull()).alias("messages"),
-        F.count_if(_has_failed()).alias("failed"),
+        F.count_if(has_failed()).alias("failed"),
         *_spread("processing_ms"),
         *_spread("critical_ms"),
         F.sum((F.coalesce(F.col("processing_ms") < 0, F.lit(False)) | F.coalesce(F.col("critical_ms") < 0, F.lit(False))).cast("int")).alias("clamped"),
@@ -41,7 +46,7 @@ def metrics(df: DataFrame) -> DataFrame:
 
 
 def with_times(df: DataFrame) -> DataFrame:
-    """Adds `at`, when it was handled or failed, and the two spans in milliseconds, negative ones included."""
+    """Add `at` (the time of handling or failure), `processing_ms` and `critical_ms`, which can be negative."""
     at = F.coalesce("processing_ended", "time_of_failure")
     due = F.greatest("time_sent", "deliver_at")  # greatest skips nulls
     return (
@@ -52,28 +57,26 @@ def with_times(df: DataFrame) -> DataFrame:
 
 
 def skipped(df: DataFrame) -> int:
-    """How many messages metrics() leaves out."""
+    """Count the messages that `metrics` leaves out."""
     return with_times(df).where(F.col("at").isNull()).count()
 
 
 def live(messages: DataFrame, queue: str) -> DataFrame:
-    """The same of a stream of messages (schemas.MESSAGE): an hour leaves when nothing of it can come any more, which is
-    ten minutes after the latest time seen."""
-    return metrics(with_times(archive(messages, queue)).withWatermark("at", _LATE))
+    """Compute the metrics of a stream of messages (schemas.MESSAGE).
+
+    An hour is emitted when a message arrives whose time is ten minutes after the end of that hour.
+    """
+    return metrics(with_times(archive(messages, queue)).withWatermark("at", _MAX_LATENESS))
 
 
 def start_live(spark: SparkSession, queue: str, path: str, checkpoint: str, *, environment: str | None = None,
                every: str | None = None) -> StreamingQuery:  # fmt: skip
-    """Writes live hours into `path` as Parquet, by day and batch, each hour once."""
+    """Write the metrics of a stream to `path` as Parquet, by day and batch, each hour once."""
     reader = spark.readStream.format("rowpost").option("queue", queue).option("mode", "tail").option("startingOffsets", "earliest")
     reader = reader if environment is None else reader.option("environment", environment)
     hours = live(reader.load(), queue).withColumn("queue", F.lit(queue)).withColumn("day", F.to_date("hour"))
     stream = hours.writeStream.outputMode("append").foreachBatch(BatchWriter(path, checkpoint)).option("checkpointLocation", checkpoint)
     return (stream.trigger(processingTime=every) if every else stream.trigger(availableNow=True)).start()
-
-
-def _has_failed() -> Column:
-    return F.col("processing_ended").isNull() & F.col("time_of_failure").isNotNull()
 
 
 def _milliseconds(start: str, end: Column) -> Column:
@@ -86,5 +89,5 @@ def _between(start: Column, end: Column) -> Column:
 
 def _spread(name: str) -> list[Column]:
     value = F.greatest(F.col(name), F.when(F.col(name).isNotNull(), F.lit(0.0)))
-    several = F.percentile_approx(value, list(PERCENTILES.values()), _ACCURACY)
+    several = F.percentile_approx(value, list(PERCENTILES.values()), PERCENTILE_ACCURACY)
     return [several.getItem(i).alias(f"{name}_{label}") for i, label in enumerate(PERCENTILES)] + [F.max(value).alias(f"{name}_max")]

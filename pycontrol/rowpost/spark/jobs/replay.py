@@ -1,7 +1,8 @@
-"""Archived messages back into queues: chosen once, then sent step by step, each step exactly once by the job's key.
+"""Send archived messages to queues again, each exactly once for each job key.
 
-What was chosen is kept beside the archive until all of it is sent: a job that is started again sends the rest of it,
-and not what the archive has got since. The ledger in the database makes each step count once, however often it is tried.
+`Replay` describes a job, and `run` executes it in steps. The selected messages are stored in the archive's metadata
+folder until all of them are sent. A restarted job therefore sends the rest of the same selection, without messages that
+were archived later. The ledger in the database ensures that each step is sent once, however often it is attempted.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from rowpost.errors import InvalidMessage, SparkFailed
-from rowpost.spark.archive.folder import OWN, ArchiveFolder
+from rowpost.spark.archive.folder import METADATA_FOLDER, ArchiveFolder
 from rowpost.spark.archive.headers import read_headers
 from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.session import activate
@@ -26,28 +27,34 @@ from rowpost.spark.session import activate
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["JOB", "Replay", "choose", "number", "run", "send"]
+__all__ = ["REPLAY_HEADER", "Replay", "choose", "number", "partitions_for", "run", "send"]
 
-#: the header that says which job replayed a message
-JOB = "Rowpost.Replay"
-INTERVAL = 5.0  # seconds between two steps of a rate
-ROWS_A_PARTITION, MOST_PARTITIONS = 25_000, 8
-# what failures, retries and audits wrote: a message that is replayed has not been handled yet
+#: The header with the key of the job that replayed a message.
+REPLAY_HEADER = "Rowpost.Replay"
+RATE_STEP_S = 5.0  # duration of one step of a rate
+ROWS_PER_PARTITION, MAX_PARTITIONS = 25_000, 8
+# headers that failures, retries and audits add: a replayed message is handled as a new one
 _DROPPED = (
     "NServiceBus.FailedQ", "NServiceBus.TimeOfFailure", "NServiceBus.Retries", "NServiceBus.Retries.Timestamp", "NServiceBus.FLRetries",
     "NServiceBus.ProcessingStarted", "NServiceBus.ProcessingEnded", "NServiceBus.ProcessingEndpoint", "NServiceBus.ProcessingMachine",
 )  # fmt: skip
 _EXCEPTION = "NServiceBus.ExceptionInfo."
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
-_WORDS = {"where": "the filter", "limit": "the limit", "queue": "the queue", "rate": "the rate", "ramp": "the ramp"}
+_FIXED_BY_KEY = {"where": "the filter", "limit": "the limit", "queue": "the queue", "rate": "the rate", "ramp": "the ramp"}
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What to bring back, and how fast.
+    """Which messages to send again, and how fast.
 
-    `where` is a condition of Spark SQL on schemas.ARCHIVE. `queue` None sends each message to where it failed.
-    `rate` is messages a second, `ramp` the sizes of the first steps, with `pause` seconds after each.
+    Attributes:
+        key: identifies the job. Each message is sent once for each key.
+        queue: the destination. If it is None, each message is sent to the queue in which it failed.
+        where: a Spark SQL condition on schemas.ARCHIVE.
+        limit: the maximum number of messages, the oldest first.
+        rate: messages per second; None for no limit.
+        ramp: numbers of messages in the first steps.
+        pause_s: seconds to wait after each step of the ramp.
     """
 
     key: str
@@ -56,29 +63,30 @@ class Replay:
     limit: int | None = None
     rate: float | None = None
     ramp: tuple[int, ...] = ()
-    pause: float = 10.0
+    pause_s: float = 10.0
 
     def __post_init__(self) -> None:
         if not _KEY.fullmatch(self.key):
-            raise InvalidMessage(f"The key {self.key!r} must be up to 80 letters, digits, dots, dashes and underscores.")
+            raise InvalidMessage(f"The key {self.key!r} is not valid: use 1 to 80 letters, digits, dots, hyphens and underscores, starting with a letter or digit.")
 
     @property
     def step_size(self) -> int | None:
-        """Messages of a step after the ramp; None for all at once."""
-        return max(1, round(self.rate * INTERVAL)) if self.rate else None
+        """Messages in one step after the ramp; None for all remaining messages."""
+        return max(1, round(self.rate * RATE_STEP_S)) if self.rate else None
 
 
 def choose(df: DataFrame, replay: Replay) -> DataFrame:
-    """Archived messages as they are sent: id, headers, body, row_version, destination; each id once, its latest copy.
+    """Select the messages to send: id, headers, body, row_version, day and destination. Of each id, the latest copy is used.
 
-    Raises InvalidMessage for a condition that cannot be read.
+    Raises:
+        InvalidMessage: the condition is not valid.
     """
     try:
         found = df if replay.where is None else df.where(replay.where)
     except (AnalysisException, ParseException) as error:
         first = str(error).strip().splitlines()[0].partition("] ")[2] or str(error).splitlines()[0]
         columns = ", ".join(df.columns)
-        raise InvalidMessage(f"The filter {replay.where!r} cannot be used: {first} The columns are {columns}.") from error
+        raise InvalidMessage(f"The filter {replay.where!r} is not valid: {first} The columns are {columns}.") from error
     latest = F.row_number().over(Window.partitionBy("id").orderBy(F.desc("archived_at"), F.desc("row_version")))
     found = found.withColumn("latest", latest).where("latest = 1")
     destination = F.col("failed_queue") if replay.queue is None else F.lit(replay.queue)
@@ -88,15 +96,15 @@ def choose(df: DataFrame, replay: Replay) -> DataFrame:
 
 
 def _headers(key: str) -> Column:
-    """Without what described failures; those that cannot be read stay as they are."""
+    """Remove the headers of the earlier handling and failure. Headers that cannot be parsed stay unchanged."""
     headers = read_headers(F.col("headers"))
-    kept = F.map_filter(headers, lambda name, _: ~name.isin(*_DROPPED, JOB) & ~name.startswith(_EXCEPTION))
-    marked = F.map_concat(kept, F.create_map(F.lit(JOB), F.lit(key)))
+    kept = F.map_filter(headers, lambda name, _: ~name.isin(*_DROPPED, REPLAY_HEADER) & ~name.startswith(_EXCEPTION))
+    marked = F.map_concat(kept, F.create_map(F.lit(REPLAY_HEADER), F.lit(key)))
     return F.coalesce(F.to_json(marked, {"ignoreNullFields": "false"}), F.col("headers"))
 
 
 def number(df: DataFrame, replay: Replay) -> DataFrame:
-    """Adds `step`: the ramp's first, then of equal size; the oldest messages first."""
+    """Add the number of the `step`: first the steps of the ramp, then steps of equal size. The oldest messages come first."""
     if not replay.ramp and replay.step_size is None:
         return df.withColumn("step", F.lit(0))
     place = F.row_number().over(Window.orderBy("day", "row_version", "id"))
@@ -108,8 +116,17 @@ def number(df: DataFrame, replay: Replay) -> DataFrame:
     return df.withColumn("step", step)
 
 
+def partitions_for(rows: int) -> int:
+    """Return the number of partitions in which so many messages are sent. It depends on nothing else, as the ledger requires.
+
+    >>> partitions_for(0), partitions_for(25_001), partitions_for(10**9)
+    (1, 2, 8)
+    """
+    return min(max(-(-rows // ROWS_PER_PARTITION), 1), MAX_PARTITIONS)
+
+
 def send(df: DataFrame, queue: str, key: str, partitions: int, environment: str | None = None) -> None:
-    """Writes id, headers, body to a queue, once by `key`: the same rows fall into the same partitions every time."""
+    """Write id, headers and body to a queue, once for each `key`. Equal rows always fall into equal partitions."""
     activate(df.sparkSession)
     ordered = df.repartition(partitions, "id").sortWithinPartitions("row_version", "id")
     writer = ordered.select("id", "headers", "body").write.format("rowpost").mode("append").option("queue", queue)
@@ -123,30 +140,40 @@ def run(
     replay: Replay,
     *,
     environment: str | None = None,
-    must_exist: Callable[[Sequence[str]], Mapping[str, str]],
+    resolve_queues: Callable[[Sequence[str]], Mapping[str, str]],
     progress: Callable[[int, int], None] = lambda done, of: None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, object]:
-    """Replays, or goes on where an earlier run of the same key stopped. Returns counts.
+    """Replay messages, or continue an earlier run of the same key. Returns counts.
 
-    `must_exist` gets the destinations as the messages name them, returns their queues, and raises QueueNotFound.
+    Args:
+        path: the archive.
+        replay: what to send.
+        environment: the environment of the destination queues.
+        resolve_queues: maps the destinations in the messages to registered queues. It raises QueueNotFound.
+        progress: called with the number of sent messages and of all messages.
+        clock: a monotonic clock in seconds.
+        sleep: waits for a number of seconds.
 
-    Raises ArchiveNotFound, InvalidMessage, SparkFailed.
+    Raises:
+        ArchiveNotFound: there is no archive in `path`.
+        InvalidMessage: the condition is not valid.
+        SparkFailed: the key was used for another replay.
     """
     folder = ArchiveFolder(path)
-    plan = _plan(spark, folder, replay, must_exist)
+    plan = _plan(spark, folder, replay, resolve_queues)
     place = f"replays/{replay.key}"
     done = (folder.read(f"{place}/sent.json") or {"steps": 0, "messages": 0}) if plan["messages"] else {"steps": 0, "messages": 0}
     before, began = done["messages"], clock()
     for index in range(done["steps"], len(plan["steps"])):
         of_step = {row["destination"]: row["messages"] for row in plan["steps"][index]}
         progress(done["messages"], plan["messages"])
-        rows = spark.read.parquet(f"{folder.path}/{OWN}/{place}/rows/step={index}") if of_step else None
+        rows = spark.read.parquet(f"{folder.path}/{METADATA_FOLDER}/{place}/rows/step={index}") if of_step else None
         for destination, messages in of_step.items():
-            partitions = min(max(-(-messages // ROWS_A_PARTITION), 1), MOST_PARTITIONS)
             queue = plan["queues"][destination]
-            send(rows.where(F.col("destination") == destination), queue, f"{replay.key}/{index}/{_short(queue)}", partitions, environment)
+            rows_there = rows.where(F.col("destination") == destination)
+            send(rows_there, queue, f"{replay.key}/{index}/{_short(queue)}", partitions_for(messages), environment)
         done = {"steps": index + 1, "messages": done["messages"] + sum(of_step.values())}
         folder.write(f"{place}/sent.json", done)
         if index + 1 < len(plan["steps"]):
@@ -158,36 +185,36 @@ def run(
 
 
 def _short(queue: str) -> str:
-    """A queue's part of a key, which has 200 characters at most."""
+    """Return a short hash of a queue's name, because a job key is limited to 200 characters."""
     return hashlib.sha256(queue.encode()).hexdigest()[:12]
 
 
 def _wait(replay: Replay, index: int, sent: int, began: float, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
-    """After a step of the ramp its pause; then as long as the rate wants."""
-    pause = replay.pause if index < len(replay.ramp) else 0.0
+    """Wait after a step: at least `pause_s` after a step of the ramp, and long enough to keep the rate."""
+    pause = replay.pause_s if index < len(replay.ramp) else 0.0
     if replay.rate:
         pause = max(pause, began + sent / replay.rate - clock())
     if pause > 0:
         sleep(pause)
 
 
-def _plan(spark: SparkSession, folder: ArchiveFolder, replay: Replay, must_exist: Callable[[Sequence[str]], Mapping[str, str]]) -> dict:
-    """What an earlier run of this key chose; else it is chosen, and kept."""
+def _plan(spark: SparkSession, folder: ArchiveFolder, replay: Replay, resolve_queues: Callable[[Sequence[str]], Mapping[str, str]]) -> dict:
+    """Return the plan that an earlier run of this key stored. If there is none, select the messages and store a plan."""
     place = f"replays/{replay.key}"
-    asked = {name: value for name, value in asdict(replay).items() if name in _WORDS} | {"ramp": list(replay.ramp)}
+    asked = {name: value for name, value in asdict(replay).items() if name in _FIXED_BY_KEY} | {"ramp": list(replay.ramp)}
     known = folder.read(f"{place}/plan.json")
     if known is not None:
-        differing = [words for name, words in _WORDS.items() if known["asked"][name] != asked[name]]
+        differing = [words for name, words in _FIXED_BY_KEY.items() if known["asked"][name] != asked[name]]
         if differing:
             raise SparkFailed(
-                f"The key {replay.key!r} was used for another replay: {' and '.join(differing)} differ. "
-                "Nothing was sent. Take a new key, or repeat the command as it was."
+                f"The key {replay.key!r} was already used for another replay: {' and '.join(differing)} differ. "
+                "Nothing was sent. Use a new key, or repeat the earlier command unchanged."
             )
         return known
-    rows = f"{folder.path}/{OWN}/{place}/rows"
+    rows = f"{folder.path}/{METADATA_FOLDER}/{place}/rows"
     chosen = number(choose(read_archive(spark, folder.path), replay), replay)
-    # where they are to go is looked up before anything is written
-    queues = dict(must_exist([row.destination for row in chosen.select("destination").distinct().collect()]))
+    # resolve the destinations before writing anything
+    queues = dict(resolve_queues([row.destination for row in chosen.select("destination").distinct().collect()]))
     chosen.drop("day").write.mode("overwrite").partitionBy("step").parquet(rows)
     steps: list[list[dict]] = []
     if queues:
@@ -197,6 +224,6 @@ def _plan(spark: SparkSession, folder: ArchiveFolder, replay: Replay, must_exist
             steps[row.step].append({"destination": row.destination, "messages": row["count"]})
     messages = sum(row["messages"] for step in steps for row in step)
     plan = {"asked": asked, "messages": messages, "queues": queues, "steps": steps}
-    if messages:  # a key that chose nothing is not used
+    if messages:  # a key that selects nothing can be used again
         folder.write(f"{place}/plan.json", plan)
     return plan

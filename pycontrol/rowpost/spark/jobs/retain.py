@@ -1,4 +1,7 @@
-"""What an archive forgets: whole messages, or what they said. Dry run first; running it twice changes nothing more."""
+"""Delete or redact archived messages by the rules of a policy.
+
+`plan` computes what a run would do, and `run` with `apply` does it. A second run changes nothing more.
+"""
 
 from __future__ import annotations
 
@@ -19,45 +22,45 @@ from rowpost.spark.jobs.archive import read_archive
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["REDACTED", "decide", "over_limits", "plan", "redact", "run"]
+__all__ = ["REDACTED_HEADER", "decide", "over_limits", "plan", "redact", "run"]
 
-#: the header that a redacted message bears
-REDACTED = "Rowpost.Redacted"
-_FATE = "fate"
+#: The header that marks a redacted message.
+REDACTED_HEADER = "Rowpost.Redacted"
+_ACTION = "action"
 _KEPT_HEADERS = r"^(NServiceBus\.|\$\.diagnostics\.|Rowpost\.)"
 _FREE_TEXT = ("NServiceBus.ExceptionInfo.Message", "NServiceBus.ExceptionInfo.StackTrace", "NServiceBus.ExceptionInfo.Data")
 _WHOLE_DAY = "limit"
 
 
 def decide(df: DataFrame, rules: Iterable[Rule], now: datetime) -> DataFrame:
-    """Adds `fate` to archived messages: delete, redact, or null. The first rule that fits decides."""
-    fate = F.lit(None).cast("string")
+    """Add `action` to archived messages: delete, redact or null. The first rule that matches applies."""
+    decided = F.lit(None).cast("string")
     for rule in reversed(list(rules)):
         action = F.when(~_is_redacted(), F.lit("redact")) if rule.action == "redact" else F.lit(rule.action)
-        fate = F.when(_fits(rule, now), action).otherwise(fate)
-    return df.withColumn(_FATE, fate)
+        decided = F.when(_matches(rule, now), action).otherwise(decided)
+    return df.withColumn(_ACTION, decided)
 
 
-def _fits(rule: Rule, now: datetime) -> Column:
-    fits = F.col("queue").rlike(pattern(rule.queue))
+def _matches(rule: Rule, now: datetime) -> Column:
+    matches = F.col("queue").rlike(pattern(rule.queue))
     if rule.message_type != "*":
-        fits &= F.coalesce(F.col("message_type").rlike(pattern(rule.message_type)), F.lit(False))
+        matches &= F.coalesce(F.col("message_type").rlike(pattern(rule.message_type)), F.lit(False))
     if rule.older_than is not None:
-        fits &= F.col("day") < F.lit((now - rule.older_than).date())
+        matches &= F.col("day") < F.lit((now - rule.older_than).date())
     if rule.larger_than is not None:
-        fits &= F.col("body_bytes") > rule.larger_than
-    return fits
+        matches &= F.col("body_bytes") > rule.larger_than
+    return matches
 
 
 def _is_redacted() -> Column:
-    return F.coalesce(F.map_contains_key(read_headers(F.col("headers")), REDACTED), F.lit(False))
+    return F.coalesce(F.map_contains_key(read_headers(F.col("headers")), REDACTED_HEADER), F.lit(False))
 
 
 def redact(df: DataFrame) -> DataFrame:
-    """Without bodies, headers of the application, and what exceptions said. What is counted and measured stays."""
+    """Remove bodies, application headers and exception texts. The columns that the jobs count and measure stay."""
     headers = read_headers(F.col("headers"))
     kept = F.map_filter(headers, lambda name, _: name.rlike(_KEPT_HEADERS) & ~name.isin(*_FREE_TEXT))
-    marked = F.map_concat(F.coalesce(kept, F.create_map().cast("map<string,string>")), F.create_map(F.lit(REDACTED), F.lit("true")))
+    marked = F.map_concat(F.coalesce(kept, F.create_map().cast("map<string,string>")), F.create_map(F.lit(REDACTED_HEADER), F.lit("true")))
     return df.withColumns({
         "headers": F.to_json(marked, {"ignoreNullFields": "false"}),
         "body": F.lit(None).cast("binary"),
@@ -66,36 +69,40 @@ def redact(df: DataFrame) -> DataFrame:
 
 
 def over_limits(batches: Iterable[Batch], policy: Policy) -> set[tuple[str, str]]:
-    """Queue and day of what is over a limit: the oldest days, whole."""
+    """Return the queue and day of each day to delete: the oldest days that exceed a limit."""
     sizes: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for batch in batches:
         sizes[batch.queue][batch.day] += batch.bytes
-    gone = set()
+    over = set()
     for queue, days in sizes.items():
         limits = [limit.total for limit in policy.limits if re.match(pattern(limit.queue), queue)]
         total = 0
         for day in sorted(days, reverse=True):
             total += days[day]
             if limits and total > min(limits):
-                gone.add((queue, day))
-    return gone
+                over.add((queue, day))
+    return over
 
 
 def plan(spark: SparkSession, folder: ArchiveFolder, policy: Policy, now: datetime) -> list[dict[str, object]]:
-    """What a run would do: queue, day, action, messages and bytes of bodies, by queue and day."""
+    """Return what a run would do: queue, day, action, messages and bytes, ordered by queue and day.
+
+    Bytes are those of the bodies; if a limit deletes the day, those of its files.
+    """
+    batches = folder.batches()
+    over = over_limits(batches, policy)
     found = [
         {"queue": queue, "day": day, "action": _WHOLE_DAY, "messages": folder.rows(path for batch in of_day for path in batch.files),
          "bytes": sum(batch.bytes for batch in of_day)}
-        for (queue, day), of_day in _by_day(folder.batches()).items()
-        if (queue, day) in over_limits(folder.batches(), policy)
+        for (queue, day), of_day in _by_day(batches).items()
+        if (queue, day) in over
     ]  # fmt: skip
-    whole = {(each["queue"], each["day"]) for each in found}
     if policy.rules:
-        decided = decide(read_archive(spark, folder.path), policy.rules, now).where(F.col(_FATE).isNotNull())
-        grouped = decided.groupBy("queue", "day", _FATE).agg(F.count(F.lit(1)).alias("messages"), F.sum("body_bytes").alias("bytes"))
+        decided = decide(read_archive(spark, folder.path), policy.rules, now).where(F.col(_ACTION).isNotNull())
+        grouped = decided.groupBy("queue", "day", _ACTION).agg(F.count(F.lit(1)).alias("messages"), F.sum("body_bytes").alias("bytes"))
         for row in grouped.collect():
-            if (row.queue, str(row.day)) not in whole:
-                found.append({"queue": row.queue, "day": str(row.day), "action": row.fate, "messages": row.messages, "bytes": row.bytes})
+            if (row.queue, str(row.day)) not in over:
+                found.append({"queue": row.queue, "day": str(row.day), "action": row.action, "messages": row.messages, "bytes": row.bytes})
     return sorted(found, key=lambda each: (each["queue"], each["day"], each["action"]))
 
 
@@ -103,10 +110,10 @@ def run(
     spark: SparkSession, path: str, policy: Policy, now: datetime, *, apply: bool = False,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> tuple[list[dict[str, object]], dict[str, int]]:  # fmt: skip
-    """The plan, and counts of what was done: nothing unless `apply`. Raises ArchiveNotFound, SparkFailed."""
+    """Return the plan and counts of the changes. Nothing is changed unless `apply` is true. Raises ArchiveNotFound, SparkFailed."""
     folder = ArchiveFolder(path)
-    folder.must_exist()
-    folder.must_be_parquet("clean")
+    folder.check_exists()
+    folder.check_parquet("change")
     recovered = folder.recover() if apply else 0
     steps = plan(spark, folder, policy, now)
     counts = {"recovered": recovered, "days": 0, "deleted": 0, "redacted": 0}
@@ -118,9 +125,9 @@ def run(
 
         def kept(df: DataFrame) -> DataFrame:
             decided = decide(df, policy.rules, now)
-            fate = F.coalesce(F.col(_FATE), F.lit(""))
-            stay, changed = decided.where(~fate.isin("delete", "redact")), decided.where(fate == "redact")
-            return stay.unionByName(redact(changed)).drop(_FATE)
+            action = F.coalesce(F.col(_ACTION), F.lit(""))
+            unchanged, redacted = decided.where(~action.isin("delete", "redact")), decided.where(action == "redact")
+            return unchanged.unionByName(redact(redacted)).drop(_ACTION)
 
         change = replace(spark, folder, days[day], None if _WHOLE_DAY in actions else kept,
                          name=new_name(now.strftime("%Y%m%dT%H%M%S")), kind="retain")  # fmt: skip

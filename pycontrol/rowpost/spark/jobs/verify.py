@@ -1,4 +1,7 @@
-"""Whether an archive is whole: counts, messages that are there twice, batches that are missing, what killed writers left."""
+"""Check an archive: count messages, and find duplicates, missing batches, unreadable files and leftovers.
+
+`run` returns a `Report` with one `Finding` for each problem.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,14 @@ from rowpost.spark.jobs.archive import read_archive
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Finding", "Report", "compare", "duplicates", "holes", "run"]
+__all__ = ["Finding", "Report", "compare", "duplicates", "missing_batches", "run"]
 
-SHOWN = 20
+MAX_SHOWN = 20
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is not as it should be, and what to do."""
+    """A problem, and what to do about it."""
 
     kind: str
     what: str
@@ -31,7 +34,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """Rows by queue and day, findings, and counts."""
+    """The result of a check. `days` has queue, day, messages and bytes."""
 
     days: list[tuple[str, str, int, int]]
     findings: list[Finding]
@@ -39,25 +42,25 @@ class Report:
 
 
 def duplicates(df: DataFrame) -> DataFrame:
-    """Queue, id and row_version of archived messages that are there more than once."""
+    """Return queue, id and row_version of messages that were archived more than once."""
     return df.groupBy("queue", "id", "row_version").count().where(F.col("count") > 1)
 
 
-def holes(batches: Iterable[Batch], journal: Iterable[dict]) -> dict[tuple[str, str], list[int]]:
-    """By queue and stream, numbers of batches that are missing, and that no change to the archive took away."""
-    there: dict[tuple[str, str], set[int]] = defaultdict(set)
+def missing_batches(batches: Iterable[Batch], journal: Iterable[dict]) -> dict[tuple[str, str], list[int]]:
+    """Return the numbers of missing batches by queue and stream. Batches that a recorded change replaced are not missing."""
+    present: dict[tuple[str, str], set[int]] = defaultdict(set)
     names = [(batch.queue, batch.name) for batch in batches]
     names += [(change["queue"], name) for change in journal for name in change["batches"]]
     for queue, name in names:
         number = Batch(queue, "", name, "").number
         if number is not None:
-            there[queue, number[0]].add(number[1])
-    found = {key: sorted(set(range(max(numbers) + 1)) - numbers) for key, numbers in there.items()}
+            present[queue, number[0]].add(number[1])
+    found = {key: sorted(set(range(max(numbers) + 1)) - numbers) for key, numbers in present.items()}
     return {key: missing for key, missing in found.items() if missing}
 
 
 def compare(archived: DataFrame, waiting: DataFrame) -> dict[str, int]:
-    """What a queue (id, row_version) holds that its archive does not: yet to come, or missed."""
+    """Count a queue's messages (id, row_version) that its archive lacks: newer ones (not archived yet) and older ones (missed)."""
     known = archived.select("id", "row_version")
     newest = known.agg(F.max("row_version")).first()[0]
     absent = waiting.select("id", "row_version").join(known, ["id", "row_version"], "left_anti")
@@ -67,36 +70,37 @@ def compare(archived: DataFrame, waiting: DataFrame) -> dict[str, int]:
 
 
 def run(spark: SparkSession, path: str, waiting: DataFrame | None = None, queue: str | None = None) -> Report:
-    """Looks through an archive, and compares it with what its queue holds (id, row_version) if that is given.
+    """Check an archive. If `waiting` has the id and row_version of a queue's messages, compare them too.
 
     Raises ArchiveNotFound.
     """
     folder = ArchiveFolder(path)
-    folder.must_exist()
+    folder.check_exists()
     batches = [] if folder.is_delta else folder.batches()
-    findings = [Finding("unfinished change", name, "rowpost spark compact or retain finishes it") for name in folder.unfinished()]
-    findings += [Finding("leftover", name, "a killed writer's; readers do not see it; --sweep removes it while nobody writes")
+    findings = [Finding("unfinished change", name, "run rowpost spark compact or retain, which finishes it") for name in folder.unfinished()]
+    findings += [Finding("leftover", name, "left by a killed writer, ignored by readers; remove it with --sweep while no job writes")
                  for name in folder.leftovers()]  # fmt: skip
     rows = {path: folder.rows_of(path) for batch in batches for path in batch.files}
     broken = [path for path, count in rows.items() if count is None]
-    findings += [Finding("unreadable file", path, "restore it, or remove its batch's folder and archive that batch again")
+    findings += [Finding("unreadable file", path, "restore it, or delete its batch's folder and archive that batch again")
                  for path in broken]  # fmt: skip
     findings += [
-        Finding("hole", f"{key[0]}: batches {_numbers(missing)} of {key[1]}", "folders were removed by hand, or not all was copied")
-        for key, missing in holes(batches, folder.journal()).items()
+        Finding("missing batches", f"{key[0]}: batches {_numbers(missing)} of {key[1]}", "folders were deleted, or a copy is incomplete; restore them")
+        for key, missing in missing_batches(batches, folder.journal()).items()
     ]
     counts = {"messages": sum(count or 0 for count in rows.values()), "batches": len(batches), "files": len(rows), "unreadable": len(broken)}
     if not broken:
         df = read_archive(spark, path)
-        twice = duplicates(df).limit(SHOWN + 1).collect()
-        findings += [Finding("twice", f"{row.queue}: {row.id} (row {row.row_version})", "archived by two streams, or sent back and archived again")
-                     for row in twice[:SHOWN]]  # fmt: skip
+        twice = duplicates(df).limit(MAX_SHOWN + 1).collect()
+        findings += [Finding("duplicate", f"{row.queue}: {row.id} (row version {row.row_version})", "two streams archived it, or a new checkpoint archived it again; readers must use distinct id and row_version")
+                     for row in twice[:MAX_SHOWN]]  # fmt: skip
         counts |= {"messages": df.count() if folder.is_delta else counts["messages"], "duplicates": duplicates(df).count() if twice else 0}
         if waiting is not None:
             own = df.where(F.col("queue") == queue)
             counts |= compare(own, waiting)
             if counts["missed"]:
-                findings.append(Finding("missed", f"{counts['missed']} of {queue} are older than its archive's newest", "of a queue that is drained: somebody held them; else start another archive of it"))
+                what = f"{counts['missed']} messages of {queue} are older than the newest archived message"
+                findings.append(Finding("missed", what, "a drain archives messages that were locked in its next run; after a tail, start a new archive"))
     return Report(_by_day(batches, rows), findings, counts | {"findings": len(findings)})
 
 
@@ -109,4 +113,4 @@ def _by_day(batches: Iterable[Batch], rows: dict[str, int | None]) -> list[tuple
 
 
 def _numbers(missing: list[int]) -> str:
-    return ", ".join(map(str, missing[:SHOWN])) + (f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else "")
+    return ", ".join(map(str, missing[:MAX_SHOWN])) + (f" and {len(missing) - MAX_SHOWN} more" if len(missing) > MAX_SHOWN else "")

@@ -1,7 +1,7 @@
-"""What a stream's checkpoint says: how far it has come for good, and the end of a run's last batch.
+"""Read a stream's checkpoint: the last committed offset, and the last batch of a finished drain.
 
-Spark commits a batch to its source when it builds the next one. So the last batch of a run, stored for good as it is,
-would lie in the spool until messages come again: `finalize` looks into Spark's own log and drops it.
+Spark reports a batch as committed to its source only when it builds the next batch. The last batch of a run would
+therefore stay in the spool until new messages arrive. `finalize` reads Spark's own commit log and drops that batch.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 
 __all__ = ["committed_offset", "finalize"]
 
-_OFFSETS = 2  # lines of an offset file before those of the sources: version, metadata
+_HEADER_LINES = 2  # an offset file starts with a version and metadata; one line a source follows
 
 
 def committed_offset(checkpoint: str | Path, spark: SparkSession | None = None, source: int = 0) -> dict[str, Any] | None:
-    """The offset up to which a query has stored everything for good; None before its first batch is.
+    """Return the offset of the last batch that a query has committed. Returns None before its first commit.
 
-    `spark` reads checkpoints that are named with a scheme, such as s3a://; file:/ needs none.
+    Args:
+        checkpoint: a path or URI.
+        spark: reads a checkpoint whose URI has a scheme such as s3a://. It is not needed for file:/.
+        source: position of the source in the query, from 0.
     """
     where = str(checkpoint)
     if spark is None and where.startswith("file:/"):
@@ -34,18 +37,18 @@ def committed_offset(checkpoint: str | Path, spark: SparkSession | None = None, 
     numbers = [int(name) for name in _names(where, "commits", spark) if name.isdecimal()]
     if not numbers:
         return None
-    line = _text(where, f"offsets/{max(numbers)}", spark).splitlines()[_OFFSETS + source]
+    line = _text(where, f"offsets/{max(numbers)}", spark).splitlines()[_HEADER_LINES + source]
     return None if line == "-" else json.loads(line)
 
 
 def finalize(options: Mapping[str, str], checkpoint: str | Path, spark: SparkSession | None = None, *, release: bool = False) -> int:
-    """After a query of mode drain has ended: deletes from the spool what it has stored; returns how many messages.
+    """Delete the committed messages of an ended drain from the spool, and return their number.
 
     Args:
-        options: the stream's own, or at least queue and environment.
-        checkpoint: the query's.
-        spark: for a checkpoint that is no local folder.
-        release: the stream will not come back: if the spool is empty now, another one may drain the queue.
+        options: the stream's options; queue and environment are enough.
+        checkpoint: the query's checkpoint.
+        spark: required if the checkpoint is not a local folder.
+        release: give up the queue if the spool is empty afterwards, so that another stream may drain it.
 
     Raises:
         SpoolTaken: the spool belongs to another stream.
@@ -66,7 +69,7 @@ def _names(where: str, folder: str, spark: SparkSession | None) -> list[str]:
 
     try:
         rows = _session(spark, where).read.format("binaryFile").load(f"{where}/{folder}").select("path").collect()
-    except AnalysisException:  # no such folder: no batch yet
+    except AnalysisException:  # the folder appears with the first batch
         return []
     return [row.path.rpartition("/")[2] for row in rows]
 
@@ -80,5 +83,5 @@ def _text(where: str, file: str, spark: SparkSession | None) -> str:
 
 def _session(spark: SparkSession | None, where: str) -> SparkSession:
     if spark is None:
-        raise ValueError(f"The checkpoint {where} is no local folder: a Spark session is needed to read it.")
+        raise ValueError(f"Cannot read the checkpoint {where}: it is not a local folder. Pass a Spark session.")
     return spark

@@ -1,4 +1,7 @@
-"""Connections of Spark's own processes: planners and workers that come and go, each with the settings by their name."""
+"""Open the database connections of Spark's planner and worker processes.
+
+Each process loads the environment by its name, so that no URL passes through Spark.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,14 @@ APPLICATION = "rowpost spark"
 
 
 def open_database(environment: str | None, settings: Settings | None = None) -> Connection:
-    """Connects as the environment says. An embedded server that runs is used; starting it makes it this process's own.
+    """Connect to the database of an environment.
+
+    A running embedded server is used as it is: a server that this process starts would stop with it.
 
     Raises:
-        SettingsError: there is no such environment, or a variable that it names is not set here.
-        DatabaseUnavailable, LoginRefused: what the server said.
+        SettingsError: the environment does not exist, or a variable that it names is not set in this process.
+        DatabaseUnavailable: the server cannot be reached.
+        LoginRefused: the server rejected the login.
     """
     settings = settings or load_settings(environment)
     if settings.embedded:

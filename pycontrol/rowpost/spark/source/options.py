@@ -1,7 +1,7 @@
-"""The options of the source and the sink, read once and refused in words; named as Spark's Kafka source names its own.
+"""Parse and check the options of the source and the sink. Option names follow Spark's Kafka source where it has them.
 
-Neither a URL nor a password is an option: `environment` names a file of settings, and the file names variables of the
-process environment, on the driver and on every executor.
+A URL or a password is never an option, because Spark shows options in plans and logs. The option `environment` names a
+settings file. That file names environment variables, which the driver and every executor must have.
 """
 
 from __future__ import annotations
@@ -16,27 +16,36 @@ from rowpost.errors import SettingsError
 
 __all__ = ["ReadOptions", "WriteOptions", "read_options", "write_options"]
 
-EARLIEST, LATEST, SETTLED = "earliest", "latest", "settled"
+EARLIEST, LATEST, WATERMARK = "earliest", "latest", "watermark"
 TAIL, DRAIN = "tail", "drain"
 LEDGER, STAGED = "ledger", "staged"
-DRAIN_LIMIT = 50_000
+DEFAULT_DRAIN_ROWS = 50_000
 DEFAULT_BATCH_BYTES = 4 << 20
+DEFAULT_WATERMARK_TIMEOUT_S = 10.0
+DEFAULT_CALL_ROWS = 1000
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a queue is read. Offsets are row versions, or words; `limit` is rows a batch of a stream, None for all."""
+    """How a queue is read.
+
+    Attributes:
+        starting: a row version, "earliest" or "latest".
+        ending: a row version, "latest" or "watermark".
+        max_rows: rows in one batch of a stream; None for no limit.
+        watermark_timeout_s: seconds that a read waits for transactions that were writing when it began.
+        batch_bytes: target size of one Arrow batch.
+    """
 
     queue: str
     environment: str | None = None
     mode: str = TAIL
     starting: str | int = EARLIEST
     ending: str | int = LATEST
-    limit: int | None = None
+    max_rows: int | None = None
     partitions: int = 2
     fail_on_data_loss: bool = True
-    #: seconds that a read waits for transactions which were writing when it began
-    settle: float = 10.0
+    watermark_timeout_s: float = DEFAULT_WATERMARK_TIMEOUT_S
     batch_bytes: int = DEFAULT_BATCH_BYTES
     allow_consumers: bool = False
     take_over: bool = False
@@ -44,10 +53,13 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """How a DataFrame is written into a queue. `job_key` names the job: written once, however often it runs.
+    """How a DataFrame is written to a queue.
 
-    `job_parts` is the number of partitions that the caller has made; the ledger needs it beside a key, for a task cannot
-    see it, and a job in other partitions must be refused before its first one is sent.
+    Attributes:
+        job_key: identifies the job. Its messages are written once, however often it runs.
+        job_parts: number of partitions of the DataFrame. In mode ledger a job key requires it: a task cannot see this
+            number, and a job with other partitions must be refused before its first partition is sent.
+        messages_per_call: messages in one call of the database.
     """
 
     queue: str
@@ -55,23 +67,23 @@ class WriteOptions:
     job_key: str | None = None
     job_parts: int | None = None
     mode: str = LEDGER
-    messages_per_call: int = 1000
+    messages_per_call: int = DEFAULT_CALL_ROWS
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
-    """Reads a source's options. Raises SettingsError."""
+    """Parse the options of the source. Raises SettingsError."""
     mode = _choice(options, "mode", (TAIL, DRAIN), TAIL)
-    limit = _whole(options, "maxOffsetsPerTrigger", at_least=1)
+    max_rows = _whole(options, "maxOffsetsPerTrigger", at_least=1)
     return ReadOptions(
         queue=_queue(options),
         environment=_environment(options),
         mode=mode,
         starting=_offset(options, "startingOffsets", EARLIEST, (EARLIEST, LATEST)),
-        ending=_offset(options, "endingOffsets", LATEST, (LATEST, SETTLED)),
-        limit=DRAIN_LIMIT if limit is None and mode == DRAIN else limit,
+        ending=_offset(options, "endingOffsets", LATEST, (LATEST, WATERMARK)),
+        max_rows=DEFAULT_DRAIN_ROWS if max_rows is None and mode == DRAIN else max_rows,
         partitions=_whole(options, "minPartitions", at_least=1) or os.cpu_count() or 1,
         fail_on_data_loss=_flag(options, "failOnDataLoss", True),
-        settle=_seconds(options, "settleSeconds", 10.0),
+        watermark_timeout_s=_seconds(options, "watermarkTimeoutSeconds", DEFAULT_WATERMARK_TIMEOUT_S),
         batch_bytes=_whole(options, "maxBytesPerBatch", at_least=1024) or DEFAULT_BATCH_BYTES,
         allow_consumers=_flag(options, "allowConsumers", False),
         take_over=_flag(options, "takeOver", False),
@@ -79,19 +91,19 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
-    """Reads a sink's options. Raises SettingsError."""
+    """Parse the options of the sink. Raises SettingsError."""
     found = WriteOptions(
         queue=_queue(options),
         environment=_environment(options),
         job_key=options.get("jobKey"),
         job_parts=_whole(options, "jobParts", at_least=1),
         mode=_choice(options, "mode", (LEDGER, STAGED), LEDGER),
-        messages_per_call=_whole(options, "messagesPerCall", at_least=1) or 1000,
+        messages_per_call=_whole(options, "messagesPerCall", at_least=1) or DEFAULT_CALL_ROWS,
     )
     if found.job_key and found.mode == LEDGER and found.job_parts is None:
         raise SettingsError(
-            "A job with a jobKey may run again, and its partitions must be the same then: say how many, "
-            'df.repartition(8, "id") and .option("jobParts", 8); or .option("mode", "staged"), which needs none.'
+            "The option jobKey requires jobParts in mode ledger: a repeated job must have the same partitions. "
+            'Use df.repartition(8, "id") and .option("jobParts", 8), or .option("mode", "staged"), which does not need jobParts.'
         )
     return found
 
@@ -99,12 +111,12 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
 def _queue(options: Mapping[str, str]) -> str:
     queue = options.get("queue") or options.get("subscribe")
     if not queue:
-        raise SettingsError('Say which queue: .option("queue", "audit"). rowpost queue list shows those that there are.')
+        raise SettingsError('The option queue is missing. Add .option("queue", "audit"). `rowpost queue list` shows the queues.')
     return queue
 
 
 def _environment(options: Mapping[str, str]) -> str | None:
-    """The file's whole path where there is one: a worker's own folder may be another."""
+    """Make the path of an environment file absolute: a worker may run in another folder."""
     named = options.get("environment")
     return str(Path(named).resolve()) if named and Path(named).is_file() else named
 
@@ -112,7 +124,7 @@ def _environment(options: Mapping[str, str]) -> str | None:
 def _choice(options: Mapping[str, str], name: str, choices: tuple[str, ...], default: str) -> str:
     value = options.get(name, default).lower()
     if value not in choices:
-        raise SettingsError(f"The option {name} is {value!r}: write {' or '.join(choices)}.")
+        raise SettingsError(f"The option {name} must be {' or '.join(choices)} (got {value!r}).")
     return value
 
 
@@ -122,7 +134,7 @@ def _offset(options: Mapping[str, str], name: str, default: str, words: tuple[st
         return value
     if value.isdecimal():
         return int(value)
-    raise SettingsError(f"The option {name} is {value!r}: write {', '.join(words)} or a row version.")
+    raise SettingsError(f"The option {name} must be {', '.join(words)} or a row version (got {value!r}).")
 
 
 def _whole(options: Mapping[str, str], name: str, *, at_least: int) -> int | None:
@@ -130,14 +142,14 @@ def _whole(options: Mapping[str, str], name: str, *, at_least: int) -> int | Non
     if value is None:
         return None
     if not str(value).strip().isdecimal() or int(value) < at_least:
-        raise SettingsError(f"The option {name} is {value!r}: write a whole number, {at_least} or more.")
+        raise SettingsError(f"The option {name} must be a whole number of at least {at_least} (got {value!r}).")
     return int(value)
 
 
 def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
     value = options.get(name, str(default)).lower()
     if value not in ("true", "false"):
-        raise SettingsError(f"The option {name} is {value!r}: write true or false.")
+        raise SettingsError(f"The option {name} must be true or false (got {value!r}).")
     return value == "true"
 
 
@@ -148,5 +160,5 @@ def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise SettingsError(f"The option {name} is {value!r}: write seconds, such as 2.5.")
+        raise SettingsError(f"The option {name} must be a number of seconds of at least 0, such as 2.5 (got {value!r}).")
     return seconds

@@ -1,4 +1,7 @@
-"""One queue as the readers see it: what it is, how far it can be read, and its messages as Arrow batches."""
+"""What the batch reader and the stream readers share.
+
+This module polls the queue's state, waits for the watermark, splits ranges and reads messages as Arrow batches.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +21,34 @@ from rowpost.errors import RowpostError, SettingsError
 from rowpost.settings.environment import load_settings
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.connection import open_database
-from rowpost.spark.source.horizon import Horizon, Look
 from rowpost.spark.source.options import ReadOptions
+from rowpost.spark.source.watermark import Poll, Watermark
 
-__all__ = ["QueueState", "Range", "StreamRefused", "check_schema", "describe", "open_queue", "read_batches", "settle", "split"]
+__all__ = [
+    "QueueState",
+    "Range",
+    "StreamRefused",
+    "check_offset",
+    "check_schema",
+    "declared_worker",
+    "describe",
+    "open_queue",
+    "read_batches",
+    "split",
+    "wait_for_watermark",
+]
 
-PROBE = 0.05  # seconds between two looks at writers
+POLL_INTERVAL_S = 0.05
 _ZONE = "UTC"
 
 
 class StreamRefused(RowpostError):
-    """A stream cannot go on: its queue is another one now, or messages are gone that it had not read. Says what to do."""
+    """A stream cannot continue: its checkpoint belongs to another queue, or unread messages were removed."""
 
 
 @dataclass(frozen=True)
 class Range(InputPartition):
-    """Offsets above the first and up to the second: row versions, or numbers of the spool."""
+    """Offsets greater than `above` and at most `upto`: row versions, or numbers of the spool."""
 
     above: int
     upto: int
@@ -41,40 +56,51 @@ class Range(InputPartition):
 
 @dataclass(frozen=True)
 class QueueState:
-    """What describe_stream says."""
+    """One result of describe_stream.
+
+    Attributes:
+        identity: the table's identity. It changes if the queue is dropped and created again.
+        first: the lowest visible row version; None for an empty queue.
+        last: the last row version that was assigned.
+        purged: the highest row version that a purge removed; None if the queue was never purged.
+        consumers: number of connected workers.
+    """
 
     identity: str
     first: int | None
     last: int
-    look: Look
+    poll: Poll
     purged: int | None
     consumers: int
 
 
 def open_queue(options: ReadOptions) -> Connection:
-    """Connects to the queue's database. Raises what open_database raises."""
+    """Connect to the queue's database. Raises what open_database raises."""
     return open_database(options.environment)
 
 
 def describe(database: Connection, queue: str) -> QueueState:
-    """Looks at the queue once. Raises QueueNotFound, PermissionDenied."""
-    identity, first, last, settled, writers, purged, consumers = database.call("describe_stream", queue)[0]
-    return QueueState(identity, first, last, Look.of(last, settled, writers), purged, consumers)
+    """Poll the queue's state. Raises QueueNotFound, PermissionDenied."""
+    identity, first, last, watermark, writers, purged, consumers = database.call("describe_stream", queue)[0]
+    return QueueState(identity, first, last, Poll.of(last, watermark, writers), purged, consumers)
 
 
-def settle(database: Connection, queue: str, seconds: float, horizon: Horizon | None = None) -> int:
-    """The horizon, when those who write now have ended; at most so many seconds later, as far as it is then."""
-    horizon = horizon or Horizon()
+def wait_for_watermark(database: Connection, queue: str, timeout_s: float, watermark: Watermark | None = None) -> int:
+    """Wait until all transactions that write now have ended, and return the watermark.
+
+    After `timeout_s` seconds, the watermark that was reached so far is returned.
+    """
+    watermark = watermark or Watermark()
     state = describe(database, queue)
-    target, end = state.last, time.monotonic() + seconds
-    while horizon.see(state.look) < target and time.monotonic() < end:
-        time.sleep(PROBE)
+    target, end = state.last, time.monotonic() + timeout_s
+    while watermark.advance(state.poll) < target and time.monotonic() < end:
+        time.sleep(POLL_INTERVAL_S)
         state = describe(database, queue)
-    return horizon.reached
+    return watermark.row_version
 
 
 def split(above: int, upto: int, parts: int) -> list[Range]:
-    """The range in about equal parts; none that could hold nothing.
+    """Split a range into about equal, non-empty parts.
 
     >>> split(0, 10, 3)
     [Range(above=0, upto=3), Range(above=3, upto=6), Range(above=6, upto=10)]
@@ -85,20 +111,22 @@ def split(above: int, upto: int, parts: int) -> list[Range]:
 
 
 def check_schema(schema: StructType) -> pa.Schema:
-    """The Arrow form of the columns that a reader asks for. Raises SettingsError for a column that is no message's."""
+    """Convert a requested schema to Arrow. Raises SettingsError for a column that a message does not have."""
     known = {field.name: field.dataType for field in MESSAGE}
     for field in schema:
         if known.get(field.name) != field.dataType:
             there = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in MESSAGE)
-            raise SettingsError(f"A message has no column {field.name} {field.dataType.simpleString()}. It has: {there}.")
+            raise SettingsError(f"A message has no column {field.name} {field.dataType.simpleString()}. Its columns are: {there}.")
     return to_arrow_schema(schema, timezone=_ZONE)
 
 
 def read_batches(
     database: Connection, procedure: str, options: ReadOptions, schema: StructType, part: Range, **filters: Any
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of a range in batches of about so many bytes; columns that nobody asks for are not sent."""
-    from rowpost.spark.source.columns import batches  # not imported where reads are only planned
+    """Yield the messages of a range in Arrow batches of about `options.batch_bytes`. The server omits unrequested bodies and headers."""
+    from rowpost.spark.source.columns import (
+        batches,  # the planner process never reads, and starts faster without this import
+    )
 
     names = schema.fieldNames()
     chunks = database.stream(
@@ -116,15 +144,15 @@ def read_batches(
 
 
 def declared_worker(options: ReadOptions) -> str | None:
-    """The handler of the worker that the environment declares for the queue, if there is one."""
+    """Return the handler of the worker that the environment declares for the queue, or None."""
     found = load_settings(options.environment).queue(options.queue)
     return found.worker.handler if found is not None and found.worker is not None else None
 
 
-def require(names: Sequence[str], offset: dict[str, Any]) -> None:
-    """Raises StreamRefused for an offset that this source has not written."""
+def check_offset(names: Sequence[str], offset: dict[str, Any]) -> None:
+    """Raise StreamRefused if an offset lacks one of the keys that this mode writes."""
     if not set(names) <= offset.keys():
         raise StreamRefused(
-            f"The checkpoint's offset {offset} is none of this stream's: it has {', '.join(names)}. "
-            "It belongs to another source, or to the other mode (tail, drain): use a checkpoint of its own for each."
+            f"The stream cannot use the checkpoint's offset {offset}: it needs {', '.join(names)}. "
+            "The checkpoint belongs to another source, or to the other mode (tail, drain). Use a separate checkpoint for each."
         )

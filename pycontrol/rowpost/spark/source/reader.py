@@ -1,4 +1,8 @@
-"""Reading a queue as a table: which ranges, which filters the database applies, and the messages of one range."""
+"""Read a queue as a table: the batch readers behind `spark.read.format("rowpost")`.
+
+`Pushed` holds the filters that the database applies. `QueueReader` plans ranges of row versions and reads one range in
+each task. `FilteringReader` is used if the session pushes filters down.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +26,16 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from rowpost.spark.source.options import EARLIEST, LATEST, SETTLED, ReadOptions
-from rowpost.spark.source.queue_stream import Range, check_schema, describe, open_queue, read_batches, settle, split
+from rowpost.spark.source.options import EARLIEST, LATEST, WATERMARK, ReadOptions
+from rowpost.spark.source.queue_stream import (
+    Range,
+    check_schema,
+    describe,
+    open_queue,
+    read_batches,
+    split,
+    wait_for_watermark,
+)
 
 __all__ = ["FilteringReader", "Pushed", "QueueReader"]
 
@@ -32,7 +44,7 @@ _HIGHEST = 2**63 - 1
 
 @dataclass(frozen=True)
 class Pushed:
-    """The filters that the database applies. `above` and `upto` narrow the range; None does not filter."""
+    """The filters that the database applies. `above` and `upto` narrow the range of row versions. None means no filter."""
 
     above: int = 0
     upto: int = _HIGHEST
@@ -40,13 +52,13 @@ class Pushed:
     headers_contain: str | None = None
 
     def accept(self, condition: Filter) -> Pushed | None:
-        """These filters and one more; None where that is left to Spark."""
+        """Return these filters with one more. Returns None if Spark must apply the new one."""
         column, value = ".".join(condition.attribute) if hasattr(condition, "attribute") else "", getattr(condition, "value", None)
         if column == "row_version":
             return self._narrowed(condition, value)
         if column == "id" and self.ids is None and isinstance(condition, EqualTo | In):
             wanted = value if isinstance(condition, In) else [value]
-            # as they are written: Spark compares texts, the database uuids
+            # Spark compares text and the database compares UUIDs: only the canonical spelling is equal in both
             return replace(self, ids=tuple(each for each in wanted if isinstance(each, str) and _is_canonical(each)))
         if column == "headers" and self.headers_contain is None and isinstance(condition, StringContains):
             return replace(self, headers_contain=value) if "\0" not in value else None
@@ -70,7 +82,7 @@ def _is_canonical(text: str) -> bool:
 
 
 class QueueReader(DataSourceReader):
-    """A queue as it is now, by ranges of row versions. Every action looks anew how far they go."""
+    """The queue's current messages, in ranges of row versions. Each Spark action determines the ranges again."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         check_schema(schema)
@@ -78,21 +90,21 @@ class QueueReader(DataSourceReader):
         self.pushed = Pushed()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """As many ranges as minPartitions says, the machine's cores by default."""
+        """Plan `minPartitions` ranges. The default is the number of cores of this machine."""
         with open_queue(self.options) as database:
             state = describe(database, self.options.queue)
             ending = self.options.ending
-            if ending == SETTLED:
-                ending = settle(database, self.options.queue, self.options.settle)
+            if ending == WATERMARK:
+                ending = wait_for_watermark(database, self.options.queue, self.options.watermark_timeout_s)
         lowest = {EARLIEST: 0, LATEST: state.last}.get(self.options.starting, self.options.starting)
         above = max(lowest, self.pushed.above, state.last if state.first is None else state.first - 1)
         upto = min(state.last if ending == LATEST else ending, self.pushed.upto, state.last)
         return split(above, upto, self.options.partitions) if self.pushed.ids != () else []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of one range, in one snapshot of the database."""
+        """Read the messages of one range in one database snapshot."""
         if not isinstance(partition, Range):
-            return  # what Spark makes of no partitions
+            return  # if there are no partitions, Spark passes one placeholder of its own
         ids = None if self.pushed.ids is None else list(self.pushed.ids)
         with open_queue(self.options) as database:
             yield from read_batches(
@@ -101,10 +113,10 @@ class QueueReader(DataSourceReader):
 
 
 class FilteringReader(QueueReader):
-    """The same, for a session that pushes filters down; any other refuses a reader that takes them."""
+    """A QueueReader for sessions that push filters down. Other sessions refuse a reader with pushFilters."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Takes what the database can do, and returns the rest."""
+        """Accept the filters that the database can apply, and return the others to Spark."""
         for condition in filters:
             pushed = self.pushed.accept(condition)
             if pushed is None:

@@ -1,17 +1,22 @@
-"""`df.write.format("rowpost")` and `df.writeStream.format("rowpost")`: a DataFrame becomes messages of a queue, once.
+"""The writers behind `df.write.format("rowpost")` and `df.writeStream.format("rowpost")`.
+
+They send each row of a DataFrame as one message, exactly once.
 
     df.repartition(8, "id").write.format("rowpost").option("queue", "Sales").option("jobKey", "replay-7") \\
         .option("jobParts", 8).mode("append").save()
 
-Columns: headers and body, and id where it is given (the row's id; a new one otherwise); a queue's other columns are
-left out. A task that Spark runs again, and a whole job that runs again under its jobKey, write nothing a second time.
+The columns headers and body are required. The column id is optional; a row without one gets a new id. Other columns of
+a message are ignored. If Spark repeats a task, or if a job runs again with the same jobKey, nothing is sent twice.
 
-* `ledger` (the default): each partition is sent by one transaction that also enters it into the ledger. A job that is
-  run again must have the same rows in the same partitions: repartition it by a column of its data, and say how many
-  partitions with jobParts, which a jobKey needs here. Other data under a used key are refused; partitions appear one after another.
-* `staged`: tasks store their messages aside, and one transaction at the end sends all of them: all or none, whatever
-  partitions the job had the first time.
-* A stream stages each batch; its key is the query's id, which lives in the checkpoint.
+Options: queue, environment, jobKey, jobParts, mode and messagesPerCall. The modes are:
+
+* `ledger` (the default, `LedgerWriter`): one transaction sends a partition and records it in the ledger. Partitions
+  become visible one after another. A repeated job must have the same rows in the same partitions: repartition it by a
+  column of its data. A jobKey requires jobParts, the number of partitions. Other data under a used key are refused.
+* `staged` (`StagedWriter`): tasks store their messages in a staging table. One transaction at the end sends all of them
+  or none. A repeated job may have other partitions.
+
+`StreamWriter` stages each batch of a stream. Its key is the query's id, which Spark keeps in the checkpoint.
 """
 
 from __future__ import annotations
@@ -34,36 +39,36 @@ from rowpost.spark.source.connection import open_database
 from rowpost.spark.source.options import WriteOptions
 from rowpost.wire.message import OutgoingMessage
 
-__all__ = ["LedgerWriter", "StagedWriter", "StreamWriter", "Tally", "append_only"]
+__all__ = ["LedgerWriter", "StagedWriter", "StreamWriter", "Tally", "check_append_only"]
 
-CALL_BYTES = 8 << 20  # headers and bodies of one call, unless one message has more
-LONGEST_KEY = 200
-_DIGITS = 2**64
+CALL_BYTES = 8 << 20  # headers and bodies of one call; a single larger message is sent alone
+MAX_KEY_LENGTH = 200
+_MODULUS = 2**64
 _TYPES = {"id": (StringType,), "headers": (StringType,), "body": (BinaryType, StringType)}
 
 
 class Tally:
-    """How many messages, and their digest: the same for the same messages in any order."""
+    """Number and digest of messages. The digest does not depend on their order."""
 
     def __init__(self, messages: int = 0, digest: int = 0) -> None:
         self.messages, self._sum = messages, digest
 
     def add(self, id: str | None, headers: str, body: bytes | None) -> None:
-        """One more message."""
-        told = blake2b(headers.encode(), digest_size=8, person=(id or "").encode()[:16])
-        told.update(b"-" if body is None else b"+" + body)
+        """Add one message."""
+        hashed = blake2b(headers.encode(), digest_size=8, person=(id or "").encode()[:16])
+        hashed.update(b"-" if body is None else b"+" + body)
         self.messages += 1
-        self._sum = (self._sum + int.from_bytes(told.digest(), "big")) % _DIGITS
+        self._sum = (self._sum + int.from_bytes(hashed.digest(), "big")) % _MODULUS
 
     @property
     def digest(self) -> str:
-        """Hexadecimal."""
+        """The digest as 16 hexadecimal digits."""
         return f"{self._sum:016x}"
 
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What one task has written: under which key, by which of its tries, and the tally of it."""
+    """What one attempt of a task has written."""
 
     job_key: str
     attempt: str
@@ -71,22 +76,22 @@ class Written(WriterCommitMessage):
     digest: str
 
 
-def append_only(overwrite: bool) -> None:
-    """Raises SettingsError for a write that would replace what the queue holds."""
+def check_append_only(overwrite: bool) -> None:
+    """Raise SettingsError for a write that would replace the queue's messages."""
     if overwrite:
-        raise SettingsError('A queue is written to with .mode("append"). rowpost queue purge empties one.')
+        raise SettingsError('A write to a queue cannot replace its messages. Use .mode("append"). `rowpost queue purge` empties a queue.')
 
 
 class _Writer:
-    """What the writers share: the columns, the key, messages in groups."""
+    """Columns, job key and grouping of messages, which all writers share."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self.options, self.columns = options, _columns(schema)
-        #: a write without a key is a job of its own; made here, it is the same in every task and in commit
+        # without a jobKey each write is a separate job; the key is created here because tasks and commit must agree on it
         self.job_key = _job_key(options.job_key or str(uuid4()), options.queue)
 
     def _groups(self, batches: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[list[OutgoingMessage]]:
-        """Messages by call: bounded in number and in bytes."""
+        """Yield the messages of each call, limited in number and in bytes."""
         group: list[OutgoingMessage] = []
         size = 0
         for batch in batches:
@@ -110,43 +115,43 @@ class _Writer:
         return open_database(self.options.environment)
 
     def _stage(self, job_key: str, batches: Iterator[pa.RecordBatch]) -> Written:
-        """Stores a task's messages aside, under a name that no other try of it has."""
+        """Store a task's messages in the staging table, under an identifier of this attempt."""
         tally, attempt = Tally(), str(uuid4())
         with self._open() as database:
             for group in self._groups(batches, tally):
                 database.call("stage_messages", job_key=job_key, attempt=attempt, messages=group)
         return Written(job_key, attempt, tally.messages, tally.digest)
 
-    def _send(self, database: Connection, written: Sequence[Written]) -> None:
-        """Sends what was staged, in the transaction that is open."""
+    def _send_staged(self, database: Connection, written: Sequence[Written]) -> None:
+        """Send the staged messages within the open transaction. Raises DatabaseError if some are missing."""
         expected = sum(each.messages for each in written)
         attempts = [each.attempt for each in written]
         sent = database.call("send_staged", self.options.queue, job_key=written[0].job_key, attempts=attempts)[0][0]
         if sent != expected:
             raise DatabaseError(
-                f"{expected} messages were staged for {self.options.queue}, and {sent} are there: somebody deleted the others. "
-                "Nothing was sent; run the job again."
+                f"{expected} messages were staged for {self.options.queue}, but only {sent} of them exist: another session deleted the others. "
+                "Nothing was sent. Run the job again."
             )
 
-    def _forget(self, job_key: str) -> None:
+    def _drop_staged(self, job_key: str) -> None:
         with self._open() as database:
             database.call("drop_staged", job_key=job_key)
 
-    def _refuse_other(self, stored: tuple[int | None, str | None], tally: Tally, what: str) -> None:
-        """Raises JobKeyUsed where other messages were written under this key."""
+    def _check_same_messages(self, stored: tuple[int | None, str | None], tally: Tally, part: str) -> None:
+        """Raise JobKeyUsed if other messages were written under this key."""
         if stored != (tally.messages, tally.digest):
             raise JobKeyUsed(
-                f"The job key {self.options.job_key!r} was used already for {self.options.queue}, and {what} of it was something else then: "
-                f"{stored[0]} messages, now {tally.messages}. Nothing of it was sent. Other data need another key; the same data must have "
-                "the same rows in the same partitions: repartition by a column of the data before writing."
+                f"The job key {self.options.job_key!r} was already used for {self.options.queue} with other messages: {part} had "
+                f"{stored[0]} messages then, and has {tally.messages} now. It was not sent. Use another key for other data. The same data "
+                "must have the same rows in the same partitions: repartition by a column of the data before writing."
             )
 
 
 class LedgerWriter(_Writer, DataSourceArrowWriter):
-    """Each partition in a transaction of its own, with its entry in the ledger."""
+    """Send each partition in a separate transaction, together with its entry in the ledger."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Sends one partition, unless the ledger has it."""
+        """Send one partition, unless the ledger has recorded it."""
         part, tally = TaskContext.get().partitionId(), Tally()
         with self._open() as database, database.transaction():
             claim = {"job_key": self.job_key, "part": part, "parts": self.options.job_parts}
@@ -158,93 +163,93 @@ class LedgerWriter(_Writer, DataSourceArrowWriter):
         if not claimed:
             for _ in self._groups(iterator, tally):
                 pass
-            self._refuse_other((messages, digest), tally, f"partition {part}")
+            self._check_same_messages((messages, digest), tally, f"partition {part}")
         return Written(self.job_key, "", tally.messages, tally.digest)
 
     def commit(self, messages: list[Written | None]) -> None:
-        """Notes how many partitions the job had. Raises SettingsError where that is not what jobParts said."""
+        """Record the number of partitions. Raises SettingsError if it differs from jobParts."""
         with self._open() as database:
             database.call("complete_ledger", job_key=self.job_key, parts=len(messages))
         if self.options.job_parts not in (None, len(messages)):
             raise SettingsError(
-                f"jobParts said {self.options.job_parts}, and the DataFrame had {len(messages)} partitions. All of its messages were sent, "
-                f"once: say jobParts {len(messages)} when the job runs again."
+                f"The option jobParts is {self.options.job_parts}, but the DataFrame had {len(messages)} partitions. All messages were sent "
+                f"once. Set jobParts to {len(messages)} before the job runs again."
             )
 
     def abort(self, messages: list[Written | None]) -> None:
-        """Nothing: partitions that were sent are in the ledger, and the job's next run leaves them out."""
+        """Do nothing: the ledger has recorded the partitions that were sent, and the next run skips them."""
 
 
 class StagedWriter(_Writer, DataSourceArrowWriter):
-    """All partitions at once, at the end."""
+    """Send all partitions in one transaction at the end."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Stores one partition aside."""
+        """Stage one partition."""
         return self._stage(self.job_key, iterator)
 
     def commit(self, messages: list[Written | None]) -> None:
-        """Sends everything, unless the ledger says that it was sent."""
+        """Send all staged messages, unless the ledger has recorded the job."""
         written = [each for each in messages if each is not None]
-        total = Tally(sum(each.messages for each in written), sum(int(each.digest, 16) for each in written) % _DIGITS)
+        total = Tally(sum(each.messages for each in written), sum(int(each.digest, 16) for each in written) % _MODULUS)
         with self._open() as database, database.transaction():
             claimed, stored, digest = database.call("claim_ledger", job_key=self.job_key, part=0, parts=1)[0]
             if claimed:
                 if written:
-                    self._send(database, written)
+                    self._send_staged(database, written)
                 database.call("settle_ledger", job_key=self.job_key, part=0, messages=total.messages, digest=total.digest)
-        self._forget(self.job_key)
+        self._drop_staged(self.job_key)
         if not claimed:
-            self._refuse_other((stored, digest), total, "the whole")
+            self._check_same_messages((stored, digest), total, "the job")
 
     def abort(self, messages: list[Written | None]) -> None:
-        """Deletes what was stored aside."""
-        self._forget(self.job_key)
+        """Delete the staged messages."""
+        self._drop_staged(self.job_key)
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """A stream's batches, each at once: in order, and none twice."""
+    """Send each batch of a stream in one transaction, in order and exactly once."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Stores one partition of a batch aside; the query's id stands in the checkpoint."""
+        """Stage one partition of a batch."""
         query = TaskContext.get().getLocalProperty("sql.streaming.queryId")
         return self._stage(_job_key(f"stream {query}", self.options.queue), iterator)
 
     def commit(self, messages: list[Written | None], batchId: int) -> None:
-        """Sends the batch, unless this one or a later one was sent."""
+        """Send the batch, unless the ledger has recorded it or a later one."""
         written = [each for each in messages if each is not None]
         if not written:
             return
         key = written[0].job_key
         with self._open() as database, database.transaction():
             if database.call("claim_ledger", job_key=key, part=batchId, parts=0)[0][0]:
-                self._send(database, written)
-        self._forget(key)
+                self._send_staged(database, written)
+        self._drop_staged(key)
 
     def abort(self, messages: list[Written | None], batchId: int) -> None:
-        """Deletes what was stored aside."""
+        """Delete the staged messages."""
         for each in messages:
             if each is not None:
-                self._forget(each.job_key)
+                self._drop_staged(each.job_key)
 
 
 def _columns(schema: StructType) -> frozenset[str]:
     given = {field.name: field.dataType for field in schema}
     missing = {"headers", "body"} - given.keys()
-    strange = given.keys() - set(MESSAGE.fieldNames())
-    if missing or strange:
-        wrong = f"lacks {', '.join(sorted(missing))}" if missing else f"has {', '.join(sorted(strange))}, which no message has"
-        raise SettingsError(f"A DataFrame for a queue has the columns headers and body, and id where it is given; this one {wrong}.")
+    unknown = given.keys() - set(MESSAGE.fieldNames())
+    if missing or unknown:
+        wrong = f"{', '.join(sorted(missing))} missing" if missing else f"{', '.join(sorted(unknown))} unknown"
+        raise SettingsError(f"The DataFrame cannot be written to a queue: {wrong}. It needs the columns headers and body, and may have id.")
     for name, types in _TYPES.items():
         if name in given and not isinstance(given[name], types):
-            raise SettingsError(f"The column {name} is {given[name].simpleString()}: it must be {types[0]().simpleString()}.")
+            raise SettingsError(f"The column {name} must be {types[0]().simpleString()} (got {given[name].simpleString()}).")
     return frozenset(given)
 
 
 def _job_key(key: str, queue: str) -> str:
-    """One key may write to several queues: to each once."""
+    """Add the queue's name to a key: one key may write to several queues, once to each."""
     full = f"{key}@{queue}"
-    if not key or len(full) > LONGEST_KEY:
-        raise InvalidJobKey(f"The job key and the queue's name together have {len(full)} characters; {LONGEST_KEY} are the most.")
+    if not key or len(full) > MAX_KEY_LENGTH:
+        raise InvalidJobKey(f"The job key {key!r} is not valid: it must not be empty, and with the queue's name it may have at most {MAX_KEY_LENGTH} characters (got {len(full)}).")
     return full
 
 
@@ -252,4 +257,4 @@ def _uuid(text: Any) -> UUID:
     try:
         return UUID(text)
     except ValueError:
-        raise InvalidMessage(f"{text!r} is no id of a message: the column id holds uuids as text, or null for a new one.") from None
+        raise InvalidMessage(f"{text!r} is not a message id. The column id must contain UUIDs as text, or null for a new id.") from None

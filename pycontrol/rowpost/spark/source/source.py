@@ -1,11 +1,17 @@
-"""`spark.read.format("rowpost")` and `spark.readStream.format("rowpost")`: a queue as a table, and as a stream.
+"""The Spark data source `rowpost`: a queue as a table, as a stream, and as a sink.
 
     spark.read.format("rowpost").option("queue", "audit").load()
 
-Options: queue (or subscribe), environment, startingOffsets, endingOffsets, minPartitions, maxBytesPerBatch; of streams
-besides mode (tail or drain), maxOffsetsPerTrigger, failOnDataLoss, settleSeconds, allowConsumers, takeOver. Columns are
-those of schemas.MESSAGE, or some of them: what `.schema("row_version bigint, headers string")` leaves out is not read.
-Bodies can be as large as Arrow's 2 GB a column and batch allow: a larger batch than maxBytesPerBatch is one message.
+`QueueSource` selects the reader or writer. Its classes are imported only when they are needed, because Spark creates the
+source in several short-lived processes.
+
+Options of all reads: queue (or subscribe), environment, startingOffsets, endingOffsets (a row version, latest or
+watermark), minPartitions, maxBytesPerBatch and watermarkTimeoutSeconds. Options of streams: mode (tail or drain),
+maxOffsetsPerTrigger, failOnDataLoss, allowConsumers and takeOver. Options of writes: see sink.py.
+
+The columns are those of schemas.MESSAGE, or a subset: columns that `.schema("row_version bigint, headers string")` omits
+are not read. Arrow limits a column of one batch to 2 GB, and with it a body. A batch exceeds maxBytesPerBatch only if it is a
+single message.
 """
 
 from __future__ import annotations
@@ -25,49 +31,49 @@ _PUSHDOWN_WORKER = "data_source_pushdown_filters.py"
 
 
 class QueueSource(DataSource):
-    """The data source `rowpost`. Spark makes one in a process of its own each time: what it need not import, it does not."""
+    """The data source `rowpost`."""
 
     @classmethod
     def name(cls) -> str:
-        """As `format` names it."""
+        """Return the name for `format(…)`."""
         return "rowpost"
 
     def schema(self) -> StructType:
-        """The columns of a message."""
+        """Return the columns of a message."""
         return MESSAGE
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For `spark.read`, in reader.py."""
+        """Create the reader of `spark.read`."""
         from rowpost.spark.source.reader import FilteringReader, QueueReader
 
         kind = FilteringReader if _pushes_filters() else QueueReader
         return kind(read_options(self.options), schema)
 
     def streamReader(self, schema: StructType) -> Any:
-        """For `spark.readStream`, in streams.py."""
+        """Create the reader of `spark.readStream`."""
         from rowpost.spark.source.streams import DrainReader, TailReader
 
         options = read_options(self.options)
         return (DrainReader if options.mode == DRAIN else TailReader)(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
-        """For `df.write`, in sink.py."""
-        from rowpost.spark.source.sink import LedgerWriter, StagedWriter, append_only
+        """Create the writer of `df.write`. Raises SettingsError."""
+        from rowpost.spark.source.sink import LedgerWriter, StagedWriter, check_append_only
 
-        append_only(overwrite)
+        check_append_only(overwrite)
         options = write_options(self.options)
         return (LedgerWriter if options.mode == LEDGER else StagedWriter)(options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
-        """For `df.writeStream`, in sink.py."""
-        from rowpost.spark.source.sink import StreamWriter, append_only
+        """Create the writer of `df.writeStream`. Raises SettingsError."""
+        from rowpost.spark.source.sink import StreamWriter, check_append_only
 
-        append_only(overwrite)
+        check_append_only(overwrite)
         return StreamWriter(write_options(self.options), schema)
 
 
 def _pushes_filters() -> bool:
-    """Whether Spark asks from where it pushes filters down: with its setting for that off, it refuses such a reader."""
+    """Tell whether Spark is planning a push-down of filters now. Otherwise it refuses a reader that has pushFilters."""
     frame = sys._getframe()
     while frame is not None:
         if frame.f_code.co_filename.endswith(_PUSHDOWN_WORKER):

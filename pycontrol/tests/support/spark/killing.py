@@ -1,4 +1,4 @@
-"""Programs that are killed at random until enough is enough: for tests that nothing is lost and nothing doubled."""
+"""Kill programs at random, for tests that nothing is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from pathlib import Path
 
 __all__ = ["ROWPOST", "children", "fill", "kill_until_done", "python_of"]
 
-PATIENCE = 240.0  # seconds that a life may take until it has done something
-MOST_LIVES = 80
-#: the program rowpost, of whichever checkout PYTHONPATH names
+PROGRESS_TIMEOUT_S = 240.0  # for each start
+MAX_STARTS = 80
+#: The program rowpost. PYTHONPATH determines its checkout.
 ROWPOST = "from rowpost.cli import main; main()"
 
 
 def python_of(code_path: Path) -> dict[str, str]:
-    """The environment of such a program: this checkout's package."""
+    """Return the environment of a program that imports this checkout's package."""
     path = os.pathsep.join([str(code_path), os.environ.get("PYTHONPATH", "")])
     return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
 
 
 def children(pid: int) -> list[tuple[int, str]]:
-    """Processes below one, with the first word of their command line."""
+    """Return the ids and command lines of all descendants of a process."""
     found, parents = [], {pid}
     listing = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in listing.splitlines()]
@@ -46,15 +46,21 @@ def children(pid: int) -> list[tuple[int, str]]:
 def kill_until_done(
     arguments: Sequence[str], environment: dict[str, str], marks: Callable[[], object], *, kills: int, longest: float, log: Path, seed: int
 ) -> Counter[str]:
-    """Starts a program again and again, and kills it, or its JVM, or one of its workers, at random, `kills` times at
-    least; then lets it come to its end. Returns how often what was killed.
+    """Start a program repeatedly, and kill it, its JVM or one of its workers at random. Then let it complete.
 
-    It is hit when `marks()` has changed, that is, when it has done something, and up to `longest` seconds later.
+    A process is killed up to `longest` seconds after `marks()` has changed, that is, after the program has made progress.
+
+    Args:
+        kills: the minimum number of kills.
+        log: a file for the program's output.
+
+    Returns:
+        How often each kind of process was killed.
     """
-    chance, killed, lives = random.Random(seed), Counter(), 0
+    source, killed, starts = random.Random(seed), Counter(), 0
     while True:
-        lives += 1
-        assert lives < MOST_LIVES, f"it never came to its end: {killed}"
+        starts += 1
+        assert starts < MAX_STARTS, f"the program did not complete: {killed}"
         before = marks()
         with log.open("ab") as out:
             process = subprocess.Popen(
@@ -62,17 +68,17 @@ def kill_until_done(
             )
         try:
             while process.poll() is None and sum(killed.values()) < kills:
-                end = time.monotonic() + PATIENCE
+                end = time.monotonic() + PROGRESS_TIMEOUT_S
                 while process.poll() is None and marks() == before and time.monotonic() < end:
                     time.sleep(0.02)
-                time.sleep(chance.uniform(0, longest))
-                before = marks()  # a worker's death is not that of the whole: it goes on, and is hit again
+                time.sleep(source.uniform(0, longest))
+                before = marks()  # the program survives the death of a worker, and is then hit again
                 if process.poll() is None:
-                    killed.update(_kill(process, chance))
-                    print(f"life {lives}, {dict(killed)}, {before}", flush=True)
+                    killed.update(_kill(process, source))
+                    print(f"start {starts}, {dict(killed)}, {before}", flush=True)
                     with suppress(subprocess.TimeoutExpired):
                         process.wait(timeout=0.5)
-            code = process.wait(timeout=PATIENCE * 3)
+            code = process.wait(timeout=PROGRESS_TIMEOUT_S * 3)
         finally:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -81,24 +87,24 @@ def kill_until_done(
             return killed
 
 
-def _kill(process: subprocess.Popen, chance: random.Random) -> list[str]:
-    """All of them at once, the driver alone, the JVM alone, or a Python worker alone."""
+def _kill(process: subprocess.Popen, source: random.Random) -> list[str]:
+    """Kill all processes, only the driver, only the JVM, or only a Python worker."""
     below = children(process.pid)
     java = [pid for pid, text in below if "java" in text.partition(" ")[0]]
     workers = [pid for pid, text in below if "pyspark" in text and pid not in java]
-    what = chance.choice(["everything", "driver", "jvm", "worker", "worker", "worker"])
+    what = source.choice(["everything", "driver", "jvm", "worker", "worker", "worker"])
     if what == "everything" or (what == "jvm" and not java) or (what == "worker" and not workers):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         return ["everything"]
-    victim = {"driver": process.pid, "jvm": java[0] if java else 0, "worker": chance.choice(workers) if workers else 0}[what]
+    target = {"driver": process.pid, "jvm": java[0] if java else 0, "worker": source.choice(workers) if workers else 0}[what]
     with suppress(ProcessLookupError):
-        os.kill(victim, signal.SIGKILL)
+        os.kill(target, signal.SIGKILL)
     return [what]
 
 
 def fill(queues, queue: str, count: int, headers: str) -> None:
-    """So many messages, whose bodies are their numbers."""
+    """Store `count` messages whose bodies are their numbers."""
     with queues.connect() as database:
         database.driver_connection.execute(
             f'INSERT INTO public."{queue}" (id, headers, body) SELECT gen_random_uuid(), %s, convert_to(n::text, \'UTF8\')'

@@ -1,4 +1,4 @@
-"""Messages as an audit queue holds them, for tests without a database."""
+"""Create messages of audit and error queues, for tests without a database."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -17,7 +17,7 @@ _numbers = count(1)
 
 
 def raw(headers: str, body: bytes | None = b"{}", number: int | None = None) -> tuple:
-    """A row of a queue, its headers verbatim."""
+    """Create a row of a queue with the given header text."""
     number = number or next(_numbers)
     return (str(UUID(int=number)), None, None, True, None, headers, body, number)
 
@@ -25,7 +25,10 @@ def raw(headers: str, body: bytes | None = b"{}", number: int | None = None) -> 
 def audit_row(
     message_id: str = "m", *, sent: datetime = NOON, waited: float = 1.0, took: float = 0.5, body: bytes | None = b"{}", **headers: str | None
 ) -> tuple:
-    """A message that was handled. Seconds; headers are NServiceBus's but for lower-case ones, None takes one away."""
+    """Create a row of a handled message. Times are in seconds.
+
+    The prefix `NServiceBus.` is added to headers that start with an upper-case letter. None removes a header.
+    """
     started = sent + timedelta(seconds=waited)
     own = {
         "MessageId": message_id,
@@ -43,7 +46,7 @@ def audit_row(
 
 
 def error_row(message_id: str = "m", *, at: datetime = NOON, **headers: str | None) -> tuple:
-    """A message that failed."""
+    """Create a row of a failed message."""
     failure = {
         "ProcessingStarted": None,
         "ProcessingEnded": None,
@@ -57,5 +60,5 @@ def error_row(message_id: str = "m", *, at: datetime = NOON, **headers: str | No
 
 
 def messages(spark: SparkSession, *rows: tuple) -> DataFrame:
-    """A DataFrame as the source gives it."""
+    """Create a DataFrame like that of the data source."""
     return spark.createDataFrame(list(rows), MESSAGE)

@@ -1,4 +1,4 @@
-"""Queues for Spark's tests: a database of their own on the embedded server, named by an environment's file."""
+"""Create queues for the Spark tests, in a separate database that an environment file names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Queues"]
 
 @dataclass
 class Queues:
-    """Makes queues, and Spark's readers of them."""
+    """Creates queues, and Spark readers of them."""
 
     url: str = field(repr=False)
     folder: Path
@@ -31,7 +31,7 @@ class Queues:
 
     @property
     def environment(self) -> str:
-        """The path of the environment's file; the url comes from a variable, as secrets do."""
+        """The path of the environment file. Its URL is in a variable, as a secret must be."""
         path = self.folder / "sparktests.yml"
         if not path.exists():
             path.write_text(f'engine: {self.engine}\nurl: "${{ROWPOST_SPARK_TEST_URL}}"\nqueues: {{}}\n')

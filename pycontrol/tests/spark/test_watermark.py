@@ -1,0 +1,93 @@
+"""The watermark against random histories of writers: it never passes a row version that may still appear.
+
+The writers are assigned row versions, commit, roll back and prepare in any order.
+"""
+
+import random
+
+import pytest
+
+from rowpost.spark.source.watermark import Poll, Watermark
+
+
+def poll(last, writers, name=str):
+    return Poll(last, frozenset(name(each) for each in writers), None if writers else last)
+
+
+class History:
+    """Writers that begin, are assigned row versions and end, as a server reports them."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.last = 0
+        self.open: dict[str, list[int]] = {}
+        self.names = 0
+
+    def step(self):
+        choice = self.random.random()
+        if choice < 0.35 or not self.open:
+            self.names += 1
+            self.open[f"w{self.names}"] = []
+        elif choice < 0.75:
+            writer = self.random.choice(list(self.open))
+            self.last += 1
+            self.open[writer].append(self.last)
+        elif choice < 0.8:  # preparing a transaction changes its identifier
+            writer = self.random.choice(list(self.open))
+            self.names += 1
+            self.open[f"-1/{self.names}"] = self.open.pop(writer)
+        else:
+            self.open.pop(self.random.choice(list(self.open)))
+
+    @property
+    def safe(self):
+        """The row version below the lowest one that an open writer holds."""
+        return min((held for writer in self.open.values() for held in writer), default=self.last + 1) - 1
+
+
+def poll_with_a_pause(history):
+    """Read the row version first and the writers second; other writers continue between the two."""
+    last = history.last
+    for _ in range(history.random.randrange(4)):
+        history.step()
+    return poll(last, history.open)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_watermark_never_passes_a_row_version_that_may_still_appear(seed):
+    history, watermark = History(seed), Watermark()
+
+    for _ in range(400):
+        history.step()
+        if history.random.random() < 0.4:
+            polled = poll_with_a_pause(history)
+            assert watermark.advance(polled) <= history.safe
+
+
+def test_the_watermark_reaches_everything_when_the_writers_have_ended():
+    watermark = Watermark()
+
+    reached = [watermark.advance(poll(10, "a")), watermark.advance(poll(20, "b")), watermark.advance(poll(30, "bc")), watermark.advance(poll(40, "d"))]
+
+    assert reached == [0, 10, 10, 30]
+    assert watermark.advance(poll(41, "")) == 41
+
+
+def test_a_prepared_transaction_that_no_poll_contains_holds_the_watermark():
+    watermark = Watermark()
+    watermark.advance(poll(10, ["3/7"]))
+
+    assert watermark.advance(poll(12, ["-1/99"])) == 0
+    assert watermark.advance(poll(13, ["4/1"])) == 12
+
+
+def test_the_watermark_never_decreases():
+    watermark = Watermark()
+    watermark.advance(poll(10, ""))
+
+    assert watermark.advance(poll(4, "")) == 10
+
+
+def test_writers_are_read_as_engines_name_them():
+    assert Poll.of(5, None, '["3/7", "4/2"]').writers == frozenset({'"3/7"', '"4/2"'})
+    assert Poll.of(5, None, '[{"writer": 1234}]').writers == frozenset({'{"writer": 1234}'})
