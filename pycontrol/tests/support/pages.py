@@ -1,8 +1,9 @@
-"""The pages that are made of what is in the repository: `python -m tests.support.pages` writes them anew.
+"""The generated pages of the documentation: `python -m tests.support.pages` writes them.
 
-docs/reference/errors.md      of sql/contract.yml and the dialects' sets of numbers
-docs/for-dbas.md              the tables between its marks, of the contract, the grants and the headers of the .sql files
-docs/engines.md               of docs/reference/engines.json, which pytest --engines-report writes
+    docs/reference/errors.md       from sql/contract.yml and the dialects' sets of error numbers
+    docs/reference/behaviour.md    from behaviour.yml, the `promise` markers of the tests, and behaviour.json
+    docs/for-dbas.md               the tables between its marks, from the contract, the grants and the .sql files' headers
+    docs/engines.md                from docs/reference/engines.json, which `pytest --engines-report` writes
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from pathlib import Path
 from rowpost.database.contract import load_contract
 from rowpost.database.dialects import postgresql, sqlserver_errors
 from rowpost.database.sql_folder import sql_folder
+from tests.support.behaviour import behaviour_page, prune_recorded, recorded
+from tests.support.engines_report import WITHOUT_TARGET
 from tests.support.sql_headers import read_header
 
 __all__ = ["main", "pages"]
@@ -29,6 +32,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "errors.md": errors_page(),
         DOCS / "for-dbas.md": with_tables((DOCS / "for-dbas.md").read_text(encoding="utf-8")),
         DOCS / "engines.md": engines_page(),
+        DOCS / "reference" / "behaviour.md": behaviour_page(MADE, engines(read_results() | recorded())),
     }
 
 
@@ -113,13 +117,24 @@ def tables_table() -> str:
     return table(("Table", "What it holds", "Made by"), rows)
 
 
+def read_results() -> dict[str, dict[str, dict[str, int]]]:
+    """Return the recorded counts of outcomes by engine and test file."""
+    return json.loads((DOCS / "reference" / "engines.json").read_text(encoding="utf-8"))
+
+
+def engines(results: dict[str, object]) -> list[str]:
+    """Return the engines' names in the order of the pages: PostgreSQL, Babelfish, SQL Server."""
+    shared = [name for name in results if name != WITHOUT_TARGET]
+    return sorted(shared, key=lambda name: (not name.startswith("PostgreSQL"), not name.startswith("Babelfish"), name))
+
+
 def engines_page() -> str:
-    results = json.loads((DOCS / "reference" / "engines.json").read_text(encoding="utf-8"))
-    engines = sorted(results, key=lambda name: (not name.startswith("PostgreSQL"), not name.startswith("Babelfish"), name))
-    compiled = [] if any(name.startswith("SQL Server") for name in engines) else ["SQL Server"]
+    results = read_results()
+    names = engines(results)
+    compiled = [] if any(name.startswith("SQL Server") for name in names) else ["SQL Server"]
     features = sorted({feature for each in results.values() for feature in each})
     rows = [
-        (feature, *(_outcome(results[engine].get(feature)) for engine in engines), *("compiled" for _ in compiled))
+        (feature, *(_outcome(results[engine].get(feature)) for engine in names), *("compiled" for _ in compiled))
         for feature in features
     ]
     hand = (
@@ -132,7 +147,7 @@ def engines_page() -> str:
         f" nor claimed.\n{hand if compiled else ''}"
         "`compose.yaml` and `.github/workflows/engines.yml` run everything on SQL Server"
         " 2017, 2019 and 2022 and PostgreSQL 14 to 18 where there is a container engine.\n\n"
-        + table(("Tests", *engines, *compiled), rows)
+        + table(("Tests", *names, *compiled), rows)
         + "\n"
     )
 
@@ -147,6 +162,7 @@ def _outcome(counts: dict[str, int] | None) -> str:
 
 
 def main() -> None:
+    prune_recorded()
     for path, text in pages().items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -284,7 +284,8 @@ def test_a_message_of_a_send_only_endpoint_names_no_reply_address(party, databas
 
 # ------------------------------------------------------------------ compat
 @pytest.mark.parametrize(("version", "filled"), [(f"v{n}", n < 7) for n in range(1, 10)])
-def test_statement_5_the_columns_of_old_transports_are_filled_as_compat_says(party, target, sql, version, filled):
+@pytest.mark.promise("legacy-columns")
+def test_the_columns_of_old_transports_are_filled_as_compat_says(party, target, sql, version, filled):
     if target.settings.engine != "sqlserver":
         pytest.skip("only SQL Server's tables have CorrelationId and ReplyToAddress")
     long = "c" * 10_000
