@@ -1,18 +1,15 @@
 """The house style and the contract, held by test where they can be: the .sql files of both dialects."""
 
 import re
-from functools import cache
-from pathlib import Path
 
 import pytest
 
 from rowpost.database.contract import Parameter, Procedure, load_contract
 from rowpost.database.sql_folder import sql_folder
 from rowpost.errors import CATALOGUE
-from tests.support.sql_headers import Header, read_header, without_comments
+from tests.support.sql_headers import ROOTS, Header, files, headers, read_header, without_comments
 
 ENGINES = ("sqlserver", "postgresql")
-ROOTS = {"sqlserver": sql_folder(), "postgresql": sql_folder() / "postgresql"}
 OVERLAY = sql_folder() / "babelfish"
 TYPES = {
     "sqlserver": {
@@ -62,16 +59,6 @@ BANNED = {
     "postgresql": r"WHEN OTHERS|COMMIT|ROLLBACK|SAVEPOINT|LOCK TABLE|GOTO",
 }
 HISTORY = re.compile(r"\b(author|created|modified|changed by|(19|20)\d\d-\d\d)", re.IGNORECASE)
-
-
-def files(engine: str) -> list[Path]:
-    return sorted(ROOTS[engine].glob("procedures/*/*.sql"))
-
-
-@cache
-def headers(engine: str) -> dict[str, Header]:
-    """Headers by feature/name."""
-    return {f"{path.parent.name}/{path.stem}": read_header(path, engine) for path in files(engine)}
 
 
 def public(engine: str) -> list[tuple[Procedure, Header]]:
@@ -238,16 +225,6 @@ def test_the_header_comment_says_purpose_atomicity_and_locking_and_no_history(en
             wrong.append(key)
 
     assert wrong == []
-
-
-def test_the_twins_headers_say_the_same_of_atomicity():
-    differing = [
-        key
-        for key, header in headers("sqlserver").items()
-        if sum("Atomicity:" in each.comment for each in (header, headers("postgresql")[key])) == 1
-    ]
-
-    assert differing == []
 
 
 @pytest.mark.parametrize("engine", ENGINES)

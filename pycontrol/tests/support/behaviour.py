@@ -2,7 +2,7 @@
 
 A test names the promises that it holds by a marker: `@pytest.mark.promise("oldest-first")`. `marked_tests` reads the
 markers from the source files, so the page does not depend on what an engine at hand can run. Outcomes per engine come
-from `docs/reference/behaviour.json`, which `pytest --engines-report docs/reference/engines.json` updates.
+from `docs/reference/behaviour.json`, which `pytest --engines-report=docs/reference/engines.json` updates.
 """
 
 from __future__ import annotations
