@@ -1,6 +1,6 @@
-"""Outboxes, on every engine that can be reached: the procedures, and the way of a message through two databases.
+"""Outboxes, on every engine that can be reached: the procedures, and a message that uses two databases.
 
-Statements 49 and 72 to 74; what a killed process leaves is in tests/concurrency/test_outbox_crashes.py.
+The tests of killed processes are in `test_outbox_crashes.py`.
 """
 
 from collections import Counter

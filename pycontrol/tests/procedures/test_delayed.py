@@ -1,4 +1,4 @@
-"""Delayed messages, on every engine that can be reached: contract statements 52 to 55."""
+"""Delayed messages, on every engine that can be reached."""
 
 import threading
 from datetime import timedelta

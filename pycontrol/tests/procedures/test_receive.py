@@ -1,4 +1,4 @@
-"""Receiving and looking, on every engine that can be reached: contract statements 22 to 26, 50, 51."""
+"""Receiving, peeking, browsing and purging, on every engine that can be reached."""
 
 import threading
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Least privilege, tried as each login: contract statements 9 and 10."""
+"""The least privileges that each login needs, tested with that login."""
 
 import time
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Sending, on every engine that can be reached: contract statements 3 to 5, 7, 14 to 21."""
+"""Sending, on every engine that can be reached."""
 
 import json
 from datetime import UTC, datetime, timedelta

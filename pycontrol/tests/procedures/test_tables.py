@@ -1,4 +1,4 @@
-"""Queue tables, their names and what check_queue says of them: contract statements 2, 6, 8, 12."""
+"""Queue tables, their names, and the findings of `check_queue`."""
 
 import pytest
 

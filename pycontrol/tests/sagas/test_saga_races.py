@@ -1,7 +1,9 @@
-"""Seed 003, "Starting a saga", "Changes to saga state" and "Completing a saga": each sentence with sessions that race.
+"""Sagas that two sessions start, change and complete at the same time.
 
-Two sessions work at the same time, on connections of their own; gates in the handlers hold them where the sentence wants
-them. On every engine that can be reached, with both kinds of concurrency.
+The tests hold each sentence of the sections "Starting a saga", "Changes to saga state" and "Completing a saga" of the
+page "Saga concurrency" in the NServiceBus documentation. Each session has its own connection. Gates in the handlers stop
+a session at the point that a sentence describes. The tests run on every engine that can be reached, with both kinds of
+concurrency control.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""Addresses and keys: contract statements 11 and 12, reference A1 to A3."""
+"""Addresses and keys of queues."""
 
 import doctest
 

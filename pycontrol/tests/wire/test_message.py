@@ -1,4 +1,4 @@
-"""Headers and timestamps on the wire: reference 2.1 to 2.4, statement 21."""
+"""Headers and timestamps on the wire, in the form of NServiceBus."""
 
 import doctest
 import json

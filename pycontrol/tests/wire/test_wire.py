@@ -1,6 +1,7 @@
-"""The wire: rows as NServiceBus's own serializer writes them are understood, and ours are what it would read.
+"""The wire format: rows of NServiceBus's serializer are read, and rowpost writes rows that NServiceBus can read.
 
-The six messages are those of the reference, block 2.7; the rules are its blocks 2.1 to 2.6.
+The six messages in `rowpost/cli/demo/wire` have the headers that NServiceBus writes: a send, a publish, a reply, an error
+copy, a delayed retry and an audit copy.
 """
 
 import json

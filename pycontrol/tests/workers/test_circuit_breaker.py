@@ -1,4 +1,4 @@
-"""The circuit breaker against reference I9 and statements 39 and 40."""
+"""The circuit breaker: it delays work after each failure, and reduces the concurrency after 30 s of failures."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How the number of worker processes follows the messages: seeds 000, 001, 002 and 004, with real processes."""
+"""The number of worker processes follows the number of messages: the three strategies with real processes."""
 
 from itertools import pairwise
 
@@ -34,7 +34,7 @@ class Recorded:
 
 
 class Exaggerating(QueueMonitor):
-    """A monitor whose first peek sees 1000 messages: the estimate of seed 002 that "might be wrong"."""
+    """A monitor whose first peek returns the wrong estimate of 1000 messages."""
 
     def _look(self, looks):
         self.first = getattr(self, "first", True)
