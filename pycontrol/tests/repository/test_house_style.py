@@ -1,4 +1,4 @@
-"""The house style and the contract, held by test where they can be: the .sql files of both dialects."""
+"""The house style and the contract of the .sql files, in both dialects."""
 
 import re
 
@@ -35,7 +35,7 @@ TYPES = {
         "timestamp": "timestamp",
     },
 }
-#: how the one parameter of type "messages" is spelt, see sql/contract.yml
+#: the parameters that stand for the type "messages", see sql/contract.yml
 MESSAGES = {
     "sqlserver": [("messages", r"nvarchar\(max\)", False), ("bodies", r"varbinary\(max\)", True)],
     "postgresql": [
@@ -173,7 +173,7 @@ def test_result_columns_have_the_contracts_types_in_postgresql():
 
 def test_a_dispatcher_returns_what_the_queues_procedure_returns():
     contract = load_contract()
-    fans_out = {"publish_message"}  # calls its subscribers' procedures, and returns rows of its own after them
+    fans_out = {"publish_message"}  # calls the subscribers' procedures, and then returns its own rows
     dispatchers = [
         p for p, header in public("sqlserver") if header.result is None and p.scope == "database" and p.name not in fans_out
     ]
@@ -185,11 +185,11 @@ def test_a_dispatcher_returns_what_the_queues_procedure_returns():
 
 
 def errors_of(engine: str, key: str) -> set[int]:
-    """The catalogue numbers that a procedure can raise: its own, its helper's, and those of what it dispatches to."""
+    """Return the catalogue numbers that a procedure can raise itself, or through its helpers and the procedures it calls."""
     code = without_comments(headers(engine)[key].body, engine)
     found = {int(number) for number in ERROR[engine].findall(code)}
     if key == "pubsub/publish_message":
-        return found  # what it dispatches to could only refuse what it does not pass on
+        return found  # the procedures it calls can refuse only arguments that it does not pass on
     helpers = {f"{key.partition('/')[0]}/{name}" for name in CALLED[engine].findall(code)} & headers(engine).keys()
     siblings = {f"queue/{name}" for name in SIBLING.findall(code)} & headers(engine).keys()
     for other in (helpers | siblings | {f"queue/{name}" for name in DISPATCHED[engine].findall(code)}) - {key}:
@@ -259,7 +259,7 @@ def test_a_procedure_that_locks_or_steps_over_rows_sets_its_isolation_level():
     assert wrong == []
 
 
-#: they run as their caller, with every name qualified: a setting would keep the server from planning them with the query
+#: these run as their caller and qualify every name; with a setting the server could not inline them into the query
 INLINED = {"stream/read_range"}
 
 

@@ -60,9 +60,10 @@ def helpers(path: Path) -> list[Path]:
     found = [path, *(folder / "conftest.py" for folder in path.parents if (folder / "conftest.py").is_file() and folder.is_relative_to(TESTS))]
     for each in found:  # grows while it is read
         for module in imported(tree(each)):
-            source = TESTS.parent.joinpath(*module.split(".")).with_suffix(".py")
-            if source.is_relative_to(SUPPORT) and source.is_file() and source not in found:
-                found.append(source)
+            place = TESTS.parent.joinpath(*module.split("."))
+            for source in (place.with_suffix(".py"), place / "__init__.py"):
+                if source.is_relative_to(SUPPORT) and source.is_file() and source not in found:
+                    found.append(source)
     return found
 
 

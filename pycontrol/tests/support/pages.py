@@ -27,7 +27,7 @@ MADE = "<!-- made by `python -m tests.support.pages` in pycontrol/; edits are lo
 
 
 def pages() -> dict[Path, str]:
-    """Each page's path and what it should hold."""
+    """Return the contents of each page by its path."""
     return {
         DOCS / "reference" / "errors.md": errors_page(),
         DOCS / "for-dbas.md": with_tables((DOCS / "for-dbas.md").read_text(encoding="utf-8")),
@@ -47,28 +47,28 @@ def errors_page() -> str:
         for number, entry in load_contract().errors.items()
     ]
     theirs = [
-        ("`Deadlock`: the transaction was rolled back, running it again is right", sqlserver_errors.TRY_AGAIN, postgresql._TRY_AGAIN),
-        ("`DatabaseUnavailable`: down, restarting, failing over, or out of connections", sqlserver_errors.UNAVAILABLE,
+        ("`Deadlock`: the transaction was rolled back and can be run again", sqlserver_errors.TRY_AGAIN, postgresql._TRY_AGAIN),
+        ("`DatabaseUnavailable`: the server is down, restarts, fails over, or has no free connection", sqlserver_errors.UNAVAILABLE,
          postgresql._UNAVAILABLE | {"08xxx"}),
         ("`LoginRefused`", sqlserver_errors.LOGIN_REFUSED, postgresql._LOGIN_REFUSED),
         ("`PermissionDenied`", sqlserver_errors.PERMISSION, {"42501"}),
         ("`SchemaMissing`, or `QueueNotFound` for a queue's own procedure or table", {2812, 208}, {"42883", "3F000", "42P01"}),
-        ("`InvalidCount`: a number beyond its type", {8115}, {"22003"}),
+        ("`InvalidCount`: a number is out of the range of its type", {8115}, {"22003"}),
         ("`InvalidMessage`: a null or a character that cannot be stored", {515}, {"23502", "22021"}),
     ]  # fmt: skip
     rows = [(name, ", ".join(map(str, sorted(a))), ", ".join(sorted(b))) for name, a, b in theirs]
     return (
         f"{MADE}\n# Errors\n\n## Raised by rowpost's procedures\n\n"
         + table(("Number", "SQL Server", "PostgreSQL", "Python", "Meaning"), ours)
-        + "\n\n## Raised by the servers, and what rowpost makes of them\n\nEverything else is a `DatabaseError` with the"
-        " server's words. `UnsupportedServer`: PostgreSQL before 14, SQL Server before 2016.\n\n"
+        + "\n\n## Raised by the servers\n\nrowpost translates these errors of the servers. Every other error is a `DatabaseError` with the"
+        " text of the server. `UnsupportedServer` is raised for PostgreSQL before 14 and SQL Server before 2016.\n\n"
         + table(("Python", "SQL Server", "PostgreSQL"), rows)
         + "\n"
     )
 
 
 def with_tables(text: str) -> str:
-    """The page with what stands between its marks made anew."""
+    """Replace the text between the marks of a page by newly made tables."""
     for name, content in (("procedures", procedures_table()), ("rights", rights_table()), ("tables", tables_table())):
         pattern = rf"(<!-- made: {name} -->\n).*?(<!-- end -->)"
         text = re.sub(pattern, lambda found, new=content: f"{found[1]}{new}\n{found[2]}", text, flags=re.DOTALL)
