@@ -1,4 +1,4 @@
-"""Record which tests ran on which engine: the plugin behind `pytest --engines-report FILE`.
+"""Record which tests ran on which engine: the plugin behind `pytest --engines-report=FILE`.
 
 The plugin writes two files. `docs/engines.md` and `docs/reference/behaviour.md` are made from them.
 
@@ -6,7 +6,8 @@ The plugin writes two files. `docs/engines.md` and `docs/reference/behaviour.md`
     behaviour.json      next to FILE: outcomes per engine of each test with a `promise` marker
 
 Runs on several machines add up. A run replaces the outcomes of the test files and tests that it contains, and keeps
-all others. An engine has the name and version that the server reports.
+all others. An engine has the name and version that the server reports. Write the option with `=`: before pytest has found
+the `conftest.py` that defines the option, it takes a separate FILE for the path of a test.
 """
 
 import json

@@ -3,7 +3,7 @@
     docs/reference/errors.md       from sql/contract.yml and the dialects' sets of error numbers
     docs/reference/behaviour.md    from behaviour.yml, the `promise` markers of the tests, and behaviour.json
     docs/for-dbas.md               the tables between its marks, from the contract, the grants and the .sql files' headers
-    docs/engines.md                from docs/reference/engines.json, which `pytest --engines-report` writes
+    docs/engines.md                from docs/reference/engines.json, which `pytest --engines-report=FILE` writes
 """
 
 from __future__ import annotations
@@ -138,15 +138,15 @@ def engines_page() -> str:
         for feature in features
     ]
     hand = (
-        "SQL Server itself was not at hand: its T-SQL is *compiled* offline with Microsoft's own compiler, and run on"
+        "No SQL Server was available. Its T-SQL is *compiled* offline with Microsoft's compiler, and executed on"
         " Babelfish where a column says so. "
     )
     return (
-        f"{MADE}\n# What was run on which engine\n\nBy test file of `pycontrol/tests/`, room by room;"
-        " `tsqlt` are the classes of `sql/tests`, through the shim. *Run* counts tests that passed; a dash means neither run"
-        f" nor claimed.\n{hand if compiled else ''}"
-        "`compose.yaml` and `.github/workflows/engines.yml` run everything on SQL Server"
-        " 2017, 2019 and 2022 and PostgreSQL 14 to 18 where there is a container engine.\n\n"
+        f"{MADE}\n# What was run on which engine\n\nThis page counts the tests of each file of `pycontrol/tests/`."
+        " `tsqlt` are the classes of `sql/tests`, executed with the shim. *Run* counts tests that passed. A dash means that no"
+        f" run is recorded.\n{hand if compiled else ''}"
+        "`compose.yaml` and `.github/workflows/engines.yml` run all tests on SQL Server"
+        " 2017, 2019 and 2022 and PostgreSQL 14 to 18 if a container engine is available.\n\n"
         + table(("Tests", *names, *compiled), rows)
         + "\n"
     )
