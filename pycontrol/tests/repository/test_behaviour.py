@@ -1,8 +1,10 @@
 """Each promise of docs/reference/behaviour.yml is held by a test, and each marker names a promise."""
 
+import re
+
 import pytest
 
-from tests.support.behaviour import marked_tests, markers_of, promises, recorded
+from tests.support.behaviour import TESTS, marked_tests, markers_of, promises, recorded
 from tests.support.engines_report import WITHOUT_TARGET
 
 KEYS = [key for texts in promises().values() for key in texts]
@@ -43,3 +45,10 @@ def test_markers_are_read_from_the_source():
     source = '@pytest.mark.promise("a", "b")\ndef test_one(): ...\n@pytest.mark.slow\n@other\ndef test_two(): ...\n'
 
     assert [(test.id, test.keys) for test in markers_of(source, "x.py")] == [("x.py::test_one", ("a", "b"))]
+
+
+def test_no_test_is_named_after_a_number_of_a_statement():
+    numbered = re.compile(r"^def (test_statement_\d\w*)", re.MULTILINE)
+    found = [name for path in TESTS.rglob("test_*.py") for name in numbered.findall(path.read_text(encoding="utf-8"))]
+
+    assert found == []

@@ -18,7 +18,7 @@ import yaml
 
 from tests.support.engines_report import BEHAVIOUR, WITHOUT_TARGET
 
-__all__ = ["MarkedTest", "behaviour_page", "marked_tests", "markers_of", "promises", "prune_recorded", "recorded"]
+__all__ = ["TESTS", "MarkedTest", "behaviour_page", "marked_tests", "markers_of", "promises", "prune_recorded", "recorded"]
 
 TESTS = Path(__file__).resolve().parents[1]
 REFERENCE = TESTS.parents[1] / "docs" / "reference"
