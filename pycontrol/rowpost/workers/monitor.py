@@ -163,7 +163,7 @@ class QueueMonitor:
         """All questions that were asked; senders are heard while there is none."""
         while not self._ear.poll():
             self._hear()
-            ears = [self._ear, self._database.connection] if self._listens else [self._ear]
+            ears = [self._ear, self._database.driver_connection] if self._listens else [self._ear]
             wait(ears)
         questions = []
         while self._ear.poll():
@@ -207,8 +207,8 @@ class QueueMonitor:
     def _spelt(self, look: _Look) -> Call:
         if look.queue in self._unwatched:
             return ("peek_queue", look.queue, {"count": PEEK_COUNT})
-        asleep_ms = int(look.asleep * 1000) if self._listens else 0
-        return ("watch_queue", look.queue, {"count": PEEK_COUNT, "asleep_ms": asleep_ms})
+        ttl_ms = int(look.asleep * 1000) if self._listens else 0
+        return ("watch_queue", look.queue, {"count": PEEK_COUNT, "wake_up_ttl_ms": ttl_ms})
 
     def _refused(self, look: _Look, error: RowpostError) -> Answer:
         """What cannot be watched is peeked at; a login that may not, by an older grant or on purpose, from now on.

@@ -27,7 +27,6 @@ WAKE_UP = "only PostgreSQL stores a wake-up request, in a sequence"
 INPUT = "the messages come as JSON on SQL Server and as arrays on PostgreSQL"
 TWO_STATEMENTS = "SQL Server has no statement that deletes from one table and inserts into another in a given order"
 DIFFERENT = {
-    ("delayed/receive_due_messages", "Order"): "the caller sorts the rows on SQL Server",
     ("monitoring/maintain_queue", "Atomicity"): "PostgreSQL cannot run VACUUM in a function, so the caller runs the statements",
     ("monitoring/maintain_queue", "Locking"): "index rebuilds and VACUUM take different locks",
     ("monitoring/queue_metrics", "Locking"): NO_SHARED_LOCKS,

@@ -2,8 +2,8 @@
 
     docs/reference/errors.md       from sql/contract.yml and the dialects' sets of error numbers
     docs/reference/behaviour.md    from behaviour.yml, the `promise` markers of the tests, and behaviour.json
-    docs/for-dbas.md               the tables between its marks, from the contract, the grants and the .sql files' headers
-    docs/engines.md                from docs/reference/engines.json, which `pytest --engines-report=FILE` writes
+    docs/for-dbas.md               the tables between its marks, from the contract and the headers of the .sql files
+    docs/engines.md                from docs/reference/engines.json, which `pytest --engines-report=FILE` writes, and from the changes for Babelfish
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from rowpost.database.contract import load_contract
 from rowpost.database.dialects import postgresql, sqlserver_errors
 from rowpost.database.sql_folder import sql_folder
+from tests.support import babelfish
 from tests.support.behaviour import behaviour_page, prune_recorded, recorded
 from tests.support.engines_report import WITHOUT_TARGET
 from tests.support.sql_headers import read_header
@@ -92,18 +93,13 @@ def _locking(path: Path, engine: str) -> str:
 
 
 def rights_table() -> str:
-    text = (sql_folder() / "grants.sql").read_text(encoding="utf-8")
-    of = {scope: (sql_folder() / f"tables/{scope}/grants.sql").read_text(encoding="utf-8") for scope in ("queue", "saga")}
     rows = []
     for procedure in load_contract().procedures:
-        scope, source = procedure.scope, of.get(procedure.scope, text)
-        name = rf"\[{procedure.name}:\{{{scope}_key\}}\]" if scope in of else procedure.name
-        found = re.findall(rf"GRANT EXECUTE ON rowpost\.{name} TO ([^;]+);", source)
-        roles = {role.strip() for each in found for role in each.split(",")}
-        mark = {role: "yes" if f"rowpost_{role}" in roles else "" for role in ("endpoint", "operator", "reader")}
-        if scope in of and procedure.side in ("send", "receive"):
+        scope, template = procedure.scope, procedure.scope != "database"
+        mark = {role: "yes" if role in procedure.roles else "" for role in ("endpoint", "operator", "reader")}
+        if template and procedure.side in ("send", "receive"):
             mark["endpoint"] = f"granted per {scope}"
-        rows.append((f"`{procedure.name}`" + (f" of a {scope}" if scope in of else ""), *mark.values()))
+        rows.append((f"`{procedure.name}`" + (f" of a {scope}" if template else ""), *mark.values()))
     return table(("Procedure", "rowpost_endpoint", "rowpost_operator", "rowpost_reader"), rows)
 
 
@@ -137,6 +133,7 @@ def engines_page() -> str:
         (feature, *(_outcome(results[engine].get(feature)) for engine in names), *("compiled" for _ in compiled))
         for feature in features
     ]
+    changed = {name.removeprefix("procedures/").removesuffix(".sql"): lack for name, lack in babelfish.adapted_procedures().items()}
     hand = (
         "No SQL Server was available. Its T-SQL is *compiled* offline with Microsoft's compiler, and executed on"
         " Babelfish where a column says so. "
@@ -148,6 +145,10 @@ def engines_page() -> str:
         "`compose.yaml` and `.github/workflows/engines.yml` run all tests on SQL Server"
         " 2017, 2019 and 2022 and PostgreSQL 14 to 18 if a container engine is available.\n\n"
         + table(("Tests", *names, *compiled), rows)
+        + "\n\n## Babelfish\n\nBabelfish is an engine for rowpost's tests. It is not supported, and `rowpost apply` refuses it."
+        " The tests change these procedures to run them there. A test that passes on Babelfish does not show that the"
+        " procedure runs on SQL Server.\n\n"
+        + table(("Procedure", "Changed, because Babelfish lacks"), sorted((f"`{name}`", f"{lack}") for name, lack in changed.items()))
         + "\n"
     )
 
