@@ -10,7 +10,7 @@ from rowpost.wire.address import parse_address, queue_key
 
 __all__ = ["COLUMN_TYPES", "SagaEntry", "describe_saga", "saga_names"]
 
-#: a correlation property's column, by engine and kind (reference J6; integers have 64 bits on both)
+#: a correlation property's column, by engine and kind; integers have 64 bits on both engines
 COLUMN_TYPES = {
     "postgresql": {
         "string": "character varying(200)",

@@ -54,7 +54,8 @@ def send_by_bus(connection, queue):
 
 
 @pytest.mark.parametrize("way", [send, send_many, send_by_bus])
-def test_statement_19_without_autocommit_a_rollback_takes_back_what_was_sent_first(queue, lend, way):
+@pytest.mark.promise("joins-callers-transaction")
+def test_without_autocommit_a_rollback_takes_back_what_was_sent_first(queue, lend, way):
     connection = lend(False)
 
     way(connection, queue)
@@ -64,7 +65,8 @@ def test_statement_19_without_autocommit_a_rollback_takes_back_what_was_sent_fir
 
 
 @pytest.mark.parametrize(("way", "stored"), [(send, 1), (send_many, 1500), (send_by_bus, 2)])
-def test_statement_19_without_autocommit_the_callers_commit_stores_what_was_sent(queue, lend, way, stored):
+@pytest.mark.promise("joins-callers-transaction")
+def test_without_autocommit_the_callers_commit_stores_what_was_sent(queue, lend, way, stored):
     connection = lend(False)
 
     way(connection, queue)

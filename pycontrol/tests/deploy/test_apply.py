@@ -218,7 +218,8 @@ def test_two_deployments_at_once_do_the_work_once(shop, open_shop):
     assert verify(connections[0], shop.plan()) == []
 
 
-def test_statement_1_eight_parallel_deployments_of_one_queue_make_it_once(shop, database, open_shop, sql):
+@pytest.mark.promise("deploy-is-idempotent")
+def test_eight_parallel_deployments_of_one_queue_make_it_once(shop, database, open_shop, sql):
     apply(database, shop.plan())
     connections = [open_shop() for _ in range(8)]
 
@@ -230,7 +231,8 @@ def test_statement_1_eight_parallel_deployments_of_one_queue_make_it_once(shop, 
     assert verify(database, shop.plan()) == []
 
 
-def test_statement_1_eight_parallel_deployments_of_an_empty_database_do_the_work_once(shop, open_shop):
+@pytest.mark.promise("deploy-is-idempotent")
+def test_eight_parallel_deployments_of_an_empty_database_do_the_work_once(shop, open_shop):
     connections = [open_shop() for _ in range(8)]
 
     results = at_once(8, lambda number: apply(connections[number], shop.plan()))

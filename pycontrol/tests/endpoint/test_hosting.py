@@ -57,7 +57,8 @@ def desk(handled_table, database, sql):  # noqa: F811
 
 
 # ------------------------------------------------------------------ audit, forwarding, monitoring
-def test_statement_71_an_audit_copy_says_from_when_to_when_a_message_was_processed(desk):
+@pytest.mark.promise("audit-copy")
+def test_an_audit_copy_says_from_when_to_when_a_message_was_processed(desk):
     before = datetime.now(UTC)
 
     outcome = desk.order(**{"Shop.Unknown": "é/\U0001f680"})
@@ -71,7 +72,8 @@ def test_statement_71_an_audit_copy_says_from_when_to_when_a_message_was_process
     assert copy.body == b'{"OrderId":42,"Wish":""}'
 
 
-def test_statement_71_a_failed_handler_leaves_no_audit_copy_and_nothing_else(desk):
+@pytest.mark.promise("audit-copy")
+def test_a_failed_handler_leaves_no_audit_copy_and_nothing_else(desk):
     outcome = desk.order("fail")
 
     assert outcome.kind is Kind.MOVED_TO_ERROR
@@ -79,7 +81,8 @@ def test_statement_71_a_failed_handler_leaves_no_audit_copy_and_nothing_else(des
     assert desk.only("error").headers["NServiceBus.ExceptionInfo.Message"] == "no such order"
 
 
-def test_statement_71_the_audit_copy_is_stored_by_the_transaction_that_handles_the_message(desk):
+@pytest.mark.promise("audit-copy")
+def test_the_audit_copy_is_stored_by_the_transaction_that_handles_the_message(desk):
     desk.sales.audit_queue = "no such queue"
 
     outcome = desk.order()
@@ -217,7 +220,8 @@ def test_an_endpoint_that_makes_no_sense_is_refused(options):
 
 
 # ------------------------------------------------------------------ publish and subscribe
-def test_statement_59_a_derived_event_reaches_a_subscriber_of_its_base_once(desk):
+@pytest.mark.promise("derived-events")
+def test_a_derived_event_reaches_a_subscriber_of_its_base_once(desk):
     subscribe(desk.sales, desk.database)
     desk.database.call("subscribe", endpoint="Sales", topic="Shop.Messages.VipOrderPlaced", queue_address="Sales")
 
@@ -228,7 +232,8 @@ def test_statement_59_a_derived_event_reaches_a_subscriber_of_its_base_once(desk
     assert desk.handled() == ["order 42", "placed 42"]
 
 
-def test_statement_60_two_instances_of_an_endpoint_get_one_copy(desk, open_database):
+@pytest.mark.promise("one-copy-per-endpoint")
+def test_two_instances_of_an_endpoint_get_one_copy(desk, open_database):
     for instance in ("one", "two"):
         make_sales(instance=instance).subscribe(open_database())
 
@@ -238,7 +243,8 @@ def test_statement_60_two_instances_of_an_endpoint_get_one_copy(desk, open_datab
     assert desk.queues["Sales"].peek() == 1
 
 
-def test_statement_62_a_subscription_made_or_ended_by_another_process_is_seen_by_the_next_publish(desk, open_database):
+@pytest.mark.promise("subscription-changes-at-once")
+def test_a_subscription_made_or_ended_by_another_process_is_seen_by_the_next_publish(desk, open_database):
     other, copies = open_database(), []
     for change in ("subscribe", "unsubscribe", "subscribe"):
         address = {"queue_address": "Billing"} if change == "subscribe" else {}

@@ -1,6 +1,6 @@
-"""Outboxes, on every engine that can be reached: the procedures, and the way of a message through two databases.
+"""Outboxes, on every engine that can be reached: the procedures, and a message that uses two databases.
 
-Statements 49 and 72 to 74; what a killed process leaves is in tests/concurrency/test_outbox_crashes.py.
+The tests of killed processes are in `test_outbox_crashes.py`.
 """
 
 from collections import Counter
@@ -135,7 +135,8 @@ def test_operations_are_found_until_they_are_settled(business):
     assert business.database.call("find_handled", **KEY)[0][0] is None
 
 
-def test_statement_72_a_message_is_recorded_once(business):
+@pytest.mark.promise("outbox-handles-once")
+def test_a_message_is_recorded_once(business):
     business.database.call("record_handled", **KEY)
 
     with pytest.raises(AlreadyHandled):
@@ -153,7 +154,8 @@ def test_endpoints_and_message_ids_are_told_apart_by_case_too(business, other):
 
 @pytest.mark.parametrize("procedure", ["find_handled", "record_handled"])
 @pytest.mark.parametrize("message_id", ["", "x" * 201, None])
-def test_statement_80_a_message_id_that_would_be_cut_off_is_refused(business, procedure, message_id):
+@pytest.mark.promise("outbox-long-message-id")
+def test_a_message_id_that_would_be_cut_off_is_refused(business, procedure, message_id):
     with pytest.raises(InvalidMessageId):
         business.database.call(procedure, endpoint="Sales", message_id=message_id)
 
@@ -175,7 +177,8 @@ def test_a_dispatch_is_recorded_once_until_it_is_forgotten(database, business):
     database.call("record_dispatch", **KEY)
 
 
-def test_statement_74_what_is_older_than_the_retention_time_is_forgotten_and_never_what_has_not_left(business):
+@pytest.mark.promise("outbox-retention")
+def test_records_older_than_the_retention_time_are_removed_unless_they_are_not_dispatched(business):
     for number in (1, 2, 3):
         leave_behind(business, number, f"m-{number}")
     business.database.call("settle_operations", endpoint="Sales", message_id="m-1")
@@ -189,7 +192,8 @@ def test_statement_74_what_is_older_than_the_retention_time_is_forgotten_and_nev
     assert (removed, remembered(business)) == (1, ["m-2", "m-3"])
 
 
-def test_statement_74_old_messages_are_forgotten_in_batches_of_the_size_that_is_asked_for(business):
+@pytest.mark.promise("outbox-retention")
+def test_old_records_are_removed_in_batches_of_the_requested_size(business):
     for number in range(5):
         business.database.call("record_handled", endpoint="Sales", message_id=f"m-{number}")
         make_old(business, 9 - number, f"m-{number}")
@@ -329,7 +333,8 @@ def test_a_delay_counts_from_when_the_message_was_handled():
 
 # ------------------------------------------------------------------ declarations
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "receive_only"])
-def test_statement_49_an_outbox_is_refused_in_any_other_mode_with_the_reason(mode):
+@pytest.mark.promise("outbox-needs-receive-only")
+def test_an_outbox_is_refused_in_any_other_mode_with_the_reason(mode):
     with pytest.raises(SettingsError, match=rf"{mode}, in which .*receive_only"):
         Endpoint("Sales", transaction_mode=mode, outbox="business")
 
@@ -361,7 +366,8 @@ def test_a_handled_message_leaves_its_data_there_and_what_it_sent_here_and_no_tr
 
 
 @KINDS
-def test_statement_72_a_message_that_comes_three_times_is_handled_once(business, database, queue, order, pipe, pessimistic):
+@pytest.mark.promise("outbox-handles-once")
+def test_a_message_that_comes_three_times_is_handled_once(business, database, queue, order, pipe, pessimistic):
     for _ in range(3):
         order(1)
 
@@ -373,7 +379,8 @@ def test_statement_72_a_message_that_comes_three_times_is_handled_once(business,
     assert (ledger(business), sent(database), queue.peek()) == ([1], [1], 0)
 
 
-def test_statement_73_what_was_stored_and_not_sent_is_sent_without_the_handler(business, database, queue, order, pipe, sql):
+@pytest.mark.promise("outbox-dispatches-stored")
+def test_stored_messages_are_sent_without_the_handler(business, database, queue, order, pipe, sql):
     leave_behind(business, 7)
     order(1)
 
@@ -383,7 +390,8 @@ def test_statement_73_what_was_stored_and_not_sent_is_sent_without_the_handler(b
     assert (ledger(business), sent(database), queue.peek(), left_behind(business)) == ([7], [7], 0, [])
 
 
-def test_statement_73_what_has_left_already_is_not_sent_again(business, database, queue, order, pipe):
+@pytest.mark.promise("outbox-dispatches-stored")
+def test_messages_that_were_dispatched_are_not_sent_again(business, database, queue, order, pipe):
     leave_behind(business)
     database.call("record_dispatch", **KEY)
     order(1)

@@ -77,7 +77,8 @@ def shop(target, make_queue, sql, business_url):
     ("step", "pessimistic"),
     [pytest.param(step, kind, id=f"{KINDS[kind]} {step}") for kind, steps in STEPS.items() for step in steps],
 )
-def test_statement_73_a_worker_killed_at_any_step_leaves_every_order_once_in_both_databases(shop, step, pessimistic):
+@pytest.mark.promise("outbox-dispatches-stored")
+def test_a_worker_killed_at_any_step_leaves_every_order_once_in_both_databases(shop, step, pessimistic):
     for number in (1, 2, 3):
         shop.order(number, times=2)
 
@@ -92,7 +93,8 @@ def test_statement_73_a_worker_killed_at_any_step_leaves_every_order_once_in_bot
 
 
 @pytest.mark.parametrize("step", ["repeating", "sent"])
-def test_statement_73_a_worker_killed_while_it_repairs_another_ones_end_leaves_every_order_once(shop, step):
+@pytest.mark.promise("outbox-dispatches-stored")
+def test_a_worker_killed_while_it_completes_the_work_of_a_killed_worker_leaves_every_order_once(shop, step):
     shop.order(1, times=2)
     assert shop.spawn("stored", pessimistic=False).wait(60) == -signal.SIGKILL
 

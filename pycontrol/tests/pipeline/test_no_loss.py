@@ -186,23 +186,27 @@ def every_operation(desk, make_handler, error, burst, **how):
 
 
 @errors()
+@pytest.mark.promise("failed-bookkeeping-loses-nothing")
 def test_a_plain_handlers_messages_are_not_lost(desk, error, burst):
     every_operation(desk, desk.plain, error, burst, sends=False)
 
 
 @errors(len(ERRORS))
+@pytest.mark.promise("failed-bookkeeping-loses-nothing")
 def test_an_endpoints_messages_are_not_lost(desk, error, burst):
     every_operation(desk, desk.endpoint, error, burst)
 
 
 @errors()
 @pytest.mark.parametrize("mode", ["receive_only", "transaction_scope"])
+@pytest.mark.promise("failed-bookkeeping-loses-nothing")
 def test_the_messages_of_another_mode_are_not_lost(desk, error, burst, mode):
     resends = mode == "receive_only"  # it sends before it removes the message
     every_operation(desk, lambda faults: desk.endpoint(faults, transaction_mode=mode), error, burst, resends=resends)
 
 
 @errors()
+@pytest.mark.promise("failed-bookkeeping-loses-nothing")
 def test_the_messages_of_a_batch_are_not_lost(desk, error, burst):
     desk.batch = 3
     every_operation(desk, desk.endpoint, error, burst)
@@ -210,6 +214,7 @@ def test_the_messages_of_a_batch_are_not_lost(desk, error, burst):
 
 @errors()
 @pytest.mark.parametrize("pessimistic", [False, True])
+@pytest.mark.promise("failed-bookkeeping-loses-nothing")
 def test_the_messages_of_an_outbox_are_not_lost(desk, error, burst, business_url, target, pessimistic):
     def make(faults):
         for table in ("rowpost.outbox", "rowpost.outbox_operations"):

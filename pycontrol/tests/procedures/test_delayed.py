@@ -1,4 +1,4 @@
-"""Delayed messages, on every engine that can be reached: contract statements 52 to 55."""
+"""Delayed messages, on every engine that can be reached."""
 
 import threading
 from datetime import timedelta
@@ -34,7 +34,8 @@ class Delayed:
         return rows[0]
 
 
-def test_statement_52_a_message_waits_for_its_time_and_moves_in_order_of_due(delayed):
+@pytest.mark.promise("delay-is-kept")
+def test_a_message_waits_for_its_time_and_moves_in_order_of_due(delayed):
     delayed.store(b"later", timedelta(hours=1))
     delayed.store(b"second", timedelta(milliseconds=-1))
     delayed.store(b"first", timedelta(seconds=-1))
@@ -46,7 +47,8 @@ def test_statement_52_a_message_waits_for_its_time_and_moves_in_order_of_due(del
     assert 3_590_000 < next_due_ms <= 3_600_000
 
 
-def test_statement_53_a_delay_of_100_days_is_stored_exactly_and_a_negative_one_is_due_at_once(delayed):
+@pytest.mark.promise("delay-range")
+def test_a_delay_of_100_days_is_stored_exactly_and_a_negative_one_is_due_at_once(delayed):
     delayed.store(b"far", timedelta(days=100))
 
     moved, _, next_due_ms = delayed.move()
@@ -70,7 +72,8 @@ def test_when_more_are_due_than_were_moved_the_next_is_due_now(delayed):
     assert delayed.move(3)[0] == 2
 
 
-def test_statement_55_two_movers_move_every_message_once(delayed, open_database, target):
+@pytest.mark.promise("movers-move-once")
+def test_two_movers_move_every_message_once(delayed, open_database, target):
     for number in range(300):
         delayed.store(b"%d" % number, timedelta(seconds=-1))
     moved = []

@@ -3,6 +3,8 @@
 A procedure that the contract has and CALLS has not fails the first test.
 """
 
+import re
+from contextlib import nullcontext
 from dataclasses import replace
 from uuid import UUID
 
@@ -12,7 +14,7 @@ from rowpost.database.contract import load_contract
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import describe_queue, plan, queue_names
 from rowpost.deploy.saga_entry import describe_saga, saga_names
-from rowpost.errors import RowpostError
+from rowpost.errors import DatabaseError, InvalidMessage, QueueNotFound, SpoolTaken
 from rowpost.settings.environment import QueueSettings, SagaSettings
 from rowpost.wire.message import OutgoingMessage
 from tests.support.probe import probe_for
@@ -113,6 +115,32 @@ CALLS = {
         "record_version": {"schema_version": 9999, "tool_version": "9.9"},
         "get_version": {},
     },
+}
+NO_QUEUE = (QueueNotFound, re.escape(f"No queue named '{HOSTILE}'"))
+NO_TABLE = (QueueNotFound, "There is no queue table")
+#: the parameters that refuse HOSTILE, with the error and its reason; all others accept it as a value
+REFUSED_EVERYWHERE = {
+    ("database", "register_queue", "kind"): (DatabaseError, "(?i)check constraint"),
+    **{
+        ("database", procedure.name, "queue_name"): NO_QUEUE
+        for procedure in load_contract().procedures
+        if procedure.scope == "database" and procedure.name != "register_queue"
+        if "queue_name" in [parameter.name for parameter in procedure.parameters]
+    },
+    ("database", "send_unregistered", "schema_name"): NO_TABLE,
+    ("database", "send_unregistered", "table_name"): NO_TABLE,
+    ("queue", "confirm_spool", "owner"): (SpoolTaken, "taken over the spool"),
+    ("queue", "drop_spool", "owner"): (SpoolTaken, "belongs to another stream"),
+}
+NO_JSON, TOO_LONG = (InvalidMessage, "invalid input syntax for type json"), (InvalidMessage, "value too long")
+REFUSED = {
+    "postgresql": REFUSED_EVERYWHERE
+    | {
+        ("saga", name, parameter): reason
+        for name in ("insert_saga", "update_saga")
+        for parameter, reason in (("data", NO_JSON), ("persistence_version", TOO_LONG), ("saga_type_version", TOO_LONG))
+    },
+    "sqlserver": REFUSED_EVERYWHERE,  # there, a saga's state is a column of text
 }
 #: what may stand in the tables before, so that a removal has something to remove
 BEFORE = (
@@ -215,12 +243,22 @@ def test_what_a_procedure_did_is_undone_by_the_callers_rollback(database, call, 
 def test_text_that_looks_like_sql_is_text(database, call, content, scope, name, parameter):
     database.begin()
     before = content()["rowpost.queue"]
+    refused = REFUSED[database.engine].get((scope, name, parameter))
+    expected = pytest.raises(refused[0], match=refused[1]) if refused else nullcontext()
 
-    try:
-        with database.transaction():
-            call(scope, name, **{parameter: HOSTILE})
-    except RowpostError:
-        pass  # refused, which is as good
+    with expected as raised, database.transaction():
+        call(scope, name, **{parameter: HOSTILE})
 
+    assert raised is None or type(raised.value) is refused[0]
     assert set(before) <= set(content()["rowpost.queue"])
     database.rollback()
+
+
+def test_each_refusal_of_text_is_of_a_parameter_that_exists():
+    known = {
+        (procedure.scope, procedure.name, parameter.name)
+        for procedure in load_contract().procedures
+        for parameter in procedure.parameters
+    }
+
+    assert {engine: refusals.keys() - known for engine, refusals in REFUSED.items()} == {"postgresql": set(), "sqlserver": set()}

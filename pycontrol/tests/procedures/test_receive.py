@@ -1,4 +1,4 @@
-"""Receiving and looking, on every engine that can be reached: contract statements 22 to 26, 50, 51."""
+"""Receiving, peeking, browsing and purging, on every engine that can be reached."""
 
 import threading
 from datetime import timedelta
@@ -18,7 +18,8 @@ def bodies(messages):
     return [int(message.body) for message in messages]
 
 
-def test_statement_22_a_single_consumer_receives_in_row_version_order(queue):
+@pytest.mark.promise("oldest-first")
+def test_a_single_consumer_receives_in_row_version_order(queue):
     fill(queue, 30)
 
     received = queue.receive(1) + queue.receive(9) + queue.receive(500)
@@ -27,7 +28,8 @@ def test_statement_22_a_single_consumer_receives_in_row_version_order(queue):
     assert [m.row_version for m in received] == sorted(m.row_version for m in received)
 
 
-def test_statement_22_rows_that_took_the_place_of_others_come_in_their_order_too(queue, sql):
+@pytest.mark.promise("oldest-first")
+def test_rows_that_took_the_place_of_others_come_in_their_order_too(queue, sql):
     fill(queue, 40)
     first = queue.receive(20)
     sql.reuse_space(queue.name)
@@ -40,7 +42,8 @@ def test_statement_22_rows_that_took_the_place_of_others_come_in_their_order_too
     assert [m.row_version for m in received] == sorted(m.row_version for m in received)
 
 
-def test_statement_23_a_locked_row_is_stepped_over_without_waiting(queue, open_database, needs_readpast):
+@pytest.mark.promise("locked-rows-are-skipped")
+def test_a_locked_row_is_skipped_without_waiting(queue, open_database, needs_readpast):
     fill(queue, 3)
     other = open_database()
     other.begin()
@@ -54,7 +57,8 @@ def test_statement_23_a_locked_row_is_stepped_over_without_waiting(queue, open_d
     assert bodies(queue.receive(5)) == [0, 2]
 
 
-def test_statement_24_peek_counts_neither_locked_rows_nor_waits_for_them(queue, open_database, needs_readpast):
+@pytest.mark.promise("peek-skips-locked-rows")
+def test_peek_counts_neither_locked_rows_nor_waits_for_them(queue, open_database, needs_readpast):
     fill(queue, 2)
     other = open_database()
     other.begin()
@@ -68,7 +72,8 @@ def test_statement_24_peek_counts_neither_locked_rows_nor_waits_for_them(queue, 
     assert (one_locked, all_locked, queue.peek()) == (1, 0, 2)
 
 
-def test_statement_24_browse_leaves_out_what_receivers_hold(queue, open_database, needs_readpast):
+@pytest.mark.promise("peek-skips-locked-rows")
+def test_browse_leaves_out_the_rows_that_receivers_have_locked(queue, open_database, needs_readpast):
     fill(queue, 3)
     other = open_database()
     other.begin()
@@ -81,7 +86,8 @@ def test_statement_24_browse_leaves_out_what_receivers_hold(queue, open_database
     assert bodies(queue.browse()) == [0, 1, 2]
 
 
-def test_statement_25_an_empty_queue_gives_nothing_and_leaves_no_lock(queue, database, sql):
+@pytest.mark.promise("empty-receive-leaves-no-lock")
+def test_an_empty_queue_gives_nothing_and_leaves_no_lock(queue, database, sql):
     database.begin()
 
     received = queue.receive(10)
@@ -92,7 +98,8 @@ def test_statement_25_an_empty_queue_gives_nothing_and_leaves_no_lock(queue, dat
     assert locks == 0
 
 
-def test_statement_26_several_consumers_share_the_messages_without_loss_or_double(queue, open_database):
+@pytest.mark.promise("each-message-once")
+def test_several_consumers_share_the_messages_without_loss_or_double(queue, open_database):
     fill(queue, 400)
     received: list[int] = []
 
@@ -200,7 +207,8 @@ def test_browse_pages_by_anchor_and_cuts_bodies(queue):
     assert [(row.body, row.body_bytes) for row in first + second] == [(b"abc", 6), (b"", 6)]
 
 
-def test_statement_50_an_expired_row_is_flagged_and_a_living_one_is_not(queue, sql):
+@pytest.mark.promise("expired-is-dropped")
+def test_an_expired_row_is_flagged_and_a_living_one_is_not(queue, sql):
     queue.send(b"0", time_to_be_received=timedelta(milliseconds=1))
     queue.send(b"1", time_to_be_received=timedelta(minutes=5))
     queue.send(b"2")
@@ -211,7 +219,8 @@ def test_statement_50_an_expired_row_is_flagged_and_a_living_one_is_not(queue, s
     assert [message.expired for message in received] == [True, False, False]
 
 
-def test_statement_51_purging_25000_expired_rows_leaves_the_10_living_ones_in_3_batches(make_queue, sql):
+@pytest.mark.promise("purge-of-expired")
+def test_purging_25000_expired_rows_leaves_the_10_living_ones_in_3_batches(make_queue, sql):
     queue = make_queue()
     sql.insert_expired(queue.name, 25_000)
     fill(queue, 10)
@@ -223,7 +232,8 @@ def test_statement_51_purging_25000_expired_rows_leaves_the_10_living_ones_in_3_
     assert bodies(queue.receive(100)) == list(range(10))
 
 
-def test_statement_42_purge_empties_the_queue_and_counts(queue):
+@pytest.mark.promise("purge-on-startup")
+def test_purge_empties_the_queue_and_counts(queue):
     fill(queue, 120)
 
     assert queue.purge(batch=50) == 120

@@ -1,4 +1,4 @@
-"""Least privilege, tried as each login: contract statements 9 and 10."""
+"""The least privileges that each login needs, tested with that login."""
 
 import time
 from dataclasses import replace
@@ -31,7 +31,8 @@ def login(target, sql):
         yield made
 
 
-def test_statement_9_an_endpoint_receives_and_sends_with_execute_alone_and_may_do_nothing_else(
+@pytest.mark.promise("execute-rights-suffice")
+def test_an_endpoint_receives_and_sends_with_execute_alone_and_may_do_nothing_else(
     queue, target, sql, login
 ):
     name = login.make("endpoint")
@@ -82,7 +83,8 @@ def test_a_login_without_any_right_is_told_so(queue, login):
     assert "permission" in str(caught.value).lower() or "denied" in str(caught.value).lower()
 
 
-def test_statement_10_the_deploying_login_needs_only_to_create_objects(target, new_database, login, sql):
+@pytest.mark.promise("deploy-rights-suffice")
+def test_the_deploying_login_needs_only_to_create_objects(target, new_database, login, sql):
     from rowpost.deploy.apply import apply
     from rowpost.deploy.plan import plan
     from rowpost.settings.environment import QueueSettings, Settings
@@ -291,7 +293,8 @@ def test_an_operator_vacuums_where_the_server_lets_others_than_the_owner(make_qu
     assert (sql.value(dead) == 0) == may
 
 
-def test_statement_9_an_endpoint_keeps_its_sagas_with_execute_alone_and_no_others(target, sql, login, make_desk):
+@pytest.mark.promise("execute-rights-suffice")
+def test_an_endpoint_keeps_its_sagas_with_execute_alone_and_no_others(target, sql, login, make_desk):
     desk = make_desk()
     other = make_ledger("pessimistic", "Ledger_of_others")
     deploy(target, make_endpoint(other))

@@ -1,4 +1,4 @@
-"""Sending, on every engine that can be reached: contract statements 3 to 5, 7, 14 to 21."""
+"""Sending, on every engine that can be reached."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,8 @@ from rowpost.wire.message import OutgoingMessage
 HEADERS = {"a": "é漢🚀 / \" \\ \n \t", "empty": "", "null": None, "$.diagnostics": "x", "\u2028": "\ufeff"}
 
 
-def test_statement_15_a_send_is_exactly_one_row_and_row_versions_grow(queue):
+@pytest.mark.promise("one-row-per-destination")
+def test_a_send_is_exactly_one_row_and_row_versions_grow(queue):
     ids = [queue.send(b"%d" % number) for number in range(5)]
 
     rows = queue.browse()
@@ -22,7 +23,8 @@ def test_statement_15_a_send_is_exactly_one_row_and_row_versions_grow(queue):
     assert [row.row_version for row in rows] == sorted({row.row_version for row in rows})
 
 
-def test_statement_3_a_row_inserted_by_plain_sql_is_received(queue, sql):
+@pytest.mark.promise("plain-insert-is-received")
+def test_a_row_inserted_by_plain_sql_is_received(queue, sql):
     row_id = sql.insert_minimal(queue.name, headers='{"NServiceBus.EnclosedMessageTypes":"Shop.PlaceOrder"}', body=b"{}")
 
     (message,) = queue.receive()
@@ -31,7 +33,8 @@ def test_statement_3_a_row_inserted_by_plain_sql_is_received(queue, sql):
     assert message.headers == {"NServiceBus.EnclosedMessageTypes": "Shop.PlaceOrder"}
 
 
-def test_statement_4_recoverable_is_written_as_1(queue, sql):
+@pytest.mark.promise("recoverable-is-one")
+def test_recoverable_is_written_as_1(queue, sql):
     if queue.database.engine == "postgresql":
         assert "recoverable" not in sql.columns(queue.name)
         return
@@ -42,7 +45,8 @@ def test_statement_4_recoverable_is_written_as_1(queue, sql):
     assert sql.column_values(queue.name, "Recoverable") == [True, True, True]
 
 
-def test_statement_5_legacy_columns_equal_their_headers_when_switched_on(make_queue, sql):
+@pytest.mark.promise("legacy-columns")
+def test_legacy_columns_equal_their_headers_when_switched_on(make_queue, sql):
     name = make_queue().name
     queue = Queue(name, sql.database, legacy_columns=True)
     headers = {"NServiceBus.CorrelationId": "c" * 300, "NServiceBus.ReplyToAddress": "Sales@[dbo]"}
@@ -57,7 +61,8 @@ def test_statement_5_legacy_columns_equal_their_headers_when_switched_on(make_qu
     assert sql.column_values(name, "ReplyToAddress") == ["Sales@[dbo]", "Sales@[dbo]", None]
 
 
-def test_statement_7_a_table_without_recoverable_serves_send_and_receive(make_queue, sql):
+@pytest.mark.promise("table-without-recoverable")
+def test_a_table_without_recoverable_serves_send_and_receive(make_queue, sql):
     queue = make_queue()
     queue.send(b"before")
     if queue.database.engine == "sqlserver":  # PostgreSQL's queue tables never have the column
@@ -70,7 +75,8 @@ def test_statement_7_a_table_without_recoverable_serves_send_and_receive(make_qu
     assert [message.body for message in queue.receive(10)] == [b"before", b"after", b"batch"]
 
 
-def test_statement_16_a_batch_in_which_one_send_fails_stores_no_row(queue, database):
+@pytest.mark.promise("batch-is-atomic")
+def test_a_batch_in_which_one_send_fails_stores_no_row(queue, database):
     messages = [OutgoingMessage(b"good"), OutgoingMessage(b"bad", time_to_be_received=timedelta(seconds=-1))]
 
     with pytest.raises(InvalidTimeToBeReceived):
@@ -88,7 +94,8 @@ def test_a_batch_over_several_round_trips_is_stored_whole_or_not_at_all(queue):
     assert queue.peek() == 0
 
 
-def test_statement_18_the_callers_settings_are_unchanged_after_every_verb(queue, sql):
+@pytest.mark.promise("caller-settings-unchanged")
+def test_the_callers_settings_are_unchanged_after_every_verb(queue, sql):
     before = sql.session_settings()
 
     queue.send(b"one")
@@ -101,7 +108,8 @@ def test_statement_18_the_callers_settings_are_unchanged_after_every_verb(queue,
     assert sql.session_settings() == before
 
 
-def test_statement_19_a_send_inside_the_callers_transaction_follows_its_end(queue, open_database):
+@pytest.mark.promise("joins-callers-transaction")
+def test_a_send_inside_the_callers_transaction_follows_its_end(queue, open_database):
     other = open_database()
     lent = Queue(queue.name, other.driver_connection)
 
@@ -116,7 +124,8 @@ def test_statement_19_a_send_inside_the_callers_transaction_follows_its_end(queu
 
 
 @pytest.mark.parametrize("time", [timedelta(milliseconds=1), timedelta(minutes=5), timedelta(days=60), timedelta(days=36500)])
-def test_statement_20_expires_is_the_servers_clock_plus_the_time_to_be_received(queue, sql, time):
+@pytest.mark.promise("time-to-be-received-sets-expiry")
+def test_expires_is_the_servers_clock_plus_the_time_to_be_received(queue, sql, time):
     before = sql.utc_now()
 
     queue.send(b"", time_to_be_received=time)
@@ -127,7 +136,8 @@ def test_statement_20_expires_is_the_servers_clock_plus_the_time_to_be_received(
         assert before + time - tolerance <= row.expires <= sql.utc_now() + time + tolerance
 
 
-def test_statement_20_no_time_to_be_received_leaves_expires_null(queue):
+@pytest.mark.promise("time-to-be-received-sets-expiry")
+def test_no_time_to_be_received_leaves_expires_null(queue):
     queue.send(b"")
 
     assert queue.browse()[0].expires is None
@@ -143,7 +153,8 @@ def test_a_time_to_be_received_that_is_not_positive_or_beyond_the_calendar_is_re
     assert queue.peek() == 0
 
 
-def test_statement_21_headers_and_body_come_back_byte_for_byte(queue):
+@pytest.mark.promise("text-round-trips")
+def test_headers_and_body_come_back_byte_for_byte(queue):
     body = bytes(range(256))
     queue.send(body, HEADERS)
     queue.send_many([OutgoingMessage(body, HEADERS), OutgoingMessage("漢🚀".encode(), {"a": "b"})])
@@ -155,7 +166,8 @@ def test_statement_21_headers_and_body_come_back_byte_for_byte(queue):
     assert (three.headers, three.body) == ({"a": "b"}, "漢🚀".encode())
 
 
-def test_statement_21_headers_as_the_reference_writes_them_are_read(queue):
+@pytest.mark.promise("text-round-trips")
+def test_headers_as_nservicebus_writes_them_are_read(queue):
     text = '{"a":"b\\/c","rocket":"\\uD83D\\uDE80","none":null,"quote":"\\u0022"}'
     queue.send(b"", text)
 

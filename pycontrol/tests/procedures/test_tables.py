@@ -1,4 +1,4 @@
-"""Queue tables, their names and what check_queue says of them: contract statements 2, 6, 8, 12."""
+"""Queue tables, their names, and the findings of `check_queue`."""
 
 import pytest
 
@@ -34,7 +34,8 @@ STRANGE_NAMES = [
 ]
 
 
-def test_statement_2_a_new_table_has_exactly_the_references_columns(make_queue, target, sql):
+@pytest.mark.promise("queue-table-columns")
+def test_a_new_table_has_exactly_the_columns_of_the_nservicebus_transport(make_queue, target, sql):
     queue = make_queue()
 
     columns = sql.columns(queue.name)
@@ -59,7 +60,8 @@ def test_the_heap_layout_is_deployed_and_has_no_findings(make_queue, database):
     assert [message.body for message in queue.receive()] == [b"x"]
 
 
-def test_statement_8_body_string_shows_the_body_as_text_and_enabling_it_twice_is_no_error(make_queue, target, sql):
+@pytest.mark.promise("body-string")
+def test_body_string_shows_the_body_as_text_and_enabling_it_twice_is_no_error(make_queue, target, sql):
     queue = make_queue(body_string=True)
     text = '{"OrderId":42}' if sql.database.engine == "sqlserver" else '{"Name":"é漢🚀"}'
     queue.send(text.encode())
@@ -89,7 +91,8 @@ def test_body_string_is_added_to_a_queue_that_exists(make_queue, target, sql):
 
 
 @pytest.mark.parametrize("name", STRANGE_NAMES)
-def test_statement_12_a_strange_name_is_a_name_and_never_executes(
+@pytest.mark.promise("special-characters-in-names")
+def test_a_name_with_special_characters_is_never_executed(
     make_queue, database, sql, name, not_on_babelfish
 ):
     if not name.isascii() or set(name) & set("]'\""):
@@ -108,7 +111,8 @@ def test_statement_12_a_strange_name_is_a_name_and_never_executes(
     assert sql.value("SELECT COUNT(*) FROM victim") == 0
 
 
-def test_statement_12_a_schema_with_an_at_sign_and_brackets_holds_a_queue(make_queue, sql, not_on_babelfish):
+@pytest.mark.promise("special-characters-in-names")
+def test_a_schema_with_an_at_sign_and_brackets_holds_a_queue(make_queue, sql, not_on_babelfish):
     not_on_babelfish("cannot create procedures whose names hold brackets")
     sql.run(f"CREATE SCHEMA {sql.database.dialect.quote('db@]x')}")
 
@@ -170,7 +174,8 @@ def test_the_registry_lists_queues_with_their_places(queue, database):
     assert (kind, bool(body_string), bool(clustered)) == ("own", False, True)
 
 
-def test_statement_6_a_missing_index_on_expires_is_one_finding_with_what_mends_it(make_queue, database, sql):
+@pytest.mark.promise("queue-check-findings")
+def test_a_missing_index_on_expires_is_one_finding_with_its_remedy(make_queue, database, sql):
     queue = make_queue()
     index = _index(sql, queue, "expires")
     sql.run(f"DROP INDEX {index}")
@@ -184,7 +189,8 @@ def test_statement_6_a_missing_index_on_expires_is_one_finding_with_what_mends_i
     assert [message.body for message in queue.receive()] == [b"x"]
 
 
-def test_statement_6_a_clustered_index_where_the_registry_says_heap_is_one_finding(
+@pytest.mark.promise("queue-check-findings")
+def test_a_clustered_index_where_the_registry_says_heap_is_one_finding(
     make_queue, target, database, not_on_babelfish
 ):
     not_on_babelfish("has no clustered indexes")
@@ -196,7 +202,8 @@ def test_statement_6_a_clustered_index_where_the_registry_says_heap_is_one_findi
     assert found == ([] if database.engine == "postgresql" else ["row_version_index_clustered"])
 
 
-def test_statement_6_columns_that_lose_text_are_findings(make_queue, database, sql, not_on_babelfish):
+@pytest.mark.promise("queue-check-findings")
+def test_columns_that_lose_text_are_findings(make_queue, database, sql, not_on_babelfish):
     not_on_babelfish("cannot make a column varchar and NOT NULL")
     queue = make_queue()
     if database.engine == "postgresql":

@@ -33,14 +33,16 @@ SECOND = timedelta(seconds=1)
         (9, 3, (Decision.ERROR, 0)),
     ],
 )
-def test_statement_63_five_immediate_retries_then_delays_of_10_20_and_30_seconds(attempts, delayed, decided):
+@pytest.mark.promise("default-retries")
+def test_five_immediate_retries_then_delays_of_10_20_and_30_seconds(attempts, delayed, decided):
     decision, delay = Recoverability().decide(Failure(ValueError(), attempts, delayed, {}))
 
     assert (decision, delay.total_seconds()) == decided
 
 
 @pytest.mark.parametrize("error", [MessageNotDeserialized("x"), NoHandler("x")])
-def test_statement_68_what_no_retry_can_mend_is_unrecoverable(error):
+@pytest.mark.promise("unreadable-body-fails-at-once")
+def test_an_error_that_no_retry_can_fix_is_unrecoverable(error):
     assert Recoverability().decide(Failure(error, 1, 0, {}))[0] is Decision.ERROR
 
 

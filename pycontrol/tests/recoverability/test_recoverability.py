@@ -62,7 +62,8 @@ def calls(shop):
 
 
 # ------------------------------------------------------------------ retries
-def test_statement_63_with_the_defaults_a_failing_handler_is_called_24_times(shop):
+@pytest.mark.promise("default-retries")
+def test_with_the_defaults_a_failing_handler_is_called_24_times(shop):
     send(shop)
 
     with run(shop, "defaults") as supervisor:
@@ -87,7 +88,8 @@ def header_set(error):
     return [name.removeprefix("NServiceBus.") for name, value in error.headers.items() if value]
 
 
-def test_statement_63_each_delay_is_longer_than_the_one_before(shop):
+@pytest.mark.promise("default-retries")
+def test_each_delay_is_longer_than_the_one_before(shop):
     send(shop)
 
     with run(shop, "defaults") as supervisor:
@@ -107,7 +109,8 @@ def by_row(seen):
     return list(rounds.values())
 
 
-def test_statement_64_the_error_row_keeps_what_the_message_had_and_drops_what_told_of_retries(shop):
+@pytest.mark.promise("error-copy-keeps-message")
+def test_the_error_row_keeps_the_message_and_drops_the_headers_that_count_retries(shop):
     send(shop, b"\x00\xffbody", time_to_be_received=timedelta(hours=1))
 
     with run(shop, "two_by_two") as supervisor:
@@ -121,7 +124,8 @@ def test_statement_64_the_error_row_keeps_what_the_message_had_and_drops_what_to
     assert (error.body, error.expires) == (b"\x00\xffbody", None)
 
 
-def test_statement_65_what_a_failing_handler_did_to_the_headers_reaches_neither_a_retry_nor_the_error_queue(shop):
+@pytest.mark.promise("handlers-header-changes")
+def test_header_changes_of_a_failing_handler_reach_neither_a_retry_nor_the_error_queue(shop):
     send(shop)
 
     with run(shop, "two_by_two") as supervisor:
@@ -131,7 +135,8 @@ def test_statement_65_what_a_failing_handler_did_to_the_headers_reaches_neither_
     assert "Added.ByHandler" not in error.headers
 
 
-def test_statement_65_a_delayed_retry_has_the_headers_of_the_message(shop, database):
+@pytest.mark.promise("handlers-header-changes")
+def test_a_delayed_retry_has_the_headers_of_the_message(shop, database):
     send(shop)
     pipeline = Pipeline(
         database, shop.name, recovery.endpoint(_raise, recoverability=Recoverability(0, 1, timedelta(hours=1)))
@@ -151,7 +156,8 @@ def _raise(body, context):
     raise ValueError("no")
 
 
-def test_statement_66_after_a_delayed_retry_the_immediate_counter_starts_at_1(shop):
+@pytest.mark.promise("immediate-counter-restarts")
+def test_after_a_delayed_retry_the_immediate_counter_starts_at_1(shop):
     send(shop)
 
     with run(shop, "two_by_two") as supervisor:
@@ -171,7 +177,8 @@ def test_the_figures_tell_what_was_repeated_at_once_and_what_later(shop):
     assert (figures.failed, figures.delayed, figures.moved_to_error, figures.handled) == (2, 1, 1, 0)
 
 
-def test_statement_67_in_the_mode_none_there_is_one_call_and_then_the_error_queue(shop):
+@pytest.mark.promise("none-means-one-call")
+def test_in_the_mode_none_there_is_one_call_and_then_the_error_queue(shop):
     send(shop)
 
     with run(shop, "none_mode") as supervisor:
@@ -181,7 +188,8 @@ def test_statement_67_in_the_mode_none_there_is_one_call_and_then_the_error_queu
 
 
 @pytest.mark.parametrize("body", [b"{", b"[1, 2]", b"\xff\xfe\x00"])
-def test_statement_68_a_body_that_does_not_parse_goes_to_the_error_queue_at_once(shop, body):
+@pytest.mark.promise("unreadable-body-fails-at-once")
+def test_a_body_that_does_not_parse_goes_to_the_error_queue_at_once(shop, body):
     send(shop, body)
 
     with run(shop, "typed") as supervisor:
@@ -221,7 +229,8 @@ def test_a_custom_policy_decides_by_the_error(shop):
     assert len(supervisor.seen(events.Delayed)) == 2
 
 
-def test_statement_69_a_policy_that_raises_is_critical_and_the_message_is_tried_again(shop):
+@pytest.mark.promise("failing-recoverability")
+def test_a_policy_that_raises_is_critical_and_the_message_is_retried(shop):
     row = send(shop)
 
     with run(shop, "broken_policy", breaker=FAST) as supervisor:

@@ -1,8 +1,6 @@
-"""The house style and the contract, held by test where they can be: the .sql files of both dialects."""
+"""The house style and the contract of the .sql files, in both dialects."""
 
 import re
-from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -11,10 +9,9 @@ from rowpost.database.sql_folder import sql_folder
 from rowpost.deploy.scripts import load_scripts
 from rowpost.errors import CATALOGUE
 from tests.support import babelfish
-from tests.support.sql_headers import Header, read_header, without_comments
+from tests.support.sql_headers import ROOTS, Header, files, headers, read_header, without_comments
 
 ENGINES = ("sqlserver", "postgresql")
-ROOTS = {"sqlserver": sql_folder(), "postgresql": sql_folder() / "postgresql"}
 OVERLAY = babelfish.STAND_INS
 TYPES = {
     "sqlserver": {
@@ -40,7 +37,7 @@ TYPES = {
         "timestamp": "timestamp",
     },
 }
-#: how the one parameter of type "messages" is spelt, see sql/contract.yml
+#: the parameters that stand for the type "messages", see sql/contract.yml
 MESSAGES = {
     "sqlserver": [("messages", r"nvarchar\(max\)", False), ("bodies", r"varbinary\(max\)", True)],
     "postgresql": [
@@ -64,16 +61,6 @@ BANNED = {
     "postgresql": r"WHEN OTHERS|COMMIT|ROLLBACK|SAVEPOINT|LOCK TABLE|GOTO",
 }
 HISTORY = re.compile(r"\b(author|created|modified|changed by|(19|20)\d\d-\d\d)", re.IGNORECASE)
-
-
-def files(engine: str) -> list[Path]:
-    return sorted(ROOTS[engine].glob("procedures/*/*.sql"))
-
-
-@cache
-def headers(engine: str) -> dict[str, Header]:
-    """Headers by feature/name."""
-    return {f"{path.parent.name}/{path.stem}": read_header(path, engine) for path in files(engine)}
 
 
 def public(engine: str) -> list[tuple[Procedure, Header]]:
@@ -200,7 +187,7 @@ def test_result_columns_have_the_contracts_types_in_postgresql():
 
 def test_a_dispatcher_returns_what_the_queues_procedure_returns():
     contract = load_contract()
-    fans_out = {"publish_message"}  # calls its subscribers' procedures, and returns rows of its own after them
+    fans_out = {"publish_message"}  # calls the subscribers' procedures, and then returns its own rows
     dispatchers = [
         p for p, header in public("sqlserver") if header.result is None and p.scope == "database" and p.name not in fans_out
     ]
@@ -212,11 +199,11 @@ def test_a_dispatcher_returns_what_the_queues_procedure_returns():
 
 
 def errors_of(engine: str, key: str) -> set[int]:
-    """The catalogue numbers that a procedure can raise: its own, its helper's, and those of what it dispatches to."""
+    """Return the catalogue numbers that a procedure can raise itself, or through its helpers and the procedures it calls."""
     code = without_comments(headers(engine)[key].body, engine)
     found = {int(number) for number in ERROR[engine].findall(code)}
     if key == "pubsub/publish_message":
-        return found  # what it dispatches to could only refuse what it does not pass on
+        return found  # the procedures it calls can refuse only arguments that it does not pass on
     helpers = {f"{key.partition('/')[0]}/{name}" for name in CALLED[engine].findall(code)} & headers(engine).keys()
     siblings = {f"queue/{name}" for name in SIBLING.findall(code)} & headers(engine).keys()
     for other in (helpers | siblings | {f"queue/{name}" for name in DISPATCHED[engine].findall(code)}) - {key}:
@@ -254,16 +241,6 @@ def test_the_header_comment_says_purpose_atomicity_and_locking_and_no_history(en
     assert wrong == []
 
 
-def test_the_twins_headers_say_the_same_of_atomicity():
-    differing = [
-        key
-        for key, header in headers("sqlserver").items()
-        if sum("Atomicity:" in each.comment for each in (header, headers("postgresql")[key])) == 1
-    ]
-
-    assert differing == []
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 def test_no_procedure_uses_what_the_house_style_bans(engine):
     banned = re.compile(rf"\b(?:{BANNED[engine]})(?!\w)")
@@ -296,7 +273,7 @@ def test_a_procedure_that_locks_or_steps_over_rows_sets_its_isolation_level():
     assert wrong == []
 
 
-#: they run as their caller, with every name qualified: a setting would keep the server from planning them with the query
+#: these run as their caller and qualify every name; with a setting the server could not inline them into the query
 INLINED = {"stream/read_range"}
 
 

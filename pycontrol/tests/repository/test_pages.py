@@ -1,4 +1,4 @@
-"""Pages that are made of the code are those of this code."""
+"""The generated pages are up to date."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""sqlfluff has nothing to say about sql/, and its configuration does see mistakes."""
+"""sqlfluff finds nothing in sql/, and its configuration finds mistakes."""
 
 import subprocess
 import sys

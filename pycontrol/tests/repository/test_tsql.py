@@ -1,4 +1,4 @@
-"""The T-SQL compiles, offline, with Microsoft's compiler; and the check fails when it should."""
+"""The T-SQL compiles offline with Microsoft's compiler, and the check finds mistakes."""
 
 import re
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def procedures() -> list[Source]:
 
 
 def opened(source: Source, statement: str, expression: str) -> str:
-    """The source with a statement at the start of its body; a function takes the expression, for it may not call."""
+    """Add a statement at the start of the body. A function gets the expression, because a function cannot call procedures."""
     if "CREATE OR ALTER FUNCTION" in source.text:
         return source.text.replace("\nBEGIN\n", f"\nBEGIN\n    DECLARE @wrong nvarchar(max) = {expression};\n", 1)
     return source.text.replace(f"\n{SETTINGS}\n", f"\n{SETTINGS}\n\n{statement}\n", 1)
@@ -85,7 +85,7 @@ MISTAKES: list[Callable[[Source], str]] = [
     with_syntax_error,
 ]
 
-#: statements in a procedure that has a parameter @json, and a part of what must be said
+#: statements in a procedure with a parameter @json, and a part of the expected finding
 EASILY_MISSED = {
     "SELECT c.no_such_column FROM sys.columns AS c;": "[sys].[columns].[no_such_column]",
     "SELECT m.text FROM sys.messages AS m;": "[sys].[messages]",
@@ -107,7 +107,7 @@ OUTSIDE_PROCEDURES = [
 
 
 def renamed(text: str, suffix: str) -> str:
-    """The same procedure under another name, so that it stands beside the right one."""
+    """Give a procedure another name, so that both versions can be in one model."""
     name = re.compile(r"(CREATE OR ALTER (?:PROCEDURE|FUNCTION) rowpost\.)(?:\[([^\]]+)\]|(\w+))")
     return name.sub(lambda match: f"{match[1]}[{match[2] or match[3]}~{suffix}]", text, count=1)
 
@@ -130,7 +130,7 @@ def trials() -> list[Source]:
 
 @pytest.fixture(scope="module")
 def findings(compiler: None) -> list[Finding]:
-    """What is reported of the product together with all mistakes."""
+    """Return the findings of the product together with all mistakes."""
     (found,) = compile_sets([[*read_sources(sql_folder()), *copies_with_mistakes(), *trials(), *OUTSIDE_PROCEDURES]])
     return found
 
@@ -178,7 +178,7 @@ def test_a_table_made_behind_a_guard_is_part_of_the_model():
 
 
 def operations() -> list[Source]:
-    """The operations scripts, of the queue that the compiler knows."""
+    """Return the operations scripts, for the queue that the compiler knows."""
     folder = Path(__file__).resolve().parents[3] / "deploy" / "operations"
     texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.sql"))}
     named = re.compile(r"\bdbo\.\[?(?:audit|Sales)\b(?!_)\]?|(?<=:)error(?=\])")

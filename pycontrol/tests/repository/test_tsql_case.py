@@ -1,4 +1,4 @@
-"""A server with a case-sensitive collation: one name, one spelling."""
+"""Each name has one spelling, so that the T-SQL runs on a server with a case-sensitive collation."""
 
 import re
 from collections import defaultdict
@@ -11,13 +11,13 @@ from rowpost.deploy.sql_text import tokens
 
 FILES = sorted(path for path in sql_folder().rglob("*.sql") if "postgresql" not in path.parts)
 VARIABLE = re.compile(r"(?<!@)@[A-Za-z_]\w*")
-#: columns of NServiceBus's tables, which T-SQL procedures must spell as the tables do
+#: columns of NServiceBus's tables, which T-SQL procedures must spell like the tables
 COLUMNS = (
     "Id", "CorrelationId", "ReplyToAddress", "Recoverable", "Expires", "Headers", "Body", "BodyString", "RowVersion", "Due",
     "QueueAddress", "Endpoint", "Topic",
 )  # fmt: skip
 COLUMN = re.compile(rf"\b[a-z]\.({'|'.join(COLUMNS)})\b", re.IGNORECASE)
-#: our own results and tables bear some of these names in lower case; they belong to the aliases of our own tables
+#: rowpost's own results and tables have some of these names in lower case
 OWN = {"id", "recoverable", "expires", "headers", "body", "due", "endpoint", "topic"}
 
 

@@ -1,6 +1,7 @@
-"""The tSQLt test classes of sql/tests: one per procedure; they run wherever ROWPOST_TEST_SQLSERVER names an engine.
+"""The tSQLt test classes of sql/tests, one per procedure. They run on the engine that ROWPOST_TEST_SQLSERVER names.
 
-Here tSQLt is the shim in deploy/tsqlt, so that no engine needs CLR; deploy/tsqlt/run.py runs them on the real one.
+Here tSQLt is the shim in deploy/tsqlt, so that the engine does not need CLR. deploy/tsqlt/run.py runs the classes on the
+real tSQLt.
 """
 
 import hashlib
@@ -41,7 +42,7 @@ runner = _load_runner()
 runner.make_runner = lambda database: HandRunner(database) if is_babelfish(database) else SqlserverRunner(database)
 CLASSES = runner.read_classes()
 TESTS = [test for each in CLASSES for test in each.tests]
-#: INSERT EXEC: the columns, and the procedure, a queue's or the database's
+#: INSERT EXEC: the columns, and the procedure of a queue or of the database
 STORED = re.compile(r"INSERT INTO [#@]?\w+\s\(([^)]*)\)\nEXEC rowpost\.(?:\[(\w+):Sample(?:Saga)?\]|(\w+))")
 needs_engine = pytest.mark.skipif(
     not os.environ.get("ROWPOST_TEST_SQLSERVER"), reason="no T-SQL engine: set ROWPOST_TEST_SQLSERVER"
@@ -88,7 +89,7 @@ def test_what_a_test_stores_of_a_result_has_the_contracts_columns(each):
 
 @pytest.fixture(scope="module")
 def url(request: pytest.FixtureRequest) -> str:
-    """A database with rowpost, the sample queue and the shim."""
+    """Return the URL of a database with rowpost, the sample queue and the shim."""
     url = request.getfixturevalue("new_database")("sqlserver")
     settings = Settings(engine="sqlserver", url=url, default_schema="dbo", queues=(QueueSettings(runner.SAMPLE),), sagas=(runner.SAMPLE_SAGA,))
     with connect_url("sqlserver", url) as database:
@@ -100,7 +101,7 @@ def url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def outcome_of(url: str) -> Callable[[str], runner.Outcome]:
-    """A test's outcome, by its name; a class runs when the first of its tests is asked for."""
+    """Return a function from a test's name to its outcome. A class runs at the first request for one of its tests."""
     found = {}
 
     def outcome(name: str) -> runner.Outcome:

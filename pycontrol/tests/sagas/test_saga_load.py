@@ -31,7 +31,8 @@ def many(target):
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("concurrency", KINDS)
-def test_statement_76_eight_workers_leave_fifty_instances_as_one_would_and_lose_no_message(
+@pytest.mark.promise("saga-updates-are-not-lost")
+def test_eight_workers_leave_fifty_instances_as_one_would_and_lose_no_message(
     target, sql, database, make_queue, concurrency, many
 ):
     endpoint = ENDPOINTS[concurrency]

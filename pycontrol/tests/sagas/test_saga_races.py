@@ -1,7 +1,9 @@
-"""Seed 003, "Starting a saga", "Changes to saga state" and "Completing a saga": each sentence with sessions that race.
+"""Sagas that two sessions start, change and complete at the same time.
 
-Two sessions work at the same time, on connections of their own; gates in the handlers hold them where the sentence wants
-them. On every engine that can be reached, with both kinds of concurrency.
+The tests hold each sentence of the sections "Starting a saga", "Changes to saga state" and "Completing a saga" of the
+page "Saga concurrency" in the NServiceBus documentation. Each session has its own connection. Gates in the handlers stop
+a session at the point that a sentence describes. The tests run on every engine that can be reached, with both kinds of
+concurrency control.
 """
 
 import logging
@@ -63,7 +65,8 @@ def started_twice(request, make_desk, meeting):
     return desk, race(desk)
 
 
-def test_statement_75_when_messages_that_start_the_same_instance_are_received_simultaneously_one_starts_it(started_twice):
+@pytest.mark.promise("saga-starts-once")
+def test_when_messages_that_start_the_same_instance_are_received_simultaneously_one_starts_it(started_twice):
     desk, (winner, loser) = started_twice
 
     assert (winner.kind, loser.kind) == (Kind.HANDLED, Kind.FAILED)
@@ -111,7 +114,8 @@ def test_when_it_is_retried_the_saga_may_be_completed(make_desk, concurrency):
 
 
 # ------------------------------------------------------------------ changes to saga state
-def test_statement_76_pessimistic_handlers_of_one_instance_are_invoked_one_after_another(make_desk, door):
+@pytest.mark.promise("saga-updates-are-not-lost")
+def test_pessimistic_handlers_of_one_instance_are_invoked_one_after_another(make_desk, door):
     desk = make_desk("pessimistic")
     desk.handle(Open("A"))
     entered = []
@@ -156,7 +160,8 @@ def changed_twice(make_desk, meeting):
     return desk, race(desk)
 
 
-def test_statement_76_optimistic_only_one_message_changes_the_state(changed_twice):
+@pytest.mark.promise("saga-updates-are-not-lost")
+def test_optimistic_only_one_message_changes_the_state(changed_twice):
     desk, (winner, loser) = changed_twice
 
     assert (winner.kind, loser.kind) == (Kind.HANDLED, Kind.FAILED)
@@ -274,7 +279,8 @@ def test_two_completions_at_the_same_time_complete_it_once(make_desk, meeting):
 
 
 @pytest.mark.parametrize("concurrency", KINDS)
-def test_statement_77_after_completion_later_messages_find_nothing_and_are_discarded_with_a_log_line(
+@pytest.mark.promise("completed-saga")
+def test_after_completion_later_messages_find_nothing_and_are_discarded_with_a_log_line(
     make_desk, concurrency, caplog
 ):
     caplog.set_level(logging.INFO, "rowpost.sagas")
@@ -291,7 +297,8 @@ def test_statement_77_after_completion_later_messages_find_nothing_and_are_disca
 
 # ------------------------------------------------------------------ receiving, state and sending are one
 @pytest.mark.parametrize("concurrency", KINDS)
-def test_statement_79_a_failing_handler_leaves_neither_a_change_of_state_nor_messages(make_desk, concurrency):
+@pytest.mark.promise("saga-failure-leaves-nothing")
+def test_a_failing_handler_leaves_neither_a_change_of_state_nor_messages(make_desk, concurrency):
     def fail(saga, context):
         raise ValueError("no")
 

@@ -109,7 +109,8 @@ def test_a_saga_that_one_message_starts_and_completes_leaves_nothing(make_desk):
 
 
 # ------------------------------------------------------------------ correlation
-def test_statement_78_a_handler_that_changes_the_correlation_value_fails_and_nothing_is_stored(make_desk):
+@pytest.mark.promise("saga-correlation-is-fixed")
+def test_a_handler_that_changes_the_correlation_value_fails_and_nothing_is_stored(make_desk):
     desk = make_desk()
     desk.handle(Open("A"))
     GATES["rename"] = lambda saga, context: setattr(saga.state, "account", "B")
@@ -125,7 +126,8 @@ def test_statement_78_a_handler_that_changes_the_correlation_value_fails_and_not
     ("value", "said"),
     [(None, "missing"), ("", "empty"), ("x" * 201, "201 characters"), (17, "int"), ("a\0b", "no database stores")],
 )
-def test_statement_80_a_correlation_value_that_cannot_be_is_refused_and_not_retried(make_desk, value, said):
+@pytest.mark.promise("saga-correlation-values")
+def test_an_impossible_correlation_value_is_refused_and_not_retried(make_desk, value, said):
     @message_type("Ledger.Open")
     @dataclass(frozen=True)
     class Anything:
@@ -159,7 +161,8 @@ def loose_saga(cls, table):
     return Loose
 
 
-def test_statement_80_two_hundred_characters_are_stored_and_found(make_desk):
+@pytest.mark.promise("saga-correlation-values")
+def test_two_hundred_characters_are_stored_and_found(make_desk):
     desk = make_desk()
     value = "ä" * 200
 
@@ -170,7 +173,8 @@ def test_statement_80_two_hundred_characters_are_stored_and_found(make_desk):
 
 
 @pytest.mark.parametrize("other", ["aBC", "Abc "])
-def test_statement_80_case_and_trailing_blanks_count_as_the_columns_collation_says(make_desk, sql, other):
+@pytest.mark.promise("saga-correlation-values")
+def test_case_and_trailing_blanks_count_as_the_columns_collation_says(make_desk, sql, other):
     desk = make_desk()
     literal = "SELECT COUNT(*) FROM (SELECT 'Abc' AS a) AS x WHERE x.a = '{}'"
     same = bool(sql.value(literal.format(other)))
@@ -182,7 +186,8 @@ def test_statement_80_case_and_trailing_blanks_count_as_the_columns_collation_sa
 
 
 @pytest.mark.parametrize("value", ["'; DROP TABLE x; --", "%", "a]b", 'a"b', "漢🚀", "{saga_key}"])
-def test_statement_80_special_characters_are_values_like_others(make_desk, value):
+@pytest.mark.promise("saga-correlation-values")
+def test_special_characters_are_values_like_others(make_desk, value):
     desk = make_desk()
 
     desk.handle(Open(value, 1))

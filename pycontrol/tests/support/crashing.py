@@ -1,7 +1,7 @@
-"""An endpoint for tests of transaction modes, in this process or in one that kills itself at a named step.
+"""An endpoint for tests of transaction modes, for this process or for a process that kills itself at a named step.
 
-Its handler writes the order's number into the table `business` of the queue's database, and in the mode
-transaction_scope of each participant's, and sends a message to Billing.
+The handler writes the order's number into the table `business` and sends a message to Billing. In the mode
+transaction_scope it also writes into the table `business` of each participant.
 """
 
 import json
@@ -36,7 +36,7 @@ def write(connection, number: int, place: str = "") -> None:
 
 
 def endpoint_of(queue: str, mode: str, participants: dict[str, str], step=lambda name: None, then=lambda context: None):
-    """The endpoint; `step` is called at the steps within the handler, `then` at its end."""
+    """Return the endpoint. `step` is called at the steps within the handler, `then` at its end."""
     endpoint = Endpoint(
         queue,
         transaction_mode=mode,
@@ -63,12 +63,12 @@ def pipeline_of(database: Connection, endpoint: Endpoint, **options) -> Pipeline
 
 
 def at_step(named: str, action):
-    """A step function that acts at one step."""
+    """Return a step function that acts at the step of that name."""
     return lambda name: action() if name == named else None
 
 
 def at_number(number: int, action):
-    """A step function that acts at the step of that number, from 1."""
+    """Return a step function that acts at the step of that number, counted from 1."""
     numbers = count(1)
     return lambda _: action() if next(numbers) == number else None
 
@@ -76,7 +76,7 @@ def at_number(number: int, action):
 def spawn_worker(
     target, queue: str, mode: str, participants: dict[str, str], die_at: str | int | None, batch: int = 1
 ) -> subprocess.Popen:
-    """A process that handles messages until none waits, or kills itself at the first step of that name or number.
+    """Start a process that handles all messages of the queue, or kills itself at the first step of that name or number.
 
     `batch` messages share a transaction.
     """

@@ -1,6 +1,7 @@
-"""Endpoints for tests that run them: worker processes import this module.
+"""Endpoints for tests of hosting, for this process and for worker processes.
 
-What `Sales` is told is in the message; what it did stands in the table `handled`, on the connection of the message.
+`PlaceOrder.wish` selects what the handler of `Sales` does. The handler writes a row into the table `handled`, in the
+transaction of the message.
 """
 
 import time
@@ -43,13 +44,13 @@ AT_ONCE = Recoverability(immediate_retries=0, delayed_retries=0)
 
 
 def note(context, what: str) -> None:
-    """Into the business table, on the connection of the message."""
+    """Insert a row into `handled`, on the connection of the message."""
     mark = "?" if context.database.engine == "sqlserver" else "%s"
     context.connection.cursor().execute(f"INSERT INTO handled (id, body) VALUES ({mark}, NULL)", (what,))
 
 
 def make_sales(**options) -> Endpoint:
-    """An endpoint Sales; every wish of PlaceOrder is something that a handler may do."""
+    """Return an endpoint Sales; the wish of a PlaceOrder selects what its handler does."""
     sales = Endpoint("Sales", audit_queue="audit", recoverability=AT_ONCE, **options)
 
     @sales.handles("Shop.Messages.PlaceOrder", PlaceOrder)

@@ -1,29 +1,38 @@
-"""pytest --engines-report FILE: which tests ran on which engine, as data; docs/engines.md is made of it.
+"""Record which tests ran on which engine: the plugin behind `pytest --engines-report=FILE`.
 
-Runs on several machines add up: an engine's features are replaced by those of the newest run that had them. An engine
-bears the name and version that it gave itself.
+The plugin writes two files. `docs/engines.md` and `docs/reference/behaviour.md` are made from them.
+
+    FILE                outcomes per engine and test file; `docs/reference/engines.json` in the repository
+    behaviour.json      next to FILE: outcomes per engine of each test with a `promise` marker
+
+Runs on several machines add up. A run replaces the outcomes of the test files and tests that it contains, and keeps
+all others. An engine has the name and version that the server reports. Write the option with `=`: before pytest has found
+the `conftest.py` that defines the option, it takes a separate FILE for the path of a test.
 """
 
 import json
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rowpost.database.connection import Connection
 
-__all__ = ["PLUGIN", "EnginesReport", "engine_name", "note_engine"]
+__all__ = ["BEHAVIOUR", "PLUGIN", "WITHOUT_TARGET", "EnginesReport", "engine_name", "note_engine"]
 
 PLUGIN = "rowpost engines report"
-ENGINE = re.compile(r"\[(embedded|postgresql|sqlserver)\b")
-FEATURE = re.compile(r"tests/(\w+/test_\w+)\.py")
+BEHAVIOUR = "behaviour.json"
+#: label and name of the tests that do not use the fixture `target`: they need no database, or start their own server
+WITHOUT_TARGET = "any"
+FILE = re.compile(r"tests/(\w+/test_\w+)\.py::(\w+)")
 TSQLT = "test_tsqlt.py::test_tsqlt["
 RELEASES = {13: "2016", 14: "2017", 15: "2019", 16: "2022", 17: "2025"}
 
 
 def engine_name(database: Connection, label: str) -> str:
-    """What docs/engines.md calls an engine: PostgreSQL 15, Babelfish 4.4.0, SQL Server 2022."""
+    """Return the engine's name in the pages: `PostgreSQL 15`, `Babelfish 4.4.0`, `SQL Server 2022`."""
     if database.engine == "postgresql":
         major = database.driver_connection.info.server_version // 10_000
         return f"PostgreSQL {major}" + (" (embedded)" if label == "embedded" else "")
@@ -36,30 +45,50 @@ def engine_name(database: Connection, label: str) -> str:
 
 
 def note_engine(config: pytest.Config, label: str, database: Connection) -> None:
-    """Tells a report, if one is written, what the engine of that label is."""
+    """Record the engine of a label, if a report is written."""
     report = config.pluginmanager.get_plugin(PLUGIN)
     if report is not None:
         report.names[label] = engine_name(database, label)
 
 
 class EnginesReport:
-    """Counts outcomes by engine and test file."""
+    """Count outcomes by engine and test file, and by engine and promised test."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._counts: dict[str, dict[str, Counter]] = defaultdict(lambda: defaultdict(Counter))
+        self._files: dict[str, dict[str, Counter]] = defaultdict(lambda: defaultdict(Counter))
+        self._promised: dict[str, dict[str, Counter]] = defaultdict(lambda: defaultdict(Counter))
         self.names: dict[str, str] = {}
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Iterator[None]:
+        """Add the label of the engine: parameters of other fixtures can have the names of engines too."""
+        report = yield
+        callspec = getattr(item, "callspec", None)
+        report.engine_label = callspec.params.get("target") if callspec else None
+        return report
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        engine, feature = ENGINE.search(report.nodeid), FEATURE.search(report.nodeid)
-        where = ("sqlserver", "tsqlt") if TSQLT in report.nodeid else (engine and engine[1], feature and feature[1].replace("/test_", "/"))
-        if all(where) and (report.when == "call" or report.outcome != "passed"):
-            self._counts[where[0]][where[1]][report.outcome] += 1
+        found, label = FILE.search(report.nodeid), report.engine_label
+        if found is None or (report.when != "call" and report.outcome == "passed"):
+            return
+        file, test = found.groups()
+        if TSQLT in report.nodeid:
+            self._files["sqlserver"]["tsqlt"][report.outcome] += 1
+        elif label:
+            self._files[label][file.replace("/test_", "/")][report.outcome] += 1
+        if "promise" in report.keywords:
+            self._promised[label or WITHOUT_TARGET][f"{file}.py::{test}"][report.outcome] += 1
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        known = json.loads(self._path.read_text(encoding="utf-8")) if self._path.is_file() else {}
-        for label, name in self.names.items():
-            features = {feature: dict(sorted(counts.items())) for feature, counts in self._counts[label].items()}
-            known.setdefault(name, {}).update(features)
-        ordered = {name: dict(sorted(features.items())) for name, features in sorted(known.items()) if features}
-        self._path.write_text(json.dumps(ordered, indent=2) + "\n", encoding="utf-8")
+        _update(self._path, {name: self._files[label] for label, name in self.names.items()})
+        promised = {**self.names, WITHOUT_TARGET: WITHOUT_TARGET}
+        _update(self._path.with_name(BEHAVIOUR), {name: self._promised[label] for label, name in promised.items()})
+
+
+def _update(path: Path, counted: dict[str, dict[str, Counter]]) -> None:
+    known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    for name, entries in counted.items():
+        known.setdefault(name, {}).update({entry: dict(sorted(counts.items())) for entry, counts in entries.items()})
+    ordered = {name: dict(sorted(entries.items())) for name, entries in sorted(known.items()) if entries}
+    path.write_text(json.dumps(ordered, indent=2) + "\n", encoding="utf-8")

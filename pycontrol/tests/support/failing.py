@@ -1,7 +1,7 @@
-"""Endpoints for tests of recoverability and delayed delivery; worker processes import this module.
+"""Endpoints for tests of recoverability and delayed delivery, for this process and for worker processes.
 
-What a handler does, and when, is written to the table `handled`: beside the transaction where it is to survive a
-failure, so that a test can count calls.
+The handlers write rows into the table `handled`. `note` writes in the transaction of the message; `note_call` writes on a
+second connection, so that the row survives a failure and a test can count the calls.
 """
 
 import os
@@ -22,7 +22,7 @@ def _mark(connection) -> str:
 
 
 def note(context, what: str = "") -> None:
-    """A row in `handled`, in the message's transaction."""
+    """Insert a row into `handled`, in the transaction of the message."""
     mark = _mark(context.connection)
     body = what.encode() or context.body
     context.connection.execute(
@@ -31,7 +31,7 @@ def note(context, what: str = "") -> None:
 
 
 def note_call(context) -> None:
-    """A row in `handled` that stays, whatever becomes of the message; the row's id is the queue row's."""
+    """Insert a row into `handled` on a second connection. It has the id of the queue's row, and survives a rollback."""
     beside = context.database.beside().driver_connection
     mark = _mark(beside)
     row = str(context.incoming.id)
@@ -39,7 +39,7 @@ def note_call(context) -> None:
 
 
 def endpoint(handler, **options) -> Endpoint:
-    """An endpoint with one handler of raw bytes; the queue's name is the settings' matter."""
+    """Return an endpoint with one handler of raw bytes. The settings give the name of its queue."""
     made = Endpoint("Recovery", **options)
     made.handles(TYPE)(handler)
     return made
@@ -68,7 +68,7 @@ def _hang(body, context):
 
 
 def _die(body, context):
-    """Kill the own process on messages that begin with `bad`."""
+    """Kill this process on messages that begin with `bad`."""
     note_call(context)
     if body.startswith(b"bad"):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -81,7 +81,7 @@ def _leave(body, context):
 
 
 def _exhaust(body, context):
-    """Take memory until there is no more."""
+    """Allocate memory until the limit is reached."""
     import resource
 
     note_call(context)
@@ -102,14 +102,14 @@ def _fail_twice(body, context):
 
 
 def _fail_until_file(body, context):
-    """Fail until the file named by the body is there."""
+    """Fail until the file exists whose name is the body."""
     note_call(context)
     if not os.path.exists(body.decode()):
         raise ValueError("not yet")
 
 
 def _policy_of_types(failure):
-    """KeyErrors once more in a moment, everything else is hopeless."""
+    """Retry a KeyError twice with a short delay, and move every other error to the error queue."""
     return SOON if isinstance(failure.error, KeyError) and failure.delayed < 2 else Decision.ERROR
 
 

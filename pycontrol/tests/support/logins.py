@@ -1,4 +1,4 @@
-"""Logins without any right, made for a test and dropped after it, on either engine."""
+"""Logins without rights, created for a test and dropped after it, on both engines."""
 
 import os
 import re
@@ -16,7 +16,7 @@ PASSWORD = "Rights_9!test"
 
 
 class Logins:
-    """Makes logins in the probe's database, and opens connections as them."""
+    """Create logins in the probe's database, and open connections with them."""
 
     def __init__(self, sql: Probe, url: str) -> None:
         self._sql, self._url = sql, url
@@ -34,7 +34,7 @@ class Logins:
         return name
 
     def url(self, name: str, url: str = "") -> str:
-        """The database's url, or another one, as that login."""
+        """Return the database's URL, or the given one, with that login."""
         url = url or self._url
         if self._engine == "sqlserver":
             parts = [part for part in url.split(";") if not part.lower().startswith(("uid=", "pwd="))]
@@ -50,12 +50,12 @@ class Logins:
                 self._sql.run(f"DROP OWNED BY {name}")
                 self._sql.run(f"DROP ROLE {name}")
             else:
-                if not self._sql.babelfish:  # which drops no user that has rights; the database takes it along
+                if not self._sql.babelfish:  # Babelfish drops no user that has rights; the user is dropped with the database
                     self._sql.run(f"DROP USER {name}")
                 self._drop_login(name)
 
     def _drop_login(self, name: str) -> None:
-        """Waits for the login's sessions to be gone."""
+        """Drop a login as soon as its sessions have ended."""
         end = time.monotonic() + 20
         while True:
             try:
@@ -72,7 +72,7 @@ _numbers = count(1)
 
 @contextmanager
 def logins(sql: Probe, url: str) -> Iterator[Logins]:
-    """Logins of a database; dropped at the end of the block."""
+    """Yield the logins of a database, and drop them at the end of the block."""
     made = Logins(sql, url)
     try:
         yield made

@@ -1,6 +1,6 @@
-"""An endpoint with an outbox, for tests: in this process, or in one that kills itself at a named step.
+"""An endpoint with an outbox, for this process or for a process that kills itself at a named step.
 
-Its handler writes the order's number into the table `business` of the business database and sends a message to Billing.
+The handler writes the order's number into the table `business` of the business database and sends a message to Billing.
 """
 
 import json
@@ -22,7 +22,7 @@ __all__ = ["endpoint_of", "handle_all", "pipeline_of", "sales", "spawn_worker", 
 
 
 def endpoint_of(queue: str, business: str | None, *, pessimistic=False, step=lambda name: None, then=lambda context: None) -> Endpoint:
-    """The endpoint; `step` is called within the handler, `then` at its end."""
+    """Return the endpoint. `step` is called within the handler, `then` at its end."""
     endpoint = Endpoint(
         queue,
         transaction_mode="receive_only",
@@ -40,7 +40,7 @@ def endpoint_of(queue: str, business: str | None, *, pessimistic=False, step=lam
     return endpoint
 
 
-#: for supervisors; its business database is the environment's
+#: for supervisors: the environment names the business database
 sales = endpoint_of("Sales", None)
 
 
@@ -49,7 +49,7 @@ def pipeline_of(database: Connection, endpoint: Endpoint, **options) -> Pipeline
 
 
 def handle_all(pipeline: Pipeline) -> list[Kind]:
-    """Handle until the queue is empty; what became of each message."""
+    """Handle all messages of the queue, and return the outcome of each."""
     kinds = []
     while (kind := pipeline.process_one().kind) is not Kind.EMPTY:
         kinds.append(kind)
@@ -57,7 +57,7 @@ def handle_all(pipeline: Pipeline) -> list[Kind]:
 
 
 def spawn_worker(url: str, queue: str, business: str, die_at: str | None, *, time=1, pessimistic=False) -> subprocess.Popen:
-    """A process that handles messages until none waits, or kills itself when it comes to a step for the n-th time."""
+    """Start a process that handles all messages of the queue, or kills itself at the n-th occurrence of a step."""
     arguments = {"url": url, "queue": queue, "business": business, "die_at": die_at, "time": time, "pessimistic": pessimistic}
     path = os.pathsep.join(filter(None, sys.path))
     return subprocess.Popen(
@@ -66,7 +66,7 @@ def spawn_worker(url: str, queue: str, business: str, die_at: str | None, *, tim
 
 
 def step_of(die_at: str | None, time: int):
-    """Kills the process at a step, when it comes there for the n-th time."""
+    """Return a step function that kills this process at the n-th occurrence of a step."""
     left = [time]
 
     def step(name: str) -> None:

@@ -1,8 +1,9 @@
-"""The pages that are made of what is in the repository: `python -m tests.support.pages` writes them anew.
+"""The generated pages of the documentation: `python -m tests.support.pages` writes them.
 
-docs/reference/errors.md      of sql/contract.yml and the dialects' sets of numbers
-docs/for-dbas.md              the tables between its marks, of the contract and the headers of the .sql files
-docs/engines.md               of docs/reference/engines.json, which pytest --engines-report writes, and of the changes for Babelfish
+    docs/reference/errors.md       from sql/contract.yml and the dialects' sets of error numbers
+    docs/reference/behaviour.md    from behaviour.yml, the `promise` markers of the tests, and behaviour.json
+    docs/for-dbas.md               the tables between its marks, from the contract and the headers of the .sql files
+    docs/engines.md                from docs/reference/engines.json, which `pytest --engines-report=FILE` writes, and from the changes for Babelfish
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from rowpost.database.contract import load_contract
 from rowpost.database.dialects import postgresql, sqlserver_errors
 from rowpost.database.sql_folder import sql_folder
 from tests.support import babelfish
+from tests.support.behaviour import behaviour_page, prune_recorded, recorded
+from tests.support.engines_report import WITHOUT_TARGET
 from tests.support.sql_headers import read_header
 
 __all__ = ["main", "pages"]
@@ -25,11 +28,12 @@ MADE = "<!-- made by `python -m tests.support.pages` in pycontrol/; edits are lo
 
 
 def pages() -> dict[Path, str]:
-    """Each page's path and what it should hold."""
+    """Return the contents of each page by its path."""
     return {
         DOCS / "reference" / "errors.md": errors_page(),
         DOCS / "for-dbas.md": with_tables((DOCS / "for-dbas.md").read_text(encoding="utf-8")),
         DOCS / "engines.md": engines_page(),
+        DOCS / "reference" / "behaviour.md": behaviour_page(MADE, engines(read_results() | recorded())),
     }
 
 
@@ -44,28 +48,28 @@ def errors_page() -> str:
         for number, entry in load_contract().errors.items()
     ]
     theirs = [
-        ("`Deadlock`: the transaction was rolled back, running it again is right", sqlserver_errors.TRY_AGAIN, postgresql._TRY_AGAIN),
-        ("`DatabaseUnavailable`: down, restarting, failing over, or out of connections", sqlserver_errors.UNAVAILABLE,
+        ("`Deadlock`: the transaction was rolled back and can be run again", sqlserver_errors.TRY_AGAIN, postgresql._TRY_AGAIN),
+        ("`DatabaseUnavailable`: the server is down, restarts, fails over, or has no free connection", sqlserver_errors.UNAVAILABLE,
          postgresql._UNAVAILABLE | {"08xxx"}),
         ("`LoginRefused`", sqlserver_errors.LOGIN_REFUSED, postgresql._LOGIN_REFUSED),
         ("`PermissionDenied`", sqlserver_errors.PERMISSION, {"42501"}),
         ("`SchemaMissing`, or `QueueNotFound` for a queue's own procedure or table", {2812, 208}, {"42883", "3F000", "42P01"}),
-        ("`InvalidCount`: a number beyond its type", {8115}, {"22003"}),
+        ("`InvalidCount`: a number is out of the range of its type", {8115}, {"22003"}),
         ("`InvalidMessage`: a null or a character that cannot be stored", {515}, {"23502", "22021"}),
     ]  # fmt: skip
     rows = [(name, ", ".join(map(str, sorted(a))), ", ".join(sorted(b))) for name, a, b in theirs]
     return (
         f"{MADE}\n# Errors\n\n## Raised by rowpost's procedures\n\n"
         + table(("Number", "SQL Server", "PostgreSQL", "Python", "Meaning"), ours)
-        + "\n\n## Raised by the servers, and what rowpost makes of them\n\nEverything else is a `DatabaseError` with the"
-        " server's words. `UnsupportedServer`: PostgreSQL before 14, SQL Server before 2016.\n\n"
+        + "\n\n## Raised by the servers\n\nrowpost translates these errors of the servers. Every other error is a `DatabaseError` with the"
+        " text of the server. `UnsupportedServer` is raised for PostgreSQL before 14 and SQL Server before 2016.\n\n"
         + table(("Python", "SQL Server", "PostgreSQL"), rows)
         + "\n"
     )
 
 
 def with_tables(text: str) -> str:
-    """The page with what stands between its marks made anew."""
+    """Replace the text between the marks of a page by newly made tables."""
     for name, content in (("procedures", procedures_table()), ("rights", rights_table()), ("tables", tables_table())):
         pattern = rf"(<!-- made: {name} -->\n).*?(<!-- end -->)"
         text = re.sub(pattern, lambda found, new=content: f"{found[1]}{new}\n{found[2]}", text, flags=re.DOTALL)
@@ -109,27 +113,38 @@ def tables_table() -> str:
     return table(("Table", "What it holds", "Made by"), rows)
 
 
+def read_results() -> dict[str, dict[str, dict[str, int]]]:
+    """Return the recorded counts of outcomes by engine and test file."""
+    return json.loads((DOCS / "reference" / "engines.json").read_text(encoding="utf-8"))
+
+
+def engines(results: dict[str, object]) -> list[str]:
+    """Return the engines' names in the order of the pages: PostgreSQL, Babelfish, SQL Server."""
+    shared = [name for name in results if name != WITHOUT_TARGET]
+    return sorted(shared, key=lambda name: (not name.startswith("PostgreSQL"), not name.startswith("Babelfish"), name))
+
+
 def engines_page() -> str:
-    results = json.loads((DOCS / "reference" / "engines.json").read_text(encoding="utf-8"))
-    engines = sorted(results, key=lambda name: (not name.startswith("PostgreSQL"), not name.startswith("Babelfish"), name))
-    compiled = [] if any(name.startswith("SQL Server") for name in engines) else ["SQL Server"]
+    results = read_results()
+    names = engines(results)
+    compiled = [] if any(name.startswith("SQL Server") for name in names) else ["SQL Server"]
     features = sorted({feature for each in results.values() for feature in each})
     rows = [
-        (feature, *(_outcome(results[engine].get(feature)) for engine in engines), *("compiled" for _ in compiled))
+        (feature, *(_outcome(results[engine].get(feature)) for engine in names), *("compiled" for _ in compiled))
         for feature in features
     ]
     changed = {name.removeprefix("procedures/").removesuffix(".sql"): lack for name, lack in babelfish.adapted_procedures().items()}
     hand = (
-        "SQL Server itself was not at hand: its T-SQL is *compiled* offline with Microsoft's own compiler, and run on"
+        "No SQL Server was available. Its T-SQL is *compiled* offline with Microsoft's compiler, and executed on"
         " Babelfish where a column says so. "
     )
     return (
-        f"{MADE}\n# What was run on which engine\n\nBy test file of `pycontrol/tests/`, room by room;"
-        " `tsqlt` are the classes of `sql/tests`, through the shim. *Run* counts tests that passed; a dash means neither run"
-        f" nor claimed.\n{hand if compiled else ''}"
-        "`compose.yaml` and `.github/workflows/engines.yml` run everything on SQL Server"
-        " 2017, 2019 and 2022 and PostgreSQL 14 to 18 where there is a container engine.\n\n"
-        + table(("Tests", *engines, *compiled), rows)
+        f"{MADE}\n# What was run on which engine\n\nThis page counts the tests of each file of `pycontrol/tests/`."
+        " `tsqlt` are the classes of `sql/tests`, executed with the shim. *Run* counts tests that passed. A dash means that no"
+        f" run is recorded.\n{hand if compiled else ''}"
+        "`compose.yaml` and `.github/workflows/engines.yml` run all tests on SQL Server"
+        " 2017, 2019 and 2022 and PostgreSQL 14 to 18 if a container engine is available.\n\n"
+        + table(("Tests", *names, *compiled), rows)
         + "\n\n## Babelfish\n\nBabelfish is an engine for rowpost's tests. It is not supported, and `rowpost apply` refuses it."
         " The tests change these procedures to run them there. A test that passes on Babelfish does not show that the"
         " procedure runs on SQL Server.\n\n"
@@ -148,6 +163,7 @@ def _outcome(counts: dict[str, int] | None) -> str:
 
 
 def main() -> None:
+    prune_recorded()
     for path, text in pages().items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

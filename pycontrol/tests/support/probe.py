@@ -1,4 +1,4 @@
-"""Plain SQL for tests: arranges what no procedure does, and looks at tables and sessions from outside."""
+"""Plain SQL for tests: it prepares what no procedure can prepare, and reads tables and sessions."""
 
 import time
 from abc import ABC, abstractmethod
@@ -17,14 +17,14 @@ DEADLINE = 20.0  # seconds
 
 
 class Probe(ABC):
-    """One connection that speaks SQL; names of queues are addresses."""
+    """One connection for plain SQL. Names of queues are addresses."""
 
     def __init__(self, database: Connection, *, babelfish: bool = False) -> None:
         self.database = database
         self.babelfish = babelfish
 
     def run(self, statement: str, *values: Any) -> list[tuple]:
-        """Runs a statement with ? for values; returns its rows."""
+        """Run a statement with `?` for each value, and return its rows."""
         cursor = self.database.driver_connection.cursor()
         if self.database.engine == "postgresql":
             cursor.execute(statement.replace("%", "%%").replace("?", "%s"), values)
@@ -36,7 +36,7 @@ class Probe(ABC):
         return self.run(statement, *values)[0][0]
 
     def table(self, queue: str) -> str:
-        """The quoted name of the queue's table."""
+        """Return the quoted name of the queue's table."""
         address = parse_address(queue).qualified(self.database.engine)
         quote = self.database.dialect.quote
         return f"{quote(address.schema)}.{quote(address.table)}"
@@ -45,7 +45,7 @@ class Probe(ABC):
         self.run(f"DELETE FROM {self.table(queue)}")
 
     def wait_until_expired(self, queue: str) -> None:
-        """Waits until the server says that something in the queue has expired."""
+        """Wait until the server reports an expired message in the queue."""
         end = time.monotonic() + DEADLINE
         while not any(row[0] for row in self.database.call("browse_messages", queue=queue, count=100) if row[2]):
             assert time.monotonic() < end, f"nothing in {queue} expired within {DEADLINE} s"
@@ -67,7 +67,7 @@ class Probe(ABC):
     PROCEDURES: str
 
     def column_values(self, queue: str, column: str) -> list[Any]:
-        """A column's values in row version order."""
+        """Return the values of a column in the order of row versions."""
         return [row[0] for row in self.run(f"SELECT {column} FROM {self.table(queue)} ORDER BY {self.ROW_VERSION}")]
 
     ROW_VERSION: str
@@ -80,7 +80,7 @@ class Probe(ABC):
 
     @abstractmethod
     def columns(self, queue: str) -> dict[str, str]:
-        """Columns in their order, with the type of each."""
+        """Return the columns in their order, with the type of each."""
 
     @abstractmethod
     def session_settings(self) -> Any: ...
@@ -126,7 +126,7 @@ class PostgreSQLProbe(Probe):
         return self.value("SELECT clock_timestamp()").astimezone(UTC)
 
     def row_locks(self, queue: str) -> int:
-        """Rows of the queue that another session could not lock now."""
+        """Count the rows of the queue that are locked."""
         free = self.run(f"SELECT seq FROM {self.table(queue)} FOR UPDATE SKIP LOCKED")
         return self.value(f"SELECT count(*) FROM {self.table(queue)}") - len(free)
 
@@ -147,7 +147,7 @@ class PostgreSQLProbe(Probe):
 
 
     def reuse_space(self, queue: str) -> None:
-        """What comes next may lie before what is there."""
+        """Vacuum the table, so that new rows can take the space of deleted rows."""
         self.run(f"VACUUM {self.table(queue)}")
 
 
@@ -177,13 +177,13 @@ class SQLServerProbe(Probe):
         )
 
     def reuse_space(self, queue: str) -> None:
-        """Nothing to do: a table lies in the order of its clustered index."""
+        """Do nothing: the clustered index gives the order of rows."""
 
     def drop_column(self, queue: str, column: str) -> None:
         constraints = self.run(
             "SELECT d.name FROM sys.default_constraints AS d WHERE d.parent_object_id = OBJECT_ID(?)", self.table(queue)
         )
-        for (name,) in () if self.babelfish else constraints:  # Babelfish makes names up, and drops a default with its column
+        for (name,) in () if self.babelfish else constraints:  # Babelfish reports other names than it uses, and drops a default together with its column
             self.run(f"ALTER TABLE {self.table(queue)} DROP CONSTRAINT {self.database.dialect.quote(name)}")
         super().drop_column(queue, column)
 
@@ -204,7 +204,7 @@ class SQLServerProbe(Probe):
         return self.value("SELECT COUNT(*) FROM sys.dm_tran_locks WHERE resource_type IN ('KEY', 'RID', 'PAGE')")
 
     def sessions_waiting_for_sagas(self) -> int:
-        if self.babelfish:  # it has no sys.dm_exec_requests; its PostgreSQL is there to be asked
+        if self.babelfish:  # Babelfish has no sys.dm_exec_requests, but the PostgreSQL below it has pg_stat_activity
             return self.value("SELECT COUNT(*) FROM pg_catalog.pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%oncurrency%'")
         return self.value("SELECT COUNT(*) FROM sys.dm_exec_requests WHERE blocking_session_id <> 0")
 
@@ -222,6 +222,6 @@ class SQLServerProbe(Probe):
 
 
 def probe_for(database: Connection, *, babelfish: bool = False) -> Probe:
-    """The probe of the database's engine."""
+    """Return the probe for the database's engine."""
     kind = PostgreSQLProbe if database.engine == "postgresql" else SQLServerProbe
     return kind(database, babelfish=babelfish)

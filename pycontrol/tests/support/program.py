@@ -1,4 +1,4 @@
-"""The installed program rowpost as a process, with a database of its own: for tests of the command line."""
+"""The installed program `rowpost` as a process with its own database, for tests of the command line."""
 
 import json
 import os
@@ -16,14 +16,14 @@ __all__ = ["Ended", "Program", "Started", "environment_file", "program", "rowpos
 
 ROWPOST = Path(sys.executable).with_name("rowpost")
 TIMEOUT = 120  # seconds
-# by what a test's target is called
+# by the label of the test's target
 ENGINES = {"embedded": "postgresql", "postgresql": "postgresql", "babelfish": "sqlserver", "sqlserver": "sqlserver"}
 QUEUES = "queues: {Sales: {}, Billing: {}, error: {}, audit: {}}\n"
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a call ended."""
+    """The result of a call: exit code, stdout and stderr."""
 
     code: int
     out: str
@@ -35,12 +35,12 @@ class Ended:
 
     @property
     def lines(self) -> list[object]:
-        """JSON lines."""
+        """Parse stdout as JSON lines."""
         return [json.loads(line) for line in self.out.splitlines()]
 
 
 class Program:
-    """Calls of rowpost that share an environment file and variables; never on a terminal."""
+    """Calls of rowpost that share an environment file and variables. They have no terminal."""
 
     def __init__(self, environment: Path | None, folder: Path, *, babelfish: bool = False, **variables: str) -> None:
         self.environment, self.folder, self.babelfish = environment, folder, babelfish
@@ -48,7 +48,7 @@ class Program:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("ROWPOST_")}
         self.variables = {
             **inherited,
-            # a test that would start an embedded server by mistake must not find the user's own
+            # a test that starts an embedded server by mistake must not use the server of the user
             "ROWPOST_DATA": str(folder / "data"),
             "PYTHONUNBUFFERED": "1",
             **({"ROWPOST_ENV": str(environment)} if environment else {}),
@@ -58,11 +58,11 @@ class Program:
 
     @property
     def engine(self) -> str:
-        """postgresql or sqlserver, as the environment file says."""
+        """Return the engine of the environment file: postgresql or sqlserver."""
         return "sqlserver" if "engine: sqlserver" in self.environment.read_text() else "postgresql"
 
     def with_environment(self, path: Path) -> "Program":
-        """The same with another environment file."""
+        """Return the same program with another environment file."""
         changed = Program(path, self.folder, babelfish=self.babelfish)
         changed.variables = {**self.variables, "ROWPOST_ENV": str(path)}
         return changed
@@ -81,7 +81,7 @@ class Program:
 
     @contextmanager
     def started(self, *arguments: object, **options: object) -> Iterator["Started"]:
-        """A call that is still running; killed at the end of the block if nothing else ended it."""
+        """Start a call, and kill it at the end of the block if it still runs."""
         process = subprocess.Popen(
             [*self._command, *map(str, arguments)],
             stdin=subprocess.PIPE,
@@ -104,17 +104,17 @@ class Started:
         self.process = process
 
     def interrupt(self) -> None:
-        """Ctrl-C."""
+        """Send the signal of Ctrl-C."""
         self.process.send_signal(signal.SIGINT)
 
     def ended(self) -> Ended:
-        """Waits for the end."""
+        """Wait until the call has ended."""
         out, err = self.process.communicate(timeout=TIMEOUT)
         return Ended(self.process.returncode, (out or b"").decode(), err.decode())
 
 
 def environment_file(folder: Path, engine: str = "postgresql", rest: str = QUEUES, name: str = "shop") -> Path:
-    """An environment that takes its url, as a secret, from the variable SHOP_URL."""
+    """Write an environment file that takes its URL from the variable SHOP_URL, and return its path."""
     path = folder / f"{name}.yml"
     path.write_text(f'environment: {name}\nengine: {engine}\nurl: "${{SHOP_URL}}"\n{rest}', encoding="utf-8")
     return path
@@ -122,14 +122,14 @@ def environment_file(folder: Path, engine: str = "postgresql", rest: str = QUEUE
 
 @pytest.fixture(scope="module")
 def program(new_database: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Program:
-    """The program on a database of the embedded server, where its four queues are deployed."""
+    """Return the program on a database of the embedded server, with its four queues deployed."""
     folder = tmp_path_factory.mktemp("program")
     return _deployed(Program(environment_file(folder), folder, SHOP_URL=new_database("embedded")))
 
 
 @pytest.fixture(scope="module")
 def rowpost(target, new_database: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Program:
-    """The same, once on every engine."""
+    """Return the same for each engine."""
     engine = ENGINES[target.label]
     folder = tmp_path_factory.mktemp("program")
     url = new_database("sqlserver" if engine == "sqlserver" else target.label)

@@ -1,6 +1,7 @@
-"""What the .sql files of procedures say of themselves: name, parameters, result, header comment, errors.
+"""Read the .sql files of procedures: name, parameters, result columns, header comment, body.
 
-Reads the house style's forms and nothing else: a file that is written otherwise is refused, by line.
+`headers` returns one `Header` per procedure of an engine. Only files in the form of the house style can be read; for
+any other file `read_header` raises an error with its path.
 """
 
 from __future__ import annotations
@@ -8,11 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+from rowpost.database.sql_folder import sql_folder
 from rowpost.deploy.sql_text import tokens
 
-__all__ = ["Column", "Header", "read_header", "split_commas", "without_comments"]
+__all__ = ["ROOTS", "Column", "Header", "files", "headers", "read_header", "split_commas", "without_comments"]
+
+#: the folder of each engine's .sql files
+ROOTS = {"sqlserver": sql_folder(), "postgresql": sql_folder() / "postgresql"}
 
 SQLSERVER_HEAD = re.compile(
     r"SET ANSI_NULLS ON;\nSET QUOTED_IDENTIFIER ON;\nGO\nCREATE OR ALTER (?P<kind>PROCEDURE|FUNCTION) rowpost\."
@@ -29,13 +35,13 @@ PARAMETER = {
     "sqlserver": re.compile(r"@(\w+) (\w+(?:\([^)]*\))?)( = NULL)?( OUTPUT)?"),
     "postgresql": re.compile(r"p_(\w+) ([\w\[\]]+)( DEFAULT NULL)?()"),
 }
-#: the rows that a T-SQL procedure returns: its last SELECT that assigns no variable, or an OUTPUT without INTO
+#: a T-SQL procedure returns the rows of its last SELECT that assigns no variable, or of an OUTPUT without INTO
 RESULT = re.compile(r"^(?:SELECT(?: TOP \([^)]*\))?|OUTPUT)(?P<list>\s.*?)(?=^FROM\b|^OPTION\b|^INTO\b|;)", re.M | re.S)
 
 
 @dataclass(frozen=True)
 class Column:
-    """A parameter or result column. `optional`: it has a default."""
+    """A parameter or result column. `optional` says whether it has a default."""
 
     name: str
     type: str
@@ -44,7 +50,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Header:
-    """One procedure's file. `result` is None where another procedure's rows are passed on."""
+    """The file of one procedure. `result` is None if the procedure returns the rows of another one."""
 
     engine: str
     kind: str
@@ -57,15 +63,26 @@ class Header:
 
     @property
     def object_name(self) -> str:
-        """The name without quotes and without the key of a queue or saga."""
+        """Return the name without quotes and without the key of a queue or saga."""
         return re.sub(r":\{\w+_key\}|[\[\]\"]", "", self.name)
 
 
+def files(engine: str) -> list[Path]:
+    """Return the files of an engine's procedures, sorted."""
+    return sorted(ROOTS[engine].glob("procedures/*/*.sql"))
+
+
+@cache
+def headers(engine: str) -> dict[str, Header]:
+    """Return the headers of an engine's procedures by feature and name: `queue/send_message`."""
+    return {f"{path.parent.name}/{path.stem}": read_header(path, engine) for path in files(engine)}
+
+
 def read_header(path: Path, engine: str) -> Header:
-    """Reads a procedure's file.
+    """Read the file of one procedure.
 
     Raises:
-        ValueError: it is not one procedure in the house style's form.
+        ValueError: the file is not one procedure in the form of the house style.
     """
     text = path.read_text(encoding="utf-8")
     found = (SQLSERVER_HEAD if engine == "sqlserver" else POSTGRESQL_HEAD).fullmatch(text)
@@ -121,13 +138,13 @@ def _returned(text: str) -> Iterator[Column]:
 
 
 def without_comments(text: str, engine: str) -> str:
-    """The text with a blank for each comment, looking into PostgreSQL's bodies too."""
+    """Replace each comment by a blank, also inside the function bodies of PostgreSQL."""
     pieces = tokens(text, engine, bodies=False)
     return "".join(" " if piece.kind == "comment" else text[piece.start : piece.end] for piece in pieces)
 
 
 def split_commas(text: str) -> list[str]:
-    """Splits at commas that stand in no bracket; no entries for blank text."""
+    """Split at the commas outside of brackets. Blank entries are left out."""
     entries, depth, start = [], 0, 0
     for position, character in enumerate(text):
         depth += {"(": 1, ")": -1}.get(character, 0)

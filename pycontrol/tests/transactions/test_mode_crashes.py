@@ -1,4 +1,4 @@
-"""Processes killed at every step of a message's way, in every transaction mode: statements 43 to 49a after a crash."""
+"""Processes that are killed at each step of handling a message, in every transaction mode."""
 
 import os
 import random
@@ -146,7 +146,8 @@ def once(business):
 
 # ------------------------------------------------------------------ one crash at every step
 @pytest.mark.parametrize("step", STEPS["sends_atomic_with_receive"])
-def test_statement_46_sends_atomic_killed_at_any_step_repeats_and_loses_nothing(business, step):
+@pytest.mark.promise("sends-are-atomic-when-killed")
+def test_sends_atomic_killed_at_any_step_repeats_and_loses_nothing(business, step):
     shop = business("sends_atomic_with_receive")
     shop.order(1, 2, 3)
 
@@ -158,7 +159,8 @@ def test_statement_46_sends_atomic_killed_at_any_step_repeats_and_loses_nothing(
 
 
 @pytest.mark.parametrize("step", STEPS["receive_only"])
-def test_statement_44_receive_only_killed_at_any_step_loses_nothing_and_may_send_twice(business, step):
+@pytest.mark.promise("receive-only-may-send-twice")
+def test_receive_only_killed_at_any_step_loses_nothing_and_may_send_twice(business, step):
     shop = business("receive_only")
     shop.order(1, 2, 3)
 
@@ -170,7 +172,8 @@ def test_statement_44_receive_only_killed_at_any_step_loses_nothing_and_may_send
 
 
 @pytest.mark.parametrize("step", STEPS["none"])
-def test_statement_43_none_killed_at_any_step_handles_at_most_once(business, step):
+@pytest.mark.promise("none-loses-on-failure")
+def test_none_killed_at_any_step_handles_at_most_once(business, step):
     shop = business("none")
     shop.order(1, 2, 3)
 
@@ -182,7 +185,8 @@ def test_statement_43_none_killed_at_any_step_handles_at_most_once(business, ste
 
 
 @pytest.mark.parametrize("step", TWO_PHASE)
-def test_statement_49a_a_scope_over_three_databases_killed_at_any_step_repeats_and_loses_nothing(
+@pytest.mark.promise("scope-spans-databases")
+def test_a_scope_over_three_databases_killed_at_any_step_repeats_and_loses_nothing(
     business, step, needs_two_phase
 ):
     shop = business("transaction_scope")
@@ -199,7 +203,8 @@ def test_statement_49a_a_scope_over_three_databases_killed_at_any_step_repeats_a
 
 
 @pytest.mark.parametrize("step", STEPS["transaction_scope"])
-def test_statement_49a_a_scope_on_one_server_killed_at_any_step_repeats_and_loses_nothing(business, target, step):
+@pytest.mark.promise("scope-spans-databases")
+def test_a_scope_on_one_server_killed_at_any_step_repeats_and_loses_nothing(business, target, step):
     if target.settings.engine != "sqlserver":
         pytest.skip("databases of one PostgreSQL need two-phase commit: the test above")
     shop = business("transaction_scope")
@@ -382,7 +387,8 @@ def test_transactions_of_another_queues_database_are_shown_and_never_touched(bus
 
 
 # ------------------------------------------------------------------ many at once
-def test_statement_49a_workers_killed_at_random_while_recovery_runs_agree_everywhere(business, needs_two_phase):
+@pytest.mark.promise("scope-spans-databases")
+def test_workers_killed_at_random_while_recovery_runs_agree_everywhere(business, needs_two_phase):
     shop = business("transaction_scope")
     count, kills, dice = 150, 12, random.Random(2026)
     shop.order(*range(count))

@@ -1,4 +1,4 @@
-"""The four transaction modes, on every engine that can be reached: statements 43 to 49a and 67."""
+"""The four transaction modes, on every engine that can be reached."""
 
 from collections import Counter
 from contextlib import suppress
@@ -86,7 +86,8 @@ def fail(context):
 
 # ------------------------------------------------------------------ a handler that succeeds
 @pytest.mark.parametrize("mode", MODES)
-def test_statement_47_a_handled_message_leaves_its_data_and_what_was_sent_and_is_gone(run, queue, database, business, mode):
+@pytest.mark.promise("handlers-sql-joins")
+def test_a_handled_message_is_removed_and_its_data_and_sends_are_stored(run, queue, database, business, mode):
     (outcome,) = run(mode)
 
     assert outcome.kind is Kind.HANDLED
@@ -94,7 +95,8 @@ def test_statement_47_a_handled_message_leaves_its_data_and_what_was_sent_and_is
 
 
 # ------------------------------------------------------------------ a handler that fails
-def test_statement_43_none_a_failing_handler_finds_its_message_gone_and_keeps_what_it_wrote(run, queue, database, business):
+@pytest.mark.promise("none-loses-on-failure")
+def test_none_a_failing_handler_finds_its_message_gone_and_keeps_what_it_wrote(run, queue, database, business):
     (outcome,) = run("none", fail)
 
     assert outcome.kind is Kind.MOVED_TO_ERROR
@@ -102,7 +104,8 @@ def test_statement_43_none_a_failing_handler_finds_its_message_gone_and_keeps_wh
 
 
 @pytest.mark.parametrize("mode", TRANSACTIONAL)
-def test_statement_45_and_47_a_failing_handler_leaves_neither_a_send_nor_data_nor_a_removal(
+@pytest.mark.promise("sends-are-atomic", "handlers-sql-joins")
+def test_a_failing_handler_leaves_neither_a_send_nor_data_nor_a_removal(
     run, queue, database, business, mode
 ):
     (outcome,) = run(mode, fail)
@@ -112,7 +115,8 @@ def test_statement_45_and_47_a_failing_handler_leaves_neither_a_send_nor_data_no
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_statement_44_and_48_an_immediate_send_stays_though_the_handler_fails(run, queue, database, business, mode):
+@pytest.mark.promise("receive-only-may-send-twice", "immediate-send-stays")
+def test_an_immediate_send_stays_though_the_handler_fails(run, queue, database, business, mode):
     def send_then_fail(context):
         context.send(Order(99), to="Billing", immediate=True)
         fail(context)
@@ -123,7 +127,8 @@ def test_statement_44_and_48_an_immediate_send_stays_though_the_handler_fails(ru
     assert queue.peek() == (0 if mode == "none" else 1)
 
 
-def test_statement_44_receive_only_sends_before_it_removes_so_that_a_failing_removal_leaves_a_ghost(
+@pytest.mark.promise("receive-only-may-send-twice")
+def test_receive_only_sends_before_it_removes_so_that_a_failing_removal_leaves_a_sent_message(
     run, queue, database, business, sql
 ):
     if database.engine != "postgresql":
@@ -138,7 +143,8 @@ def test_statement_44_receive_only_sends_before_it_removes_so_that_a_failing_rem
 
 
 @pytest.mark.parametrize("mode", ATOMIC)
-def test_statement_45_a_commit_that_fails_leaves_no_ghost(run, queue, database, business, sql, mode):
+@pytest.mark.promise("sends-are-atomic")
+def test_a_commit_that_fails_leaves_no_sent_message(run, queue, database, business, sql, mode):
     if database.engine != "postgresql":
         pytest.skip("SQL Server has no deferred constraints to make a COMMIT fail")
     sql.run("ALTER TABLE business ADD CONSTRAINT single UNIQUE (number) DEFERRABLE INITIALLY DEFERRED")
@@ -160,7 +166,8 @@ def test_a_failing_message_is_called_as_often_as_configured_and_then_moves(run, 
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_statement_65_headers_that_a_failing_handler_changes_came_to_each_retry_and_to_the_error_queue_as_sent(
+@pytest.mark.promise("handlers-header-changes")
+def test_header_changes_of_a_failing_handler_reach_neither_a_retry_nor_the_error_queue(
     run, queue, database, business, mode
 ):
     seen = []
@@ -179,7 +186,8 @@ def test_statement_65_headers_that_a_failing_handler_changes_came_to_each_retry_
     assert "Added" not in error.headers
 
 
-def test_statement_67_none_calls_exactly_once_however_many_retries_are_configured(run, queue, database, business):
+@pytest.mark.promise("none-means-one-call")
+def test_none_calls_exactly_once_however_many_retries_are_configured(run, queue, database, business):
     calls = []
 
     def count_and_fail(context):
@@ -197,7 +205,8 @@ def test_statement_67_none_calls_exactly_once_however_many_retries_are_configure
     assert error.headers["NServiceBus.ExceptionInfo.Message"] == "no such order"
 
 
-def test_statement_67_none_a_message_that_goes_nowhere_ends_in_the_error_queue(run, queue, database, business):
+@pytest.mark.promise("none-means-one-call")
+def test_none_a_message_to_an_unknown_queue_ends_in_the_error_queue(run, queue, database, business):
     (outcome,) = run("none", lambda context: context.send(Order(2), to="Nowhere"))
 
     assert outcome.kind is Kind.MOVED_TO_ERROR
@@ -213,21 +222,24 @@ def test_none_a_handler_may_use_transactions_of_its_own_but_leaves_none_open(run
 
 
 # ------------------------------------------------------------------ several databases
-def test_statement_49a_one_scope_over_receive_sends_and_data_in_two_databases(run, queue, database, business, shop, in_shop):
+@pytest.mark.promise("scope-spans-databases")
+def test_one_scope_over_receive_sends_and_data_in_two_databases(run, queue, database, business, shop, in_shop):
     (outcome,) = run("transaction_scope", participants={"shop": shop})
 
     assert outcome.kind is Kind.HANDLED
     assert (business(), in_shop(), bodies(database, "Billing"), queue.peek()) == ([1], [1], [b'{"Number":1}'], 0)
 
 
-def test_statement_49a_a_failing_handler_leaves_nothing_in_either_database(run, queue, database, business, shop, in_shop):
+@pytest.mark.promise("scope-spans-databases")
+def test_a_failing_handler_leaves_nothing_in_either_database(run, queue, database, business, shop, in_shop):
     outcomes = run("transaction_scope", fail, times=4, participants={"shop": shop})
 
     assert [outcome.kind for outcome in outcomes][:3] == [Kind.FAILED, Kind.FAILED, Kind.MOVED_TO_ERROR]
     assert (business(), in_shop(), bodies(database, "Billing"), queue.peek()) == ([], [], [], 0)
 
 
-def test_statement_49a_a_send_that_fails_undoes_the_other_database(run, queue, database, business, shop, in_shop):
+@pytest.mark.promise("scope-spans-databases")
+def test_a_send_that_fails_undoes_the_other_database(run, queue, database, business, shop, in_shop):
     def send_nowhere(context):
         context.send(Order(2), to="Nowhere")
 
@@ -238,7 +250,8 @@ def test_statement_49a_a_send_that_fails_undoes_the_other_database(run, queue, d
     assert list_in_doubt(database, {"shop": shop}) == ([], {})
 
 
-def test_statement_49a_many_messages_use_one_connection_and_leave_no_decision(run, queue, database, business, shop, in_shop):
+@pytest.mark.promise("scope-spans-databases")
+def test_many_messages_use_one_connection_and_leave_no_decision(run, queue, database, business, shop, in_shop):
     pids = set()
 
     def note(context):

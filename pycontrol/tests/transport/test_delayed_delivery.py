@@ -149,7 +149,8 @@ def test_a_table_that_nobody_registered_gets_its_message(shop, database, sql):
     assert sql.value(f"SELECT COUNT(*) FROM {sql.table(other.name)}") == 1
 
 
-def test_statement_57_a_forward_destination_that_is_missing_ends_in_the_error_queue_under_its_own_name(shop, database):
+@pytest.mark.promise("missing-forward-destination")
+def test_a_forward_destination_that_is_missing_ends_in_the_error_queue_under_its_own_name(shop, database):
     good = shop.make_queue()
     delay(shop, b"lost", headers={FORWARD: "Nowhere@[nsb]", "Shop.Unknown": "é", "NServiceBus.FailedQ": "Old"})
     delay(shop, b"found", headers={FORWARD: good.name})
@@ -181,7 +182,8 @@ def test_a_forward_destination_that_is_no_address_ends_in_the_error_queue(shop, 
     assert shop.handled() == 0
 
 
-def test_statement_36_a_forward_whose_headers_cannot_be_read_ends_in_the_error_queue_unchanged(shop, database):
+@pytest.mark.promise("corrupt-headers-move-unchanged")
+def test_a_forward_whose_headers_cannot_be_read_ends_in_the_error_queue_unchanged(shop, database):
     raw = '{"NServiceBus.SqlServer.ForwardDestination":"Billing'
     delay(shop, b"\xff", headers=raw)
 
@@ -202,7 +204,8 @@ def test_without_an_error_queue_a_message_that_cannot_be_forwarded_stays(shop, d
 
 
 # ------------------------------------------------------------------ with a supervisor
-def test_statement_52_and_56_what_another_process_delays_is_handled_within_a_second_of_its_time(shop, open_database):
+@pytest.mark.promise("delay-is-kept", "delay-of-any-process")
+def test_a_message_delayed_by_another_process_is_handled_within_a_second_of_its_due_time(shop, open_database):
     other = open_database()
 
     with shop.run("note", limit=1, peek_delay=5.0) as supervisor:
@@ -290,7 +293,8 @@ def test_a_queue_whose_delayed_table_is_gone_is_worked_all_the_same_and_its_move
     }
 
 
-def test_statement_53_a_delay_of_100_days_waits_and_a_negative_one_does_not(shop):
+@pytest.mark.promise("delay-range")
+def test_a_delay_of_100_days_waits_and_a_negative_one_does_not(shop):
     delay(shop, b"far", timedelta(days=100))
     delay(shop, b"past", timedelta(days=-100))
 
@@ -301,7 +305,8 @@ def test_statement_53_a_delay_of_100_days_waits_and_a_negative_one_does_not(shop
     assert waiting(shop) == 1
 
 
-def test_statement_55_the_movers_of_two_processes_move_1000_messages_once(shop):
+@pytest.mark.promise("movers-move-once")
+def test_the_movers_of_two_processes_move_1000_messages_once(shop):
     for number in range(50):
         delay(shop, b"%d" % number)
     table = shop.sql.table(shop.name + ".Delayed")
@@ -365,7 +370,8 @@ def mover_refused(target):
     return RefusingMovers(target.url)
 
 
-def test_statement_40_a_mover_survives_the_loss_of_the_database_with_a_breaker_of_its_own(shop, mover_refused):
+@pytest.mark.promise("outage")
+def test_a_mover_survives_an_outage_of_the_database_with_its_own_circuit_breaker(shop, mover_refused):
     waits = CircuitBreaker(armed_wait=0.1, triggered_wait=0.2)
 
     with shop.run("note", breaker=waits, breaker_seconds=0.5) as supervisor:
@@ -394,7 +400,8 @@ def test_a_worked_queue_without_a_delayed_table_needs_no_mover(shop):
 
 
 # ------------------------------------------------------------------ expiry
-def test_statement_51_a_purge_at_startup_removes_what_has_expired_and_nothing_else(shop):
+@pytest.mark.promise("purge-of-expired")
+def test_a_purge_at_startup_removes_what_has_expired_and_nothing_else(shop):
     shop.sql.insert_expired(shop.name, 2500)
 
     with shop.run("note", limit=1, purge_expired_on_startup=True) as supervisor:
@@ -432,7 +439,8 @@ def test_a_periodic_purge_works_beside_busy_receivers_and_never_blocks_them(shop
     assert supervisor.seen(events.Expired) == []
 
 
-def test_statement_50_f5_an_error_copy_of_a_message_with_a_time_to_be_received_never_expires(shop):
+@pytest.mark.promise("expired-is-dropped")
+def test_an_error_copy_of_a_message_with_a_time_to_be_received_never_expires(shop):
     shop.queue.send(b"42", TYPES, time_to_be_received=timedelta(minutes=5))
 
     with shop.run("fail", attempts=1) as supervisor:

@@ -118,7 +118,8 @@ def test_a_message_that_is_not_there_is_named(errors, key):
 
 
 # ------------------------------------------------------------------ bring back
-def test_statement_70_a_retry_returns_the_row_to_failed_q_with_its_headers_untouched(error, errors, queue, sql):
+@pytest.mark.promise("retry-from-error-queue")
+def test_a_retry_returns_the_row_to_failed_q_with_its_headers_untouched(error, errors, queue, sql):
     raw = encode_headers(failed()).replace("/", "\\/")
     row_id = error.send(b"\x00\xff", raw)
 
@@ -131,7 +132,8 @@ def test_statement_70_a_retry_returns_the_row_to_failed_q_with_its_headers_untou
     assert error.peek() == 0
 
 
-def test_statement_70_a_body_that_is_null_stays_null(error, errors, sql):
+@pytest.mark.promise("retry-from-error-queue")
+def test_a_body_that_is_null_stays_null(error, errors, sql):
     error.send(None, failed())
 
     errors.retry(rows(errors)[0])
@@ -139,7 +141,8 @@ def test_statement_70_a_body_that_is_null_stays_null(error, errors, sql):
     assert sql.column_values("Sales", "body") == [None]
 
 
-def test_statement_70_a_retry_is_atomic_where_the_queue_is_gone_the_message_stays(error, errors, database):
+@pytest.mark.promise("retry-from-error-queue")
+def test_a_retry_is_atomic_and_if_the_queue_is_gone_the_message_stays(error, errors, database):
     error.send(b"body", failed(queue="Nowhere"))
     (row,) = rows(errors)
 
@@ -233,7 +236,8 @@ def test_two_operators_who_retry_all_at_once_bring_each_message_back_once(error,
     assert sum(result.retried for result in results) == 400
 
 
-def test_statement_70_a_message_retried_by_servicecontrol_is_acknowledged_once_it_is_handled(error, queue, database):
+@pytest.mark.promise("retry-from-error-queue")
+def test_a_message_retried_by_servicecontrol_is_acknowledged_once_it_is_handled(error, queue, database):
     retried = {
         "NServiceBus.MessageId": str(uuid4()),
         "NServiceBus.EnclosedMessageTypes": TYPE,
@@ -255,7 +259,8 @@ def test_statement_70_a_message_retried_by_servicecontrol_is_acknowledged_once_i
     assert told.headers["ServiceControl.Retry.Successful"].endswith(" Z")
 
 
-def test_statement_70_a_retried_message_that_fails_again_is_not_acknowledged(error, queue, database):
+@pytest.mark.promise("retry-from-error-queue")
+def test_a_retried_message_that_fails_again_is_not_acknowledged(error, queue, database):
     queue.send(
         b"42", {"ServiceControl.Retry.UniqueMessageId": "4711", "ServiceControl.Retry.AcknowledgementQueue": "Billing"}
     )

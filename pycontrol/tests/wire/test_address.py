@@ -1,4 +1,4 @@
-"""Addresses and keys: contract statements 11 and 12, reference A1 to A3."""
+"""Addresses and keys of queues."""
 
 import doctest
 
@@ -30,12 +30,14 @@ ENGINES = ["postgresql", "sqlserver"]
         ('in"side', Address('in"side')),
     ],
 )
-def test_statement_11_every_form_of_an_address_is_read(text, address):
+@pytest.mark.promise("address-forms")
+def test_every_form_of_an_address_is_read(text, address):
     assert parse_address(text) == address
 
 
 @pytest.mark.parametrize("text", ["a", "a@b", "a@[b]@[c]", "a@[]@[c]", "x@[y]]z]", "my.tb[e@[my.[sch@ma]@[my.c@ta]]og]"])
-def test_statement_11_formatting_is_canonical_and_idempotent(text):
+@pytest.mark.promise("address-forms")
+def test_formatting_is_canonical_and_idempotent(text):
     once = parse_address(text).format()
 
     assert parse_address(once) == parse_address(text)

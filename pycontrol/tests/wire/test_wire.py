@@ -1,6 +1,7 @@
-"""The wire: rows as NServiceBus's own serializer writes them are understood, and ours are what it would read.
+"""The wire format: rows of NServiceBus's serializer are read, and rowpost writes rows that NServiceBus can read.
 
-The six messages are those of the reference, block 2.7; the rules are its blocks 2.1 to 2.6.
+The six messages in `rowpost/cli/demo/wire` have the headers that NServiceBus writes: a send, a publish, a reply, an error
+copy, a delayed retry and an audit copy.
 """
 
 import json
@@ -284,7 +285,8 @@ def test_a_message_of_a_send_only_endpoint_names_no_reply_address(party, databas
 
 # ------------------------------------------------------------------ compat
 @pytest.mark.parametrize(("version", "filled"), [(f"v{n}", n < 7) for n in range(1, 10)])
-def test_statement_5_the_columns_of_old_transports_are_filled_as_compat_says(party, target, sql, version, filled):
+@pytest.mark.promise("legacy-columns")
+def test_the_columns_of_old_transports_are_filled_as_compat_says(party, target, sql, version, filled):
     if target.settings.engine != "sqlserver":
         pytest.skip("only SQL Server's tables have CorrelationId and ReplyToAddress")
     long = "c" * 10_000

@@ -1,4 +1,6 @@
-"""The circuit breaker against reference I9 and statements 39 and 40."""
+"""The circuit breaker: it delays work after each failure, and reduces the concurrency after 30 s of failures."""
+
+import pytest
 
 from rowpost.errors import DatabaseUnavailable, Deadlock
 from rowpost.workers.circuit_breaker import CircuitBreaker, arms_circuit_breaker
@@ -25,7 +27,8 @@ def test_a_success_disarms():
     assert (breaker.change, breaker.armed, breaker.wait) == ("disarmed", False, 0.0)
 
 
-def test_statement_40_less_than_30_seconds_of_failures_raise_no_critical_event():
+@pytest.mark.promise("outage")
+def test_less_than_30_seconds_of_failures_raise_no_critical_event():
     breaker = CircuitBreaker().after_failure(now=0.0)
 
     for second in range(1, 30):
@@ -34,7 +37,8 @@ def test_statement_40_less_than_30_seconds_of_failures_raise_no_critical_event()
     assert not breaker.at(29.99).triggered
 
 
-def test_statement_40_after_30_seconds_there_is_one_critical_event_and_concurrency_1():
+@pytest.mark.promise("outage")
+def test_after_30_seconds_there_is_one_critical_event_and_concurrency_1():
     breaker, changes = CircuitBreaker().after_failure(now=0.0), []
 
     for second in range(1, 120):
@@ -48,7 +52,8 @@ def test_statement_40_after_30_seconds_there_is_one_critical_event_and_concurren
     assert (breaker.concurrency(8), breaker.wait) == (1, 10.0)
 
 
-def test_statement_40_time_alone_triggers_without_a_second_failure():
+@pytest.mark.promise("outage")
+def test_time_alone_triggers_without_a_second_failure():
     breaker = CircuitBreaker().after_failure(now=0.0)
 
     assert breaker.triggers_at == 30.0
@@ -56,7 +61,8 @@ def test_statement_40_time_alone_triggers_without_a_second_failure():
     assert breaker.at(30.0).triggers_at is None
 
 
-def test_statement_40_recovery_restores_the_concurrency_and_the_next_outage_counts_anew():
+@pytest.mark.promise("outage")
+def test_recovery_restores_the_concurrency_and_the_next_outage_counts_anew():
     triggered = CircuitBreaker().after_failure(now=0.0).at(31.0)
 
     recovered = triggered.after_success()
@@ -73,7 +79,8 @@ def test_a_success_without_a_failure_changes_nothing():
     assert breaker.after_failure(0.0).after_success().after_success().change is None
 
 
-def test_statement_39_a_deadlock_victim_does_not_arm_the_breaker():
+@pytest.mark.promise("deadlock-is-retried")
+def test_a_deadlock_victim_does_not_arm_the_breaker():
     assert not arms_circuit_breaker(Deadlock("victim"))
     assert arms_circuit_breaker(DatabaseUnavailable("refused"))
 

@@ -23,7 +23,8 @@ from rowpost.workers.concurrency import (
 
 
 # ------------------------------------------------------------------ fixed: transports 1.x and 2.0
-def test_statement_33_level_10_with_4_queues_polls_with_40_pollers():
+@pytest.mark.promise("fixed-pollers")
+def test_level_10_with_4_queues_polls_with_40_pollers():
     primary, secondary = emulated_queues("Sales", "1.2")
 
     pollers = sum(Fixed().after(Peeked(0), limit=10).workers for _ in primary)
@@ -33,7 +34,8 @@ def test_statement_33_level_10_with_4_queues_polls_with_40_pollers():
     assert pollers == fixed_pollers(10, queues=4) == 40
 
 
-def test_statement_33_level_10_with_4_queues_and_the_callback_queue_polls_with_41_pollers():
+@pytest.mark.promise("fixed-pollers")
+def test_level_10_with_4_queues_and_the_callback_queue_polls_with_41_pollers():
     primary, secondary = emulated_queues("Sales", "2.0", "WEB01")
     limits = [10 for _ in primary] + [1 for _ in secondary]
 
@@ -57,11 +59,13 @@ def test_fixed_pollers_stay_whatever_they_find():
 
 
 # ------------------------------------------------------------------ adaptive: transport 2.1
-def test_statement_34_five_hits_in_a_row_start_nothing():
+@pytest.mark.promise("adaptive-pollers")
+def test_five_hits_in_a_row_start_nothing():
     assert Adaptive().after(Received(1, (5,)), limit=10).workers == 1
 
 
-def test_statement_34_more_than_five_hits_in_a_row_start_a_poller_and_zero_the_hits():
+@pytest.mark.promise("adaptive-pollers")
+def test_more_than_five_hits_in_a_row_start_a_poller_and_zero_the_hits():
     six = Adaptive().after(Received(1, (6,)), limit=10)
     eleven = six.after(Received(1, (5,)), limit=10)
     twelve = eleven.after(Received(1, (1,)), limit=10)
@@ -69,23 +73,27 @@ def test_statement_34_more_than_five_hits_in_a_row_start_a_poller_and_zero_the_h
     assert [six.workers, eleven.workers, twelve.workers] == [2, 2, 3]
 
 
-def test_statement_34_hits_start_no_more_pollers_than_the_limit():
+@pytest.mark.promise("adaptive-pollers")
+def test_hits_start_no_more_pollers_than_the_limit():
     assert Adaptive().after(Received(1, (6000,)), limit=4).workers == 4
 
 
-def test_statement_34_six_misses_in_a_row_stop_nothing():
+@pytest.mark.promise("adaptive-pollers")
+def test_six_misses_in_a_row_stop_nothing():
     ramp = Adaptive(workers=3).after(Received(1, (-6,)), limit=10)
 
     assert (ramp.workers, ramp.stop) == (3, None)
 
 
-def test_statement_34_seven_misses_in_a_row_stop_the_poller_that_had_them():
+@pytest.mark.promise("adaptive-pollers")
+def test_seven_misses_in_a_row_stop_the_poller_that_had_them():
     ramp = Adaptive(workers=3).after(Received(2, (-6,)), limit=10).after(Received(2, (-1,)), limit=10)
 
     assert (ramp.workers, ramp.stop) == (2, 2)
 
 
-def test_statement_34_the_last_poller_is_never_stopped():
+@pytest.mark.promise("adaptive-pollers")
+def test_the_last_poller_is_never_stopped():
     ramp = Adaptive()
 
     for _ in range(100):
@@ -93,13 +101,15 @@ def test_statement_34_the_last_poller_is_never_stopped():
         assert (ramp.workers, ramp.stop) == (1, None)
 
 
-def test_statement_34_a_hit_zeroes_the_misses():
+@pytest.mark.promise("adaptive-pollers")
+def test_a_hit_zeroes_the_misses():
     ramp = Adaptive(workers=2).after(Received(1, (-6, 1, -6)), limit=10)
 
     assert (ramp.workers, ramp.stop) == (2, None)
 
 
-def test_statement_34_a_miss_zeroes_the_hits():
+@pytest.mark.promise("adaptive-pollers")
+def test_a_miss_zeroes_the_hits():
     assert Adaptive().after(Received(1, (5, -1, 5)), limit=10).workers == 1
 
 
@@ -123,7 +133,8 @@ def test_a_receive_busy_for_more_than_5_seconds_adds_one_poller_once_per_message
     assert [step.workers for step in (at_five, over, later, next_message)] == [1, 2, 2, 3]
 
 
-def test_statement_28_a_lowered_limit_lowers_the_number_of_adaptive_pollers():
+@pytest.mark.promise("limit-changes-at-run-time")
+def test_a_lowered_limit_lowers_the_number_of_adaptive_pollers():
     assert Adaptive(workers=8).after(Peeked(0), limit=3).workers == 3
 
 
@@ -135,17 +146,20 @@ def test_idle_pollers_back_off_from_50_milliseconds_to_one_second():
 
 
 # ------------------------------------------------------------------ peek: transport 3 and later
-def test_statement_27_a_peek_starts_as_many_receivers_as_messages_wait_up_to_the_limit():
+@pytest.mark.promise("concurrency-limit")
+def test_a_peek_starts_as_many_receivers_as_messages_wait_up_to_the_limit():
     targets = [Peek().after(Peeked(waiting), limit=4).workers for waiting in (1, 3, 4, 5, 1000)]
 
     assert targets == [1, 3, 4, 4, 4]
 
 
-def test_statement_35_a_waiting_message_gets_a_receiver_beside_a_busy_one():
+@pytest.mark.promise("long-handler-blocks-nobody")
+def test_a_waiting_message_gets_a_second_receiver_while_one_is_busy():
     assert Peek().after(Peeked(1, busy=1), limit=4).workers == 2
 
 
-def test_statement_29_the_first_empty_receive_ends_the_round_and_the_next_peek_is_at_once():
+@pytest.mark.promise("wrong-estimate-costs-little")
+def test_the_first_empty_receive_ends_the_round_and_the_next_peek_is_at_once():
     receiving = Peek().after(Peeked(1000), limit=2)
 
     after_46_of_1000 = receiving.after(Received(1, (23, -1)), limit=2).after(Received(2, (23, -1)), limit=2)
@@ -156,11 +170,13 @@ def test_statement_29_the_first_empty_receive_ends_the_round_and_the_next_peek_i
     assert not after_46_of_1000.receiving
 
 
-def test_statement_30_an_empty_queue_is_peeked_once_a_delay():
+@pytest.mark.promise("idle-peek-delay")
+def test_an_empty_queue_is_peeked_once_a_delay():
     assert Peek(peek_delay=1.0).after(Peeked(0), limit=4).peek_in == 1.0
 
 
-def test_statement_30_after_work_the_next_peek_is_at_once():
+@pytest.mark.promise("idle-peek-delay")
+def test_after_work_the_next_peek_is_at_once():
     ramp = Peek(peek_delay=5.0).after(Peeked(3), limit=4).after(Received(1, (3, -1)), limit=4)
 
     assert ramp.peek_in == 0.0
@@ -205,13 +221,15 @@ def test_a_hit_ends_the_back_off_of_barren_rounds():
     assert ramp.peek_in == 0.0
 
 
-def test_statement_32_an_idle_queue_wants_one_worker():
+@pytest.mark.promise("one-worker-when-idle")
+def test_an_idle_queue_needs_one_worker():
     ramp = Peek().after(Peeked(100), limit=8).after(Received(1, (100, -1)), limit=8).after(Peeked(0), limit=8)
 
     assert ramp.workers == 1
 
 
-def test_statement_32_idle_workers_leave_but_one():
+@pytest.mark.promise("one-worker-when-idle")
+def test_all_idle_workers_but_one_exit():
     idle = {1: 9.0, 2: 3.0, 3: 5.0, 4: 0.1}
 
     assert spare_workers(idle, workers=4, wanted=1, idle_timeout=2.0) == [1, 3, 2]
@@ -221,17 +239,20 @@ def test_statement_32_idle_workers_leave_but_one():
 
 
 @pytest.mark.parametrize("seconds", [0.0999, 0.05, 0.0, -1.0])
-def test_statement_31_a_peek_delay_below_100_milliseconds_is_refused(seconds):
+@pytest.mark.promise("peek-delay-range")
+def test_a_peek_delay_below_100_milliseconds_is_refused(seconds):
     with pytest.raises(SettingsError):
         check_peek_delay(seconds)
 
 
 @pytest.mark.parametrize("seconds", [0.1, 1.0, 10.0])
-def test_statement_31_a_peek_delay_of_100_milliseconds_to_10_seconds_is_accepted_silently(seconds):
+@pytest.mark.promise("peek-delay-range")
+def test_a_peek_delay_of_100_milliseconds_to_10_seconds_is_accepted_silently(seconds):
     assert check_peek_delay(seconds) is None
 
 
-def test_statement_31_a_peek_delay_above_10_seconds_is_accepted_with_a_warning():
+@pytest.mark.promise("peek-delay-range")
+def test_a_peek_delay_above_10_seconds_is_accepted_with_a_warning():
     warning = check_peek_delay(10.1)
 
     assert warning is not None

@@ -23,7 +23,8 @@ def pids(path):
     return [int(file.name.rpartition(".")[2]) for file in path.parent.glob(f"{path.name}.*")]
 
 
-def test_statement_41_the_message_of_a_worker_killed_in_its_handler_is_back_and_handled_by_another(shop, tmp_path):
+@pytest.mark.promise("stop")
+def test_the_message_of_a_worker_killed_in_its_handler_is_back_and_handled_by_another(shop, tmp_path):
     gate = tmp_path / "gate"
     shop.send(1, str(gate).encode())
 
@@ -40,7 +41,8 @@ def test_statement_41_the_message_of_a_worker_killed_in_its_handler_is_back_and_
     assert (shop.handled(), shop.depth(), shop.errors()) == (1, 0, [])
 
 
-def test_statement_46_a_process_killed_between_handler_and_commit_leaves_no_message_and_is_redelivered(shop, tmp_path):
+@pytest.mark.promise("sends-are-atomic-when-killed")
+def test_a_process_killed_between_handler_and_commit_leaves_no_message_and_is_redelivered(shop, tmp_path):
     other, gate = shop.make_queue(), tmp_path / "gate"
     shop.queue.send(f"{other.name}|{gate}".encode())
 
@@ -54,7 +56,8 @@ def test_statement_46_a_process_killed_between_handler_and_commit_leaves_no_mess
     assert shop.handled_twice() == 0
 
 
-def test_statement_41_a_worker_asked_by_signal_leaves_after_its_message_and_is_replaced(shop, tmp_path):
+@pytest.mark.promise("stop")
+def test_a_worker_that_gets_a_signal_exits_after_its_message_and_is_replaced(shop, tmp_path):
     gate = tmp_path / "gate"
     shop.send(2, str(gate).encode())
 
@@ -137,7 +140,8 @@ def test_a_message_that_kills_its_workers_ends_in_the_error_queue_and_does_not_s
     assert {died.exitcode for died in supervisor.seen(events.WorkerDied)} == {-signal.SIGKILL}
 
 
-def test_statement_40_the_server_is_stopped_and_started_again_and_each_message_is_handled_once(tmp_path):
+@pytest.mark.promise("outage")
+def test_the_server_is_stopped_and_started_again_and_each_message_is_handled_once(tmp_path):
     url = embedded.start(tmp_path)
     server = get_server(tmp_path / "postgresql", cleanup_mode="stop")
     worker = WorkerSettings("tests.support.handlers:slow_then_note", limit=3, peek_delay=0.1)
@@ -175,7 +179,8 @@ def test_statement_40_the_server_is_stopped_and_started_again_and_each_message_i
 
 
 @pytest.mark.parametrize("strategy", ["adaptive", "fixed"])
-def test_statement_41_polling_workers_that_are_killed_are_replaced(shop, strategy):
+@pytest.mark.promise("stop")
+def test_polling_workers_that_are_killed_are_replaced(shop, strategy):
     with shop.run(limit=2, strategy=strategy) as supervisor:
         supervisor.until(lambda: supervisor.seen(events.WorkerStarted), "a poller")
         os.kill(supervisor.seen(events.WorkerStarted)[0].pid, signal.SIGKILL)

@@ -22,7 +22,8 @@ def alive(supervisor):
     return sorted(started - {event.pid for event in supervisor.seen(events.WorkerDied | events.WorkerStopped)})
 
 
-def test_statement_26_four_workers_handle_20000_messages_once_each_while_workers_are_killed_at_random(shop, many):
+@pytest.mark.promise("each-message-once")
+def test_four_workers_handle_20000_messages_once_each_while_workers_are_killed_at_random(shop, many):
     shop.send(many)
     dice, kills = random.Random(2026), 25
 
@@ -42,7 +43,8 @@ def test_statement_26_four_workers_handle_20000_messages_once_each_while_workers
 
 
 @pytest.mark.parametrize("strategy", ["adaptive", "fixed", "peek"])
-def test_statement_26_every_strategy_handles_each_message_once(shop, many, strategy):
+@pytest.mark.promise("each-message-once")
+def test_every_strategy_handles_each_message_once(shop, many, strategy):
     count = many // 10
     shop.send(count)
 
@@ -52,7 +54,8 @@ def test_statement_26_every_strategy_handles_each_message_once(shop, many, strat
     assert (shop.handled(), shop.handled_twice(), shop.depth()) == (count, 0, 0)
 
 
-def test_statement_38_two_supervisors_share_a_queue_and_handle_each_message_once(shop, many):
+@pytest.mark.promise("instances-share-a-queue")
+def test_two_supervisors_share_a_queue_and_handle_each_message_once(shop, many):
     count = many // 10
     settings = shop.settings("slow_then_note", limit=2)
 

@@ -28,7 +28,8 @@ def test_the_first_peeks_follow_one_another_for_what_a_sender_may_be_about_to_co
     assert pauses == [0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0]
 
 
-def test_statement_32_an_idle_queue_has_one_worker_that_waits_and_one_peek_a_delay():
+@pytest.mark.promise("one-worker-when-idle")
+def test_an_idle_queue_has_one_worker_that_waits_and_one_peek_a_delay():
     history = at_rest(limit=4, peek_delay=1.0)
 
     due = history.at(0.5)
@@ -39,7 +40,8 @@ def test_statement_32_an_idle_queue_has_one_worker_that_waits_and_one_peek_a_del
     assert history.asked == [(0.0, False)]
 
 
-def test_statement_30_the_next_peek_is_asked_when_the_delay_is_over():
+@pytest.mark.promise("idle-peek-delay")
+def test_the_next_peek_is_asked_when_the_delay_is_over():
     history = at_rest(limit=4, peek_delay=1.0)
 
     history.at(0.99)
@@ -48,7 +50,8 @@ def test_statement_30_the_next_peek_is_asked_when_the_delay_is_over():
     assert history.asked == [(0.0, False), (1.0, False)]
 
 
-def test_statement_27_a_burst_raises_the_workers_to_the_limit_and_not_above():
+@pytest.mark.promise("concurrency-limit")
+def test_a_burst_raises_the_workers_to_the_limit_and_not_above():
     history = at_rest(limit=4)
 
     history.peeks(1000, now=1.0)
@@ -58,7 +61,8 @@ def test_statement_27_a_burst_raises_the_workers_to_the_limit_and_not_above():
     assert [process.assignment.receive for process in history.processes] == [False, True, True, True]
 
 
-def test_statement_29_after_the_first_empty_receive_the_next_peek_is_asked_at_once():
+@pytest.mark.promise("wrong-estimate-costs-little")
+def test_after_the_first_empty_receive_the_next_peek_is_asked_at_once():
     history = at_rest(limit=2)
     history.at(1.0)
     history.peeks(1000, now=1.0)
@@ -92,7 +96,8 @@ def test_the_end_of_an_old_round_does_not_make_a_worker_idle_that_was_told_to_re
     assert history.crew.snapshot(1.0).busy == 1
 
 
-def test_statement_32_spare_workers_leave_when_they_were_idle_for_a_while():
+@pytest.mark.promise("one-worker-when-idle")
+def test_spare_workers_exit_after_an_idle_time():
     history = at_rest(limit=3)
     history.peeks(100, now=1.0)
     history.ready(2, 3, now=1.0)
@@ -109,7 +114,8 @@ def test_statement_32_spare_workers_leave_when_they_were_idle_for_a_while():
     assert history.crew.snapshot(4.0).workers == 3
 
 
-def test_statement_28_a_raised_limit_starts_more_workers_and_a_lowered_one_sends_them_away():
+@pytest.mark.promise("limit-changes-at-run-time")
+def test_a_raised_limit_starts_workers_and_a_lowered_limit_stops_them():
     history = at_rest(limit=1)
     history.peeks(1000, now=1.0)
 
@@ -124,7 +130,8 @@ def test_statement_28_a_raised_limit_starts_more_workers_and_a_lowered_one_sends
     assert [process.told[-1] for process in history.processes] == [Receive(1), Leave(), Leave()]
 
 
-def test_statement_27_a_worker_that_is_told_to_leave_counts_for_the_limit_until_it_has_left():
+@pytest.mark.promise("concurrency-limit")
+def test_a_worker_that_is_asked_to_exit_counts_for_the_limit_until_it_has_exited():
     history = at_rest(limit=3)
     history.peeks(1000, now=1.0)
     history.ready(2, 3, now=1.0)
@@ -179,7 +186,8 @@ def test_a_worker_that_cannot_be_started_is_tried_again_later():
     assert len(history.processes) == 1
 
 
-def test_statement_33_fixed_pollers_are_all_started_at_once():
+@pytest.mark.promise("fixed-pollers")
+def test_fixed_pollers_are_all_started_at_once():
     history = History(limit=10, strategy="fixed")
 
     history.at(0.0)
@@ -187,7 +195,8 @@ def test_statement_33_fixed_pollers_are_all_started_at_once():
     assert len(history.processes) == 10
 
 
-def test_statement_34_a_poller_with_hits_in_a_row_brings_another_and_one_with_misses_leaves():
+@pytest.mark.promise("adaptive-pollers")
+def test_hits_in_a_row_start_another_poller_and_misses_in_a_row_stop_one():
     history = History(limit=10, strategy="adaptive")
     history.at(0.0)
     history.ready(1)
@@ -202,7 +211,8 @@ def test_statement_34_a_poller_with_hits_in_a_row_brings_another_and_one_with_mi
     assert history.told(2) == []
 
 
-def test_statement_35_a_receive_of_more_than_5_seconds_brings_another_poller():
+@pytest.mark.promise("long-handler-blocks-nobody")
+def test_a_receive_of_more_than_5_seconds_starts_another_poller():
     history = History(limit=10, strategy="adaptive")
     history.at(0.0)
     history.ready(1)
@@ -268,7 +278,8 @@ def test_work_done_ends_the_growth_of_the_delay():
     assert respawn_delay(100) == 10.0
 
 
-def test_statement_40_failing_for_30_seconds_gives_one_critical_event_and_one_worker_until_it_recovers():
+@pytest.mark.promise("outage")
+def test_failing_for_30_seconds_gives_one_critical_event_and_one_worker_until_it_recovers():
     history = at_rest(limit=4)
     history.peeks(1000, now=1.0)
     history.ready(2, 3, 4, now=1.0)
@@ -289,7 +300,8 @@ def test_statement_40_failing_for_30_seconds_gives_one_critical_event_and_one_wo
     assert history.crew.snapshot(61.0).target == 4
 
 
-def test_statement_40_less_than_30_seconds_of_failures_are_no_critical_event():
+@pytest.mark.promise("outage")
+def test_less_than_30_seconds_of_failures_are_no_critical_event():
     history = at_rest(limit=4)
 
     for now in range(1, 30):
@@ -316,7 +328,8 @@ def test_while_the_breaker_is_armed_the_next_peek_is_a_second_away_and_ten_once_
     assert history.at(31.5) == 41.5
 
 
-def test_statement_39_a_deadlock_victim_among_the_peeks_arms_nothing():
+@pytest.mark.promise("deadlock-is-retried")
+def test_a_deadlock_victim_among_the_peeks_does_not_arm_the_circuit_breaker():
     history = at_rest(limit=1)
 
     history.at(1.0)
@@ -336,7 +349,8 @@ def test_a_peek_that_works_does_not_hide_a_receive_that_fails():
     assert len(history.seen(events.Critical)) == 1
 
 
-def test_statement_42_a_queue_is_purged_before_its_first_worker_starts():
+@pytest.mark.promise("purge-on-startup")
+def test_a_queue_is_purged_before_its_first_worker_starts():
     history = History(limit=2, purge_on_startup=True)
 
     history.at(0.0)
@@ -349,7 +363,8 @@ def test_statement_42_a_queue_is_purged_before_its_first_worker_starts():
     assert [event.count for event in history.seen(events.Purged)] == [500]
 
 
-def test_statement_31_a_long_peek_delay_gives_one_warning_and_a_short_one_is_refused():
+@pytest.mark.promise("peek-delay-range")
+def test_a_long_peek_delay_gives_one_warning_and_a_short_one_is_refused():
     history = History(peek_delay=11.0)
 
     history.at(0.0)
@@ -360,7 +375,8 @@ def test_statement_31_a_long_peek_delay_gives_one_warning_and_a_short_one_is_ref
         History(peek_delay=0.05)
 
 
-def test_statement_41_a_stop_asks_each_worker_to_leave_and_starts_none():
+@pytest.mark.promise("stop")
+def test_a_stop_asks_each_worker_to_exit_and_starts_none():
     history = at_rest(limit=2)
     history.peeks(1000, now=1.0)
 
@@ -375,7 +391,8 @@ def test_statement_41_a_stop_asks_each_worker_to_leave_and_starts_none():
     assert [event.reason for event in history.seen(events.WorkerStopped)] == ["stop", "stop"]
 
 
-def test_statement_41_a_second_stop_kills():
+@pytest.mark.promise("stop")
+def test_a_second_stop_kills():
     history = at_rest(limit=2)
 
     history.crew.stop(now=False)
@@ -398,7 +415,8 @@ def test_a_handler_that_cannot_be_found_is_critical_once_and_nobody_is_started_a
     assert history.crew.finished
 
 
-def test_statement_69_a_message_that_cannot_be_moved_is_critical_once():
+@pytest.mark.promise("failing-recoverability")
+def test_a_message_that_cannot_be_moved_is_critical_once():
     history = at_rest(limit=1)
     stuck = Outcome(Kind.UNMOVABLE, 7, None, 6, "message 7 cannot be moved to 'error'")
 

@@ -1,4 +1,4 @@
-"""How the number of worker processes follows the messages: seeds 000, 001, 002 and 004, with real processes."""
+"""The number of worker processes follows the number of messages: the three strategies with real processes."""
 
 from itertools import pairwise
 
@@ -34,7 +34,7 @@ class Recorded:
 
 
 class Exaggerating(QueueMonitor):
-    """A monitor whose first peek sees 1000 messages: the estimate of seed 002 that "might be wrong"."""
+    """A monitor whose first peek returns the wrong estimate of 1000 messages."""
 
     def _look(self, looks):
         self.first = getattr(self, "first", True)
@@ -44,7 +44,8 @@ class Exaggerating(QueueMonitor):
 
 
 @concurrent
-def test_statement_27_a_burst_sees_one_worker_then_the_limit_then_one_again(shop, tmp_path):
+@pytest.mark.promise("concurrency-limit")
+def test_a_burst_sees_one_worker_then_the_limit_then_one_again(shop, tmp_path):
     gate = tmp_path / "gate"
 
     with shop.run("wait_for_file", limit=4) as supervisor:
@@ -62,7 +63,8 @@ def test_statement_27_a_burst_sees_one_worker_then_the_limit_then_one_again(shop
 
 
 @concurrent
-def test_statement_28_a_raised_limit_takes_effect_while_running(shop, tmp_path):
+@pytest.mark.promise("limit-changes-at-run-time")
+def test_a_raised_limit_takes_effect_while_running(shop, tmp_path):
     gate = tmp_path / "gate"
 
     with shop.run("wait_for_file", limit=1) as supervisor:
@@ -76,7 +78,8 @@ def test_statement_28_a_raised_limit_takes_effect_while_running(shop, tmp_path):
     assert shop.handled_twice() == 0
 
 
-def test_statement_28_a_lowered_limit_takes_effect_while_running(shop):
+@pytest.mark.promise("limit-changes-at-run-time")
+def test_a_lowered_limit_takes_effect_while_running(shop):
     with shop.run("slow", limit=3) as supervisor:
         shop.send(200, b"0.02")
         supervisor.until(lambda: supervisor.workers(shop.name) == 3, "three workers")
@@ -89,7 +92,8 @@ def test_statement_28_a_lowered_limit_takes_effect_while_running(shop):
     assert shop.handled_twice() == 0
 
 
-def test_statement_29_a_peek_that_says_1000_costs_at_most_two_empty_receives_of_two_workers(shop):
+@pytest.mark.promise("wrong-estimate-costs-little")
+def test_a_peek_that_says_1000_costs_at_most_two_empty_receives_of_two_workers(shop):
     shop.send(46)
     recorded = Recorded()
 
@@ -103,7 +107,8 @@ def test_statement_29_a_peek_that_says_1000_costs_at_most_two_empty_receives_of_
     assert 46 + 1 <= sum(abs(run) for run in recorded.runs) <= 46 + 2
 
 
-def test_statement_30_an_idle_queue_is_peeked_once_a_delay_and_at_once_after_work(shop):
+@pytest.mark.promise("idle-peek-delay")
+def test_an_idle_queue_is_peeked_once_a_delay_and_at_once_after_work(shop):
     with shop.run(limit=2, peek_delay=0.4) as supervisor:
         supervisor.until(lambda: len(supervisor.seen(events.Peeked)) >= 14, "five peeks at rest, after the quick ones of the beginning")
         idle = [event.at for event in supervisor.seen(events.Peeked)]
@@ -118,7 +123,8 @@ def test_statement_30_an_idle_queue_is_peeked_once_a_delay_and_at_once_after_wor
     assert after_work - end_of_work < 0.2
 
 
-def test_statement_31_a_peek_delay_above_10_seconds_works_with_one_warning(shop):
+@pytest.mark.promise("peek-delay-range")
+def test_a_peek_delay_above_10_seconds_works_with_one_warning(shop):
     shop.send(3)
 
     with shop.run(peek_delay=11.0) as supervisor:
@@ -128,7 +134,8 @@ def test_statement_31_a_peek_delay_above_10_seconds_works_with_one_warning(shop)
 
 
 @concurrent
-def test_statement_33_level_10_with_4_queues_and_a_callback_queue_polls_with_41_processes(shop):
+@pytest.mark.promise("fixed-pollers")
+def test_level_10_with_4_queues_and_a_callback_queue_polls_with_41_processes(shop):
     primary, secondary = emulated_queues(shop.name, "2.0", "WEB01")
     for name in (*primary[1:], *secondary):
         shop.make_queue(name)
@@ -146,7 +153,8 @@ def test_statement_33_level_10_with_4_queues_and_a_callback_queue_polls_with_41_
     assert shop.handled_twice() == 0
 
 
-def test_statement_34_adaptive_pollers_follow_the_messages_up_and_down_to_one(shop):
+@pytest.mark.promise("adaptive-pollers")
+def test_adaptive_pollers_follow_the_messages_up_and_down_to_one(shop):
     with shop.run("slow", limit=3, strategy="adaptive") as supervisor:
         supervisor.until(lambda: supervisor.workers(shop.name) == 1, "one poller at rest")
         shop.send(300, b"0.005")
@@ -160,7 +168,8 @@ def test_statement_34_adaptive_pollers_follow_the_messages_up_and_down_to_one(sh
 
 @concurrent
 @pytest.mark.parametrize("strategy", ["peek", "fixed"])
-def test_statement_35_a_long_handler_stops_neither_its_own_queue_nor_another(shop, tmp_path, strategy):
+@pytest.mark.promise("long-handler-blocks-nobody")
+def test_a_long_handler_stops_neither_its_own_queue_nor_another(shop, tmp_path, strategy):
     gate, other = tmp_path / "gate", shop.make_queue()
     others = (shop.worked(other.name, "note", limit=1, strategy=strategy),)
 

@@ -37,7 +37,8 @@ def ended_messages(supervisor):
 
 
 # ------------------------------------------------------------------ a handler that fails
-def test_statement_64_a_handler_that_raises_ends_in_the_error_queue_after_its_attempts(shop):
+@pytest.mark.promise("error-copy-keeps-message")
+def test_a_handler_that_raises_ends_in_the_error_queue_after_its_attempts(shop):
     shop.queue.send(b"\x00body", HEADERS, time_to_be_received=timedelta(hours=1))
 
     with shop.run("fail", limit=2, attempts=4) as supervisor:
@@ -62,7 +63,8 @@ def test_statement_64_a_handler_that_raises_ends_in_the_error_queue_after_its_at
     assert not gone & set(error.headers)
 
 
-def test_statement_63_the_error_copy_says_what_failed_where_and_when(shop):
+@pytest.mark.promise("default-retries")
+def test_the_error_copy_says_what_failed_where_and_when(shop):
     shop.queue.send(b"42")
     before = datetime.now(UTC)
 
@@ -88,7 +90,8 @@ def test_statement_63_the_error_copy_says_what_failed_where_and_when(shop):
     assert "in fail" in stack
 
 
-def test_statement_65_what_a_failing_handler_did_to_headers_is_not_in_the_error_copy(shop):
+@pytest.mark.promise("handlers-header-changes")
+def test_header_changes_of_a_failing_handler_are_not_in_the_error_copy(shop):
     shop.queue.send(b"42", {"Shop.Kept": "yes"})
 
     with shop.run("fail", attempts=2) as supervisor:
@@ -155,7 +158,8 @@ def test_a_handler_that_exits_fails_like_any_other(shop):
     assert shop.errors()[0].headers["NServiceBus.ExceptionInfo.ExceptionType"] == "builtins.SystemExit"
 
 
-def test_statement_13_an_injection_as_reply_address_executes_nothing_and_ends_in_the_error_queue(shop):
+@pytest.mark.promise("reply-address-never-executes")
+def test_an_injection_as_reply_address_executes_nothing_and_ends_in_the_error_queue(shop):
     shop.sql.run("DROP TABLE IF EXISTS Victim")
     shop.sql.run("CREATE TABLE Victim (id integer)")
     attack = "error] VALUES(NEWID(),'','',1,NULL,'',NULL); DROP TABLE [Victim]; --"
@@ -170,7 +174,8 @@ def test_statement_13_an_injection_as_reply_address_executes_nothing_and_ends_in
     assert shop.handled() == 0
 
 
-def test_statement_45_what_a_failing_handler_sent_and_wrote_is_undone(shop):
+@pytest.mark.promise("sends-are-atomic")
+def test_the_sends_and_writes_of_a_failing_handler_are_rolled_back(shop):
     other = shop.make_queue()
     shop.queue.send(other.name.encode())
 
@@ -180,7 +185,8 @@ def test_statement_45_what_a_failing_handler_sent_and_wrote_is_undone(shop):
     assert (other.peek(), shop.handled()) == (0, 0)
 
 
-def test_statement_47_what_a_handler_sends_and_writes_commits_with_the_message(shop):
+@pytest.mark.promise("handlers-sql-joins")
+def test_the_sends_and_writes_of_a_handler_commit_with_the_message(shop):
     other = shop.make_queue()
     shop.queue.send(other.name.encode())
 
@@ -190,7 +196,8 @@ def test_statement_47_what_a_handler_sends_and_writes_commits_with_the_message(s
     assert [message.body for message in other.receive(10)] == [b"forwarded"]
 
 
-def test_statement_69_a_message_that_cannot_be_moved_is_critical_and_waits_until_it_can_be(shop):
+@pytest.mark.promise("failing-recoverability")
+def test_a_message_that_cannot_be_moved_is_critical_and_waits_until_it_can_be(shop):
     shop.queue.send(b"42")
     late = f"{shop.name}_error"
 
@@ -206,7 +213,8 @@ def test_statement_69_a_message_that_cannot_be_moved_is_critical_and_waits_until
 
 # ------------------------------------------------------------------ messages that no handler sees
 @pytest.mark.parametrize("headers", ["{not JSON", "null", "[]", '{"A": 1}', '{"A": {"B": "C"}}'])
-def test_statement_36_a_row_with_corrupt_headers_moves_unchanged_and_the_others_are_handled(shop, headers):
+@pytest.mark.promise("corrupt-headers-move-unchanged")
+def test_a_row_with_corrupt_headers_moves_unchanged_and_the_others_are_handled(shop, headers):
     poison = shop.sql.insert_minimal(shop.name, headers, b"\xff\x00")
     shop.send(3)
 
@@ -219,7 +227,8 @@ def test_statement_36_a_row_with_corrupt_headers_moves_unchanged_and_the_others_
     assert shop.depth() == 0
 
 
-def test_statement_50_an_expired_message_is_dropped_and_no_handler_sees_it(shop):
+@pytest.mark.promise("expired-is-dropped")
+def test_an_expired_message_is_dropped_and_no_handler_sees_it(shop):
     shop.sql.insert_expired(shop.name, 3)
     shop.send(2)
 
@@ -231,7 +240,8 @@ def test_statement_50_an_expired_message_is_dropped_and_no_handler_sees_it(shop)
     assert (shop.depth(), shop.errors()) == (0, [])
 
 
-def test_statement_37_a_null_body_is_empty_bytes_and_a_control_message_needs_no_handler(shop):
+@pytest.mark.promise("null-body")
+def test_a_null_body_is_empty_bytes_and_a_control_message_needs_no_handler(shop):
     shop.queue.send(None)
     shop.queue.send(b"", {"NServiceBus.ControlMessage": "True"})
 
@@ -241,7 +251,8 @@ def test_statement_37_a_null_body_is_empty_bytes_and_a_control_message_needs_no_
     assert [bytes(row[0]) for row in shop.sql.run("SELECT body FROM handled")] == [b""]
 
 
-def test_statement_42_purge_on_startup_empties_the_queue_before_the_first_receive(shop):
+@pytest.mark.promise("purge-on-startup")
+def test_purge_on_startup_empties_the_queue_before_the_first_receive(shop):
     shop.send(500)
 
     with shop.run(purge_on_startup=True) as supervisor:
@@ -321,7 +332,8 @@ def test_settings_with_too_short_a_peek_delay_are_refused():
 
 
 @concurrent
-def test_statement_39_deadlock_victims_among_handlers_are_tried_again_and_arm_nothing(shop):
+@pytest.mark.promise("deadlock-is-retried")
+def test_deadlock_victims_among_handlers_are_retried_and_do_not_arm_the_circuit_breaker(shop):
     shop.sql.run("DROP TABLE IF EXISTS account")
     shop.sql.run("CREATE TABLE account (id integer PRIMARY KEY, amount integer)")
     shop.sql.run("INSERT INTO account (id, amount) VALUES (1, 0)")
@@ -338,7 +350,8 @@ def test_statement_39_deadlock_victims_among_handlers_are_tried_again_and_arm_no
 
 # ------------------------------------------------------------------ stopping
 @concurrent
-def test_statement_41_a_stop_lets_running_handlers_finish_and_starts_no_other(shop, tmp_path):
+@pytest.mark.promise("stop")
+def test_a_stop_lets_running_handlers_finish_and_starts_no_other(shop, tmp_path):
     gate = tmp_path / "gate"
     shop.send(10, str(gate).encode())
 
@@ -354,7 +367,8 @@ def test_statement_41_a_stop_lets_running_handlers_finish_and_starts_no_other(sh
 
 
 @concurrent
-def test_statement_41_a_second_stop_kills_and_the_messages_are_back(shop, tmp_path):
+@pytest.mark.promise("stop")
+def test_a_second_stop_kills_and_the_messages_are_back(shop, tmp_path):
     gate = tmp_path / "gate"
     shop.send(3, str(gate).encode())
 
@@ -369,7 +383,8 @@ def test_statement_41_a_second_stop_kills_and_the_messages_are_back(shop, tmp_pa
     assert {event.reason for event in supervisor.seen(events.WorkerStopped)} == {"killed"}
 
 
-def test_statement_41_a_handler_that_outlasts_the_stop_timeout_is_killed(shop, tmp_path):
+@pytest.mark.promise("stop")
+def test_a_handler_that_outlasts_the_stop_timeout_is_killed(shop, tmp_path):
     gate = tmp_path / "gate"
     shop.send(1, str(gate).encode())
 
@@ -384,7 +399,8 @@ def test_statement_41_a_handler_that_outlasts_the_stop_timeout_is_killed(shop, t
 
 @concurrent
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_statement_41_a_signal_stops_a_supervisor_process_gracefully(shop, tmp_path, number):
+@pytest.mark.promise("stop")
+def test_a_signal_stops_a_supervisor_process_gracefully(shop, tmp_path, number):
     gate = tmp_path / "gate"
     shop.send(5, str(gate).encode())
 
@@ -401,7 +417,8 @@ def test_statement_41_a_signal_stops_a_supervisor_process_gracefully(shop, tmp_p
 
 
 @concurrent
-def test_statement_41_a_second_signal_ends_a_supervisor_process_at_once(shop, tmp_path):
+@pytest.mark.promise("stop")
+def test_a_second_signal_ends_a_supervisor_process_at_once(shop, tmp_path):
     gate = tmp_path / "gate"
     shop.send(2, str(gate).encode())
 
@@ -454,7 +471,8 @@ def refusing(target):
     return Refusing(target.url)
 
 
-def test_statement_40_a_short_loss_of_the_database_is_survived_without_a_critical_event(shop, refusing):
+@pytest.mark.promise("outage")
+def test_a_short_outage_of_the_database_raises_no_critical_event(shop, refusing):
     shop.send(300)
 
     with shop.run("slow_then_note", limit=2, breaker=CircuitBreaker(armed_wait=0.1)) as supervisor:
@@ -467,7 +485,8 @@ def test_statement_40_a_short_loss_of_the_database_is_survived_without_a_critica
     assert supervisor.seen(events.Critical) == supervisor.seen(events.WorkerDied) == []
 
 
-def test_statement_40_a_long_loss_is_one_critical_event_and_concurrency_1_until_the_database_is_back(shop, refusing):
+@pytest.mark.promise("outage")
+def test_a_long_outage_is_one_critical_event_and_concurrency_1_until_the_database_is_available(shop, refusing):
     shop.send(400)
     waits = CircuitBreaker(armed_wait=0.1, triggered_wait=0.3)
 
