@@ -11,13 +11,13 @@ from typing import Annotated, Any
 
 import typer
 
-from rowpost.cli.completion import environment_names
+from rowpost.cli.completion import environment_names, queue_names
 from rowpost.cli.exits import ExitCode, Interrupted, exit_code
 from rowpost.cli.printing import visible
 from rowpost.cli.session import Session
 from rowpost.errors import RowpostError
 
-__all__ = ["EnvironmentOption", "JsonOption", "command"]
+__all__ = ["EnvironmentOption", "JsonOption", "QueueArgument", "YesOption", "command"]
 
 Command = Callable[..., ExitCode | int | None]
 
@@ -31,6 +31,10 @@ EnvironmentOption = Annotated[
         autocompletion=environment_names,
     ),
 ]
+QueueArgument = Annotated[
+    str, typer.Argument(metavar="QUEUE", help="A queue's name or address.", autocompletion=queue_names)
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else there.")]
 
 

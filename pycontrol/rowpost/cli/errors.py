@@ -9,13 +9,12 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from rowpost.cli.amounts import exact_amount
-from rowpost.cli.command import command
+from rowpost.cli.command import YesOption, command
 from rowpost.cli.completion import queue_names
 from rowpost.cli.exits import ExitCode, Interrupted
-from rowpost.cli.outgoing import read_headers_file
+from rowpost.cli.formats import format_exact_count
+from rowpost.cli.message import read_headers_file
 from rowpost.cli.printing import describe_body, message_document, table, visible
-from rowpost.cli.queue import YesOption
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
 from rowpost.recoverability.policy import EXCEPTION
@@ -97,7 +96,7 @@ def list_errors(
     if not found:
         session.note("No message to show.")
     elif len(found) == limit:
-        session.note(f"The first {exact_amount(limit)}; go on with --after {found[-1].row_version}.")
+        session.note(f"The first {format_exact_count(limit)}; go on with --after {found[-1].row_version}.")
 
 
 def _line(message: FailedMessage) -> tuple[object, ...]:
@@ -195,7 +194,7 @@ def retry_all(
         found = [(each.row_version, each.failed_queue or "?") for each in errors.list(wanted)]
         where = ", ".join(f"{count:,} to {name}" for name, count in Counter(name for _, name in found).most_common())
         if found:
-            session.confirm(f"Bring back {exact_amount(len(found))} in {session.settings.target} ({where})?", yes)
+            session.confirm(f"Bring back {format_exact_count(len(found))} in {session.settings.target} ({where})?", yes)
         result = _retry_rows(session, errors, [row for row, _ in found])
     _print_retried(session, result)
     return ExitCode.FINDING if result.refused else ExitCode.OK
@@ -213,7 +212,7 @@ def _retry_rows(session: Session, errors: ErrorQueue, rows: list[int]) -> Retrie
                 refused += part.refused
                 bar.update(task, completed=min(start + BATCH, len(rows)))
     except KeyboardInterrupt:
-        raise Interrupted(f"brought back {exact_amount(retried)}; the rest is still in {errors.queue.name}") from None
+        raise Interrupted(f"brought back {format_exact_count(retried)}; the rest is still in {errors.queue.name}") from None
     return Retried(retried, gone, tuple(refused))
 
 
@@ -222,13 +221,13 @@ def _print_retried(session: Session, result: Retried) -> None:
         refused = [{"row_version": row, "reason": reason} for row, reason in result.refused]
         session.document({"retried": result.retried, "gone": result.gone, "refused": refused})
         return
-    session.note(f"Brought back {exact_amount(result.retried)}.")
+    session.note(f"Brought back {format_exact_count(result.retried)}.")
     if result.gone:
-        session.note(f"{exact_amount(result.gone)} had been taken by somebody else meanwhile.")
+        session.note(f"{format_exact_count(result.gone)} had been taken by somebody else meanwhile.")
     for row, reason in result.refused[:SHOWN]:
         session.note(visible(f"Message {row} stays: {reason}"))
     if len(result.refused) > SHOWN:
-        session.note(f"... and {exact_amount(len(result.refused) - SHOWN)} more.")
+        session.note(f"... and {format_exact_count(len(result.refused) - SHOWN)} more.")
 
 
 @command(app)

@@ -6,7 +6,8 @@ import os
 import socket
 import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -14,17 +15,16 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from rowpost.cli.command import command
-from rowpost.cli.durations import parse_duration
+from rowpost.cli.command import QueueArgument, command
 from rowpost.cli.exits import ExitCode, Interrupted, Refused
-from rowpost.cli.outgoing import Envelope, read_header_options, read_headers_file
+from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import message_document, print_message, visible
-from rowpost.cli.queue import QueueArgument
 from rowpost.cli.session import Session
+from rowpost.errors import MessageCorrupt
 from rowpost.transport.queue import Queue
-from rowpost.wire.message import Message, OutgoingMessage
+from rowpost.wire.message import Message, OutgoingMessage, decode_headers, format_timestamp
 
-__all__ = ["register"]
+__all__ = ["Envelope", "content_type", "read_header_options", "read_headers_file", "register"]
 
 #: what one receive_messages takes
 RECEIVE_BATCH = 500
@@ -210,3 +210,74 @@ def _write(folder: Path, message: Message) -> dict[str, str]:
             file.flush()
             os.fsync(file.fileno())
     return {name: str(path) for name, path in files.items()}
+
+
+# ---------------------------------------------------------------------------------------------- headers
+@dataclass(frozen=True)
+class Envelope:
+    """What all messages of one call share. `given` headers win over those that are made; `raw` makes none."""
+
+    given: Mapping[str, str | None]
+    raw: bool = False
+    type_name: str | None = None
+    sender: str = "rowpost"
+    reply_to: str | None = None
+    machine: str = ""
+
+    def headers(self, body: bytes, message_id: str, now: datetime) -> dict[str, str | None]:
+        """The headers of one message."""
+        if self.raw:
+            return {**self._named(), **self.given}
+        message_id = self.given.get("NServiceBus.MessageId") or message_id
+        return {
+            "NServiceBus.MessageId": message_id,
+            "NServiceBus.MessageIntent": "Send",
+            "NServiceBus.ContentType": content_type(body),
+            "NServiceBus.ConversationId": message_id,
+            "NServiceBus.CorrelationId": message_id,
+            "NServiceBus.OriginatingEndpoint": self.sender,
+            "NServiceBus.OriginatingMachine": self.machine,
+            "NServiceBus.TimeSent": format_timestamp(now),
+            **self._named(),
+            **self.given,
+        }
+
+    def _named(self) -> dict[str, str]:
+        named = {"NServiceBus.EnclosedMessageTypes": self.type_name, "NServiceBus.ReplyToAddress": self.reply_to}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+def content_type(body: bytes) -> str:
+    """What a body looks like, by its first character.
+
+    >>> content_type(b' {"OrderId": 42}'), content_type(b"<order/>"), content_type(b"\\x00")
+    ('application/json', 'text/xml', 'application/octet-stream')
+    """
+    first = body[:64].removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+    return {b"{": "application/json", b"[": "application/json", b"<": "text/xml"}.get(first, "application/octet-stream")
+
+
+def read_header_options(options: Iterable[str]) -> dict[str, str]:
+    """NAME=VALUE, several times. Raises typer.BadParameter.
+
+    >>> read_header_options(["Shop.Region=EU", "Shop.Note=a=b"])
+    {'Shop.Region': 'EU', 'Shop.Note': 'a=b'}
+    """
+    headers: dict[str, str] = {}
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{option!r} is no header: write NAME=VALUE", param_hint="--header")
+        if name in headers:
+            raise typer.BadParameter(f"the header {name!r} is given twice", param_hint="--header")
+        headers[name] = value
+    return headers
+
+
+def read_headers_file(path: Path) -> dict[str, str | None]:
+    """A JSON object of texts and nulls, as receive --output writes it. Raises typer.BadParameter."""
+    try:
+        return decode_headers(path.read_text(encoding="utf-8-sig").strip())
+    except (OSError, UnicodeDecodeError, MessageCorrupt) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise typer.BadParameter(f"{path}: {reason}", param_hint="--headers") from error

@@ -6,9 +6,9 @@ import pytest
 import typer
 
 from rowpost import errors
-from rowpost.cli.durations import parse_duration
 from rowpost.cli.exits import ExitCode, Refused, exit_code
-from rowpost.cli.outgoing import Envelope, content_type, read_header_options
+from rowpost.cli.formats import parse_duration
+from rowpost.cli.message import Envelope, content_type, read_header_options
 from rowpost.cli.printing import describe_body, visible
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, 123456, UTC)

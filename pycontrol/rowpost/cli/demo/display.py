@@ -12,8 +12,8 @@ from rich.text import Text
 from rowpost.cli.demo.chart import draw_chart
 from rowpost.cli.demo.progress import Progress
 from rowpost.cli.demo.scenario import Outcome, Scenario
-from rowpost.cli.live import queue_table, show_depth
 from rowpost.cli.printing import visible
+from rowpost.cli.run.live_table import queue_table, show_depth
 from rowpost.workers.snapshot import Snapshot
 
 __all__ = ["chart_of_workers", "line", "picture", "print_summary"]

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from rowpost.cli.event_text import describe_event
+from rowpost.cli.run.event_text import describe_event
 from rowpost.workers import events
 from rowpost.workers.snapshot import Snapshot
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from itertools import islice
 
 from rowpost.cli.demo.scenario import Scenario
-from rowpost.cli.outgoing import Envelope
+from rowpost.cli.message import Envelope
 from rowpost.database.connection import connect
 from rowpost.errors import RowpostError
 from rowpost.settings.environment import load_settings

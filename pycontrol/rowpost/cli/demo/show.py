@@ -17,10 +17,10 @@ from rowpost.cli.demo.display import line, picture, print_summary
 from rowpost.cli.demo.progress import Burst, Progress
 from rowpost.cli.demo.scenario import BILLING, SALES, Outcome, Scenario
 from rowpost.cli.demo.stage import Stage
-from rowpost.cli.depths import DepthWatch
 from rowpost.cli.exits import ExitCode, Interrupted
+from rowpost.cli.run.depths import DepthWatch
+from rowpost.cli.run.workers import supervise
 from rowpost.cli.session import Session
-from rowpost.cli.supervision import supervise
 from rowpost.errors import DatabaseError
 from rowpost.workers.supervisor import Supervisor
 

@@ -9,7 +9,7 @@ import typer
 
 from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode, Refused
-from rowpost.cli.live import show_seconds
+from rowpost.cli.formats import format_seconds
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.database.contract import load_contract
@@ -95,5 +95,5 @@ def _row(name: str, facts: dict[str, Any]) -> tuple[str, ...]:
         "-" if since is None else f"{since:%Y-%m-%d %H:%M:%S}",
         "?" if size is None else f"{size / 1024:,.0f} KB",
         f"{facts['undispatched']:,}",
-        "-" if late is None else show_seconds(late / 1000),
+        "-" if late is None else format_seconds(late / 1000),
     )

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from rowpost.cli.live import show_seconds
+from rowpost.cli.formats import format_seconds
 from rowpost.workers import events
 from rowpost.workers.snapshot import QueueSnapshot
 
@@ -109,7 +109,7 @@ def describe_figures(queue: QueueSnapshot) -> str:
     if queue.expired:
         parts.append(f"{queue.expired:,} expired")
     if queue.critical_time is not None:
-        parts.append(f"critical time {show_seconds(queue.critical_time)}")
+        parts.append(f"critical time {format_seconds(queue.critical_time)}")
     if queue.processing_time is not None:
-        parts.append(f"processing time {show_seconds(queue.processing_time)}")
+        parts.append(f"processing time {format_seconds(queue.processing_time)}")
     return f"{queue.queue}: {', '.join(parts)}"

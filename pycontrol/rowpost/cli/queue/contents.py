@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from rowpost.cli.amounts import PEEK_LIMIT, amount, exact_amount
-from rowpost.cli.command import command
+from rowpost.cli.command import QueueArgument, YesOption, command
 from rowpost.cli.exits import ExitCode, Interrupted
+from rowpost.cli.formats import PEEK_LIMIT, format_count, format_exact_count
 from rowpost.cli.printing import describe_body, message_document, print_message, table
-from rowpost.cli.queue import QueueArgument, YesOption
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
 from rowpost.errors import MessageCorrupt
@@ -64,7 +63,7 @@ def purge(
         queue = session.queue(name, database)
         waiting = queue.peek(PEEK_LIMIT)
         if not expired:
-            session.confirm(f"Remove {amount(waiting)} from {queue.name} in {session.settings.target}?", yes)
+            session.confirm(f"Remove {format_count(waiting)} from {queue.name} in {session.settings.target}?", yes)
         purged = 0
         procedure = "purge_expired" if expired else "purge_queue"
         try:
@@ -74,11 +73,11 @@ def purge(
                     purged += batch
                     bar.update(task, completed=purged)
         except KeyboardInterrupt:
-            raise Interrupted(f"removed {exact_amount(purged)} from {queue.name}; the rest is still there") from None
+            raise Interrupted(f"removed {format_exact_count(purged)} from {queue.name}; the rest is still there") from None
     if session.as_json:
         session.document({"queue": queue.name, "purged": purged})
     else:
-        session.note(f"Removed {exact_amount(purged)} from {queue.name}.")
+        session.note(f"Removed {format_exact_count(purged)} from {queue.name}.")
 
 
 def _batches(session: Session, database: Connection, procedure: str, queue: str) -> Iterator[int]:

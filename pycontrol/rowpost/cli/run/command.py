@@ -41,6 +41,6 @@ def run(
     Ctrl-C or SIGTERM once lets running handlers finish, twice kills them; their messages are back then.
     """
     # the other commands start faster without workers and their processes
-    from rowpost.cli.work import work
+    from rowpost.cli.run.workers import work
 
     work(session, endpoint, queue, until_idle)

@@ -5,24 +5,25 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
 from queue import SimpleQueue
+from types import FrameType
 
 from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from rowpost.cli.depths import DepthWatch
-from rowpost.cli.event_text import describe_event, describe_figures, event_document, style_of
 from rowpost.cli.exits import ExitCode, Interrupted, Refused
-from rowpost.cli.live import queue_table
 from rowpost.cli.printing import visible
+from rowpost.cli.run.depths import DepthWatch
+from rowpost.cli.run.event_text import describe_event, describe_figures, event_document, style_of
+from rowpost.cli.run.live_table import queue_table
 from rowpost.cli.session import Session
-from rowpost.cli.supervision import supervise
 from rowpost.endpoint.hosting import (
     check_outboxes,
     check_sagas,
@@ -34,10 +35,10 @@ from rowpost.endpoint.hosting import (
 from rowpost.errors import QueueNotFound, SettingsError
 from rowpost.settings.environment import Settings
 from rowpost.workers.events import Event
-from rowpost.workers.snapshot import QueueSnapshot
+from rowpost.workers.snapshot import QueueSnapshot, Snapshot
 from rowpost.workers.supervisor import Supervisor
 
-__all__ = ["work"]
+__all__ = ["supervise", "work"]
 
 # Seconds between two pictures, and between two lines of figures where nobody watches.
 DRAW_EVERY = 0.25
@@ -169,3 +170,49 @@ def _print_totals(session: Session, queues: tuple[QueueSnapshot, ...]) -> None:
             session.document({"event": "Totals", "queue": queue.queue} | {key: getattr(queue, key) for key in counts})
         else:
             session.out.print(visible(describe_figures(queue)), soft_wrap=True)
+
+
+def supervise(
+    supervisor: Supervisor,
+    draw: Callable[[], None],
+    every: float,
+    until: Callable[[Snapshot], bool] | None = None,
+) -> signal.Signals | None:
+    """Runs a supervisor to its end; calls `draw` every so many seconds and once more after the end.
+
+    The first SIGINT or SIGTERM lets running handlers finish, the second one kills. Returns the signal that ended it,
+    None if it ended by itself. Raises what the supervisor raises; when `draw` raises, the supervisor is stopped first.
+    """
+    received: list[int] = []
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            supervisor.run(until)
+        except BaseException as error:  # noqa: BLE001 -- raised again in the main thread
+            failed.append(error)
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        supervisor.stop()
+
+    thread = threading.Thread(target=work, name="rowpost supervisor")
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        thread.start()
+        try:
+            while thread.is_alive():
+                draw()
+                thread.join(every)
+        except BaseException:
+            supervisor.stop()
+            raise
+        finally:
+            thread.join()
+        draw()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if failed:
+        raise failed[0]
+    return signal.Signals(received[0]) if received else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,12 +16,15 @@ import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from rowpost.cli.session import Session
-from rowpost.errors import ArchiveNotFound, SparkUnavailable
+from rowpost.database.connection import Connection
+from rowpost.errors import ArchiveNotFound, QueueNotFound, SparkUnavailable
+from rowpost.transport.directory import Directory
+from rowpost.wire.address import parse_address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ArchiveArgument", "ConfOption", "MasterOption", "counter", "counts", "local_folder", "running"]
+__all__ = ["ArchiveArgument", "ConfOption", "MasterOption", "counter", "counts", "local_folder", "registered_queues", "running"]
 
 ArchiveArgument = Annotated[str, typer.Argument(metavar="DIR", help="The archive: a folder, or a URI that Spark reads.")]
 MasterOption = Annotated[
@@ -137,3 +140,15 @@ def local_folder(path: str) -> None:
     """Raises ArchiveNotFound for an archive that this machine could see, and does not: before Spark is started."""
     if "://" not in path and not Path(path).is_dir():
         raise ArchiveNotFound(f"There is no archive in {path}: `rowpost spark archive QUEUE {path}` makes one.")
+
+
+def registered_queues(database: Connection, names: Sequence[str]) -> Mapping[str, str]:
+    """The registered queue of each address. Raises QueueNotFound for those that have none, all in one message."""
+    directory = Directory()
+    found = {name: directory.find(database, parse_address(name)) for name in names}
+    missing = sorted(name for name, queue in found.items() if queue is None)
+    if missing:
+        raise QueueNotFound(f"There is no queue {' and no '.join(map(repr, missing))} here: nothing was sent or read. rowpost queue list shows those there are.")
+    return {name: queue for name, queue in found.items() if queue is not None}
+
+

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from rowpost.cli.amounts import PEEK_LIMIT, amount
-from rowpost.cli.command import command
+from rowpost.cli.command import QueueArgument, YesOption, command
 from rowpost.cli.completion import queue_names
 from rowpost.cli.exits import ExitCode, Refused
+from rowpost.cli.formats import PEEK_LIMIT, format_count
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
@@ -17,14 +17,8 @@ from rowpost.deploy import queues as registry
 from rowpost.deploy.apply import ApplyResult
 from rowpost.errors import QueueNotFound
 
-__all__ = ["QueueArgument", "YesOption", "app"]
+__all__ = ["register"]
 
-app = typer.Typer(help="Make, look at and empty queues.", no_args_is_help=True)
-
-QueueArgument = Annotated[
-    str, typer.Argument(metavar="QUEUE", help="A queue's name or address.", autocompletion=queue_names)
-]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 BodyStringOption = Annotated[
     bool, typer.Option("--body-string", help="Add the column BodyString: the body, readable in any SQL tool.")
 ]
@@ -36,7 +30,16 @@ NoDelayedOption = Annotated[
 ]
 
 
-@command(app)
+def register(app: typer.Typer) -> None:
+    """Add the commands to a group."""
+    command(app, "create")(create)
+    command(app, "adopt")(adopt)
+    command(app, "drop")(drop)
+    command(app, "list")(list_queues)
+    command(app, "check")(check)
+    command(app, "grant")(grant)
+
+
 def create(
     session: Session,
     name: QueueArgument,
@@ -62,7 +65,6 @@ def create(
     _print_result(session, queue, "external" if external else "own", result)
 
 
-@command(app)
 def adopt(
     session: Session,
     name: QueueArgument,
@@ -87,7 +89,6 @@ def _print_result(session: Session, queue: str, kind: str, result: ApplyResult) 
         session.note(f"The queue {queue} ({kind}) {state}: {len(result.applied)} changes.")
 
 
-@command(app)
 def drop(
     session: Session,
     name: QueueArgument,
@@ -102,7 +103,7 @@ def drop(
         forget = keep_table or _kind(database, queue) == "external"
         if not forget:
             waiting = session.queue(queue, database).peek(PEEK_LIMIT)
-            session.confirm(f"Drop the queue {queue} with {amount(waiting)} in {session.settings.target}?", yes)
+            session.confirm(f"Drop the queue {queue} with {format_count(waiting)} in {session.settings.target}?", yes)
         (registry.forget_queue if forget else registry.drop_queue)(database, queue)
     if session.as_json:
         session.document({"queue": queue, "dropped": not forget})
@@ -117,7 +118,6 @@ def _kind(database: Connection, queue: str) -> str:
     raise QueueNotFound(f"No queue named {queue!r} in this database. rowpost queue list shows those that are.")
 
 
-@command(app, "list")
 def list_queues(session: Session) -> None:
     """List the queues, each with its estimated depth."""
     with session.deployed() as database:
@@ -136,7 +136,6 @@ def list_queues(session: Session) -> None:
         session.note("No queue is registered: rowpost queue create makes one.")
 
 
-@command(app)
 def check(
     session: Session,
     name: Annotated[
@@ -156,7 +155,6 @@ def check(
     return ExitCode.FINDING if rows else ExitCode.OK
 
 
-@command(app)
 def grant(
     session: Session,
     login: Annotated[str, typer.Option("--login", help="The user or role of the endpoint.", show_default=False)],
