@@ -1,4 +1,4 @@
-"""rowpost run: the supervisor in the foreground."""
+"""rowpost run: arguments and help."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["register"]
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the command."""
+    """Add the command."""
     command(app, "run")(run)
 
 
@@ -24,23 +24,24 @@ def run(
         list[str] | None,
         typer.Argument(
             metavar="[MODULE:ENDPOINT]...",
-            help="Endpoints to run, such as shop.app:sales; by default the queues with a worker in the environment.",
+            help="Endpoints to run, such as shop.app:sales. Default: all queues with a worker in the environment.",
             show_default=False,
         ),
     ] = None,
     queue: Annotated[
         list[str] | None,
         typer.Option(
-            "--queue", "-q", metavar="QUEUE", help="Work only this queue; may be repeated.", autocompletion=queue_names
+            "--queue", "-q", metavar="QUEUE", help="Run only the workers of this queue. May be repeated.", autocompletion=queue_names
         ),
     ] = None,
-    until_idle: Annotated[bool, typer.Option("--until-idle", help="Leave when nothing waits any more.")] = False,
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="Exit when no messages are waiting.")] = False,
 ) -> None:
-    """Run endpoints, or work off the queues that have a worker: a live table on a terminal, log lines elsewhere.
+    """Run endpoints, or the workers of the environment's queues.
 
-    Ctrl-C or SIGTERM once lets running handlers finish, twice kills them; their messages are back then.
+    Shows a live table on a terminal and log lines elsewhere. The first Ctrl-C or SIGTERM waits until running handlers
+    finish. The second one kills them, and their messages return to the queue.
     """
-    # the other commands start faster without workers and their processes
+    # imported here because the other commands start faster without the workers' modules
     from rowpost.cli.run.workers import work
 
     work(session, endpoint, queue, until_idle)

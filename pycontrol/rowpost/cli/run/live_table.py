@@ -10,7 +10,7 @@ from rich.text import Text
 
 from rowpost.cli.formats import format_seconds
 from rowpost.cli.printing import visible
-from rowpost.cli.run.depths import MOST
+from rowpost.cli.run.depths import COUNT_LIMIT
 from rowpost.workers.snapshot import QueueSnapshot, Snapshot
 
 __all__ = ["queue_table", "show_depth"]
@@ -20,7 +20,7 @@ _BARS = 8
 
 
 def queue_table(snapshot: Snapshot, depths: Mapping[str, int | None]) -> Table:
-    """Queues with workers first, then those that only have a depth."""
+    """Make the table: queues with workers first, then queues of which only the depth is known."""
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in _COLUMNS:
         shown.add_column(column, justify="left" if column in ("queue", "workers") else "right", no_wrap=True)
@@ -57,7 +57,7 @@ def _workers(queue: QueueSnapshot) -> Text:
 
 
 def show_depth(depth: int | None) -> Text:
-    """A depth; unknown as a question mark, above what is counted with a plus."""
+    """Format a depth: a question mark if it is unknown, a plus sign if counting stopped at the limit."""
     if depth is None:
         return Text("?")
-    return Text(f"{depth:,}+" if depth >= MOST else f"{depth:,}")
+    return Text(f"{depth:,}+" if depth >= COUNT_LIMIT else f"{depth:,}")

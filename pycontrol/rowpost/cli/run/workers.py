@@ -1,4 +1,4 @@
-"""What rowpost run does: a supervisor, and a picture of it."""
+"""Run a supervisor in a thread, display its queues and events, and pass signals on to it."""
 
 from __future__ import annotations
 
@@ -40,64 +40,75 @@ from rowpost.workers.supervisor import Supervisor
 
 __all__ = ["supervise", "work"]
 
-# Seconds between two pictures, and between two lines of figures where nobody watches.
-DRAW_EVERY = 0.25
-FIGURES_EVERY = 10.0
+DRAW_INTERVAL_S = 0.25
+#: between two lines of figures if the output is not a terminal
+FIGURES_INTERVAL_S = 10.0
 
 
 def work(session: Session, endpoints: list[str] | None, queue: list[str] | None, until_idle: bool) -> None:
-    """Runs these endpoints, or else the environment's workers, or only those of the queues named, until a signal or
-    until nothing waits.
+    """Run the given endpoints, or the environment's workers, until a signal arrives or all queues are idle.
 
-    Raises SettingsError, QueueNotFound, HandlerNotFound, and Interrupted after Ctrl-C.
+    Args:
+        session: the call of the program.
+        endpoints: endpoints as `module:name`. Default: all workers of the environment.
+        queue: run only the workers of these queues.
+        until_idle: stop when no messages are waiting.
+
+    Raises:
+        SettingsError: a named queue has no worker.
+        QueueNotFound: a needed queue is not deployed.
+        HandlerNotFound: a handler cannot be imported.
+        Interrupted: Ctrl-C was pressed.
     """
-    sys.path.insert(0, os.getcwd())  # handlers lie where the program is started
-    settings = _chosen(session, endpoints, queue)
+    sys.path.insert(0, os.getcwd())  # handlers are imported from the current folder
+    settings = _selected_settings(session, endpoints, queue)
     worked = [each.name for each in settings.queues if each.worker is not None]
-    told: SimpleQueue[Event] = SimpleQueue()
-    supervisor = Supervisor(settings, on_event=told.put)
+    queued_events: SimpleQueue[Event] = SimpleQueue()
+    supervisor = Supervisor(settings, on_event=queued_events.put)
     _prepare(session, settings)
     until = (lambda snapshot: snapshot.idle) if until_idle else None
     with ExitStack() as stack:
-        draw = _picture(session, settings, supervisor, told, worked, stack)
-        stopped_by = supervise(supervisor, draw, DRAW_EVERY, until)
+        draw = _make_draw(session, settings, supervisor, queued_events, worked, stack)
+        stopped_by = supervise(supervisor, draw, DRAW_INTERVAL_S, until)
     queues = supervisor.snapshot().queues
     _print_totals(session, queues)
     if stopped_by is signal.SIGINT:
-        raise Interrupted("running handlers finished; what waits stays in the queues")
+        raise Interrupted("running handlers finished; waiting messages stay in their queues")
 
 
-def _chosen(session: Session, endpoints: list[str] | None, queues: list[str] | None) -> Settings:
-    """The settings with workers for what was named on the command line."""
+def _selected_settings(session: Session, endpoints: list[str] | None, queues: list[str] | None) -> Settings:
+    """Return the settings with only the workers that the command line selects."""
     if not endpoints:
-        return _narrowed(session, queues)
+        return _settings_for_queues(session, queues)
     if queues:
-        raise Refused("Name endpoints or --queue, not both: an endpoint works off its own queue.", ExitCode.USAGE)
+        raise Refused("Name endpoints or --queue, not both: an endpoint always uses the queue of its name.", ExitCode.USAGE)
     return with_endpoints(session.settings, endpoints)
 
 
-def _narrowed(session: Session, names: list[str] | None) -> Settings:
-    """The settings with workers for the queues that were named; all of them by default."""
+def _settings_for_queues(session: Session, names: list[str] | None) -> Settings:
+    """Return the settings with only the workers of the named queues. Default: all workers."""
     settings = session.settings
     if not names:
         return settings
     wanted = {session.name(name) for name in names}
-    for queue in settings.queues:  # a queue's partitions are worked off in its place
+    for queue in settings.queues:  # workers receive from a queue's partitions, not from the queue itself
         if queue.partitions and queue.name in wanted:
             wanted = wanted - {queue.name} | set(queue.partitions)
     without = [name for name in sorted(wanted) if (found := settings.queue(name)) is None or found.worker is None]
     if without:
         raise SettingsError(
-            f"environment {settings.environment!r} gives the queue {without[0]!r} no worker: "
-            "add `worker: {handler: module:function}` below it"
+            f"Cannot run the queue {without[0]!r}: it has no worker in the environment {settings.environment!r}. "
+            "Add `worker: {handler: module:function}` to the queue."
         )
     queues = tuple(each if each.name in wanted else replace(each, worker=None) for each in settings.queues)
     return replace(settings, queues=queues)
 
 
 def _prepare(session: Session, settings: Settings) -> None:
-    """Subscribes the endpoints. Raises QueueNotFound and SagaNotDeployed before any worker starts, SchemaMissing,
-    SchemaTooNew, SettingsError."""
+    """Check queues, sagas and outboxes, and subscribe the endpoints, before any worker starts.
+
+    Raises QueueNotFound, SagaNotDeployed, SchemaMissing, SchemaTooNew and SettingsError.
+    """
     check_outboxes(settings)
     with session.deployed() as database:
         registered = {row[0] for row in database.call("list_queues")}
@@ -108,33 +119,33 @@ def _prepare(session: Session, settings: Settings) -> None:
         subscribe_all(settings, database)
 
 
-def _picture(
+def _make_draw(
     session: Session,
     settings: Settings,
     supervisor: Supervisor,
-    told: SimpleQueue[Event],
+    queued_events: SimpleQueue[Event],
     worked: list[str],
     stack: ExitStack,
 ) -> Callable[[], None]:
-    """The function that shows what is new: a live table, log lines, or JSON lines."""
+    """Return the function that displays changes: as a live table, as log lines or as JSON lines."""
     if session.as_json:
-        return lambda: _drain(told, lambda event: session.document(event_document(event)))
+        return lambda: _drain(queued_events, lambda event: session.document(event_document(event)))
     if not session.out.is_terminal:
-        return _log(session, supervisor, told)
+        return _log(session, supervisor, queued_events)
     watch = stack.enter_context(DepthWatch(settings, [*worked, settings.supervisor.error_queue]))
     live = stack.enter_context(Live(console=session.out, auto_refresh=False))
     title = Text(f"rowpost run · {visible(settings.environment)} · {visible(settings.target)} · Ctrl-C stops", "dim")
 
     def draw() -> None:
-        _drain(told, lambda event: live.console.print(_line(event)))
+        _drain(queued_events, lambda event: live.console.print(_line(event)))
         live.update(Group(title, queue_table(supervisor.snapshot(), watch.depths)), refresh=True)
 
     return draw
 
 
-def _drain(told: SimpleQueue[Event], show: Callable[[Event], None]) -> None:
-    while not told.empty():
-        event = told.get()
+def _drain(queued_events: SimpleQueue[Event], show: Callable[[Event], None]) -> None:
+    while not queued_events.empty():
+        event = queued_events.get()
         if describe_event(event) is not None:
             show(event)
 
@@ -144,17 +155,17 @@ def _line(event: Event) -> Text:
     return Text(text, style=style_of(event))
 
 
-def _log(session: Session, supervisor: Supervisor, told: SimpleQueue[Event]) -> Callable[[], None]:
-    """Events as they come, figures every ten seconds where they changed."""
+def _log(session: Session, supervisor: Supervisor, queued_events: SimpleQueue[Event]) -> Callable[[], None]:
+    """Return a function that prints events at once, and changed figures every `FIGURES_INTERVAL_S` seconds."""
     last: dict[str, QueueSnapshot] = {}
-    due = time.monotonic() + FIGURES_EVERY
+    due = time.monotonic() + FIGURES_INTERVAL_S
 
     def draw() -> None:
         nonlocal due
-        _drain(told, lambda event: session.out.print(_line(event), soft_wrap=True))
+        _drain(queued_events, lambda event: session.out.print(_line(event), soft_wrap=True))
         if time.monotonic() < due:
             return
-        due = time.monotonic() + FIGURES_EVERY
+        due = time.monotonic() + FIGURES_INTERVAL_S
         for queue in supervisor.snapshot().queues:
             if last.get(queue.queue) != queue:
                 session.out.print(f"{datetime.now():%H:%M:%S} {visible(describe_figures(queue))}", soft_wrap=True)
@@ -178,10 +189,13 @@ def supervise(
     every: float,
     until: Callable[[Snapshot], bool] | None = None,
 ) -> signal.Signals | None:
-    """Runs a supervisor to its end; calls `draw` every so many seconds and once more after the end.
+    """Run a supervisor in a thread until it ends. Call `draw` every `every` seconds and once after the end.
 
-    The first SIGINT or SIGTERM lets running handlers finish, the second one kills. Returns the signal that ended it,
-    None if it ended by itself. Raises what the supervisor raises; when `draw` raises, the supervisor is stopped first.
+    The first SIGINT or SIGTERM lets running handlers finish, the second one kills them. If `draw` raises, the
+    supervisor is stopped first. Raises what the supervisor raises.
+
+    Returns:
+        The signal that ended the supervisor, or None if it ended by itself.
     """
     received: list[int] = []
     failed: list[BaseException] = []

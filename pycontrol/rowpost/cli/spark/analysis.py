@@ -1,4 +1,4 @@
-"""rowpost spark doctor, metrics, conversations, failures: what an archive shows."""
+"""rowpost spark doctor, metrics, conversations, failures: check the installation and evaluate an archive."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 SHOWN = 40
-SampleOption = Annotated[int, typer.Option("--count", "-n", min=1, help="How many rows to print.")]
-OutOption = Annotated[str | None, typer.Option("--out", metavar="DIR", help="Write the result there as Parquet, in place of what is there.")]
-PlotOption = Annotated[Path | None, typer.Option("--plot", metavar="PNG", help="Draw it into this file.", dir_okay=False)]
+SampleOption = Annotated[int, typer.Option("--count", "-n", min=1, help="Maximum number of rows to print.")]
+OutOption = Annotated[str | None, typer.Option("--out", metavar="DIR", help="Write the result to this folder as Parquet, and replace what is there.")]
+PlotOption = Annotated[Path | None, typer.Option("--plot", metavar="PNG", help="Draw the result to this file.", dir_okay=False)]
 
 
 def register(app: typer.Typer) -> None:
@@ -47,7 +47,7 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(session: Session, master: MasterOption = None, conf: ConfOption = None) -> ExitCode:
-    """Check what Spark needs here: packages, Java, a session, a worker, the database. Exit code 1 if something is wrong."""
+    """Check what Spark needs: packages, Java, a session, a worker, the database. Exit code 1 if a check fails."""
     from rowpost.spark.doctor import look_around, try_session
     from rowpost.spark.session import session as start
 
@@ -57,13 +57,13 @@ def doctor(session: Session, master: MasterOption = None, conf: ConfOption = Non
             checks += try_session(start, lambda: _database(session))
     bad = [check for check in checks if check.state == "bad"]
     if not session.as_json:
-        table(session.out, ("what", "state", "found", "what to do"), [(c.name, c.state, c.found, c.advice) for c in checks])
+        table(session.out, ("check", "state", "found", "what to do"), [(c.name, c.state, c.found, c.advice) for c in checks])
     counts(session, {"healthy": not bad, "bad": len(bad), "checks": [check.__dict__ for check in checks]})
     return ExitCode.FINDING if bad else ExitCode.OK
 
 
 def _database(session: Session) -> str:
-    """Where it is, and that a stream may look at a queue there: the procedure and the rights of the horizon."""
+    """Check that the database can be reached and that a stream may read one of its queues."""
     with session.deployed() as database:
         own = [name for name, _, _, _, _, kind, *_ in database.call("list_queues") if kind != "external"]
         for queue in own[:1]:
@@ -73,18 +73,18 @@ def _database(session: Session) -> str:
 
 def metrics(
     session: Session,
-    archive: Annotated[str | None, typer.Argument(metavar="[DIR]", help="The archive; none with --live.", show_default=False)] = None,
-    live: Annotated[str | None, typer.Option("--live", metavar="QUEUE", help="Of this audit queue's stream, into --out.", autocompletion=queue_names)] = None,
+    archive: Annotated[str | None, typer.Argument(metavar="[DIR]", help="The archive. Omit it with --live.", show_default=False)] = None,
+    live: Annotated[str | None, typer.Option("--live", metavar="QUEUE", help="Measure a stream of this audit queue and write the result to --out.", autocompletion=queue_names)] = None,
     out: OutOption = None,
     plot: PlotOption = None,
-    every: Annotated[str | None, typer.Option("--every", metavar="SPAN", help="With --live: go on, looking so often, such as 10s.")] = None,
+    every: Annotated[str | None, typer.Option("--every", metavar="DURATION", help="With --live: keep running and poll at this interval, such as 10s.")] = None,
     count: SampleOption = SHOWN,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> None:
-    """Show throughput, processing and critical time by hour, endpoint and message type."""
+    """Show throughput, processing time and critical time by hour, endpoint and message type."""
     if (archive is None) == (live is None) or (live is not None and out is None):
-        raise Refused("Name an archive, or a queue by --live and a folder by --out.", ExitCode.USAGE)
+        raise Refused("Name an archive, or a queue with --live and a folder with --out.", ExitCode.USAGE)
     if live is not None:
         return _live(session, session.name(live), out, every, master, conf)
     local_folder(archive)
@@ -125,14 +125,14 @@ def _live(session: Session, queue: str, out: str, every: str | None, master: str
 def conversations(
     session: Session,
     archive: ArchiveArgument,
-    id: Annotated[str | None, typer.Option("--id", metavar="CONVERSATION", help="Print the tree of this one.")] = None,
-    mermaid: Annotated[bool, typer.Option("--mermaid", help="With --id: as a Mermaid sequence diagram.")] = False,
-    out: Annotated[str | None, typer.Option("--out", metavar="DIR", help="Write edges and conversations there as Parquet, in place of what is there.")] = None,
+    id: Annotated[str | None, typer.Option("--id", metavar="CONVERSATION", help="Print the tree of this conversation.")] = None,
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="With --id: print a Mermaid sequence diagram.")] = False,
+    out: Annotated[str | None, typer.Option("--out", metavar="DIR", help="Write edges and conversations to this folder as Parquet, and replace what is there.")] = None,
     count: SampleOption = SHOWN,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> None:
-    """Show who sends what to whom; with --id, one conversation as a tree or a diagram."""
+    """Show which endpoints send which messages to each other. With --id, show one conversation."""
     local_folder(archive)
     with running(session, master, conf, "conversations") as spark:
         from rowpost.spark.jobs.archive import read_archive
@@ -176,18 +176,18 @@ def _one_conversation(session: Session, df: DataFrame, id: str, mermaid: bool) -
 
 def failures(
     session: Session,
-    archive: Annotated[str | None, typer.Argument(metavar="[DIR]", help="The archive; none with --queue.", show_default=False)] = None,
-    queue: Annotated[str | None, typer.Option("--queue", metavar="QUEUE", help="Read this error queue as it is now.", autocompletion=queue_names)] = None,
-    csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the groups as CSV.", dir_okay=False)] = None,
+    archive: Annotated[str | None, typer.Argument(metavar="[DIR]", help="The archive. Omit it with --queue.", show_default=False)] = None,
+    queue: Annotated[str | None, typer.Option("--queue", metavar="QUEUE", help="Read the messages that are now in this error queue.", autocompletion=queue_names)] = None,
+    csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the groups to this file as CSV.", dir_okay=False)] = None,
     plot: PlotOption = None,
     out: OutOption = None,
     count: SampleOption = SHOWN,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> None:
-    """Show what fails: groups by exception, endpoint and message type, and whether they grow."""
+    """Group failed messages by exception, endpoint and message type, with their trend."""
     if (archive is None) == (queue is None):
-        raise Refused("Name an archive, or an error queue by --queue.", ExitCode.USAGE)
+        raise Refused("Name an archive, or an error queue with --queue.", ExitCode.USAGE)
     if archive is not None:
         local_folder(archive)
     with session.deployed() if queue else nullcontext(), running(session, master, conf, "failures") as spark:

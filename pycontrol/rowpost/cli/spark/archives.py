@@ -1,4 +1,4 @@
-"""rowpost spark archive, retain, compact, verify: write an archive, and maintain it."""
+"""rowpost spark archive, retain, compact, verify: write archives and maintain them."""
 
 from __future__ import annotations
 
@@ -51,24 +51,24 @@ def archive(
     session: Session,
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The audit or error queue.", autocompletion=queue_names)],
     folder: ArchiveArgument,
-    drain: Annotated[bool, typer.Option("--drain/--tail", help="Take the messages out of the queue, or only read them.")] = False,
-    shared: Annotated[bool, typer.Option("--shared", help="With --drain: although the queue has consumers, whose messages it takes.")] = False,
-    take_over: Annotated[bool, typer.Option("--take-over", help="With --drain: what another stream left in the spool, whose checkpoint is lost.")] = False,
-    every: Annotated[str | None, typer.Option("--every", metavar="SPAN", help="Go on, looking so often, such as 10s; else what is there, then end.")] = None,
-    once: Annotated[bool, typer.Option("--once", help="What is there, then end: the default.")] = False,
-    max_rows: Annotated[int, typer.Option("--max-rows", min=1, help="Messages in one batch at most.")] = 50_000,
-    format: Annotated[str, typer.Option("--format", metavar="parquet|delta", help="delta needs pip install 'rowpost[delta]'.")] = "parquet",
-    checkpoint: Annotated[str | None, typer.Option("--checkpoint", metavar="DIR", help="Where Spark notes how far it is; within DIR by default.")] = None,
+    drain: Annotated[bool, typer.Option("--drain/--tail", help="Remove the messages from the queue, or only read them.")] = False,
+    shared: Annotated[bool, typer.Option("--shared", help="With --drain: allow it although the queue has consumers, whose messages are then removed.")] = False,
+    take_over: Annotated[bool, typer.Option("--take-over", help="With --drain: also archive what a stream with a lost checkpoint left in the spool.")] = False,
+    every: Annotated[str | None, typer.Option("--every", metavar="DURATION", help="Keep running and poll at this interval, such as 10s.")] = None,
+    once: Annotated[bool, typer.Option("--once", help="Archive the messages that are there now, then exit. This is the default.")] = False,
+    max_rows: Annotated[int, typer.Option("--max-rows", min=1, help="Maximum number of messages in one batch.")] = 50_000,
+    format: Annotated[str, typer.Option("--format", metavar="parquet|delta", help="The file format. delta needs pip install 'rowpost[delta]'.")] = "parquet",
+    checkpoint: Annotated[str | None, typer.Option("--checkpoint", metavar="DIR", help="Where Spark stores its progress. Default: a folder in DIR.")] = None,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> None:
-    """Keep a queue's messages in files, by queue and day, each exactly once, however often it is stopped and started."""
+    """Archive a queue's messages to files by queue and day, each exactly once, even if the command is restarted."""
     if format not in ("parquet", "delta"):
-        raise Refused(f"--format is parquet or delta, not {format!r}.", ExitCode.USAGE)
+        raise Refused(f"--format must be parquet or delta (got {format!r}).", ExitCode.USAGE)
     if once and every:
-        raise Refused("--once and --every exclude each other.", ExitCode.USAGE)
+        raise Refused("--once and --every cannot be combined.", ExitCode.USAGE)
     if (shared or take_over) and not drain:
-        raise Refused("--shared and --take-over belong to --drain: reading takes nothing from anybody.", ExitCode.USAGE)
+        raise Refused("--shared and --take-over need --drain: without it, messages are only read.", ExitCode.USAGE)
     name, span = session.name(queue), None if every is None else parse_duration(every)
     options = [("allowConsumers", "true")] * shared + [("takeOver", "true")] * take_over
     with session.deployed() as database:
@@ -83,19 +83,19 @@ def archive(
             try:
                 done = jobs.run(spark, job, counter(session, "{of} messages archived in {done} batches"))
             except KeyboardInterrupt:
-                raise Interrupted(f"what was archived of {name} stands; the same command goes on from there") from None
+                raise Interrupted(f"what was archived of {name} is kept; run the same command again to continue") from None
     counts(session, {**done, "out": folder})
 
 
 def retain(
     session: Session,
     archive: ArchiveArgument,
-    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="A YAML file of rules: see the guide on Spark.", exists=True, dir_okay=False)],
-    apply: Annotated[bool, typer.Option("--apply", help="Do it; without, only what would be done is shown.")] = False,
+    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="A YAML file with rules: see docs/guides/spark.md.", exists=True, dir_okay=False)],
+    apply: Annotated[bool, typer.Option("--apply", help="Change the archive. Without it, only show the changes.")] = False,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> None:
-    """Delete or redact what an archive need not keep. Shows it first: nothing changes without --apply."""
+    """Delete or redact messages in an archive by rules. Without --apply, only show what would change."""
     from rowpost.spark.archive.policy import read_policy
 
     rules = read_policy(policy)
@@ -108,18 +108,18 @@ def retain(
         names = ("queue", "day", "action", "messages", "bytes")
         table(session.out, names, [(s["queue"], s["day"], s["action"], f"{s['messages']:,}", f"{s['bytes']:,}") for s in steps], right=names[3:])
         if not apply:
-            session.note("Nothing was changed: say --apply to do this." if steps else "Nothing to do.")
+            session.note("Nothing was changed. To make these changes, add --apply." if steps else "No message matches a rule.")
     counts(session, {"applied": apply, "planned": sum(s["messages"] for s in steps), **done, **({"steps": steps} if session.as_json else {})})
 
 
 def compact(
     session: Session,
     archive: ArchiveArgument,
-    older_than: Annotated[str, typer.Option("--older-than", metavar="SPAN", help="Only batches written so long ago.")] = "2d",
+    older_than: Annotated[str, typer.Option("--older-than", metavar="DURATION", help="Only batches that are older than this.")] = "2d",
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> None:
-    """Put the many small batches of a day together. Run it while no job reads the archive."""
+    """Merge the small batches of each day. Run it while no job reads the archive."""
     span = parse_duration(older_than)
     local_folder(archive)
     with running(session, master, conf, "compact") as spark:
@@ -132,12 +132,12 @@ def compact(
 def verify(
     session: Session,
     archive: ArchiveArgument,
-    queue: Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="Compare with what this queue holds now.", autocompletion=queue_names, show_default=False)] = None,
-    sweep: Annotated[bool, typer.Option("--sweep", help="First remove what killed writers left; only while nobody writes.")] = False,
+    queue: Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="Compare with the messages that are now in this queue.", autocompletion=queue_names, show_default=False)] = None,
+    sweep: Annotated[bool, typer.Option("--sweep", help="First remove what killed writers left. Use it only while no job writes.")] = False,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> ExitCode:
-    """Check an archive: counts, messages twice, batches missing, unreadable files, leftovers. Exit code 1 with a finding."""
+    """Check an archive: counts, duplicates, missing batches, unreadable files, leftovers. Exit code 1 with a finding."""
     local_folder(archive)
     name = None if queue is None else session.name(queue)
     with nullcontext() if name is None else session.deployed() as database, running(session, master, conf, "verify") as spark:
@@ -152,14 +152,14 @@ def verify(
     if not session.as_json:
         table(session.out, ("queue", "day", "messages", "bytes"), [(q, d, f"{n:,}", f"{b:,}") for q, d, n, b in report.days], right=("messages", "bytes"))
         if report.findings:
-            table(session.out, ("finding", "what", "what to do"), [(f.kind, f.what, f.advice) for f in report.findings])
+            table(session.out, ("finding", "details", "what to do"), [(f.kind, f.what, f.advice) for f in report.findings])
     details = {"details": [finding.__dict__ for finding in report.findings]} if session.as_json else {}
     counts(session, {**report.counts, **spooled, "swept": len(swept), **details})
     return ExitCode.FINDING if report.findings else ExitCode.OK
 
 
 def _spooled(database: Connection, queue: str) -> int:
-    """Messages that a drain took and has not let go: of the batch that it is writing, or that it was killed at."""
+    """Count the spooled messages: those of the batch that a drain is writing, or was writing when it was killed."""
     rows = database.call("describe_spool", queue)
     first, last = rows[0][2:4] if rows else (None, None)
     return 0 if first is None else last - first + 1
