@@ -427,7 +427,7 @@ def test_retry_all_asks_tells_and_leaves_with_1_where_something_stays(program: P
     done = program("errors", "retry-all", "--yes", "--json")
 
     assert (asked.code, done.code) == (2, 1)
-    assert "Bring back 4 messages" in asked.err
+    assert "Retry 4 messages" in asked.err
     assert "3 to Sales" in asked.err
     assert (done.json["retried"], done.json["gone"], len(done.json["refused"])) == (3, 0, 1)
     assert program("queue", "peek", "Sales").out.strip() == "3"

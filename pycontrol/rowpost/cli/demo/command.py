@@ -1,4 +1,4 @@
-"""rowpost demo."""
+"""rowpost demo: arguments and help."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ __all__ = ["register"]
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the command."""
+    """Add the command."""
     command(app, "demo")(demo)
 
 
 def demo(
     session: Session,
-    orders: Annotated[int, typer.Option("--orders", min=1, max=1_000_000, help="Orders in the burst.")] = 20_000,
-    workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Workers at most.")] = 4,
+    orders: Annotated[int, typer.Option("--orders", min=1, max=1_000_000, help="Number of orders in the burst.")] = 20_000,
+    workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Maximum number of workers.")] = 4,
     keep: Annotated[
         bool | None,
         typer.Option(
-            "--keep/--clean", help="Leave the demo's queues for a look. Default: in the embedded database only."
+            "--keep/--clean", help="Keep or delete the demo's queues at the end. Default: keep them in the embedded database only."
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before using a database of yours.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before deploying into a database that is not embedded.")] = False,
 ) -> ExitCode:
-    """See it work: a burst of orders from a second process, workers that come and go, errors with their reasons.
+    """Run a demo: a second process sends a burst of orders, workers start and stop, and some messages fail.
 
-    Uses queues named Demo.* and a table demo_order, in the private PostgreSQL unless an environment says otherwise.
+    Uses queues named Demo.* and a table demo_order, in the private PostgreSQL server unless you name an environment.
     Exit code 0 only if every message was handled exactly once.
     """
-    from rowpost.cli.demo.show import show  # as in run.py
+    # imported here because the other commands start faster without the workers' modules
+    from rowpost.cli.demo.show import show
 
     embedded = session.settings.embedded
     if not embedded:
