@@ -412,8 +412,8 @@ def test_retry_brings_messages_back_and_says_where(program: Program):
     done = program("errors", "retry", *found)
 
     assert done.code == 0
-    assert "back in Sales" in done.err
-    assert "back in Billing" in done.err
+    assert "to Sales" in done.err
+    assert "to Billing" in done.err
     assert program("queue", "peek", "Sales").out.strip() == "1"
     assert program("errors", "retry", found[0]).code == 6
 
