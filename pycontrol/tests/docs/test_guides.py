@@ -11,6 +11,8 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+import sys
+import types
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -75,7 +77,7 @@ class Stage:
         connection.execute("DROP DATABASE IF EXISTS guide_business WITH (FORCE)")
         connection.execute("CREATE DATABASE guide_business")
         self.stack.callback(lambda: connection.execute("DROP DATABASE guide_business WITH (FORCE)"))
-        return re.sub(r"/[^/?]+(?=\?|$)", "/guide_business", self.url)
+        return re.sub(r"^(postgres(?:ql)?://[^/]*/)[^?]*", r"\g<1>guide_business", self.url)
 
     def environment(self, text: str) -> Settings:
         """Write the environment of the guide, deploy it, and return its settings."""
@@ -85,20 +87,29 @@ class Stage:
         return load_settings(str(self.folder / "guide.yml"))
 
 
+@pytest.fixture(scope="module")
+def empty_server(embedded_url: str) -> str:
+    """The embedded server's URL, without what other tests deployed there."""
+    with psycopg.connect(embedded_url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA IF EXISTS rowpost CASCADE")
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
+    return embedded_url
+
+
 @pytest.fixture
-def stage(data_folder, embedded_url, tmp_path, monkeypatch) -> Iterator[Stage]:
-    """An empty database of the embedded server, with the queues of the guides."""
+def stage(data_folder, empty_server, tmp_path, monkeypatch) -> Iterator[Stage]:
+    """The guides' queues in the default database of the embedded server, all empty."""
     monkeypatch.setenv("ROWPOST_DATA", str(data_folder))
     monkeypatch.setenv("ROWPOST_ENV", str(tmp_path / "guide.yml"))
     for secret in ("SHOP_PASSWORD", "APP_PASSWORD"):
         monkeypatch.setenv(secret, "secret")
     monkeypatch.chdir(tmp_path)
-    with psycopg.connect(embedded_url, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA IF EXISTS rowpost CASCADE")
-        connection.execute("DROP SCHEMA public CASCADE")
-        connection.execute("CREATE SCHEMA public")
+    with psycopg.connect(empty_server, autocommit=True) as connection:
+        for (name,) in connection.execute("SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public'").fetchall():
+            connection.execute(f"TRUNCATE public.{name}")
     with ExitStack() as stack:
-        stage = Stage(None, tmp_path, stack, embedded_url)
+        stage = Stage(None, tmp_path, stack, empty_server)
         settings = stage.environment(QUEUES)
         stage.database = stack.enter_context(connect(settings))
         yield stage
@@ -250,15 +261,22 @@ def not_run(block: Block, text: str) -> str | None:
     return next((reason for part, reason in NOT_RUN.get(block.page, {}).items() if part in text), None)
 
 
+def module(guide: str, names: dict[str, Any]) -> dict[str, Any]:
+    """The namespace of a new module, because dataclasses and sagas look up the module of their annotations."""
+    made = types.ModuleType(f"guide_{guide.replace('-', '_')}")
+    sys.modules[made.__name__] = made
+    made.__dict__.update(names)
+    return made.__dict__
+
+
 def run(block: Block, names: dict[str, Any]) -> None:
-    """Execute a block, with the lines of the page in tracebacks."""
+    """Execute a block."""
     exec(compile(block.text, f"<{block.name}>", "exec"), names)
 
 
 @pytest.mark.parametrize("guide", [guide for guide in GUIDES if any(b.language == "python" for b in blocks(guide))], ids=lambda p: p.stem)
 def test_the_guides_python_runs(guide: Path, stage: Stage):
-    names = common(stage) | PRELUDES.get(guide.name, lambda _: {})(stage)
-    names["__name__"] = f"guide_{guide.stem.replace('-', '_')}"
+    names = module(guide.stem, common(stage) | PRELUDES.get(guide.name, lambda _: {})(stage))
     executed = 0
 
     for block in blocks(guide):
@@ -328,7 +346,7 @@ def with_failed_messages(stage: Stage) -> None:
 
 def with_saga(stage: Stage) -> None:
     stage.environment(f"{QUEUES}sagas: {{Sales_OrderPolicy: {{correlation: OrderId, type: string}}}}\n")
-    names = {"__name__": "guide_sagas"}
+    names = module("sagas", {})
     run(blocks(ROOT / "docs" / "guides" / "sagas.md")[0], names)
     sales = names["sales"]
     with sales.open(stage.database) as bus:
