@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import platform
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +12,7 @@ import typer
 from rowpost.cli.command import YesOption, command
 from rowpost.cli.exits import ExitCode, Interrupted, Refused
 from rowpost.cli.printing import table, visible
-from rowpost.cli.session import Session
+from rowpost.cli.session import Session, import_from_current_folder
 from rowpost.database.connection import Connection
 from rowpost.database.sql_folder import schema_version
 from rowpost.deploy.apply import apply, difference
@@ -53,7 +51,7 @@ def register(app: typer.Typer) -> None:
 
 def _planned(session: Session, folder: Path | None = None) -> Plan:
     """Make the plan, including the saga tables of the environment's endpoints, whose code is in the current folder."""
-    sys.path.insert(0, os.getcwd())
+    import_from_current_folder()
 
     def note_missing(error: HandlerNotFound) -> None:
         session.note(f"{error}. Its saga tables are planned only if the environment declares them below `sagas`.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -23,7 +24,7 @@ from rowpost.settings.environment import OutboxSettings, Settings, load_settings
 from rowpost.transport.queue import Queue
 from rowpost.wire.address import Address, parse_address
 
-__all__ = ["Session", "console"]
+__all__ = ["Session", "canonical_name", "console", "import_from_current_folder"]
 
 #: columns of output that is not a terminal, so that lines are never wrapped
 UNLIMITED_WIDTH = 100_000
@@ -48,6 +49,20 @@ def console(stream: Any) -> Console:
     """Make a console that prints text without interpreting markup, because names and messages may look like markup."""
     width = None if stream.isatty() else UNLIMITED_WIDTH
     return _Console(file=stream, markup=False, highlight=False, emoji=False, width=width)
+
+
+def import_from_current_folder() -> None:
+    """Make modules of the current folder importable, because handlers are imported from there."""
+    folder = os.getcwd()
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+
+
+def canonical_name(name: str, settings: Settings) -> str:
+    """Return a queue's canonical name in the environment's default schema. Raises InvalidQueueName."""
+    address = parse_address(name)
+    full = Address(address.table, address.schema or settings.default_schema, address.catalog)
+    return full.qualified(settings.engine).short(settings.engine).format()
 
 
 class Session:
@@ -105,10 +120,7 @@ class Session:
 
         Raises InvalidQueueName.
         """
-        engine = self.settings.engine
-        address = parse_address(self.text(text))
-        full = Address(address.table, address.schema or self.settings.default_schema, address.catalog)
-        return full.qualified(engine).short(engine).format()
+        return canonical_name(self.text(text), self.settings)
 
     def text(self, name: str) -> str:
         """Return a name that the user typed. Raises InvalidQueueName if it contains bytes that are not UTF-8."""

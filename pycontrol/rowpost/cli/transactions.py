@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from datetime import UTC
 
 import typer
@@ -11,7 +9,7 @@ import typer
 from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.printing import table
-from rowpost.cli.session import Session
+from rowpost.cli.session import Session, import_from_current_folder
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.resolve import resolve_handler
 from rowpost.errors import HandlerNotFound
@@ -88,7 +86,7 @@ def _participants(session: Session) -> dict[str, str]:
     settings = session.settings
     if settings.engine != "postgresql":
         raise Refused("On SQL Server, the server itself resolves such transactions: see sys.dm_tran_active_transactions.")
-    sys.path.insert(0, os.getcwd())  # handlers are imported from the current folder
+    import_from_current_folder()
     sources = [dict(settings.participants)]
     for queue in settings.queues:
         if queue.worker is None:

@@ -8,7 +8,7 @@ import typer
 
 from rowpost.cli.app import app
 from rowpost.cli.exits import EXIT_CODES, ExitCode
-from tests.support.documents import calls, pages
+from tests.support.documents import ROOT, calls, calls_of_script, pages
 
 
 def commands(group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
@@ -71,7 +71,9 @@ def mistakes(arguments: list[str]) -> list[str]:
 
 
 TOP_OPTIONS = {option for parameter in typer.main.get_command(app).params for option in parameter.opts} | {"--help", "-h"}
-CALLS = [(where, arguments) for page in pages() for where, arguments in calls(page) if arguments != ["…"]]
+CALLS = [call for page in pages() for call in calls(page) if call[1] != ["…"]] + [
+    call for name in ("Makefile", "deploy/rowpost@.service", "deploy/Containerfile") for call in calls_of_script(ROOT / name)
+]
 
 
 def test_pages_show_no_command_and_no_option_that_does_not_exist():

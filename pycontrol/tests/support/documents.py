@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ROOT", "Block", "blocks", "calls", "pages", "typed_lines"]
+__all__ = ["ROOT", "Block", "blocks", "calls", "calls_of_script", "pages", "typed_lines"]
 
 ROOT = Path(__file__).resolve().parents[3]
 _BLOCK = re.compile(r"^```(\w*)(?: file=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -62,6 +62,13 @@ def calls(page: Path) -> Iterator[tuple[str, list[str]]]:
                 yield from _call(block.name, part)
     for span in _SPAN.findall(_BLOCK.sub("", text)):
         yield from _call(page.relative_to(ROOT).as_posix(), span)
+
+
+def calls_of_script(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Every call of rowpost in a makefile, a unit of systemd or a Containerfile."""
+    for text in re.findall(r"(?:/bin/|\$\(BIN\)/|^#\s+)(rowpost [^|\n]*)", path.read_text(encoding="utf-8"), re.MULTILINE):
+        text = re.sub(r"\$\((?:ARGS|YES)\)", "", text).replace("$(ENV)", "local")
+        yield from _call(path.name, text)
 
 
 def _call(where: str, text: str) -> Iterator[tuple[str, list[str]]]:

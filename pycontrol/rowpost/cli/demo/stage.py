@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rowpost.cli.demo.scenario import AUDIT, BILLING, ERROR, SALES, SUPERVISOR, Outcome, queues
 from rowpost.cli.demo.statements import statement
+from rowpost.cli.session import canonical_name
 from rowpost.database.connection import Connection
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import describe_queue, plan, queue_names
@@ -17,7 +18,6 @@ from rowpost.deploy.sql_text import render
 from rowpost.errors import MessageCorrupt, SchemaMissing
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.transport.queue import Queue
-from rowpost.wire.address import Address, parse_address
 from rowpost.wire.message import BrowsedMessage
 
 __all__ = ["Stage"]
@@ -31,7 +31,7 @@ class Stage:
     """The demo's queues and its business table, in the environment's default schema."""
 
     def __init__(self, settings: Settings, workers: int) -> None:
-        self.names = {name: _canonical(name, settings) for name in (BILLING, SALES, ERROR, AUDIT)}
+        self.names = {name: canonical_name(name, settings) for name in (BILLING, SALES, ERROR, AUDIT)}
         declared = settings.queues if settings.embedded else ()
         self.settings = replace(
             settings,
@@ -85,11 +85,6 @@ class Stage:
         text = render(statement(database.engine, name), queue_names(entry, database.dialect), database.engine)
         with database.translated():
             database.dialect.script(database.driver_connection, text)
-
-
-def _canonical(name: str, settings: Settings) -> str:
-    place = Address(parse_address(name).table, settings.default_schema)
-    return place.qualified(settings.engine).short(settings.engine).format()
 
 
 def _without_workers(declared: tuple[QueueSettings, ...]) -> Iterator[QueueSettings]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -23,7 +21,7 @@ from rowpost.cli.printing import visible
 from rowpost.cli.run.depths import DepthWatch
 from rowpost.cli.run.event_text import describe_event, describe_figures, event_document, style_of
 from rowpost.cli.run.live_table import queue_table
-from rowpost.cli.session import Session
+from rowpost.cli.session import Session, import_from_current_folder
 from rowpost.endpoint.hosting import (
     check_outboxes,
     check_sagas,
@@ -60,7 +58,7 @@ def work(session: Session, endpoints: list[str] | None, queue: list[str] | None,
         HandlerNotFound: a handler cannot be imported.
         Interrupted: Ctrl-C was pressed.
     """
-    sys.path.insert(0, os.getcwd())  # handlers are imported from the current folder
+    import_from_current_folder()
     settings = _selected_settings(session, endpoints, queue)
     worked = [each.name for each in settings.queues if each.worker is not None]
     queued_events: SimpleQueue[Event] = SimpleQueue()
