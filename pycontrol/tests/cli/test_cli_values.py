@@ -100,7 +100,7 @@ def test_what_steers_a_terminal_is_spelt_out_and_nothing_else():
         (b"", None, "(no body)"),
         (b"", 7, "(7 bytes, not shown)"),
         (b"text", None, "text"),
-        ("gr\u00fc".encode()[:3], 9, "gr\n(9 bytes, cut here)"),
+        ("gr\u00fc".encode()[:3], 9, "gr\n(9 bytes, truncated)"),
         (b"\x00\x01", None, "(binary, 2 bytes)\n00 01"),
         (b"\xff" * 17, None, "(binary, 17 bytes)\n" + "ff " * 15 + "ff\nff"),
     ],
