@@ -23,7 +23,7 @@ run: $(VENV)/.installed ## see it work: the demo on a private PostgreSQL (ARGS="
 example/shop: $(VENV)/.installed ## three endpoints and a web form (ARGS="--port 8081", ARGS=--ci)
 	$(BIN)/python -m examples.shop $(ARGS)
 
-example/flow: $(VENV)/.developer ## the shop seen from Spark: archive, percentiles, a conversation, a replay (ARGS="--orders 200 --out flow")
+example/flow: $(VENV)/.developer ## the shop seen from Spark: archive, percentiles, a conversation, a replay (ARGS="--orders 100 --out flow")
 	$(BIN)/python -m examples.flow $(ARGS)
 
 test: $(VENV)/.developer ## lint, and every test on every engine that can be reached (ARGS="-k ramp")

@@ -1,1 +1,1 @@
-"""The shop's flow of messages: kept while it happens, measured, drawn, and what failed brought back."""
+"""Archive and analyse the shop's messages with Spark, and replay the failed ones: `python -m examples.flow`. See README.md."""

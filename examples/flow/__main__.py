@@ -19,47 +19,47 @@ from rowpost.workers.supervisor import Supervisor
 
 
 def main() -> int:
-    """Plays the story in a shop without history, and tells whether all was right."""
+    """Delete the shop's data, run the story, and exit with 0 if all checks pass."""
     parser = argparse.ArgumentParser(prog="python -m examples.flow", description=main.__doc__)
-    parser.add_argument("--orders", type=int, default=60, choices=range(1, 101), metavar="N", help="so many orders, 100 at most; one in six on a blocked card")
-    parser.add_argument("--out", type=Path, help="a new folder for the archive and the pictures; by default one that goes afterwards")
+    parser.add_argument("--orders", type=int, default=60, choices=range(1, 101), metavar="N", help="number of orders, 1 to 100; one in six with a blocked card")
+    parser.add_argument("--out", type=Path, help="a new folder for the archive and the pictures; default: a temporary folder")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rowpost-flow-") as folder:
         out = arguments.out or Path(folder)
         if out.exists() and any(out.iterdir()) and arguments.out:
-            parser.error(f"{out} holds something: name a new folder")
+            parser.error(f"{out} is not empty: name a new folder")
         return _play(arguments.orders, out)
 
 
 def _play(orders: int, out: Path) -> int:
-    """The story in a thread; the supervisor here, where signals arrive."""
+    """Run the story in a thread, and the supervisor in the main thread, which receives signals."""
     shop = Shop()
     shop.set_up(fresh=True)
     print("Spark starts ...", flush=True)
     spark = session("rowpost example flow", config={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"})
     supervisor = Supervisor(shop.settings, lambda event: None)
-    went_wrong: list[BaseException] = []
+    failures: list[BaseException] = []
 
-    def tell() -> None:
+    def run_story() -> None:
         try:
             web.callbacks(shop.settings).start()
             Story(shop, spark, out, lambda text: print(text, flush=True)).play(orders)
-        except BaseException as error:  # noqa: BLE001 -- told below
-            went_wrong.append(error)
+        except BaseException as error:  # noqa: BLE001 -- printed below
+            failures.append(error)
         finally:
             supervisor.stop()
 
     with closing(web):
-        teller = threading.Thread(target=tell)
-        teller.start()
+        story_thread = threading.Thread(target=run_story)
+        story_thread.start()
         supervisor.run()
-        teller.join()
+        story_thread.join()
     spark.stop()
-    for error in went_wrong:
+    for error in failures:
         words = str(error) if isinstance(error, RowpostError | AssertionError) else f"{type(error).__name__}: {error}"
-        print(f"WRONG  {words}", file=sys.stderr)
-    print("wrong" if went_wrong else "all is right")
-    return 1 if went_wrong else 0
+        print(f"FAILED  {words}", file=sys.stderr)
+    print("failed" if failures else "all checks passed")
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

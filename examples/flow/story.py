@@ -1,4 +1,4 @@
-"""The story: orders come, a stream keeps the copies of what was handled, and then questions are asked of them."""
+"""The steps of the example: place orders, archive handled messages with a stream, analyse them, replay failures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ENVIRONMENT = str(FOLDER / "shop.yml")
 
 
 class Story:
-    """What happens, in its order. Raises AssertionError with the step that went wrong."""
+    """The steps in their order. Raises AssertionError that names the failed step."""
 
     def __init__(self, shop: Shop, spark: SparkSession, out: Path, say: Callable[[str], None]) -> None:
         self.shop, self.spark, self.out, self.say = shop, spark, out, say
@@ -56,7 +56,7 @@ class Story:
             self.bring_back(blocked)
 
     def order(self, orders: int) -> int:
-        """Places them, a few at a time; returns how many are on the blocked card."""
+        """Place the orders, four at a time. Return how many use the blocked card."""
 
         def place(number: int) -> bool:
             blocked = number % BLOCKED_ONE_IN == 0
@@ -71,7 +71,7 @@ class Story:
         return blocked
 
     def catch_up(self) -> None:
-        """The rest of the audit queue, from where the stream stopped; and what failed, taken out of its queue."""
+        """Archive the rest of the audit queue, drain the error queue, and verify the archive."""
         archive.run(self.spark, self.audit)
         failed = archive.run(self.spark, archive.ArchiveJob(ERROR, self.folder, ENVIRONMENT, mode="drain"))
         report = verify.run(self.spark, self.folder, archive.read_queue(self.spark, AUDIT, ENVIRONMENT, ("id", "row_version")), AUDIT)
@@ -83,7 +83,7 @@ class Story:
         self.say(f"ok  {report.counts['messages']} messages are archived, each once; {failed['messages']} of them were drained from {ERROR}")
 
     def measure(self) -> None:
-        """The hour's percentiles, and what fails."""
+        """Print percentiles per hour, and groups of failures."""
         kept = archive.read_archive(self.spark, self.folder)
         hours = [row.asDict() for row in metrics(kept.where("queue = 'Shop.audit'")).orderBy("hour", "endpoint", "message_type").collect()]
         assert hours, "nothing was measured"
@@ -98,7 +98,7 @@ class Story:
             self.say(f"\n{row.messages} failed in {row.endpoint}: {row.exception_type}, such as {row.sample_message!r}")
 
     def draw_one_conversation(self) -> None:
-        """That of an order which was paid and shipped."""
+        """Print the conversation of an order that was shipped."""
         kept = archive.read_archive(self.spark, self.folder)
         shipped = kept.where("message_type = 'Shop.Messages.ShipOrder'").select("conversation_id").first()
         steps = one_conversation(kept, shipped.conversation_id)
@@ -107,7 +107,7 @@ class Story:
         self.say(mermaid(steps) + "\n")
 
     def bring_back(self, blocked: int) -> None:
-        """Mends the cause, then replays from the archive; a second time, which must send nothing."""
+        """Correct the cause, then replay from the archive twice. The second replay must send nothing."""
         with self.shop.connected() as database:
             database.driver_connection.execute("DELETE FROM shop.blocked_cards")
             directory = Directory()

@@ -1,1 +1,1 @@
-"""A small shop of three endpoints and a web form: `python -m examples.shop`. See README.md."""
+"""A small shop with four endpoints and a web form: `python -m examples.shop`. See README.md."""

@@ -11,20 +11,20 @@ from examples.shop.session import play
 from examples.shop.stage import Shop
 from examples.shop.web import make_server, web
 
-from rowpost.cli.event_text import describe_event
+from rowpost.cli.run.event_text import describe_event
 from rowpost.workers.events import Event
 from rowpost.workers.supervisor import Supervisor
 
 
 def main() -> int:
-    """Runs the shop until Ctrl-C; with --ci one scripted session, and tells whether all was right."""
+    """Run the shop until Ctrl-C. With --ci, run a scripted session and exit with 0 if all checks pass."""
     parser = argparse.ArgumentParser(prog="python -m examples.shop", description=main.__doc__)
-    parser.add_argument("--port", type=int, default=8080, help="of the web form, on 127.0.0.1")
-    parser.add_argument("--ci", action="store_true", help="play a scripted session in a shop without history, then leave")
+    parser.add_argument("--port", type=int, default=8080, help="port of the web form on 127.0.0.1")
+    parser.add_argument("--ci", action="store_true", help="delete the shop's data, run a scripted session, then exit")
     arguments = parser.parse_args()
     shop = Shop()
     shop.set_up(fresh=arguments.ci)
-    supervisor = Supervisor(shop.settings, _tell)
+    supervisor = Supervisor(shop.settings, _print_event)
     with closing(web), make_server(shop, 0 if arguments.ci else arguments.port) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_address[1]}"
@@ -41,14 +41,14 @@ def _work(supervisor: Supervisor) -> int:
 
 
 def _session(supervisor: Supervisor, address: str, shop: Shop) -> int:
-    """The session in a thread; the supervisor here, where signals arrive."""
-    went_wrong: list[BaseException] = []
+    """Run the session in a thread, and the supervisor in the main thread, which receives signals."""
+    failures: list[BaseException] = []
 
     def visit() -> None:
         try:
             play(address, shop, lambda text: print(text, flush=True))
-        except BaseException as error:  # noqa: BLE001 -- told below
-            went_wrong.append(error)
+        except BaseException as error:  # noqa: BLE001 -- printed below
+            failures.append(error)
         finally:
             supervisor.stop()
 
@@ -56,13 +56,13 @@ def _session(supervisor: Supervisor, address: str, shop: Shop) -> int:
     visitor.start()
     supervisor.run()
     visitor.join()
-    for error in went_wrong:
-        print(f"WRONG  {type(error).__name__}: {error}", file=sys.stderr)
-    print("wrong" if went_wrong else "all is right")
-    return 1 if went_wrong else 0
+    for error in failures:
+        print(f"FAILED  {type(error).__name__}: {error}", file=sys.stderr)
+    print("failed" if failures else "all checks passed")
+    return 1 if failures else 0
 
 
-def _tell(event: Event) -> None:
+def _print_event(event: Event) -> None:
     text = describe_event(event)
     if text is not None:
         print(f"    {text}", flush=True)

@@ -1,4 +1,4 @@
-"""Billing: charges cards. A blocked card fails, a few times, and then waits in the error queue for somebody to look."""
+"""Billing: charges cards. A payment with a blocked card fails, is retried, and then moves to the error queue."""
 
 from datetime import timedelta
 
@@ -12,7 +12,7 @@ __all__ = ["PaymentRefused", "billing"]
 
 
 class PaymentRefused(Exception):
-    """The card's bank says no."""
+    """The bank refuses the card."""
 
 
 billing = Endpoint(
@@ -26,7 +26,7 @@ billing = Endpoint(
 
 @billing.handles("Shop.Messages.OrderPlaced", OrderPlaced, subscribe=True)
 def charge_card(placed: OrderPlaced, context: Context) -> None:
-    """Also handles VipOrderPlaced: it is an OrderPlaced."""
+    """Charge a card. Also handles VipOrderPlaced, which derives from OrderPlaced."""
     blocked = context.connection.execute("SELECT 1 FROM shop.blocked_cards WHERE card = %s", (placed.card,)).fetchone()
     if blocked:
         raise PaymentRefused(f"order {placed.order_id}: the card {placed.card} is blocked")

@@ -1,4 +1,4 @@
-"""What the shop's parts tell each other. The names are those on the wire: a .NET endpoint could be any of the parts."""
+"""The shop's messages. The names are those of the wire format, so any endpoint could be replaced by a .NET endpoint."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ __all__ = ["OrderAccepted", "OrderBilled", "OrderPlaced", "PaymentOverdue", "Pla
 @message_type("Shop.Messages.PlaceOrder")
 @dataclass(frozen=True)
 class PlaceOrder:
-    """A command: the web form sends it to Sales, and waits for OrderAccepted. Amounts are cents."""
+    """A command that the web form sends to Sales. The reply is OrderAccepted. Amounts are in cents."""
 
     customer: str
     card: str
@@ -28,7 +28,7 @@ class OrderAccepted:
 @message_type("Shop.Messages.OrderPlaced")
 @dataclass(frozen=True)
 class OrderPlaced:
-    """An event: whoever wants to know subscribes."""
+    """An event that Sales publishes."""
 
     order_id: int
     card: str
@@ -38,13 +38,13 @@ class OrderPlaced:
 @message_type("Shop.Messages.VipOrderPlaced")
 @dataclass(frozen=True)
 class VipOrderPlaced(OrderPlaced):
-    """A great order; subscribers of OrderPlaced get it too."""
+    """An event about a large order. Subscribers of OrderPlaced receive it too."""
 
 
 @message_type("Shop.Messages.OrderBilled")
 @dataclass(frozen=True)
 class OrderBilled:
-    """An event: the money is there."""
+    """An event that Billing publishes after a payment."""
 
     order_id: int
 
@@ -52,12 +52,12 @@ class OrderBilled:
 @message_type("Shop.Messages.PaymentOverdue")
 @dataclass(frozen=True)
 class PaymentOverdue:
-    """A timeout that the order policy asks for."""
+    """A timeout that the order policy requests."""
 
 
 @message_type("Shop.Messages.ShipOrder")
 @dataclass(frozen=True)
 class ShipOrder:
-    """A command that Shipping sends to itself, for later."""
+    """A delayed command that Shipping sends to itself."""
 
     order_id: int

@@ -1,4 +1,4 @@
-"""The order policy: a saga that follows one order from its placing to its payment, and reminds of one that is late."""
+"""The order policy: a saga that follows an order until its payment, and stores a reminder if the payment is late."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,7 +24,7 @@ policy = Endpoint(
 
 @dataclass
 class OrderState:
-    """What is known of an order; amounts are cents."""
+    """The state of an order. Amounts are in cents."""
 
     order_id: int
     amount: int = 0
@@ -35,7 +35,7 @@ class OrderState:
 
 @policy.saga
 class OrderPolicy(Saga[OrderState], correlate={OrderPlaced: "order_id", OrderBilled: "order_id"}):
-    """Events come from two endpoints, so that the payment may overtake the order: either may start it."""
+    """Events come from two endpoints, so the payment may arrive before the order. Either of them starts the saga."""
 
     @starts(OrderPlaced, subscribe=True)
     def placed(self, message: OrderPlaced, context: SagaContext) -> None:
@@ -51,7 +51,7 @@ class OrderPolicy(Saga[OrderState], correlate={OrderPlaced: "order_id", OrderBil
 
     @handles(PaymentOverdue)
     def overdue(self, message: PaymentOverdue, context: SagaContext) -> None:
-        """Comes back by the instance's id; for an order that was paid meanwhile nobody is there any more."""
+        """Store a reminder. If the order was paid meanwhile, its instance is completed and the timeout is discarded."""
         self.state.reminded = True
         context.connection.execute("INSERT INTO shop.reminders (order_id) VALUES (%s)", (self.state.order_id,))
 

@@ -14,7 +14,7 @@ sales = Endpoint("Shop.Sales", error_queue="Shop.error", audit_queue="Shop.audit
 
 @sales.handles("Shop.Messages.PlaceOrder", PlaceOrder)
 def place_order(order: PlaceOrder, context: Context) -> None:
-    """The order, the event and the reply commit together, or none of them."""
+    """Store an order, publish an event and reply. All three commit together."""
     row = context.connection.execute(
         "INSERT INTO shop.orders (customer, card, amount) VALUES (%s, %s, %s) RETURNING order_id",
         (order.customer, order.card, order.amount),

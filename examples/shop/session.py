@@ -1,4 +1,4 @@
-"""The scripted session of `--ci`: what a customer and an operator would do, and what must be true afterwards."""
+"""The scripted session of `--ci`: the steps of a customer and an operator, with checks after each step."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ class Visitor:
 
 
 def play(address: str, shop: Shop, say: Callable[[str], None]) -> None:
-    """Plays the session. Raises AssertionError with the step that went wrong."""
+    """Run the session. Raises AssertionError that names the failed step."""
     visitor = Visitor(address)
 
     def check(step: str, holds: bool) -> None:
         if not holds:
-            raise AssertionError(f"{step}: no. Orders: {shop.orders()}")
+            raise AssertionError(f"failed: {step}. Orders: {shop.orders()}")
         say(f"ok  {step}")
 
     def wait(step: str, condition: Callable[[], bool]) -> None:
         end = time.monotonic() + DEADLINE
         while not condition():
             if time.monotonic() > end:
-                raise AssertionError(f"{step}: not within {DEADLINE:.0f} s. Orders: {shop.orders()}")
+                raise AssertionError(f"not within {DEADLINE:.0f} s: {step}. Orders: {shop.orders()}")
             time.sleep(0.05)
         say(f"ok  {step}")
 
@@ -63,22 +63,22 @@ def play(address: str, shop: Shop, say: Callable[[str], None]) -> None:
     check("the page shows the form", "<form" in visitor.reads())
     code, page = visitor.orders("Ada & Söhne", "4111-1111", "19.90")
     check("an order is accepted, and Sales replied with its number", code == 200 and "Order 1 is accepted" in page)
-    check("a customer is shown as typed, and harmless", "Ada &amp; Söhne" in page)
-    check("a great order is accepted too", "Order 2 is accepted" in visitor.orders("Vip", "4111-1111", "5000")[1])
+    check("a customer's name is shown as typed, with HTML escaped", "Ada &amp; Söhne" in page)
+    check("a large order is accepted too", "Order 2 is accepted" in visitor.orders("Vip", "4111-1111", "5000")[1])
     check("an order on the blocked card is accepted", "is accepted" in visitor.orders("Bob", "4000-0000", "7,5")[1])
-    check("an amount that is none is refused", visitor.orders("Eve", "4111-1111", "abc")[0] == 400)
+    check("an invalid amount is refused", visitor.orders("Eve", "4111-1111", "abc")[0] == 400)
     wait("the good orders are paid, packed, and shipped by a delayed message",
          lambda: states().get("Ada & Söhne") == states().get("Vip") == "shipped")  # fmt: skip
-    wait("the blocked payment was tried again and is in the error queue", lambda: len(shop.failed_payments()) == 1)
-    check("it is nobody's payment, and says why", states()["Bob"] == "placed" and "is blocked" in visitor.reads())
-    wait("the order policy reminds of that order, and follows it alone", lambda: shop.reminded() == [3] and shop.followed() == ["3"])
-    check("the payment is retried when the card is free", "1 payments are tried again" in visitor.retries()[1])
+    wait("the blocked payment was retried and is in the error queue", lambda: len(shop.failed_payments()) == 1)
+    check("that order is not paid, and the page shows the reason", states()["Bob"] == "placed" and "is blocked" in visitor.reads())
+    wait("the order policy stored a reminder for that order, the only one with an active saga", lambda: shop.reminded() == [3] and shop.followed() == ["3"])
+    check("the payment is retried after the card is unblocked", "Retrying 1 payments" in visitor.retries()[1])
     wait("then that order is shipped too", lambda: states()["Bob"] == "shipped")
     wait("every queue is empty", lambda: _waiting(shop) == 0)
     check("every order was paid once, for its own amount", _payments(shop) == [750, 1990, 500_000])
-    check("the order policy is done with every order, and reminded of one", shop.followed() == [] and shop.reminded() == [3])
-    # 3 orders, each placed, billed and shipped; Billing and Shipping hear of each by one copy, the policy by two
-    wait("every message that was handled is audited once", lambda: _audited(shop) == 18)
+    check("the order policy completed all orders and reminded of one", shop.followed() == [] and shop.reminded() == [3])
+    # 3 orders, each placed, billed and shipped; Billing and Shipping receive one event of each, the policy two
+    wait("every handled message is audited once", lambda: _audited(shop) == 18)
 
 
 def _waiting(shop: Shop) -> int:

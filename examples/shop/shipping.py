@@ -1,4 +1,4 @@
-"""Shipping: packs what was paid, and ships it a little later."""
+"""Shipping: packs paid orders and ships them after a delay."""
 
 from datetime import timedelta
 
@@ -9,7 +9,7 @@ from rowpost.handling.context import Context
 
 __all__ = ["shipping"]
 
-PACKING_TAKES = timedelta(seconds=2)
+PACKING_TIME = timedelta(seconds=2)
 
 shipping = Endpoint("Shop.Shipping", error_queue="Shop.error", audit_queue="Shop.audit", limit=1)
 shipping.route(ShipOrder, "Shop.Shipping")
@@ -17,12 +17,12 @@ shipping.route(ShipOrder, "Shop.Shipping")
 
 @shipping.handles("Shop.Messages.OrderBilled", OrderBilled, subscribe=True)
 def pack(billed: OrderBilled, context: Context) -> None:
-    """A delayed message: it survives restarts, and no worker waits for it."""
+    """Send a delayed message. It survives restarts, and no worker waits for it."""
     context.connection.execute("INSERT INTO shop.shipments (order_id) VALUES (%s)", (billed.order_id,))
-    context.send(ShipOrder(billed.order_id), delay=PACKING_TAKES)
+    context.send(ShipOrder(billed.order_id), delay=PACKING_TIME)
 
 
 @shipping.handles("Shop.Messages.ShipOrder", ShipOrder)
 def ship(order: ShipOrder, context: Context) -> None:
-    """The parcel leaves."""
+    """Ship the order."""
     context.connection.execute("UPDATE shop.shipments SET shipped_at = now() WHERE order_id = %s", (order.order_id,))

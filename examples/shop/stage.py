@@ -1,4 +1,4 @@
-"""The shop's database: deployed, with its tables, and what stands in them."""
+"""Deploy the shop's database, and query it from outside the handlers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ERROR = "Shop.error"
 
 @dataclass(frozen=True)
 class Order:
-    """An order as the page shows it; the amount in cents."""
+    """An order as the page shows it. The amount is in cents."""
 
     order_id: int
     customer: str
@@ -44,7 +44,7 @@ class Order:
 
 
 class Shop:
-    """The shop's settings, and its database seen from outside the handlers."""
+    """The shop's settings and queries on its database."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         settings = settings or load_settings(FOLDER / "shop.yml")
@@ -57,16 +57,16 @@ class Shop:
             yield database
 
     def set_up(self, *, fresh: bool = False) -> None:
-        """Deploys what the shop needs; `fresh` takes away first what an earlier run left."""
+        """Deploy the shop. With `fresh`, first delete the data of earlier runs."""
         with self.connected() as database:
             if fresh:
-                _take_away(database)
+                _drop_everything(database)
             apply(database, plan(self.settings))
             database.driver_connection.execute((FOLDER / "tables.sql").read_text(encoding="utf-8"))
             subscribe_all(self.settings, database)
 
     def orders(self) -> list[Order]:
-        """The latest first."""
+        """Return the latest 100 orders, newest first."""
         with self.connected() as database:
             rows = database.driver_connection.execute(
                 "SELECT o.order_id, o.customer, o.amount, p.order_id IS NOT NULL, s.order_id IS NOT NULL,"
@@ -76,22 +76,22 @@ class Shop:
         return [Order(*row) for row in rows]
 
     def failed_payments(self) -> list[FailedMessage]:
-        """What Billing gave up."""
+        """Return the messages that failed in Billing."""
         with self.connected() as database:
             return list(ErrorQueue(database, ERROR).list(Filter(failed_queue="Shop.Billing")))
 
     def reminded(self) -> list[int]:
-        """Orders that were not paid in time."""
+        """Return the orders that were not paid in time."""
         with self.connected() as database:
             return [row[0] for row in database.driver_connection.execute("SELECT order_id FROM shop.reminders").fetchall()]
 
     def followed(self) -> list[str]:
-        """Orders that the order policy still follows."""
+        """Return the orders with an active saga instance."""
         with self.connected() as database:
             return [row[1] for row in database.call("list_sagas", policy.sagas[0].name, count=100)]
 
     def unblock_and_retry(self) -> int:
-        """Mends the cause, then puts the failed messages back where they failed; returns how many."""
+        """Unblock the card and retry the failed payments. Return how many were retried."""
         with self.connected() as database:
             database.driver_connection.execute("DELETE FROM shop.blocked_cards")
             errors = ErrorQueue(database, ERROR)
@@ -101,7 +101,7 @@ class Shop:
         return len(failed)
 
 
-def _take_away(database: Connection) -> None:
+def _drop_everything(database: Connection) -> None:
     database.driver_connection.execute("DROP SCHEMA IF EXISTS shop CASCADE")
     try:
         names = [row[0] for row in database.call("list_queues") if row[0].startswith("Shop.")]

@@ -1,6 +1,6 @@
-"""The web form: a send-only endpoint in a web application, here of the standard library.
+"""The web form: a send-only endpoint in a web application that uses the standard library's HTTP server.
 
-It waits for Sales to accept an order: replies come to the queue of this instance, `Shop.Web.<instance>`.
+It waits for the reply of Sales. Replies arrive in the queue of this instance, `Shop.Web.<instance>`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ __all__ = ["make_server", "web"]
 web = Endpoint("Shop.Web", send_only=True, instance=os.environ.get("SHOP_INSTANCE", "web1"))
 web.route(PlaceOrder, "Shop.Sales")
 
-PATIENCE = timedelta(seconds=10)
-LONGEST_FORM = 10_000
-LONGEST_TEXT = 100
+REPLY_TIMEOUT = timedelta(seconds=10)
+MAX_FORM_BYTES = 10_000
+MAX_TEXT_LENGTH = 100
 PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>rowpost shop</title>
 <style>body{{font:16px/1.5 system-ui;max-width:46rem;margin:2rem auto;padding:0 1rem}}input{{margin:0 1rem .5rem 0}}
 table{{border-collapse:collapse;width:100%}}td,th{{text-align:left;padding:.3rem;border-bottom:1px solid #ddd}}
@@ -34,24 +34,24 @@ table{{border-collapse:collapse;width:100%}}td,th{{text-align:left;padding:.3rem
 <form method="post" action="/orders"><label>Name <input name="customer" required></label>
 <label>Card <input name="card" value="4111-1111" required></label>
 <label>Amount <input name="amount" value="19.90" required size="8"></label><button>Order</button></form>
-<p>The card 4000-0000 is blocked: its payment fails, is tried again, and ends in the error queue.</p>
+<p>The card 4000-0000 is blocked: its payment fails, is retried, and moves to the error queue.</p>
 <table><tr><th>Order<th>Customer<th>Amount<th>State</tr>{orders}</table>
 <h2>Failed payments</h2><ul>{failed}</ul>
-<form method="post" action="/retry"><button>Unblock the card and try again</button></form></html>"""
+<form method="post" action="/retry"><button>Unblock the card and retry</button></form></html>"""
 
 
 class Refused(Exception):
-    """The form was not filled in as it should be."""
+    """The form is invalid."""
 
 
 def make_server(shop: Shop, port: int) -> ThreadingHTTPServer:
-    """A server on this machine's own address; port 0 takes a free one."""
+    """Make a server on 127.0.0.1. Port 0 selects a free port."""
     web.callbacks(shop.settings).start()
     return ThreadingHTTPServer(("127.0.0.1", port), type("Pages", (_Pages,), {"shop": shop}))
 
 
 class _Pages(BaseHTTPRequestHandler):
-    """One thread a request: all of them share one receiver of replies."""
+    """One thread per request. All threads share one receiver of replies."""
 
     shop: Shop
     timeout = 30
@@ -66,7 +66,7 @@ class _Pages(BaseHTTPRequestHandler):
         except Refused as error:
             self._show(HTTPStatus.BAD_REQUEST, str(error))
         except NoReply:
-            self._show(HTTPStatus.GATEWAY_TIMEOUT, "Sales does not answer; the order is in its queue all the same.")
+            self._show(HTTPStatus.GATEWAY_TIMEOUT, "Sales did not reply in time; the order is still in its queue.")
         except RowpostError as error:
             self._show(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
         else:
@@ -74,24 +74,24 @@ class _Pages(BaseHTTPRequestHandler):
 
     def _order(self, form: dict[str, str]) -> str:
         customer, card, amount = (form.get(name, "").strip() for name in ("customer", "card", "amount"))
-        if not customer or not card or len(customer) > LONGEST_TEXT or len(card) > LONGEST_TEXT or "\0" in customer + card:
-            raise Refused("An order needs a name and a card, of 100 characters at most.")
-        accepted = web.callbacks().request(PlaceOrder(customer, card, _cents(amount)), timeout=PATIENCE)
+        if not customer or not card or len(customer) > MAX_TEXT_LENGTH or len(card) > MAX_TEXT_LENGTH or "\0" in customer + card:
+            raise Refused("An order needs a name and a card, each with at most 100 characters.")
+        accepted = web.callbacks().request(PlaceOrder(customer, card, _cents(amount)), timeout=REPLY_TIMEOUT)
         if not isinstance(accepted, OrderAccepted):
-            raise Refused("Sales answered something else.")
+            raise Refused("Sales sent an unexpected reply.")
         return f"Order {accepted.order_id} is accepted."
 
     def _retry(self, form: dict[str, str]) -> str:
-        return f"{self.shop.unblock_and_retry()} payments are tried again."
+        return f"Retrying {self.shop.unblock_and_retry()} payments."
 
     def _form(self) -> dict[str, str]:
         length = self.headers.get("Content-Length", "")
-        if not length.isascii() or not length.isdigit() or int(length) > LONGEST_FORM:
-            raise Refused("That form is too long.")
+        if not length.isascii() or not length.isdigit() or int(length) > MAX_FORM_BYTES:
+            raise Refused("The form is too long.")
         try:
             fields = parse_qs(self.rfile.read(int(length)).decode(), max_num_fields=10)
         except (UnicodeDecodeError, ValueError) as error:
-            raise Refused("That is no form.") from error
+            raise Refused("The form cannot be read.") from error
         return {name: values[0] for name, values in fields.items()}
 
     def _show(self, status: HTTPStatus, told: str | None = None) -> None:
@@ -109,12 +109,12 @@ class _Pages(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Quiet: the supervisor's events are what one wants to read."""
+        """Print nothing, so that the supervisor's events stay readable."""
 
 
 def _cents(text: str) -> int:
     whole, _, part = text.replace(",", ".").partition(".")
     digits = whole + part.ljust(2, "0")
     if not (digits.isascii() and digits.isdigit()) or len(part) > 2 or not 0 < int(digits) < 10**12:
-        raise Refused(f"{text!r} is no amount: write 19.90")
+        raise Refused(f"{text!r} is not an amount: write, for example, 19.90")
     return int(digits)

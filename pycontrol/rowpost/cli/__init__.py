@@ -1,7 +1,8 @@
-"""The command line: parse, call, print, nothing else.
+"""The command line `rowpost`: parses arguments, calls the library and prints results.
 
-app.py has the commands by name, command.py what they share; run.py, deploy.py, queue.py, message.py and demo.py are
-one group of commands each.
+app.py registers the commands by name. command.py holds what all commands share: --env, --json, exit codes and the
+conversion of errors into messages. Every group of commands has one module or package: run, message (send, receive),
+deploy (plan, apply, verify, version), queue, errors, subscriptions, sagas, transactions, outbox, spark and demo.
 """
 
 import signal
@@ -11,16 +12,16 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Entry point of the program rowpost."""
-    for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a name must not end the program
+    """Run the program rowpost."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal that cannot display a name must not end the program
         stream.reconfigure(errors="backslashreplace")
     try:
         from rowpost.cli.app import app
 
         app(prog_name="rowpost")
-    except KeyboardInterrupt:  # while modules were imported: nothing has begun yet
+    except KeyboardInterrupt:  # modules were still being imported: no command has started
         sys.stderr.write("rowpost: stopped by Ctrl-C: nothing was changed\n")
         raise SystemExit(130) from None
     finally:
-        # the embedded server is stopped at exit; half a stop would leave it running
+        # the embedded server is stopped at exit; an interrupted stop would leave it running
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""The commands by name, and the help."""
+"""The program's commands by name, and its help."""
 
 from __future__ import annotations
 
@@ -6,25 +6,11 @@ from typing import Annotated
 
 import typer
 
-from rowpost.cli import (
-    contents,
-    deploy,
-    errors,
-    message,
-    outboxes,
-    queue,
-    run,
-    saga_upkeep,
-    sagas,
-    spark,
-    spark_queues,
-    subscriptions,
-    transactions,
-    upkeep,
-)
-from rowpost.cli import demo_command as demo
+from rowpost.cli import deploy, errors, message, outbox, queue, sagas, spark, subscriptions, transactions
 from rowpost.cli.command import EnvironmentOption, JsonOption
+from rowpost.cli.demo import command as demo
 from rowpost.cli.exits import EXIT_CODES
+from rowpost.cli.run import command as run
 from rowpost.version import __version__
 
 __all__ = ["app"]
@@ -52,27 +38,25 @@ def rowpost(
     env: EnvironmentOption = None,
     as_json: JsonOption = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print rowpost's version and leave.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version of rowpost and exit.")
     ] = False,
 ) -> None:
-    """A message queue that lives in SQL Server or PostgreSQL.
+    """A message queue in SQL Server or PostgreSQL.
 
-    Without an environment rowpost starts a private PostgreSQL of its own: try `rowpost demo`.
+    Without an environment, rowpost starts a private PostgreSQL server: try `rowpost demo`.
     """
 
 
-run.register(app)
-message.register(app)
-deploy.register(app)
-contents.register(queue.app)
-upkeep.register(queue.app)
-spark_queues.register(spark.app)
-app.add_typer(queue.app, name="queue")
-app.add_typer(errors.app, name="errors")
-app.add_typer(subscriptions.app, name="subscriptions")
-saga_upkeep.register(sagas.app)
-app.add_typer(sagas.app, name="sagas")
-app.add_typer(transactions.app, name="transactions")
-app.add_typer(outboxes.app, name="outbox")
-app.add_typer(spark.app, name="spark")
+for _group in (run, message, deploy):
+    _group.register(app)
+for _name, _commands in (
+    ("queue", queue),
+    ("errors", errors),
+    ("subscriptions", subscriptions),
+    ("sagas", sagas),
+    ("transactions", transactions),
+    ("outbox", outbox),
+    ("spark", spark),
+):
+    app.add_typer(_commands.app, name=_name)
 demo.register(app)

@@ -1,4 +1,8 @@
-"""What every command shares: --env and --json before or after its name, one way to end, no traceback for a mistake."""
+"""What every command shares.
+
+`command` registers a function as a command that accepts --env and --json before or after its name. It converts the
+function's result or exception into a message on stderr and an exit code. Only a bug in rowpost prints a traceback.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,13 @@ from typing import Annotated, Any
 
 import typer
 
-from rowpost.cli.completion import environment_names
+from rowpost.cli.completion import environment_names, queue_names
 from rowpost.cli.exits import ExitCode, Interrupted, exit_code
 from rowpost.cli.printing import visible
 from rowpost.cli.session import Session
 from rowpost.errors import RowpostError
 
-__all__ = ["EnvironmentOption", "JsonOption", "command"]
+__all__ = ["EnvironmentOption", "JsonOption", "QueueArgument", "YesOption", "command"]
 
 Command = Callable[..., ExitCode | int | None]
 
@@ -26,16 +30,20 @@ EnvironmentOption = Annotated[
     typer.Option(
         "--env",
         metavar="NAME|PATH",
-        help="The environment: a name in deploy/environments, or a file's path. Default: $ROWPOST_ENV, else local.",
+        help="The environment: the name of a file in deploy/environments, or a path. Default: $ROWPOST_ENV, else local.",
         show_default=False,
         autocompletion=environment_names,
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else there.")]
+QueueArgument = Annotated[
+    str, typer.Argument(metavar="QUEUE", help="A queue's name or address.", autocompletion=queue_names)
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")]
 
 
 def command(app: typer.Typer, name: str | None = None) -> Callable[[Command], Command]:
-    """Registers a function as a command of `app`: it gets a Session first, and its result is the exit code."""
+    """Register a function as a command of `app`. The function receives a Session first and returns the exit code."""
 
     def register(function: Command) -> Command:
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
@@ -50,7 +58,7 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Command], Co
             top = values.pop("ctx").find_root().params
             env = values.pop("env") or top.get("env")
             session = Session(env, values.pop("as_json") or top.get("as_json", False))
-            raise typer.Exit(_ended(session, function, values))
+            raise typer.Exit(_run_to_exit_code(session, function, values))
 
         parameters = [parameter.replace(kind=keyword) for parameter in own] + shared
         run.__signature__ = inspect.Signature(parameters)
@@ -62,34 +70,34 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Command], Co
     return register
 
 
-def _ended(session: Session, function: Command, values: dict[str, Any]) -> int:
-    """Runs a command and turns its ending into words on stderr and an exit code."""
+def _run_to_exit_code(session: Session, function: Command, values: dict[str, Any]) -> int:
+    """Run a command. Convert its result or exception into a message on stderr and an exit code."""
     try:
         return int(function(session, **values) or ExitCode.OK)
     except (typer.Exit, typer.BadParameter):
         raise
     except BrokenPipeError:
-        # the reader has left; flushing at exit would complain again
+        # the reader closed the pipe; flushing at exit would raise the same error again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.FAILED
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 -- the last stop
-        text, code = _ending(error)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 -- every error becomes an exit code
+        text, code = _message_and_code(error)
         session.note(f"rowpost: {visible(' '.join(text.split()))}")
         return code
 
 
-def _ending(error: BaseException) -> tuple[str, ExitCode]:
-    """What to say about an error, and how to end. A bug is shown with all that helps to find it."""
+def _message_and_code(error: BaseException) -> tuple[str, ExitCode]:
+    """Return the message and the exit code for an error. An unexpected error is a bug: print its traceback."""
     match error:
         case RowpostError():
-            ending = str(error), exit_code(error)
+            result = str(error), exit_code(error)
         case Interrupted():
-            ending = f"stopped by Ctrl-C: {error}", ExitCode.INTERRUPTED
+            result = f"stopped by Ctrl-C: {error}", ExitCode.INTERRUPTED
         case KeyboardInterrupt() | typer.Abort():
-            ending = "stopped by Ctrl-C: nothing was changed", ExitCode.INTERRUPTED
+            result = "stopped by Ctrl-C: nothing was changed", ExitCode.INTERRUPTED
         case OSError():
-            ending = f"{error.strerror or error}: {error.filename}", ExitCode.FAILED
+            result = f"{error.strerror or error}: {error.filename}", ExitCode.FAILED
         case _:
             traceback.print_exception(error)
-            ending = "this is a mistake in rowpost: please report it with the lines above", ExitCode.BUG
-    return ending
+            result = "this is a bug in rowpost: please report it with the lines above", ExitCode.BUG
+    return result

@@ -1,4 +1,4 @@
-"""What the Tab key offers; reads files only, connects to nothing."""
+"""Shell completion of environments and queues. Reads files only and opens no connection."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["environment_names", "queue_names"]
 
 
 def environment_names(incomplete: str) -> list[str]:
-    """Environments whose file lies where rowpost looks for it."""
+    """List the environments whose files are in the folders that rowpost searches."""
     folders = [Path(os.environ.get("ROWPOST_ENVIRONMENTS", ".")), Path("deploy/environments")]
     names = {path.stem for folder in folders for path in folder.glob("*.yml")}
     return sorted(name for name in names if name.startswith(incomplete))
 
 
 def queue_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Queues that the environment declares."""
+    """List the queues that the environment declares."""
     try:
         settings = load_settings(ctx.params.get("env") or ctx.find_root().params.get("env"))
     except RowpostError:

@@ -1,20 +1,18 @@
-"""rowpost plan, apply, verify, version."""
+"""rowpost plan, apply, verify, version: deploy rowpost and compare a database with the release."""
 
 from __future__ import annotations
 
-import os
 import platform
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rowpost.cli.command import command
+from rowpost.cli.command import YesOption, command
 from rowpost.cli.exits import ExitCode, Interrupted, Refused
 from rowpost.cli.printing import table, visible
-from rowpost.cli.session import Session
+from rowpost.cli.session import Session, import_from_current_folder
 from rowpost.database.connection import Connection
 from rowpost.database.sql_folder import schema_version
 from rowpost.deploy.apply import apply, difference
@@ -34,18 +32,16 @@ PRODUCTION = "production"
 STATES = {
     "added": "new",
     "changed": "changed",
-    "drifted": "changed by hand, made again",
-    "altered": "table altered by hand, left alone",
-    "edited": "edited after it ran: refused",
+    "drifted": "changed by hand, will be replaced",
+    "altered": "table changed by hand, not replaced",
+    "edited": "script edited after it ran: apply refuses",
     "dropped": "no longer part of the release",
-    "unknown": "ran here, and this release does not bring it",
+    "unknown": "not part of this release",
 }
-
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the commands."""
+    """Add the commands."""
     command(app, "plan")(show_plan)
     command(app, "apply")(run_apply)
     command(app, "verify")(run_verify)
@@ -53,46 +49,46 @@ def register(app: typer.Typer) -> None:
 
 
 def _planned(session: Session, folder: Path | None = None) -> Plan:
-    """The plan, with the tables of the sagas of the environment's endpoints, which lie where the program is started."""
-    sys.path.insert(0, os.getcwd())
+    """Make the plan, including the saga tables of the environment's endpoints, whose code is in the current folder."""
+    import_from_current_folder()
 
-    def tell(error: HandlerNotFound) -> None:
-        session.note(f"Its sagas, if it has any, are planned only where the environment's file declares them: {error}")
+    def note_missing(error: HandlerNotFound) -> None:
+        session.note(f"{error}. Its saga tables are planned only if the environment declares them below `sagas`.")
 
-    return plan(with_sagas(session.settings, tell), folder)
+    return plan(with_sagas(session.settings, note_missing), folder)
 
 
 def show_plan(
     session: Session,
-    sql: Annotated[bool, typer.Option("--sql", help="Print the whole script for a DBA; connects to nothing.")] = False,
+    sql: Annotated[bool, typer.Option("--sql", help="Print the complete script for review, without connecting to the database.")] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="With --sql: write the script into this file.", dir_okay=False)
+        Path | None, typer.Option("--output", "-o", help="With --sql: write the script to this file.", dir_okay=False)
     ] = None,
-    bundle: Annotated[
+    archive: Annotated[
         Path | None,
-        typer.Option("--bundle", help="Write this release's scripts into a zip file, to compare with and go back to.", dir_okay=False),
+        typer.Option("--release-archive", metavar="ZIP", help="Write this release's scripts to a zip file, for plan --from and apply --to.", dir_okay=False),
     ] = None,
     earlier: Annotated[
         Path | None,
-        typer.Option("--from", help="Compare with a bundle, or with a release's sql folder, instead of the server; connects to nothing.", exists=True),
+        typer.Option("--from", metavar="ZIP|FOLDER", help="Compare with a release archive or a release's sql folder instead of the database, without connecting.", exists=True),
     ] = None,
     exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="Leave with 1 if apply would change something.")
+        bool, typer.Option("--exit-code", help="Exit with 1 if apply would change anything.")
     ] = False,
     outbox: Annotated[
-        str | None, typer.Option("--outbox", metavar="NAME", help="Only the business database of this outbox.")
+        str | None, typer.Option("--outbox", metavar="NAME", help="Plan only the business database of this outbox.")
     ] = None,
 ) -> ExitCode:
-    """Show what apply would change in the database, and in the business databases of outboxes."""
+    """Show what apply would change in the database and in the business databases of outboxes."""
     session, *others = session.databases(outbox)
     planned = _planned(session)
-    if bundle is not None:
-        session.note(f"Wrote {write_bundle(bundle)} scripts of rowpost {__version__} to {bundle}.")
+    if archive is not None:
+        session.note(f"Wrote {write_bundle(archive)} scripts of rowpost {__version__} to {archive}.")
         return ExitCode.OK
     if sql or output is not None:
         _print_script(session, planned, output)
         for each in others:
-            session.note(f"The business database {each.outbox} has a script of its own: rowpost plan --sql --outbox {each.outbox}")
+            session.note(f"The business database {each.outbox} needs a separate script: rowpost plan --sql --outbox {each.outbox}")
         return ExitCode.OK
     if earlier is not None:
         with open_release(earlier) as release:
@@ -104,7 +100,7 @@ def show_plan(
 
 
 def _show_difference(session: Session) -> bool:
-    """Whether apply would change something there."""
+    """Print what apply would change in one database. Return whether it would change anything."""
     planned = _planned(session)
     with session.connected() as database:
         diff = difference(database, planned)
@@ -153,7 +149,7 @@ def _print_review(session: Session, planned: Plan, found: Review, where: str) ->
         session.note(line)
     if found.items:
         rows = [(STATES[i.state], i.name, (i.old_hash or "-")[:12], (i.new_hash or "-")[:12]) for i in found.items]
-        table(session.out, ("change", "what", "old", "new"), rows)
+        table(session.out, ("change", "object", "old", "new"), rows)
     for item in found.items:
         if item.diff:
             session.out.print("\n" + visible(item.diff), soft_wrap=True)
@@ -165,7 +161,7 @@ def _review_document(found: Review) -> dict[str, object]:
 
 
 def _also_registered(names: tuple[str, ...]) -> str:
-    return f" Also registered, but not declared: {', '.join(names)}." if names else ""
+    return f" Registered but not declared in the environment: {', '.join(names)}." if names else ""
 
 
 def run_apply(
@@ -173,15 +169,15 @@ def run_apply(
     yes: YesOption = False,
     to: Annotated[
         Path | None,
-        typer.Option("--to", help="Go back: run the procedures and grants of a saved release again; tables stay.", exists=True),
+        typer.Option("--to", metavar="ZIP|FOLDER", help="Go back to a saved release: run its procedures and grants again. Tables stay.", exists=True),
     ] = None,
     tables: Annotated[
-        bool, typer.Option("--tables", help="With --to: also take back what later releases did to rowpost's own tables.")
+        bool, typer.Option("--tables", help="With --to: also undo what later releases changed in rowpost's own tables.")
     ] = False,
 ) -> ExitCode:
-    """Deploy rowpost and the environment's queues: all of it, or nothing. Business databases of outboxes come first."""
+    """Deploy rowpost and the environment's queues in one transaction. Business databases of outboxes come first."""
     if tables and to is None:
-        raise Refused("--tables goes back, and wants to know where: --to BUNDLE.", ExitCode.USAGE)
+        raise Refused("--tables needs the release to go back to: add --to ZIP.", ExitCode.USAGE)
     for each in reversed(session.databases()):
         _apply(each, yes) if to is None else _go_back(each, to, yes, tables)
     return ExitCode.OK
@@ -193,7 +189,7 @@ def _apply(session: Session, yes: bool) -> None:
         if session.settings.environment == PRODUCTION and not yes:
             diff = difference(database, planned)
             _print_difference(session, planned, diff, review(diff, database.engine, read_definition(database)))
-            session.confirm(f"Apply this to {PRODUCTION}, {session.settings.target}?", yes)
+            session.confirm(f"Apply these changes to {PRODUCTION}, {session.settings.target}?", yes)
         try:
             with session.progress() as bar:
                 task = bar.add_task("Waiting for the lock", total=None)
@@ -215,11 +211,11 @@ def _apply(session: Session, yes: bool) -> None:
         f"{result.unchanged} unchanged.{_also_registered(result.undeclared)}"
     )
     for name in result.altered:
-        session.note(f"{name}: its table was altered by hand and is left alone; rowpost verify says how.")
+        session.note(f"{name}: the table was changed by hand and was not replaced. rowpost verify shows the differences.")
 
 
 def _which(session: Session) -> dict[str, str]:
-    """What a document says of the database that it is about: nothing where it is the queues'."""
+    """Return the key that names an outbox's business database in a JSON document. Empty for the queues' database."""
     return {} if session.outbox is None else {"outbox": session.outbox}
 
 
@@ -229,8 +225,8 @@ def _go_back(session: Session, to: Path, yes: bool, tables: bool) -> None:
         undo = undo_scripts(database, release) if tables else ()
         for script in undo:
             session.note(f"-- {script.name}\n{script.text}")
-        also = f", and run these {len(undo)} scripts, which may lose data," if undo else ""
-        session.confirm(f"Go back to the procedures and grants of {version}{also} in {session.settings.target}?", yes)
+        also = f" Run these {len(undo)} scripts too? They may delete data." if undo else ""
+        session.confirm(f"Go back to the procedures and grants of {version} in {session.settings.target}?{also}", yes)
         result = go_back(database, release, session.settings.environment, undo)
     undone = [script.name for script in undo]
     if session.as_json:
@@ -238,31 +234,31 @@ def _go_back(session: Session, to: Path, yes: bool, tables: bool) -> None:
             {"applied": result.applied, "unchanged": result.unchanged, "undone": undone, "version": release.version}
         )
     else:
-        stay = f"Undone: {', '.join(undone)}." if undone else "Tables stay as they are."
-        session.note(f"Back at {version}: {len(result.applied)} procedures changed. {stay}")
+        stay = f"Undone: {', '.join(undone)}." if undone else "Tables were not changed."
+        session.note(f"Went back to {version}: {len(result.applied)} procedures changed. {stay}")
 
 
 def _state_after_interrupt(session: Session, planned: Plan) -> str:
-    """What the server says: the commit may just have been through."""
+    """Ask the server whether the interrupted apply was committed."""
     try:
         with session.connected() as database:
             empty = difference(database, planned).is_empty
     except RowpostError:
-        return "all of it was applied or nothing: rowpost plan tells which"
-    return "all of it was applied already" if empty else "rolled back, nothing was changed"
+        return "either everything was applied or nothing: rowpost plan shows which"
+    return "everything was already applied" if empty else "rolled back, nothing was changed"
 
 
 def run_verify(session: Session) -> ExitCode:
-    """Compare the database with the plan and name every difference; exit code 1 if there is one.
+    """Compare the database with the plan and list every difference. Exit code 1 if there is one.
 
-    The business databases of outboxes are compared, too.
+    Business databases of outboxes are compared too.
     """
     findings = [_verify(each) for each in session.databases()]
     return ExitCode.FINDING if any(findings) else ExitCode.OK
 
 
 def _verify(session: Session) -> bool:
-    """Whether something is not as planned there."""
+    """Print how one database differs from the plan. Return whether it differs."""
     planned = _planned(session)
     with session.connected() as database:
         findings = verify(database, planned)
@@ -273,15 +269,15 @@ def _verify(session: Session) -> bool:
         )  # fmt: skip
     elif findings:
         rows = [(finding.subject, finding.detail, finding.remedy) for finding in findings]
-        table(session.out, ("what", "finding", "remedy"), rows)
+        table(session.out, ("object", "finding", "remedy"), rows)
     else:
         where = planned.environment if session.outbox is None else f"{planned.environment}, outbox {session.outbox}"
-        session.out.print(f"{where}: clean, {len(planned.steps)} scripts as planned.")
+        session.out.print(f"{where}: clean, all {len(planned.steps)} scripts are as planned.")
     return bool(findings)
 
 
 def show_version(session: Session) -> ExitCode:
-    """Show the versions of rowpost, of the schema in the database, and of the server, with what it supports."""
+    """Show the versions of rowpost, the deployed schema and the server, and which features the server supports."""
     with session.connected() as database:
         rows = _deployed(database)
         engine = database.engine

@@ -1,4 +1,4 @@
-"""rowpost errors list, show, retry, retry-all, discard, edit: what failed, and what becomes of it."""
+"""rowpost errors list, show, retry, retry-all, discard, edit: the messages in an error queue."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from rowpost.cli.amounts import exact_amount
-from rowpost.cli.command import command
+from rowpost.cli.command import YesOption, command
 from rowpost.cli.completion import queue_names
 from rowpost.cli.exits import ExitCode, Interrupted
-from rowpost.cli.outgoing import read_headers_file
+from rowpost.cli.formats import format_exact_count
+from rowpost.cli.message import read_headers_file
 from rowpost.cli.printing import describe_body, message_document, table, visible
-from rowpost.cli.queue import YesOption
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
 from rowpost.recoverability.policy import EXCEPTION
@@ -24,12 +23,12 @@ from rowpost.transport.failed_message import FailedMessage
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Look at failed messages, and bring them back.", no_args_is_help=True)
+app = typer.Typer(help="Inspect, retry, edit and discard failed messages.", no_args_is_help=True)
 
-#: how many refused messages are named one by one
-SHOWN = 20
-#: of an exception's text in a list
-TEXT = 80
+#: this many refused messages are listed one by one
+SHOWN_REFUSALS = 20
+#: characters of an exception's text in a list
+EXCEPTION_CHARACTERS = 80
 
 ErrorQueueOption = Annotated[
     str | None,
@@ -37,31 +36,31 @@ ErrorQueueOption = Annotated[
         "--queue",
         "-q",
         metavar="QUEUE",
-        help="The error queue; the environment's by default.",
+        help="The error queue. Default: the environment's.",
         autocompletion=queue_names,
     ),
 ]
 MessageArgument = Annotated[
     str,
-    typer.Argument(metavar="MESSAGE", help="A row's number from the list; the id of the row or the message works too."),
+    typer.Argument(metavar="MESSAGE", help="A row number from the list, or the id of the row or of the message."),
 ]
 FailedQueueOption = Annotated[
     str | None,
     typer.Option(
-        "--failed-queue", "-f", metavar="QUEUE", help="Only what failed in this queue.", autocompletion=queue_names
+        "--failed-queue", "-f", metavar="QUEUE", help="Only messages that failed in this queue.", autocompletion=queue_names
     ),
 ]
 ExceptionOption = Annotated[
     str | None,
-    typer.Option("--exception", "-e", metavar="TEXT", help="Only with this in the exception's type or text."),
+    typer.Option("--exception", "-e", metavar="TEXT", help="Only messages whose exception type or text contains this."),
 ]
 TypeOption = Annotated[
-    str | None, typer.Option("--type", "-t", metavar="TEXT", help="Only with this in the message's type.")
+    str | None, typer.Option("--type", "-t", metavar="TEXT", help="Only messages whose type contains this.")
 ]
 ToOption = Annotated[
     str | None,
     typer.Option(
-        "--to", metavar="QUEUE", help="This queue instead of the one where it failed.", autocompletion=queue_names
+        "--to", metavar="QUEUE", help="Move to this queue instead of the one in which the message failed.", autocompletion=queue_names
     ),
 ]
 
@@ -81,10 +80,10 @@ def list_errors(
     failed_queue: FailedQueueOption = None,
     exception: ExceptionOption = None,
     message_type: TypeOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at most, oldest first.")] = 50,
-    after: Annotated[int | None, typer.Option("--after", metavar="ROW", help="Only messages after this row.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of messages, oldest first.")] = 50,
+    after: Annotated[int | None, typer.Option("--after", metavar="ROW", help="Only messages after this row number.")] = None,
 ) -> None:
-    """List failed messages: where, when, why, and what they are."""
+    """List failed messages: the queue, the time, the exception and the message type."""
     wanted = _filter(session, failed_queue, exception, message_type)
     with session.deployed() as database:
         found = list(_errors(session, database, queue).list(wanted, limit=limit, after=after))
@@ -95,17 +94,17 @@ def list_errors(
     columns = ("row", "failed in", "when", "exception", "message type")
     table(session.out, columns, [_line(message) for message in found], right=("row",))
     if not found:
-        session.note("No message to show.")
+        session.note("No messages match.")
     elif len(found) == limit:
-        session.note(f"The first {exact_amount(limit)}; go on with --after {found[-1].row_version}.")
+        session.note(f"Showing the first {format_exact_count(limit)}. For more, add --after {found[-1].row_version}.")
 
 
 def _line(message: FailedMessage) -> tuple[object, ...]:
     if message.corrupt:
-        return message.row_version, "?", "", "(headers cannot be read: rowpost errors show tells more)", ""
+        return message.row_version, "?", "", "(headers cannot be read: see rowpost errors show)", ""
     text = " ".join(message.exception_message.split())
     what = f"{message.exception_type.rpartition('.')[2]}: {text}" if message.exception_type else text
-    what = what if len(what) <= TEXT else what[: TEXT - 1] + "…"
+    what = what if len(what) <= EXCEPTION_CHARACTERS else what[: EXCEPTION_CHARACTERS - 1] + "…"
     return message.row_version, message.failed_queue or "?", message.failed_at[:19], what, message.message_type
 
 
@@ -126,7 +125,7 @@ def _document(message: FailedMessage) -> dict[str, object]:
 
 @command(app)
 def show(session: Session, message: MessageArgument, queue: ErrorQueueOption = None) -> None:
-    """Show a failed message: why it failed, its stack trace, headers and body."""
+    """Show a failed message: the exception, the stack trace, the headers and the body."""
     with session.deployed() as database:
         errors = _errors(session, database, queue)
         found = errors.find(message)
@@ -144,9 +143,9 @@ def _print(session: Session, message: FailedMessage) -> None:
     if message.corrupt:
         say(visible(f"Its headers cannot be read: {message.corrupt}"))
         say(
-            "It was moved here unchanged before any handler saw it, so that nothing says where it failed, and "
-            "ServiceControl cannot import it. Mend it with edit --headers FILE --to QUEUE, bring it back as it is with "
-            "retry --to QUEUE, or discard it."
+            "The message was moved here unchanged, before any handler received it. Its headers do not say where it failed, "
+            "and ServiceControl cannot import it. Repair it with edit --headers FILE --to QUEUE, retry it unchanged "
+            "with retry --to QUEUE, or discard it."
         )
         say(visible(f"\nheaders as stored:\n{message.browsed.raw_headers}"))
     else:
@@ -163,11 +162,11 @@ def _print(session: Session, message: FailedMessage) -> None:
 @command(app)
 def retry(
     session: Session,
-    message: Annotated[list[str], typer.Argument(metavar="MESSAGE...", help="Rows from the list, or ids.")],
+    message: Annotated[list[str], typer.Argument(metavar="MESSAGE...", help="Row numbers from the list, or ids.")],
     queue: ErrorQueueOption = None,
     to: ToOption = None,
 ) -> None:
-    """Bring messages back to the queues where they failed, unchanged."""
+    """Move messages back, unchanged, to the queues in which they failed."""
     with session.deployed() as database:
         errors = _errors(session, database, queue)
         for each in message:
@@ -176,7 +175,7 @@ def retry(
             if session.as_json:
                 session.document({"row_version": row, "retried_to": destination})
             else:
-                session.note(f"Message {row} is back in {destination}.")
+                session.note(f"Moved message {row} to {destination}.")
 
 
 @command(app, "retry-all")
@@ -188,32 +187,32 @@ def retry_all(
     message_type: TypeOption = None,
     yes: YesOption = False,
 ) -> ExitCode:
-    """Bring all messages that match back to the queues where they failed; exit code 1 if some had to stay."""
+    """Move all matching messages back to the queues in which they failed. Exit code 1 if some could not be moved."""
     wanted = _filter(session, failed_queue, exception, message_type)
     with session.deployed() as database:
         errors = _errors(session, database, queue)
         found = [(each.row_version, each.failed_queue or "?") for each in errors.list(wanted)]
         where = ", ".join(f"{count:,} to {name}" for name, count in Counter(name for _, name in found).most_common())
         if found:
-            session.confirm(f"Bring back {exact_amount(len(found))} in {session.settings.target} ({where})?", yes)
+            session.confirm(f"Retry {format_exact_count(len(found))} in {session.settings.target} ({where})?", yes)
         result = _retry_rows(session, errors, [row for row, _ in found])
     _print_retried(session, result)
     return ExitCode.FINDING if result.refused else ExitCode.OK
 
 
 def _retry_rows(session: Session, errors: ErrorQueue, rows: list[int]) -> Retried:
-    """Batch by batch, so that Ctrl-C leaves nothing half done."""
+    """Retry in batches, each in a transaction of its own, so that Ctrl-C never leaves a batch half done."""
     retried, gone, refused = 0, 0, []
     try:
         with session.progress() as bar:
-            task = bar.add_task("Bringing back", total=len(rows))
+            task = bar.add_task("Retrying", total=len(rows))
             for start in range(0, len(rows), BATCH):
                 part = errors.retry_all(rows=rows[start : start + BATCH])
                 retried, gone = retried + part.retried, gone + part.gone
                 refused += part.refused
                 bar.update(task, completed=min(start + BATCH, len(rows)))
     except KeyboardInterrupt:
-        raise Interrupted(f"brought back {exact_amount(retried)}; the rest is still in {errors.queue.name}") from None
+        raise Interrupted(f"retried {format_exact_count(retried)}; the rest is still in {errors.queue.name}") from None
     return Retried(retried, gone, tuple(refused))
 
 
@@ -222,36 +221,36 @@ def _print_retried(session: Session, result: Retried) -> None:
         refused = [{"row_version": row, "reason": reason} for row, reason in result.refused]
         session.document({"retried": result.retried, "gone": result.gone, "refused": refused})
         return
-    session.note(f"Brought back {exact_amount(result.retried)}.")
+    session.note(f"Retried {format_exact_count(result.retried)}.")
     if result.gone:
-        session.note(f"{exact_amount(result.gone)} had been taken by somebody else meanwhile.")
-    for row, reason in result.refused[:SHOWN]:
-        session.note(visible(f"Message {row} stays: {reason}"))
-    if len(result.refused) > SHOWN:
-        session.note(f"... and {exact_amount(len(result.refused) - SHOWN)} more.")
+        session.note(f"{format_exact_count(result.gone)} had already been removed by another process.")
+    for row, reason in result.refused[:SHOWN_REFUSALS]:
+        session.note(visible(f"Message {row} was not moved: {reason}"))
+    if len(result.refused) > SHOWN_REFUSALS:
+        session.note(f"... and {format_exact_count(len(result.refused) - SHOWN_REFUSALS)} more.")
 
 
 @command(app)
 def discard(
     session: Session,
-    message: Annotated[list[str], typer.Argument(metavar="MESSAGE...", help="Rows from the list, or ids.")],
+    message: Annotated[list[str], typer.Argument(metavar="MESSAGE...", help="Row numbers from the list, or ids.")],
     queue: ErrorQueueOption = None,
     yes: YesOption = False,
 ) -> None:
-    """Remove failed messages for good."""
+    """Delete failed messages."""
     with session.deployed() as database:
         errors = _errors(session, database, queue)
         found = [errors.find(each) for each in message]
         for each in found:
-            session.confirm(f"Remove {_in_words(each)} from {errors.queue.name} in {session.settings.target}?", yes)
+            session.confirm(f"Delete {_description(each)} from {errors.queue.name} in {session.settings.target}?", yes)
             errors.discard(each.row_version)
             if session.as_json:
                 session.document({"row_version": each.row_version, "discarded": True})
             else:
-                session.note(f"Message {each.row_version} is gone.")
+                session.note(f"Discarded message {each.row_version}.")
 
 
-def _in_words(message: FailedMessage) -> str:
+def _description(message: FailedMessage) -> str:
     what = message.message_type or "a message without a type"
     return visible(f"message {message.row_version} ({what}, failed in {message.failed_queue or 'an unknown queue'})")
 
@@ -269,7 +268,7 @@ def edit(
     to: ToOption = None,
     queue: ErrorQueueOption = None,
 ) -> None:
-    """Bring a message back with another body or other headers; it gets an id of its own, and says whose edit it is."""
+    """Retry a message with a new body or new headers. The edited message gets a new id and refers to the original."""
     with session.deployed() as database:
         errors = _errors(session, database, queue)
         row = errors.find(message).row_version
@@ -282,4 +281,4 @@ def edit(
     if session.as_json:
         session.document({"row_version": row, "edited_to": destination})
     else:
-        session.note(f"The edit of message {row} is in {destination}.")
+        session.note(f"Sent the edited copy of message {row} to {destination}.")

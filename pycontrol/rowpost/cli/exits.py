@@ -1,4 +1,4 @@
-"""How the program ends: one number per kind of ending, the same for every command."""
+"""Exit codes: one number per kind of result, the same for every command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["EXIT_CODES", "ExitCode", "Interrupted", "Refused", "exit_code"]
 
 
 class ExitCode(IntEnum):
-    """What a script can rely on."""
+    """The exit codes of the program. They do not change between releases."""
 
     OK = 0
     FINDING = 1
@@ -27,14 +27,14 @@ class ExitCode(IntEnum):
 #: shown in `rowpost --help`
 EXIT_CODES = {
     ExitCode.OK: "done",
-    ExitCode.FINDING: "done, with a finding: of verify, of queue check, or where --exit-code asked",
-    ExitCode.USAGE: "a wrong option, argument, name or message",
+    ExitCode.FINDING: "done, with a finding: verify, queue check and similar commands, and every command with --exit-code",
+    ExitCode.USAGE: "an invalid option, argument, name or message",
     ExitCode.SETTINGS: "the environment's file cannot be used",
-    ExitCode.UNAVAILABLE: "the database is down, or refuses the login; or Spark cannot run here",
-    ExitCode.PERMISSION: "the login lacks a right",
-    ExitCode.NOT_FOUND: "no such queue, message, archive or handler, or rowpost is not deployed there",
-    ExitCode.FAILED: "refused or failed; what was begun was rolled back",
-    ExitCode.BUG: "a mistake in rowpost itself, with a traceback",
+    ExitCode.UNAVAILABLE: "the database is down or refuses the login, or Spark cannot start",
+    ExitCode.PERMISSION: "the login has no permission",
+    ExitCode.NOT_FOUND: "the queue, message, archive or handler does not exist, or rowpost is not deployed in the database",
+    ExitCode.FAILED: "refused or failed; the open transaction was rolled back",
+    ExitCode.BUG: "a bug in rowpost, with a traceback",
     ExitCode.INTERRUPTED: "stopped by Ctrl-C",
 }
 
@@ -60,11 +60,11 @@ _BY_ERROR: tuple[tuple[type[Exception], ExitCode], ...] = (
 
 
 class Interrupted(Exception):
-    """Ctrl-C, with words on what was done before it."""
+    """Ctrl-C was pressed. The text says what had been done until then."""
 
 
 class Refused(errors.RowpostError):
-    """The command will not do this without being told more; `code` says how the program ends."""
+    """The command refuses the arguments or needs more of them. `code` is the exit code."""
 
     def __init__(self, text: str, code: ExitCode = ExitCode.FAILED) -> None:
         super().__init__(text)
@@ -72,7 +72,7 @@ class Refused(errors.RowpostError):
 
 
 def exit_code(error: errors.RowpostError) -> ExitCode:
-    """The number for an error.
+    """Return the exit code for an error.
 
     >>> exit_code(errors.QueueNotFound("no queue")), exit_code(errors.DeployError("no"))
     (<ExitCode.NOT_FOUND: 6>, <ExitCode.FAILED: 7>)

@@ -1,4 +1,4 @@
-"""Ctrl-C at the right moment: held back while half a thing would be worse than all of it or nothing."""
+"""Defer Ctrl-C while a commit runs, and cancel a running statement when it is pressed."""
 
 from __future__ import annotations
 
@@ -9,31 +9,32 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["Interrupts", "cancel_on_interrupt", "hold_interrupts"]
+__all__ = ["Interrupts", "cancel_on_interrupt", "defer_interrupts"]
 
-_held = threading.Event()
+_deferred = threading.Event()
 _END = b"\0"
 
 
 class Interrupts:
-    """Whether Ctrl-C was pressed while it was held back."""
+    """Records whether Ctrl-C was pressed while it was deferred."""
 
     def __init__(self) -> None:
         self.pending = False
 
     def check(self) -> None:
-        """A safe point: raises KeyboardInterrupt if Ctrl-C was pressed."""
+        """Raise KeyboardInterrupt if Ctrl-C was pressed. Call this where stopping is safe."""
         if self.pending:
             self.pending = False
             raise KeyboardInterrupt
 
 
 @contextmanager
-def hold_interrupts(interrupts: Interrupts | None = None) -> Iterator[Interrupts]:
-    """Holds Ctrl-C back within the block; whoever must not go on after it asks `check()`. The second one is never
-    held back.
+def defer_interrupts(interrupts: Interrupts | None = None) -> Iterator[Interrupts]:
+    """Defer the first Ctrl-C within the block. A caller that must stop after the block calls `check()`.
 
-    >>> with hold_interrupts() as interrupts:
+    The second Ctrl-C is never deferred.
+
+    >>> with defer_interrupts() as interrupts:
     ...     sum(range(10))  # a commit, say
     45
     >>> interrupts.check()
@@ -49,39 +50,39 @@ def hold_interrupts(interrupts: Interrupts | None = None) -> Iterator[Interrupts
         interrupts.pending = True
 
     before = signal.signal(signal.SIGINT, note)
-    _held.set()
+    _deferred.set()
     try:
         yield interrupts
     finally:
-        _held.clear()
+        _deferred.clear()
         signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
 def cancel_on_interrupt(cancel: Callable[[], None]) -> Iterator[None]:
-    """Calls `cancel`, in a thread, when Ctrl-C is pressed within the block and not held back.
+    """Call `cancel` in a thread when Ctrl-C is pressed within the block and not deferred.
 
-    A driver that waits for the server in C does not see Ctrl-C: what it waits for has to be cancelled first.
+    A driver that waits for the server in C code does not notice Ctrl-C until its statement is cancelled.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    ear, mouth = os.pipe()
-    os.set_blocking(mouth, False)
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
 
     def listen() -> None:
-        while (said := os.read(ear, 1)) != _END:
-            if said[0] == signal.SIGINT and not _held.is_set():
+        while (number := os.read(read_end, 1)) != _END:
+            if number[0] == signal.SIGINT and not _deferred.is_set():
                 cancel()
 
     thread = threading.Thread(target=listen, name="rowpost interrupts", daemon=True)
     thread.start()
-    before = signal.set_wakeup_fd(mouth, warn_on_full_buffer=False)
+    before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     try:
         yield
     finally:
         signal.set_wakeup_fd(before)
-        os.write(mouth, _END)
+        os.write(write_end, _END)
         thread.join()
-        os.close(ear)
-        os.close(mouth)
+        os.close(read_end)
+        os.close(write_end)

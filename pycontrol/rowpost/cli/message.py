@@ -1,4 +1,4 @@
-"""rowpost send and receive."""
+"""rowpost send and receive, and the headers of a message that is sent by hand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import os
 import socket
 import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -14,24 +15,23 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from rowpost.cli.command import command
-from rowpost.cli.durations import parse_duration
+from rowpost.cli.command import QueueArgument, command
 from rowpost.cli.exits import ExitCode, Interrupted, Refused
-from rowpost.cli.outgoing import Envelope, read_header_options, read_headers_file
+from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import message_document, print_message, visible
-from rowpost.cli.queue import QueueArgument
 from rowpost.cli.session import Session
+from rowpost.errors import MessageCorrupt
 from rowpost.transport.queue import Queue
-from rowpost.wire.message import Message, OutgoingMessage
+from rowpost.wire.message import Message, OutgoingMessage, decode_headers, format_timestamp
 
-__all__ = ["register"]
+__all__ = ["Envelope", "content_type", "read_header_options", "read_headers_file", "register"]
 
-#: what one receive_messages takes
+#: messages that one call of receive_messages returns at most
 RECEIVE_BATCH = 500
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the commands."""
+    """Add the commands."""
     command(app, "send")(send)
     command(app, "receive")(receive)
 
@@ -39,35 +39,35 @@ def register(app: typer.Typer) -> None:
 def send(
     session: Session,
     queue: QueueArgument,
-    file: Annotated[str, typer.Argument(metavar="FILE|-", help="The body: a file, or - for standard input.")] = "-",
-    body: Annotated[str | None, typer.Option("--body", help="The body as text, instead of a file.")] = None,
+    file: Annotated[str, typer.Argument(metavar="FILE|-", help="The file with the body, or - for standard input.")] = "-",
+    body: Annotated[str | None, typer.Option("--body", help="The body as text instead of a file.")] = None,
     type_name: Annotated[
         str | None,
-        typer.Option("--type", "-t", metavar="TYPE", help="The message's type, such as Shop.Messages.PlaceOrder."),
+        typer.Option("--type", "-t", metavar="TYPE", help="The message type, such as Shop.Messages.PlaceOrder."),
     ] = None,
     header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header; may be repeated.")
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header. May be repeated.")
     ] = None,
     headers: Annotated[
-        Path | None, typer.Option("--headers", metavar="FILE", help="Headers from a file: a JSON object of texts.")
+        Path | None, typer.Option("--headers", metavar="FILE", help="A JSON file with headers: an object of strings.")
     ] = None,
-    reply_to: Annotated[str | None, typer.Option("--reply-to", metavar="QUEUE", help="Where replies shall go.")] = None,
+    reply_to: Annotated[str | None, typer.Option("--reply-to", metavar="QUEUE", help="The reply queue.")] = None,
     sender: Annotated[str, typer.Option("--from", metavar="ENDPOINT", help="The originating endpoint.")] = "rowpost",
     time_to_be_received: Annotated[
         timedelta | None,
         typer.Option(
             "--time-to-be-received",
-            metavar="SPAN",
+            metavar="DURATION",
             parser=parse_duration,
-            help="Expires after it: 90s, 5m, 1h30m, 60d.",
+            help="Expire after this time, such as 90s, 5m, 1h30m or 60d.",
         ),
     ] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Add no header: only those that are given.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Send only the headers that are given, without the defaults.")] = False,
     lines: Annotated[
-        bool, typer.Option("--lines", help="Every line of the file is a message; all are sent or none.")
+        bool, typer.Option("--lines", help="Send every line of the file as one message, all in one transaction.")
     ] = False,
 ) -> None:
-    """Send a message; it gets the headers that an NServiceBus endpoint needs, unless --raw."""
+    """Send a message with the headers that an NServiceBus endpoint needs. With --raw, send only the given headers."""
     given = {**(read_headers_file(headers) if headers else {}), **read_header_options(header or ())}
     envelope = Envelope(
         given, raw=raw, type_name=type_name, sender=sender, reply_to=reply_to, machine=socket.gethostname()
@@ -75,7 +75,7 @@ def send(
     make = partial(_outgoing, envelope, time_to_be_received)
     if lines:
         if body is not None:
-            raise Refused("--lines reads a file: leave --body out.", ExitCode.USAGE)
+            raise Refused("--lines reads the bodies from a file: remove --body.", ExitCode.USAGE)
         _send_lines(session, queue, file, make)
     else:
         _send_one(session, queue, make(_read_body(session, file, body)))
@@ -89,20 +89,20 @@ def _outgoing(envelope: Envelope, time_to_be_received: timedelta | None, body: b
 def _read_body(session: Session, file: str, body: str | None) -> bytes:
     if body is not None:
         if file != "-":
-            raise Refused("Give the body once: as a file, or with --body.", ExitCode.USAGE)
+            raise Refused("The body is given twice: remove the file or --body.", ExitCode.USAGE)
         return body.encode("utf-8", "surrogateescape")
-    with _opened(session, file) as stream:
+    with _open_body(session, file) as stream:
         return stream.read()
 
 
-def _opened(session: Session, file: str) -> BinaryIO:
+def _open_body(session: Session, file: str) -> BinaryIO:
     if file != "-":
         try:
             return open(file, "rb")
         except OSError as error:
             raise typer.BadParameter(f"{file}: {error.strerror}", param_hint="FILE") from error
     if sys.stdin.isatty():
-        session.note("Type the body; Ctrl-D ends it.")
+        session.note("Type the body. End it with Ctrl-D.")
     return open(sys.stdin.fileno(), "rb", closefd=False)
 
 
@@ -125,7 +125,7 @@ def _send_one(session: Session, name: str, message: OutgoingMessage) -> None:
 
 
 def _send_lines(session: Session, name: str, file: str, make: partial[OutgoingMessage]) -> None:
-    with _opened(session, file) as stream, session.deployed() as database:
+    with _open_body(session, file) as stream, session.deployed() as database:
         queue = session.queue(name, database)
         size = os.fstat(stream.fileno()).st_size if file != "-" else None
         try:
@@ -153,15 +153,15 @@ def _read_lines(stream: BinaryIO) -> Iterator[bytes]:
 def receive(
     session: Session,
     queue: QueueArgument,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many at most.")] = 1,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Maximum number of messages.")] = 1,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FOLDER", file_okay=False, help="Write bodies and headers into files here."
+            "--output", "-o", metavar="FOLDER", file_okay=False, help="Write bodies and headers to files in this folder."
         ),
     ] = None,
 ) -> None:
-    """Take messages out of a queue and print them; each is printed before it is gone."""
+    """Receive messages and print them. A message is removed only after it was printed."""
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
     received = 0
@@ -179,7 +179,7 @@ def receive(
                 interrupts.check()
         except KeyboardInterrupt:
             done = f"{received:,} received from {source.name}"
-            raise Interrupted(f"{done}; whatever else was printed is still in the queue") from None
+            raise Interrupted(f"{done}; other messages that were printed are still in the queue") from None
     if not session.as_json:
         session.note(f"Received {received:,} from {source.name}." if received else f"{source.name} is empty.")
 
@@ -201,7 +201,7 @@ def _show(session: Session, queue: Queue, messages: Sequence[Message], output: P
 
 
 def _write(folder: Path, message: Message) -> dict[str, str]:
-    """Body and headers as two files, safe on the disk before the receive commits."""
+    """Write body and headers to two files and flush them to disk, because the receive commits afterwards."""
     stem = f"{message.row_version:012d}-{message.id}"
     files = {"body_file": folder / f"{stem}.body", "headers_file": folder / f"{stem}.headers.json"}
     for path, content in zip(files.values(), (message.body, message.raw_headers.encode()), strict=True):
@@ -210,3 +210,74 @@ def _write(folder: Path, message: Message) -> dict[str, str]:
             file.flush()
             os.fsync(file.fileno())
     return {name: str(path) for name, path in files.items()}
+
+
+# ---------------------------------------------------------------------------------------------- headers
+@dataclass(frozen=True)
+class Envelope:
+    """What all messages of one call share. `given` headers replace the defaults; `raw` adds no defaults."""
+
+    given: Mapping[str, str | None]
+    raw: bool = False
+    type_name: str | None = None
+    sender: str = "rowpost"
+    reply_to: str | None = None
+    machine: str = ""
+
+    def headers(self, body: bytes, message_id: str, now: datetime) -> dict[str, str | None]:
+        """Return the headers of one message."""
+        if self.raw:
+            return {**self._named(), **self.given}
+        message_id = self.given.get("NServiceBus.MessageId") or message_id
+        return {
+            "NServiceBus.MessageId": message_id,
+            "NServiceBus.MessageIntent": "Send",
+            "NServiceBus.ContentType": content_type(body),
+            "NServiceBus.ConversationId": message_id,
+            "NServiceBus.CorrelationId": message_id,
+            "NServiceBus.OriginatingEndpoint": self.sender,
+            "NServiceBus.OriginatingMachine": self.machine,
+            "NServiceBus.TimeSent": format_timestamp(now),
+            **self._named(),
+            **self.given,
+        }
+
+    def _named(self) -> dict[str, str]:
+        named = {"NServiceBus.EnclosedMessageTypes": self.type_name, "NServiceBus.ReplyToAddress": self.reply_to}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+def content_type(body: bytes) -> str:
+    """Guess a body's content type from its first character.
+
+    >>> content_type(b' {"OrderId": 42}'), content_type(b"<order/>"), content_type(b"\\x00")
+    ('application/json', 'text/xml', 'application/octet-stream')
+    """
+    first = body[:64].removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+    return {b"{": "application/json", b"[": "application/json", b"<": "text/xml"}.get(first, "application/octet-stream")
+
+
+def read_header_options(options: Iterable[str]) -> dict[str, str]:
+    """Parse NAME=VALUE options. Raises typer.BadParameter.
+
+    >>> read_header_options(["Shop.Region=EU", "Shop.Note=a=b"])
+    {'Shop.Region': 'EU', 'Shop.Note': 'a=b'}
+    """
+    headers: dict[str, str] = {}
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{option!r} is not a header: write NAME=VALUE", param_hint="--header")
+        if name in headers:
+            raise typer.BadParameter(f"the header {name!r} is given twice", param_hint="--header")
+        headers[name] = value
+    return headers
+
+
+def read_headers_file(path: Path) -> dict[str, str | None]:
+    """Read a JSON object of strings and nulls, as `receive --output` writes it. Raises typer.BadParameter."""
+    try:
+        return decode_headers(path.read_text(encoding="utf-8-sig").strip())
+    except (OSError, UnicodeDecodeError, MessageCorrupt) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise typer.BadParameter(f"{path}: {reason}", param_hint="--headers") from error

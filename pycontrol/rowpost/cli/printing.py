@@ -1,4 +1,4 @@
-"""Names and messages as text that is safe on a terminal and plain in a pipe."""
+"""Print names, tables and messages: without control characters on a terminal, and as plain text in a pipe."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["describe_body", "message_document", "print_message", "table", "visib
 
 HEX_BYTES = 256
 _PER_LINE = 16
-# control characters but for tab and line feed, halves of surrogate pairs, and what turns the direction of writing
+# control characters except tab and line feed, lone surrogates, and characters that change the writing direction
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
 
 def visible(text: str) -> str:
-    r"""The text with control characters spelt out: a message must not steer the terminal that shows it.
+    r"""Escape control characters, so that a message cannot control the terminal that shows it.
 
     >>> visible("a\x1b[31mb\tc")
     'a\\x1b[31mb\tc'
@@ -33,7 +33,7 @@ def visible(text: str) -> str:
 
 
 def table(out: Console, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()) -> None:
-    """Prints rows below their columns; `right` names those that hold numbers."""
+    """Print a table. `right` names the columns that are aligned to the right."""
     shown = Table(box=box.SIMPLE_HEAD if out.is_terminal else None, pad_edge=False, header_style="bold")
     for column in columns:
         shown.add_column(column, justify="right" if column in right else "left", overflow="fold")
@@ -43,23 +43,23 @@ def table(out: Console, columns: Sequence[str], rows: Iterable[Sequence[object]]
 
 
 def describe_body(body: bytes, whole: int | None = None) -> str:
-    """A body for a person: text as it is, anything else as its size and its first bytes in hexadecimal.
+    """Describe a body: text as it is, binary data as its size and its first bytes in hexadecimal.
 
-    `whole` is the length of the whole body where `body` was cut.
+    If `body` was truncated, `whole` is the length of the whole body in bytes.
     """
     length = len(body) if whole is None else whole
     if not body:
         return "(no body)" if length == 0 else f"({length:,} bytes, not shown)"
     text = _as_text(body, cut=length > len(body))
     if text is not None:
-        return visible(text) + (f"\n({length:,} bytes, cut here)" if length > len(body) else "")
+        return visible(text) + (f"\n({length:,} bytes, truncated)" if length > len(body) else "")
     lines = [body[at : at + _PER_LINE].hex(" ") for at in range(0, min(len(body), HEX_BYTES), _PER_LINE)]
     more = f"\n(the first {min(len(body), HEX_BYTES)} bytes)" if length > HEX_BYTES or length > len(body) else ""
     return f"(binary, {length:,} bytes)\n" + "\n".join(lines) + more
 
 
 def _as_text(body: bytes, cut: bool = False) -> str | None:
-    """The body as UTF-8; None where it is not text. A cut may have split its last character."""
+    """Decode the body as UTF-8. Return None if it is not text. Truncation may have split the last character."""
     for dropped in range(4 if cut else 1):
         try:
             text = body[: len(body) - dropped].decode()
@@ -70,7 +70,7 @@ def _as_text(body: bytes, cut: bool = False) -> str | None:
 
 
 def print_message(out: Console, message: Message | BrowsedMessage) -> None:
-    """Prints headers and body for a person."""
+    """Print headers and body as text."""
     length = message.body_bytes if isinstance(message, BrowsedMessage) else len(message.body)
     expired = "  expired" if message.expired else ""
     out.print(Text(f"row {message.row_version}  {message.id}  {length:,} bytes{expired}", style="bold"), soft_wrap=True)
@@ -87,7 +87,10 @@ def _header_lines(message: Message | BrowsedMessage) -> list[tuple[str, str]]:
 
 
 def message_document(queue: str, message: Message | BrowsedMessage) -> dict[str, Any]:
-    """A message for machines: `body` where it is text, else `body_base64`; `raw_headers` where they are not JSON."""
+    """Return a message as a JSON document.
+
+    The body is in `body` if it is text, otherwise in `body_base64`. Headers that are not JSON are in `raw_headers`.
+    """
     document: dict[str, Any] = {
         "queue": queue,
         "id": str(message.id),

@@ -1,4 +1,4 @@
-"""rowpost sagas list, show, history: what instances there are, what they know, and which messages made them so."""
+"""rowpost sagas: list, show, drop and correlate saga instances, and show the messages that they handled."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from uuid import UUID
 
 import typer
 
-from rowpost.cli.command import command
+from rowpost.cli.command import YesOption, command
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
+from rowpost.deploy import sagas as saga_registry
 from rowpost.errors import MessageCorrupt, SagaNotDeployed
 from rowpost.sagas.invocation import INVOKED
 from rowpost.wire.message_types import split_enclosed_types
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Look at sagas: long-running work, an instance each.", no_args_is_help=True)
+app = typer.Typer(help="Inspect and maintain sagas and their instances.", no_args_is_help=True)
 
 PAGE = 500
-LOAD_WAIT = 5000  # milliseconds
+LOCK_TIMEOUT_MS = 5000
 
 SagaArgument = Annotated[str, typer.Argument(metavar="SAGA", help="The saga's table, such as Sales_OrderPolicy.")]
 InstanceArgument = Annotated[
@@ -36,11 +37,11 @@ InstanceArgument = Annotated[
 def list_sagas(
     session: Session,
     saga: Annotated[
-        str | None, typer.Argument(metavar="[SAGA]", help="List the instances of this one.", show_default=False)
+        str | None, typer.Argument(metavar="[SAGA]", help="List the instances of this saga.", show_default=False)
     ] = None,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many instances at most.")] = 100,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Maximum number of instances.")] = 100,
 ) -> None:
-    """List the sagas that have a table here, or the instances of one."""
+    """List the sagas that have a table in the database, or the instances of one saga."""
     with session.deployed() as database:
         if saga is None:
             _list_types(session, database)
@@ -54,7 +55,7 @@ def list_sagas(
     rows = [(each["instance"], each["id"], each["version"], json.dumps(each["state"], ensure_ascii=False)) for each in found]
     table(session.out, ("instance", "id", "version", "state"), rows, right=("version",))
     if not rows:
-        session.note("No instance is under way.")
+        session.note("No active instances.")
 
 
 def _list_types(session: Session, database: Connection) -> None:
@@ -65,12 +66,12 @@ def _list_types(session: Session, database: Connection) -> None:
         return
     table(session.out, [name.replace("_", " ") for name in names], rows)
     if not rows:
-        session.note("No saga has a table here: rowpost apply makes those of the environment's endpoints.")
+        session.note("No saga has a table here. To make the tables of the environment's endpoints, run: rowpost apply")
 
 
 @command(app)
 def show(session: Session, saga: SagaArgument, instance: InstanceArgument) -> None:
-    """Show an instance: its state, its version, and who asked for it."""
+    """Show an instance: its state, its version and its metadata."""
     with session.deployed() as database:
         found = _find(session, database, *_registered(session, database, saga), instance)
     if session.as_json:
@@ -86,34 +87,86 @@ def history(
     session: Session,
     saga: SagaArgument,
     instance: InstanceArgument,
-    audit: Annotated[str, typer.Option("--audit", metavar="QUEUE", help="The audit queue to look through.")] = "audit",
-    last: Annotated[int, typer.Option("--last", min=1, help="Look at so many messages at most, from the oldest on.")] = 100_000,
+    audit: Annotated[str, typer.Option("--audit", metavar="QUEUE", help="The audit queue to search.")] = "audit",
+    last: Annotated[int, typer.Option("--last", min=1, help="Maximum number of messages to search, from the oldest on.")] = 100_000,
 ) -> None:
-    """Show which messages came to an instance, as far as the audit queue still has them.
+    """Show the messages that an instance handled, as far as the audit queue still has them.
 
-    An instance that is complete is named by its id.
+    Name a completed instance by its id.
     """
     with session.deployed() as database:
         name, by = _registered(session, database, saga)
         key = _as_id(instance) or UUID(_find(session, database, name, by, instance)["id"])
-        found = [_entry(headers) for headers in islice(_audited(session, database, audit), last) if _came_to(headers, key)]
+        found = [_entry(headers) for headers in islice(_audited(session, database, audit), last) if _handled_by(headers, key)]
     if session.as_json:
         session.document(found)
         return
     table(session.out, ("handled", "message", "intent", "id"), [tuple(each.values()) for each in found])
     if not found:
-        session.note(f"No message in {audit} came to it: endpoints keep copies where audit_queue names a queue.")
+        session.note(f"No message in {audit} was handled by this instance. Endpoints write copies only if they have an audit_queue.")
+
+
+@command(app)
+def drop(
+    session: Session,
+    saga: SagaArgument,
+    keep_table: Annotated[
+        bool, typer.Option("--keep-table", help="Drop the procedures and keep the table with its instances.")
+    ] = False,
+    yes: YesOption = False,
+) -> None:
+    """Drop a saga that no endpoint declares any more, with all its instances."""
+    with session.deployed() as database:
+        entry = saga_registry.find_saga(database, saga)
+        if not keep_table:
+            found = len(database.call("list_sagas", entry.saga_name, count=PAGE))
+            count = f"{found} instances" if found < PAGE else f"{PAGE} instances or more"
+            session.confirm(f"Drop the saga {entry.saga_name} with {count} in {session.settings.target}?", yes)
+        saga_registry.drop_saga(database, saga, keep_table=keep_table)
+    if session.as_json:
+        session.document({"saga": entry.saga_name, "dropped": not keep_table})
+    else:
+        session.note(f"Dropped the saga {entry.saga_name}{'; its table stays' if keep_table else ''}.")
+
+
+@command(app)
+def correlate(session: Session, saga: SagaArgument) -> ExitCode:
+    """Fill the transitional correlation column from the instances' states. Exit code 1 if some states have no value."""
+    with session.deployed() as database:
+        done = saga_registry.correlate(database, saga)
+    if session.as_json:
+        session.document(done._asdict())
+    else:
+        session.out.print(f"{saga}: filled the second correlation of {done.correlated} instances; {done.missing} instances have no value.")
+    return ExitCode.FINDING if done.missing else ExitCode.OK
+
+
+@command(app, "drop-correlation")
+def drop_correlation(
+    session: Session,
+    saga: SagaArgument,
+    correlation: Annotated[str, typer.Argument(metavar="PROPERTY", help="The property that the saga no longer uses to find instances, such as OrderId.")],
+    yes: YesOption = False,
+) -> None:
+    """Drop the column of a correlation property that the saga no longer uses. States keep the property."""
+    with session.deployed() as database:
+        session.confirm(f"Drop the column Correlation_{correlation} of {saga} in {session.settings.target}?", yes)
+        saga_registry.drop_correlation(database, saga, correlation)
+    if session.as_json:
+        session.document({"saga": saga, "dropped": f"Correlation_{correlation}"})
+    else:
+        session.note(f"Dropped the column Correlation_{correlation} of {saga}.")
 
 
 # ---------------------------------------------------------------------------------------------- from the database
 def _registered(session: Session, database: Connection, name: str) -> tuple[str, str]:
-    """The saga's name in the registry, and the property by which its instances are found. Raises SagaNotDeployed."""
+    """Return the saga's registered name and its correlation property. Raises SagaNotDeployed."""
     rows = database.call("list_saga_types")
     for row in rows:
         if session.text(name) in (row[0], row[3]):
             return row[0], row[4]
     known = ", ".join(row[0] for row in rows) or "none"
-    raise SagaNotDeployed(f"No saga has the table {name!r} here. Known: {known}.")
+    raise SagaNotDeployed(f"There is no saga with the table {name!r} in this database. Sagas here: {known}.")
 
 
 def _instances(database: Connection, saga: str) -> Iterator[tuple]:
@@ -124,14 +177,14 @@ def _instances(database: Connection, saga: str) -> Iterator[tuple]:
 
 
 def _find(session: Session, database: Connection, saga: str, by: str, instance: str) -> dict[str, Any]:
-    """An instance by its id, else by its correlation value. Raises Refused."""
+    """Find an instance by its id or by its correlation value. Raises Refused."""
     key = _as_id(instance)
     for place in ({"id": key}, {"correlation_value": instance}):
         if None not in place.values():
-            for row in database.call("load_saga", saga, **place, locked=False, lock_timeout_ms=LOAD_WAIT):
+            for row in database.call("load_saga", saga, **place, locked=False, lock_timeout_ms=LOCK_TIMEOUT_MS):
                 return _document(row[0], row[3], row[1], row[2], by)
     raise Refused(
-        f"The saga {saga} has no instance {session.text(instance)!r}: it is complete, or never started.", ExitCode.NOT_FOUND
+        f"The saga {saga} has no instance {session.text(instance)!r}. It is completed, or it was never started.", ExitCode.NOT_FOUND
     )
 
 
@@ -154,7 +207,7 @@ def _document(key: UUID, version: int, data: str, metadata: str, by: str) -> dic
 
 
 def _audited(session: Session, database: Connection, audit: str) -> Iterator[dict[str, str | None]]:
-    """The headers of the audit queue's messages, oldest first; those that cannot be read are left out."""
+    """Yield the headers of the audit queue's messages, oldest first, without those that cannot be read."""
     queue, anchor = session.queue(audit, database), None
     while page := queue.browse(PAGE, anchor, max_body_bytes=0):
         for message in page:
@@ -165,7 +218,7 @@ def _audited(session: Session, database: Connection, audit: str) -> Iterator[dic
         anchor = page[-1].row_version
 
 
-def _came_to(headers: dict[str, str | None], key: UUID) -> bool:
+def _handled_by(headers: dict[str, str | None], key: UUID) -> bool:
     return any(each.rpartition(":")[2] == str(key) for each in (headers.get(INVOKED) or "").split(";"))
 
 

@@ -1,4 +1,4 @@
-"""rowpost subscriptions list, add, remove: who gets which events."""
+"""rowpost subscriptions list, add, remove: which endpoints receive which events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rowpost.wire.address import parse_address
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Look at and change who gets which events.", no_args_is_help=True)
+app = typer.Typer(help="List, add and remove subscriptions to events.", no_args_is_help=True)
 
 EndpointArgument = Annotated[str, typer.Argument(metavar="ENDPOINT", help="The subscribing endpoint's name.")]
 TopicArgument = Annotated[
@@ -26,12 +26,12 @@ TopicArgument = Annotated[
 @command(app, "list")
 def list_subscriptions(
     session: Session,
-    topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Only those of this event.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Only subscriptions to this event.")] = None,
     endpoint: Annotated[
-        str | None, typer.Option("--endpoint", metavar="ENDPOINT", help="Only those of this endpoint.")
+        str | None, typer.Option("--endpoint", metavar="ENDPOINT", help="Only subscriptions of this endpoint.")
     ] = None,
 ) -> None:
-    """List the subscriptions, NServiceBus endpoints' too."""
+    """List all subscriptions, including those of NServiceBus endpoints."""
     with session.deployed() as database:
         rows = [
             row for row in database.call("list_subscriptions") if topic in (None, row[0]) and endpoint in (None, row[1])
@@ -41,7 +41,7 @@ def list_subscriptions(
         return
     table(session.out, ("topic", "endpoint", "queue"), rows)
     if not rows:
-        session.note("Nobody is subscribed: rowpost subscriptions add subscribes an endpoint.")
+        session.note("There are no subscriptions. To add one, run: rowpost subscriptions add ENDPOINT TOPIC")
 
 
 @command(app)
@@ -52,12 +52,12 @@ def add(
     queue: Annotated[
         str | None,
         typer.Option(
-            "--queue", metavar="QUEUE", help="Where its copies go; by default the queue of the endpoint's name.",
+            "--queue", metavar="QUEUE", help="The queue that receives the events. Default: the queue with the endpoint's name.",
             autocompletion=queue_names,
         ),
     ] = None,
 ) -> None:
-    """Subscribe an endpoint to an event, or move its subscription to another queue; publishers see it at once."""
+    """Subscribe an endpoint to an event, or move its subscription to another queue. Takes effect immediately."""
     endpoint, topic = session.text(endpoint), session.text(topic)
     with session.deployed() as database:
         address = database.canonical(parse_address(session.name(queue or endpoint)))
@@ -65,20 +65,20 @@ def add(
     if session.as_json:
         session.document({"topic": topic, "endpoint": endpoint, "queue": address})
     else:
-        session.note(f"{endpoint} is subscribed to {topic}; its copies go to {address}.")
+        session.note(f"Subscribed {endpoint} to {topic}; its queue is {address}.")
 
 
 @command(app)
 def remove(session: Session, endpoint: EndpointArgument, topic: TopicArgument) -> None:
-    """End a subscription. An endpoint that declares it subscribes again when it starts."""
+    """Remove a subscription. An endpoint that declares it subscribes again when it starts."""
     endpoint, topic = session.text(endpoint), session.text(topic)
     with session.deployed() as database:
         if not any(row[:2] == (topic, endpoint) for row in database.call("list_subscriptions")):
             raise Refused(
-                f"{endpoint} is not subscribed to {topic}. rowpost subscriptions list shows who is.", ExitCode.NOT_FOUND
+                f"{endpoint} is not subscribed to {topic}. To list the subscriptions, run: rowpost subscriptions list", ExitCode.NOT_FOUND
             )
         database.call("unsubscribe", endpoint=endpoint, topic=topic)
     if session.as_json:
         session.document({"topic": topic, "endpoint": endpoint, "removed": True})
     else:
-        session.note(f"{endpoint} is no longer subscribed to {topic}.")
+        session.note(f"Removed the subscription of {endpoint} to {topic}.")

@@ -1,9 +1,7 @@
-"""rowpost transactions list, resolve: what is in doubt after a crash in the middle of a transaction over databases."""
+"""rowpost transactions list, resolve: distributed transactions that a crash left prepared."""
 
 from __future__ import annotations
 
-import os
-import sys
 from datetime import UTC
 
 import typer
@@ -11,7 +9,7 @@ import typer
 from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.printing import table
-from rowpost.cli.session import Session
+from rowpost.cli.session import Session, import_from_current_folder
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.resolve import resolve_handler
 from rowpost.errors import HandlerNotFound
@@ -20,15 +18,16 @@ from rowpost.transactions.recovery import list_in_doubt, recover
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Look after transactions over several databases.", no_args_is_help=True)
+app = typer.Typer(help="Inspect and resolve transactions over several databases.", no_args_is_help=True)
 
 
 @command(app, "list")
 def list_transactions(session: Session) -> ExitCode:
-    """List transactions that are prepared at a participant; exit code 1 if one of ours waits for recovery.
+    """List the transactions that are prepared at participants. Exit code 1 if one of them needs `resolve`.
 
-    decided: the queue's database has committed, resolve commits it. abandoned: it has not and never will, resolve
-    rolls it back. running: its worker is just at it. foreign: another queue's database decides.
+    decided: the queue's database has committed, and resolve commits it. abandoned: the queue's database has not
+    committed and cannot any more, and resolve rolls it back. running: a worker is committing it. foreign: the database
+    of another queue decides about it.
     """
     participants = _participants(session)
     with session.deployed() as database:
@@ -50,17 +49,17 @@ def list_transactions(session: Session) -> ExitCode:
         rows = [(x.participant, x.state, f"{x.prepared_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}", x.gid) for x in found]
         table(session.out, ("participant", "state", "prepared (UTC)", "transaction"), rows)
     else:
-        session.out.print("Nothing is in doubt." if not unreachable else "Nothing is in doubt where it could be asked.")
-    _tell(session, unreachable)
+        session.out.print("No transaction is in doubt." if not unreachable else "No transaction is in doubt at the participants that could be reached.")
+    _note_problems(session, unreachable)
     waiting = unreachable or any(x.state in ("decided", "abandoned") for x in found)
     return ExitCode.FINDING if waiting else ExitCode.OK
 
 
 @command(app)
 def resolve(session: Session) -> ExitCode:
-    """Commit what was decided, roll back what was abandoned; exit code 1 if something could not be reached.
+    """Commit decided transactions and roll back abandoned ones. Exit code 1 if a participant could not be reached.
 
-    Workers do the same at their start, and supervisors every 30 seconds for participants of the environment.
+    Workers do the same when they start, and supervisors do it every 30 seconds for the environment's participants.
     """
     participants = _participants(session)
     with session.deployed() as database:
@@ -73,21 +72,21 @@ def resolve(session: Session) -> ExitCode:
     else:
         done = f"{len(result.committed)} committed, {len(result.rolled_back)} rolled back, {len(result.left)} still running."
         session.out.print(done)
-    _tell(session, result.unreachable)
+    _note_problems(session, result.unreachable)
     return ExitCode.FINDING if result.unreachable else ExitCode.OK
 
 
-def _tell(session: Session, unreachable: dict[str, str]) -> None:
+def _note_problems(session: Session, unreachable: dict[str, str]) -> None:
     for problem in unreachable.values():
         session.note(problem)
 
 
 def _participants(session: Session) -> dict[str, str]:
-    """Those of the environment, and those of its endpoints. Raises Refused when there is none."""
+    """Return the participants of the environment and of its endpoints. Raises Refused if there are none."""
     settings = session.settings
     if settings.engine != "postgresql":
-        raise Refused("On SQL Server the server itself ends such transactions: see sys.dm_tran_active_transactions.")
-    sys.path.insert(0, os.getcwd())  # handlers lie where the program is started
+        raise Refused("On SQL Server, the server itself resolves such transactions: see sys.dm_tran_active_transactions.")
+    import_from_current_folder()
     sources = [dict(settings.participants)]
     for queue in settings.queues:
         if queue.worker is None:
@@ -95,13 +94,13 @@ def _participants(session: Session) -> dict[str, str]:
         try:
             handler = resolve_handler(queue.worker.handler)
         except HandlerNotFound as error:
-            session.note(f"the participants of {queue.name} are not known: {error}")
+            session.note(f"cannot read the participants of {queue.name}: {error}")
             continue
         if isinstance(handler, Endpoint):
             sources.append(handler.participants)
     found = resolve_participants(*sources)
     if not found:
         raise Refused(
-            f"{settings.environment} has no participants: name them below `participants`, or in an Endpoint.", ExitCode.SETTINGS
+            f"The environment {settings.environment} has no participants. Declare them below `participants` or in an Endpoint.", ExitCode.SETTINGS
         )
     return found

@@ -70,7 +70,9 @@ def open_release(path: Path) -> Iterator[Release]:
                 for name in bundle.namelist():
                     _extract(bundle, name, folder, path)
         except (OSError, zipfile.BadZipFile) as error:
-            raise DeployError(f"{path}: is no bundle of a release: {error}. rowpost plan --bundle writes one.") from error
+            raise DeployError(
+                f"{path} is not a release archive: {error}. To write one, run: rowpost plan --release-archive FILE"
+            ) from error
         _refuse_incomplete(path, folder)
         version = folder / VERSION
         yield Release(folder, version.read_text(encoding="utf-8").strip() if version.is_file() else "")

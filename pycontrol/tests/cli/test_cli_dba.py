@@ -1,4 +1,4 @@
-"""What a DBA calls: metrics and upkeep, comparing with a saved release, going back to it, rights. On every engine."""
+"""What a DBA calls: metrics and maintenance, comparing with a saved release, going back to it, rights. On every engine."""
 
 import zipfile
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ def earlier(rowpost: Program, tmp_path: Path) -> Callable[..., Path]:
     """Saves this release with peek_queue written in another way, as an earlier one may have had it."""
 
     def save(*, without: str = "") -> Path:
-        assert rowpost("plan", "--bundle", tmp_path / "now.zip").code == 0
+        assert rowpost("plan", "--release-archive", tmp_path / "now.zip").code == 0
         with zipfile.ZipFile(tmp_path / "now.zip") as now, zipfile.ZipFile(tmp_path / "earlier.zip", "w") as changed:
             for name in now.namelist():
                 text = now.read(name)

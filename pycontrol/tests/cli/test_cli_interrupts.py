@@ -126,7 +126,7 @@ def test_a_purge_removes_as_many_as_it_says(sales: Program, sql: Probe):
         ended = purging.ended()
 
     assert_interrupted(ended)
-    removed = int(re.search(r"removed ([\d,]+)", ended.err)[1].replace(",", ""))
+    removed = int(re.search(r"deleted ([\d,]+)", ended.err)[1].replace(",", ""))
     assert 0 < removed < count
     assert depth(sql, "Sales") == count - removed
 

@@ -67,7 +67,7 @@ def test_purge_asks_and_does_what_it_is_told(sales: Program, answer: bytes, code
     sales("send", "Sales", "--body", "x")
 
     terminal = Terminal(sales, "queue", "purge", "Sales")
-    terminal.until("Remove 1 message from Sales")
+    terminal.until("Delete 1 message from Sales")
     terminal.type(answer)
 
     assert terminal.ended() == code

@@ -6,9 +6,9 @@ import pytest
 import typer
 
 from rowpost import errors
-from rowpost.cli.durations import parse_duration
 from rowpost.cli.exits import ExitCode, Refused, exit_code
-from rowpost.cli.outgoing import Envelope, content_type, read_header_options
+from rowpost.cli.formats import parse_duration
+from rowpost.cli.message import Envelope, content_type, read_header_options
 from rowpost.cli.printing import describe_body, visible
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, 123456, UTC)
@@ -100,7 +100,7 @@ def test_what_steers_a_terminal_is_spelt_out_and_nothing_else():
         (b"", None, "(no body)"),
         (b"", 7, "(7 bytes, not shown)"),
         (b"text", None, "text"),
-        ("gr\u00fc".encode()[:3], 9, "gr\n(9 bytes, cut here)"),
+        ("gr\u00fc".encode()[:3], 9, "gr\n(9 bytes, truncated)"),
         (b"\x00\x01", None, "(binary, 2 bytes)\n00 01"),
         (b"\xff" * 17, None, "(binary, 17 bytes)\n" + "ff " * 15 + "ff\nff"),
     ],

@@ -35,5 +35,5 @@ def test_the_scripted_session_is_right_and_can_be_played_again(shop):
 
     for ended in (first, second):
         assert (ended.returncode, ended.stderr) == (0, ""), f"{ended.stdout}\n{ended.stderr}"
-        assert ended.stdout.endswith("all is right\n")
+        assert ended.stdout.endswith("all checks passed\n")
         assert "moved to the error queue" in ended.stdout

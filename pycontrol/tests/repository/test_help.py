@@ -1,14 +1,14 @@
-"""Nothing on the command line is left unexplained."""
+"""Every command and option has help, and the pages show exactly the commands that exist."""
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import typer
 
 from rowpost.cli.app import app
 from rowpost.cli.exits import EXIT_CODES, ExitCode
+from tests.support.documents import ROOT, calls, calls_of_script, pages
 
 
 def commands(group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
@@ -20,21 +20,6 @@ def commands(group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...
 
 
 ALL = dict(commands(typer.main.get_command(app)))
-
-
-def test_the_commands_are_those_that_are_documented():
-    assert {" ".join(path) for path in ALL} == {
-        "apply", "demo", "plan", "receive", "run", "send", "verify", "version",
-        "queue", "queue adopt", "queue browse", "queue check", "queue create", "queue drop", "queue grant",
-        "queue list", "queue maintain", "queue metrics", "queue peek", "queue purge",
-        "errors", "errors discard", "errors edit", "errors list", "errors retry", "errors retry-all", "errors show",
-        "sagas", "sagas correlate", "sagas drop", "sagas drop-correlation", "sagas history", "sagas list", "sagas show",
-        "transactions", "transactions list", "transactions resolve",
-        "outbox", "outbox clean", "outbox status",
-        "spark", "spark archive", "spark compact", "spark conversations", "spark doctor", "spark failures", "spark load",
-        "spark metrics", "spark replay", "spark retain", "spark verify",
-        "subscriptions", "subscriptions add", "subscriptions list", "subscriptions remove",
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
@@ -61,32 +46,61 @@ def test_the_help_names_every_exit_code():
     assert all(f"**{code.value}** {meaning}" in epilog for code, meaning in EXIT_CODES.items())
 
 
-# ---------------------------------------------------------------------------------------------- what the docs name
-ROOT = Path(__file__).parents[3]
-PAGES = [
-    ROOT / name for name in ("README.md", "CONTRIBUTING.md", "Makefile", "deploy/runbook.md", "deploy/rowpost@.service")
-] + sorted((ROOT / "docs").glob("*.md"))
-GROUPS = {path[0] for path in ALL if len(path) == 2}
-CALL = re.compile(r"\browpost(?: --env \S+)?((?: [a-z]+(?:-[a-z]+)*)+)([^`|;\n]*)")
+# ---------------------------------------------------------------------------------------------- what the pages show
+def resolve(arguments: list[str]) -> tuple[tuple[str, ...], list[str]]:
+    """The path of the command that the arguments call, and the options among them."""
+    words = [word for word in arguments if not word.startswith("-")]
+    if arguments[:1] == ["--env"]:
+        words = words[1:]
+    depth = 2 if (words[0],) in ALL and hasattr(ALL[(words[0],)], "commands") else 1
+    return tuple(words[:depth]), [word.partition("=")[0] for word in arguments if re.match(r"--?[a-z]", word)]
 
 
-def calls() -> Iterator[tuple[str, tuple[str, ...], list[str]]]:
-    """Every call of the program in a page: where, the command's path, the options behind it."""
-    for page in PAGES:
-        for match in CALL.finditer(page.read_text(encoding="utf-8")):
-            words = tuple(match[1].split())
-            path = words[:2] if words[0] in GROUPS else words[:1]
-            if path in ALL or words[0] in GROUPS:
-                yield f"{page.name}: {match[0].strip()}", path, re.findall(r"(?<=\s)--?[a-z][a-z-]*", match[2])
+def options_of(path: tuple[str, ...]) -> set[str]:
+    return {option for parameter in ALL[path].params for option in (*parameter.opts, *parameter.secondary_opts)}
 
 
-def test_pages_name_no_command_and_no_option_that_is_not_there():
-    wrong = [
-        where
-        for where, path, options in calls()
-        if path not in ALL
-        or not set(options) <= {option for parameter in ALL[path].params for option in parameter.opts}
-    ]
+def mistakes(arguments: list[str]) -> list[str]:
+    """What a call names that the program does not have."""
+    if all(word.startswith("-") for word in arguments):
+        return [word for word in arguments if word not in TOP_OPTIONS]
+    path, options = resolve(arguments)
+    if path not in ALL:
+        return [" ".join(path)]
+    return [option for option in options if option not in options_of(path) | {"--env", "--json", "--help"}]
 
-    assert len(list(calls())) > 30
-    assert wrong == []
+
+TOP_OPTIONS = {option for parameter in typer.main.get_command(app).params for option in parameter.opts} | {"--help", "-h"}
+CALLS = [call for page in pages() for call in calls(page) if call[1] != ["…"]] + [
+    call for name in ("Makefile", "deploy/rowpost@.service", "deploy/Containerfile") for call in calls_of_script(ROOT / name)
+]
+
+
+def test_pages_show_no_command_and_no_option_that_does_not_exist():
+    wrong = {where: found for where, arguments in CALLS if (found := mistakes(arguments))}
+
+    assert len(CALLS) > 100
+    assert wrong == {}
+
+
+def test_every_command_is_shown_in_a_page():
+    shown = {resolve(arguments)[0] for _, arguments in CALLS if not all(word.startswith("-") for word in arguments)}
+
+    missing = [" ".join(path) for path, command in ALL.items() if not hasattr(command, "commands") and path not in shown]
+
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (["queue", "pause", "Sales"], ["queue pause"]),
+        (["pause"], ["pause"]),
+        (["plan", "--bundle", "x.zip"], ["--bundle"]),
+        (["--env", "production", "plan", "--exit-code"], []),
+        (["--install-completion"], []),
+        (["--nothing"], ["--nothing"]),
+    ],
+)
+def test_a_call_of_what_does_not_exist_is_found(arguments, found):
+    assert mistakes(arguments) == found

@@ -78,7 +78,7 @@ def test_the_program_lists_what_is_in_doubt_and_resolves_it(doubt, tmp_path):
     assert (before.code, resolved.code, after.code) == (1, 0, 0)
     assert (resolved.json["committed"], resolved.json["rolled_back"]) == ([decided], [abandoned])
     assert (doubt.written(), doubt.decisions()) == ([1], [])
-    assert "Nothing is in doubt" in after.out
+    assert "No transaction is in doubt" in after.out
 
 
 def test_the_program_says_where_participants_are_named_when_there_is_none(doubt, tmp_path):

@@ -417,8 +417,8 @@ def test_retry_brings_messages_back_and_says_where(program: Program):
     done = program("errors", "retry", *found)
 
     assert done.code == 0
-    assert "back in Sales" in done.err
-    assert "back in Billing" in done.err
+    assert "to Sales" in done.err
+    assert "to Billing" in done.err
     assert program("queue", "peek", "Sales").out.strip() == "1"
     assert program("errors", "retry", found[0]).code == 6
 
@@ -432,7 +432,7 @@ def test_retry_all_asks_tells_and_leaves_with_1_where_something_stays(program: P
     done = program("errors", "retry-all", "--yes", "--json")
 
     assert (asked.code, done.code) == (2, 1)
-    assert "Bring back 4 messages" in asked.err
+    assert "Retry 4 messages" in asked.err
     assert "3 to Sales" in asked.err
     assert (done.json["retried"], done.json["gone"], len(done.json["refused"])) == (3, 0, 1)
     assert program("queue", "peek", "Sales").out.strip() == "3"

@@ -1,5 +1,6 @@
-"""The demo: the main job on real input, with an audience.
+"""The command `rowpost demo`: send a burst of orders, handle them with real workers, and check every count.
 
-scenario.py says what goes in and must come out; stage.py puts it there and counts afterwards; sender.py is the second
-process that writes the burst; handlers.py is the business; display.py and chart.py show it; show.py runs it all.
+command.py has the arguments and the help, and show.py runs the demo. scenario.py defines the messages and the expected
+result, and stage.py deploys, fills and counts the demo's queues. sender.py is the second process, which sends the burst.
+handlers.py holds the handlers. display.py and chart.py print the progress, which progress.py records.
 """

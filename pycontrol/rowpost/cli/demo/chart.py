@@ -1,4 +1,4 @@
-"""A small chart for a terminal: one number over time."""
+"""Draw a chart of one number over time with block characters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
 def resample(values: Sequence[float], width: int) -> list[float]:
-    """At most `width` values; each stands for an equal span and is the greatest in it.
+    """Reduce values to at most `width`. Each result is the maximum of an equal span.
 
     >>> resample([1, 2, 3, 4, 4, 1], 3)
     [2, 4, 4]
@@ -23,7 +23,7 @@ def resample(values: Sequence[float], width: int) -> list[float]:
 
 
 def draw_chart(values: Sequence[float], width: int, height: int, top: float) -> list[str]:
-    """Lines of a chart, the highest first; `top` is the value at its upper edge.
+    """Draw a chart and return its lines from top to bottom. `top` is the value at the upper edge.
 
     >>> for line in draw_chart([0, 1, 2, 2], width=4, height=2, top=2):
     ...     print(line)

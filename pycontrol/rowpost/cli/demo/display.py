@@ -1,4 +1,4 @@
-"""The demo on a screen: a live picture on a terminal, a line a second elsewhere, a summary at the end."""
+"""Show the demo: a live display on a terminal, one line per second elsewhere, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rich.text import Text
 from rowpost.cli.demo.chart import draw_chart
 from rowpost.cli.demo.progress import Progress
 from rowpost.cli.demo.scenario import Outcome, Scenario
-from rowpost.cli.live import queue_table, show_depth
 from rowpost.cli.printing import visible
+from rowpost.cli.run.live_table import queue_table, show_depth
 from rowpost.workers.snapshot import Snapshot
 
 __all__ = ["chart_of_workers", "line", "picture", "print_summary"]
@@ -23,7 +23,7 @@ HIGHEST_CHART = 8
 
 
 def picture(title: str, progress: Progress, snapshot: Snapshot, depths: Mapping[str, int | None], limit: int) -> Group:
-    """One frame of the live picture."""
+    """Make one frame of the live display."""
     burst = progress.burst
     handled = sum(queue.handled for queue in snapshot.queues)
     bars = Table.grid(padding=(0, 2))
@@ -44,7 +44,7 @@ def picture(title: str, progress: Progress, snapshot: Snapshot, depths: Mapping[
 
 
 def line(progress: Progress, snapshot: Snapshot, queue: str, depth: int | None) -> str:
-    """One moment as a line, where nobody watches."""
+    """Format the current state in one line, for output that is not a terminal."""
     figures = snapshot.queue(queue)
     moved = sum(each.moved_to_error + each.poison for each in snapshot.queues)
     return (
@@ -55,7 +55,7 @@ def line(progress: Progress, snapshot: Snapshot, queue: str, depth: int | None) 
 
 
 def chart_of_workers(progress: Progress, limit: int) -> list[Text]:
-    """Workers over time, with a scale."""
+    """Draw the number of workers over time, with a scale."""
     height = min(limit, HIGHEST_CHART)
     lines = draw_chart(progress.workers, CHART_WIDTH, height, limit)
     shown = [Text("workers over time", style="dim")]
@@ -70,15 +70,15 @@ def chart_of_workers(progress: Progress, limit: int) -> list[Text]:
 def print_summary(
     out: Console, scenario: Scenario, outcome: Outcome, reasons: list[tuple[str, str]], progress: Progress, limit: int
 ) -> None:
-    """What went in, what became of it, how fast."""
+    """Print how many messages were sent, what happened to them, and the throughput."""
     facts = Table.grid(padding=(0, 2))
     facts.add_column(justify="right")
     for number, text in (
-        (scenario.sent, "messages put into queues: the burst, the wire's six, a foreign system's five"),
+        (scenario.sent, "messages sent: the burst, 6 sample messages of NServiceBus, 5 rows of another system"),
         (outcome.handled, f"handled, {_exactly_once(outcome)} (rows in the table demo_order)"),
         (outcome.expired, "expired and dropped"),
         (outcome.in_audit, "in Demo.audit"),
-        (outcome.waiting, "left over"),
+        (outcome.waiting, "still waiting"),
         (outcome.in_error, "in Demo.error:"),
         *((None, visible(" ".join(reason.split()))) for _, reason in reasons),
     ):
@@ -86,7 +86,7 @@ def print_summary(
     out.print(facts)
     seconds = progress.burst_seconds
     rate = outcome.burst_handled / seconds
-    out.print(f"\n{seconds:.1f} s for the burst: {rate:,.0f} messages a second, several to a transaction while many wait\n")
+    out.print(f"\n{seconds:.1f} s for the burst: {rate:,.0f} messages per second, in batches while a backlog waits\n")
     for text in chart_of_workers(progress, limit):
         out.print(text)
     missed = scenario.differences(outcome)

@@ -1,4 +1,4 @@
-"""The demo's business: what it does on the connection it is lent commits together with the message."""
+"""The demo's handlers. What they write through their connection commits together with the message."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ ORDER_HEADER = "Shop.OrderId"
 
 
 class OrderRefused(Exception):
-    """An order that the shop does not take."""
+    """The order is invalid."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What the business needs of a message."""
+    """The fields of a message that the handlers need."""
 
     number: int
     message_type: str
@@ -32,7 +32,7 @@ class Order:
 
 
 def place_order(message: Message, connection: Any) -> None:
-    """Takes an order. Raises OrderRefused for an amount below zero."""
+    """Store an order. Raises OrderRefused if the amount is not positive."""
     order = _read(message)
     if order.amount is not None and order.amount <= 0:
         raise OrderRefused(f"order {order.number}: the amount {order.amount} is not positive")
@@ -40,12 +40,12 @@ def place_order(message: Message, connection: Any) -> None:
 
 
 def note_event(message: Message, connection: Any) -> None:
-    """Notes what happened to an order."""
+    """Store an event about an order."""
     _store(message, _read(message), connection)
 
 
 def _read(message: Message) -> Order:
-    """From the body, or from headers where a foreign system left the body out."""
+    """Read an order from the body, or from the headers if another system sent no body."""
     content = json.loads(message.body, parse_float=Decimal) if message.body else {}
     headers = message.headers
     types = headers.get(TYPES) or content.get("$type") or "unknown"

@@ -1,4 +1,4 @@
-"""What the demo knows while it runs: the burst's second process, the workers over time, what failed."""
+"""Record the progress of the demo: the sender's process, the workers over time, and recent failures."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from rowpost.cli.event_text import describe_event
+from rowpost.cli.run.event_text import describe_event
 from rowpost.workers import events
 from rowpost.workers.snapshot import Snapshot
 
 __all__ = ["Burst", "Progress"]
 
-RECENT = 4
-# Seconds of one worker each, before the burst and after it.
-CALM = 1.0
+RECENT_FAILURES = 4
+#: how long all queues must be empty before the burst starts, and after it before the demo ends
+QUIET_S = 1.0
 
 
 class Burst:
-    """The sender's process: starts when told, counts what it reports."""
+    """The process that sends the burst, and the number of messages that it has reported as sent."""
 
     def __init__(self, environment: str | None, queue: str, orders: int) -> None:
         self._arguments = [environment or "", queue, str(orders)]
@@ -36,18 +36,18 @@ class Burst:
 
     @property
     def over(self) -> bool:
-        """Whether the process has ended."""
+        """Whether the process has exited."""
         return self._process is not None and self._process.poll() is not None
 
     @property
     def failure(self) -> str | None:
-        """Why it failed; None while it runs and where it did not."""
+        """Why the process failed, or None."""
         if self._process is None or not self._process.poll():
             return None
         return self._error.strip() or f"exit code {self._process.returncode}"
 
     def start(self) -> None:
-        """Starts the process; Ctrl-C in this one's terminal does not reach it."""
+        """Start the process in its own session, so that Ctrl-C in the terminal does not reach it."""
         self._error = ""
         self._process = subprocess.Popen(  # noqa: S603 -- our own program, no shell
             [sys.executable, "-m", "rowpost.cli.demo.sender", *self._arguments],
@@ -57,11 +57,11 @@ class Burst:
             start_new_session=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
-        for read in (self._count, self._listen):
+        for read in (self._count, self._read_errors):
             threading.Thread(target=read, name="rowpost demo burst", daemon=True).start()
 
     def stop(self) -> None:
-        """Ends it; its last batch is in the queue or it is not."""
+        """Terminate the process. Its last batch is either committed or rolled back."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             self._process.wait()
@@ -70,68 +70,67 @@ class Burst:
         for line in self._process.stdout:
             self.sent = int(line)
 
-    def _listen(self) -> None:
+    def _read_errors(self) -> None:
         self._error = self._process.stderr.read()
 
 
 class Progress:
-    """Hears the supervisor's events, samples the workers, and says when everything is over."""
+    """Receives the supervisor's events, samples the number of workers, and detects the end of the demo."""
 
     def __init__(self, burst: Burst, queues: tuple[str, ...], clock: Callable[[], float] = time.monotonic) -> None:
         self.burst = burst
         self._clock = clock
         self._began = clock()
-        self._looked_empty: dict[str, float] = dict.fromkeys(queues, float("-inf"))
+        self._seen_empty_at: dict[str, float] = dict.fromkeys(queues, float("-inf"))
         self._burst_over_at = float("inf")
-        self._calm_since = self._burst_began = self._last_handled = self._began
+        self._quiet_since = self._burst_began = self._last_handled = self._began
         self.workers: list[int] = []
-        self.recent: deque[str] = deque(maxlen=RECENT)
+        self.recent: deque[str] = deque(maxlen=RECENT_FAILURES)
 
     @property
     def seconds(self) -> float:
-        """Since the beginning."""
+        """Seconds since the start."""
         return self._clock() - self._began
 
     @property
     def burst_seconds(self) -> float:
-        """From the burst's start to the last message that was handled."""
+        """Seconds from the start of the burst to the last handled message."""
         return max(self._last_handled - self._burst_began, 0.001)
 
     def start_burst(self) -> None:
-        """Starts the second process."""
-        self._calm_since = self._burst_began = self._clock()
+        """Start the second process."""
+        self._quiet_since = self._burst_began = self._clock()
         self.burst.start()
 
-    def heard(self, event: events.Event) -> None:
-        """An event; called in the supervisor's thread."""
+    def record(self, event: events.Event) -> None:
+        """Record an event. Called in the supervisor's thread."""
         if isinstance(event, events.Peeked):
-            self._looked_empty[event.queue] = self._clock() if event.count == 0 else float("-inf")
+            self._seen_empty_at[event.queue] = self._clock() if event.count == 0 else float("-inf")
         elif isinstance(event, events.Handled):
             self._last_handled = self._clock()
         elif isinstance(event, events.Failed):
-            became = f"attempt {event.attempts}" if type(event) is events.Failed else "moved to error"
-            self.recent.append(f"{became}: {event.error}")
+            result = f"attempt {event.attempts}" if type(event) is events.Failed else "moved to error"
+            self.recent.append(f"{result}: {event.error}")
         elif isinstance(event, events.Trouble | events.Critical | events.WorkerDied):
             self.recent.append(describe_event(event) or "")
 
     def over(self, snapshot: Snapshot) -> bool:
-        """Whether every queue was seen empty after the burst's end, and each has been down to its last worker for a
-        moment that a person can see."""
+        """Whether all queues were empty after the burst and have had at most one worker for `QUIET_S` seconds."""
         if self.burst.failure:
             return True
         if self._burst_over_at == float("inf") and self.burst.over:
             self._burst_over_at = self._clock()
-        looked = min(self._looked_empty.values())
+        looked = min(self._seen_empty_at.values())
         if looked <= self._burst_over_at or any(queue.busy or queue.workers > 1 for queue in snapshot.queues):
-            self._calm_since = self._clock()
-        return self._clock() - self._calm_since >= CALM
+            self._quiet_since = self._clock()
+        return self._clock() - self._quiet_since >= QUIET_S
 
     @property
     def quiet(self) -> bool:
-        """Whether every queue has been seen empty for a moment: the beginning is worked off, the burst may come."""
-        return self.seconds > CALM and min(self._looked_empty.values()) > float("-inf")
+        """Whether all queues were empty at least once, so that the burst may start."""
+        return self.seconds > QUIET_S and min(self._seen_empty_at.values()) > float("-inf")
 
     def sample(self, snapshot: Snapshot, queue: str) -> None:
-        """Notes the workers of the burst's queue at this moment, until they are sent home."""
+        """Record the number of workers of the burst's queue, until the supervisor stops them."""
         if not snapshot.stopping:
             self.workers.append(snapshot.queue(queue).workers)

@@ -1,4 +1,4 @@
-"""What the demo puts into the queues, and what must have become of it. Pure."""
+"""The messages of the demo and the expected result. Pure functions without I/O."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ BILLING, SALES, ERROR, AUDIT = "Demo.Billing", "Demo.Sales", "Demo.error", "Demo
 SUPERVISOR = SupervisorSettings(error_queue=ERROR, stop_timeout=10.0, idle_timeout=1.0)
 
 FIRST_ORDER = 100_001
-MOST_FAILING = 5
-#: rows in sql/*/foreign_rows.sql, by what becomes of them
+MAX_FAILING = 5
+#: rows in sql/*/foreign_rows.sql, by their expected result
 FOREIGN_HANDLED, FOREIGN_EXPIRED, FOREIGN_CORRUPT = 3, 1, 1
-#: messages in wire/, by the queue that they go to
+#: messages in wire/, by their queue
 WIRE_BILLING, WIRE_SALES, WIRE_ERROR, WIRE_AUDIT = 2, 2, 1, 1
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of the messages. `handled` are rows in the business table, `handled_once` messages behind them;
-    the same for the burst alone; `waiting` is what is left in the queues with a worker.
+    """How many messages were handled, failed, expired or are waiting.
+
+    `handled` counts rows of the business table and `handled_once` counts distinct messages in it. `burst_handled` and
+    `burst_handled_once` count only messages of the burst. `waiting` counts messages in the queues with a worker.
     """
 
     handled: int
@@ -40,7 +42,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A burst of so many orders, beside the messages that are always there.
+    """A burst of `orders` orders, in addition to the fixed messages.
 
     >>> scenario = Scenario(orders=20_000)
     >>> scenario.sent, scenario.expected.handled, scenario.expected.in_error
@@ -51,18 +53,18 @@ class Scenario:
 
     @property
     def sent(self) -> int:
-        """Messages that are put into queues."""
+        """Number of messages that the demo sends."""
         wire = WIRE_BILLING + WIRE_SALES + WIRE_ERROR + WIRE_AUDIT
         return self.orders + wire + FOREIGN_HANDLED + FOREIGN_EXPIRED + FOREIGN_CORRUPT
 
     @cached_property
     def failing(self) -> frozenset[int]:
-        """Numbers of the orders that nobody can handle, spread over the burst."""
-        many = min(MOST_FAILING, self.orders // 2)
+        """Numbers of the orders that fail, spread over the burst."""
+        many = min(MAX_FAILING, self.orders // 2)
         return frozenset(FIRST_ORDER + self.orders * (2 * i + 1) // (2 * many) for i in range(many))
 
     def bodies(self) -> Iterator[bytes]:
-        """The orders of the burst; those that fail have an amount below zero."""
+        """Yield the bodies of the burst. Orders that fail have a negative amount."""
         for number in range(FIRST_ORDER, FIRST_ORDER + self.orders):
             cents = 990 + number * 37 % 50_000
             amount = -cents / 100 if number in self.failing else cents / 100
@@ -71,7 +73,7 @@ class Scenario:
 
     @property
     def expected(self) -> Outcome:
-        """What must have become of it when all is done."""
+        """The expected result."""
         burst = self.orders - len(self.failing)
         handled = burst + WIRE_BILLING + WIRE_SALES + FOREIGN_HANDLED
         return Outcome(
@@ -86,7 +88,7 @@ class Scenario:
         )
 
     def differences(self, outcome: Outcome) -> list[str]:
-        """What is not as expected, one line each."""
+        """Describe every difference from the expected result, one line each."""
         got, expected = asdict(outcome), asdict(self.expected)
         return [
             f"{name.replace('_', ' ')}: {got[name]:,}, expected {expected[name]:,}"
@@ -96,7 +98,7 @@ class Scenario:
 
 
 def queues(workers: int, canonical: dict[str, str]) -> tuple[QueueSettings, ...]:
-    """The demo's queues; `canonical` has their names in the environment's default schema."""
+    """Return the demo's queues. `canonical` maps their names to those in the environment's default schema."""
     billing = WorkerSettings("rowpost.cli.demo.handlers:place_order", limit=workers, attempts=3, peek_delay=0.5)
     sales = WorkerSettings("rowpost.cli.demo.handlers:note_event", secondary=True, attempts=3, peek_delay=0.5)
     return (

@@ -1,4 +1,4 @@
-"""The demo's second process: writes the burst, batch by batch, and prints after each how many are in.
+"""The demo's second process: sends the burst in batches and prints the number of sent messages after each batch.
 
 python -m rowpost.cli.demo.sender ENVIRONMENT QUEUE ORDERS, with an empty ENVIRONMENT for the default one.
 """
@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from itertools import islice
 
 from rowpost.cli.demo.scenario import Scenario
-from rowpost.cli.outgoing import Envelope
+from rowpost.cli.message import Envelope
 from rowpost.database.connection import connect
 from rowpost.errors import RowpostError
 from rowpost.settings.environment import load_settings
@@ -22,12 +22,12 @@ from rowpost.wire.message import OutgoingMessage
 
 __all__ = ["main"]
 
-#: messages a transaction: a burst that can be watched
+#: messages per transaction; small, so that the progress is visible
 BATCH = 250
 
 
 def main(environment: str, queue: str, orders: int) -> None:
-    """Sends the burst."""
+    """Send the burst."""
     with connect(load_settings(environment or None), application_name="rowpost demo sender") as database:
         destination = Queue(queue, database)
         messages = _messages(orders)

@@ -1,4 +1,4 @@
-"""Runs the demo: sets the stage, lets the supervisor work, counts, says whether all is as it must be."""
+"""Run the demo: deploy, send, handle, count, and compare the counts with the expected result."""
 
 from __future__ import annotations
 
@@ -17,32 +17,34 @@ from rowpost.cli.demo.display import line, picture, print_summary
 from rowpost.cli.demo.progress import Burst, Progress
 from rowpost.cli.demo.scenario import BILLING, SALES, Outcome, Scenario
 from rowpost.cli.demo.stage import Stage
-from rowpost.cli.depths import DepthWatch
 from rowpost.cli.exits import ExitCode, Interrupted
+from rowpost.cli.run.depths import DepthWatch
+from rowpost.cli.run.workers import supervise
 from rowpost.cli.session import Session
-from rowpost.cli.supervision import supervise
 from rowpost.errors import DatabaseError
 from rowpost.workers.supervisor import Supervisor
 
 __all__ = ["show"]
 
-# Seconds: between two looks, between two lines where nobody watches, until the burst comes whatever waits.
-LOOK_EVERY = 0.1
-LINE_EVERY = 1.0
-PATIENCE = 10.0
+#: between two updates of the display
+DRAW_INTERVAL_S = 0.1
+#: between two lines if the output is not a terminal
+LINE_INTERVAL_S = 1.0
+#: the burst starts after this time even if the queues are not empty
+BURST_AFTER_S = 10.0
 CHART_POINTS = 120
 
 
 def show(session: Session, orders: int, workers: int, keep: bool) -> ExitCode:
-    """The whole demo; OK only if the counts are exactly right."""
+    """Run the demo. Returns OK only if all counts are as expected."""
     scenario, stage = Scenario(orders), Stage(session.settings, workers)
-    session.note(f"Setting the stage in {session.settings.target} ...")
+    session.note(f"Deploying the demo to {session.settings.target} ...")
     with session.connected() as database:
         stage.set(database)
     progress = Progress(
         Burst(session.environment, stage.names[BILLING], orders), (stage.names[BILLING], stage.names[SALES])
     )
-    supervisor = Supervisor(stage.settings, on_event=progress.heard)
+    supervisor = Supervisor(stage.settings, on_event=progress.record)
     try:
         stopped_by = _work(session, stage, progress, supervisor, workers)
     finally:
@@ -55,28 +57,28 @@ def show(session: Session, orders: int, workers: int, keep: bool) -> ExitCode:
     if stopped_by is not None:
         raise Interrupted(_interim(outcome, keep))
     if progress.burst.failure:
-        raise DatabaseError(f"The second process could not write its orders: {progress.burst.failure}")
-    _tell(session, scenario, outcome, reasons, progress, workers)
+        raise DatabaseError(f"The demo's second process failed to send the orders: {progress.burst.failure}")
+    _report(session, scenario, outcome, reasons, progress, workers)
     if keep and not session.as_json:
         program = "rowpost" if shutil.which("rowpost") else os.path.relpath(sys.argv[0])
-        session.note(f"\nLook yourself:  {program} queue list    {program} queue browse Demo.error --full")
+        session.note(f"\nInspect the result:  {program} queue list    {program} queue browse Demo.error --full")
     return ExitCode.FAILED if scenario.differences(outcome) else ExitCode.OK
 
 
 def _work(session: Session, stage: Stage, progress: Progress, supervisor: Supervisor, workers: int) -> int | None:
-    """The supervisor's part, until everything is worked off; returns the signal that ended it sooner, if any."""
+    """Run the supervisor until all messages are handled. Returns the signal that stopped it earlier, if any."""
     billing = stage.names[BILLING]
     with ExitStack() as stack:
         watch = stack.enter_context(DepthWatch(stage.settings, stage.names.values(), every=0.5))
         paint = _painter(session, stage, progress, supervisor, watch, workers, stack)
 
         def draw() -> None:
-            if not progress.burst.started and (progress.quiet or progress.seconds > PATIENCE):
+            if not progress.burst.started and (progress.quiet or progress.seconds > BURST_AFTER_S):
                 progress.start_burst()
             progress.sample(supervisor.snapshot(), billing)
             paint()
 
-        return supervise(supervisor, draw, LOOK_EVERY, progress.over)
+        return supervise(supervisor, draw, DRAW_INTERVAL_S, progress.over)
 
 
 def _painter(
@@ -88,25 +90,25 @@ def _painter(
     workers: int,
     stack: ExitStack,
 ) -> Callable[[], None]:
-    """What shows one moment: a frame of the live picture, or a line where nobody watches."""
+    """Return the function that shows the current state: a frame on a terminal, a line elsewhere."""
     if session.out.is_terminal and not session.as_json:
         live = stack.enter_context(Live(console=session.out, auto_refresh=False, transient=True))
         title = f"rowpost demo · {session.settings.target}"
         return lambda: live.update(picture(title, progress, supervisor.snapshot(), watch.depths, workers), refresh=True)
     console = session.err if session.as_json else session.out
     billing = stage.names[BILLING]
-    due = time.monotonic() + LINE_EVERY
+    due = time.monotonic() + LINE_INTERVAL_S
 
     def print_line() -> None:
         nonlocal due
         if time.monotonic() >= due:
-            due += LINE_EVERY
+            due += LINE_INTERVAL_S
             console.print(line(progress, supervisor.snapshot(), billing, watch.depths[billing]), soft_wrap=True)
 
     return print_line
 
 
-def _tell(
+def _report(
     session: Session,
     scenario: Scenario,
     outcome: Outcome,
@@ -133,8 +135,8 @@ def _tell(
 
 
 def _interim(outcome: Outcome, keep: bool) -> str:
-    rest = "; what waits stays in Demo.Billing until the next demo" if keep else "; the demo's queues were taken away"
-    return f"{outcome.handled:,} messages were handled, {_exactly(outcome)}, {outcome.waiting:,} wait{rest}"
+    rest = "; waiting messages stay in Demo.Billing until the next demo" if keep else "; the demo's queues were deleted"
+    return f"{outcome.handled:,} messages were handled, {_exactly(outcome)}, {outcome.waiting:,} are waiting{rest}"
 
 
 def _exactly(outcome: Outcome) -> str:

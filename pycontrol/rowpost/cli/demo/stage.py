@@ -1,4 +1,4 @@
-"""Sets the demo's stage in a database, and counts on it afterwards."""
+"""Deploy and fill the demo's queues, and count the result."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rowpost.cli.demo.scenario import AUDIT, BILLING, ERROR, SALES, SUPERVISOR, Outcome, queues
 from rowpost.cli.demo.statements import statement
+from rowpost.cli.session import canonical_name
 from rowpost.database.connection import Connection
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import describe_queue, plan, queue_names
@@ -17,13 +18,12 @@ from rowpost.deploy.sql_text import render
 from rowpost.errors import MessageCorrupt, SchemaMissing
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.transport.queue import Queue
-from rowpost.wire.address import Address, parse_address
 from rowpost.wire.message import BrowsedMessage
 
 __all__ = ["Stage"]
 
 WIRE = Path(__file__).parent / "wire"
-MOST = 10_000
+COUNT_LIMIT = 10_000
 REASON = "NServiceBus.ExceptionInfo.Message"
 
 
@@ -31,7 +31,7 @@ class Stage:
     """The demo's queues and its business table, in the environment's default schema."""
 
     def __init__(self, settings: Settings, workers: int) -> None:
-        self.names = {name: _canonical(name, settings) for name in (BILLING, SALES, ERROR, AUDIT)}
+        self.names = {name: canonical_name(name, settings) for name in (BILLING, SALES, ERROR, AUDIT)}
         declared = settings.queues if settings.embedded else ()
         self.settings = replace(
             settings,
@@ -40,7 +40,7 @@ class Stage:
         )
 
     def set(self, database: Connection) -> None:
-        """Deploys, and puts everything in place but the burst; whatever an earlier demo left goes first."""
+        """Delete what an earlier demo left, deploy, and send all messages except the burst."""
         self.clear(database)
         apply(database, plan(self.settings))
         self._run(database, "business_table")
@@ -50,7 +50,7 @@ class Stage:
         self._run(database, "foreign_rows")
 
     def clear(self, database: Connection) -> None:
-        """Takes the demo's queues and its table away."""
+        """Drop the demo's queues and its table."""
         try:
             registered = {row[0] for row in database.call("list_queues")}
         except SchemaMissing:
@@ -60,10 +60,10 @@ class Stage:
         self._run(database, "drop_business_table")
 
     def count(self, database: Connection, expired: int) -> Outcome:
-        """What became of everything; `expired` is what the supervisor counted."""
+        """Count the result. `expired` is the supervisor's count of expired messages."""
         rows = database.dialect.script(database.driver_connection, statement(database.engine, "count_orders"))
         handled, once, burst, burst_once = rows[0]
-        depth = {name: Queue(address, database).peek(MOST) for name, address in self.names.items()}
+        depth = {name: Queue(address, database).peek(COUNT_LIMIT) for name, address in self.names.items()}
         return Outcome(
             handled=handled,
             handled_once=once,
@@ -76,7 +76,7 @@ class Stage:
         )
 
     def reasons(self, database: Connection) -> list[tuple[str, str]]:
-        """The messages in the error queue: the id of each, and why it is there."""
+        """Return id and reason of each message in the error queue."""
         messages = Queue(self.names[ERROR], database).browse(100, max_body_bytes=0)
         return [(str(message.id), _reason(message)) for message in messages]
 
@@ -85,11 +85,6 @@ class Stage:
         text = render(statement(database.engine, name), queue_names(entry, database.dialect), database.engine)
         with database.translated():
             database.dialect.script(database.driver_connection, text)
-
-
-def _canonical(name: str, settings: Settings) -> str:
-    place = Address(parse_address(name).table, settings.default_schema)
-    return place.qualified(settings.engine).short(settings.engine).format()
 
 
 def _without_workers(declared: tuple[QueueSettings, ...]) -> Iterator[QueueSettings]:

@@ -1,4 +1,4 @@
-"""The demo's own SQL, which stands in files, one dialect beside the other."""
+"""The demo's own SQL, in one file per statement and dialect."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ FOLDER = Path(__file__).parent / "sql"
 
 @cache
 def statement(engine: str, name: str) -> str:
-    """The text of sql/<engine>/<name>.sql."""
+    """Return the text of sql/<engine>/<name>.sql."""
     return (FOLDER / engine / f"{name}.sql").read_text(encoding="utf-8")

@@ -8,10 +8,10 @@ VALUES
     (gen_random_uuid(), NULL,
      '{"NServiceBus.EnclosedMessageTypes":"Shop.Messages.PlaceOrder","NServiceBus.MessageId":"erp-90002","Shop.OrderId":"90002","Shop.Note":null}',
      NULL),
-    -- expired an hour ago: nobody wants it any more
+    -- expired an hour ago: it is dropped when it is received
     (gen_random_uuid(), timezone('UTC', clock_timestamp()) - interval '1 hour', '',
      convert_to('{"OrderId":90004}', 'UTF8')),
-    -- headers that nobody can read
+    -- headers that are not JSON
     (gen_random_uuid(), NULL, 'order 90005, urgent', convert_to('{"OrderId":90005}', 'UTF8'));
 
 -- the optional columns left out

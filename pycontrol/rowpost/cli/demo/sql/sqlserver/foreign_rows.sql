@@ -9,10 +9,10 @@ VALUES
     (NEWID(), 'erp-90002', NULL, 1, NULL,
      N'{"NServiceBus.EnclosedMessageTypes":"Shop.Messages.PlaceOrder","NServiceBus.MessageId":"erp-90002","Shop.OrderId":"90002","Shop.Note":null}',
      NULL),
-    -- expired an hour ago: nobody wants it any more
+    -- expired an hour ago: it is dropped when it is received
     (NEWID(), NULL, NULL, 1, DATEADD(HOUR, -1, GETUTCDATE()), N'',
      CAST('{"OrderId":90004}' AS varbinary(max))),
-    -- headers that nobody can read
+    -- headers that are not JSON
     (NEWID(), NULL, NULL, 1, NULL, N'order 90005, urgent', CAST('{"OrderId":90005}' AS varbinary(max)));
 
 -- the optional columns left out

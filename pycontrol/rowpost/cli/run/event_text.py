@@ -1,4 +1,4 @@
-"""A supervisor's events as one line for a person, and as a document for a machine."""
+"""Format a supervisor's events as lines of text and as JSON documents."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from rowpost.cli.live import show_seconds
+from rowpost.cli.formats import format_seconds
 from rowpost.workers import events
 from rowpost.workers.snapshot import QueueSnapshot
 
 __all__ = ["describe_event", "describe_figures", "event_document", "style_of"]
 
-#: too many to print one by one: figures tell the same
+#: events that are too frequent to print; the figures of the queue include them
 FREQUENT = (events.Handled, events.Expired, events.Peeked, events.DelayedMoved)
+#: reasons for which workers stop, in words; other reasons are printed as they are
+STOP_REASONS = {"spare": "idle"}
 _STYLES: dict[type[events.Event], str] = {
     events.Critical: "bold red",
     events.MovedToError: "red",
@@ -31,49 +33,49 @@ _STYLES: dict[type[events.Event], str] = {
 
 
 def describe_event(event: events.Event) -> str | None:
-    """One line; None for what happens too often to print.
+    """Describe an event in one line. Returns None for events that are too frequent to print.
 
     >>> describe_event(events.WorkerStarted(queue="Sales", at=0.0, pid=42))
     'Sales: worker 42 started'
     """
     if isinstance(event, FREQUENT):
         return None
-    text = _words(event)
+    text = _text_of(event)
     return f"{event.queue}: {text}" if event.queue else text
 
 
-def _words(event: events.Event) -> str:  # noqa: PLR0911, PLR0912 -- one line per kind
+def _text_of(event: events.Event) -> str:  # noqa: PLR0911, PLR0912 -- one line per kind
     match event:
         case events.WorkerStarted(pid=pid):
             return f"worker {pid} started"
         case events.WorkerStopped(pid=pid, reason=reason):
-            return f"worker {pid} left ({reason})"
+            return f"worker {pid} stopped ({STOP_REASONS.get(reason, reason)})"
         case events.WorkerDied(pid=pid, exitcode=code, respawn_in=seconds):
-            return f"worker {pid} died (exit code {code}), its message is back; the next one starts in {seconds:g} s"
+            return f"worker {pid} died (exit code {code}); its message returned to the queue; a new worker starts in {seconds:g} s"
         case events.TargetChanged(workers=workers):
-            return f"{workers} worker{'' if workers == 1 else 's'} wanted"
+            return f"target: {workers} worker{'' if workers == 1 else 's'}"
         case events.Poisoned(id=row, error=error):
-            return f"message {row} moved to the error queue as it is: {error}"
+            return f"message {row} moved to the error queue unchanged: {error}"
         case events.MovedToError(id=row, attempts=attempts, error=error):
             return f"message {row} moved to the error queue after {attempts} attempts: {error}"
         case events.Delayed(id=row, attempts=attempts, error=error):
-            return f"message {row} failed {attempts} times and is tried again later: {error}"
+            return f"message {row} failed {attempts} times and will be retried later: {error}"
         case events.Failed(id=row, attempts=attempts, error=error):
             return f"message {row} failed, attempt {attempts}: {error}"
         case events.Purged(count=count):
             return f"purged {count:,} messages at startup"
         case events.Maintained(action=action, text=text):
-            return f"upkeep, {action}: {text}"
+            return f"maintenance, {action}: {text}"
         case events.ExpiredPurged(count=count):
             return f"purged {count:,} expired messages"
         case events.TimedOut(pid=pid, seconds=seconds):
-            return f"worker {pid} is killed: its handler ran longer than {seconds:g} s"
+            return f"worker {pid} was killed: its handler ran longer than {seconds:g} s"
         case events.ThrottlingStarted(failures=failures, wait=wait):
-            return f"{failures} attempts failed in a row: one worker from now on, {wait:g} s between attempts"
+            return f"{failures} consecutive attempts failed: throttled to one worker, {wait:g} s between attempts"
         case events.ThrottlingEnded():
-            return "a message was handled: all workers again"
+            return "a message was handled: throttling ended"
         case events.LimitChanged(limit=limit):
-            return f"at most {limit} workers from now on"
+            return f"limit changed to {limit} workers"
         case events.Stopping(now=True):
             return "stopping at once"
         case events.Stopping():
@@ -87,18 +89,18 @@ def _words(event: events.Event) -> str:  # noqa: PLR0911, PLR0912 -- one line pe
 
 
 def style_of(event: events.Event) -> str:
-    """Colour of an event's line on a terminal."""
+    """Return the rich style of an event's line on a terminal."""
     return _STYLES.get(type(event), "")
 
 
 def event_document(event: events.Event) -> dict[str, Any]:
-    """An event for machines."""
+    """Return an event as a JSON document."""
     at = datetime.fromtimestamp(event.at, UTC).isoformat()
     return {"event": type(event).__name__, **asdict(event), "at": at}
 
 
 def describe_figures(queue: QueueSnapshot) -> str:
-    """One queue's figures as one line."""
+    """Format a queue's figures in one line."""
     parts = [
         f"{queue.handled:,} handled",
         f"{queue.rate:,.0f}/s",
@@ -109,7 +111,7 @@ def describe_figures(queue: QueueSnapshot) -> str:
     if queue.expired:
         parts.append(f"{queue.expired:,} expired")
     if queue.critical_time is not None:
-        parts.append(f"critical time {show_seconds(queue.critical_time)}")
+        parts.append(f"critical time {format_seconds(queue.critical_time)}")
     if queue.processing_time is not None:
-        parts.append(f"processing time {show_seconds(queue.processing_time)}")
+        parts.append(f"processing time {format_seconds(queue.processing_time)}")
     return f"{queue.queue}: {', '.join(parts)}"

@@ -1,4 +1,4 @@
-"""rowpost queue create, adopt, drop, list, check, grant: which queues there are, and who may use them."""
+"""rowpost queue create, adopt, drop, list, check, grant: which queues exist and who may use them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from rowpost.cli.amounts import PEEK_LIMIT, amount
-from rowpost.cli.command import command
+from rowpost.cli.command import QueueArgument, YesOption, command
 from rowpost.cli.completion import queue_names
 from rowpost.cli.exits import ExitCode, Refused
+from rowpost.cli.formats import PEEK_LIMIT, format_count
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
@@ -17,26 +17,29 @@ from rowpost.deploy import queues as registry
 from rowpost.deploy.apply import ApplyResult
 from rowpost.errors import QueueNotFound
 
-__all__ = ["QueueArgument", "YesOption", "app"]
+__all__ = ["register"]
 
-app = typer.Typer(help="Make, look at and empty queues.", no_args_is_help=True)
-
-QueueArgument = Annotated[
-    str, typer.Argument(metavar="QUEUE", help="A queue's name or address.", autocompletion=queue_names)
-]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 BodyStringOption = Annotated[
-    bool, typer.Option("--body-string", help="Add the column BodyString: the body, readable in any SQL tool.")
+    bool, typer.Option("--body-string", help="Add the column BodyString, which shows the body as text in SQL tools.")
 ]
 HeapOption = Annotated[
-    bool, typer.Option("--heap", help="SQL Server: a nonclustered row-version index over a heap, for many receivers.")
+    bool, typer.Option("--heap", help="SQL Server: store the table as a heap with a nonclustered index on the row version, for many receivers.")
 ]
 NoDelayedOption = Annotated[
-    bool, typer.Option("--no-delayed", help="No table for delayed messages beside it: for queues such as error and audit.")
+    bool, typer.Option("--no-delayed", help="Make no table for delayed messages, for queues such as error and audit.")
 ]
 
 
-@command(app)
+def register(app: typer.Typer) -> None:
+    """Add the commands to a group."""
+    command(app, "create")(create)
+    command(app, "adopt")(adopt)
+    command(app, "drop")(drop)
+    command(app, "list")(list_queues)
+    command(app, "check")(check)
+    command(app, "grant")(grant)
+
+
 def create(
     session: Session,
     name: QueueArgument,
@@ -44,12 +47,12 @@ def create(
     heap: HeapOption = False,
     no_delayed: NoDelayedOption = False,
     external: Annotated[
-        bool, typer.Option("--external", help="Somebody else's queue: rowpost only sends to it.")
+        bool, typer.Option("--external", help="A queue that another system owns. rowpost only sends to it.")
     ] = False,
 ) -> None:
-    """Make a queue: its table, its procedures. One that is there is brought up to date."""
+    """Create a queue: its table and its procedures. An existing queue is updated."""
     if external and (body_string or heap):
-        raise Refused("An external queue's table is not ours: leave --body-string and --heap out.", ExitCode.USAGE)
+        raise Refused("rowpost does not make the table of an external queue: remove --body-string and --heap.", ExitCode.USAGE)
     with session.deployed() as database:
         queue = session.name(name)
         result = (
@@ -62,7 +65,6 @@ def create(
     _print_result(session, queue, "external" if external else "own", result)
 
 
-@command(app)
 def adopt(
     session: Session,
     name: QueueArgument,
@@ -70,7 +72,7 @@ def adopt(
     heap: HeapOption = False,
     no_delayed: NoDelayedOption = False,
 ) -> None:
-    """Take over a table that NServiceBus made: it keeps its messages and gets procedures."""
+    """Take over a table that NServiceBus made. The table keeps its messages and gets procedures."""
     with session.deployed() as database:
         queue = session.name(name)
         result = registry.adopt_queue(
@@ -83,43 +85,41 @@ def _print_result(session: Session, queue: str, kind: str, result: ApplyResult) 
     if session.as_json:
         session.document({"queue": queue, "kind": kind, "applied": result.applied, "unchanged": result.unchanged})
     else:
-        state = "is ready" if result.applied else "was ready"
-        session.note(f"The queue {queue} ({kind}) {state}: {len(result.applied)} changes.")
+        changes = f"is ready: {len(result.applied)} changes" if result.applied else "already exists and is up to date"
+        session.note(f"The queue {queue} ({kind}) {changes}.")
 
 
-@command(app)
 def drop(
     session: Session,
     name: QueueArgument,
     keep_table: Annotated[
-        bool, typer.Option("--keep-table", help="Take the procedures away, and leave the table with its messages.")
+        bool, typer.Option("--keep-table", help="Drop the procedures and keep the table with its messages.")
     ] = False,
     yes: YesOption = False,
 ) -> None:
-    """Take a queue away, with every message in it."""
+    """Drop a queue with all its messages."""
     with session.deployed() as database:
         queue = session.name(name)
         forget = keep_table or _kind(database, queue) == "external"
         if not forget:
             waiting = session.queue(queue, database).peek(PEEK_LIMIT)
-            session.confirm(f"Drop the queue {queue} with {amount(waiting)} in {session.settings.target}?", yes)
+            session.confirm(f"Drop the queue {queue} with {format_count(waiting)} in {session.settings.target}?", yes)
         (registry.forget_queue if forget else registry.drop_queue)(database, queue)
     if session.as_json:
         session.document({"queue": queue, "dropped": not forget})
     else:
-        session.note(f"The queue {queue} is gone{'; its table stays' if forget else ''}.")
+        session.note(f"Dropped the queue {queue}{'; its table stays' if forget else ''}.")
 
 
 def _kind(database: Connection, queue: str) -> str:
     for name, *_, kind, _body_string, _clustered, _delayed, _depth in database.call("list_queues"):
         if name == queue:
             return kind
-    raise QueueNotFound(f"No queue named {queue!r} in this database. rowpost queue list shows those that are.")
+    raise QueueNotFound(f"There is no queue named {queue!r} in this database. To list the queues, run: rowpost queue list")
 
 
-@command(app, "list")
 def list_queues(session: Session) -> None:
-    """List the queues, each with its estimated depth."""
+    """List the queues with their estimated depth."""
     with session.deployed() as database:
         rows = database.call("list_queues")
     queues = [
@@ -131,19 +131,18 @@ def list_queues(session: Session) -> None:
         session.document(queues)
         return
     shown = [(q["queue"], q["kind"], "?" if q["depth"] is None else f"{q['depth']:,}") for q in queues]
-    table(session.out, ("queue", "kind", "about"), shown, right=("about",))
+    table(session.out, ("queue", "kind", "depth (estimate)"), shown, right=("depth (estimate)",))
     if not queues:
-        session.note("No queue is registered: rowpost queue create makes one.")
+        session.note("No queue is registered. To make one, run: rowpost queue create QUEUE")
 
 
-@command(app)
 def check(
     session: Session,
     name: Annotated[
-        str | None, typer.Argument(metavar="QUEUE", help="A queue; all by default.", autocompletion=queue_names)
+        str | None, typer.Argument(metavar="QUEUE", help="A queue. Default: all.", autocompletion=queue_names)
     ] = None,
 ) -> ExitCode:
-    """Compare queue tables with what a queue needs; exit code 1 if something is missing."""
+    """Check the tables and indexes of queues. Exit code 1 if there is a finding."""
     with session.deployed() as database:
         rows = database.call("check_queue", queue_name=None if name is None else session.name(name))
     if session.as_json:
@@ -152,34 +151,33 @@ def check(
     elif rows:
         table(session.out, ("queue", "finding", "remedy"), [(queue, detail, cure) for queue, _, detail, cure in rows])
     else:
-        session.out.print("Nothing to complain about.")
+        session.out.print("All queues OK.")
     return ExitCode.FINDING if rows else ExitCode.OK
 
 
-@command(app)
 def grant(
     session: Session,
-    login: Annotated[str, typer.Option("--login", help="The user or role of the endpoint.", show_default=False)],
+    login: Annotated[str, typer.Option("--login", help="The database user or role of the endpoint.", show_default=False)],
     receive_from: Annotated[
-        list[str] | None, typer.Option("--receive-from", metavar="QUEUE", help="A queue of its own; may be repeated.")
+        list[str] | None, typer.Option("--receive-from", metavar="QUEUE", help="A queue from which it receives. May be repeated.")
     ] = None,
     send_to: Annotated[
-        list[str] | None, typer.Option("--send-to", metavar="QUEUE", help="A destination; may be repeated.")
+        list[str] | None, typer.Option("--send-to", metavar="QUEUE", help="A queue to which it sends. May be repeated.")
     ] = None,
     purge_too: Annotated[
-        list[str] | None, typer.Option("--purge", metavar="QUEUE", help="A queue it may empty; may be repeated.")
+        list[str] | None, typer.Option("--purge", metavar="QUEUE", help="A queue that it may purge. May be repeated.")
     ] = None,
     saga: Annotated[
-        list[str] | None, typer.Option("--saga", metavar="SAGA", help="The table of a saga of its own; may be repeated.")
+        list[str] | None, typer.Option("--saga", metavar="SAGA", help="The table of a saga that it runs. May be repeated.")
     ] = None,
     tables: Annotated[
-        bool, typer.Option("--tables", help="Also the rights on tables that NServiceBus's own endpoints work with.")
+        bool, typer.Option("--tables", help="Add the table rights that NServiceBus endpoints need.")
     ] = False,
     apply_them: Annotated[
-        bool, typer.Option("--apply", help="Run the statements instead of only printing them.")
+        bool, typer.Option("--apply", help="Print the statements and run them.")
     ] = False,
 ) -> None:
-    """Print the statements that let an endpoint's login work with its queues, and with nothing else."""
+    """Print the statements that grant an endpoint's login the rights on its queues."""
     login = session.text(login)
     wanted = [[session.name(each) for each in names or ()] for names in (receive_from, send_to, purge_too)]
     sagas = [session.name(each) for each in saga or ()]
@@ -193,4 +191,4 @@ def grant(
     else:
         session.out.print("\n".join(statements), soft_wrap=True)
     if apply_them:
-        session.note(f"{login} has these rights now.")
+        session.note(f"Granted these rights to {login}.")

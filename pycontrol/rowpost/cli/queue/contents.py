@@ -1,4 +1,4 @@
-"""rowpost queue peek, purge, browse: what is in a queue."""
+"""rowpost queue peek, purge, browse: count, delete and read the messages of a queue."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from rowpost.cli.amounts import PEEK_LIMIT, amount, exact_amount
-from rowpost.cli.command import command
+from rowpost.cli.command import QueueArgument, YesOption, command
 from rowpost.cli.exits import ExitCode, Interrupted
+from rowpost.cli.formats import PEEK_LIMIT, format_count, format_exact_count
 from rowpost.cli.printing import describe_body, message_document, print_message, table
-from rowpost.cli.queue import QueueArgument, YesOption
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
 from rowpost.errors import MessageCorrupt
@@ -26,7 +25,7 @@ FAILURE = "NServiceBus.ExceptionInfo.Message"
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the commands."""
+    """Add the commands to a group."""
     command(app, "peek")(peek)
     command(app, "purge")(purge)
     command(app, "browse")(browse)
@@ -36,11 +35,11 @@ def peek(
     session: Session,
     name: QueueArgument,
     count: Annotated[
-        int, typer.Option("--count", "-n", min=1, max=PEEK_LIMIT, help="Stop counting here.")
+        int, typer.Option("--count", "-n", min=1, max=PEEK_LIMIT, help="Stop counting at this number.")
     ] = PEEK_LIMIT,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Leave with 1 if a message waits.")] = False,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if messages are waiting.")] = False,
 ) -> ExitCode:
-    """Say how many messages wait; those that receivers hold are not counted."""
+    """Count the waiting messages, without those that receivers have locked."""
     with session.deployed() as database:
         queue = session.queue(name, database)
         waiting = queue.peek(count)
@@ -55,16 +54,16 @@ def purge(
     session: Session,
     name: QueueArgument,
     expired: Annotated[
-        bool, typer.Option("--expired", help="Only messages whose time to be received is over.")
+        bool, typer.Option("--expired", help="Delete only messages whose time to be received has passed.")
     ] = False,
     yes: YesOption = False,
 ) -> None:
-    """Remove every message, in batches that commit one by one; those that receivers hold stay."""
+    """Delete all messages, in batches that commit one by one. Messages that receivers have locked stay."""
     with session.deployed() as database:
         queue = session.queue(name, database)
         waiting = queue.peek(PEEK_LIMIT)
         if not expired:
-            session.confirm(f"Remove {amount(waiting)} from {queue.name} in {session.settings.target}?", yes)
+            session.confirm(f"Delete {format_count(waiting)} from {queue.name} in {session.settings.target}?", yes)
         purged = 0
         procedure = "purge_expired" if expired else "purge_queue"
         try:
@@ -74,15 +73,15 @@ def purge(
                     purged += batch
                     bar.update(task, completed=purged)
         except KeyboardInterrupt:
-            raise Interrupted(f"removed {exact_amount(purged)} from {queue.name}; the rest is still there") from None
+            raise Interrupted(f"deleted {format_exact_count(purged)} from {queue.name}; the rest is still there") from None
     if session.as_json:
         session.document({"queue": queue.name, "purged": purged})
     else:
-        session.note(f"Removed {exact_amount(purged)} from {queue.name}.")
+        session.note(f"Deleted {format_exact_count(purged)} from {queue.name}.")
 
 
 def _batches(session: Session, database: Connection, procedure: str, queue: str) -> Iterator[int]:
-    """Purges batch by batch, each a transaction of its own that Ctrl-C undoes, and tells how many each removed."""
+    """Purge in batches and yield the size of each. Each batch is a transaction that Ctrl-C rolls back."""
     batch = PURGE_BATCH
     while batch == PURGE_BATCH:
         with session.unit(database) as interrupts:
@@ -94,14 +93,14 @@ def _batches(session: Session, database: Connection, procedure: str, queue: str)
 def browse(
     session: Session,
     name: QueueArgument,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="How many messages, oldest first.")] = 20,
-    after: Annotated[int | None, typer.Option("--after", metavar="ROW", help="Only messages after this row.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Show all headers and whole bodies.")] = False,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="Maximum number of messages, oldest first.")] = 20,
+    after: Annotated[int | None, typer.Option("--after", metavar="ROW", help="Only messages after this row number.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Show all headers and complete bodies.")] = False,
     body_bytes: Annotated[
-        int | None, typer.Option("--body-bytes", min=0, help="Cut bodies here, with --full or --json.")
+        int | None, typer.Option("--body-bytes", min=0, help="With --full or --json: truncate bodies at this size.")
     ] = None,
 ) -> None:
-    """Read messages and leave them where they are."""
+    """Show messages without removing or locking them."""
     whole = full or session.as_json
     with session.deployed() as database:
         queue = session.queue(name, database)
@@ -113,20 +112,20 @@ def browse(
         for message in messages:
             print_message(session.out, message)
     else:
-        columns = ("row", "bytes", "expires", "what", "body")
+        columns = ("row", "bytes", "expires", "type or failure", "body")
         table(session.out, columns, [_line(message) for message in messages], right=("row", "bytes"))
     if not messages and not session.as_json:
-        session.note(f"{queue.name} has no message to show.")
+        session.note(f"{queue.name} has no messages to show.")
 
 
 def _line(message: BrowsedMessage) -> tuple[object, ...]:
     expires = "" if message.expires is None else f"{message.expires:%Y-%m-%d %H:%M:%S}"
     body = " ".join(describe_body(message.body).split()) if message.body else ""
-    return message.row_version, f"{message.body_bytes:,}", expires, _what(message), body
+    return message.row_version, f"{message.body_bytes:,}", expires, _type_or_failure(message), body
 
 
-def _what(message: BrowsedMessage) -> str:
-    """What a person looks for first: why it failed, else what it is."""
+def _type_or_failure(message: BrowsedMessage) -> str:
+    """Return the reason of the failure, or the message type if the message has not failed."""
     try:
         headers = message.headers
     except MessageCorrupt:

@@ -1,4 +1,4 @@
-"""rowpost outbox status, clean: the business databases whose outboxes the environment names."""
+"""rowpost outbox status, clean: the outboxes in the environment's business databases."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode, Refused
-from rowpost.cli.live import show_seconds
+from rowpost.cli.formats import format_seconds
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.database.contract import load_contract
@@ -18,13 +18,16 @@ from rowpost.outbox.cleanup import LEFT_BEHIND_AFTER, care_for, clean, clean_dis
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Look after outboxes: handled messages, and what they caused.", no_args_is_help=True)
-_COLUMNS = ("outbox", "remembered", "since (UTC)", "size", "not sent yet", "for")
+app = typer.Typer(help="Inspect and clean up outboxes.", no_args_is_help=True)
+_COLUMNS = ("outbox", "records", "since (UTC)", "size", "unsent", "oldest unsent")
 
 
 @command(app)
 def status(session: Session) -> ExitCode:
-    """Show how full outboxes are and what has not left; exit code 1 if something waits for a minute, or is out of reach."""
+    """Show the size of outboxes and their unsent messages.
+
+    Exit code 1 if a message has been unsent for a minute, or if a database is unreachable.
+    """
     found: dict[str, dict[str, Any] | None] = {}
     for each in _businesses(session):
         found[str(each.outbox)] = _ask(each)
@@ -32,14 +35,14 @@ def status(session: Session) -> ExitCode:
         session.document([{"outbox": name, **_document(facts)} for name, facts in found.items()])
     else:
         rows = [_row(name, facts) for name, facts in found.items() if facts is not None]
-        table(session.out, _COLUMNS, rows, right=("remembered", "size", "not sent yet", "for"))
+        table(session.out, _COLUMNS, rows, right=("records", "size", "unsent", "oldest unsent"))
     late = [facts is None or (facts["oldest_undispatched_ms"] or 0) > LEFT_BEHIND_AFTER * 1000 for facts in found.values()]
     return ExitCode.FINDING if any(late) else ExitCode.OK
 
 
 @command(app, "clean")
 def clean_outboxes(session: Session) -> ExitCode:
-    """Send what was left behind, and forget what is older than the retention time; supervisors do it once a minute."""
+    """Send pending messages, and delete records older than the retention time. Supervisors do it once a minute."""
     queues = {queue.name for queue in session.settings.queues if queue.kind != "external"}
     retention = {each.name: each.retention for each in session.settings.outboxes}
     failed = False
@@ -55,22 +58,22 @@ def clean_outboxes(session: Session) -> ExitCode:
                 session.document({"outbox": name, "sent": cared.sent, "settled": cared.settled, "removed": removed,
                                   "forgotten": forgotten, "failed": cared.failed})  # fmt: skip
             else:
-                session.out.print(f"{name}: sent what {cared.sent} messages had left behind, forgot {removed} that are old.")
+                session.out.print(f"{name}: sent {cared.sent} pending, deleted {removed} expired.")
             for message, problem in ({} if session.as_json else cared.failed).items():
-                session.note(f"{message} was handled, and what it caused cannot be sent: {problem}")
+                session.note(f"Cannot send the pending messages of {message}, which was handled: {problem}")
     return ExitCode.FINDING if failed else ExitCode.OK
 
 
 def _businesses(session: Session) -> list[Session]:
-    """Raises Refused when there is none."""
+    """Return the sessions of the business databases. Raises Refused if there are none."""
     _, *others = session.databases()
     if not others:
-        raise Refused(f"{session.settings.environment} has no outboxes: name them below `outbox`.", ExitCode.SETTINGS)
+        raise Refused(f"The environment {session.settings.environment} has no outboxes. Declare them below `outbox`.", ExitCode.SETTINGS)
     return others
 
 
 def _ask(session: Session) -> dict[str, Any] | None:
-    """The figures; None, and a note, where the database is out of reach."""
+    """Return the figures of an outbox. If the database is unreachable, print a note and return None."""
     names = [column.name for column in load_contract().find("outbox_status", "database").result]
     try:
         with session.deployed() as business:
@@ -95,5 +98,5 @@ def _row(name: str, facts: dict[str, Any]) -> tuple[str, ...]:
         "-" if since is None else f"{since:%Y-%m-%d %H:%M:%S}",
         "?" if size is None else f"{size / 1024:,.0f} KB",
         f"{facts['undispatched']:,}",
-        "-" if late is None else show_seconds(late / 1000),
+        "-" if late is None else format_seconds(late / 1000),
     )

@@ -8,18 +8,19 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from rowpost.cli.depths import MOST
+from rowpost.cli.formats import format_seconds
 from rowpost.cli.printing import visible
+from rowpost.cli.run.depths import COUNT_LIMIT
 from rowpost.workers.snapshot import QueueSnapshot, Snapshot
 
-__all__ = ["queue_table", "show_depth", "show_seconds"]
+__all__ = ["queue_table", "show_depth"]
 
 _COLUMNS = ("queue", "waiting", "workers", "per second", "critical time", "handled", "failed", "to error", "expired")
 _BARS = 8
 
 
 def queue_table(snapshot: Snapshot, depths: Mapping[str, int | None]) -> Table:
-    """Queues with workers first, then those that only have a depth."""
+    """Make the table: queues with workers first, then queues of which only the depth is known."""
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in _COLUMNS:
         shown.add_column(column, justify="left" if column in ("queue", "workers") else "right", no_wrap=True)
@@ -40,7 +41,7 @@ def _row(queue: QueueSnapshot, depth: int | None) -> list[Text]:
         show_depth(queue.depth if depth is None else depth),
         _workers(queue),
         Text(f"{queue.rate:,.0f}"),
-        Text(show_seconds(queue.critical_time)),
+        Text(format_seconds(queue.critical_time)),
         Text(f"{queue.handled:,}", style="green" if queue.handled else ""),
         failed,
         Text(f"{moved:,}", style="red" if moved else ""),
@@ -55,24 +56,8 @@ def _workers(queue: QueueSnapshot) -> Text:
     return Text.assemble(("■" * full, "cyan"), ("·" * (width - full), "dim"), f" {queue.workers}/{queue.limit}")
 
 
-def show_seconds(seconds: float | None) -> str:
-    """A short time for a person; nothing where there is none.
-
-    >>> show_seconds(0.0042), show_seconds(12.3), show_seconds(7260.0)
-    ('4 ms', '12.3 s', '2 h 1 min')
-    """
-    if seconds is None:
-        return ""
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 120:  # noqa: PLR2004 -- two minutes read well in seconds
-        return f"{seconds:.1f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"  # noqa: PLR2004
-
-
 def show_depth(depth: int | None) -> Text:
-    """A depth; unknown as a question mark, above what is counted with a plus."""
+    """Format a depth: a question mark if it is unknown, a plus sign if counting stopped at the limit."""
     if depth is None:
         return Text("?")
-    return Text(f"{depth:,}+" if depth >= MOST else f"{depth:,}")
+    return Text(f"{depth:,}+" if depth >= COUNT_LIMIT else f"{depth:,}")

@@ -1,13 +1,13 @@
-"""What the commands of `rowpost spark` share: a session of Spark while they run, a bar, and the line of counts at the end.
+"""What the commands of `rowpost spark` share: a Spark session, a progress bar, and the final line of counts.
 
-Spark is imported when the first of these functions is called, never before: the other commands do without it.
+Spark is imported when the first of these functions is called, so that all other commands start without it.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,32 +16,38 @@ import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from rowpost.cli.session import Session
-from rowpost.errors import ArchiveNotFound, SparkUnavailable
+from rowpost.database.connection import Connection
+from rowpost.errors import ArchiveNotFound, QueueNotFound, SparkUnavailable
+from rowpost.transport.directory import Directory
+from rowpost.wire.address import parse_address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ArchiveArgument", "ConfOption", "MasterOption", "counter", "counts", "local_folder", "running"]
+__all__ = ["ArchiveArgument", "ConfOption", "MasterOption", "counter", "counts", "local_folder", "registered_queues", "running"]
 
-ArchiveArgument = Annotated[str, typer.Argument(metavar="DIR", help="The archive: a folder, or a URI that Spark reads.")]
+ArchiveArgument = Annotated[str, typer.Argument(metavar="DIR", help="The archive: a folder, or a URI that Spark can read.")]
 MasterOption = Annotated[
     str | None,
-    typer.Option("--master", metavar="URL", help="Where Spark runs, such as local[4], spark://…, yarn, sc://…; this machine by default.",
+    typer.Option("--master", metavar="URL", help="Where Spark runs, such as local[4], spark://…, yarn or sc://…. Default: this machine.",
                  show_default=False),
 ]  # fmt: skip
 ConfOption = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark, such as spark.driver.memory=4g; may be repeated. Never a secret.",
+    typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting, such as spark.driver.memory=4g. May be repeated. Do not pass secrets.",
                  show_default=False),
 ]  # fmt: skip
 
-_LOOK_EVERY = 0.3  # seconds
+_PROGRESS_INTERVAL_S = 0.3
 _SECRET = ("password", "pwd=", "secret", "token", "access.key", "account.key")
 
 
 @contextmanager
 def running(session: Session, master: str | None, conf: list[str] | None, doing: str) -> Iterator[SparkSession]:
-    """A session of Spark that ends with the block, with a bar of its tasks; what goes wrong comes as rowpost's errors."""
+    """Run the block with a Spark session and a progress bar. Spark's errors are raised as rowpost's errors.
+
+    A session that existed before the block is not stopped.
+    """
     try:
         from rowpost.spark.explain import explained
         from rowpost.spark.session import is_connect, is_running
@@ -50,7 +56,7 @@ def running(session: Session, master: str | None, conf: list[str] | None, doing:
         raise _missing(error) from error
     settings = _settings(conf)
     with _bar(session) as bar:
-        task, lent = bar.add_task("Starting Spark", total=None), is_running()
+        task, existed = bar.add_task("Starting Spark", total=None), is_running()
         spark = start(f"rowpost {doing}", master=master, config=settings)
         bar.update(task, description=doing)
         ended = threading.Event()
@@ -66,12 +72,12 @@ def running(session: Session, master: str | None, conf: list[str] | None, doing:
             ended.set()
             if watcher.is_alive():
                 watcher.join()
-            if not lent:
+            if not existed:
                 _stop(spark)
 
 
 def _stop(spark: SparkSession) -> None:
-    """Ends the session; one whose JVM has died has ended."""
+    """Stop the session. If its JVM has died, it is already stopped."""
     from py4j.protocol import Py4JError
 
     with suppress(Py4JError, OSError):
@@ -79,7 +85,7 @@ def _stop(spark: SparkSession) -> None:
 
 
 def _missing(error: ImportError) -> SparkUnavailable:
-    return SparkUnavailable(f"rowpost spark needs {error.name or 'more'}, which is not installed: pip install 'rowpost[spark]'")
+    return SparkUnavailable(f"rowpost spark needs {error.name or 'a package'}, which is not installed. Install it with: pip install 'rowpost[spark]'")
 
 
 def _settings(conf: list[str] | None) -> dict[str, str]:
@@ -90,8 +96,8 @@ def _settings(conf: list[str] | None) -> dict[str, str]:
             raise typer.BadParameter(f"{each!r} is not of the form KEY=VALUE", param_hint="--conf")
         if any(word in each.lower() for word in _SECRET):
             raise typer.BadParameter(
-                f"{key} looks like a secret, and Spark shows its settings to everybody who lists processes: "
-                "put it into the environment's variables",
+                f"{key} looks like a secret. Spark shows its settings to everyone who can list processes. "
+                "Pass it as an environment variable instead",
                 param_hint="--conf",
             )
         found[key] = value
@@ -107,16 +113,16 @@ def _bar(session: Session) -> Progress:
 
 
 def _watch(spark: SparkSession, bar: Progress, task: Any, ended: threading.Event) -> None:
-    """Shows the tasks of what Spark is doing."""
+    """Show the number of Spark tasks in the progress bar."""
     tracker = spark.sparkContext.statusTracker()
-    while not ended.wait(_LOOK_EVERY):
+    while not ended.wait(_PROGRESS_INTERVAL_S):
         stages = [stage for stage in map(tracker.getStageInfo, tracker.getActiveStageIds()) if stage is not None]
         total, done = sum(stage.numTasks for stage in stages), sum(stage.numCompletedTasks for stage in stages)
         bar.update(task, total=total or None, completed=done, said=f"{done} of {total} tasks" if total else "")
 
 
 def counter(session: Session, words: str) -> Callable[[int, int], None]:
-    """A progress for jobs that say how far they are: a line on a terminal, when it changes."""
+    """Return a progress callback that prints a line on a terminal when the text changes."""
     said: list[str] = []
 
     def show(done: int, of: int) -> None:
@@ -129,11 +135,23 @@ def counter(session: Session, words: str) -> Callable[[int, int], None]:
 
 
 def counts(session: Session, values: Mapping[str, object]) -> None:
-    """The last line on stdout: one JSON document."""
+    """Print the last line on stdout: one JSON document."""
     session.document(json.loads(json.dumps(values, default=str)))
 
 
 def local_folder(path: str) -> None:
-    """Raises ArchiveNotFound for an archive that this machine could see, and does not: before Spark is started."""
+    """Check that a local archive exists, before Spark is started. Raises ArchiveNotFound."""
     if "://" not in path and not Path(path).is_dir():
-        raise ArchiveNotFound(f"There is no archive in {path}: `rowpost spark archive QUEUE {path}` makes one.")
+        raise ArchiveNotFound(f"There is no archive in {path}. To make one, run: rowpost spark archive QUEUE {path}")
+
+
+def registered_queues(database: Connection, names: Sequence[str]) -> Mapping[str, str]:
+    """Return the registered queue of each address. Raises QueueNotFound, which names all that are missing."""
+    directory = Directory()
+    found = {name: directory.find(database, parse_address(name)) for name in names}
+    missing = sorted(name for name, queue in found.items() if queue is None)
+    if missing:
+        raise QueueNotFound(f"There is no queue {' and no '.join(map(repr, missing))} in this database: nothing was sent or read. To list the queues, run: rowpost queue list")
+    return {name: queue for name, queue in found.items() if queue is not None}
+
+

@@ -1,4 +1,4 @@
-"""rowpost queue metrics, maintain: how the queues are, and what keeps them so."""
+"""rowpost queue metrics, maintain: measure queues and maintain their tables."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from rowpost.transport.maintenance import Metrics, Step, maintain_queue, queue_m
 __all__ = ["register"]
 
 QueueOption = Annotated[
-    str | None, typer.Argument(metavar="QUEUE", help="A queue; all by default.", autocompletion=queue_names)
+    str | None, typer.Argument(metavar="QUEUE", help="A queue. Default: all.", autocompletion=queue_names)
 ]
 _COLUMNS = ("queue", "depth", "oldest", "expired", "in", "out", "table", "indexes", "dead rows")
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the commands."""
+    """Add the commands to a group."""
     command(app, "metrics")(show_metrics)
     command(app, "maintain")(maintain)
 
@@ -34,10 +34,10 @@ def show_metrics(
     session: Session,
     name: QueueOption = None,
     over: Annotated[
-        float, typer.Option("--over", metavar="SECONDS", help="Measure twice, so far apart, and show rates a second.", min=0.0)
+        float, typer.Option("--over", metavar="SECONDS", help="Measure twice, this many seconds apart, and show rates per second.", min=0.0)
     ] = 0.0,
 ) -> None:
-    """Show depth, age, counters and sizes of queues, out of the server's metadata: never by a scan."""
+    """Show depth, age, counters and sizes of queues from the server's metadata, without scanning tables."""
     with session.deployed() as database:
         queues = _own_queues(session, database, name)
         before = {queue: queue_metrics(database, queue) for queue in queues} if over else {}
@@ -56,10 +56,10 @@ def maintain(
     session: Session,
     name: QueueOption = None,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Also what keeps senders and receivers out while it runs.")
+        bool, typer.Option("--offline", help="Also run statements that lock out senders and receivers while they run.")
     ] = False,
 ) -> ExitCode:
-    """Look after the tables of queues: dead rows, bloat, statistics, settings. Exit code 1 if something waits for you."""
+    """Maintain the tables of queues: dead rows, bloat, statistics, settings. Exit code 1 if a step was not done."""
     done: list[tuple[str, Step]] = []
     with session.deployed() as database:
         for queue in _own_queues(session, database, name):
@@ -69,9 +69,9 @@ def maintain(
         session.document({"clean": not waiting, "steps": [{"queue": queue, **asdict(step)} for queue, step in done]})
     elif done:
         rows = [(queue, step.action, step.state, step.error or step.reason, step.statement) for queue, step in done]
-        table(session.out, ("queue", "action", "state", "why", "statement"), rows)
+        table(session.out, ("queue", "action", "state", "reason", "statement"), rows)
     else:
-        session.out.print("Nothing to do.")
+        session.out.print("No maintenance needed.")
     return ExitCode.FINDING if waiting else ExitCode.OK
 
 

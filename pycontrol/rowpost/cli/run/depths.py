@@ -1,4 +1,7 @@
-"""How many messages wait, asked once a second beside the supervisor, which does not look while it is receiving."""
+"""Count waiting messages once a second for the display.
+
+The supervisor's own counts are not enough, because it does not peek while its workers receive.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,14 @@ from rowpost.errors import DatabaseUnavailable, RowpostError
 from rowpost.settings.environment import Settings
 from rowpost.transport.queue import Queue
 
-__all__ = ["MOST", "DepthWatch"]
+__all__ = ["COUNT_LIMIT", "DepthWatch"]
 
-#: where counting stops
-MOST = 10_000
+#: a peek stops counting at this number of messages
+COUNT_LIMIT = 10_000
 
 
 class DepthWatch:
-    """A thread with a connection of its own. `depths` maps queues to counts; None where nobody could look.
+    """A thread with its own connection. `depths` maps queues to counts, or to None if the queue could not be peeked.
 
     with DepthWatch(settings, ["Sales"]) as watch:
         watch.depths    # {"Sales": 12}
@@ -31,7 +34,7 @@ class DepthWatch:
 
     @property
     def depths(self) -> Mapping[str, int | None]:
-        """What was counted last."""
+        """The latest counts."""
         return dict(self._depths)
 
     def __enter__(self) -> DepthWatch:
@@ -47,7 +50,7 @@ class DepthWatch:
         while not self._stopped.is_set():
             try:
                 database = database or connect(self._settings, application_name="rowpost display")
-                self._look(database)
+                self._peek_all(database)
             except RowpostError:
                 self._depths = dict.fromkeys(self._depths)
                 database = None
@@ -55,11 +58,11 @@ class DepthWatch:
         if database is not None:
             database.close()
 
-    def _look(self, database: Connection) -> None:
+    def _peek_all(self, database: Connection) -> None:
         for name in self._depths:
             try:
-                self._depths[name] = Queue(name, database).peek(MOST)
+                self._depths[name] = Queue(name, database).peek(COUNT_LIMIT)
             except DatabaseUnavailable:
                 raise
-            except RowpostError:  # no right to peek this one, or it is gone
+            except RowpostError:  # the login may not peek this queue, or the queue was dropped
                 self._depths[name] = None

@@ -1,0 +1,47 @@
+"""rowpost run: arguments and help."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rowpost.cli.command import command
+from rowpost.cli.completion import queue_names
+from rowpost.cli.session import Session
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    command(app, "run")(run)
+
+
+def run(
+    session: Session,
+    endpoint: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MODULE:ENDPOINT]...",
+            help="Endpoints to run, such as shop.app:sales. Default: all queues with a worker in the environment.",
+            show_default=False,
+        ),
+    ] = None,
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--queue", "-q", metavar="QUEUE", help="Run only the workers of this queue. May be repeated.", autocompletion=queue_names
+        ),
+    ] = None,
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="Exit when no messages are waiting.")] = False,
+) -> None:
+    """Run endpoints, or the workers of the environment's queues.
+
+    Shows a live table on a terminal and log lines elsewhere. The first Ctrl-C or SIGTERM waits until running handlers
+    finish. The second one kills them, and their messages return to the queue.
+    """
+    # imported here because the other commands start faster without the workers' modules
+    from rowpost.cli.run.workers import work
+
+    work(session, endpoint, queue, until_idle)

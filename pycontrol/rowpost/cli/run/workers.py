@@ -1,0 +1,230 @@
+"""Run a supervisor in a thread, display its queues and events, and pass signals on to it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime
+from queue import SimpleQueue
+from types import FrameType
+
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from rowpost.cli.exits import ExitCode, Interrupted, Refused
+from rowpost.cli.printing import visible
+from rowpost.cli.run.depths import DepthWatch
+from rowpost.cli.run.event_text import describe_event, describe_figures, event_document, style_of
+from rowpost.cli.run.live_table import queue_table
+from rowpost.cli.session import Session, import_from_current_folder
+from rowpost.endpoint.hosting import (
+    check_outboxes,
+    check_sagas,
+    needed_queues,
+    subscribe_all,
+    with_endpoints,
+    with_sagas,
+)
+from rowpost.errors import QueueNotFound, SettingsError
+from rowpost.settings.environment import Settings
+from rowpost.workers.events import Event
+from rowpost.workers.snapshot import QueueSnapshot, Snapshot
+from rowpost.workers.supervisor import Supervisor
+
+__all__ = ["supervise", "work"]
+
+DRAW_INTERVAL_S = 0.25
+#: between two lines of figures if the output is not a terminal
+FIGURES_INTERVAL_S = 10.0
+
+
+def work(session: Session, endpoints: list[str] | None, queue: list[str] | None, until_idle: bool) -> None:
+    """Run the given endpoints, or the environment's workers, until a signal arrives or all queues are idle.
+
+    Args:
+        session: the call of the program.
+        endpoints: endpoints as `module:name`. Default: all workers of the environment.
+        queue: run only the workers of these queues.
+        until_idle: stop when no messages are waiting.
+
+    Raises:
+        SettingsError: a named queue has no worker.
+        QueueNotFound: a needed queue is not deployed.
+        HandlerNotFound: a handler cannot be imported.
+        Interrupted: Ctrl-C was pressed.
+    """
+    import_from_current_folder()
+    settings = _selected_settings(session, endpoints, queue)
+    worked = [each.name for each in settings.queues if each.worker is not None]
+    queued_events: SimpleQueue[Event] = SimpleQueue()
+    supervisor = Supervisor(settings, on_event=queued_events.put)
+    _prepare(session, settings)
+    until = (lambda snapshot: snapshot.idle) if until_idle else None
+    with ExitStack() as stack:
+        draw = _make_draw(session, settings, supervisor, queued_events, worked, stack)
+        stopped_by = supervise(supervisor, draw, DRAW_INTERVAL_S, until)
+    queues = supervisor.snapshot().queues
+    _print_totals(session, queues)
+    if stopped_by is signal.SIGINT:
+        raise Interrupted("running handlers finished; waiting messages stay in their queues")
+
+
+def _selected_settings(session: Session, endpoints: list[str] | None, queues: list[str] | None) -> Settings:
+    """Return the settings with only the workers that the command line selects."""
+    if not endpoints:
+        return _settings_for_queues(session, queues)
+    if queues:
+        raise Refused("Name endpoints or --queue, not both: an endpoint always uses the queue of its name.", ExitCode.USAGE)
+    return with_endpoints(session.settings, endpoints)
+
+
+def _settings_for_queues(session: Session, names: list[str] | None) -> Settings:
+    """Return the settings with only the workers of the named queues. Default: all workers."""
+    settings = session.settings
+    if not names:
+        return settings
+    wanted = {session.name(name) for name in names}
+    for queue in settings.queues:  # workers receive from a queue's partitions, not from the queue itself
+        if queue.partitions and queue.name in wanted:
+            wanted = wanted - {queue.name} | set(queue.partitions)
+    without = [name for name in sorted(wanted) if (found := settings.queue(name)) is None or found.worker is None]
+    if without:
+        raise SettingsError(
+            f"Cannot run the queue {without[0]!r}: it has no worker in the environment {settings.environment!r}. "
+            "Add `worker: {handler: module:function}` to the queue."
+        )
+    queues = tuple(each if each.name in wanted else replace(each, worker=None) for each in settings.queues)
+    return replace(settings, queues=queues)
+
+
+def _prepare(session: Session, settings: Settings) -> None:
+    """Check queues, sagas and outboxes, and subscribe the endpoints, before any worker starts.
+
+    Raises QueueNotFound, SagaNotDeployed, SchemaMissing, SchemaTooNew and SettingsError.
+    """
+    check_outboxes(settings)
+    with session.deployed() as database:
+        registered = {row[0] for row in database.call("list_queues")}
+        for name in needed_queues(settings):
+            if name not in registered:
+                raise QueueNotFound(f"The queue {name!r} is not deployed in {settings.target}. Run: rowpost apply")
+        check_sagas(with_sagas(settings), database)
+        subscribe_all(settings, database)
+
+
+def _make_draw(
+    session: Session,
+    settings: Settings,
+    supervisor: Supervisor,
+    queued_events: SimpleQueue[Event],
+    worked: list[str],
+    stack: ExitStack,
+) -> Callable[[], None]:
+    """Return the function that displays changes: as a live table, as log lines or as JSON lines."""
+    if session.as_json:
+        return lambda: _drain(queued_events, lambda event: session.document(event_document(event)))
+    if not session.out.is_terminal:
+        return _log(session, supervisor, queued_events)
+    watch = stack.enter_context(DepthWatch(settings, [*worked, settings.supervisor.error_queue]))
+    live = stack.enter_context(Live(console=session.out, auto_refresh=False))
+    title = Text(f"rowpost run · {visible(settings.environment)} · {visible(settings.target)} · Ctrl-C stops", "dim")
+
+    def draw() -> None:
+        _drain(queued_events, lambda event: live.console.print(_line(event)))
+        live.update(Group(title, queue_table(supervisor.snapshot(), watch.depths)), refresh=True)
+
+    return draw
+
+
+def _drain(queued_events: SimpleQueue[Event], show: Callable[[Event], None]) -> None:
+    while not queued_events.empty():
+        event = queued_events.get()
+        if describe_event(event) is not None:
+            show(event)
+
+
+def _line(event: Event) -> Text:
+    text = f"{datetime.fromtimestamp(event.at):%H:%M:%S} {visible(' '.join((describe_event(event) or '').split()))}"
+    return Text(text, style=style_of(event))
+
+
+def _log(session: Session, supervisor: Supervisor, queued_events: SimpleQueue[Event]) -> Callable[[], None]:
+    """Return a function that prints events at once, and changed figures every `FIGURES_INTERVAL_S` seconds."""
+    last: dict[str, QueueSnapshot] = {}
+    due = time.monotonic() + FIGURES_INTERVAL_S
+
+    def draw() -> None:
+        nonlocal due
+        _drain(queued_events, lambda event: session.out.print(_line(event), soft_wrap=True))
+        if time.monotonic() < due:
+            return
+        due = time.monotonic() + FIGURES_INTERVAL_S
+        for queue in supervisor.snapshot().queues:
+            if last.get(queue.queue) != queue:
+                session.out.print(f"{datetime.now():%H:%M:%S} {visible(describe_figures(queue))}", soft_wrap=True)
+            last[queue.queue] = queue
+
+    return draw
+
+
+def _print_totals(session: Session, queues: tuple[QueueSnapshot, ...]) -> None:
+    for queue in queues:
+        if session.as_json:
+            counts = ("handled", "failed", "moved_to_error", "poison", "expired", "died")
+            session.document({"event": "Totals", "queue": queue.queue} | {key: getattr(queue, key) for key in counts})
+        else:
+            session.out.print(visible(describe_figures(queue)), soft_wrap=True)
+
+
+def supervise(
+    supervisor: Supervisor,
+    draw: Callable[[], None],
+    every: float,
+    until: Callable[[Snapshot], bool] | None = None,
+) -> signal.Signals | None:
+    """Run a supervisor in a thread until it ends. Call `draw` every `every` seconds and once after the end.
+
+    The first SIGINT or SIGTERM lets running handlers finish, the second one kills them. If `draw` raises, the
+    supervisor is stopped first. Raises what the supervisor raises.
+
+    Returns:
+        The signal that ended the supervisor, or None if it ended by itself.
+    """
+    received: list[int] = []
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            supervisor.run(until)
+        except BaseException as error:  # noqa: BLE001 -- raised again in the main thread
+            failed.append(error)
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        supervisor.stop()
+
+    thread = threading.Thread(target=work, name="rowpost supervisor")
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        thread.start()
+        try:
+            while thread.is_alive():
+                draw()
+                thread.join(every)
+        except BaseException:
+            supervisor.stop()
+            raise
+        finally:
+            thread.join()
+        draw()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if failed:
+        raise failed[0]
+    return signal.Signals(received[0]) if received else None

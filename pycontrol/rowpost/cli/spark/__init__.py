@@ -1,0 +1,14 @@
+"""The commands `rowpost spark …`: analysis.py, archives.py and sending.py hold one part of them each.
+
+running.py holds what they share. Spark itself is imported when a command runs, so that all other commands start without it.
+"""
+
+import typer
+
+from rowpost.cli.spark import analysis, archives, sending
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Archive, measure and resend messages with Spark: pip install 'rowpost[spark]'.", no_args_is_help=True)
+for _part in (analysis, archives, sending):
+    _part.register(app)

@@ -1,0 +1,99 @@
+"""rowpost spark replay, load: send messages from an archive or from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rowpost.cli.command import command
+from rowpost.cli.completion import queue_names
+from rowpost.cli.exits import ExitCode, Interrupted, Refused
+from rowpost.cli.formats import parse_duration
+from rowpost.cli.session import Session
+from rowpost.cli.spark.running import (
+    ArchiveArgument,
+    ConfOption,
+    MasterOption,
+    counter,
+    counts,
+    local_folder,
+    registered_queues,
+    running,
+)
+
+__all__ = ["register"]
+
+JobOption = Annotated[
+    str, typer.Option("--job", metavar="KEY", help="The key of this job. Messages are sent once per key, even if the job runs again.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to a group."""
+    command(app, "replay")(replay)
+    command(app, "load")(load)
+
+
+def replay(
+    session: Session,
+    folder: ArchiveArgument,
+    job: JobOption,
+    queue: Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="The destination. Omit it with --to-original.", autocompletion=queue_names, show_default=False)] = None,
+    to_original: Annotated[bool, typer.Option("--to-original", help="Send each message to the queue in which it failed.")] = False,
+    where: Annotated[str | None, typer.Option("--where", metavar="SQL", help="A SQL condition on the archive's columns, such as \"day = '2026-11-20' and exception_type like '%Timeout%'\".")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Send only this many messages, the oldest first.")] = None,
+    rate: Annotated[float | None, typer.Option("--rate", min=0.01, help="Maximum number of messages per second.")] = None,
+    ramp: Annotated[str | None, typer.Option("--ramp", metavar="1,10,100", help="Send in steps of these sizes first, then the rest.")] = None,
+    pause: Annotated[str, typer.Option("--pause", metavar="DURATION", help="Wait this long after each step of --ramp.")] = "10s",
+    master: MasterOption = None,
+    conf: ConfOption = None,
+) -> None:
+    """Send archived messages again, each once per job key. After a stop, run it again to continue."""
+    if (queue is None) != to_original:
+        raise Refused("Name the destination: a queue, or --to-original.", ExitCode.USAGE)
+    steps = _ramp(ramp)
+    local_folder(folder)
+    with session.deployed() as database:
+        name = None if queue is None else next(iter(registered_queues(database, [session.name(queue)]).values()))
+        with running(session, master, conf, f"replay {job}") as spark:
+            from rowpost.spark.jobs import replay as jobs
+
+            asked = jobs.Replay(job, name, where, limit, rate, steps, parse_duration(pause).total_seconds())
+            try:
+                done = jobs.run(spark, folder, asked, environment=session.environment, resolve_queues=lambda names: registered_queues(database, names),
+                                progress=counter(session, "{done} of {of} messages sent"))  # fmt: skip
+            except KeyboardInterrupt:
+                raise Interrupted("some messages were sent; run the same command again to send the rest") from None
+    counts(session, done)
+
+
+def _ramp(text: str | None) -> tuple[int, ...]:
+    parts = [] if text is None else text.split(",")
+    if not all(part.strip().isascii() and part.strip().isdigit() and int(part) > 0 for part in parts):
+        raise Refused(f"--ramp must be a list of positive numbers such as 1,10,100 (got {text!r}).", ExitCode.USAGE)
+    return tuple(int(part) for part in parts)
+
+
+def load(
+    session: Session,
+    files: Annotated[list[str], typer.Argument(metavar="FILES...", help="Parquet, CSV or JSON files.")],
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The destination.", autocompletion=queue_names)],
+    spec: Annotated[Path, typer.Option("--map", metavar="FILE", help="A YAML file that maps columns to id, headers and body.", exists=True, dir_okay=False)],
+    job: JobOption,
+    format: Annotated[str | None, typer.Option("--format", metavar="parquet|csv|json", help="The file format. Default: by the files' names.")] = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+) -> None:
+    """Send the rows of files as messages, each once per job key. A message's id is made from its row's key."""
+    from rowpost.spark.archive.load_map import read_map
+
+    mapped = read_map(spec)
+    with session.deployed() as database:
+        name = next(iter(registered_queues(database, [session.name(queue)]).values()))
+        with running(session, master, conf, f"load {job}") as spark:
+            from rowpost.spark.jobs import load as jobs
+
+            done = jobs.run(spark, files, name, mapped, job, format=format, environment=session.environment)
+    counts(session, done)
