@@ -98,7 +98,7 @@ class Steps:
 
 
 def python_steps(steps: Steps, row: tuple) -> None:
-    message, tally, watch, hand = Message(*row), Tally(), Stopwatch(), InFlight(bytearray(InFlight.SIZE))
+    message, tally, watch, in_flight = Message(*row), Tally(), Stopwatch(), InFlight(bytearray(InFlight.SIZE))
     context, outcome = Context(nothing, steps.database, message), Outcome(Kind.HANDLED, 1, message.id)
     steps.python("a row becomes a Message, its headers a dict", lambda: Message(*row).headers)
     steps.python("types to handlers", lambda: nothing._handlings.find(message))
@@ -108,7 +108,7 @@ def python_steps(steps: Steps, row: tuple) -> None:
     context.operations.clear()
     steps.python("headers of an outgoing message to text", lambda: encode_headers(HEADERS))
     steps.python("headers of an incoming message from text", lambda: decode_headers(row[3]))
-    steps.python("the hand, for time limits and crashes", lambda: (hand.hold(message), hand.hold(None)))
+    steps.python("the in-flight message, for time limits and crashes", lambda: (in_flight.set(message), in_flight.set(None)))
     steps.python("outcome and tally", lambda: tally.add(Outcome(Kind.HANDLED, outcome.row_version, outcome.id)))
     steps.python("critical and processing time", lambda: watch.add([(wanted_at(message.headers), 0.0)], 2e9))
 

@@ -15,7 +15,7 @@ import yaml
 
 from benchmarks.suite.server import Place, tree, wait_until
 from rowpost.workers.process import shared_high_water_mark, spawn_worker
-from rowpost.workers.protocol import Assignment, InTrouble, Leave, Progress, Ready, Receive, Refused
+from rowpost.workers.protocol import Assignment, Exit, Progress, Ready, Receive, ReceiveFailed, Refused
 
 __all__ = ["HANDLERS", "NOTES", "Notes", "Service", "WorkerPool", "backends", "crew", "make_ready", "running"]
 
@@ -82,7 +82,7 @@ class WorkerPool:
         self._round += 1
         started = time.monotonic()
         for worker in self._workers:
-            worker.tell(Receive(self._round))
+            worker.send(Receive(self._round))
         for worker in self._workers:
             _hear(worker, Progress, lambda report: report.round == self._round and not report.busy)
         return time.monotonic() - started
@@ -93,7 +93,7 @@ def crew(place: Place, handler: str, number: int = 1, queue: str = "Bench", **as
     """So many workers with a handler of handlers/worked.py, up and connected."""
     before = backends(place)
     name = handler if ":" in handler else f"worked:{handler}"
-    assignment["frontier"] = shared_high_water_mark()
+    assignment["high_water_mark"] = shared_high_water_mark()
     workers = [spawn_worker(Assignment(place.settings, queue, name, n, **assignment)) for n in range(1, number + 1)]
     try:
         for worker in workers:
@@ -102,7 +102,7 @@ def crew(place: Place, handler: str, number: int = 1, queue: str = "Bench", **as
         yield WorkerPool(workers)
     finally:
         for worker in workers:
-            worker.tell(Leave())
+            worker.send(Exit())
             worker.close()
 
 
@@ -110,9 +110,9 @@ def _hear(worker, kind: type, condition: Callable = lambda report: True) -> None
     """Waits for a report."""
     deadline = time.monotonic() + DEADLINE
     while time.monotonic() < deadline:
-        for report in worker.heard():
-            if isinstance(report, InTrouble | Refused):
-                raise RuntimeError(f"a worker is in trouble: {report.error}")
+        for report in worker.reports():
+            if isinstance(report, ReceiveFailed | Refused):
+                raise RuntimeError(f"a worker failed: {report.error}")
             if isinstance(report, Progress) and report.failures:
                 raise RuntimeError(f"a handler failed: {report.failures[0].error}")
             if isinstance(report, kind) and condition(report):

@@ -285,7 +285,7 @@ def test_workers_wait_for_a_business_database_that_is_down_and_go_on_when_it_is_
 
 
 def test_a_supervisor_sends_what_was_left_behind_and_forgets_what_is_old(running, monkeypatch):
-    monkeypatch.setattr(outbox_care, "LOOK_EVERY", 0.1)
+    monkeypatch.setattr(outbox_care, "CLEAN_INTERVAL_S", 0.1)
     running.leave_behind()
     running.run("UPDATE rowpost.outbox SET handled_at = handled_at - interval '2 minutes'")
     running.in_business(lambda database: database.call("record_handled", endpoint="Sales", message_id="old"))

@@ -1,7 +1,7 @@
-"""Handlers for tests of workers: what a message's body says is what they do. Worker processes import this module.
+"""Handlers for tests of workers, controlled by the bodies of messages. Worker processes import this module.
 
-Each writes into the table `handled` on the connection that it is lent, so that what a test counts there was committed
-together with the message.
+Each writes into the table `handled` on the guarded connection, so that the rows that a test counts were committed together
+with the message.
 """
 
 import os
@@ -9,7 +9,8 @@ import signal
 import time
 from pathlib import Path
 
-from rowpost.transport.queue import Queue, send_to_address
+from rowpost.transport.queue import Queue
+from tests.support.unregistered import send_unregistered
 
 
 def _mark(connection) -> str:
@@ -82,7 +83,7 @@ def exit_process(message, connection):
 def reply(message, connection):
     """Send to the message's reply address, whatever it says."""
     _note(message, connection)
-    send_to_address(connection, message.reply_to, b"reply")
+    send_unregistered(connection, message.reply_to, b"reply")
 
 
 def forward(message, connection):

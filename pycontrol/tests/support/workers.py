@@ -149,7 +149,7 @@ class Shop:
 
     def run(self, handler: str = "note", **options) -> Running:
         """A supervisor over the queue, as a context manager."""
-        arguments = {key: options.pop(key) for key in ("breaker", "spawn", "peeker", "mover") if key in options}
+        arguments = {key: options.pop(key) for key in ("breaker", "spawn", "monitor", "delayed_mover") if key in options}
         return Running(self.settings(handler, **options), **arguments)
 
     def send(self, count: int, body: bytes | None = None) -> None:

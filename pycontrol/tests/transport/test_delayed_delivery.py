@@ -266,7 +266,7 @@ def test_an_idle_queue_costs_its_looks_and_no_move(shop):
         database.call_all = lambda calls, **how: trips.append(calls) or call_all(calls, **how)
         return database
 
-    with shop.run("note", peek_delay=0.1, mover=partial(make_delayed_mover, connect=counted)) as supervisor:
+    with shop.run("note", peek_delay=0.1, delayed_mover=partial(make_delayed_mover, connect=counted)) as supervisor:
         supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 50, "five seconds of looks")
         idle, looks = len(trips), [event.at for event in supervisor.seen(events.Peeked)]
         store_as_nservicebus_does(shop)
@@ -358,7 +358,7 @@ def mover_refused(target):
             super().__enter__()
             self.admin.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
-                " AND application_name = 'rowpost mover'",
+                " AND application_name = 'rowpost delayed mover'",
                 (self.name,),
             )
 

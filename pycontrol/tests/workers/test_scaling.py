@@ -93,7 +93,7 @@ def test_statement_29_a_peek_that_says_1000_costs_at_most_two_empty_receives_of_
     shop.send(46)
     recorded = Recorded()
 
-    with shop.run(limit=2, peek_delay=5.0, spawn=recorded, peeker=Exaggerating) as supervisor:
+    with shop.run(limit=2, peek_delay=5.0, spawn=recorded, monitor=Exaggerating) as supervisor:
         supervisor.until(lambda: shop.handled() == 46, "all are handled")
         supervisor.until(lambda: len(supervisor.seen(events.Peeked)) >= 2, "the second peek")
         first, second = supervisor.seen(events.Peeked)[:2]

@@ -277,13 +277,13 @@ def test_all_queues_of_a_process_are_looked_at_in_one_round_trip(shop, make_queu
     answers = []
     settings = replace(shop.settings(), queues=tuple(QueueSettings(name) for name in names))
     Queue(names[2], database).send_many([OutgoingMessage(b"x")] * 3)
-    peeker = QueueMonitor(settings, answers.append, connect=counting)
+    monitor = QueueMonitor(settings, answers.append, connect=counting)
     for name in names:
-        peeker.ask(name, asleep=10.0)
+        monitor.ask(name, wake_up_ttl_s=10.0)
 
-    peeker.start()
+    monitor.start()
     eventually(lambda: len(answers) >= 5, "five answers")
-    peeker.stop()
+    monitor.stop()
 
     assert [answer.count for answer in answers] == [0, 0, 3, 0, 0]
     assert counting.trips == [5]
@@ -292,13 +292,13 @@ def test_all_queues_of_a_process_are_looked_at_in_one_round_trip(shop, make_queu
 def test_a_queue_that_cannot_be_looked_at_keeps_no_other_from_it(shop, make_queue):
     answers = []
     settings = replace(shop.settings(), queues=(QueueSettings(shop.name), QueueSettings("Nowhere")))
-    peeker = QueueMonitor(settings, answers.append)
+    monitor = QueueMonitor(settings, answers.append)
     for name in (shop.name, "Nowhere", "error"):
-        peeker.ask(name)
+        monitor.ask(name)
 
-    peeker.start()
+    monitor.start()
     eventually(lambda: len(answers) >= 3, "three answers")
-    peeker.stop()
+    monitor.stop()
 
     assert [(a.queue, type(a.error).__name__) for a in answers] == [
         (shop.name, "NoneType"),
