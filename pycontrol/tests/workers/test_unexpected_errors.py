@@ -9,7 +9,7 @@ import pytest
 from rowpost.settings.environment import QueueSettings, Settings, WorkerSettings
 from rowpost.workers import events
 from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.monitor import Answer, Crash, MonitorFailure, QueueMonitor
+from rowpost.workers.monitor import Answer, Crash, MonitorFailure, QueueMonitor, WakeUp
 from rowpost.workers.supervisor import Supervisor
 from rowpost.workers.tasks.periodic import PeriodicTask
 from tests.support.pool_history import idle_history
@@ -46,14 +46,18 @@ def settings():
 
 
 def monitoring(settings, errors):
-    """A running monitor, its answers, and the sessions that it opened."""
+    """A running monitor, its answers and failures, and the sessions that it opened."""
     answers, sessions = [], []
+
+    def post(value):
+        if not isinstance(value, WakeUp):
+            answers.append(value)
 
     def connect(*_, **__):
         sessions.append(BrokenSession(errors))
         return sessions[-1]
 
-    monitor = QueueMonitor(settings, answers.append, connect=connect)
+    monitor = QueueMonitor(settings, post, connect=connect)
     monitor.start()
     return monitor, answers, sessions
 
