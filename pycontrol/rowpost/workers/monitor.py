@@ -39,6 +39,8 @@ __all__ = ["Answer", "Crash", "MonitorFailure", "QueueMonitor", "WakeUp"]
 
 # A peek stops counting here: far above any number of workers, and cheap.
 PEEK_COUNT = 1000
+# Pause after an unexpected error, so that a lasting defect does not make the thread spin.
+FAILURE_PAUSE_S = 1.0
 NOT_WATCHED = (
     "The login may peek at {} but may not call its procedure watch_queue, so that senders cannot wake the supervisor and "
     "messages wait for the next peek. `rowpost queue grant` prints the statement that grants the right."
@@ -149,6 +151,7 @@ class QueueMonitor:
         self._database: Connection | None = None
         self._listens = False
         self._connection_lost = False
+        self._ended = threading.Event()
         self._unwatched: set[str] = set()
         self._names: dict[str, str] = {}
         self._requests: deque[_Request] = deque()
@@ -172,6 +175,7 @@ class QueueMonitor:
 
     def stop(self) -> None:
         """End the thread after the current request; waits at most 1 s, because the database may hang."""
+        self._ended.set()
         self._put(None)
         self._thread.join(timeout=1.0)
 
@@ -188,6 +192,7 @@ class QueueMonitor:
             except Exception as error:  # noqa: BLE001 -- the last resort: a dead thread would stop every queue silently
                 self._disconnect()
                 self._post(MonitorFailure(error))
+                self._ended.wait(FAILURE_PAUSE_S)
             if None in requests:
                 self._disconnect()
                 return
@@ -203,7 +208,7 @@ class QueueMonitor:
         """Return all pending requests; wait for one and receive notifications meanwhile."""
         while not self._wake_reader.poll():
             self._receive_notifications()
-            wait([self._wake_reader, self._database.connection] if self._listens else [self._wake_reader])
+            wait([self._wake_reader, self._database.driver_connection] if self._listens else [self._wake_reader])
         requests = []
         while self._wake_reader.poll():
             self._wake_reader.recv_bytes()
