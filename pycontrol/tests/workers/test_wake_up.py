@@ -1,4 +1,4 @@
-"""Idle supervisors that senders wake: long before the next look, and in spite of what can go wrong.
+"""Idle supervisors that senders wake up, long before the next peek, and in spite of failures.
 
 The peek delay is a minute here, and every deadline half of it: whatever arrives in time was not found by the clock.
 """
@@ -28,7 +28,7 @@ LONG = 60.0  # seconds, the peek delay
 
 @contextmanager
 def idle(shop, handler="note", **options):
-    """A supervisor that has looked, found nothing and fallen asleep."""
+    """A supervisor that has found nothing and waits for a wake-up."""
     with shop.run(handler, **({"peek_delay": LONG} | options)) as supervisor:
         supervisor.until(lambda: supervisor.workers(shop.name) == 1, "one worker")
         supervisor.until(lambda: asleep(shop.sql, shop.name), "it sleeps")
@@ -194,8 +194,8 @@ def test_a_login_that_may_peek_but_not_watch_looks_and_says_so_once(postgresql_o
             shop.queue.send(b"42")
             supervisor.until(lambda: shop.handled() == 1, "handled")
 
-        warnings = [event.text.partition(":")[0] for event in supervisor.seen(events.Warned, shop.name)]
-        assert warnings.count(f"the login may peek at {shop.name} but not watch it") == 1
+        warnings = [event.text.partition(" its procedure")[0] for event in supervisor.seen(events.Warned, shop.name)]
+        assert warnings.count(f"The login may peek at {shop.name} but may not call") == 1
 
 
 class Pooler:
