@@ -102,7 +102,7 @@ def test_a_class_that_says_nothing_of_correlation_is_no_saga_yet():
 
     with pytest.raises(SettingsError, match="is not declared as a saga"):
         Endpoint("Sales").saga(Unfinished)
-    with pytest.raises(SettingsError, match="needs correlate"):
+    with pytest.raises(SettingsError, match="Add the class argument correlate"):
 
         class Wrong(Saga[State], table="x"):
             pass

@@ -78,7 +78,7 @@ def test_a_full_batch_wants_the_next_one_at_once(shop, database):
         (Moved(next_due=0.0, elected=False), 1.0),
     ],
 )
-def test_a_mover_sleeps_until_the_next_is_due_but_not_longer_than_the_lateness(moved, wait):
+def test_a_mover_waits_until_the_next_message_is_due_but_not_longer_than_the_lateness(moved, wait):
     assert moved.wait(1.0) == wait
 
 
@@ -227,7 +227,7 @@ def store_as_nservicebus_does(shop):
     shop.sql.run(f"INSERT INTO {table} (headers, body, due) VALUES (?, {body}, {now})", headers)
 
 
-def test_a_look_of_the_supervisor_tells_the_mover_what_somebody_else_stored(shop):
+def test_a_peek_of_the_supervisor_informs_the_mover_of_what_another_process_stored(shop):
     with shop.run("note", peek_delay=0.1, delayed_lateness=LONG) as supervisor:
         supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 3, "looks at nothing")
         for number in range(1, 4):
@@ -235,7 +235,7 @@ def test_a_look_of_the_supervisor_tells_the_mover_what_somebody_else_stored(shop
             supervisor.until(lambda number=number: shop.handled() == number, "it is handled long before the lateness")
 
 
-def test_a_mover_whose_supervisor_looks_seldom_goes_by_its_own_clock(shop):
+def test_a_mover_whose_supervisor_peeks_rarely_queries_the_table_itself(shop):
     with shop.run("note", peek_delay=LONG, delayed_lateness=0.3) as supervisor:
         supervisor.until(lambda: supervisor.seen(events.Peeked), "it has looked")
         for number in range(1, 4):
@@ -243,7 +243,7 @@ def test_a_mover_whose_supervisor_looks_seldom_goes_by_its_own_clock(shop):
             supervisor.until(lambda number=number: shop.handled() == number, "it is handled long before the next look")
 
 
-def test_a_mover_whose_login_may_not_watch_goes_by_its_own_clock(shop, sql):
+def test_a_mover_whose_login_may_not_watch_queries_the_table_itself(shop, sql):
     if shop.target.settings.engine != "postgresql":
         pytest.skip("takes a right away from a PostgreSQL login; the mover's side of it is the same on every engine")
     with logins(sql, shop.target.url) as login:
@@ -257,7 +257,7 @@ def test_a_mover_whose_login_may_not_watch_goes_by_its_own_clock(shop, sql):
             supervisor.until(lambda: shop.handled() == 1, "it is handled")
 
 
-def test_an_idle_queue_costs_its_looks_and_no_move(shop):
+def test_an_idle_queue_costs_its_peeks_and_no_move(shop):
     trips = []
 
     def counted(*arguments, **options):
@@ -277,7 +277,7 @@ def test_an_idle_queue_costs_its_looks_and_no_move(shop):
     assert len(trips) > idle
 
 
-def test_a_queue_whose_delayed_table_is_gone_is_worked_all_the_same_and_its_mover_complains(shop):
+def test_a_queue_without_its_delayed_table_is_worked_and_its_mover_reports_the_problem(shop):
     with shop.run("note", delayed_lateness=0.3) as supervisor:
         supervisor.until(lambda: supervisor.seen(events.Peeked), "it is up")
         shop.sql.run(f"DROP TABLE {shop.sql.table(shop.name + '.Delayed')}")
@@ -319,7 +319,7 @@ def test_statement_55_the_movers_of_two_processes_move_1000_messages_once(shop):
     assert [e for each in (one, two) for kind in (events.Trouble, events.Critical) for e in each.seen(kind)] == []
 
 
-def test_a_mover_at_work_does_not_hold_up_the_peeks_of_a_queue(shop, open_database):
+def test_a_running_mover_does_not_delay_the_peeks_of_a_queue(shop, open_database):
     delay(shop)
     other = open_database()
     other.begin()
@@ -416,7 +416,7 @@ def test_without_the_setting_nothing_is_purged_at_startup(shop):
     assert supervisor.seen(events.ExpiredPurged) == []
 
 
-def test_a_periodic_purge_works_beside_busy_receivers_and_never_blocks_them(shop, tmp_path):
+def test_a_periodic_purge_never_blocks_busy_receivers(shop, tmp_path):
     gate = tmp_path / "gate"
     shop.queue.send(str(gate).encode())
 

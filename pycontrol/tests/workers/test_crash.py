@@ -72,7 +72,7 @@ def test_statement_41_a_worker_asked_by_signal_leaves_after_its_message_and_is_r
 
 
 @concurrent
-def test_workers_of_a_killed_supervisor_finish_their_message_and_leave(shop, tmp_path):
+def test_workers_of_a_killed_supervisor_finish_their_message_and_exit(shop, tmp_path):
     gate = tmp_path / "gate"
     shop.send(6, str(gate).encode())
 
@@ -94,7 +94,7 @@ def test_workers_of_a_killed_supervisor_finish_their_message_and_leave(shop, tmp
     assert shop.handled_twice() == 0
 
 
-def test_idle_workers_of_a_killed_supervisor_leave_at_once(shop):
+def test_idle_workers_of_a_killed_supervisor_exit_at_once(shop):
     with supervisor_process(shop, "note") as process:
         line = process.stdout.readline()
         while "WorkerStarted" not in line:

@@ -68,7 +68,7 @@ def test_statement_29_after_the_first_empty_receive_the_next_peek_is_asked_at_on
     assert history.asked[-1] == (1.5, False)
 
 
-def test_an_idle_worker_is_told_to_receive_before_a_new_one_is_started():
+def test_an_idle_worker_is_commanded_to_receive_before_a_new_one_is_started():
     history = idle_history(limit=4)
     history.peeks(2, now=1.0)
     history.ready(2, now=1.0)
@@ -82,7 +82,7 @@ def test_an_idle_worker_is_told_to_receive_before_a_new_one_is_started():
     assert history.commands(2) == [Receive(2)]
 
 
-def test_the_end_of_an_old_round_does_not_make_a_worker_idle_that_was_told_to_receive_again():
+def test_the_end_of_an_old_round_does_not_make_a_worker_idle_that_was_commanded_to_receive_again():
     history = idle_history(limit=1)
     history.peeks(5, now=1.0)
     stale = Progress(0.0, 0.0, False, round=0, runs=(-1,))
@@ -140,7 +140,7 @@ def test_statement_27_a_worker_that_is_told_to_leave_counts_for_the_limit_until_
     assert len(history.processes) == 4
 
 
-def test_a_worker_that_waits_to_leave_does_not_make_the_loop_spin():
+def test_a_worker_that_is_exiting_does_not_make_the_loop_spin():
     history = idle_history(limit=2)
     history.peeks(2, now=1.0)
     history.ready(2, now=1.0)
@@ -153,7 +153,7 @@ def test_a_worker_that_waits_to_leave_does_not_make_the_loop_spin():
     assert due > 50.0 or history.asked[-1] == (50.0, False)
 
 
-def test_a_worker_that_is_still_starting_is_told_to_receive_before_another_is_started():
+def test_a_starting_worker_is_commanded_to_receive_before_another_is_started():
     history = History(limit=4)
     history.at(0.0)
 
@@ -230,7 +230,7 @@ def test_a_worker_that_died_is_replaced_after_a_growing_delay():
     assert [(died.exitcode, died.respawn_in) for died in history.seen(events.WorkerDied)] == [(-9, 0.1), (1, 0.2)]
 
 
-def test_the_message_in_the_hand_of_a_worker_that_died_counts_as_failed():
+def test_the_in_flight_message_of_a_worker_that_died_counts_as_failed():
     history = idle_history(limit=1)
     row_id = uuid4()
     history.processes[0].in_flight = (row_id, 7)
@@ -246,7 +246,7 @@ def test_the_message_in_the_hand_of_a_worker_that_died_counts_as_failed():
     assert history.pool.snapshot(10.1).moved_to_error == 1
 
 
-def test_a_worker_that_died_with_empty_hands_counts_against_no_message():
+def test_a_worker_that_died_without_a_message_counts_against_no_message():
     history = idle_history(limit=1)
 
     history.dies(1, -9, now=10.0)
@@ -386,7 +386,7 @@ def test_statement_41_a_second_stop_kills():
     assert history.seen(events.WorkerStopped)[0].reason == "killed"
 
 
-def test_a_handler_that_cannot_be_found_is_critical_once_and_nobody_is_started_again():
+def test_a_handler_that_cannot_be_found_is_critical_once_and_no_worker_is_started_again():
     history = idle_history(limit=2)
 
     history.reports(1, Refused("no such module"), now=0.1)

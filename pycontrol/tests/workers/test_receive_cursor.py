@@ -107,7 +107,7 @@ def test_a_worker_that_removes_less_than_it_reserved_releases_the_rest(shared):
     assert other.start(NOW) == 1020
 
 
-def test_one_that_finds_nothing_leaves_others_to_their_own(shared):
+def test_a_worker_that_finds_nothing_resets_the_shared_mark(shared):
     """What it reserved was beyond the end of the queue, and messages will come there."""
     cursor, other = ReceiveCursor(shared, row_version=1000), ReceiveCursor(shared, row_version=980)
     cursor.reserve(cursor.start(NOW), 500)
