@@ -1,4 +1,4 @@
-"""Delayed messages end to end, and expired ones: movers and sweepers at work, on every engine that can be reached."""
+"""Delayed and expired messages end to end: the delayed mover and the expired purger, on every available engine."""
 
 import time
 from dataclasses import replace
@@ -206,7 +206,7 @@ def test_statement_52_and_56_what_another_process_delays_is_handled_within_a_sec
     other = open_database()
 
     with shop.run("note", limit=1, peek_delay=5.0) as supervisor:
-        supervisor.until(lambda: supervisor.seen(events.Peeked), "it is up and asleep")
+        supervisor.until(lambda: supervisor.seen(events.Peeked), "it has started and is idle")
         late = []
         for by in (0.0, 0.35, 1.2):
             before = shop.handled()
@@ -237,7 +237,7 @@ def test_a_peek_of_the_supervisor_informs_the_mover_of_what_another_process_stor
 
 def test_a_mover_whose_supervisor_peeks_rarely_queries_the_table_itself(shop):
     with shop.run("note", peek_delay=LONG, delayed_lateness=0.3) as supervisor:
-        supervisor.until(lambda: supervisor.seen(events.Peeked), "it has looked")
+        supervisor.until(lambda: supervisor.seen(events.Peeked), "it has peeked")
         for number in range(1, 4):
             store_as_nservicebus_does(shop)
             supervisor.until(lambda number=number: shop.handled() == number, "it is handled long before the next look")
@@ -252,7 +252,7 @@ def test_a_mover_whose_login_may_not_watch_queries_the_table_itself(shop, sql):
         sql.run(f'REVOKE EXECUTE ON FUNCTION rowpost."watch_queue:{shop.name}" FROM {name}')
         sql.run(f"GRANT INSERT ON handled TO {name}")
         with Running(replace(shop.settings(delayed_lateness=0.3), url=login.url(name))) as supervisor:
-            supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 2, "it looks")
+            supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 2, "it peeks")
             store_as_nservicebus_does(shop)
             supervisor.until(lambda: shop.handled() == 1, "it is handled")
 
@@ -268,7 +268,7 @@ def test_an_idle_queue_costs_its_peeks_and_no_move(shop):
 
     with shop.run("note", peek_delay=0.1, delayed_mover=partial(make_delayed_mover, connect=counted)) as supervisor:
         supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 50, "five seconds of looks")
-        idle, looks = len(trips), [event.at for event in supervisor.seen(events.Peeked)]
+        idle, peeks = len(trips), [event.at for event in supervisor.seen(events.Peeked)]
         store_as_nservicebus_does(shop)
         supervisor.until(lambda: shop.handled() == 1, "it is handled")
 
@@ -281,7 +281,7 @@ def test_a_queue_without_its_delayed_table_is_worked_and_its_mover_reports_the_p
     with shop.run("note", delayed_lateness=0.3) as supervisor:
         supervisor.until(lambda: supervisor.seen(events.Peeked), "it is up")
         shop.sql.run(f"DROP TABLE {shop.sql.table(shop.name + '.Delayed')}")
-        supervisor.until(lambda: supervisor.seen(events.Trouble), "the mover is in trouble")
+        supervisor.until(lambda: supervisor.seen(events.Trouble), "the mover reports a failure")
         shop.send(3)
         supervisor.until(lambda: shop.handled() == 3, "messages are handled")
 
@@ -371,7 +371,7 @@ def test_statement_40_a_mover_survives_the_loss_of_the_database_with_a_breaker_o
     with shop.run("note", breaker=waits, breaker_seconds=0.5) as supervisor:
         supervisor.until(lambda: supervisor.seen(events.Peeked), "it is up")
         with mover_refused:
-            supervisor.until(lambda: moving(supervisor.seen(events.Critical)), "the mover is in trouble")
+            supervisor.until(lambda: moving(supervisor.seen(events.Critical)), "the mover reports a failure")
         delay(shop)
         supervisor.until(lambda: shop.handled() == 1, "delayed messages come again")
         supervisor.until(lambda: len(supervisor.seen(events.Recovered)) >= 2, "workers and mover have recovered")

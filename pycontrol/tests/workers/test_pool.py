@@ -1,4 +1,4 @@
-"""One queue's workers, by replayed histories: what was seen, and who was started, told or sent away. No processes."""
+"""The workers of one queue, by replayed histories: observations, and the workers that start and exit. No processes."""
 
 from uuid import uuid4
 

@@ -1,6 +1,6 @@
 """Idle supervisors that senders wake up, long before the next peek, and in spite of failures.
 
-The peek delay is a minute here, and every deadline half of it: whatever arrives in time was not found by the clock.
+The peek delay is a minute here, and every deadline half of it, so that a message that arrives in time was not found by a regular peek.
 """
 
 import re
@@ -31,7 +31,7 @@ def idle(shop, handler="note", **options):
     """A supervisor that has found nothing and waits for a wake-up."""
     with shop.run(handler, **({"peek_delay": LONG} | options)) as supervisor:
         supervisor.until(lambda: supervisor.workers(shop.name) == 1, "one worker")
-        supervisor.until(lambda: wake_up_requested(shop.sql, shop.name), "it sleeps")
+        supervisor.until(lambda: wake_up_requested(shop.sql, shop.name), "it waits for a wake-up")
         yield supervisor
 
 
@@ -48,7 +48,7 @@ def test_it_is_woken_again_and_again(postgresql_only, shop):
         for number in range(1, 6):
             shop.queue.send(b"42")
             supervisor.until(lambda number=number: shop.handled() == number, f"woken {number} times")
-            supervisor.until(lambda: wake_up_requested(shop.sql, shop.name), "it sleeps again")
+            supervisor.until(lambda: wake_up_requested(shop.sql, shop.name), "it waits for a wake-up again")
 
 
 def test_it_is_woken_by_a_burst_and_takes_all_of_it(postgresql_only, shop):
@@ -99,7 +99,7 @@ def test_while_one_supervisor_is_busy_the_request_of_an_idle_one_is_renewed(post
         for number in range(1, 4):
             shop.queue.send(b"42")
             second.until(lambda number=number: shop.handled() == number, "one of them was woken")
-            second.until(lambda: wake_up_requested(shop.sql, shop.name), "both sleep")
+            second.until(lambda: wake_up_requested(shop.sql, shop.name), "both wait for a wake-up")
 
 
 # ------------------------------------------------------------------ what commits late
@@ -110,7 +110,7 @@ def test_a_message_of_a_sender_that_found_no_wake_up_request_is_found_soon_after
         late.driver_connection.execute("SET rowpost.ring = off")
 
     with shop.run(peek_delay=LONG) as supervisor:
-        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) == 1, "it has looked")
+        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) == 1, "it has peeked")
         shop.queue.send(b"first")
         if late.engine == "sqlserver":  # nobody rings there at all: the first look is the clock's
             supervisor.supervisor.set_limit(shop.name, 2)
@@ -118,7 +118,7 @@ def test_a_message_of_a_sender_that_found_no_wake_up_request_is_found_soon_after
         late.begin()
         Queue(shop.name, late).send(b"late")
         if late.engine == "postgresql":
-            supervisor.until(lambda: wake_up_requested(shop.sql, shop.name), "it sleeps")
+            supervisor.until(lambda: wake_up_requested(shop.sql, shop.name), "it waits for a wake-up")
         late.commit()
 
         supervisor.until(lambda: shop.handled() == 2, "the late one")
@@ -148,10 +148,10 @@ def end_supervisors_session(sql):
 
 def test_a_listener_that_lost_its_connection_listens_again(postgresql_only, shop):
     with idle(shop) as supervisor:
-        looks = len(supervisor.seen(events.Peeked))
+        peeks = len(supervisor.seen(events.Peeked))
         assert end_supervisors_session(shop.sql)
-        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > looks, "it looks with a new connection")
-        supervisor.until(lambda: wake_up_requested(shop.sql, shop.name), "it sleeps again")
+        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > peeks, "it peeks with a new connection")
+        supervisor.until(lambda: wake_up_requested(shop.sql, shop.name), "it waits for a wake-up again")
         shop.queue.send(b"42")
 
         supervisor.until(lambda: shop.handled() == 1, "woken")
@@ -162,7 +162,7 @@ def test_messages_sent_while_the_connection_was_lost_are_found_with_the_new_conn
     other = make_queue()
     settings = shop.worked(other.name, peek_delay=LONG)
     with idle(shop, others=(settings,)) as supervisor:
-        supervisor.until(lambda: wake_up_requested(shop.sql, other.name), "the other sleeps, too")
+        supervisor.until(lambda: wake_up_requested(shop.sql, other.name), "the other queue waits for a wake-up, too")
         shop.sql.run("SET rowpost.ring = off")
         for name in (shop.name, other.name):
             shop.queue.database.driver_connection.execute("SET rowpost.ring = off")
@@ -174,10 +174,10 @@ def test_messages_sent_while_the_connection_was_lost_are_found_with_the_new_conn
 
 def test_a_supervisor_without_wake_ups_requests_none(shop, sql):
     with shop.run(wake_up=False) as supervisor:
-        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 2, "three looks")
+        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 2, "three peeks")
         told = shop.target.settings.engine == "postgresql" and wake_up_requested(sql, shop.name)
         shop.queue.send(b"42")
-        supervisor.until(lambda: shop.handled() == 1, "found by a look")
+        supervisor.until(lambda: shop.handled() == 1, "found by a peek")
 
     assert not told
 
@@ -190,7 +190,7 @@ def test_a_login_that_may_peek_but_not_watch_peeks_and_is_warned_about_once(post
         sql.run(f"GRANT INSERT ON handled TO {name}")
         settings = shop.settings()
         with Running(replace(settings, url=login.url(name))) as supervisor:
-            supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 2, "it looks")
+            supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 2, "it peeks")
             shop.queue.send(b"42")
             supervisor.until(lambda: shop.handled() == 1, "handled")
 
@@ -243,7 +243,7 @@ def test_behind_a_pooler_a_supervisor_peeks_and_requests_no_wake_ups(postgresql_
     url = f"postgresql://{info.user}@127.0.0.1:{pooler.port}/{info.dbname}?sslmode=disable&gssencmode=disable"
 
     with Running(replace(shop.settings(), url=url)) as supervisor:
-        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 2, "three looks")
+        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 2, "three peeks")
         told = wake_up_requested(sql, shop.name)
         shop.queue.send(b"42")
         supervisor.until(lambda: shop.handled() == 1, "handled")
