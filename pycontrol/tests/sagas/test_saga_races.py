@@ -1,7 +1,8 @@
-"""Seed 003, "Starting a saga", "Changes to saga state" and "Completing a saga": each sentence with sessions that race.
+"""Two messages at one saga instance at the same time: starting, changing and completing it.
 
-Two sessions work at the same time, on connections of their own; gates in the handlers hold them where the sentence wants
-them. On every engine that can be reached, with both kinds of concurrency.
+The cases are those of the Particular documentation, "Saga concurrency". Two sessions work at the same time on separate
+connections; gates in the handlers stop them at the decisive points. On every available engine, with both kinds of concurrency
+control.
 """
 
 import logging

@@ -267,13 +267,13 @@ def test_an_idle_queue_costs_its_peeks_and_no_move(shop):
         return database
 
     with shop.run("note", peek_delay=0.1, delayed_mover=partial(make_delayed_mover, connect=counted)) as supervisor:
-        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 50, "five seconds of looks")
+        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 50, "five seconds of peeks")
         idle, peeks = len(trips), [event.at for event in supervisor.seen(events.Peeked)]
         store_as_nservicebus_does(shop)
         supervisor.until(lambda: shop.handled() == 1, "it is handled")
 
-    late = sum(int(after - before) for before, after in pairwise(looks))  # by a lateness, on a busy machine
-    assert 1 <= idle <= 2 + late, looks
+    late = sum(int(after - before) for before, after in pairwise(peeks))  # by a lateness, on a busy machine
+    assert 1 <= idle <= 2 + late, peeks
     assert len(trips) > idle
 
 

@@ -1,4 +1,4 @@
-"""The error queue: looked at, brought back, edited and discarded, by the module and by the program."""
+"""The error queue: messages are listed, retried, edited and discarded, by the module and by the command line."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""The circuit breaker against reference I9 and statements 39 and 40."""
+"""The states of the circuit breaker: armed, triggered, disarmed, recovered. Pure."""
 
 from rowpost.errors import DatabaseUnavailable, Deadlock
 from rowpost.workers.circuit_breaker import CircuitBreaker, arms_circuit_breaker

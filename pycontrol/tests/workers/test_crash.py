@@ -1,4 +1,4 @@
-"""Crashes lose nothing and repeat nothing: workers, supervisors and the server itself are killed. Real processes."""
+"""Crashes of workers, supervisors and the server lose and duplicate no message. Real processes."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""How the number of worker processes follows the messages: seeds 000, 001, 002 and 004, with real processes."""
+"""The number of worker processes follows the number of messages. Real processes."""
 
 from itertools import pairwise
 
@@ -21,24 +21,24 @@ class Recorded:
 
     def __call__(self, assignment):
         process = spawn_worker(assignment)
-        heard = process.heard
+        reports = process.reports
 
-        def listening():
-            for report in heard():
+        def recording():
+            for report in reports():
                 if isinstance(report, Progress):
                     self.runs += report.runs
                 yield report
 
-        process.heard = listening
+        process.reports = recording
         return process
 
 
 class Exaggerating(QueueMonitor):
-    """A monitor whose first peek sees 1000 messages: the estimate of seed 002 that "might be wrong"."""
+    """A monitor whose first peek returns a wrong estimate, 1000 messages."""
 
-    def _look(self, looks):
+    def _peek(self, peeks):
         self.first = getattr(self, "first", True)
-        answers = super()._look(looks)
+        answers = super()._peek(peeks)
         self.first, first = False, self.first
         return [Answer(answer.queue, 1000) for answer in answers] if first else answers
 

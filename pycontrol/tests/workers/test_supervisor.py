@@ -1,4 +1,4 @@
-"""Supervisors at work: stopping, failing handlers, poison, expiry, handlers that break their promise, outages."""
+"""Running supervisors: stops, failing handlers, corrupt and expired messages, misbehaving handlers, outages."""
 
 import os
 import signal
