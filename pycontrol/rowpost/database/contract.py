@@ -29,7 +29,7 @@ class Procedure:
 
     `feature` is its folder; `scope` is "queue" or "saga" (rendered once for each) or "database"; `queues` says whether
     external queues have it too ("all") or not ("own"), and "transitional" that only sagas have it that move to another
-    correlation; `side` says who runs it.
+    correlation; `side` says what it is for; `roles` are the database roles that may execute it.
     """
 
     feature: str
@@ -38,6 +38,7 @@ class Procedure:
     scope: str
     queues: str
     side: str
+    roles: tuple[str, ...]
     parameters: tuple[Parameter, ...]
     result: tuple[Parameter, ...]
     ordered_by: str | None
@@ -92,8 +93,9 @@ def _parameter(entry: dict[str, Any]) -> Parameter:
     )
 
 
-def _procedure(path: str, entry: dict[str, Any]) -> Procedure:
+def _procedure(path: str, entry: dict[str, Any], roles: dict[str, list[str]]) -> Procedure:
     feature, name = path.split("/")
+    wanted = entry.get("roles", roles[entry["side"]])
     return Procedure(
         feature=feature,
         name=name,
@@ -101,6 +103,7 @@ def _procedure(path: str, entry: dict[str, Any]) -> Procedure:
         scope=entry["scope"],
         queues=entry.get("queues") or entry.get("sagas", "own"),
         side=entry["side"],
+        roles=tuple(role for role in wanted if entry["scope"] == "database" or role != "endpoint"),
         parameters=tuple(_parameter(p) for p in entry["parameters"]),
         result=tuple(_parameter(c) for c in entry["result"]),
         ordered_by=entry.get("ordered_by"),
@@ -115,6 +118,6 @@ def load_contract() -> Contract:
     text = (sql_folder() / "contract.yml").read_text(encoding="utf-8")
     document = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 -- both are safe loaders
     return Contract(
-        procedures=tuple(_procedure(path, entry) for path, entry in document["procedures"].items()),
+        procedures=tuple(_procedure(path, entry, document["roles"]) for path, entry in document["procedures"].items()),
         errors=document["errors"],
     )

@@ -69,7 +69,7 @@ class Step:
 
 def queue_metrics(database: Connection, queue: str, after_row_version: int | None = None) -> Metrics:
     """Return the figures of a queue, or of its messages with a higher row version. Raises QueueNotFound."""
-    return Metrics(*database.call("queue_metrics", queue, anchor=after_row_version)[0])
+    return Metrics(*database.call("queue_metrics", queue, after_row_version=after_row_version)[0])
 
 
 def maintain_queue(

@@ -151,7 +151,7 @@ class Queue:
             InvalidCount: count is out of range.
             QueueNotFound: no such queue.
         """
-        rows = self.database.call("receive_messages", queue=self.name, count=count, anchor=after_row_version)
+        rows = self.database.call("receive_messages", queue=self.name, count=count, after_row_version=after_row_version)
         return [message_of_row(row) for row in rows]
 
     def receive_one(self, row_version: int) -> Message | None:
@@ -175,7 +175,7 @@ class Queue:
         if max_body_bytes is not None and max_body_bytes < 0:
             raise InvalidCount(f"max_body_bytes must not be negative (got {max_body_bytes}). Use 0 for no body, or omit it for the complete body.")
         rows = self.database.call(
-            "browse_messages", queue=self.name, count=count, anchor=after_row_version, max_body_bytes=max_body_bytes
+            "browse_messages", queue=self.name, count=count, after_row_version=after_row_version, max_body_bytes=max_body_bytes
         )
         return [
             BrowsedMessage(id, version, bool(expired), expires and expires.replace(tzinfo=UTC), headers, body or b"", body_bytes)

@@ -39,5 +39,5 @@ def listener(target, postgresql_only):
 
 def wake_up_requested(sql, queue: str) -> bool:
     """Return whether a supervisor requests notifications from the queue's senders."""
-    until = sql.value("SELECT coalesce(pg_sequence_last_value(to_regclass(?)), 1)", f'rowpost."sleepers:{queue}"')
+    until = sql.value("SELECT coalesce(pg_sequence_last_value(to_regclass(?)), 1)", f'rowpost."waiters:{queue}"')
     return until > sql.value("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")

@@ -242,7 +242,7 @@ class SQLServer:
 
 
 def refuse_version(version: str, is_azure: Callable[[], bool]) -> None:
-    """Raises UnsupportedServer for a server older than SQL Server 2016 (13); Azure SQL (12) and Babelfish are new enough.
+    """Raises UnsupportedServer for a server older than SQL Server 2016 (13); Azure SQL (12) is new enough.
 
     `version` is the driver's, such as "13.00.5026"; `is_azure` is asked only of those that call themselves 12.
     """
