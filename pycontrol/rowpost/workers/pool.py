@@ -11,32 +11,13 @@ from typing import Any
 
 from rowpost.recoverability.outcome import Kind
 from rowpost.settings.environment import QueueSettings
-from rowpost.workers import events
+from rowpost.workers import concurrency, events, protocol
 from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.concurrency import (
-    Observation,
-    Peeked,
-    Received,
-    StillBusy,
-    Strategy,
-    WokenUp,
-    check_peek_delay,
-    make_strategy,
-    spare_workers,
-)
+from rowpost.workers.concurrency import Observation, Strategy, check_peek_delay, make_strategy, spare_workers
 from rowpost.workers.health import Health
 from rowpost.workers.monitor import Answer, Crash
 from rowpost.workers.pool_members import KILLED, OVERDUE, State, WorkerHandle, WorkerHandles, respawn_delay
-from rowpost.workers.protocol import (
-    Assignment,
-    Backoff,
-    CrashPolicy,
-    Progress,
-    Ready,
-    ReceiveFailed,
-    ReceiveRecovered,
-    Refused,
-)
+from rowpost.workers.protocol import Assignment, CrashPolicy
 from rowpost.workers.reporter import EventReporter
 from rowpost.workers.snapshot import Figures, QueueSnapshot
 from rowpost.workers.throttle import Throttle
@@ -170,30 +151,30 @@ class WorkerPool:
         self._no_peek_before = now + PEEK_COST_FACTOR * answer.seconds
         self._figures.depth = answer.count
         self._emit(events.Peeked, count=answer.count)
-        self._observe(Peeked(answer.count, self._handles.occupied, self._handles.without_message), now)
+        self._observe(concurrency.Peeked(answer.count, self._handles.occupied, self._handles.without_message), now)
 
     def on_wake_up(self, now: float) -> None:
         """Process a wake-up: a sender has committed messages."""
-        self._observe(WokenUp(self._handles.occupied), now)
+        self._observe(concurrency.WokenUp(self._handles.occupied), now)
 
     def on_report(self, handle: WorkerHandle, report: object, now: float) -> None:
         """Process a report of a worker."""
         handle.reported_at = now
         match report:
-            case Progress():
+            case protocol.Progress():
                 self._on_progress(handle, report, now)
-            case Ready(pid, crash_policy):
+            case protocol.Ready(pid, crash_policy):
                 self._crash_policy = crash_policy or self._crash_policy
                 self._emit(events.WorkerStarted, pid=pid)
                 if handle.state is State.STARTING:
                     handle.enter(State.BUSY if handle.round else State.IDLE, now)
-            case ReceiveFailed(error):
+            case protocol.ReceiveFailed(error):
                 handle.failing = True
                 self._health.record_failure(handle.number, "receive from", error, now)
-            case ReceiveRecovered():
+            case protocol.ReceiveRecovered():
                 handle.failing = False
                 self._health.record_success(handle.number)
-            case Refused(error):
+            case protocol.Refused(error):
                 self.refused = error
                 self._emit(events.Critical, error=error)
                 for other in self.handles:
@@ -231,7 +212,7 @@ class WorkerPool:
             return self._due()
         for handle in self.handles:
             if self._strategy.polls and handle.state is State.BUSY and not handle.failing:
-                self._observe(StillBusy(handle.number, now - handle.reported_at), now)
+                self._observe(concurrency.StillBusy(handle.number, now - handle.reported_at), now)
         self._approach_target(now)
         return self._due(overdue_at, *self._own_deadlines(now))
 
@@ -335,14 +316,11 @@ class WorkerPool:
         return min((float("inf") if self._asked else self._peek_at, self._health.changes_at, *own))
 
     def _own_deadlines(self, now: float) -> Iterator[float]:
-        """Yield the future times at which an action becomes due without any input.
-
-        A time in the past is left out: its action waits for an input, and the loop must not spin meanwhile.
-        """
+        """Yield when actions become due without any input; past times wait for an input, and must not make the loop spin."""
         return (due for due in (self._spawn_at, *self._handles.due(self._strategy.polls, self._idle_timeout)) if due > now)
 
     # -------------------------------------------------------------- reports in detail
-    def _on_progress(self, handle: WorkerHandle, progress: Progress, now: float) -> None:
+    def _on_progress(self, handle: WorkerHandle, progress: protocol.Progress, now: float) -> None:
         if progress.runs:
             self._deaths = 0
             self.has_received = True
@@ -351,7 +329,7 @@ class WorkerPool:
         self._count_failures(progress.streak, succeeded=progress.handled > 0)
         self._update_state(handle, progress, now)
         if progress.runs:
-            self._observe(Received(handle.number, progress.runs), now)
+            self._observe(concurrency.Received(handle.number, progress.runs), now)
 
     def _crash_counted(self, answer: Answer) -> None:
         """Process the answer to a crash. If the crash could not be counted, the message is retried without a count."""
@@ -365,7 +343,7 @@ class WorkerPool:
         self._count_failures(1, succeeded=False)
         self._reporter.report_failure(answer.outcome, answer.crash.pid)
 
-    def _update_state(self, handle: WorkerHandle, progress: Progress, now: float) -> None:
+    def _update_state(self, handle: WorkerHandle, progress: protocol.Progress, now: float) -> None:
         """Set the worker busy or idle; a report of an earlier round says nothing about the current one."""
         if handle.state not in (State.BUSY, State.IDLE) or progress.round != handle.round:
             return
@@ -374,10 +352,9 @@ class WorkerPool:
             handle.enter(state, now)
 
     def _count_failures(self, failures: int, *, succeeded: bool) -> None:
-        """Count failed attempts in a row; too many of them throttle the queue."""
         if self._health.after_attempts(failures, succeeded=succeeded):
             for handle in self.handles:
-                handle.process.send(Backoff(self.backoff))
+                handle.process.send(protocol.Backoff(self.backoff))
 
     @property
     def backoff(self) -> float:

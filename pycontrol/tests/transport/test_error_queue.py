@@ -305,7 +305,7 @@ def test_other_headers_mend_a_message_whose_headers_cannot_be_read(error, errors
     error.send(b"body", '{"broken')
     (row,) = rows(errors)
 
-    with pytest.raises(InvalidMessage, match="new ones"):
+    with pytest.raises(InvalidMessage, match="new headers"):
         errors.edit(row, body=b"x", to="Sales")
     errors.edit(row, headers={"NServiceBus.EnclosedMessageTypes": TYPE}, to="Sales")
 
