@@ -105,7 +105,7 @@ def python_steps(steps: Steps, row: tuple) -> None:
     context.operations.clear()
     steps.python("headers of an outgoing message to text", lambda: encode_headers(HEADERS))
     steps.python("headers of an incoming message from text", lambda: decode_headers(row[3]))
-    steps.python("the in-flight message, for time limits and crashes", lambda: (in_flight.hold(message), in_flight.hold(None)))
+    steps.python("the in-flight message, for time limits and crashes", lambda: (in_flight.set(message), in_flight.set(None)))
     steps.python("outcome and tally", lambda: tally.add(Outcome(Kind.HANDLED, outcome.row_version, outcome.id)))
     steps.python("critical and processing time", lambda: watch.add([(wanted_at(message.headers), 0.0)], 2e9))
 

@@ -60,7 +60,7 @@ class Load:
             while not self.ended.is_set():
                 started = time.perf_counter()
                 queue.send(b"x")
-                queue.receive(anchor=anchor)
+                queue.receive(after_row_version=anchor)
                 now = time.perf_counter()
                 self.pairs.append((now, now - started))
 

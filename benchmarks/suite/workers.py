@@ -19,7 +19,7 @@ import yaml
 
 from benchmarks.suite.server import Place, tree, wait_until
 from rowpost.workers.process import shared_high_water_mark, spawn_worker
-from rowpost.workers.protocol import Assignment, InTrouble, Leave, Progress, Ready, Receive, Refused
+from rowpost.workers.protocol import Assignment, Exit, Progress, Ready, Receive, ReceiveFailed, Refused
 
 __all__ = ["HANDLERS", "NOTES", "Notes", "Service", "WorkerPool", "backends", "make_ready", "running", "worker_pool"]
 
@@ -85,7 +85,7 @@ class WorkerPool:
         self._round += 1
         started = time.monotonic()
         for worker in self._workers:
-            worker.tell(Receive(self._round))
+            worker.send(Receive(self._round))
         for worker in self._workers:
             _wait_for_report(worker, Progress, lambda report: report.round == self._round and not report.busy)
         return time.monotonic() - started
@@ -96,7 +96,7 @@ def worker_pool(place: Place, handler: str, number: int = 1, queue: str = "Bench
     """Start connected workers. `handler` names a function of handlers/worked.py, or `module:function`."""
     before = backends(place)
     name = handler if ":" in handler else f"{HANDLERS}:{handler}"
-    assignment["frontier"] = shared_high_water_mark()
+    assignment["high_water_mark"] = shared_high_water_mark()
     workers = [spawn_worker(Assignment(place.settings, queue, name, n, **assignment)) for n in range(1, number + 1)]
     try:
         for worker in workers:
@@ -105,7 +105,7 @@ def worker_pool(place: Place, handler: str, number: int = 1, queue: str = "Bench
         yield WorkerPool(workers)
     finally:
         for worker in workers:
-            worker.tell(Leave())
+            worker.send(Exit())
             worker.close()
 
 
@@ -113,8 +113,8 @@ def _wait_for_report(worker, kind: type, condition: Callable = lambda report: Tr
     """Wait for a report. Raises RuntimeError if a worker or handler fails, TimeoutError after ROUND_TIMEOUT_S seconds."""
     deadline = time.monotonic() + ROUND_TIMEOUT_S
     while time.monotonic() < deadline:
-        for report in worker.heard():
-            if isinstance(report, InTrouble | Refused):
+        for report in worker.reports():
+            if isinstance(report, ReceiveFailed | Refused):
                 raise RuntimeError(f"a worker failed: {report.error}")
             if isinstance(report, Progress) and report.failures:
                 raise RuntimeError(f"a handler failed: {report.failures[0].error}")

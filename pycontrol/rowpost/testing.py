@@ -1,4 +1,4 @@
-"""For tests of what users write: a saga on a real database, message by message, with timeouts fired by hand.
+"""Test support for users: run a saga on a real database, message by message, and fire its timeouts explicitly.
 
     with SagaTest(OrderPolicy) as saga:
         saga.handle(PlaceOrder("A1", 500))
@@ -7,8 +7,8 @@
         assert saga.sent == [RemindCustomer("A1")]
         assert saga.state("A1").reminded
 
-Each message is stored, received, handled and committed as in production. What the saga sends goes nowhere: it is kept in
-`sent`, in its order, and its timeouts in `timeouts`.
+Each message is stored, received, handled and committed as in production. Messages that the saga sends are not delivered: they
+are kept in `sent`, in order, and its timeouts in `timeouts`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PAGE = 1000
 
 @dataclass(frozen=True)
 class Sent:
-    """One message that the saga sent: `to` is its destination, None for an event; `delay` that of a timeout or send."""
+    """One message that the saga sent. `to` is its destination, None for an event; `delay` the delay of a timeout or send."""
 
     message: Any
     to: str | None
@@ -51,11 +51,11 @@ class Sent:
 
 
 class SagaTest:
-    """One saga in an endpoint of its own, with nothing in its queue and no instance at first.
+    """One saga in a separate endpoint. At first its queue is empty, and it has no instance.
 
     Args:
-        saga: the class.
-        database: where to run it; the embedded server by default.
+        saga: the saga's class.
+        database: the database to use; by default the embedded server.
     """
 
     def __init__(self, saga: type[Saga], database: Connection | None = None) -> None:
@@ -63,7 +63,7 @@ class SagaTest:
         self._endpoint = _Recording(f"SagaTest.{saga.__name__}", self)
         self._endpoint.saga(saga)
         self._database, self._owned = database, database is None
-        #: outcomes: what it sent and published, and the timeouts that were not fired yet
+        #: the messages that the saga sent and published, and its timeouts that were not fired yet
         self.all_sent: list[Sent] = []
         self.timeouts: list[Sent] = []
         self.failure: BaseException | None = None
@@ -71,17 +71,17 @@ class SagaTest:
     def __enter__(self) -> SagaTest:
         if self._database is None:
             self._database = connect(Settings(), application_name=f"rowpost {self._endpoint.name}")
-        self._drop_another_shape()
+        self._drop_changed_saga()
         prepare(self._endpoint, self._database)
         Queue(self._endpoint.name, self._database).purge()
         for key, _, version, *_ in self._rows():
             self._database.call("complete_saga", self._table, id=key, concurrency=version)
         return self
 
-    def _drop_another_shape(self) -> None:
-        """A class of this name that was correlated otherwise, before a change or in another project, leaves with its table."""
+    def _drop_changed_saga(self) -> None:
+        """Drop a saga of this name, with its table, if it was deployed with another correlation by an earlier test."""
         (declared,) = self._endpoint.sagas
-        with suppress(SchemaMissing):  # nothing is deployed yet
+        with suppress(SchemaMissing):  # no schema is deployed yet
             for registered in registered_sagas(self._database):
                 if registered[0] == declared.name and registered != astuple(declared):
                     drop_saga(self._database, declared.name)
@@ -93,14 +93,14 @@ class SagaTest:
 
     @property
     def sent(self) -> list[Any]:
-        """The messages that it sent and published, in their order."""
+        """The messages that the saga sent and published, in order."""
         return [each.message for each in self.all_sent]
 
     def handle(self, message: Any, headers: Mapping[str, str | None] | None = None) -> list[Sent]:
-        """Sends the saga a message and handles it, once; returns what it sent then, timeouts left out.
+        """Send the saga a message and handle it once; return the messages that it sent, without timeouts.
 
         Raises:
-            Whatever the saga raised: nothing of what it did is kept then.
+            Exception: the error that the saga raised. Its work is rolled back.
         """
         before = len(self.all_sent)
         with Endpoint("SagaTest.Sender", send_only=True).open(self._database) as bus:
@@ -112,20 +112,21 @@ class SagaTest:
         return self.all_sent[before:]
 
     def fire(self, cls: type) -> list[Sent]:
-        """Lets the time of the oldest timeout of that class come; returns what the saga sent then.
+        """Fire the oldest timeout of that class; return the messages that the saga sent.
 
         Raises:
-            InvalidMessage: it asked for none. Whatever the saga raised.
+            InvalidMessage: the saga requested no such timeout.
+            Exception: the error that the saga raised.
         """
         for place, timeout in enumerate(self.timeouts):
             if isinstance(timeout.message, cls):
                 del self.timeouts[place]
                 return self.handle(timeout.message, timeout.headers)
         asked = ", ".join(sorted({type(each.message).__name__ for each in self.timeouts})) or "nothing"
-        raise InvalidMessage(f"The saga waits for no {cls.__name__}; it waits for {asked}.")
+        raise InvalidMessage(f"The saga requested no timeout {cls.__name__}. Its unfired timeouts are: {asked}.")
 
     def state(self, value: Any) -> Any:
-        """The state of the instance with that correlation value; None where there is none, or no more."""
+        """Return the state of the instance with that correlation value; None if it does not exist or is complete."""
         declared = self._saga.declaration
         text = correlation_text(value, declared.kind, declared.property)
         rows = self._database.call("load_saga", self._table, correlation_value=text, locked=False, lock_timeout_ms=5000)
@@ -149,7 +150,7 @@ class SagaTest:
 
 
 class _Recording(Endpoint):
-    """Stores what its saga stores, and keeps what it sends instead of sending it."""
+    """An endpoint that stores its saga's state, and records outgoing messages instead of sending them."""
 
     def __init__(self, name: str, test: SagaTest) -> None:
         self._test = test
@@ -174,7 +175,7 @@ class _Recording(Endpoint):
 
 
 class _Remembering(JsonSerializer):
-    """JSON that remembers which message became which body."""
+    """A JSON serializer that remembers which message it encoded as which body."""
 
     def __init__(self) -> None:
         self._bodies: list[tuple[bytes, Any]] = []
@@ -185,5 +186,5 @@ class _Remembering(JsonSerializer):
         return body
 
     def message_of(self, body: bytes) -> Any:
-        """The message, or the body itself where it was sent as bytes."""
+        """Return the message of a body, or the body itself if it was sent as bytes."""
         return next((message for written, message in reversed(self._bodies) if written is body), body)

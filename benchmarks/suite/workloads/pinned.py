@@ -87,7 +87,7 @@ def _pairs(place: Place, scale: Scale) -> float:
         started = time.perf_counter()
         for _ in range(count):
             queue.send(b"x")
-            anchor = queue.receive(anchor=anchor)[-1].row_version
+            anchor = queue.receive(after_row_version=anchor)[-1].row_version
         return count / (time.perf_counter() - started)
 
 

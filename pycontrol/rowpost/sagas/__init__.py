@@ -1,4 +1,4 @@
-"""Sagas: state that several messages build up together, stored beside the queue, one row per instance.
+"""Sagas: state that several messages share, stored in the queue's database, one row per instance.
 
     class OrderPolicy(Saga[OrderState], correlate={PlaceOrder: "order_id", PaymentReceived: "order_id"}):
         @starts(PlaceOrder)
@@ -13,8 +13,9 @@
 
     sales.saga(OrderPolicy)
 
-The message, the state and what the handler sends commit as one. declaration.py is what a user writes, running.py finds an
-instance and runs it, state.py and correlation.py turn state and correlation values into columns.
+The removal of the message, the state and the outgoing messages commit together. `declaration` holds what a user writes,
+`invocation` finds an instance and runs its method, `state` and `correlation` convert state and correlation values to columns.
+See docs/guides/sagas.md.
 """
 
 from rowpost.sagas.conflicts import ConflictPolicy

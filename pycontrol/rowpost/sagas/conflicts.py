@@ -1,4 +1,4 @@
-"""What to do when messages of one saga instance get in each other's way: try again, patiently and not all at once."""
+"""A recoverability policy for conflicts between messages of one saga instance: retry often, at random times."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from rowpost.recoverability.policy import Decision, Failure, Recoverability
 
 __all__ = ["CONFLICTS", "ConflictPolicy"]
 
-#: errors that the next attempt may not meet (LockTimeout is a Deadlock)
+#: errors that may not occur in the next attempt (LockTimeout is a subclass of Deadlock)
 CONFLICTS = (SagaConflict, Deadlock)
-# The wait of the tenth attempt is the longest.
-_STEPS = 10
+# The wait grows up to this attempt.
+_LONGEST_WAIT_ATTEMPT = 10
 
 
 @dataclass(frozen=True, slots=True)
 class ConflictPolicy:
-    """A policy for Recoverability: conflicts are tried again at once, many times; everything else as `otherwise` says.
+    """A policy for Recoverability: conflicts are retried many times at once; other errors are treated by `otherwise`.
 
         Endpoint("Sales", recoverability=Recoverability(policy=ConflictPolicy()))
 
-    Before each new attempt at a conflict the worker waits a random time, up to `jitter` times the number of attempts, so
-    that those who met do not meet again.
+    Before each retry of a conflict, the worker waits a random time of up to `jitter` times the number of attempts, so that
+    the same messages do not conflict again.
 
     Args:
-        retries: attempts at a message whose error is a conflict; then it is treated as `otherwise` says.
-        jitter: see above; the tenth wait is the longest.
-        otherwise: how all other errors are treated.
+        retries: maximum number of retries of a message whose error is a conflict; then `otherwise` applies.
+        jitter: see above; the wait stops growing at the tenth attempt.
+        otherwise: applies to all other errors.
     """
 
     retries: int = 100
@@ -41,9 +41,9 @@ class ConflictPolicy:
     uniform: Callable[[float, float], float] = random.uniform
 
     def __call__(self, failure: Failure) -> Decision | timedelta:
-        """What to do with a failed message."""
+        """Decide what to do with a failed message."""
         if isinstance(failure.error, CONFLICTS) and failure.attempts <= self.retries:
-            self.sleep(self.uniform(0.0, self.jitter.total_seconds() * min(failure.attempts, _STEPS)))
+            self.sleep(self.uniform(0.0, self.jitter.total_seconds() * min(failure.attempts, _LONGEST_WAIT_ATTEMPT)))
             return Decision.RETRY
         decision, delay = self.otherwise.decide(failure)
         return delay if decision is Decision.DELAY else decision

@@ -1,4 +1,4 @@
-"""What a saga's handler is given: a context whose messages name the instance, so that answers and timeouts find it."""
+"""The context of a saga's handler: its outgoing messages name the instance, so that replies and timeouts find it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIMEOUT = "NServiceBus.IsSagaTimeoutMessage"
 
 
 class SagaContext(Context):
-    """A context that sends on behalf of one saga instance; what it sends leaves with the outer context's messages."""
+    """A context that sends on behalf of one saga instance, together with the messages of the outer context."""
 
     def __init__(self, outer: Context, saga_id: UUID, saga_type: str, metadata: Mapping[str, str]) -> None:
         super().__init__(outer.endpoint, outer.database, outer.incoming, outer.scope)
@@ -30,28 +30,28 @@ class SagaContext(Context):
         self._metadata = metadata
 
     def request_timeout(self, after: timedelta | datetime, message: Any) -> str:
-        """Sends the instance a message that it handles when the time has come; returns its message id.
+        """Send the instance a delayed message; return its message id.
 
-        It finds the instance by its id. When the saga is complete by then, the message is discarded with a log line.
+        The message finds the instance by its id. If the saga is complete by then, the message is discarded and logged.
 
         Args:
-            after: from now, or the moment itself, with its time zone.
-            message: of a message class that the saga handles.
+            after: delay from now, or a time with time zone.
+            message: an instance of a message class that the saga handles.
         """
         delay = after - datetime.now(UTC) if isinstance(after, datetime) else after
         headers = {TIMEOUT: "True", SAGA_ID: str(self._saga_id), SAGA_TYPE: self._saga_type}
         return self._collect(message, "Send", headers, False, destination=self.endpoint.name, delay=delay)
 
     def reply_to_originator(self, message: Any, *, headers: Mapping[str, str | None] | None = None) -> str:
-        """Answers whoever sent the message that started the saga; returns the reply's message id.
+        """Send a reply to the sender of the message that started the saga; return the reply's message id.
 
         Raises:
-            InvalidMessage: that message named no address for replies.
+            InvalidMessage: that message had no reply address.
         """
         address = self._metadata.get("Originator")
         if not address:
             raise InvalidMessage(
-                f"The message that started the saga {self._saga_id} wanted no reply: it had no ReplyToAddress. Send to a queue by name."
+                f"Cannot reply: the message that started the saga {self._saga_id} has no reply address. Send to a queue by name instead."
             )
         kept = {
             CORRELATION_ID: self._metadata.get("OriginalMessageId"),

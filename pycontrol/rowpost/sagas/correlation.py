@@ -1,4 +1,4 @@
-"""Correlation values: their kinds, and their text as the procedures take it."""
+"""Correlation values: their types, and their text form for the procedures."""
 
 from __future__ import annotations
 
@@ -10,26 +10,30 @@ from rowpost.errors import InvalidCorrelation
 
 __all__ = ["KINDS", "LIMIT", "correlation_text"]
 
-#: a state's correlation property may have one of these types; the words are those of the column's kind
+#: the types that a correlation property may have, and the names of the column's kinds
 KINDS: dict[type, str] = {str: "string", int: "integer", UUID: "uuid", datetime: "timestamp"}
-#: characters (reference J6)
+#: maximum number of characters, as in NServiceBus.Persistence.Sql
 LIMIT = 200
 _BIGINT = range(-(2**63), 2**63)
 
 
 def correlation_text(value: Any, kind: str, of: str) -> str:
-    """The value as text; `of` says in words whose it is.
+    """Return the value as text.
+
+    Args:
+        kind: the kind of the column, a value of KINDS.
+        of: names the value in errors.
 
     >>> correlation_text(42, "integer", "PlaceOrder.order_id")
     '42'
 
     Raises:
-        InvalidCorrelation: it is missing, of another type, or cannot be stored.
+        InvalidCorrelation: the value is missing, has another type, or cannot be stored.
     """
     if value is None or value == "":
-        raise InvalidCorrelation(f"{of} is {'missing' if value is None else 'empty'}: no saga can be found by it.")
+        raise InvalidCorrelation(f"{of} is {'missing' if value is None else 'empty'}, so that no saga can be found by it.")
     if KINDS.get(type(value)) != kind:
-        raise InvalidCorrelation(f"{of} is {value!r:.60}, of type {type(value).__name__}; the saga is found by a {kind}.")
+        raise InvalidCorrelation(f"{of} is {value!r:.60}, of type {type(value).__name__}, but the saga is found by a value of type {kind}.")
     problem = _problem(value)
     if problem:
         raise InvalidCorrelation(f"{of} {problem}.")
@@ -39,13 +43,13 @@ def correlation_text(value: Any, kind: str, of: str) -> str:
 def _problem(value: Any) -> str | None:
     if isinstance(value, str):
         if len(value) > LIMIT:
-            return f"has {len(value)} characters; a correlation value has {LIMIT} at most. It begins with {value[:40]!r}"
+            return f"has {len(value)} characters; the maximum is {LIMIT}. It starts with {value[:40]!r}"
         if "\0" in value or not _is_encodable(value):
-            return f"holds a character that no database stores: {value[:40]!r}"
+            return f"contains a character that the database cannot store: {value[:40]!r}"
     if isinstance(value, int) and value not in _BIGINT:
-        return f"is {value}: it needs more than 64 bits"
+        return f"is {value}, which needs more than 64 bits"
     if isinstance(value, datetime) and value.tzinfo is None:
-        return "has no time zone: nobody could say which moment it is"
+        return "has no time zone, so that its time is ambiguous"
     return None
 
 

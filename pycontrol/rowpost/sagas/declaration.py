@@ -1,4 +1,7 @@
-"""What a user writes: a class per saga, with a method per message type."""
+"""Declare a saga: a class per saga, with a method per message type.
+
+`Saga` is the base class; `starts` and `handles` mark its methods. Declarations are checked when the class is created.
+"""
 
 from __future__ import annotations
 
@@ -25,23 +28,23 @@ __all__ = ["Declaration", "Method", "Saga", "handles", "starts"]
 State = TypeVar("State")
 Function = TypeVar("Function", bound=Callable[..., Any])
 _MARK = "__rowpost_saga_messages__"
-_VERSION_LIMIT = 23  # the column's
+_VERSION_LIMIT = 23  # the length of the column SagaTypeVersion
 
 logger = logging.getLogger("rowpost.sagas")
 
 
 def starts(cls: type, *, subscribe: bool = False) -> Callable[[Function], Function]:
-    """Marks the method that handles a message class; a message without an instance starts one.
+    """Mark the method that handles a message class; if no instance exists, the message starts one.
 
     Args:
         cls: the message's class.
-        subscribe: it is an event of somebody else: subscribe to it when the endpoint starts.
+        subscribe: subscribe to this event of another endpoint when the endpoint starts.
     """
     return _marks(cls, True, subscribe)
 
 
 def handles(cls: type, *, subscribe: bool = False) -> Callable[[Function], Function]:
-    """Marks the method that handles a message class, or a timeout, for instances that are there. Arguments as for starts."""
+    """Mark the method that handles a message class or a timeout for existing instances. Arguments as for `starts`."""
     return _marks(cls, False, subscribe)
 
 
@@ -56,7 +59,7 @@ def _marks(cls: type, starting: bool, subscribe: bool) -> Callable[[Function], F
 
 @dataclass(frozen=True)
 class Method:
-    """A method, the message class that it handles, and the message's field that holds the correlation value."""
+    """A method of a saga; `cls` is the message class, `field` the message's field with the correlation value."""
 
     name: str
     cls: type
@@ -67,7 +70,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Declaration:
-    """A saga class as it was declared. `name` is its type on the wire, `property` the state's correlation field."""
+    """The checked declaration of a saga class. `name` is its type in headers, `property` the state's correlation field."""
 
     name: str
     state: type
@@ -85,11 +88,11 @@ class Declaration:
     methods: tuple[Method, ...]
 
     def table_for(self, endpoint: str) -> str:
-        """The table: as the class names it, else endpoint and class, as NServiceBus.Persistence.Sql names it (J6)."""
+        """Return the table's name: as declared, or endpoint and class, as NServiceBus.Persistence.Sql names it."""
         return self.table or f"{endpoint.replace('.', '_')}_{self.short_name}"
 
     def settings_for(self, endpoint: str) -> SagaSettings:
-        """What the deployment has to make."""
+        """Return the table that the deployment has to create."""
         transitional = self.transitional and property_name(self.transitional)
         return SagaSettings(
             self.table_for(endpoint), property_name(self.property), self.kind, transitional, self.transitional_kind
@@ -97,24 +100,24 @@ class Declaration:
 
 
 class Saga(Generic[State]):
-    """One saga. `self.state` is the instance's state, of the class in the brackets: a dataclass.
+    """Base class of sagas. `self.state` is the instance's state, a dataclass that the class names in brackets.
 
     Class arguments:
-        correlate: by message class, the field that says which instance a message belongs to. Replies and timeouts
-            that come back to the saga need none: they bear the instance's id.
-        by: the state's field that holds that value; may be left out where the messages' fields all have its name.
-            Its type is str, int, UUID or datetime. Its value never changes.
-        state: the state's class, where it is not in the brackets.
-        concurrency: "pessimistic" locks the instance before the handler runs, so that others wait; "optimistic" lets
-            them run, and all but the first to finish fail with SagaConflict and are tried again.
-        lock_timeout: how long to wait for the lock.
-        table: its table, where it is not to be <endpoint>_<class>.
-        transitional: a second field to be stored as a correlation, while sagas move from one to the other.
-        renamed, removed: fields of the state that had another name, or are gone (state.py).
-        version: of the class, for people who look at the table; 23 characters at most.
+        correlate: for each message class, the field that identifies the instance. Replies and timeouts of the saga need
+            none, because they contain the instance's id.
+        by: the state's field with the same value. May be omitted if all fields in `correlate` have its name. Its type is
+            str, int, UUID or datetime. Its value cannot change.
+        state: the state's class, if it is not given in brackets.
+        concurrency: "pessimistic" locks the instance before the handler runs, so that other messages wait. "optimistic"
+            lets them run; all but the first to finish fail with SagaConflict and are retried.
+        lock_timeout: maximum time to wait for the lock.
+        table: the table's name; by default <endpoint>_<class>.
+        transitional: a second field to store as a correlation value, while sagas move from one field to another.
+        renamed, removed: fields of the state that were renamed or removed, see `state.py`.
+        version: version of the class, stored for people who read the table; at most 23 characters.
 
     Raises:
-        SettingsError: the class cannot work as it is declared.
+        SettingsError: the declaration is invalid.
     """
 
     declaration: ClassVar[Declaration]
@@ -127,20 +130,20 @@ class Saga(Generic[State]):
         if correlate is not None:
             cls.declaration = _declare(cls, correlate, **options)
         elif options:
-            raise SettingsError(f"The saga {cls.__name__} needs correlate={{MessageClass: 'field'}}.")
+            raise SettingsError(f"The saga {cls.__name__} has no correlation. Add the class argument correlate={{MessageClass: 'field'}}.")
 
     def complete(self) -> None:
-        """The saga is over: its row is removed when the handler has returned, and later messages find nothing."""
+        """Complete the saga: its row is removed after the handler has returned, and later messages find no instance."""
         self.completed = True
 
     @classmethod
     def not_found(cls, message: Any, context: Context) -> None:
-        """Called for a message whose instance is not there, never started or complete; may be overridden.
+        """Handle a message that finds no instance, because it never started or is complete. May be overridden.
 
-        This one discards the message with a log line.
+        The default discards the message and logs it.
         """
         logger.info(
-            "No saga %s found for message %s (%s): discarded.", cls.declaration.name, context.message_id, type(message).__name__
+            "No saga %s found for message %s (%s); the message is discarded.", cls.declaration.name, context.message_id, type(message).__name__
         )
 
 
@@ -159,17 +162,17 @@ def _declare(
 ) -> Declaration:
     problem = _Problem(cls.__name__)
     if concurrency not in ("pessimistic", "optimistic"):
-        raise problem(f"has no concurrency {concurrency!r}. Use pessimistic or optimistic.")
+        raise problem(f"has the unknown concurrency {concurrency!r}. Use pessimistic or optimistic.")
     if not timedelta(0) < lock_timeout < timedelta(days=20):
-        raise problem(f"cannot wait {lock_timeout} for a lock: name a time between a millisecond and 20 days.")
+        raise problem(f"has the lock_timeout {lock_timeout}. Use a time between a millisecond and 20 days.")
     if len(version) > _VERSION_LIMIT:
-        raise problem(f"has a version of {len(version)} characters; {_VERSION_LIMIT} fit.")
+        raise problem(f"has a version of {len(version)} characters; the maximum is {_VERSION_LIMIT}.")
     state = state or _state_of(cls, problem)
     by = by or _common_field(correlate, problem)
     kinds = _kinds(state, (by, transitional), problem)
-    needless = [f.name for f in dataclasses.fields(state) if f.name != by and _needs_value(f)]
-    if needless:
-        raise problem(f"starts with nothing but {by}: give the other fields of {state.__name__} defaults: {', '.join(needless)}.")
+    required = [f.name for f in dataclasses.fields(state) if f.name != by and _needs_value(f)]
+    if required:
+        raise problem(f"starts with no value but {by}. Give these fields of {state.__name__} a default: {', '.join(required)}.")
     return Declaration(
         name=type_name(cls),
         state=state,
@@ -189,7 +192,7 @@ def _declare(
 
 
 class _Problem:
-    """Says which saga it is that cannot work."""
+    """Builds errors that name the saga."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -203,13 +206,13 @@ def _state_of(cls: type, problem: _Problem) -> type:
         arguments = typing.get_args(base)
         if arguments and dataclasses.is_dataclass(arguments[0]):
             return arguments[0]
-    raise problem("names no state: write class X(Saga[XState], …) with a dataclass XState.")
+    raise problem("has no state. Write class X(Saga[XState], …) with a dataclass XState.")
 
 
 def _common_field(correlate: Mapping[type, str], problem: _Problem) -> str:
     if len(set(correlate.values())) == 1:
         return next(iter(correlate.values()))
-    raise problem("is found by fields of several names: say which field of its state holds the value: by='…'.")
+    raise problem("is correlated by fields with different names. Name the state's field with the value: by='…'.")
 
 
 def _kinds(state: type, names: tuple[str | None, ...], problem: _Problem) -> dict[str, str]:
@@ -217,16 +220,16 @@ def _kinds(state: type, names: tuple[str | None, ...], problem: _Problem) -> dic
     kinds = {}
     for name in filter(None, names):
         if name not in hints:
-            raise problem(f"is to be found by {name}, which {state.__name__} has not.")
+            raise problem(f"is correlated by {name}, but {state.__name__} has no such field.")
         if hints[name] not in KINDS and not (name != names[0] and _optional(hints[name]) in KINDS):
             known = ", ".join(kind.__name__ for kind in KINDS)
-            raise problem(f"is to be found by {name}, whose type in {state.__name__} is none of {known}.")
+            raise problem(f"is correlated by {name}, whose type in {state.__name__} must be one of {known}.")
         kinds[name] = KINDS.get(hints[name]) or KINDS[_optional(hints[name])]
     return kinds
 
 
 def _optional(hint: Any) -> Any:
-    """X of X | None: a second correlation may be unknown yet."""
+    """Return X of X | None: a second correlation value may be missing at first."""
     inner = [each for each in typing.get_args(hint) if each is not type(None)]
     return inner[0] if len(inner) == 1 else None
 
@@ -239,19 +242,19 @@ def _methods(cls: type, correlate: Mapping[type, str], problem: _Problem) -> Ite
     found: dict[str, Method] = {}
     for name, function in inspect.getmembers(cls, inspect.isfunction):
         for message, starting, subscribe in getattr(function, _MARK, ()):
-            wanted = type_name(message)
-            if wanted in found:
-                raise problem(f"handles {wanted} in two methods, {found[wanted].name} and {name}: keep one.")
+            type_ = type_name(message)
+            if type_ in found:
+                raise problem(f"handles {type_} in two methods, {found[type_].name} and {name}. Remove one of them.")
             if starting and message not in correlate:
-                raise problem(f"is started by {message.__name__}: say which of its fields holds the value: correlate={{{message.__name__}: '…'}}.")
+                raise problem(f"is started by {message.__name__}, which has no correlation. Add correlate={{{message.__name__}: '…'}}.")
             field = correlate.get(message)
             fields = {each.name for each in dataclasses.fields(message)} if dataclasses.is_dataclass(message) else {field}
             if field is not None and field not in fields:
-                raise problem(f"is to be found by {message.__name__}.{field}, which there is not.")
-            found[wanted] = Method(name, message, starting, subscribe, field)
+                raise problem(f"is correlated by {message.__name__}.{field}, but there is no such field.")
+            found[type_] = Method(name, message, starting, subscribe, field)
     if not any(method.starts for method in found.values()):
-        raise problem("is started by no message: mark a method with @starts(MessageClass).")
+        raise problem("is started by no message. Mark a method with @starts(MessageClass).")
     unhandled = [each.__name__ for each in correlate if type_name(each) not in found]
     if unhandled:
-        raise problem(f"correlates {', '.join(unhandled)}, which no method handles.")
+        raise problem(f"correlates {', '.join(unhandled)}, but no method handles it. Remove it, or add a method.")
     yield from found.values()

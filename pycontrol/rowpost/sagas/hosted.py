@@ -1,4 +1,4 @@
-"""The sagas of one endpoint: their methods among its handlers, their tables for its deployment."""
+"""The sagas of one endpoint: their methods become handlers, their tables are part of the deployment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rowpost.database.connection import Connection
 from rowpost.errors import SettingsError
 from rowpost.handling.handlers import RegisteredHandler
 from rowpost.sagas.declaration import Saga
-from rowpost.sagas.invocation import Running, SagaTables
+from rowpost.sagas.invocation import SagaInvocation, SagaTables
 from rowpost.settings.environment import SagaSettings
 from rowpost.wire.message import Message
 from rowpost.wire.message_types import type_name
@@ -19,7 +19,12 @@ __all__ = ["HostedSagas"]
 
 
 class HostedSagas:
-    """What an endpoint knows of its sagas."""
+    """The sagas of one endpoint.
+
+    Args:
+        mode: the endpoint's transaction mode.
+        has_outbox: whether the endpoint has an outbox.
+    """
 
     def __init__(self, endpoint: str, mode: str, *, has_outbox: bool) -> None:
         self._endpoint, self._mode, self._has_outbox = endpoint, mode, has_outbox
@@ -28,45 +33,45 @@ class HostedSagas:
 
     @property
     def tables(self) -> tuple[SagaSettings, ...]:
-        """The tables that they need."""
+        """The tables that the sagas need."""
         return tuple(saga.declaration.settings_for(self._endpoint) for saga in self._hosted.values())
 
     def host(self, saga: type[Saga]) -> Iterator[tuple[RegisteredHandler, str | None]]:
-        """The handlers that a saga adds to the endpoint, each with the event that it subscribes to, if any.
+        """Yield the handlers that a saga adds to the endpoint, each with the event that it subscribes to, if any.
 
         Raises:
             SettingsError: as for Endpoint.saga.
         """
         if not hasattr(saga, "declaration"):
-            raise SettingsError(f"{saga.__name__} is no saga yet: class {saga.__name__}(Saga[State], correlate={{…}}).")
+            raise SettingsError(f"{saga.__name__} is not declared as a saga. Write class {saga.__name__}(Saga[State], correlate={{…}}).")
         if self._mode == "none":
             raise SettingsError(
-                f"The saga {saga.__name__} cannot run in an endpoint of the mode none: its message would be gone before its "
-                "state is stored, and a failure would lose it. Use receive_only or sends_atomic_with_receive."
+                f"The saga {saga.__name__} cannot run in an endpoint with the transaction mode none: the message is removed before "
+                "the state is stored, so that a failure would lose it. Use receive_only or sends_atomic_with_receive."
             )
         if self._has_outbox:
             raise SettingsError(
                 f"The saga {saga.__name__} cannot run in the endpoint {self._endpoint!r}, which has an outbox: the saga's state "
-                "lies beside the queue and the outbox in another database, and after a crash one would know of a message "
-                "that the other does not. Give the saga an endpoint of its own."
+                "is in the queue's database and the outbox in another one, so that after a crash only one of them may have "
+                "processed a message. Move the saga to a separate endpoint."
             )
         table = saga.declaration.table_for(self._endpoint)
         other = self._hosted.setdefault(table.casefold(), saga)
         if other is not saga:
-            raise SettingsError(f"The sagas {other.__name__} and {saga.__name__} have one table, {table}: give one table='…'.")
+            raise SettingsError(f"The sagas {other.__name__} and {saga.__name__} have the same table, {table}. Name another one for one of them: table='…'.")
         for method in saga.declaration.methods:
             wanted = type_name(method.cls)
-            yield RegisteredHandler(wanted, method.cls, Running(saga, method, table, self._names)), wanted if method.subscribe else None
+            yield RegisteredHandler(wanted, method.cls, SagaInvocation(saga, method, table, self._names)), wanted if method.subscribe else None
 
     def in_lock_order(
         self, messages: list[Message], read: Callable[[Message], Iterable[tuple[RegisteredHandler, Any]]]
     ) -> list[Message]:
-        """The messages of a batch, so that all workers lock instances in one order, and none waits for a circle of others.
+        """Return the messages of a batch in the order in which all workers lock instances, which avoids deadlocks.
 
-        Messages of one instance stay in theirs. Those that no saga handles, or nobody can read, come first.
+        Messages of one instance keep their order. Messages that no saga handles, or that cannot be read, come first.
 
         Args:
-            read: a message's handlers, each with the message as its class.
+            read: returns a message's handlers, each with the decoded message.
         """
         if not self._hosted:
             return messages
@@ -74,18 +79,21 @@ class HostedSagas:
         def key(message: Message) -> list[tuple[str, bool, str]]:
             try:
                 found = list(read(message))
-            except Exception:  # noqa: BLE001 -- whatever a serializer raises: the message fails when its turn comes
+            except Exception:  # noqa: BLE001 -- any error of a serializer: the message fails when it is handled
                 return []
-            return sorted(each.function.lock_key(body, message.headers) for each, body in found if isinstance(each.function, Running))
+            return sorted(each.function.lock_key(body, message.headers) for each, body in found if isinstance(each.function, SagaInvocation))
 
         return sorted(messages, key=key)
 
     def settle(
         self, database: Connection, operations: list[Operation | Call], *, at_once: bool = False
     ) -> list[Operation | Call]:
-        """Stores what sagas have to store, where that must not wait for what is sent; returns what is left.
+        """Store the sagas' states if they cannot be stored together with the outgoing messages; return the rest.
 
-        So it is in the mode receive_only, where what is sent commits before; in the others it leaves with what is sent.
+        In the mode receive_only the outgoing messages commit before. In other modes the states are stored with them.
+
+        Args:
+            at_once: store the states in any mode.
         """
         calls = [each for each in operations if isinstance(each, tuple)]
         if not calls or not (at_once or self._mode == "receive_only"):

@@ -1,25 +1,25 @@
-"""Scatter-gather: many requests, and one message when all of them are answered, without one row that all answers change.
+"""Scatter-gather: send many requests, and receive one message when all of them are answered.
 
     class StockCheck(ScatterGather[CheckLine, LineChecked], at_most=100):
         pass
 
-    checking = Endpoint("Checking")                      # beside the saga that asks, or in an endpoint of its own
+    checking = Endpoint("Checking")                      # the endpoint of the requesting saga, or a separate one
     checking.saga(StockCheck)
-    checking.route(CheckLine, to="Stock")                # who answers: context.reply(LineChecked(…))
+    checking.route(CheckLine, to="Stock")                # its handler answers: context.reply(LineChecked(…))
 
     class OrderPolicy(Saga[OrderState], …):
         @starts(PlaceOrder)
         def placed(self, message, context):
             StockCheck.scatter(context, message.order_id, [CheckLine(each) for each in message.lines], to="Checking")
 
-        @handles(StockCheck.Gathered)                    # finds its saga by itself, as every reply does
+        @handles(StockCheck.Gathered)                    # finds its saga by the saga's id, as every reply does
         def checked(self, message, context):
             self.state.missing = [each.sku for each in message.results if not each.in_stock]
 
-A saga that sends 10,000 requests and counts the answers itself is changed 10,000 times, and each change waits for the one
-before it, or fails against it. Here it is changed once. The requests are split among sub-sagas, and theirs again, so that
-none waits for more than `at_most` answers; each answers the one above it with what it gathered (seed 003, "Apply chunking
-by creating sub-saga instances").
+A saga that sends 10,000 requests and counts the answers itself is changed 10,000 times. Each change waits for the one before,
+or conflicts with it. With scatter-gather it is changed once. The requests are divided among sub-sagas, recursively, so that
+none waits for more than `at_most` answers. Each sub-saga replies to its parent with the results that it gathered. See
+docs/guides/contention.md.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ Response = TypeVar("Response")
 
 
 def split(items: Sequence[Any], at_most: int) -> list[tuple[Any, ...]]:
-    """Groups for the children of a tree in which nobody has more than `at_most`, as flat as can be, of about one size.
+    """Split items into groups of about equal size: the children of the flattest tree with at most `at_most` per node.
 
     >>> [len(group) for group in split(range(250), at_most=100)], [len(group) for group in split(range(20_000), at_most=100)]
     ([84, 84, 82], [10000, 10000])
     """
     below = at_most
-    while below * at_most < len(items):  # what one child can have below it
+    while below * at_most < len(items):  # `below`: the items that one child can have below it
         below *= at_most
     count = -(-len(items) // below)
     size = -(-len(items) // max(1, count))
@@ -57,16 +57,17 @@ def split(items: Sequence[Any], at_most: int) -> list[tuple[Any, ...]]:
 class ScatterGather(Saga[Any], Generic[Request, Response]):
     """A saga that sends requests of one class and gathers the responses of another; both are dataclasses.
 
-    Class arguments, beside those of Saga:
-        at_most: how many answers an instance waits for. More requests are split among sub-sagas; None: never.
-        at_once: how many requests of an instance are under way at a time; None: all of them. 1 asks one after the
-            other, each when the answer to the last has come: nothing contends, and it takes as long as all of them
-            together. Those that wait are part of the state.
+    Class arguments, in addition to those of Saga:
+        at_most: maximum number of answers that an instance waits for. More requests are divided among sub-sagas. None: no
+            maximum.
+        at_once: maximum number of unanswered requests of an instance; None: no maximum. With 1, each request is sent after
+            the answer to the one before. This avoids contention, and takes as long as all requests together. Requests that
+            are not sent yet are part of the state.
 
-    `Gathered` is the message that answers: its `name`, and in `results` the responses, in the order in which they came.
+    `Gathered` is the message with the results: `name`, and in `results` the responses in the order of their arrival.
 
     Raises:
-        SettingsError: the class cannot work as it is declared.
+        SettingsError: the declaration is invalid.
     """
 
     Part: ClassVar[type]
@@ -76,7 +77,7 @@ class ScatterGather(Saga[Any], Generic[Request, Response]):
         request, response = _classes_of(cls)
         for name, value, least in (("at_most", at_most, 2), ("at_once", at_once, 1)):
             if value is not None and value < least:
-                raise SettingsError(f"The saga {cls.__name__} cannot have {name}={value}: give {least} or more, or None.")
+                raise SettingsError(f"The saga {cls.__name__} has {name}={value}. Use a number of at least {least}, or None.")
         cls.Part = _message(cls, "Part", name=str, items=tuple[request, ...])
         cls.Gathered = _message(cls, "Gathered", name=str, results=tuple[response, ...])
 
@@ -97,22 +98,22 @@ class ScatterGather(Saga[Any], Generic[Request, Response]):
 
     @classmethod
     def scatter(cls, context: Bus, name: str, requests: Iterable[Request], *, to: str | None = None) -> str:
-        """Sends the requests, and `Gathered` to the endpoint that calls this, to its saga if one does, when all are answered.
+        """Send the requests. When all are answered, the calling endpoint, or its saga if a saga calls, receives `Gathered`.
 
         Args:
-            name: tells this gathering from all others that are under way: an order's id, say. It is a correlation value,
-                to which each level of sub-sagas adds its place: "A1", "A1.17".
-            to: the queue of the endpoint that hosts this saga; its own, where that is the one that calls.
+            name: identifies this gathering among all unfinished ones, for example an order's id. It is a correlation value;
+                each level of sub-sagas appends a number: "A1", "A1.17".
+            to: the queue of the endpoint that hosts this saga; by default the calling endpoint.
         """
         return context.send(cls.Part(name, tuple(requests)), to=to or context.endpoint.name)
 
     def combine(self, results: list[Response]) -> list[Response]:
-        """What an instance hands on of its results; may be overridden to keep less of them. This one keeps all."""
+        """Return the results to pass on; may be overridden to reduce them. The default returns all of them."""
         return results
 
     def _begin(self, part: Any, context: SagaContext, at_most: int | None, at_once: int | None) -> None:
         if self.state.awaits:
-            raise InvalidMessage(f"{type(self).__name__} gathers for {part.name!r} already: give each gathering another name.")
+            raise InvalidMessage(f"{type(self).__name__} already gathers for {part.name!r}. Give each gathering a unique name.")
         if at_most is not None and len(part.items) > at_most:
             groups = split(part.items, at_most)
             for number, group in enumerate(groups, 1):
@@ -144,7 +145,7 @@ def _classes_of(cls: type) -> tuple[type, type]:
         arguments = typing.get_args(base)
         if len(arguments) == 2 and all(map(dataclasses.is_dataclass, arguments)):  # noqa: PLR2004 -- request and response
             return arguments
-    raise SettingsError(f"The saga {cls.__name__} names no messages: write class X(ScatterGather[Request, Response]) with two dataclasses.")
+    raise SettingsError(f"The saga {cls.__name__} has no message classes. Write class X(ScatterGather[Request, Response]) with two dataclasses.")
 
 
 def _message(cls: type, called: str, /, **fields: Any) -> type:
@@ -153,7 +154,7 @@ def _message(cls: type, called: str, /, **fields: Any) -> type:
 
 
 def _state_of(cls: type, request: type, response: type) -> type:
-    """How many answers are awaited, which requests wait to be sent, and what has come."""
+    """Return the class of the state: the number of awaited answers, the requests to send, and the results so far."""
     lists = ((name, list[kind], dataclasses.field(default_factory=list)) for name, kind in (("waiting", request), ("results", response)))
     fields = [("name", str), ("awaits", int, dataclasses.field(default=0)), *lists]
     return dataclasses.make_dataclass(f"{cls.__name__}State", fields, namespace={"__module__": cls.__module__})

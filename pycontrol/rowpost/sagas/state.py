@@ -1,8 +1,8 @@
-"""A saga's state to and from the JSON in its table, and what becomes of it when its class changes.
+"""Convert a saga's state to and from the JSON in its table, also after its class has changed.
 
-Fields are named as on the wire: `order_id` is `OrderId`, as NServiceBus.Persistence.Sql writes it. A field that is new in
-the class takes its default. A stored field that the class does not know is an error, for storing the state again would
-lose it: the class says what it became (`renamed`) or that it may go (`removed`).
+Fields are named as in messages: `order_id` is `OrderId`, as NServiceBus.Persistence.Sql writes it. A field that is new in the
+class gets its default. A stored field that the class does not have is an error, because storing the state again would lose
+it. The class declares its new name (`renamed`) or that it may be dropped (`removed`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def property_name(field: str) -> str:
-    """A field's name in the database.
+    """Return a field's name in the database.
 
     >>> property_name("order_id")
     'OrderId'
@@ -33,30 +33,30 @@ def property_name(field: str) -> str:
 
 
 def encode_state(state: Any, of: str) -> str:
-    """The state as JSON; `of` names the saga. Raises InvalidSagaState."""
+    """Return the state as JSON; `of` names the saga in errors. Raises InvalidSagaState."""
     try:
         text = _JSON.encode(state).decode()
     except InvalidMessage as error:
         raise InvalidSagaState(f"The state of {of} cannot be stored: {error}") from error
     if _NUL.search(text):
-        raise InvalidSagaState(f"The state of {of} cannot be stored: a text in it holds the character NUL.")
+        raise InvalidSagaState(f"The state of {of} cannot be stored: a string in it contains the character NUL.")
     return text
 
 
 def decode_state(text: str, cls: type, of: str, renamed: Mapping[str, str], removed: Collection[str]) -> Any:
-    """The stored state as its class. Raises InvalidSagaState."""
+    """Return the stored JSON as an instance of the state's class. Raises InvalidSagaState."""
     stored = msgspec.json.decode(text)
     new_names = {property_name(old): property_name(new) for old, new in renamed.items()}
     gone = {property_name(name) for name in removed}
     fields = {new_names.get(name, name): value for name, value in stored.items() if name not in gone}
     known = {spelt for field in dataclasses.fields(cls) for spelt in (field.name, property_name(field.name))}
-    strange = sorted(fields.keys() - known)
-    if strange:
+    unknown = sorted(fields.keys() - known)
+    if unknown:
         raise InvalidSagaState(
-            f"The stored state of {of} has {', '.join(strange)}, which {cls.__name__} does not know: storing it again would "
-            "lose that. Say what became of it in the saga's class: renamed={'old': 'new'} or removed=('old',)."
+            f"The stored state of {of} has the fields {', '.join(unknown)}, which {cls.__name__} does not have; storing it again "
+            "would lose them. Declare in the saga's class: renamed={'old': 'new'} or removed=('old',)."
         )
     try:
         return _JSON.decode(msgspec.json.encode(fields), cls)
     except MessageNotDeserialized as error:
-        raise InvalidSagaState(f"The stored state of {of} does not fit its class any more: {error}") from error
+        raise InvalidSagaState(f"The stored state of {of} does not fit its class: {error}") from error

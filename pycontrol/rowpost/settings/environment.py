@@ -57,7 +57,7 @@ class SupervisorSettings:
     """Times are seconds: until a stopping worker is killed, until the circuit breaker trips, that a spare idles, that a
     delayed message may be late.
 
-    `upkeep_every`: between two looks after each queue's table, by one elected process; 0 leaves that to others.
+    `maintenance_every`: between two looks after each queue's table, by one elected process; 0 leaves that to others.
     `wake_up`: let senders wake the supervisor where the engine can (PostgreSQL); else it looks once a peek delay.
     """
 
@@ -66,7 +66,7 @@ class SupervisorSettings:
     breaker_seconds: float = 30.0
     idle_timeout: float = 2.0
     delayed_lateness: float = 1.0
-    upkeep_every: float = 300.0
+    maintenance_every: float = 300.0
     wake_up: bool = True
 
 
@@ -188,7 +188,7 @@ def _read_supervisor(top: Section, dialect: str, schema: str) -> SupervisorSetti
         breaker_seconds=section.seconds("breaker_seconds", default=30.0, at_least=0.0),
         idle_timeout=section.seconds("idle_timeout", default=2.0, at_least=0.0),
         delayed_lateness=section.seconds("delayed_lateness", default=1.0, at_least=MINIMUM_PEEK_DELAY),
-        upkeep_every=section.seconds("upkeep_every", default=300.0, at_least=0.0),
+        maintenance_every=section.seconds("maintenance_every", default=300.0, at_least=0.0),
         wake_up=section.flag("wake_up", default=True),
     )
     section.finish()

@@ -1,21 +1,22 @@
-"""Delayed messages: into their queue when their time has come, at most `delayed_lateness` late whoever stored them.
+"""Move delayed messages into their queue when they are due, at most `delayed_lateness` seconds late.
 
-Every process with workers has a mover for its queues; the database elects one at a time per queue, inside
-move_due_messages. A mover sleeps until the next message is due, by what it saw or the supervisor's looks have seen
-since; but where no look tells it in time, never longer than the lateness, so that it learns of what other processes
-stored meanwhile. Without a supervisor, in a test or a script:
+Every process with workers has a delayed mover for its queues (`workers/tasks/delayed_mover.py`). The database elects one at a
+time per queue, inside the procedure `move_due_messages`. Without a supervisor, in a test or a script:
 
     move_due(database, "Sales")
 
-Messages of NServiceBus endpoints may name another queue in ForwardDestination: they go straight there (reference G3);
-where there is no such queue, to the error queue with FailedQ naming the destination (G5, statement 57).
+A mover waits until the next message is due, as far as it or a peek of the supervisor knows. If no peek informs it in time, it
+waits at most `delayed_lateness` seconds, because other processes may have stored messages meanwhile.
+
+Messages of NServiceBus endpoints may name another queue in the header `NServiceBus.SqlServer.ForwardDestination`. They go
+directly to that queue. If there is no such queue, they go to the error queue, with `NServiceBus.FailedQ` naming the
+destination. See docs/guides/delayed-delivery.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 from uuid import uuid4
 
 from rowpost.database.connection import Connection
@@ -23,29 +24,33 @@ from rowpost.database.receive_transaction import receive_transaction
 from rowpost.errors import DatabaseUnavailable, Deadlock, MessageCorrupt, RowpostError
 from rowpost.recoverability.policy import Host, failure_headers
 from rowpost.transport.directory import Directory
-from rowpost.wire.address import parse_address
+from rowpost.transport.sending import send_call
 from rowpost.wire.headers import FORWARD_DESTINATION
 from rowpost.wire.message import MESSAGE_ID, decode_headers, encode_headers
+from rowpost.wire.operation import Call
 
-__all__ = ["Moved", "move_due", "wait_after_look"]
+__all__ = ["Moved", "move_due", "wait_after_peek"]
 
-#: how many messages a mover takes at a time; one commit each
+#: messages that a mover moves at a time, in one transaction
 BATCH = 500
-# Seconds between two rounds when what is due is held by somebody else.
-SHORTEST = 0.02
-# What a look that comes once a lateness may be late itself, in latenesses: then the mover goes by its own clock.
-GRACE = 0.1
+# Shortest pause between two rounds, for due messages that another session has locked.
+MIN_PAUSE_S = 0.02
+# A peek may be late by this fraction of the lateness before the mover stops waiting for it.
+PEEK_GRACE = 0.1
 
-Call = tuple[str, str | None, dict[str, Any]]
 Row = tuple[datetime, str, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One round of a mover.
+    """The result of one round of a mover.
 
-    `moved` went into the queue itself, `forwarded` where their header said, `failed` to the error queue; `next_due` are
-    the seconds until the next message is due, None when none waits. `elected` is False where another mover is at it.
+    Attributes:
+        moved: messages moved into the queue itself.
+        forwarded: messages sent to the destinations in their headers.
+        failed: messages sent to the error queue, because their destination does not exist.
+        next_due: seconds until the next message is due; None if there is none.
+        elected: False if another mover works on the queue.
     """
 
     moved: int = 0
@@ -55,7 +60,7 @@ class Moved:
     elected: bool = True
 
     def wait(self, lateness: float) -> float:
-        """Seconds until the next round.
+        """Return the seconds until the next round.
 
         >>> Moved(moved=100, next_due=0.0).wait(1.0), Moved(next_due=0.3).wait(1.0), Moved(next_due=60.0).wait(1.0)
         (0.0, 0.3, 1.0)
@@ -64,19 +69,24 @@ class Moved:
             return lateness
         if self.moved + self.forwarded + self.failed and self.next_due == 0.0:
             return 0.0
-        return min(lateness, max(SHORTEST, self.next_due))
+        return min(lateness, max(MIN_PAUSE_S, self.next_due))
 
 
-def wait_after_look(next_due: float, next_look: float, lateness: float) -> float:
-    """Seconds until the mover's turn, after a look that saw when the next message is due, and until the next look.
+def wait_after_peek(next_due: float, next_peek: float, lateness: float) -> float:
+    """Return the seconds until the mover's next round after a peek.
 
-    Looks that come at least once in a lateness are all that an idle queue needs: each puts off the mover's turn.
+    If peeks come at least once per lateness, an idle queue needs no calls of the mover: each peek postpones its next round.
+
+    Args:
+        next_due: seconds until the next message is due, as the peek found.
+        next_peek: seconds until the next peek.
+        lateness: the setting `delayed_lateness`, in seconds.
 
     >>> inf = float("inf")
-    >>> wait_after_look(0.3, 1.0, 1.0), wait_after_look(inf, 30.0, 1.0), wait_after_look(inf, 1.0, 1.0)
+    >>> wait_after_peek(0.3, 1.0, 1.0), wait_after_peek(inf, 30.0, 1.0), wait_after_peek(inf, 1.0, 1.0)
     (0.3, 1.0, 1.1)
     """
-    latest = lateness if next_look > lateness else max(lateness, next_look + GRACE * lateness)
+    latest = lateness if next_peek > lateness else max(lateness, next_peek + PEEK_GRACE * lateness)
     return min(next_due, latest)
 
 
@@ -88,16 +98,16 @@ def move_due(
     batch: int = BATCH,
     directory: Directory | None = None,
 ) -> Moved:
-    """Moves messages that are due, one batch, in one transaction.
+    """Move one batch of due messages in one transaction.
 
     Raises:
-        QueueNotFound: the queue has no delayed table, or there is no error queue for a message that needs it.
-        DatabaseUnavailable.
+        QueueNotFound: the queue has no delayed table, or a message needs the error queue and there is none.
+        DatabaseUnavailable: the connection is lost.
     """
     move = ("move_due_messages", queue, {"count": batch})
-    several = database.engine == "sqlserver"  # statements, which need a transaction around them; PostgreSQL's is one
+    several = database.engine == "sqlserver"  # several statements need a transaction; on PostgreSQL the call is one statement
     with receive_transaction(lambda: database):
-        # an idle queue costs one round trip: what is to be forwarded takes another look, in a transaction that stays open
+        # an idle queue costs one round trip; messages to forward take a second call, in a transaction that stays open
         ((moved, forwards, next_due_ms),) = database.call_all([move], begin=several, commit=several)[0]
         next_due = None if next_due_ms is None else next_due_ms / 1000
         done = Moved(moved or 0, next_due=next_due, elected=moved is not None)
@@ -113,25 +123,25 @@ def move_due(
 
 
 def _forward(database: Connection, forwarder: _Forwarder, moved: int, count: int) -> Moved:
-    """The other half of a round: what goes elsewhere. When the next one is due, the next round tells."""
+    """Forward messages to other queues. `next_due` is 0, because the next round finds out when the next message is due."""
     try:
         return Moved(moved, forwarder.forward_all(count), next_due=0.0)
     except (DatabaseUnavailable, Deadlock):
         raise
-    except RowpostError:  # a destination does not exist: which one, shows when they go one by one
-        database.rollback()  # what had moved with them moves in the next round
+    except RowpostError:  # a destination does not exist; forwarding one by one shows which one
+        database.rollback()  # the messages that were moved with them are moved in the next round
     forwarded, failed = forwarder.forward_each(count)
     return Moved(0, forwarded, failed, 0.0)
 
 
 class _Forwarder:
-    """Sends due messages on to the queues that they name."""
+    """Sends due messages to the queues that their headers name."""
 
     def __init__(self, database: Connection, queue: str, error_queue: str, directory: Directory) -> None:
         self._database, self._queue, self._error_queue, self._directory = database, queue, error_queue, directory
 
     def forward_all(self, count: int) -> int:
-        """Within the mover's transaction, which this commits: all of them, in one round trip."""
+        """Forward all messages in one round trip within the open transaction, and commit it; return their number."""
         rows = self._database.call("receive_due_messages", self._queue, count=count)
         calls = [self._forward(row) for row in rows]
         if calls:
@@ -141,7 +151,7 @@ class _Forwarder:
         return len(rows)
 
     def forward_each(self, count: int) -> tuple[int, int]:
-        """Each in a transaction of its own; returns how many went on, and how many to the error queue."""
+        """Forward each message in its own transaction; return how many were forwarded, and how many went to the error queue."""
         forwarded = failed = 0
         refused: tuple[Row, RowpostError] | None = None
         while forwarded + failed < count:
@@ -167,24 +177,16 @@ class _Forwarder:
         _, raw_headers, body = row
         try:
             headers = decode_headers(raw_headers)
-        except MessageCorrupt:  # as it is, for somebody to look at (statement 36)
+        except MessageCorrupt:  # unchanged, for a person to examine
             return ("send_message", self._error_queue, {"headers": raw_headers, "body": body})
         destination = headers.pop(FORWARD_DESTINATION, None)
         content = {"headers": encode_headers(headers), "body": body}
-        if not destination:  # the words stood elsewhere in the headers: it is the queue's own
+        if not destination:  # the header's name occurred elsewhere in the headers: the message belongs to this queue
             return ("send_message", self._queue, content)
-        address = parse_address(destination)
-        name = self._directory.find(self._database, address)
-        if name is not None:
-            return ("send_message", name, content)
-        place = self._database.local(address).qualified(self._database.engine)
-        names = {"schema_name": place.schema, "table_name": place.table}
-        if place.catalog is not None:
-            names["catalog_name"] = place.catalog
-        return ("send_unregistered", None, {**names, **content})
+        return send_call(self._database, self._directory, destination, content)
 
     def _give_up(self, row: Row, error: RowpostError) -> Call:
-        """FailedQ is the destination, not this queue: that is what has to be mended before a retry (reference G5)."""
+        """Move a message to the error queue. FailedQ is the destination, because a retry has to go there."""
         _, raw_headers, body = row
         headers = decode_headers(raw_headers)
         destination = headers.pop(FORWARD_DESTINATION, None) or self._queue

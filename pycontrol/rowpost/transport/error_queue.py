@@ -1,19 +1,18 @@
-"""The error queue: what failed, why, and back to where it failed.
+"""The error queue: list failed messages, retry, edit or discard them.
 
     errors = ErrorQueue(database)
     for failed in errors.list(Filter(failed_queue="Billing")):
         errors.retry(failed.row_version)
 
-A message is known by its row version: the number that `rowpost errors list` shows first. A retry is one transaction: the
-row leaves the error queue and enters the queue of its header NServiceBus.FailedQ, headers and body as they are
-(statement 70). Rows that somebody else holds or took meanwhile are left alone.
+A message is identified by its row version, the first column of `rowpost errors list`. A retry is one transaction: it removes
+the row from the error queue and inserts it into the queue of its header `NServiceBus.FailedQ`, with headers and body
+unchanged. Rows that another session has locked or removed are skipped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID, uuid4
 
 from rowpost.database.connection import Connection
@@ -22,25 +21,28 @@ from rowpost.recoverability.policy import FAILED_QUEUE
 from rowpost.transport.directory import Directory
 from rowpost.transport.failed_message import TYPES, FailedMessage, edited_headers
 from rowpost.transport.queue import Queue
+from rowpost.transport.sending import send_call
 from rowpost.wire.address import parse_address
 from rowpost.wire.message import BrowsedMessage, Headers, OutgoingMessage, encode_headers
+from rowpost.wire.operation import Call
 
 __all__ = ["ErrorQueue", "Filter", "Retried"]
 
 PAGE = 1000
-#: how many messages one transaction of retry_all takes back
+#: messages that retry_all retries in one transaction
 BATCH = 100
 
-Call = tuple[str, str | None, dict[str, Any]]
 Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which messages: all that is given has to match, case does not matter.
+    """Selects messages. All conditions that are given must match; case is ignored.
 
-    `failed_queue` is a queue's name or any spelling of its address; `exception` and `message_type` are parts: of the
-    exception's type or text, of the types' names.
+    Attributes:
+        failed_queue: a queue's name or any spelling of its address.
+        exception: part of the exception's type or text.
+        message_type: part of a message type's name.
     """
 
     failed_queue: str | None = None
@@ -48,7 +50,7 @@ class Filter:
     message_type: str | None = None
 
     def matches(self, message: FailedMessage, database: Connection) -> bool:
-        """Whether the message is one of them."""
+        """Return whether the message matches."""
         return (
             (self.failed_queue is None or _same_queue(self.failed_queue, message.failed_queue, database))
             and _holds(self.exception, f"{message.exception_type}: {message.exception_message}")
@@ -58,7 +60,13 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """Outcome of retry_all: how many are back; how many somebody else had taken; and why the others stay."""
+    """Result of retry_all.
+
+    Attributes:
+        retried: messages that are in their queues again.
+        gone: messages that another session had removed or locked.
+        refused: row version and reason of each message that stays in the error queue.
+    """
 
     retried: int = 0
     gone: int = 0
@@ -68,7 +76,7 @@ class Retried:
 class ErrorQueue:
     """The error queue of a database.
 
-    Raises, all methods: QueueNotFound where there is no such error queue.
+    All methods raise QueueNotFound if the error queue does not exist.
     """
 
     def __init__(self, database: Connection, name: str = "error") -> None:
@@ -76,11 +84,17 @@ class ErrorQueue:
         self.queue = Queue(name, database)
         self._directory = Directory()
 
-    # -------------------------------------------------------------- look
+    # -------------------------------------------------------------- read
     def list(
         self, wanted: Filter | None = None, *, limit: int | None = None, after: int | None = None
     ) -> Iterator[FailedMessage]:
-        """The messages that match, oldest first, without their bodies; read in pages, so that any depth will do."""
+        """Yield the messages that match, oldest first, without their bodies; reads in pages, so that memory use is constant.
+
+        Args:
+            wanted: selects the messages; all by default.
+            limit: maximum number of messages.
+            after: only messages with a higher row version.
+        """
         found = 0
         for message in self._pages(after):
             if wanted is None or wanted.matches(message, self.database):
@@ -89,21 +103,24 @@ class ErrorQueue:
                 if found == limit:
                     return
 
-    def _pages(self, anchor: int | None) -> Iterator[FailedMessage]:
+    def _pages(self, after_row_version: int | None) -> Iterator[FailedMessage]:
         page: Sequence[BrowsedMessage] = ()
         first = True
         while first or len(page) == PAGE:
             first = False
-            page = self.queue.browse(PAGE, anchor, 0)
+            page = self.queue.browse(PAGE, after_row_version, 0)
             for message in page:
                 yield FailedMessage(message)
-            anchor = page[-1].row_version if page else anchor
+            after_row_version = page[-1].row_version if page else after_row_version
 
     def find(self, key: str | int) -> FailedMessage:
-        """One message with its body: by its row version, which is quick, or by its row's or its message's id.
+        """Return one message with its body.
+
+        Args:
+            key: the row version, which is fast, or the row's or the message's id, which scans the queue.
 
         Raises:
-            MessageNotFound: it is not there, or somebody holds it now.
+            MessageNotFound: the message does not exist, or another session has locked it.
         """
         text = str(key)
         if text.isascii() and text.isdigit():
@@ -121,17 +138,18 @@ class ErrorQueue:
 
     def _missing(self, key: str) -> MessageNotFound:
         return MessageNotFound(
-            f"No message {key} in {self.queue.name!r}: it was retried or discarded, or somebody holds it right now. "
-            "rowpost errors list shows those that are there."
+            f"No message {key} in {self.queue.name!r}: it was retried or discarded, or another session has locked it. "
+            "`rowpost errors list` shows the messages in the error queue."
         )
 
-    # -------------------------------------------------------------- act
+    # -------------------------------------------------------------- change
     def retry(self, row_version: int, to: str | None = None) -> str:
-        """Brings one message back to the queue where it failed, or `to` another; returns that queue's address.
+        """Move one message back to the queue where it failed, or to the queue `to`; return that queue's address.
 
         Raises:
-            MessageNotFound; QueueNotFound: the queue is gone, the message stays here.
-            InvalidMessage: nobody wrote down where it failed, and `to` does not say it either.
+            MessageNotFound: the message does not exist, or another session has locked it.
+            QueueNotFound: the destination does not exist; the message stays in the error queue.
+            InvalidMessage: the headers do not name the queue where it failed, and `to` is not given.
         """
         with self.database.transaction():
             failed, body = self._take(row_version)
@@ -142,9 +160,13 @@ class ErrorQueue:
     def retry_all(
         self, wanted: Filter | None = None, *, progress: Progress | None = None, rows: Sequence[int] | None = None
     ) -> Retried:
-        """Brings back all that match and are here now, in batches that commit one by one.
+        """Retry all messages that match, in batches that commit one by one.
 
-        What fails again meanwhile is not brought back a second time. `rows`: only these, as `list` found them.
+        Messages that fail again meanwhile are not retried a second time.
+
+        Args:
+            progress: called after each batch with the number of messages processed so far.
+            rows: retry only these row versions, as `list` found them.
         """
         rows = [message.row_version for message in self.list(wanted)] if rows is None else rows
         retried = gone = 0
@@ -156,7 +178,7 @@ class ErrorQueue:
                 retried, gone = retried + back, gone + len(batch) - back
             except DatabaseUnavailable:
                 raise
-            except RowpostError:  # one of them has nowhere to go: which one, shows when they go one by one
+            except RowpostError:  # a destination does not exist; retrying one by one shows which one
                 for row in batch:
                     try:
                         self.retry(row)
@@ -172,7 +194,7 @@ class ErrorQueue:
         return Retried(retried, gone, tuple(refused))
 
     def discard(self, row_version: int) -> None:
-        """Removes a message for good. Raises MessageNotFound."""
+        """Remove a message for good. Raises MessageNotFound."""
         if self.queue.receive_one(row_version) is None:
             raise self._missing(str(row_version))
 
@@ -184,20 +206,22 @@ class ErrorQueue:
         headers: Headers | None = None,
         to: str | None = None,
     ) -> str:
-        """Brings a message back with another body or other headers; returns the queue's address.
+        """Retry a message with another body or other headers; return the queue's address.
 
-        It is a new message with a new id, which says in ServiceControl.EditOf whose edit it is, as ServiceControl's own.
+        The result is a new message with a new id. Its header `ServiceControl.EditOf` names the original message, as
+        ServiceControl does it.
 
         Raises:
-            As `retry`. InvalidMessage besides: neither body nor headers are given, or the headers cannot be stored.
+            MessageNotFound, QueueNotFound: as `retry`.
+            InvalidMessage: as `retry`; or neither body nor headers are given, or the headers cannot be stored.
         """
         if body is None and headers is None:
-            raise InvalidMessage("An edit needs another body or other headers. Without either, retry the message.")
+            raise InvalidMessage("An edit needs a new body or new headers. To send the message unchanged, retry it.")
         with self.database.transaction():
             failed, old_body = self._take(row_version)
             if headers is None and failed.corrupt:
                 raise InvalidMessage(
-                    f"The headers of message {row_version} cannot be read: an edit has to bring new ones."
+                    f"The headers of message {row_version} cannot be read. Give new headers for the edit."
                 )
             destination = to or (headers or {}).get(FAILED_QUEUE) or self._destination(failed)
             edited = edited_headers(failed.headers if headers is None else headers, original=failed)
@@ -205,26 +229,26 @@ class ErrorQueue:
             self.database.call_all([self._send(destination, *content, uuid4())])
         return destination
 
-    # -------------------------------------------------------------- how
+    # -------------------------------------------------------------- internals
     def _destination(self, failed: FailedMessage) -> str:
         if failed.failed_queue:
             return failed.failed_queue
         why = (
-            f"its headers cannot be read ({failed.corrupt})" if failed.corrupt else f"it bears no header {FAILED_QUEUE}"
+            f"its headers cannot be read ({failed.corrupt})" if failed.corrupt else f"it has no header {FAILED_QUEUE}"
         )
         raise InvalidMessage(
-            f"Nobody wrote down where message {failed.row_version} failed: {why}. Name the queue it shall go to: --to QUEUE."
+            f"The queue where message {failed.row_version} failed is unknown: {why}. Name the destination with --to QUEUE."
         )
 
     def _take(self, row_version: int) -> tuple[FailedMessage, bytes | None]:
-        """Out of the error queue, within the caller's transaction."""
+        """Remove a message from the error queue, within the caller's transaction."""
         rows = self.database.call("receive_message", self.queue.name, row_version=row_version)
         if not rows:
             raise self._missing(str(row_version))
         return _failed(rows[0]), rows[0][4]
 
     def _retry_batch(self, rows: Sequence[int]) -> int:
-        """The rows in one transaction, a few round trips; returns how many were still there."""
+        """Retry the rows in one transaction and a few round trips; return how many of them existed."""
         database = self.database
         with database.transaction():
             taken = database.call_all([("receive_message", self.queue.name, {"row_version": row}) for row in rows])
@@ -247,17 +271,8 @@ class ErrorQueue:
             self.database.call_all([self._send(destination, message.raw_headers, message.body, message.id)])
 
     def _send(self, destination: str, raw_headers: str, body: bytes | None, row_id: UUID) -> Call:
-        database = self.database
-        address = parse_address(destination)
         content = {"headers": raw_headers, "body": body, "id": row_id}
-        name = self._directory.find(database, address)
-        if name is not None:
-            return ("send_message", name, content)
-        place = database.local(address).qualified(database.engine)
-        names = {"schema_name": place.schema, "table_name": place.table}
-        if place.catalog is not None:
-            names["catalog_name"] = place.catalog
-        return ("send_unregistered", None, {**names, **content})
+        return send_call(self.database, self._directory, destination, content)
 
 
 def _failed(row: tuple) -> FailedMessage:

@@ -1,4 +1,4 @@
-"""Queues that one session at a time works off, of all processes on all machines."""
+"""Single active consumer: at most one session, of all processes on all machines, receives from a queue."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ __all__ = ["SingleActiveConsumer"]
 
 
 class SingleActiveConsumer:
-    """One process's claim to a queue, for as long as its connection lives: a lock that ends after its transaction.
+    """The right of one session to receive from a queue, as long as its connection lives.
 
-    Where no claim is `wanted`, it is held by everybody.
+    The right is a lock of the session. The server releases it after the session's transaction has ended, never before.
+
+    Args:
+        wanted: whether the queue has a single active consumer; if not, every session holds the right.
     """
 
     def __init__(self, queue: str, *, wanted: bool) -> None:
@@ -19,7 +22,7 @@ class SingleActiveConsumer:
         self._holder: Connection | None = None
 
     def held(self, database: Connection) -> bool:
-        """Whether the queue is ours alone; asks for it where it is not. Raises DatabaseError."""
+        """Return whether this session may receive; requests the lock if it does not have it. Raises DatabaseError."""
         if self.wanted and self._holder is not database and database.call("acquire_queue", queue_name=self._queue)[0][0]:
             self._holder = database
         return not self.wanted or self._holder is database

@@ -1,4 +1,4 @@
-"""A message of the error queue: what its headers tell of the failure, and what an edit of it bears."""
+"""A message of the error queue: the failure that its headers describe, and the headers of an edit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RETRIED_AS = "ServiceControl.Retry.UniqueMessageId"
 
 
 class FailedMessage:
-    """A message of the error queue. Where its headers cannot be read, `corrupt` says why and the rest is empty."""
+    """A message of the error queue. If its headers cannot be read, `corrupt` gives the reason, and the other values are empty."""
 
     def __init__(self, browsed: BrowsedMessage) -> None:
         self.browsed = browsed
@@ -34,7 +34,7 @@ class FailedMessage:
 
     @property
     def corrupt(self) -> str | None:
-        """Why the headers cannot be read; None if they can."""
+        """The reason why the headers cannot be read; None if they can."""
         try:
             _ = self.browsed.headers
         except MessageCorrupt as error:
@@ -47,7 +47,7 @@ class FailedMessage:
 
     @property
     def failed_queue(self) -> str | None:
-        """The address where it failed, and where a retry brings it; None where nobody wrote it down."""
+        """The address of the queue where it failed, to which a retry sends it; None if the headers do not name it."""
         return self.headers.get(FAILED_QUEUE) or None
 
     @property
@@ -73,14 +73,14 @@ class FailedMessage:
 
 
 def edited_headers(headers: Headers, *, original: FailedMessage) -> dict[str, str | None]:
-    """The headers of an edit: without those that describe the failure, with an id of its own and whose edit it is."""
+    """Return the headers of an edit: without those of the failure, with a new message id and the original's id."""
     gone = {*DROPPED, FAILED_QUEUE, "NServiceBus.TimeOfFailure", "NServiceBus.Retries.Timestamp"}
     kept = {name: value for name, value in headers.items() if name not in gone and not name.startswith(EXCEPTION)}
     return {**kept, MESSAGE_ID: str(uuid4()), EDIT_OF: _unique_id(original)}
 
 
 def _unique_id(message: FailedMessage) -> str:
-    """The id by which ServiceControl knows a failed message: a GUID made of message id and processing endpoint."""
+    """Return the id that ServiceControl gives a failed message: a GUID computed from message id and processing endpoint."""
     known = message.headers.get(_RETRIED_AS)
     if known:
         return known

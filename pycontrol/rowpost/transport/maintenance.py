@@ -1,13 +1,17 @@
-"""Looking after queues: figures, and what keeps a table small and fast. By hand, or by one elected process.
+"""Maintain queues: read their figures, and keep their tables small and fast.
+
+Called by the periodic task of one elected process, by `rowpost queue maintain`, or directly:
 
     queue_metrics(database, "Sales").depth
     for step in maintain_queue(database, "Sales"):
         print(step.action, step.state, step.reason)
 
-A queue is all inserts and deletes. Its table's own autovacuum settings do the daily work; maintain_queue does what
-they cannot: cut a file that a backlog has left long, renew an index that is mostly air, take away what an interrupted
-renewal left behind. PostgreSQL runs VACUUM and REINDEX CONCURRENTLY in no function, so that the queue's procedure says
-what is needed and the statements run here, one by one. None of them stops senders or receivers.
+A queue's table sees only inserts and deletes. The autovacuum settings of the table do the regular work. `maintain_queue` does
+the rest: it truncates a file that a backlog has enlarged, rebuilds an index that is mostly empty, and drops what an
+interrupted rebuild left behind.
+
+PostgreSQL cannot run VACUUM and REINDEX CONCURRENTLY inside a function. So the queue's procedure returns the statements that
+are needed, and they are executed here, one by one. None of them blocks senders or receivers.
 """
 
 from __future__ import annotations
@@ -23,9 +27,10 @@ __all__ = ["Metrics", "Step", "maintain_queue", "queue_metrics"]
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Figures of a queue, as queue_metrics returns them. Null is what the engine does not know without a scan.
+    """Figures of a queue. None means that the engine does not know the value without a scan.
 
-    `enqueued` and `dequeued` count since the server began to; `expired` up to 1,000. `measured_at` is UTC.
+    `enqueued` and `dequeued` count since the server's statistics were reset; `expired` counts up to 1,000. `measured_at` is
+    in UTC.
     """
 
     depth: int | None
@@ -39,7 +44,7 @@ class Metrics:
     measured_at: datetime
 
     def rates(self, earlier: Metrics) -> tuple[float | None, float | None]:
-        """Messages enqueued and dequeued a second since an earlier measurement; None where the engine does not count.
+        """Return the messages enqueued and dequeued per second since an earlier measurement; None if the engine does not count.
 
         >>> from datetime import timedelta
         >>> now = datetime(2026, 11, 20)
@@ -53,7 +58,7 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of upkeep. `state` is done, waits (for a person or a right), todo, or failed with `error`."""
+    """One step of maintenance. `state` is done, waits (for a person or a right), todo, or failed with `error`."""
 
     action: str
     reason: str
@@ -62,21 +67,25 @@ class Step:
     error: str | None = None
 
 
-def queue_metrics(database: Connection, queue: str, anchor: int | None = None) -> Metrics:
-    """The figures of a queue. Raises QueueNotFound."""
-    return Metrics(*database.call("queue_metrics", queue, after_row_version=anchor)[0])
+def queue_metrics(database: Connection, queue: str, after_row_version: int | None = None) -> Metrics:
+    """Return the figures of a queue, or of its messages with a higher row version. Raises QueueNotFound."""
+    return Metrics(*database.call("queue_metrics", queue, after_row_version=after_row_version)[0])
 
 
 def maintain_queue(
     database: Connection, queue: str, *, offline: bool = False, at_most: int | None = None
 ) -> list[Step]:
-    """Look after a queue: every step that it needs, `at_most` so many of those that run here.
+    """Execute the maintenance steps that a queue needs, and return them. Call it outside of a transaction.
 
-    `offline` allows what keeps everybody out while it runs. A step that fails is told in its `error`, and the next
-    one runs. Call it outside of a transaction.
+    If a step fails, its `error` gives the reason, and the next step is executed.
+
+    Args:
+        offline: allow steps that lock the table while they run.
+        at_most: maximum number of statements to execute; None for all.
 
     Raises:
-        QueueNotFound, PermissionDenied.
+        QueueNotFound: no such queue.
+        PermissionDenied: the login may not maintain the queue.
     """
     steps = [Step(*row) for row in database.call("maintain_queue", queue, offline=offline)]
     done: list[Step] = []
@@ -84,13 +93,13 @@ def maintain_queue(
     for step in steps:
         if step.state == "todo" and (at_most is None or ran < at_most):
             ran += 1
-            done.append(_ran(database, step))
+            done.append(_execute(database, step))
         else:
             done.append(step)
     return done
 
 
-def _ran(database: Connection, step: Step) -> Step:
+def _execute(database: Connection, step: Step) -> Step:
     try:
         with database.translated():
             database.dialect.script(database.driver_connection, step.statement)

@@ -1,13 +1,14 @@
-"""A queue split by a correlation value: messages of one value are handled one after the other, in their order.
+"""Split a queue into partitions by a correlation value; messages with the same value are handled in order, one at a time.
 
     queues:
       Sales:
         partitions: {count: 8, by: Shop.OrderId}      # a header; or module:function, called with each Message
         worker: {handler: "shop.app:sales"}
 
-One splitter of all processes moves messages from Sales to Sales.p1 … Sales.p8, each to the partition that its value hashes
-to; each partition has one consumer of all processes. Both are claimed by a lock of the session that receives, which the
-server releases when that session is over and its transaction rolled back: then the next one goes on where it ended.
+One splitter of all processes moves messages from Sales to Sales.p1 … Sales.p8, each to the partition that its value hashes to.
+Each partition has a single active consumer of all processes. Splitter and consumers hold a lock of the session that receives.
+The server releases the lock when that session has ended and its transaction is rolled back. Then another session continues
+where the first one stopped. See docs/guides/contention.md.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from rowpost.wire.message import Message, OutgoingMessage
 
 __all__ = ["KeyOf", "partition_of", "split"]
 
-#: the value by which a message is split; None where it has none
+#: returns the value by which a message is partitioned; None if it has none
 KeyOf = Callable[[Message], str | None]
 
 BATCH = 500
 
 
 def partition_of(value: str, count: int) -> int:
-    """The partition of a value, from 0; the same in every process and release.
+    """Return the partition of a value, starting from 0; the same in every process and release.
 
     >>> [partition_of(value, 8) for value in ("order-1", "order-2", "order-1")]
     [5, 3, 5]
@@ -42,10 +43,13 @@ def partition_of(value: str, count: int) -> int:
 
 
 def split(database: Connection, queue: QueueSettings, key: KeyOf, warn: Callable[[str], None] = lambda text: None) -> int:
-    """Moves up to 500 messages to their partitions, in one transaction; how many.
+    """Move up to 500 messages to their partitions in one transaction; return their number.
 
-    Only one may do so at a time, or the order is lost. A message without a value goes by its id. What has expired is
-    dropped; the rest of a time to be received moves along.
+    Only one session may do so at a time, or the order is lost. A message without a value is partitioned by its id. Expired
+    messages are removed; the remaining time to be received of the others is kept.
+
+    Raises:
+        Deadlock: older messages were committed meanwhile; try again.
     """
     here = Queue(queue.name, database)
     with database.transaction():
@@ -55,32 +59,32 @@ def split(database: Connection, queue: QueueSettings, key: KeyOf, warn: Callable
         now = queue_metrics(database, queue.name).measured_at if any(expires.values()) else None
         received = here.receive(len(expires))
         if any(message.row_version not in expires for message in received):
-            raise Deadlock(f"messages came into {queue.name} between two looks at it: look again")
-        lots: defaultdict[int, list[OutgoingMessage]] = defaultdict(list)
+            raise Deadlock(f"Older messages were committed to {queue.name} while it was split. Retry.")
+        by_partition: defaultdict[int, list[OutgoingMessage]] = defaultdict(list)
         for message in received:
             if not message.expired:
-                rest = _rest(expires.get(message.row_version), now)
-                outgoing = OutgoingMessage(message.body, message.raw_headers, message.id, rest)
-                lots[_place(message, key, len(queue.partitions), warn)].append(outgoing)
-        for place, messages in lots.items():
-            Queue(queue.partitions[place], database).send_many(messages)
+                remaining = _remaining(expires.get(message.row_version), now)
+                outgoing = OutgoingMessage(message.body, message.raw_headers, message.id, remaining)
+                by_partition[_partition(message, key, len(queue.partitions), warn)].append(outgoing)
+        for partition, messages in by_partition.items():
+            Queue(queue.partitions[partition], database).send_many(messages)
     return len(received)
 
 
-def _rest(expires: datetime | None, now: datetime | None) -> timedelta | None:
+def _remaining(expires: datetime | None, now: datetime | None) -> timedelta | None:
     if expires is None or now is None:
         return None
     return max(expires.replace(tzinfo=None) - now, timedelta(milliseconds=1))
 
 
-def _place(message: Message, key: KeyOf, count: int, warn: Callable[[str], None]) -> int:
+def _partition(message: Message, key: KeyOf, count: int, warn: Callable[[str], None]) -> int:
     value = None
     try:
         value = key(message)
     except MessageCorrupt:
-        pass  # its partition's worker moves it to the error queue
-    except Exception as error:  # noqa: BLE001 a user's function: its message must not stop the others
-        warn(f"the partition of message {message.id} cannot be told: {type(error).__name__}: {error}")
+        pass  # the worker of its partition moves it to the error queue
+    except Exception as error:  # noqa: BLE001 -- a user's function; its failure must not stop the other messages
+        warn(f"The partition function failed for message {message.id}, which is partitioned by its id: {type(error).__name__}: {error}")
     return partition_of(str(message.id) if value is None else str(value), count)
 
 

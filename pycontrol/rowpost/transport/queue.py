@@ -1,4 +1,7 @@
-"""A queue, for those who send, receive and look."""
+"""Send to, receive from, peek at, browse and purge a queue.
+
+`Queue` calls the procedures that were rendered for the queue. Use it outside of handlers; in a handler, use the context.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ from rowpost.errors import InvalidCount, InvalidMessage
 from rowpost.wire.address import parse_address
 from rowpost.wire.message import CORRELATION_ID, REPLY_TO_ADDRESS, BrowsedMessage, Headers, Message, OutgoingMessage
 
-__all__ = ["Queue", "Row", "legacy_values", "send_to_address", "split"]
+__all__ = ["Queue", "Row", "legacy_values", "message_of_row", "split"]
 
-#: a batch of send_many ends at so many messages or bytes, whichever comes first
+#: limits of one batch of send_many, in messages and bytes
 BATCH_MESSAGES = 1000
 BATCH_BYTES = 8 * 1024 * 1024
 _COLUMN_LENGTH = 255
@@ -23,7 +26,7 @@ Progress = Callable[[int], None]
 
 
 class Row(NamedTuple):
-    """A message to send as the procedures take it."""
+    """A message to send, in the columns that the procedures take."""
 
     raw_headers: str
     body: bytes | None
@@ -36,8 +39,8 @@ class Row(NamedTuple):
 class Queue:
     """A queue in a database.
 
-    Calls stand alone (each commits by itself) unless a transaction is open: `Connection.transaction()`, or the
-    caller's own connection with its own transaction, which is never committed here.
+    Each call commits on its own unless a transaction is open: that of `Connection.transaction()`, or the caller's transaction
+    on a shared connection, which is never committed here. Not thread-safe, because its connection is not.
 
     >>> queue = Queue("Sales", database)
     >>> _ = queue.send(b'{"OrderId": 42}', {"NServiceBus.EnclosedMessageTypes": "Shop.PlaceOrder"})
@@ -50,8 +53,8 @@ class Queue:
         Args:
             name: the queue's name or canonical address.
             database: a Connection, or a connection of psycopg or pyodbc that the caller shares.
-            legacy_columns: fill CorrelationId and ReplyToAddress for endpoints of transport versions 1 to 6 (SQL
-                Server; seeds 002 and 004); by default as the environment's `compat` says.
+            legacy_columns: fill the columns CorrelationId and ReplyToAddress, which endpoints of NServiceBus SQL Server
+                transport versions 1 to 6 read; by default as the environment's `compat` says.
         """
         self.database = database if isinstance(database, Connection) else Connection.share(database)
         self.name = parse_address(name).short(self.database.engine).format()
@@ -68,7 +71,7 @@ class Queue:
         id: UUID | None = None,
         time_to_be_received: timedelta | None = None,
     ) -> UUID:
-        """Sends one message and returns its row's id.
+        """Send one message and return its row's id.
 
         Args:
             body: the bytes; None stores a NULL.
@@ -96,12 +99,14 @@ class Queue:
         return row_id
 
     def send_many(self, messages: Iterable[OutgoingMessage], *, progress: Progress | None = None) -> int:
-        """Sends messages in their order, all or none, up to 1,000 messages or 8 MiB a round trip.
+        """Send messages in order, all or none, and return their number. A round trip carries up to 1,000 messages or 8 MiB.
 
-        Returns how many. `progress` is called with the number sent so far.
+        Args:
+            progress: called after each round trip with the number sent so far.
 
         Raises:
-            As `send`. On a shared connection the caller's transaction says what a failure undoes.
+            InvalidMessage, InvalidTimeToBeReceived, QueueNotFound: as `send`. On a shared connection, the caller's transaction
+                decides what is undone.
         """
         batches = split(self._row(message) for message in messages)
         first = next(batches, None)
@@ -127,7 +132,7 @@ class Queue:
         if body is not None and not isinstance(body, bytes):
             if not isinstance(body, bytearray | memoryview):
                 raise InvalidMessage(
-                    f"The body for the queue {self.name!r} is {type(body).__name__}, not bytes. Encode it: text.encode()"
+                    f"The body for the queue {self.name!r} is {type(body).__name__}, not bytes. Encode it, for example with text.encode()."
                 )
             body = bytes(body)
         row = (message.raw_headers, body, message.id, message.time_to_be_received_ms)
@@ -135,35 +140,42 @@ class Queue:
             return Row(*row, *legacy_values(message.headers))
         return Row(*row)
 
-    def receive(self, count: int = 1, anchor: int | None = None) -> list[Message]:
-        """Removes and returns the oldest messages that nobody holds, in their order; none when there are none.
+    def receive(self, count: int = 1, after_row_version: int | None = None) -> list[Message]:
+        """Remove and return the oldest messages that no other session has locked, in order; an empty list if there are none.
 
         Args:
-            count: how many at most, 1 to 500.
-            anchor: only messages with a higher row version; None looks from the start.
+            count: maximum number of messages, 1 to 500.
+            after_row_version: only messages with a higher row version; None scans from the start of the queue.
 
         Raises:
-            InvalidCount, QueueNotFound.
+            InvalidCount: count is out of range.
+            QueueNotFound: no such queue.
         """
-        return [_message(row) for row in self.database.call("receive_messages", queue=self.name, count=count, after_row_version=anchor)]
+        rows = self.database.call("receive_messages", queue=self.name, count=count, after_row_version=after_row_version)
+        return [message_of_row(row) for row in rows]
 
     def receive_one(self, row_version: int) -> Message | None:
-        """Removes and returns the message with this row version; None if it is gone or held by somebody."""
+        """Remove and return the message with this row version; None if it does not exist or another session has locked it."""
         rows = self.database.call("receive_message", queue=self.name, row_version=row_version)
-        return _message(rows[0]) if rows else None
+        return message_of_row(rows[0]) if rows else None
 
     def peek(self, count: int = 1000) -> int:
-        """About how many messages wait, counted up to `count` (1 to 10,000); those that receivers hold are left out."""
+        """Return about how many messages wait, counted up to `count` (1 to 10,000); excludes those that receivers have locked."""
         return self.database.call("peek_queue", queue=self.name, count=count)[0][0]
 
     def browse(
-        self, count: int = 50, anchor: int | None = None, max_body_bytes: int | None = None
+        self, count: int = 50, after_row_version: int | None = None, max_body_bytes: int | None = None
     ) -> list[BrowsedMessage]:
-        """Reads up to `count` messages (1 to 1,000) without receiving them, oldest first."""
+        """Read up to `count` messages (1 to 1,000) without receiving them, oldest first.
+
+        Args:
+            after_row_version: only messages with a higher row version.
+            max_body_bytes: truncate bodies to so many bytes; None for complete bodies.
+        """
         if max_body_bytes is not None and max_body_bytes < 0:
-            raise InvalidCount(f"max_body_bytes = {max_body_bytes} is negative. Use 0 for no body, or leave it out.")
+            raise InvalidCount(f"max_body_bytes must not be negative (got {max_body_bytes}). Use 0 for no body, or omit it for the complete body.")
         rows = self.database.call(
-            "browse_messages", queue=self.name, count=count, after_row_version=anchor, max_body_bytes=max_body_bytes
+            "browse_messages", queue=self.name, count=count, after_row_version=after_row_version, max_body_bytes=max_body_bytes
         )
         return [
             BrowsedMessage(id, version, bool(expired), expires and expires.replace(tzinfo=UTC), headers, body or b"", body_bytes)
@@ -171,11 +183,11 @@ class Queue:
         ]
 
     def purge(self, *, batch: int = 10_000, progress: Progress | None = None) -> int:
-        """Removes every message that nobody holds, in batches that commit one by one; returns how many."""
+        """Remove all messages that no other session has locked, in batches that commit one by one; return their number."""
         return self._purge("purge_queue", batch, progress)
 
     def purge_expired(self, *, batch: int = 10_000, progress: Progress | None = None) -> int:
-        """Removes every expired message that nobody holds, in batches that commit one by one; returns how many."""
+        """Remove the expired messages that no other session has locked, in batches that commit one by one; return their number."""
         return self._purge("purge_expired", batch, progress)
 
     def _purge(self, procedure: str, batch: int, progress: Progress | None) -> int:
@@ -189,35 +201,16 @@ class Queue:
                 return total
 
 
-def send_to_address(
-    database: Connection | Any, address: str, body: bytes, headers: Headers | None = None, *, id: UUID | None = None
-) -> UUID:
-    """Sends to an address that nobody registered, such as a reply address, with the caller's own right to the table.
-
-    Raises:
-        InvalidQueueName: not an address.
-        QueueNotFound: no such table; NotAQueueTable: a table of another kind; PermissionDenied: no right to INSERT.
-    """
-    database = database if isinstance(database, Connection) else Connection.share(database)
-    place = parse_address(address).qualified(database.engine)
-    row_id = id or uuid4()
-    row = OutgoingMessage(body, headers or {}, row_id)
-    names = {"schema_name": place.schema, "table_name": place.table}
-    if place.catalog is not None:
-        names["catalog_name"] = place.catalog
-    database.call("send_unregistered", **names, headers=row.raw_headers, body=row.body, id=row_id)
-    return row_id
-
-
-def _message(row: tuple) -> Message:
+def message_of_row(row: tuple) -> Message:
+    """Return a row of receive_messages or receive_message as a Message."""
     id, row_version, expired, headers, body = row
     return Message(id, row_version, bool(expired), headers, body or b"")
 
 
 def legacy_values(headers: Headers) -> tuple[str | None, str | None]:
-    """CorrelationId and ReplyToAddress as the columns of old transports hold them.
+    """Return CorrelationId and ReplyToAddress as the varchar(255) columns of old transports store them.
 
-    varchar(255): cut, and only where plain ASCII says the same in every code page.
+    Values are truncated. A value with other characters than ASCII becomes None, because its meaning depends on the code page.
     """
     values = (headers.get(name) for name in (CORRELATION_ID, REPLY_TO_ADDRESS))
     correlation_id, reply_to = (v[:_COLUMN_LENGTH] if v and v.isascii() else None for v in values)
@@ -225,7 +218,7 @@ def legacy_values(headers: Headers) -> tuple[str | None, str | None]:
 
 
 def split(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """Rows in batches that one call of send_messages takes."""
+    """Yield the rows in batches, each for one call of send_messages."""
     batch: list[Row] = []
     size = 0
     for row in rows:

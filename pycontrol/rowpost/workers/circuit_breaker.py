@@ -1,8 +1,8 @@
-"""A circuit breaker for failures that go on for a time: pure, the clock is passed in.
+"""A circuit breaker for failures that last. Pure: the caller passes the time.
 
-The first failure arms it, a success disarms it. Armed for `seconds` without a success it triggers, once. While armed a
-loop waits `armed_wait` after each failure; while triggered it waits `triggered_wait` and runs one at a time
-(reference I9, statement 40). A deadlock victim is an everyday event and arms nothing (statement 39).
+The first failure arms the breaker, and a success disarms it. If it stays armed for `seconds` without a success, it triggers
+once. While armed, a loop waits `armed_wait` after each failure. While triggered, it waits `triggered_wait` and runs one
+operation at a time. A deadlock is expected and does not arm the breaker.
 
 >>> breaker = CircuitBreaker(seconds=30).after_failure(now=100.0)
 >>> breaker.wait, breaker.at(130.0).change, breaker.at(130.0).concurrency(8), breaker.at(130.0).at(131.0).change
@@ -21,11 +21,13 @@ __all__ = ["CircuitBreaker", "arms_circuit_breaker"]
 
 @dataclass(frozen=True, slots=True)
 class CircuitBreaker:
-    """All times are seconds. `change` is what the last step did: armed, triggered, disarmed, recovered or None.
+    """State of a circuit breaker; all times are in seconds.
 
-    "triggered" appears in exactly one step per outage, "recovered" in exactly one step after it. Where several share a
-    breaker, each names itself as `source`: it disarms when all that are `failing` have succeeded again, so that a
-    peek that works does not hide a receive that fails.
+    `change` is what the last step did: armed, triggered, disarmed, recovered or None. "triggered" appears in exactly one
+    step per outage, and "recovered" in exactly one step after it.
+
+    If several sources share a breaker, each passes its name as `source`. The breaker disarms when all sources in `failing`
+    have succeeded again, so that a peek that works does not hide a receive that fails.
     """
 
     seconds: float = 30.0
@@ -53,18 +55,18 @@ class CircuitBreaker:
         return None if self.armed_at is None or self.triggered else self.armed_at + self.seconds
 
     def concurrency(self, limit: int) -> int:
-        """How many may run at a time: one while triggered."""
+        """Return how many may run at a time: one while triggered."""
         return min(1, limit) if self.triggered else limit
 
     def after_failure(self, now: float, source: Hashable = None) -> CircuitBreaker:
-        """A failure: the first arms, one after the time is up triggers."""
+        """Return the state after a failure: the first one arms, and one after `seconds` triggers."""
         failing = self.failing | {source}
         if self.armed_at is None:
             return replace(self, armed_at=now, change="armed", failing=failing)
         return replace(self.at(now), failing=failing)
 
     def after_success(self, source: Hashable = None) -> CircuitBreaker:
-        """A success: as new, unless another source is still failing."""
+        """Return the state after a success: disarmed, unless another source is still failing."""
         failing = self.failing - {source}
         if self.armed_at is None or failing:
             return self._unchanged(failing)
@@ -72,7 +74,7 @@ class CircuitBreaker:
         return replace(self, armed_at=None, triggered=False, change=change, failing=failing)
 
     def without(self, source: Hashable) -> CircuitBreaker:
-        """A source that is gone: neither a failure nor a success."""
+        """Return the state without a source that no longer exists; this is neither a failure nor a success."""
         return self._unchanged(self.failing - {source})
 
     def _unchanged(self, failing: frozenset[Hashable]) -> CircuitBreaker:
@@ -81,7 +83,7 @@ class CircuitBreaker:
         return replace(self, change=None, failing=failing)
 
     def at(self, now: float) -> CircuitBreaker:
-        """The passing of time alone: an armed breaker triggers without a further failure."""
+        """Return the state at a time: an armed breaker triggers without a further failure."""
         due = self.triggers_at
         if due is not None and now >= due:
             return replace(self, triggered=True, change="triggered")
@@ -89,5 +91,5 @@ class CircuitBreaker:
 
 
 def arms_circuit_breaker(error: BaseException) -> bool:
-    """Whether an error of a peek or a receive says that the database is in trouble: a deadlock victim does not."""
+    """Return whether an error of a peek or a receive indicates a lasting problem; a deadlock does not."""
     return not isinstance(error, Deadlock)

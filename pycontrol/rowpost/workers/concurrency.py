@@ -1,14 +1,14 @@
-"""How many workers a queue needs: pure decisions from what was seen (seeds 000, 001, 002 and 004).
+"""Compute how many workers a queue needs. Pure decisions: no clock, no I/O.
 
-One interface, three strategies. A strategy is a frozen value; `after(seen, limit)` gives the next value, and its
-`workers` is the number that the supervisor moves towards.
+There are three strategies behind one interface, `Strategy`. A strategy is a frozen value. `after(observation, limit)` returns
+the next value, and its `workers` is the target number of workers.
 
-    Fixed      transports 1.x and 2.0 (seed 000): `limit` pollers on each queue, all polling all the time
-    Adaptive   transport 2.1 (seeds 000, 004): hits in a row start a poller, misses in a row stop one
-    Peek       transport 3 and later (seeds 000, 002): one monitor peeks; receivers up to the limit until one
-               receive finds nothing, then straight back to peek
+    Fixed      `limit` pollers that poll all the time, as NServiceBus SQL Server transport 1.x and 2.0 do
+    Adaptive   receives that succeed in a row start a poller, empty ones in a row stop one, as transport 2.1 does
+    Peek       one monitor peeks; after a peek that found messages, workers receive until one of them finds nothing, as
+               transport 3 and later do
 
-The thresholds of Adaptive are those of transport 2.1, the peek delays those of transport 3.
+The numbers are those of the Particular documentation, "SQL Server transport design" (https://docs.particular.net/transports/sql/design).
 
 >>> idle = Peek()
 >>> burst = idle.after(Peeked(1000), limit=4)
@@ -27,57 +27,55 @@ from rowpost.errors import SettingsError
 __all__ = [
     "Adaptive",
     "Fixed",
+    "Observation",
     "Peek",
     "Peeked",
-    "Ramp",
     "Received",
-    "Seen",
     "StillBusy",
     "WokenUp",
     "check_peek_delay",
-    "emulated_queues",
-    "fixed_pollers",
+    "make_strategy",
     "poll_pause",
     "spare_workers",
-    "strategy",
 ]
 
-# Transport 2.1: more than this many hits in a row start a poller, this many misses in a row stop one.
+# Transport 2.1: more than ENOUGH_HITS receives with a message in a row start a poller; ENOUGH_MISSES empty ones stop one.
 ENOUGH_HITS = 5
 ENOUGH_MISSES = 7
-# Transport 2.1: a receive that is busy longer brings one more poller, once per message. Seconds.
-LONG_RECEIVE = 5.0
-# Pause of a poller that found nothing: doubled from the first to the second. Seconds.
-SHORTEST_PAUSE = 0.05
-LONGEST_PAUSE = 1.0
-# The monitor's first pause after work, doubled at each peek up to the peek delay; and from which on it counts as asleep:
-# then it wants to be woken. Until then nobody needs to: senders in a steady flow never wake anybody. Seconds.
-QUICK_PEEK = 0.005
-ASLEEP = 0.04
-# Seed 002: "The recommended range for this setting is between 100 milliseconds to 10 seconds." Seconds.
-LEAST_PEEK_DELAY = 0.1
-GREATEST_PEEK_DELAY = 10.0
+# Transport 2.1: a worker that is busy longer with one message starts one more poller, once per message.
+LONG_RECEIVE_S = 5.0
+# Pause of a poller that found nothing: doubled from the first value to the second.
+MIN_POLL_PAUSE_S = 0.05
+MAX_POLL_PAUSE_S = 1.0
+# The monitor's first pause after work; it doubles at each peek up to the peek delay.
+QUICK_PEEK_S = 0.005
+# From this pause on, the monitor requests wake-ups. While messages flow steadily, pauses stay shorter, so that senders do not
+# notify.
+WAKE_UP_MIN_PAUSE_S = 0.04
+# Transport 3 and later recommend this range for the peek delay.
+MIN_PEEK_DELAY_S = 0.1
+RECOMMENDED_PEEK_DELAY_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Peeked:
-    """The monitor saw `count` messages waiting while `busy` workers were receiving, `coming` of them with empty hands."""
+    """A peek counted `count` messages while `busy` workers were receiving, `without_message` of them with none in flight."""
 
     count: int
     busy: int = 0
-    coming: int = 0
+    without_message: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class WokenUp:
-    """A sender says that messages have come, while `busy` workers were receiving."""
+    """A sender has committed messages while `busy` workers were receiving."""
 
     busy: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One worker's receives in order: +n for n messages in a row, -n for n empty receives in a row."""
+    """The receives of one worker in order: +n for n messages in a row, -n for n empty receives in a row."""
 
     poller: int
     runs: tuple[int, ...]
@@ -85,22 +83,25 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class StillBusy:
-    """One worker has been busy with the same message for `seconds`."""
+    """One worker has handled the same message for `seconds`."""
 
     poller: int
     seconds: float
 
 
-Seen = Peeked | Received | WokenUp | StillBusy
+Observation = Peeked | Received | WokenUp | StillBusy
 
 
-class Ramp(Protocol):
-    """What the supervisor needs of a strategy.
+class Strategy(Protocol):
+    """What a worker pool needs of a concurrency strategy.
 
-    `workers` is the target number; `polls` says whether workers poll by themselves (else they wait to be told), `asleep`
-    whether the monitor would be woken rather than look;
-    `peek_in` is the seconds until the next peek, None where the plan stands; `stop` is the worker that has to leave
-    by the last decision, None where none has.
+    Attributes:
+        workers: the target number of workers.
+        peek_in: seconds until the next peek; None keeps the time that was set before.
+        stop: number of the worker that has to exit by the last decision, or None.
+        polls: whether workers poll on their own; if not, they wait for commands to receive.
+        receiving: whether workers were commanded to receive and no receive was empty yet; False if workers poll.
+        wants_wake_up: whether the monitor requests wake-ups from senders.
     """
 
     workers: int
@@ -111,14 +112,17 @@ class Ramp(Protocol):
     def polls(self) -> bool: ...
 
     @property
-    def asleep(self) -> bool: ...
+    def receiving(self) -> bool: ...
 
-    def after(self, seen: Seen, limit: int) -> Ramp: ...
+    @property
+    def wants_wake_up(self) -> bool: ...
+
+    def after(self, observation: Observation, limit: int) -> Strategy: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Transports 1.x and 2.0: a fixed number of pollers, busy or not (seed 000, "Prior to version 2.0")."""
+    """A fixed number of pollers, as transports 1.x and 2.0 have."""
 
     peek_delay: float = 1.0
     workers: int = 1
@@ -130,12 +134,16 @@ class Fixed:
         return True
 
     @property
-    def asleep(self) -> bool:
+    def receiving(self) -> bool:
         return False
 
-    def after(self, seen: Seen, limit: int) -> Fixed:
-        """The limit, whatever was seen; peeks serve the display only."""
-        return replace(self, workers=limit, peek_in=self.peek_delay if isinstance(seen, Peeked) else None)
+    @property
+    def wants_wake_up(self) -> bool:
+        return False
+
+    def after(self, observation: Observation, limit: int) -> Fixed:
+        """Return the limit as the target for every observation; peeks only supply the depth for displays."""
+        return replace(self, workers=limit, peek_in=self.peek_delay if isinstance(observation, Peeked) else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +155,11 @@ class _Counters:
 
 @dataclass(frozen=True, slots=True)
 class Adaptive:
-    """Transport 2.1: each poller counts its own receives (seed 004, "executed by each polling thread").
+    """Pollers that count their own receives, as those of transport 2.1.
 
-    A hit zeroes the misses and a miss the hits. More than five hits in a row start a poller and are zeroed; seven
-    misses in a row stop the poller that had them, never the last one.
+    A hit is a receive with a message, a miss an empty one. A hit resets the misses, and a miss resets the hits. More than
+    five hits in a row start a poller and are reset. Seven misses in a row stop the poller that had them, unless it is the
+    last one.
     """
 
     peek_delay: float = 1.0
@@ -164,13 +173,17 @@ class Adaptive:
         return True
 
     @property
-    def asleep(self) -> bool:
+    def receiving(self) -> bool:
         return False
 
-    def after(self, seen: Seen, limit: int) -> Adaptive:
-        """One more or one less, by what a poller met."""
+    @property
+    def wants_wake_up(self) -> bool:
+        return False
+
+    def after(self, observation: Observation, limit: int) -> Adaptive:
+        """Return one poller more or one less, depending on a poller's receives."""
         here = replace(self, workers=max(1, min(self.workers, limit)), peek_in=None, stop=None)
-        match seen:
+        match observation:
             case Peeked():
                 return replace(here, peek_in=self.peek_delay)
             case StillBusy(poller, seconds):
@@ -182,7 +195,7 @@ class Adaptive:
 
     def _boosted(self, poller: int, seconds: float, limit: int) -> Adaptive:
         counters = self.counters.get(poller, _Counters())
-        if seconds <= LONG_RECEIVE or counters.boosted:
+        if seconds <= LONG_RECEIVE_S or counters.boosted:
             return self
         return replace(
             self,
@@ -210,14 +223,16 @@ class Adaptive:
 
 @dataclass(frozen=True, slots=True)
 class Peek:
-    """Transport 3 and later (seeds 000, 002): peek mode and receive mode, one monitor per queue.
+    """Peek mode and receive mode, as transport 3 and later have; one monitor per queue.
 
-    A peek that finds n messages opens a round: receivers up to min(limit, n) beside those already busy. The round
-    ends with the first receive that finds nothing (seed 002: "the transport immediately switches back to the peek
-    mode") or when the n messages are taken while more workers are allowed; then the next peek is at once. At rest the
-    next peek is `peek_delay` away; after work, and while workers could be added, it is soon, and further away each
-    time: what commits late is found within as long again as it took. Rounds that bring no message at all, two or more
-    in a row, back off: an estimate that is wrong never makes the monitor spin.
+    A peek that finds n messages starts a round: up to min(limit, n) workers receive, in addition to those already busy. The
+    round ends with the first receive that finds nothing, or when the n messages are taken while more workers are allowed.
+    Then the next peek follows at once.
+
+    If the queue is idle, the next peek follows after `peek_delay`. After work, and while workers can be added, the pauses
+    start at 5 ms and double, so that a message that commits late is found within twice the duration of its transaction.
+
+    Two or more rounds in a row without a message back off, so that a wrong estimate never makes the monitor spin.
     """
 
     peek_delay: float = 1.0
@@ -226,8 +241,8 @@ class Peek:
     stop: int | None = None
     waiting: int = 0
     hits: int = 0
-    barren: int = 0
-    #: the next pause; None: the peek delay
+    empty_rounds: int = 0
+    #: the next pause in seconds; None: the peek delay
     pause: float | None = None
 
     @property
@@ -236,31 +251,31 @@ class Peek:
 
     @property
     def receiving(self) -> bool:
-        """Whether a round is open: the receive mode of seed 002."""
+        """Whether a round is open (receive mode)."""
         return self.waiting > 0
 
     @property
-    def asleep(self) -> bool:
-        """Whether the monitor would like to be woken, instead of looking."""
-        return not self.receiving and (self.pause is None or self.pause >= ASLEEP)
+    def wants_wake_up(self) -> bool:
+        """Whether the monitor waits long enough to request wake-ups."""
+        return not self.receiving and (self.pause is None or self.pause >= WAKE_UP_MIN_PAUSE_S)
 
-    def after(self, seen: Seen, limit: int) -> Peek:
-        """Peek mode to receive mode and back."""
-        match seen:
+    def after(self, observation: Observation, limit: int) -> Peek:
+        """Return the state after a change between peek mode and receive mode."""
+        match observation:
             case Peeked():
-                return self._peeked(seen, limit)
+                return self._peeked(observation, limit)
             case Received(_, runs):
                 return self._received(runs, limit)
-            case WokenUp(busy) if not self.receiving:  # one waits at least: somebody takes it while the monitor counts
-                return replace(self._peeked(Peeked(1, busy), limit), pause=QUICK_PEEK, peek_in=QUICK_PEEK)
+            case WokenUp(busy) if not self.receiving:  # at least one message waits: a worker takes it while the monitor counts
+                return replace(self._peeked(Peeked(1, busy), limit), pause=QUICK_PEEK_S, peek_in=QUICK_PEEK_S)
             case WokenUp() if self.workers < limit:
-                return replace(self, pause=QUICK_PEEK, peek_in=0.0)
+                return replace(self, pause=QUICK_PEEK_S, peek_in=0.0)
         return replace(self, peek_in=None)
 
     def _peeked(self, seen: Peeked, limit: int) -> Peek:
-        workers = max(1, min(limit, seen.busy + max(0, seen.count - seen.coming)))
+        workers = max(1, min(limit, seen.busy + max(0, seen.count - seen.without_message)))
         here = replace(self, workers=workers, waiting=seen.count, hits=0, peek_in=self.peek_delay)
-        pause = QUICK_PEEK if seen.count and self.pause is None else self.pause
+        pause = QUICK_PEEK_S if seen.count and self.pause is None else self.pause
         if pause is None or (seen.count and workers == limit):
             return here
         longer = 2 * pause
@@ -270,81 +285,78 @@ class Peek:
         got = sum(run for run in runs if run > 0)
         missed = any(run < 0 for run in runs)
         hits = self.hits + got
-        barren = 0 if hits else self.barren
-        here = replace(self, hits=hits, barren=barren, pause=QUICK_PEEK if got else self.pause, peek_in=None)
+        empty_rounds = 0 if hits else self.empty_rounds
+        here = replace(self, hits=hits, empty_rounds=empty_rounds, pause=QUICK_PEEK_S if got else self.pause, peek_in=None)
         if not self.receiving:
             return replace(here, peek_in=0.0) if got and missed else here
         batch_taken = hits >= self.waiting and self.workers < limit
         if not (missed or batch_taken):
             return here
-        barren = 0 if hits else barren + 1
-        again = 0.0 if barren <= 1 else min(self.peek_delay, poll_pause(barren - 1))
-        return replace(here, waiting=0, hits=0, barren=barren, peek_in=again)
+        empty_rounds = 0 if hits else empty_rounds + 1
+        peek_in = 0.0 if empty_rounds <= 1 else min(self.peek_delay, poll_pause(empty_rounds - 1))
+        return replace(here, waiting=0, hits=0, empty_rounds=empty_rounds, peek_in=peek_in)
 
 
-def strategy(name: str, peek_delay: float = 1.0, limit: int = 1) -> Ramp:
-    """The strategy of that name, as it begins: fixed, adaptive or peek. Raises SettingsError."""
+def make_strategy(name: str, peek_delay: float = 1.0, limit: int = 1) -> Strategy:
+    """Return the initial value of a strategy.
+
+    Args:
+        name: fixed, adaptive or peek.
+        peek_delay: seconds between two peeks of an idle queue.
+        limit: maximum number of workers.
+
+    Raises:
+        SettingsError: no such strategy.
+    """
     if name == "fixed":
         return Fixed(peek_delay, workers=limit)
     if name == "adaptive":
         return Adaptive(peek_delay)
     if name == "peek":
-        # a sender that found nobody asleep may be about to commit: the first looks follow one another as after work
-        return Peek(peek_delay, pause=QUICK_PEEK)
-    message = f"strategy {name!r} is not known: write peek, adaptive or fixed"
-    raise SettingsError(message)
+        # a sender may be about to commit that found no wake-up request: the first peeks follow quickly, as after work
+        return Peek(peek_delay, pause=QUICK_PEEK_S)
+    raise SettingsError(f"Unknown strategy {name!r}. Use peek, adaptive or fixed.")
 
 
 def poll_pause(misses: int) -> float:
-    """Seconds that a poller waits after that many empty receives in a row: 50 ms doubled up to 1 s.
+    """Return the seconds that a poller waits after `misses` empty receives in a row: 50 ms, doubled up to 1 s.
 
     >>> [poll_pause(misses) for misses in (0, 1, 2, 3, 4, 5, 6, 7)]
     [0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
     """
     if misses <= 0:
         return 0.0
-    return min(LONGEST_PAUSE, SHORTEST_PAUSE * 2 ** min(misses - 1, 10))
+    return min(MAX_POLL_PAUSE_S, MIN_POLL_PAUSE_S * 2 ** min(misses - 1, 10))
 
 
-def spare_workers(idle: Mapping[int, float], workers: int, wanted: int, idle_timeout: float) -> list[int]:
-    """Workers that may leave: idle at least `idle_timeout` seconds, longest first, one poller always stays (seed 000).
+def spare_workers(idle: Mapping[int, float], workers: int, target: int, idle_timeout: float) -> list[int]:
+    """Return the workers that may exit: idle for at least `idle_timeout` seconds, longest first. One worker always stays.
 
-    `idle` maps a worker to the seconds since it had work; `workers` counts idle and busy ones, `wanted` the target.
+    Args:
+        idle: seconds since each idle worker had work, by its number.
+        workers: number of idle and busy workers.
+        target: number of workers to keep.
 
-    >>> spare_workers({1: 5.0, 2: 9.0, 3: 0.5}, workers=3, wanted=1, idle_timeout=2.0)
+    >>> spare_workers({1: 5.0, 2: 9.0, 3: 0.5}, workers=3, target=1, idle_timeout=2.0)
     [2, 1]
     """
-    ripe = sorted((key for key, seconds in idle.items() if seconds >= idle_timeout), key=lambda key: -idle[key])
-    return ripe[: max(0, workers - max(1, wanted))]
+    candidates = sorted((key for key, seconds in idle.items() if seconds >= idle_timeout), key=lambda key: -idle[key])
+    return candidates[: max(0, workers - max(1, target))]
 
 
 def check_peek_delay(seconds: float) -> str | None:
-    """Refuse a delay below 0.1 s (SettingsError); the text of a warning above 10 s, else None (seed 002)."""
-    if seconds < LEAST_PEEK_DELAY:
-        message = f"peek_delay {seconds} s is too short: it stresses the database; write at least {LEAST_PEEK_DELAY} s"
-        raise SettingsError(message)
-    if seconds > GREATEST_PEEK_DELAY:
+    """Check a peek delay; return a warning if it is above 10 s, else None.
+
+    Raises:
+        SettingsError: it is below 0.1 s.
+    """
+    if seconds < MIN_PEEK_DELAY_S:
+        raise SettingsError(
+            f"peek_delay {seconds} s is too short: such frequent peeks load the database. Use at least {MIN_PEEK_DELAY_S} s."
+        )
+    if seconds > RECOMMENDED_PEEK_DELAY_S:
         return (
-            f"peek_delay {seconds} s is above {GREATEST_PEEK_DELAY:g} s: messages may back up while nobody looks; "
-            f"{LEAST_PEEK_DELAY} to {GREATEST_PEEK_DELAY:g} s is the recommended range"
+            f"peek_delay {seconds} s is above {RECOMMENDED_PEEK_DELAY_S:g} s: messages may wait that long before they are "
+            f"found. The recommended range is {MIN_PEEK_DELAY_S} to {RECOMMENDED_PEEK_DELAY_S:g} s."
         )
     return None
-
-
-def emulated_queues(endpoint: str, version: str, machine: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Primary and secondary input queues of an endpoint of transport "1.x" or "2.0" (seed 004: four, and a callback).
-
-    >>> emulated_queues("Sales", "2.0", "WEB01")
-    (('Sales', 'Sales.Timeouts', 'Sales.TimeoutsDispatcher', 'Sales.Retries'), ('Sales.WEB01',))
-    """
-    primary = tuple(f"{endpoint}{suffix}" for suffix in ("", ".Timeouts", ".TimeoutsDispatcher", ".Retries"))
-    return primary, (f"{endpoint}.{machine}",) if version.startswith("2") else ()
-
-
-def fixed_pollers(level: int, queues: int, secondary: int = 0, secondary_level: int = 1) -> int:
-    """Pollers of an endpoint with fixed concurrency: `level` on each queue, `secondary_level` on each callback queue.
-
-    >>> fixed_pollers(10, queues=4), fixed_pollers(10, queues=4, secondary=1)
-    (40, 41)
-    """
-    return level * queues + secondary_level * secondary

@@ -1,6 +1,6 @@
-"""What a supervisor tells: frozen values, one class per kind, for a display, a log or a test.
+"""The events that a supervisor emits: frozen values, one class per kind, for a display, a log or a test.
 
-`at` is the wall clock in seconds since 1970, `queue` the queue's name, `pid` the worker's process.
+`at` is the wall clock time in seconds since 1970, `queue` the queue's name, `pid` the worker's process id.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ logger = logging.getLogger("rowpost")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Root of all events."""
+    """Base class of all events."""
 
     queue: str
     at: float
@@ -51,14 +51,14 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStarted(Event):
-    """A worker process is up; its handler is imported."""
+    """A worker process has started and has imported its handler."""
 
     pid: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStopped(Event):
-    """A worker left as it was told to, `reason` says why: spare, limit, stop, signal, killed or time limit."""
+    """A worker exited as requested; `reason` is spare, limit, stop, refused, signal, killed or time limit."""
 
     pid: int
     reason: str
@@ -66,7 +66,7 @@ class WorkerStopped(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerDied(Event):
-    """A worker vanished; what it had in hand is back in the queue. The next one starts in `respawn_in` seconds."""
+    """A worker process died; its in-flight message is in the queue again. The next worker starts in `respawn_in` seconds."""
 
     pid: int
     exitcode: int | None
@@ -75,21 +75,24 @@ class WorkerDied(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peeked(Event):
-    """About `count` messages wait."""
+    """About `count` messages wait in the queue."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetChanged(Event):
-    """The number of workers wanted from now on."""
+    """The target number of workers has changed to `workers`."""
 
     workers: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handled(Event):
-    """A worker handled `count` messages since it last said so, in the mean times of monitoring.py, in seconds."""
+    """A worker handled `count` messages since its last report.
+
+    `critical_time` and `processing_time` are mean values in seconds; see `pipeline/timings.py`.
+    """
 
     pid: int
     count: int
@@ -99,7 +102,7 @@ class Handled(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expired(Event):
-    """A worker dropped `count` expired messages."""
+    """A worker removed `count` expired messages without handling them."""
 
     pid: int
     count: int
@@ -107,7 +110,7 @@ class Expired(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed(Event):
-    """A handler failed; the message is back and will be tried again."""
+    """A handler failed; the message is in the queue again and will be retried."""
 
     pid: int
     id: UUID | None
@@ -117,17 +120,17 @@ class Failed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedToError(Failed):
-    """A handler failed for the last time; the message is in the error queue."""
+    """A handler failed, and no retry is left; the message is in the error queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delayed(Failed):
-    """A handler failed for the last time of its round; the message waits in the delayed table for the next round."""
+    """A handler failed, and no immediate retry is left; the message waits in the delayed table for the next round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poisoned(Failed):
-    """A message whose headers cannot be read was moved, unchanged, to the error queue."""
+    """A message whose headers cannot be read was moved unchanged to the error queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +142,7 @@ class Purged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Maintained(Event):
-    """Upkeep did something to the queue's table: `action` as maintain_queue names it, `text` why."""
+    """Maintenance changed the queue's table: `action` as `maintain_queue` names it, `text` gives the reason."""
 
     action: str
     text: str
@@ -147,16 +150,17 @@ class Maintained(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiredPurged(Event):
-    """A purge removed `count` expired messages, unasked by any receiver."""
+    """A periodic purge removed `count` expired messages."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayedMoved(Event):
-    """The time of `count` delayed messages had come: they are in the queue now.
+    """`count` delayed messages became due and were moved into the queue.
 
-    `forwarded` went to the queues that they named, `failed` to the error queue because there is no such queue.
+    `forwarded` messages went to the queues that they named, and `failed` messages to the error queue because there is no
+    such queue.
     """
 
     count: int
@@ -166,7 +170,7 @@ class DelayedMoved(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedOut(Event):
-    """A handler ran longer than its time limit of `seconds`: its process is killed, the attempt counts as failed."""
+    """A handler ran longer than its time limit of `seconds`; its process is killed, and the attempt counts as failed."""
 
     pid: int
     seconds: float
@@ -174,7 +178,7 @@ class TimedOut(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottlingStarted(Event):
-    """`failures` attempts failed in a row: one worker from now on, which waits `wait` seconds between attempts."""
+    """`failures` attempts failed in a row; the queue has one worker, which waits `wait` seconds between attempts."""
 
     failures: int
     wait: float
@@ -182,45 +186,45 @@ class ThrottlingStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottlingEnded(Event):
-    """A message was handled: as many workers as before, without waits."""
+    """A message was handled; the queue has as many workers as before, and they do not wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitChanged(Event):
-    """The greatest number of workers from now on."""
+    """The maximum number of workers has changed to `limit`."""
 
     limit: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble(Event):
-    """The queue cannot be peeked or received from; it is tried again."""
+    """A peek or a receive failed; it is retried."""
 
     error: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warned(Event):
-    """Something that works but should not stay so."""
+    """A condition that does not stop the queue but needs a correction."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Critical(Event):
-    """Somebody has to look: the trouble lasts, a message cannot be moved, a handler cannot be found."""
+    """A person has to act: a failure lasts, a message cannot be moved, a handler cannot be found, or a defect was met."""
 
     error: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered(Event):
-    """The trouble that was critical is over."""
+    """A failure that was critical is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopping(Event):
-    """The supervisor was asked to stop this queue; `now` means without waiting for running handlers."""
+    """The supervisor stops this queue; `now` means without waiting for running handlers."""
 
     now: bool
 
@@ -243,5 +247,5 @@ LEVELS: dict[type[Event], int] = {
 
 
 def log_event(event: Event) -> None:
-    """Write an event to the logger "rowpost"; what a supervisor does when nobody else listens."""
+    """Write an event to the logger "rowpost"; the default of a supervisor without `on_event`."""
     logger.log(LEVELS.get(type(event), logging.INFO), "%s", event)

@@ -1,6 +1,14 @@
-"""The supervisor's one connection: peeks, hears senders, purges and counts crashes, in a thread of its own.
+"""The queue monitor: the supervisor's one connection, in a thread of its own.
 
-A database that hangs must not keep the supervisor from hearing its workers and its signals.
+It peeks at queues, receives wake-ups from senders, purges queues and counts crashes. It runs in its own thread, because a
+database that hangs must not keep the supervisor from its workers' reports and its signals.
+
+    monitor = QueueMonitor(settings, post)
+    monitor.start()
+    monitor.ask("Sales")              # later: post(Answer("Sales", count=3, …)), in the monitor's thread
+
+Notifications arrive on the connection that peeks, so that every peek proves that the connection works. After a lost
+connection, every queue is peeked at.
 """
 
 from __future__ import annotations
@@ -27,21 +35,23 @@ from rowpost.wire.address import parse_address, queue_key
 from rowpost.wire.operation import Call
 from rowpost.workers.protocol import CrashPolicy
 
-__all__ = ["Answer", "Crash", "QueueMonitor", "WakeUp"]
+__all__ = ["Answer", "Crash", "MonitorFailure", "QueueMonitor", "WakeUp"]
 
-# Where a peek stops counting: far above any number of workers, and cheap.
+# A peek stops counting here: far above any number of workers, and cheap.
 PEEK_COUNT = 1000
-NOT_WOKEN = (
-    "the login may peek at {} but not watch it: no sender wakes it, messages wait for the next peek; "
-    "rowpost queue grant prints the statement that gives the right"
+# Pause after an unexpected error, so that a lasting defect does not make the thread spin.
+FAILURE_PAUSE_S = 1.0
+NOT_WATCHED = (
+    "The login may peek at {} but may not call its procedure watch_queue, so that senders cannot wake the supervisor and "
+    "messages wait for the next peek. `rowpost queue grant` prints the statement that grants the right."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """A worker of the queue died by `exitcode` with this message in hand; `overdue`: killed at its time limit.
+    """A worker process that died, by `exitcode`, with a message in flight.
 
-    `terms` are its endpoint's; None where it never said any.
+    `crash_policy` is its endpoint's, None if the worker never reported one. `overdue`: it was killed at its time limit.
     """
 
     queue: str
@@ -49,209 +59,254 @@ class Crash:
     exitcode: int | None
     row_id: UUID
     row_version: int
-    terms: CrashPolicy | None = None
+    crash_policy: CrashPolicy | None = None
     overdue: bool = False
 
     @property
     def error(self) -> OSError:
-        """What the message's error headers say."""
-        if self.overdue and self.terms is not None:
-            limit = f"its time limit of {self.terms.time_limit:g} s"
+        """The error that the message's failure headers describe."""
+        if self.overdue and self.crash_policy is not None:
+            limit = f"its time limit of {self.crash_policy.time_limit:g} s"
             return TimeoutError(f"the handler ran longer than {limit}, and was killed together with its worker process")
         signal_ = f"signal {-self.exitcode}" if self.exitcode and self.exitcode < 0 else f"exit code {self.exitcode}"
-        return ChildProcessError(f"the worker process died ({signal_}) while its handler had this message in hand")
+        return ChildProcessError(f"the worker process died ({signal_}) while its handler handled this message")
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`count` messages wait (or, `purged`, were removed) in the queue; `error` says why nobody knows.
+    """The answer to a request.
 
-    `seconds`: how long the look took. `next_due`: seconds until the next delayed message is due, infinite where there is
-    none, None where the look did not say.
-    `crash` and `outcome`: what became of a message whose worker died. `warning`: something that somebody should know.
+    Attributes:
+        count: messages that wait in the queue; if `purged`, messages that were removed.
+        error: why the request failed, None if it succeeded.
+        seconds: duration of the peek.
+        next_due: seconds until the next delayed message is due; infinite if there is none, None if the peek did not ask.
+        crash, outcome: a crash that was counted, and what happened to its message.
+        warning: a condition that needs a correction, empty if there is none.
     """
 
     queue: str
     count: int = 0
     purged: bool = False
-    error: RowpostError | None = None
+    error: Exception | None = None
     seconds: float = 0.0
     next_due: float | None = None
     crash: Crash | None = None
     outcome: Outcome | None = None
     warning: str = ""
 
+    @property
+    def unexpected(self) -> bool:
+        """Whether the error indicates a defect: rowpost did not raise it."""
+        return self.error is not None and not isinstance(self.error, RowpostError)
+
 
 @dataclass(frozen=True, slots=True)
 class WakeUp:
-    """Senders say that messages have come into the queue; None: into any, for nobody could hear them meanwhile."""
+    """Senders have committed messages to the queue; None: possibly to any queue, because notifications may have been lost."""
 
     queue: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """How many wait? `asleep`: seconds for which senders are asked to ring, where none does."""
+class MonitorFailure:
+    """An unexpected error in the monitor's thread outside of a request; the monitor continues with a new connection."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class _Peek:
+    """A request to count the messages of a queue.
+
+    `wake_up_ttl_s`: if the queue is empty, senders are requested to notify for so many seconds; 0 requests nothing.
+    """
 
     queue: str
-    asleep: float
+    wake_up_ttl_s: float
+
+
+_Request = _Peek | Callable[[], Answer] | None
 
 
 class QueueMonitor:
-    """Answers questions, looks at several queues in one round trip, and hears senders meanwhile.
+    """Executes the supervisor's requests, several peeks in one round trip, and receives wake-ups meanwhile.
 
-    `tell` is called with each Answer and each WakeUp, in the peeker's thread. Senders are heard on the connection that
-    peeks: every look proves that it lives, and a new one begins with a look at every queue.
+    `ask`, `count_crash` and `stop` may be called from any thread and do not block on the database.
+
+    Args:
+        post: called with each Answer, WakeUp and MonitorFailure, in the monitor's thread.
     """
 
     def __init__(
         self,
         settings: Settings,
-        tell: Callable[[Answer | WakeUp], None],
+        post: Callable[[Answer | WakeUp | MonitorFailure], None],
         *,
         connect: Callable[..., Connection] = connect,
     ) -> None:
         self._settings = settings
-        self._tell = tell
+        self._post = post
         self._connect = connect
         self._database: Connection | None = None
         self._listens = False
-        self._lost = False
+        self._connection_lost = False
+        self._ended = threading.Event()
         self._unwatched: set[str] = set()
         self._names: dict[str, str] = {}
-        self._questions: deque[_Look | Callable[[], Answer] | None] = deque()
-        self._ear, self._mouth = Pipe(duplex=False)
-        self._thread = threading.Thread(target=self._run, name="rowpost peeker", daemon=True)
+        self._requests: deque[_Request] = deque()
+        self._wake_reader, self._wake_writer = Pipe(duplex=False)
+        self._thread = threading.Thread(target=self._run, name="rowpost monitor", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def ask(self, name: str, *, purge: bool = False, asleep: float = 0.0) -> None:
-        """How many wait in that queue? Where none does, `asleep`: senders shall ring, for so many seconds.
+    def ask(self, name: str, *, purge: bool = False, wake_up_ttl_s: float = 0.0) -> None:
+        """Request a count of the messages of a queue, or with `purge` their removal.
 
-        Or, `purge`: empty it.
+        Args:
+            wake_up_ttl_s: if the queue is empty, request notifications from senders for so many seconds.
         """
-        self._put(partial(self._purge, name) if purge else _Look(name, asleep))
+        self._put(partial(self._purge, name) if purge else _Peek(name, wake_up_ttl_s))
 
     def count_crash(self, crash: Crash) -> None:
-        """Count it as a failed attempt at the message, and move the message if it was the last one."""
+        """Request that a crash is counted as a failed attempt; the message is moved if it was the last attempt."""
         self._put(partial(self._count_crash, crash))
 
     def stop(self) -> None:
-        """End after the question in hand; a hanging database is not waited for."""
+        """End the thread after the current request; waits at most 1 s, because the database may hang."""
+        self._ended.set()
         self._put(None)
         self._thread.join(timeout=1.0)
 
-    def _put(self, question: _Look | Callable[[], Answer] | None) -> None:
-        self._questions.append(question)
-        self._mouth.send_bytes(b"?")
+    def _put(self, request: _Request) -> None:
+        self._requests.append(request)
+        self._wake_writer.send_bytes(b"?")
 
     def _run(self) -> None:
         while True:
-            questions = self._take()
-            looks = [question for question in questions if isinstance(question, _Look)]
-            for answer in self._look(looks):
-                self._tell(answer)
-            for question in questions:
-                if question is None:
-                    self._disconnect()
-                    return
-                if not isinstance(question, _Look):
-                    self._tell(question())
+            requests: list[_Request] = []
+            try:
+                requests = self._take()
+                self._execute(requests)
+            except Exception as error:  # noqa: BLE001 -- the last resort: a dead thread would stop every queue silently
+                self._disconnect()
+                self._post(MonitorFailure(error))
+                self._ended.wait(FAILURE_PAUSE_S)
+            if None in requests:
+                self._disconnect()
+                return
 
-    def _take(self) -> list[_Look | Callable[[], Answer] | None]:
-        """All questions that were asked; senders are heard while there is none."""
-        while not self._ear.poll():
-            self._hear()
-            ears = [self._ear, self._database.driver_connection] if self._listens else [self._ear]
-            wait(ears)
-        questions = []
-        while self._ear.poll():
-            self._ear.recv_bytes()
-            questions.append(self._questions.popleft())
-        return questions
+    def _execute(self, requests: list[_Request]) -> None:
+        for answer in self._peek([request for request in requests if isinstance(request, _Peek)]):
+            self._post(answer)
+        for request in requests:
+            if request is not None and not isinstance(request, _Peek):
+                self._post(request())
 
-    def _hear(self) -> None:
+    def _take(self) -> list[_Request]:
+        """Return all pending requests; wait for one and receive notifications meanwhile."""
+        while not self._wake_reader.poll():
+            self._receive_notifications()
+            wait([self._wake_reader, self._database.driver_connection] if self._listens else [self._wake_reader])
+        requests = []
+        while self._wake_reader.poll():
+            self._wake_reader.recv_bytes()
+            requests.append(self._requests.popleft())
+        return requests
+
+    def _receive_notifications(self) -> None:
         if not self._listens:
             return
         try:
             for key in self._database.heard():
                 if key in self._names:
-                    self._tell(WakeUp(self._names[key]))
+                    self._post(WakeUp(self._names[key]))
         except RowpostError:
             self._disconnect()
-            self._tell(WakeUp())  # whoever looks now, opens another connection
+            self._post(WakeUp())  # the peeks that follow open a new connection
 
-    # -------------------------------------------------------------- looking
-    def _look(self, looks: list[_Look]) -> list[Answer]:
-        """One round trip for all; where that fails, each by itself, so that each gets its own error."""
-        if not looks:
+    # -------------------------------------------------------------- peeks
+    def _peek(self, peeks: list[_Peek]) -> list[Answer]:
+        """Peek at all queues in one round trip; if it fails, at each one separately, so that each gets its own error."""
+        if not peeks:
             return []
         try:
-            return self._counted(looks)
-        except RowpostError as error:
-            error = self._note(error)
+            return self._peek_together(peeks)
+        except Exception as error:  # noqa: BLE001 -- an unexpected error too is an answer: the pool waits for one
+            self._after_error(error)
             if self._database is None:
-                return [Answer(look.queue, error=error) for look in looks]
-            if len(looks) == 1:
-                return [self._refused(looks[0], error)]
-            return [answer for look in looks for answer in self._look([look])]
+                return [Answer(peek.queue, error=error) for peek in peeks]
+            if len(peeks) == 1:
+                return [self._peek_unwatched(peeks[0], error)]
+            return [answer for peek in peeks for answer in self._peek([peek])]
 
-    def _counted(self, looks: list[_Look]) -> list[Answer]:
-        database = self._get_database()
+    def _peek_together(self, peeks: list[_Peek]) -> list[Answer]:
+        database = self._open()
         started = time.perf_counter()
-        counts = database.call_all([self._spelt(look) for look in looks])
+        results = database.call_all([self._call_for(peek) for peek in peeks])
         seconds = time.perf_counter() - started
-        return [_seen(look.queue, rows[0], seconds) for look, rows in zip(looks, counts, strict=True)]
+        return [_answer(peek.queue, rows[0], seconds) for peek, rows in zip(peeks, results, strict=True)]
 
-    def _spelt(self, look: _Look) -> Call:
-        if look.queue in self._unwatched:
-            return ("peek_queue", look.queue, {"count": PEEK_COUNT})
-        ttl_ms = int(look.asleep * 1000) if self._listens else 0
-        return ("watch_queue", look.queue, {"count": PEEK_COUNT, "wake_up_ttl_ms": ttl_ms})
+    def _call_for(self, peek: _Peek) -> Call:
+        if peek.queue in self._unwatched:
+            return _peek_call(peek.queue)
+        wake_up_ttl_ms = int(peek.wake_up_ttl_s * 1000) if self._listens else 0
+        return ("watch_queue", peek.queue, {"count": PEEK_COUNT, "wake_up_ttl_ms": wake_up_ttl_ms})
 
-    def _refused(self, look: _Look, error: RowpostError) -> Answer:
-        """What cannot be watched is peeked at; a login that may not, by an older grant or on purpose, from now on.
+    def _peek_unwatched(self, peek: _Peek, error: Exception) -> Answer:
+        """Peek at a queue that cannot be watched; return the original error if that is not the reason.
 
-        A queue whose delayed table is gone is worked all the same: its mover says what is wrong.
+        A login that may not watch a queue peeks at it from now on. A queue without its delayed table is worked anyway: its
+        delayed mover reports the problem.
         """
-        if look.queue in self._unwatched or not isinstance(error, PermissionDenied | QueueNotFound):
-            return Answer(look.queue, error=error)
-        self._unwatched.add(look.queue)
-        (answer,) = self._look([look])
-        if isinstance(error, QueueNotFound):
-            self._unwatched.discard(look.queue)
-            return answer
-        return answer if answer.error else replace(answer, warning=NOT_WOKEN.format(look.queue))
+        if peek.queue in self._unwatched or not isinstance(error, PermissionDenied | QueueNotFound):
+            return Answer(peek.queue, error=error)
+        denied = isinstance(error, PermissionDenied)
+        if denied:
+            self._unwatched.add(peek.queue)
+        try:
+            started = time.perf_counter()
+            rows = self._open().call_all([_peek_call(peek.queue)])[0]
+            answer = _answer(peek.queue, rows[0], time.perf_counter() - started)
+        except Exception as peek_error:  # noqa: BLE001 -- as in _peek
+            self._after_error(peek_error)
+            return Answer(peek.queue, error=peek_error)
+        return replace(answer, warning=NOT_WATCHED.format(peek.queue)) if denied else answer
 
+    # -------------------------------------------------------------- other requests
     def _purge(self, name: str) -> Answer:
         try:
-            return Answer(name, Queue(name, self._get_database()).purge(), purged=True)
-        except RowpostError as error:
-            return Answer(name, purged=True, error=self._note(error))
+            return Answer(name, Queue(name, self._open()).purge(), purged=True)
+        except Exception as error:  # noqa: BLE001 -- as in _peek
+            self._after_error(error)
+            return Answer(name, purged=True, error=error)
 
     def _count_crash(self, crash: Crash) -> Answer:
-        worker = self._settings.queue(crash.queue).worker
         try:
-            database = self._get_database()
+            worker = self._settings.queue(crash.queue).worker
+            policy = crash.crash_policy
+            database = self._open()
             retries = Retries(
                 crash.queue,
                 queue_key(parse_address(crash.queue), database.engine),
-                recoverability=_recoverability(crash.terms) or plain_recoverability(worker.attempts),
-                error_queue=crash.terms.error_queue if crash.terms else self._settings.supervisor.error_queue,
+                recoverability=_recoverability(policy) or plain_recoverability(worker.attempts),
+                error_queue=policy.error_queue if policy else self._settings.supervisor.error_queue,
             )
             outcome = retries.crashed(database, crash.row_id, crash.row_version, crash.error)
             return Answer(crash.queue, crash=crash, outcome=outcome)
-        except RowpostError as error:
-            return Answer(crash.queue, crash=crash, error=self._note(error))
+        except Exception as error:  # noqa: BLE001 -- as in _peek
+            self._after_error(error)
+            return Answer(crash.queue, crash=crash, error=error)
 
-    def _get_database(self) -> Connection:
+    # -------------------------------------------------------------- connection
+    def _open(self) -> Connection:
         if self._database is None:
             self._database = self._connect(self._settings, application_name="rowpost supervisor")
             self._listens = self._settings.supervisor.wake_up and self._can_listen(self._database)
-            if self._lost:
-                self._lost = False
-                self._tell(WakeUp())
+            if self._connection_lost:
+                self._connection_lost = False
+                self._post(WakeUp())
         return self._database
 
     def _can_listen(self, database: Connection) -> bool:
@@ -261,30 +316,34 @@ class QueueMonitor:
         except DatabaseUnavailable:
             self._disconnect()
             raise
-        except RowpostError:  # a standby, say: peeks will tell
+        except RowpostError:  # for example on a standby; the peeks report what is wrong
             return False
 
-    def _note(self, error: RowpostError) -> RowpostError:
-        """An error that costs the connection makes the next question open another one."""
-        if isinstance(error, DatabaseUnavailable) or (self._database is not None and self._database.closed):
+    def _after_error(self, error: Exception) -> None:
+        """Close the connection if it is lost, or if its state is unknown after an unexpected error."""
+        lost = isinstance(error, DatabaseUnavailable) or not isinstance(error, RowpostError)
+        if lost or (self._database is not None and self._database.closed):
             self._disconnect()
-        return error
 
     def _disconnect(self) -> None:
         if self._database is not None:
-            with suppress(RowpostError):
+            with suppress(Exception):
                 self._database.close()
-            self._database, self._listens, self._lost = None, False, True
+            self._database, self._listens, self._connection_lost = None, False, True
 
 
-def _seen(queue: str, row: tuple[int, ...], seconds: float) -> Answer:
-    if len(row) == 1:  # peeked
+def _peek_call(queue: str) -> Call:
+    return ("peek_queue", queue, {"count": PEEK_COUNT})
+
+
+def _answer(queue: str, row: tuple[int, ...], seconds: float) -> Answer:
+    if len(row) == 1:  # of peek_queue
         return Answer(queue, row[0], seconds=seconds)
     waiting, next_due_ms = row
     return Answer(queue, waiting, seconds=seconds, next_due=float("inf") if next_due_ms is None else next_due_ms / 1000)
 
 
-def _recoverability(terms: CrashPolicy | None) -> Recoverability | None:
-    if terms is None:
+def _recoverability(policy: CrashPolicy | None) -> Recoverability | None:
+    if policy is None:
         return None
-    return Recoverability(terms.immediate_retries, terms.delayed_retries, terms.delay_increase)
+    return Recoverability(policy.immediate_retries, policy.delayed_retries, policy.delay_increase)

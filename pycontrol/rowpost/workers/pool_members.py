@@ -1,4 +1,4 @@
-"""The list of a queue's workers: who is idle, busy, or on the way in or out."""
+"""The supervisor's view of the workers of one queue: which are idle, busy, starting or exiting."""
 
 from __future__ import annotations
 
@@ -7,157 +7,162 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from rowpost.workers.concurrency import LONG_RECEIVE
-from rowpost.workers.protocol import Leave, Receive
+from rowpost.workers.concurrency import LONG_RECEIVE_S
+from rowpost.workers.protocol import Exit, Receive
 
 __all__ = ["KILLED", "OVERDUE", "State", "WorkerHandle", "WorkerHandles", "respawn_delay"]
 
-GREATEST_RESPAWN_DELAY = 10.0
+MAX_RESPAWN_DELAY_S = 10.0
+# Reasons of events.WorkerStopped.
 KILLED, OVERDUE = "killed", "time limit"
 
 
 class State(Enum):
-    """A worker's life as the supervisor sees it: STARTING -> IDLE <-> BUSY -> LEAVING."""
+    """State of a worker as the supervisor sees it: STARTING -> IDLE <-> BUSY -> EXITING."""
 
     STARTING = "starting"
     IDLE = "idle"
     BUSY = "busy"
-    LEAVING = "leaving"
+    EXITING = "exiting"
 
 
 @dataclass(slots=True)
 class WorkerHandle:
-    """One worker. `since`: in this state; `heard_at`: its last report; both in the supervisor's clock.
+    """One worker of the pool.
 
-    `round` numbers the commands to receive (0: none yet); `reason` says why it was sent away; `troubled`: it cannot
-    receive and tries again.
+    Attributes:
+        since: when the worker entered its state, by the supervisor's clock.
+        reported_at: when its last report arrived, by the supervisor's clock.
+        round: number of the last command to receive; 0 before the first.
+        reason: why the supervisor ends the worker; empty while it does not.
+        failing: whether the worker's receives fail, so that it retries.
     """
 
     number: int
     process: Any
     state: State
     since: float
-    heard_at: float
+    reported_at: float
     round: int = 0
     reason: str = ""
-    troubled: bool = False
+    failing: bool = False
 
     @property
     def occupied(self) -> bool:
-        """Whether it receives, or will as soon as it is up."""
+        """Whether the worker receives, or will receive as soon as it has started."""
         return self.state is State.BUSY or (self.state is State.STARTING and self.round > 0)
 
     @property
     def available(self) -> bool:
-        """Whether it can be told to receive."""
+        """Whether the worker can be given a command to receive."""
         return self.state is State.IDLE or (self.state is State.STARTING and self.round == 0)
 
     @property
     def killed(self) -> bool:
-        """Whether its end was decided, so that nobody has to kill it again."""
+        """Whether the worker was killed already."""
         return self.reason in (KILLED, OVERDUE)
 
     def enter(self, state: State, now: float) -> None:
         self.state, self.since = state, now
 
     def receive(self, now: float) -> None:
-        """Tell it to receive until it finds nothing."""
+        """Command the worker to receive until the queue is empty."""
         self.round += 1
         if self.state is State.IDLE:
             self.enter(State.BUSY, now)
-        self.process.tell(Receive(self.round))
+        self.process.send(Receive(self.round))
 
-    def send_away(self, reason: str) -> None:
-        """Tell it to leave after the message in hand."""
-        self.reason, self.state = reason, State.LEAVING
-        self.process.tell(Leave())
+    def request_exit(self, reason: str) -> None:
+        """Command the worker to exit after its in-flight message."""
+        self.reason, self.state = reason, State.EXITING
+        self.process.send(Exit())
 
     def kill(self, reason: str = KILLED) -> None:
-        """End it at once; what it has in hand is in the queue again."""
+        """Kill the worker process; its in-flight message is in the queue again."""
         self.reason = reason
         self.process.kill()
 
 
 class WorkerHandles:
-    """Workers by number; numbers are never used again."""
+    """The workers of one queue by number. Numbers are never reused."""
 
     def __init__(self) -> None:
-        self._members: dict[int, WorkerHandle] = {}
-        self._numbers = 0
+        self._by_number: dict[int, WorkerHandle] = {}
+        self._last_number = 0
 
     def __len__(self) -> int:
-        return len(self._members)
+        return len(self._by_number)
 
     @property
-    def members(self) -> list[WorkerHandle]:
-        """All, those that are leaving too; a copy, safe to read from another thread."""
-        return list(self._members.values())
+    def all(self) -> list[WorkerHandle]:
+        """All workers, also those that are exiting; a copy, safe to read from another thread."""
+        return list(self._by_number.values())
 
     @property
     def staying(self) -> list[WorkerHandle]:
-        """Those that were not sent away."""
-        return [member for member in self.members if member.state is not State.LEAVING]
+        """The workers that were not requested to exit."""
+        return [handle for handle in self.all if handle.state is not State.EXITING]
 
     @property
     def occupied(self) -> int:
-        """How many receive, or will."""
-        return sum(1 for member in self.members if member.occupied)
+        """Number of workers that receive, or will receive."""
+        return sum(1 for handle in self.all if handle.occupied)
 
     @property
-    def coming(self) -> int:
-        """How many of those have no message in hand yet: each will take one that a peek still counts."""
-        return sum(1 for member in self.members if member.occupied and not member.troubled and member.process.held_since is None)
+    def without_message(self) -> int:
+        """Number of occupied workers with no message in flight: each will take a message that a peek still counts."""
+        return sum(1 for handle in self.all if handle.occupied and not handle.failing and handle.process.in_flight_since is None)
 
     @property
     def busy(self) -> int:
-        """How many have work and a database."""
-        return sum(1 for member in self.members if member.state is State.BUSY and not member.troubled)
+        """Number of workers that receive without failures."""
+        return sum(1 for handle in self.all if handle.state is State.BUSY and not handle.failing)
 
     def find(self, number: int | None) -> WorkerHandle | None:
-        return self._members.get(number)
+        return self._by_number.get(number)
 
     def next_number(self) -> int:
-        self._numbers += 1
-        return self._numbers
+        self._last_number += 1
+        return self._last_number
 
-    def add(self, member: WorkerHandle) -> None:
-        self._members[member.number] = member
+    def add(self, handle: WorkerHandle) -> None:
+        self._by_number[handle.number] = handle
 
-    def remove(self, member: WorkerHandle) -> None:
-        del self._members[member.number]
+    def remove(self, handle: WorkerHandle) -> None:
+        del self._by_number[handle.number]
 
     def overdue(self, now: float, limit: float) -> tuple[list[WorkerHandle], float]:
-        """Those whose message has been in hand for `limit` seconds, and when the next one's will have been."""
+        """Return the workers whose message has been in flight for `limit` seconds, and when the next one reaches it."""
         late: list[WorkerHandle] = []
         next_at = float("inf")
-        for member in self.members:
-            since = member.process.held_since
-            if member.killed:
+        for handle in self.all:
+            since = handle.process.in_flight_since
+            if handle.killed:
                 continue
             if since is not None and now - since >= limit:
-                late.append(member)
-            elif member.state in (State.BUSY, State.LEAVING):
+                late.append(handle)
+            elif handle.state in (State.BUSY, State.EXITING):
                 next_at = min(next_at, (now if since is None else since) + limit)
         return late, next_at
 
     def due(self, polls: bool, idle_timeout: float) -> Iterator[float]:
-        """When each busy poller will have been silent for long, or each idle worker idle."""
-        for member in self.members:
-            if polls and member.state is State.BUSY:
-                yield member.heard_at + LONG_RECEIVE + 0.001
-            elif not polls and member.state is State.IDLE:
-                yield member.since + idle_timeout
+        """Yield when each busy poller exceeds a long receive, or when each idle worker exceeds `idle_timeout`."""
+        for handle in self.all:
+            if polls and handle.state is State.BUSY:
+                yield handle.reported_at + LONG_RECEIVE_S + 0.001
+            elif not polls and handle.state is State.IDLE:
+                yield handle.since + idle_timeout
 
     def least_useful(self) -> list[WorkerHandle]:
-        """Those that stay, idle before starting before busy, the youngest first."""
+        """Return the staying workers: idle before starting before busy, the youngest first."""
         order = {State.IDLE: 0, State.STARTING: 1, State.BUSY: 2}
-        return sorted(self.staying, key=lambda member: (order[member.state], -member.number))
+        return sorted(self.staying, key=lambda handle: (order[handle.state], -handle.number))
 
 
 def respawn_delay(deaths: int) -> float:
-    """Seconds until the replacement of a worker, after that many deaths without work done between them.
+    """Return the seconds until a replacement starts, after that many deaths with no message handled between them.
 
     >>> [respawn_delay(deaths) for deaths in (1, 2, 3, 8, 20)]
     [0.1, 0.2, 0.4, 10.0, 10.0]
     """
-    return min(GREATEST_RESPAWN_DELAY, 0.1 * 2 ** min(deaths - 1, 10))
+    return min(MAX_RESPAWN_DELAY_S, 0.1 * 2 ** min(deaths - 1, 10))

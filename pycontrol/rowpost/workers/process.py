@@ -1,7 +1,7 @@
-"""Worker processes as the supervisor holds them: start, tell, hear, kill.
+"""Start worker processes, send them commands, receive their reports, and kill them.
 
-Processes come from multiprocessing's fork server, which has rowpost imported already and no threads, connections or
-signal handlers of the caller: a worker is up within milliseconds, whatever the caller's program is.
+Processes come from the fork server of multiprocessing. The fork server has imported rowpost already, and it has no threads,
+connections or signal handlers of the caller, so that a worker starts within milliseconds in any program.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ PRELOAD = ["rowpost.workers.worker", "rowpost.database.dialects.postgresql", "ro
 
 
 class WorkerProcess:
-    """One process and the supervisor's end of its pipe."""
+    """One worker process and the supervisor's end of its pipe."""
 
-    def __init__(self, process: Any, pipe: PipeEnd, hand: InFlight) -> None:
+    def __init__(self, process: Any, pipe: PipeEnd, in_flight: InFlight) -> None:
         self._process = process
         self._pipe = pipe
-        self._hand = hand
-        self._deaf = False
+        self._in_flight = in_flight
+        self._pipe_closed = False
 
     @property
     def pid(self) -> int:
@@ -40,67 +40,67 @@ class WorkerProcess:
 
     @property
     def exitcode(self) -> int | None:
-        """None while the process lives; negative: killed by that signal."""
+        """The exit code; None while the process runs, negative if a signal ended it."""
         return self._process.exitcode
 
     @property
     def in_flight(self) -> tuple[UUID, int] | None:
-        """Id and row version of the message that a handler has, or had when the process died."""
-        return self._hand.content
+        """Id and row version of the message that a handler handles, or handled when the process died."""
+        return self._in_flight.message
 
     @property
-    def held_since(self) -> float | None:
-        """When the handler got it, by the monotonic clock; None while no handler runs."""
-        return self._hand.since
+    def in_flight_since(self) -> float | None:
+        """When the handler got the message, by the monotonic clock; None while no handler runs."""
+        return self._in_flight.since
 
     @property
-    def ears(self) -> list[Any]:
-        """What to wait for: reports, and the end."""
-        return [self._process.sentinel] if self._deaf else [self._process.sentinel, self._pipe]
+    def waitables(self) -> list[Any]:
+        """The objects to wait for with `multiprocessing.connection.wait`: reports, and the end of the process."""
+        return [self._process.sentinel] if self._pipe_closed else [self._process.sentinel, self._pipe]
 
-    def tell(self, command: object) -> None:
-        """Send a command; a worker that is gone hears nothing."""
+    def send(self, command: object) -> None:
+        """Send a command; does nothing if the process has ended."""
         with suppress(OSError):
             self._pipe.send(command)
 
-    def heard(self) -> Iterator[object]:
-        """The reports that have arrived."""
+    def reports(self) -> Iterator[object]:
+        """Yield the reports that have arrived; does not wait."""
         try:
-            while not self._deaf and self._pipe.poll():
+            while not self._pipe_closed and self._pipe.poll():
                 yield self._pipe.recv()
         except (EOFError, OSError):
-            self._deaf = True
+            self._pipe_closed = True
 
     def kill(self) -> None:
-        """End it at once; what it has in hand rolls back."""
+        """Kill the process; the server rolls its transaction back."""
         self._process.kill()
 
     def close(self) -> None:
-        """Free what the system keeps of a process that has ended."""
+        """Free the system resources of a process that has ended."""
         self._pipe.close()
         self._process.join()
         self._process.close()
 
 
 def spawn_worker(assignment: Assignment) -> WorkerProcess:
-    """Start a process that does this assignment."""
+    """Start a worker process. Raises OSError."""
     context = _context()
     ours, theirs = context.Pipe()
-    hand = InFlight(context.RawArray("B", InFlight.SIZE))
+    in_flight = InFlight(context.RawArray("B", InFlight.SIZE))
     process = context.Process(
         target=run_worker,
-        args=(assignment, theirs, hand),
+        args=(assignment, theirs, in_flight),
         name=f"rowpost worker {assignment.queue} {assignment.number}",
         daemon=True,
     )
     with _main_module_hidden():
         process.start()
     theirs.close()
-    return WorkerProcess(process, ours, hand)
+    return WorkerProcess(process, ours, in_flight)
 
 
 def shared_high_water_mark() -> SharedHighWaterMark:
-    """Memory that all workers of a queue see: to be given to each in its assignment."""
+    """Allocate the shared memory of a queue's high-water mark; each worker gets it with its assignment."""
     return _context().RawValue(SharedHighWaterMark)
 
 
@@ -115,8 +115,8 @@ def _context() -> Any:
 def _main_module_hidden() -> Iterator[None]:
     """Keep multiprocessing from running the caller's main program again in every worker.
 
-    A worker needs nothing of it: it would cost the import of the whole command line (or of pytest), and a script
-    without `if __name__ == "__main__"` would start a supervisor in its own workers.
+    A worker does not need it. Running it would import the whole command line (or pytest), and a script without
+    `if __name__ == "__main__"` would start a supervisor in its own workers.
     """
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")

@@ -1,4 +1,4 @@
-"""What crosses the pipe between a supervisor and its workers: an assignment, commands one way, reports the other."""
+"""The messages between a supervisor and its workers: an assignment, commands to the worker, reports to the supervisor."""
 
 from __future__ import annotations
 
@@ -20,34 +20,40 @@ from rowpost.workers.receive_cursor import SharedHighWaterMark
 __all__ = [
     "ATTEMPTS_FAILED",
     "Assignment",
-    "Back",
     "Backoff",
     "CrashPolicy",
+    "Exit",
     "InFlight",
-    "InTrouble",
-    "Leave",
     "Progress",
     "Ready",
     "Receive",
+    "ReceiveFailed",
+    "ReceiveRecovered",
     "Refused",
     "Tally",
 ]
 
-# How many failures a report describes; the rest is counted only.
+# A report describes so many failures; further ones are only counted.
 FAILURES_PER_REPORT = 50
-EMPTY_HAND, FULL_HAND = 0, 1
+NO_MESSAGE, MESSAGE_IN_FLIGHT = 0, 1
 ATTEMPTS_FAILED = frozenset({Kind.FAILED, Kind.DELAYED, Kind.MOVED_TO_ERROR})
 BAD = ATTEMPTS_FAILED | {Kind.POISON, Kind.UNMOVABLE}
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """All that a worker needs to know; crosses to its process.
+    """The parameters of one worker; pickled for its process.
 
-    `polls`: polls by itself, else waits for Receive. `receive`: begins receiving at once (round 1). `subscribes`:
-    subscribes its endpoint, if it is one, before the first receive. `time_limit`: of a handler that sets none itself.
-    `pace`: see Backoff. `prompt`: tell of each failed attempt at once. `batch`, `batch_time`: see batch_size.py. `exclusive`:
-    see WorkerSettings. `frontier`: what the queue's workers share (anchor.py).
+    Attributes:
+        polls: the worker polls on its own; if not, it waits for Receive.
+        receive: the worker starts to receive at once, as round 1.
+        subscribes: the worker subscribes its endpoint, if its handler is one, before the first receive.
+        time_limit: seconds that a handler may run; 0 for no limit. An endpoint may set its own.
+        backoff: seconds, see Backoff.
+        reports_failures_at_once: the worker reports each failed attempt at once, for the throttle.
+        exclusive: see WorkerSettings.
+        batch, batch_time: see pipeline/batch_size.py; `batch_time` in seconds.
+        high_water_mark: shared by the workers of the queue, see receive_cursor.py.
     """
 
     settings: Settings
@@ -61,21 +67,21 @@ class Assignment:
     subscribes: bool = False
     breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
     time_limit: float = 0.0
-    pace: float = 0.0
-    prompt: bool = False
+    backoff: float = 0.0
+    reports_failures_at_once: bool = False
     exclusive: bool = False
     batch: str | int = ADAPTIVE
     batch_time: float = 0.05
-    frontier: SharedHighWaterMark | None = None
+    high_water_mark: SharedHighWaterMark | None = None
 
 
 class InFlight:
-    """A few bytes that a worker and its supervisor share: the message that a handler has in hand.
+    """The message that a handler handles, in memory that a worker shares with its supervisor.
 
-    Written without a system call, and still readable when the worker was killed.
+    Writing needs no system call, and the supervisor can still read it when the worker was killed.
 
-    >>> hand = InFlight(bytearray(InFlight.SIZE))
-    >>> hand.content is None
+    >>> in_flight = InFlight(bytearray(InFlight.SIZE))
+    >>> in_flight.message is None
     True
     """
 
@@ -85,22 +91,22 @@ class InFlight:
     def __init__(self, memory: Any) -> None:
         self._memory = memory
 
-    def hold(self, message: Message | None) -> None:
-        """Note the message that the handler is about to get, None when it is done with."""
+    def set(self, message: Message | None) -> None:
+        """Store the message that the handler is about to handle; None after the handler has returned."""
         if message is None:
-            self._memory[self.SIZE - 1] = EMPTY_HAND
+            self._memory[self.SIZE - 1] = NO_MESSAGE
         else:
-            self.LAYOUT.pack_into(self._memory, 0, message.id.bytes, message.row_version, time.monotonic(), FULL_HAND)
+            self.LAYOUT.pack_into(self._memory, 0, message.id.bytes, message.row_version, time.monotonic(), MESSAGE_IN_FLIGHT)
 
     @property
-    def content(self) -> tuple[UUID, int] | None:
-        """Id and row version of the message in hand."""
+    def message(self) -> tuple[UUID, int] | None:
+        """Id and row version of the in-flight message; None if there is none."""
         row_id, row_version, _, full = self.LAYOUT.unpack_from(self._memory)
         return (UUID(bytes=row_id), row_version) if full else None
 
     @property
     def since(self) -> float | None:
-        """When the handler got it, by the monotonic clock, which all processes of a machine share; None: empty hand."""
+        """When the handler got the message, by the monotonic clock, which all processes of a machine share; None if no message."""
         _, _, since, full = self.LAYOUT.unpack_from(self._memory)
         return since if full else None
 
@@ -108,28 +114,31 @@ class InFlight:
 # ------------------------------------------------------------------ commands, supervisor to worker
 @dataclass(frozen=True, slots=True)
 class Receive:
-    """Receive until nothing is found; the report of the last receive names this `round`."""
+    """Receive until the queue is empty; the report of the last receive contains this `round`."""
 
     round: int
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Wait so many seconds after each failed attempt, until one succeeds."""
+    """Wait `seconds` after each failed attempt, until one succeeds."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
-    """Finish the message in hand, then leave."""
+class Exit:
+    """Finish the in-flight message, then exit."""
 
 
 # ------------------------------------------------------------------ reports, worker to supervisor
 @dataclass(frozen=True, slots=True)
 class CrashPolicy:
-    """What holds for a message whose handler killed its process, or had to be killed: it cannot be asked any more, nor
-    can its custom policy. `time_limit` in seconds, 0 for none."""
+    """How to treat a message whose handler killed its process or exceeded its time limit.
+
+    The supervisor applies it, because the endpoint's own policy cannot be called any more. `time_limit` is in seconds, 0 for
+    no limit.
+    """
 
     immediate_retries: int
     delayed_retries: int
@@ -140,25 +149,30 @@ class CrashPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The handler is imported."""
+    """The worker has imported its handler."""
 
     pid: int
-    terms: CrashPolicy | None = None
+    crash_policy: CrashPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The worker cannot work at all: no such handler."""
+    """The worker cannot run, because its handler cannot be imported; it exits."""
 
     error: str
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What happened between `since` and `until` (wall clock, seconds). `runs`: +n hits, -n misses, in order.
+    """What a worker did between `since` and `until` (wall clock time, seconds).
 
-    `busy`: more work is at hand. `round`: the round of Receive that this belongs to. `streak`: attempts that failed
-    since the last message that was handled.
+    Attributes:
+        busy: the worker continues to receive.
+        round: the round of the last Receive.
+        runs: receives in order: +n for n messages in a row, -n for n empty receives in a row.
+        failures: failed attempts, at most 50 of them.
+        streak: failed attempts since the last message that was handled.
+        times: critical and processing times.
     """
 
     since: float
@@ -178,19 +192,19 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class InTrouble:
-    """The queue cannot be received from; the worker tries again after a while."""
+class ReceiveFailed:
+    """Receiving failed; the worker retries after a pause."""
 
     error: str
 
 
 @dataclass(frozen=True, slots=True)
-class Back:
-    """The trouble is over."""
+class ReceiveRecovered:
+    """Receiving works again."""
 
 
 class Tally:
-    """A worker's counts between two reports; add() is on the way of every message."""
+    """The counts of a worker between two reports. `add` is called for every message."""
 
     def __init__(self) -> None:
         self._since = time.time()

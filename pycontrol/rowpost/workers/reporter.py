@@ -1,4 +1,4 @@
-"""Tells what a queue's workers reported as events."""
+"""Turn what the workers of a queue report into events."""
 
 from __future__ import annotations
 
@@ -21,38 +21,41 @@ EVENT_OF_KIND = {
 
 
 class EventReporter:
-    """Events of one queue, with its name and the wall clock."""
+    """Emits the events of one queue; adds the queue's name and the wall clock time."""
 
     def __init__(self, queue: str, emit: Callable[[events.Event], None]) -> None:
         self._queue, self._emit = queue, emit
-        self._stuck = False
+        self._unmovable_reported = False
 
-    def tell(self, kind: type[events.Event], **fields: Any) -> None:
-        """One event."""
+    def report(self, kind: type[events.Event], **fields: Any) -> None:
+        """Emit one event."""
         self._emit(kind(queue=self._queue, at=time.time(), **fields))
 
-    def progress(self, report: Progress, pid: int) -> None:
-        """What a worker did since it last said so."""
-        if report.handled:
-            self._stuck = False
-            times = report.times
-            self.tell(
+    def report_progress(self, progress: Progress, pid: int) -> None:
+        """Emit the events of one progress report of a worker."""
+        if progress.handled:
+            self._unmovable_reported = False
+            times = progress.times
+            self.report(
                 events.Handled,
                 pid=pid,
-                count=report.handled,
+                count=progress.handled,
                 critical_time=times.critical_time,
                 processing_time=times.processing_time,
             )
-        if report.expired:
-            self.tell(events.Expired, pid=pid, count=report.expired)
-        for outcome in report.failures:
-            self.failure(outcome, pid)
+        if progress.expired:
+            self.report(events.Expired, pid=pid, count=progress.expired)
+        for outcome in progress.failures:
+            self.report_failure(outcome, pid)
 
-    def failure(self, outcome: Outcome, pid: int) -> None:
-        """A failed attempt; a message that cannot be moved is critical, once until something is handled again."""
+    def report_failure(self, outcome: Outcome, pid: int) -> None:
+        """Emit the event of a failed attempt.
+
+        A message that cannot be moved to the error queue is critical. It is reported once, until a message is handled.
+        """
         if outcome.kind is not Kind.UNMOVABLE:
             kind = EVENT_OF_KIND[outcome.kind]
-            self.tell(kind, pid=pid, id=outcome.id, attempts=outcome.attempts, error=outcome.error or "")
-        elif not self._stuck:
-            self._stuck = True
-            self.tell(events.Critical, error=outcome.error)
+            self.report(kind, pid=pid, id=outcome.id, attempts=outcome.attempts, error=outcome.error or "")
+        elif not self._unmovable_reported:
+            self._unmovable_reported = True
+            self.report(events.Critical, error=outcome.error)

@@ -1,11 +1,15 @@
-"""The supervisor: one loop that hears workers, peeks, and moves each queue towards its target number of workers.
+"""The supervisor: one loop that reads reports, requests peeks, and starts and stops workers for each queue.
 
     supervisor = Supervisor(load_settings("production"))
     supervisor.run()                                       # until SIGTERM or SIGINT
-    supervisor.run(until=lambda snapshot: snapshot.idle)   # until nothing waits: demos and tests
+    supervisor.run(until=lambda snapshot: snapshot.idle)   # until all queues are empty: demos and tests
 
-Stopping has two steps: the first signal lets running handlers finish, at most `stop_timeout` seconds; the second kills
-at once. A handler that is killed loses nothing: its transaction rolls back and the message is in the queue again.
+Stopping has two steps. After the first signal, running handlers may finish within `stop_timeout` seconds. The second signal
+kills the workers at once. No message is lost when a handler is killed: its transaction rolls back, and the message is in the
+queue again.
+
+All waiting happens in this loop. The queue monitor and the periodic tasks run in threads of their own, because a database may
+hang; they put what they found into an inbox and wake the loop through a pipe.
 """
 
 from __future__ import annotations
@@ -25,10 +29,10 @@ from typing import Any
 from rowpost.database import embedded
 from rowpost.errors import HandlerNotFound, QueueNotFound, SettingsError
 from rowpost.settings.environment import QueueSettings, Settings
-from rowpost.transport.delayed import wait_after_look
+from rowpost.transport.delayed import wait_after_peek
 from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.events import DelayedMoved, Event, log_event
-from rowpost.workers.monitor import Answer, QueueMonitor, WakeUp
+from rowpost.workers.events import Critical, DelayedMoved, Event, log_event
+from rowpost.workers.monitor import Answer, MonitorFailure, QueueMonitor, WakeUp
 from rowpost.workers.pool import WorkerPool
 from rowpost.workers.pool_members import WorkerHandle
 from rowpost.workers.process import shared_high_water_mark, spawn_worker
@@ -43,19 +47,31 @@ from rowpost.workers.tasks.queue_maintenance import make_queue_maintenance
 
 __all__ = ["Supervisor"]
 
-# How often a condition given to run() is looked at. Seconds.
-UNTIL_EVERY = 0.05
+# How often a condition given to run() is checked.
+UNTIL_INTERVAL_S = 0.05
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# The periodic tasks besides the delayed mover, which alone is scheduled by the loop.
+TASKS = (
+    make_expired_purger,
+    make_in_doubt_resolver,
+    make_queue_maintenance,
+    make_outbox_cleaner,
+    make_partition_splitter,
+)
 
 
 class Supervisor:
-    """Runs the workers of all queues that have one in the settings.
+    """Runs the workers of all queues that have a worker in the settings.
 
-    `on_event` is called with every Event, in the thread of run(); without it events go to the logger "rowpost".
     `stop`, `set_limit` and `snapshot` may be called from any thread and from signal handlers.
-    `breaker` gives the waits of the circuit breaker; its `seconds` come from the settings.
 
-    Raises SettingsError when no queue has a worker, or a peek delay is too short.
+    Args:
+        on_event: called with each event, in the thread of run(); by default events go to the logger "rowpost".
+        breaker: supplies the waits of the circuit breakers; its `seconds` come from the settings.
+        clock, sleep, spawn, monitor, delayed_mover, tasks: replaced in tests.
+
+    Raises:
+        SettingsError: no queue has a worker, or a peek delay is too short.
     """
 
     def __init__(
@@ -66,100 +82,106 @@ class Supervisor:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[list[Any], float | None], list[Any]] = wait,
         spawn: Callable[[Assignment], Any] = spawn_worker,
-        peeker: Callable[..., Any] = QueueMonitor,
-        mover: Callable[..., Any] = make_delayed_mover,
-        patrols: tuple[Callable[..., Any], ...] = (make_expired_purger, make_in_doubt_resolver, make_queue_maintenance, make_outbox_cleaner, make_partition_splitter),
+        monitor: Callable[..., Any] = QueueMonitor,
+        delayed_mover: Callable[..., Any] = make_delayed_mover,
+        tasks: tuple[Callable[..., Any], ...] = TASKS,
         breaker: CircuitBreaker | None = None,
     ) -> None:
         self._settings = settings
-        self._clock, self._sleep, self._spawn, self._make_peeker = clock, sleep, spawn, peeker
-        self._make_mover, self._mover = mover, None
-        self._patrol_makers, self._patrols = patrols, []
+        self._clock, self._sleep, self._spawn, self._make_monitor = clock, sleep, spawn, monitor
+        self._make_delayed_mover, self._delayed_mover = delayed_mover, None
+        self._task_factories, self._tasks = tasks, []
         self._emit = on_event or log_event
         self._breaker = replace(breaker or CircuitBreaker(), seconds=settings.supervisor.breaker_seconds)
         self._inbox: deque[tuple[str, Any]] = deque()
-        self._ear, self._mouth = os.pipe()
-        os.set_blocking(self._ear, False)
-        os.set_blocking(self._mouth, False)
-        self._peeker: Any = None
+        self._wake_reader, self._wake_writer = os.pipe()
+        os.set_blocking(self._wake_reader, False)
+        os.set_blocking(self._wake_writer, False)
+        self._monitor: Any = None
         self._stops = 0
         self._kill_at = float("inf")
-        worked = [queue for queue in settings.queues if queue.worker is not None]
-        if not worked:
+        self._queues = [queue for queue in settings.queues if queue.worker is not None]
+        if not self._queues:
             raise SettingsError(
-                f"environment {settings.environment!r} gives no queue a worker: "
-                "add `worker: {handler: module:function}` below a queue"
+                f"No queue of the environment {settings.environment!r} has a worker. "
+                "Add `worker: {handler: module:function}` below a queue."
             )
-        self._worked = worked
-        self._frontiers = {queue.name: shared_high_water_mark() for queue in worked}
-        self._crews = self._build_crews()
+        self._high_water_marks = {queue.name: shared_high_water_mark() for queue in self._queues}
+        self._pools = self._build_pools()
         self._ready: set[Any] = set()
 
     def __del__(self) -> None:
-        for end in (getattr(self, "_ear", None), getattr(self, "_mouth", None)):
+        for end in (getattr(self, "_wake_reader", None), getattr(self, "_wake_writer", None)):
             if end is not None:
                 os.close(end)
 
     # -------------------------------------------------------------- for any thread
     def stop(self) -> None:
-        """Once: finish running handlers, then leave. Twice: kill at once."""
+        """Request that run() ends after the running handlers; a second call kills the workers at once."""
         self._post("stop", None)
 
     def set_limit(self, queue: str, limit: int) -> None:
-        """Raise or lower the greatest number of workers of a queue. Raises QueueNotFound, SettingsError."""
-        if queue not in self._crews:
-            raise QueueNotFound(f"the supervisor works no queue named {queue!r}: give it a worker in the settings")
+        """Set the maximum number of workers of a queue.
+
+        Raises:
+            QueueNotFound: the queue has no worker in the settings.
+            SettingsError: the limit is below 1.
+        """
+        if queue not in self._pools:
+            raise QueueNotFound(f"Queue {queue!r} has no worker in this supervisor. Add `worker:` to the queue in the settings.")
         if limit < 1:
-            raise SettingsError(f"limit {limit} of queue {queue!r} is too small: at least one worker always stays")
+            raise SettingsError(f"The limit of queue {queue!r} must be at least 1 (got {limit}).")
         self._post("limit", (queue, limit))
 
     def snapshot(self) -> Snapshot:
-        """Figures of all queues, now."""
+        """Return the current figures of all queues."""
         now = self._clock()
-        return Snapshot(tuple(crew.snapshot(now) for crew in self._crews.values()), stopping=self._stops > 0)
+        return Snapshot(tuple(pool.snapshot(now) for pool in self._pools.values()), stopping=self._stops > 0)
 
     # -------------------------------------------------------------- the loop
     def run(self, until: Callable[[Snapshot], bool] | None = None) -> None:
-        """Work until told to stop, or until the condition holds; every worker has left when this returns.
+        """Run until a stop is requested, or until the condition is true. All workers have exited when this returns.
 
-        In the main thread SIGTERM and SIGINT stop it. Raises HandlerNotFound when no queue's handler can be found.
+        In the main thread, SIGTERM and SIGINT request a stop.
+
+        Raises:
+            HandlerNotFound: no queue's handler can be imported.
         """
         self._settings = _with_server(self._settings)
         if self._stops:
-            self._crews = self._build_crews()
+            self._pools = self._build_pools()
         self._stops, self._kill_at, self._ready = 0, float("inf"), set()
-        self._peeker = self._make_peeker(self._settings, partial(self._post, "answer"))
-        self._peeker.start()
-        tell = partial(self._post, "event")
-        self._mover, *_ = self._patrols = [
-            make(self._settings, tell, self._breaker) for make in (self._make_mover, *self._patrol_makers)
-        ]
-        for patrol in self._patrols:
-            patrol.start()
+        self._monitor = self._make_monitor(self._settings, partial(self._post, "answer"))
+        self._monitor.start()
+        emit = partial(self._post, "event")
+        self._delayed_mover = self._make_delayed_mover(self._settings, emit, self._breaker)
+        self._tasks = [self._delayed_mover, *(make(self._settings, emit, self._breaker) for make in self._task_factories)]
+        for task in self._tasks:
+            task.start()
         with self._signals():
             try:
                 while not self._finished():
                     self._step(until)
             finally:
                 self._kill_all()
-                for patrol in self._patrols:
-                    patrol.stop()
-                self._peeker.stop()
-        refused = [crew.refused for crew in self._crews.values()]
+                for task in self._tasks:
+                    task.stop()
+                self._monitor.stop()
+        refused = [pool.refused for pool in self._pools.values()]
         if all(refused):
             raise HandlerNotFound("; ".join(refused))
 
     def _step(self, until: Callable[[Snapshot], bool] | None) -> None:
         now = self._clock()
         self._open_inbox(now)
-        for crew in self._crews.values():
-            for member in crew.members:
-                if not self._ready.isdisjoint(member.process.ears):
-                    self._listen_to(crew, member, now)
-        due = min(crew.tick(now) for crew in self._crews.values())
-        if any(crew.looks for crew in self._crews.values()):
-            for crew in self._crews.values():
-                crew.look_along(now)
+        for pool in self._pools.values():
+            for handle in pool.handles:
+                if not self._ready.isdisjoint(handle.process.waitables):
+                    self._read_reports(pool, handle, now)
+        due = min(pool.tick(now) for pool in self._pools.values())
+        if any(pool.peek_pending for pool in self._pools.values()):
+            for pool in self._pools.values():
+                pool.coalesce_peek(now)
         if until is not None and not self._stops and until(self.snapshot()):
             self._stop(now)
         if now >= self._kill_at:
@@ -167,58 +189,62 @@ class Supervisor:
         if self._finished():
             return
         if until is not None:
-            due = min(due, now + UNTIL_EVERY)
+            due = min(due, now + UNTIL_INTERVAL_S)
         self._wait(min(due, self._kill_at) - now)
 
     def _wait(self, seconds: float) -> None:
-        ears: list[Any] = [self._ear]
-        for crew in self._crews.values():
-            for member in crew.members:
-                ears += member.process.ears
-        self._ready = set(self._sleep(ears, None if seconds == float("inf") else max(0.0, seconds)))
+        waitables: list[Any] = [self._wake_reader]
+        for pool in self._pools.values():
+            for handle in pool.handles:
+                waitables += handle.process.waitables
+        self._ready = set(self._sleep(waitables, None if seconds == float("inf") else max(0.0, seconds)))
 
-    def _listen_to(self, crew: WorkerPool, member: WorkerHandle, now: float) -> None:
-        exitcode = member.process.exitcode
-        for report in member.process.heard():
-            crew.heard(member, report, now)
+    def _read_reports(self, pool: WorkerPool, handle: WorkerHandle, now: float) -> None:
+        exitcode = handle.process.exitcode  # before the reports, so that none of an ended process is left unread
+        for report in handle.process.reports():
+            pool.on_report(handle, report, now)
         if exitcode is not None:
-            crew.ended(member, exitcode, now)
-            member.process.close()
+            pool.on_exit(handle, exitcode, now)
+            handle.process.close()
 
     def _finished(self) -> bool:
-        return all(crew.finished for crew in self._crews.values())
+        return all(pool.finished for pool in self._pools.values())
 
     # -------------------------------------------------------------- inbox
     def _post(self, kind: str, value: Any) -> None:
         self._inbox.append((kind, value))
-        with suppress(BlockingIOError):  # full: the loop has reason enough to wake up already
-            os.write(self._mouth, b"!")
+        with suppress(BlockingIOError):  # the pipe is full, so that the loop wakes up anyway
+            os.write(self._wake_writer, b"!")
 
     def _open_inbox(self, now: float) -> None:
         with suppress(BlockingIOError):
-            os.read(self._ear, 4096)
+            os.read(self._wake_reader, 4096)
         while self._inbox:
             match self._inbox.popleft():
                 case ("stop", _):
                     self._stop(now)
                 case ("limit", (queue, limit)):
-                    self._crews[queue].set_limit(limit)
+                    self._pools[queue].set_limit(limit)
                 case ("answer", Answer() as answer):
-                    self._answered(self._crews[answer.queue], answer, now)
+                    self._on_answer(self._pools[answer.queue], answer, now)
                 case ("answer", WakeUp(queue)):
-                    for name in self._crews if queue is None else (queue,):
-                        if name in self._crews:
-                            self._crews[name].rang(now)
+                    for name in self._pools if queue is None else (queue,):
+                        if name in self._pools:
+                            self._pools[name].on_wake_up(now)
+                case ("answer", MonitorFailure(error)):
+                    text = f"Unexpected error in the queue monitor, which continues: {type(error).__name__}: {error}"
+                    self._emit(Critical(queue=", ".join(self._pools), at=time.time(), error=text))
                 case ("event", Event() as event):
                     self._emit(event)
                     if isinstance(event, DelayedMoved):
-                        self._crews[event.queue].peek_soon()
+                        self._pools[event.queue].peek_soon()
 
-    def _answered(self, crew: WorkerPool, answer: Answer, now: float) -> None:
-        crew.answered(answer, now)
+    def _on_answer(self, pool: WorkerPool, answer: Answer, now: float) -> None:
+        pool.on_answer(answer, now)
         if answer.next_due is not None:
             lateness = self._settings.supervisor.delayed_lateness
-            self._mover.expect(answer.queue, wait_after_look(answer.next_due, crew.next_look(now), lateness))
+            seconds = wait_after_peek(answer.next_due, pool.seconds_to_next_peek(now), lateness)
+            self._delayed_mover.schedule(answer.queue, seconds)
 
     # -------------------------------------------------------------- stopping
     def _stop(self, now: float) -> None:
@@ -227,26 +253,26 @@ class Supervisor:
             self._kill()
             return
         self._kill_at = now + self._settings.supervisor.stop_timeout
-        for crew in self._crews.values():
-            crew.stop(now=False)
+        for pool in self._pools.values():
+            pool.stop(now=False)
 
     def _kill(self) -> None:
         self._kill_at = float("inf")
-        for crew in self._crews.values():
-            if crew.members:
-                crew.stop(now=True)
+        for pool in self._pools.values():
+            if pool.handles:
+                pool.stop(now=True)
 
     def _kill_all(self) -> None:
-        """Leave no process behind, whatever ended the loop."""
-        for crew in self._crews.values():
-            for member in crew.members:
-                member.process.kill()
-                crew.ended(member, -signal.SIGKILL, self._clock())
-                member.process.close()
+        """Kill the workers that still run, whatever ended the loop."""
+        for pool in self._pools.values():
+            for handle in pool.handles:
+                handle.process.kill()
+                pool.on_exit(handle, -signal.SIGKILL, self._clock())
+                handle.process.close()
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Signal handlers only enqueue; they are the caller's again afterwards."""
+        """Install signal handlers that request a stop; restore the caller's handlers afterwards."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -258,17 +284,17 @@ class Supervisor:
                 signal.signal(number, handler)
 
     # -------------------------------------------------------------- construction
-    def _build_crews(self) -> dict[str, WorkerPool]:
-        return {queue.name: self._crew(queue) for queue in self._worked}
+    def _build_pools(self) -> dict[str, WorkerPool]:
+        return {queue.name: self._build_pool(queue) for queue in self._queues}
 
-    def _crew(self, queue: QueueSettings) -> WorkerPool:
+    def _build_pool(self, queue: QueueSettings) -> WorkerPool:
         return WorkerPool(
             queue,
             assign=partial(self._assignment, queue),
             spawn=self._spawn,
-            # the peeker is another one in every run()
-            ask=lambda name, **how: self._peeker.ask(name, **how),  # noqa: PLW0108
-            count_crash=lambda crash: self._peeker.count_crash(crash),  # noqa: PLW0108
+            # each run() creates a new monitor
+            ask=lambda name, **options: self._monitor.ask(name, **options),  # noqa: PLW0108
+            count_crash=lambda crash: self._monitor.count_crash(crash),  # noqa: PLW0108
             emit=self._emit,
             breaker=self._breaker,
             idle_timeout=self._settings.supervisor.idle_timeout,
@@ -285,18 +311,18 @@ class Supervisor:
             error_queue=self._settings.supervisor.error_queue,
             polls=worker.strategy != "peek",
             receive=receive,
-            subscribes=not self._crews[queue.name].proven,
+            subscribes=not self._pools[queue.name].has_received,
             breaker=self._breaker,
             time_limit=worker.time_limit,
-            pace=self._crews[queue.name].pace,
-            prompt=worker.throttle_after > 0,
+            backoff=self._pools[queue.name].backoff,
+            reports_failures_at_once=worker.throttle_after > 0,
             exclusive=worker.exclusive,
             batch=worker.batch,
             batch_time=worker.batch_time,
-            frontier=None if worker.exclusive else self._frontiers[queue.name],
+            high_water_mark=None if worker.exclusive else self._high_water_marks[queue.name],
         )
 
 
 def _with_server(settings: Settings) -> Settings:
-    """Start the embedded server once, here; workers get its address."""
+    """Start the embedded server if no URL is set, so that all workers get its address."""
     return settings if settings.url is not None else replace(settings, url=embedded.start(settings.data_folder))

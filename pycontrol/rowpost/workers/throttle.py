@@ -1,7 +1,8 @@
-"""What happens when everything fails: fewer attempts (reference I7). Pure.
+"""Reduce the number of attempts while every attempt fails. Pure: no clock, no I/O.
 
-After `limit` failed attempts in a row, of whatever messages, a queue keeps one worker, which waits `wait` seconds after
-each further one; the first success ends it. A failing neighbour service gets a rest, and the error queue stays short.
+After `limit` failed attempts in a row, of whatever messages, a queue keeps one worker, and this worker waits `wait` seconds
+after each further failure. The first success ends the throttling. This relieves a failing service that the handlers call,
+and it keeps the error queue short. See the guide docs/guides/recoverability.md.
 
 >>> throttle = Throttle(limit=3, wait=1.0).after(2, succeeded=False)
 >>> throttle.active, throttle.after(1, succeeded=False).active, throttle.after(5, succeeded=True).failures
@@ -17,7 +18,13 @@ __all__ = ["Throttle"]
 
 @dataclass(frozen=True, slots=True)
 class Throttle:
-    """`limit` 0 is never. `failures` in a row so far."""
+    """Throttling state of one queue.
+
+    Args:
+        limit: failed attempts in a row that start the throttling; 0 turns it off.
+        wait: seconds to wait after each failed attempt while it is active.
+        failures: failed attempts in a row so far.
+    """
 
     limit: int = 0
     wait: float = 1.0
@@ -25,12 +32,12 @@ class Throttle:
     active: bool = False
 
     @property
-    def pace(self) -> float:
+    def backoff(self) -> float:
         """Seconds to wait after a failed attempt."""
         return self.wait if self.active else 0.0
 
     def after(self, failures: int, *, succeeded: bool) -> Throttle:
-        """So many failed attempts later, which followed upon a success or not."""
+        """Return the state after `failures` more failed attempts; `succeeded`: a success came before them."""
         total = failures if succeeded else self.failures + failures
         active = bool(self.limit) and (total >= self.limit or (self.active and not succeeded))
         return replace(self, failures=total, active=active)

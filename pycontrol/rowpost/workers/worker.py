@@ -1,8 +1,9 @@
-"""One worker process: one queue, one connection, one transaction at a time.
+"""The loop of a worker process: one queue, one connection, one transaction at a time.
 
-The supervisor talks to it over a pipe. With the strategy `peek` it waits to be told, receives until the queue is empty,
-says so, and waits again (seed 002: receive mode and peek mode); with `adaptive` and `fixed` it polls, backing off while
-it finds nothing. It leaves after the transaction in hand when told to, on SIGTERM or SIGINT, and when its parent is gone.
+The supervisor sends commands over a pipe, and the worker sends reports back. With the strategy `peek`, the worker waits for a
+command to receive, receives until the queue is empty, reports that, and waits again. With `adaptive` and `fixed` it polls, and
+backs off while it finds nothing. It exits after its current transaction on a command, on SIGTERM or SIGINT, and when its
+supervisor has ended.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from rowpost.workers.concurrency import poll_pause
 from rowpost.workers.protocol import (
     ATTEMPTS_FAILED,
     Assignment,
-    Back,
     Backoff,
     CrashPolicy,
+    Exit,
     InFlight,
-    InTrouble,
-    Leave,
     Ready,
     Receive,
+    ReceiveFailed,
+    ReceiveRecovered,
     Refused,
     Tally,
 )
@@ -50,15 +51,21 @@ __all__ = ["Worker", "run_worker"]
 
 logger = logging.getLogger("rowpost")
 
-# Seconds: between two reports, two looks at the pipe while there is work.
-REPORT_EVERY = 0.05
-LISTEN_EVERY = 0.01
-# Seconds without work after which an exclusive queue's worker lets the queue go.
-LET_GO_AFTER = 1.0
+# Intervals of reports, and of reading commands, while there is work.
+REPORT_INTERVAL_S = 0.05
+COMMAND_INTERVAL_S = 0.01
+# The worker of an exclusive queue releases the queue after this time without work.
+RELEASE_AFTER_S = 1.0
 
 
 class Worker:
-    """The loop. `pipe` is the worker's end, `wake` a file descriptor that becomes readable when a signal arrived."""
+    """The loop of a worker.
+
+    Args:
+        pipe: the worker's end of the pipe.
+        wake: a file descriptor that becomes readable when a signal has arrived.
+        in_flight: shared memory for the message that the handler handles.
+    """
 
     def __init__(
         self,
@@ -66,15 +73,15 @@ class Worker:
         pipe: PipeEnd,
         *,
         wake: int | None = None,
-        hand: InFlight | None = None,
+        in_flight: InFlight | None = None,
         clock: Callable[[], float] = time.monotonic,
         connect: Callable[..., Connection] = connect,
     ) -> None:
         self._assignment = assignment
         self._pipe = pipe
-        self._ears: list[Any] = [pipe] if wake is None else [pipe, wake]
+        self._waitables: list[Any] = [pipe] if wake is None else [pipe, wake]
         self._wake = wake
-        self._hand = hand
+        self._in_flight = in_flight
         self._clock = clock
         self._connect_to = connect
         self._handler: Handler | None = None
@@ -83,84 +90,84 @@ class Worker:
         self._breaker = assignment.breaker
         self._round = 1 if assignment.receive or assignment.polls else 0
         self._receiving = assignment.receive or assignment.polls
-        self._leaving = False
+        self._exiting = False
         self._misses = 0
-        self._frontier = assignment.frontier or SharedHighWaterMark()
-        self._anchor = ReceiveCursor(self._frontier)
-        self._let_go = False
-        self._listened_at = self._reported_at = clock()
+        self._high_water_mark = assignment.high_water_mark or SharedHighWaterMark()
+        self._cursor = ReceiveCursor(self._high_water_mark)
+        self._released = False
+        self._read_commands_at = self._reported_at = clock()
         self._tally = Tally()
         self._subscribes = assignment.subscribes
-        self._pace = assignment.pace
+        self._backoff = assignment.backoff
 
-    def leave(self) -> None:
-        """Finish the transaction in hand, then leave; safe in a signal handler."""
-        self._leaving = True
+    def exit(self) -> None:
+        """Exit the loop after the current transaction. May be called from a signal handler."""
+        self._exiting = True
 
     def run(self) -> None:
-        """Work until told to leave."""
+        """Receive and handle messages until a command or a signal to exit."""
         try:
             self._handler = resolve_handler(self._assignment.handler)
         except HandlerNotFound as error:
             self._send(Refused(str(error)))
             return
-        self._send(Ready(os.getpid(), _terms(self._handler, self._assignment)))
-        while not self._leaving:
+        self._send(Ready(os.getpid(), _crash_policy(self._handler, self._assignment)))
+        while not self._exiting:
             try:
                 self._turn()
-            except Exception as error:  # noqa: BLE001 a defect of ours must not end the worker unseen
+            except Exception as error:  # noqa: BLE001 -- a defect of ours must not end the worker silently
                 self._record_failure(error)
         self._report(busy=False)
         self._disconnect()
 
     def _turn(self) -> None:
-        if self._pipeline is None and not self._let_go:
+        if self._pipeline is None and not self._released:
             self._open_pipeline()
         if not self._receiving:
-            self._stand_by()
+            self._wait_for_command()
             return
         for outcome in self._receive():
-            self._note(outcome)
+            self._record(outcome)
         now = self._clock()
-        if now - self._reported_at >= REPORT_EVERY:
+        if now - self._reported_at >= REPORT_INTERVAL_S:
             self._report(busy=self._receiving)
-        if now - self._listened_at >= LISTEN_EVERY:
-            self._listen(0.0)
+        if now - self._read_commands_at >= COMMAND_INTERVAL_S:
+            self._read_commands(0.0)
 
-    def _stand_by(self) -> None:
-        """Waits to be told; lets a queue that it alone may work off go after a while, so that another process may have it."""
-        self._listen(LET_GO_AFTER if self._assignment.exclusive and not self._let_go else None)
+    def _wait_for_command(self) -> None:
+        """Wait for a command; release an exclusive queue after a time without work, so that another process can have it."""
+        self._read_commands(RELEASE_AFTER_S if self._assignment.exclusive and not self._released else None)
         if self._assignment.exclusive and not self._receiving:
             self._disconnect()
-        self._let_go = self._assignment.exclusive and not self._receiving
+        self._released = self._assignment.exclusive and not self._receiving
 
     def _receive(self) -> list[Outcome]:
-        """Above the anchor; from the start when it is time for that, or nothing is there."""
+        """Receive above the cursor; from the start if a full scan is due."""
         now = self._clock()
-        begin = self._anchor.begin(now)
-        outcomes = self._process(begin)
-        if begin is not None and outcomes[0].kind is Kind.EMPTY and self._anchor.looks_back(now):
+        start = self._cursor.start(now)
+        outcomes = self._process(start)
+        if start is not None and outcomes[0].kind is Kind.EMPTY and self._cursor.needs_full_scan(now):
             return self._process(None)
         return outcomes
 
-    def _process(self, begin: int | None) -> list[Outcome]:
-        self._anchor.claim(begin, self._batches.size)
-        outcomes = self._batches.process(begin)
-        if begin is None:
-            self._anchor.looked(self._clock(), self._batches.receive_seconds)
+    def _process(self, start: int | None) -> list[Outcome]:
+        self._cursor.reserve(start, self._batches.size)
+        outcomes = self._batches.process(start)
+        if start is None:
+            self._cursor.full_scan_ended(self._clock(), self._batches.receive_seconds)
         if outcomes[0].kind is Kind.EMPTY:
-            self._anchor.found_nothing()
+            self._cursor.found_nothing()
         elif self._batches.kept is None:
-            self._anchor.gave_back()
+            self._cursor.rolled_back()
         else:
-            self._anchor.took(len(outcomes), outcomes[0].row_version, self._batches.kept)
+            self._cursor.removed(len(outcomes), outcomes[0].row_version, self._batches.kept)
         return outcomes
 
-    def _note(self, outcome: Outcome) -> None:
+    def _record(self, outcome: Outcome) -> None:
         kind = outcome.kind
         if self._breaker.armed and kind is not Kind.UNMOVABLE:
             self._breaker = self._breaker.after_success()
-            self._send(Back())
+            self._send(ReceiveRecovered())
         if kind is Kind.DEADLOCKED:
             return
         self._tally.add(outcome)
@@ -172,47 +179,47 @@ class Worker:
             self._report(busy=True)
             self._pause(self._breaker.armed_wait)
         elif kind in ATTEMPTS_FAILED:
-            self._keep_pace()
-        elif kind is Kind.HANDLED and self._pace:
-            self._pace = 0.0
+            self._after_failed_attempt()
+        elif kind is Kind.HANDLED and self._backoff:
+            self._backoff = 0.0
             self._report(busy=True)
 
-    def _keep_pace(self) -> None:
-        """After a failed attempt: where many in a row matter, tell at once; wait while there were too many."""
-        if self._assignment.prompt:
+    def _after_failed_attempt(self) -> None:
+        """Report a failed attempt at once if failures in a row are counted, and wait while the queue is throttled."""
+        if self._assignment.reports_failures_at_once:
             self._report(busy=True)
-            self._listen(0.0)
-        if self._pace:
-            self._pause(self._pace)
+            self._read_commands(0.0)
+        if self._backoff:
+            self._pause(self._backoff)
 
     def _found_nothing(self) -> None:
         self._misses += 1
         self._receiving = self._assignment.polls
         self._report(busy=False)
         if self._receiving:
-            self._listen(poll_pause(self._misses))
+            self._read_commands(poll_pause(self._misses))
 
     def _record_failure(self, error: Exception) -> None:
-        """Drop the connection, report that the queue cannot be received from, and wait as long as the breaker says.
+        """Close the connection, report that the queue is unavailable, then wait for the circuit breaker's current delay.
 
-        The connection is dropped after every error: whatever was open on it, the server rolls back.
+        The connection is closed after every error, so that the server rolls back any open transaction.
         """
-        if self._hand is not None:
-            self._hand.hold(None)  # it is back in the queue
+        if self._in_flight is not None:
+            self._in_flight.set(None)  # the message is in the queue again
         self._disconnect()
         if not isinstance(error, RowpostError):
-            logger.error("A worker of the queue %r met a defect of rowpost", self._assignment.queue, exc_info=error)
+            logger.error("Unexpected error in a worker of queue %r; this is a defect of rowpost, please report it", self._assignment.queue, exc_info=error)
         if not arms_circuit_breaker(error):
             return
         self._breaker = self._breaker.after_failure(self._clock())
         self._report(busy=False)
-        self._send(InTrouble(in_words(error)))
+        self._send(ReceiveFailed(in_words(error)))
         self._pause(self._breaker.wait)
 
     # -------------------------------------------------------------- connection
     def _open_pipeline(self) -> None:
         assignment = self._assignment
-        self._anchor = ReceiveCursor(self._frontier)
+        self._cursor = ReceiveCursor(self._high_water_mark)
         database = self._connect()
         if self._subscribes and isinstance(self._handler, Endpoint):
             self._handler.subscribe(database)
@@ -224,7 +231,7 @@ class Worker:
             attempts=assignment.attempts,
             error_queue=assignment.error_queue,
             reconnect=self._connect,
-            hold=self._hand.hold if self._hand is not None else None,
+            hold=self._in_flight.set if self._in_flight is not None else None,
             participants=dict(assignment.settings.participants),
             outboxes={each.name: each.url for each in assignment.settings.outboxes},
             exclusive=assignment.exclusive,
@@ -240,37 +247,37 @@ class Worker:
 
     def _disconnect(self) -> None:
         if self._pipeline is not None:
-            with suppress(Exception):  # what fails here has been reported, or fails again on the next connection
+            with suppress(Exception):  # the error was reported already, or occurs again on the next connection
                 self._pipeline.close()
             self._pipeline = None
 
     # -------------------------------------------------------------- the pipe
-    def _listen(self, timeout: float | None) -> None:
-        """Take commands for at most `timeout` seconds, or until the first one; None waits."""
-        ready = wait(self._ears, timeout)
-        self._listened_at = self._clock()
+    def _read_commands(self, timeout: float | None) -> None:
+        """Execute pending commands; wait for the first one for at most `timeout` seconds, None without a limit."""
+        ready = wait(self._waitables, timeout)
+        self._read_commands_at = self._clock()
         if self._wake in ready:
             os.read(self._wake, 64)
         if self._pipe not in ready:
             return
         try:
             while self._pipe.poll():
-                self._obey(self._pipe.recv())
+                self._execute(self._pipe.recv())
         except (EOFError, OSError):
-            self._leaving = True
+            self._exiting = True
 
-    def _obey(self, command: Receive | Backoff | Leave) -> None:
-        if isinstance(command, Leave):
-            self._leaving = True
+    def _execute(self, command: Receive | Backoff | Exit) -> None:
+        if isinstance(command, Exit):
+            self._exiting = True
         elif isinstance(command, Backoff):
-            self._pace = command.seconds
+            self._backoff = command.seconds
         else:
             self._round, self._receiving = command.round, True
 
     def _pause(self, seconds: float) -> None:
         until = self._clock() + seconds
-        while not self._leaving and (left := until - self._clock()) > 0:
-            self._listen(left)
+        while not self._exiting and (left := until - self._clock()) > 0:
+            self._read_commands(left)
 
     def _report(self, *, busy: bool) -> None:
         self._reported_at = self._clock()
@@ -281,27 +288,27 @@ class Worker:
         try:
             self._pipe.send(report)
         except OSError:
-            self._leaving = True
+            self._exiting = True
 
 
-def _terms(handler: Any, assignment: Assignment) -> CrashPolicy:
-    """What the supervisor needs to know, should the handler kill this process."""
+def _crash_policy(handler: Any, assignment: Assignment) -> CrashPolicy:
+    """Return what the supervisor applies if the handler kills this process."""
     if not isinstance(handler, Endpoint):
         retries = assignment.attempts - 1
         return CrashPolicy(retries, 0, timedelta(0), assignment.error_queue, assignment.time_limit)
     limit = assignment.time_limit if handler.time_limit is None else handler.time_limit.total_seconds()
-    treatment = handler.recoverability
+    policy = handler.recoverability
     return CrashPolicy(
-        treatment.immediate_retries, treatment.delayed_retries, treatment.delay_increase, handler.error_queue, limit
+        policy.immediate_retries, policy.delayed_retries, policy.delay_increase, handler.error_queue, limit
     )
 
 
-def run_worker(assignment: Assignment, pipe: PipeEnd, hand: InFlight) -> None:
-    """Entry of a worker process."""
+def run_worker(assignment: Assignment, pipe: PipeEnd, in_flight: InFlight) -> None:
+    """Run a worker; the entry point of its process."""
     read, write = os.pipe()
     os.set_blocking(write, False)
-    worker = Worker(assignment, pipe, wake=read, hand=hand)
+    worker = Worker(assignment, pipe, wake=read, in_flight=in_flight)
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: worker.leave())
+        signal.signal(number, lambda *_: worker.exit())
     worker.run()

@@ -12,13 +12,13 @@ from rowpost.database.connection import connect_url
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import business_settings, plan
 from rowpost.errors import SettingsError
-from rowpost.outbox import cleanup as outbox_care
 from rowpost.outbox.operations import encode_operations
 from rowpost.settings.engine import engine_of
 from rowpost.settings.environment import load_settings
 from rowpost.transport.queue import Queue
 from rowpost.wire.operation import Operation
 from rowpost.workers import events
+from rowpost.workers.tasks import outbox_cleaner
 from tests.support.crashing import TYPE
 from tests.support.outboxes import endpoint_of, handle_all, pipeline_of
 from tests.support.program import Program
@@ -285,7 +285,7 @@ def test_workers_wait_for_a_business_database_that_is_down_and_go_on_when_it_is_
 
 
 def test_a_supervisor_sends_what_was_left_behind_and_forgets_what_is_old(running, monkeypatch):
-    monkeypatch.setattr(outbox_care, "LOOK_EVERY", 0.1)
+    monkeypatch.setattr(outbox_cleaner, "CLEAN_INTERVAL_S", 0.1)
     running.leave_behind()
     running.run("UPDATE rowpost.outbox SET handled_at = handled_at - interval '2 minutes'")
     running.in_business(lambda database: database.call("record_handled", endpoint="Sales", message_id="old"))

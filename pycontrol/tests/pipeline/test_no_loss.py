@@ -20,7 +20,7 @@ from rowpost.outbox.operations import Outbox
 from rowpost.recoverability.policy import Decision, Recoverability
 from rowpost.wire.message import OutgoingMessage
 from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.protocol import Assignment, InTrouble, Leave
+from rowpost.workers.protocol import Assignment, Exit, ReceiveFailed
 from rowpost.workers.worker import Worker
 from tests.support.crashing import TYPE, Order, write
 from tests.support.faults import Faults
@@ -107,7 +107,7 @@ class Desk:
         thread = threading.Thread(target=worker.run, daemon=True)
         thread.start()
         eventually(lambda: not self._in("Sales") or not thread.is_alive(), "the queue is empty, or the worker died")
-        ours.send(Leave())
+        ours.send(Exit())
         thread.join(20)
         assert not thread.is_alive()
         while ours.poll():
@@ -115,7 +115,7 @@ class Desk:
                 report = ours.recv()
             except EOFError:
                 break
-            if isinstance(report, InTrouble):
+            if isinstance(report, ReceiveFailed):
                 self.troubles.append(report.error)
         ours.close()
         theirs.close()

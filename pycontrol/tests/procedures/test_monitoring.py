@@ -138,7 +138,7 @@ def test_metrics_start_at_an_anchor(make_queue, database):
     queue.send(b"old", {"NServiceBus.TimeSent": format_timestamp(datetime.now(UTC) - timedelta(hours=1))})
     anchor = queue.browse()[0].row_version
 
-    assert queue_metrics(database, queue.name, anchor=anchor).oldest_age_ms is None
+    assert queue_metrics(database, queue.name, after_row_version=anchor).oldest_age_ms is None
 
 
 def test_a_healthy_queue_needs_no_upkeep_but_statistics(make_queue, database, target):
@@ -257,9 +257,9 @@ def test_what_is_unhealthy_is_found_with_the_command_that_mends_it(make_queue, d
     until(lambda: finding not in found())
 
 
-def test_the_caretaker_looks_after_a_queue_and_tells_what_it_did(make_queue, database, sql, target):
+def test_the_task_looks_after_a_queue_and_tells_what_it_did(make_queue, database, sql, target):
     if target.babelfish:
-        pytest.skip("Babelfish: nothing to look after from T-SQL")
+        pytest.skip("Babelfish: nothing to maintain from T-SQL")
     queue = make_queue()
     maintain_queue(database, queue.name)
     table = sql.table(queue.name)
@@ -271,18 +271,18 @@ def test_the_caretaker_looks_after_a_queue_and_tells_what_it_did(make_queue, dat
     told = []
     settings = replace(target.settings, queues=(QueueSettings(queue.name),))
 
-    caretaker = make_queue_maintenance(settings, told.append)
-    caretaker.start()
+    task = make_queue_maintenance(settings, told.append)
+    task.start()
     until(lambda: told)
-    caretaker.stop()
+    task.stop()
 
     assert [(event.queue, event.action) for event in told] == [(queue.name, "settings")]
 
 
 def test_upkeep_can_be_switched_off(target):
-    settings = replace(target.settings, supervisor=SupervisorSettings(upkeep_every=0.0))
+    settings = replace(target.settings, supervisor=SupervisorSettings(maintenance_every=0.0))
 
-    caretaker = make_queue_maintenance(settings, lambda event: None)
-    caretaker.start()
+    task = make_queue_maintenance(settings, lambda event: None)
+    task.start()
 
-    assert not caretaker._thread.is_alive()
+    assert not task._thread.is_alive()

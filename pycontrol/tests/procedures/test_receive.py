@@ -131,10 +131,10 @@ def test_an_anchor_skips_what_lies_at_or_below_it(queue):
     fill(queue, 4)
     versions = [row.row_version for row in queue.browse()]
 
-    above = queue.receive(10, anchor=versions[1])
+    above = queue.receive(10, after_row_version=versions[1])
 
     assert bodies(above) == [2, 3]
-    assert bodies(queue.receive(10, anchor=None)) == [0, 1]
+    assert bodies(queue.receive(10, after_row_version=None)) == [0, 1]
 
 
 def test_one_message_is_received_by_its_row_version_once(queue):
@@ -202,7 +202,7 @@ def test_browse_pages_by_anchor_and_cuts_bodies(queue):
     queue.send_many([OutgoingMessage(b"abcdef"), OutgoingMessage(b"ghijkl")])
 
     first = queue.browse(1, max_body_bytes=3)
-    second = queue.browse(1, anchor=first[0].row_version, max_body_bytes=0)
+    second = queue.browse(1, after_row_version=first[0].row_version, max_body_bytes=0)
 
     assert [(row.body, row.body_bytes) for row in first + second] == [(b"abc", 6), (b"", 6)]
 

@@ -5,8 +5,9 @@ import pytest
 from rowpost.deploy.plan import describe_queue
 from rowpost.errors import InvalidQueueName, QueueNameConflict, QueueNotFound
 from rowpost.settings.environment import QueueSettings
-from rowpost.transport.queue import Queue, send_to_address
+from rowpost.transport.queue import Queue
 from rowpost.wire.address import DEFAULT_SCHEMA, parse_address
+from tests.support.unregistered import send_unregistered
 
 COLUMNS = {
     "sqlserver": {
@@ -103,7 +104,7 @@ def test_a_name_with_special_characters_is_never_executed(
     queue = make_queue(name)
     queue.send(b"1", {"a": "b"})
     database.call("send_message", queue_name=queue.name, headers="", body=b"2")
-    send_to_address(database, name, b"3")
+    send_unregistered(database, name, b"3")
 
     assert queue.peek() == 3
     assert [message.body for message in queue.receive(5)] == [b"1", b"2", b"3"]
@@ -269,7 +270,7 @@ def test_a_reply_address_nobody_registered_is_served_with_the_callers_own_right(
     for statement in NSERVICEBUS_TABLE[database.engine]:
         sql.run(statement.replace("[Legacy]", quote("Foreign]Queue")).replace('"Legacy"', quote("Foreign]Queue")))
 
-    send_to_address(database, "Foreign]Queue", b"reply", {"a": "b"})
+    send_unregistered(database, "Foreign]Queue", b"reply", {"a": "b"})
 
     assert sql.column_values("Foreign]Queue", "Body") == [b"reply"]
 
@@ -281,12 +282,12 @@ def test_a_table_that_is_no_queue_is_refused_as_a_destination(database, sql):
     sql.run("CREATE TABLE no_queue (id integer)")
 
     with pytest.raises(NotAQueueTable, match="no_queue"):
-        send_to_address(database, "no_queue", b"")
+        send_unregistered(database, "no_queue", b"")
 
 
 def test_an_address_that_leads_nowhere_is_named(database):
     with pytest.raises(QueueNotFound, match="error"):
-        send_to_address(database, "error] VALUES (NEWID(),1); DROP TABLE Victim", b"")
+        send_unregistered(database, "error] VALUES (NEWID(),1); DROP TABLE Victim", b"")
 
 
 def _index(sql, queue: Queue, column: str) -> str:

@@ -13,10 +13,10 @@ from rowpost.errors import InvalidCount
 from rowpost.transport.delayed import move_due
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
-from tests.support.wake_up import asleep, ears, postgresql_only
+from tests.support.wake_up import listener, postgresql_only, wake_up_requested
 from tests.support.workers import eventually
 
-__all__ = ["ears", "postgresql_only"]
+__all__ = ["listener", "postgresql_only"]
 
 MINUTE = 60_000
 
@@ -90,12 +90,12 @@ def test_one_that_finds_nothing_sleeps_and_one_that_finds_a_message_does_not(pos
     queue = make_queue()
 
     watch(queue, MINUTE)
-    slept = asleep(sql, queue.name)
+    slept = wake_up_requested(sql, queue.name)
     queue.send(b"x")
     watch(queue, MINUTE)
 
     assert slept
-    assert not asleep(sql, queue.name)
+    assert not wake_up_requested(sql, queue.name)
 
 
 def test_whoever_looks_awake_takes_the_word_back(postgresql_only, make_queue, sql):
@@ -104,7 +104,7 @@ def test_whoever_looks_awake_takes_the_word_back(postgresql_only, make_queue, sq
 
     watch(queue)
 
-    assert not asleep(sql, queue.name)
+    assert not wake_up_requested(sql, queue.name)
 
 
 def test_a_sleeper_that_never_comes_back_is_forgotten(postgresql_only, make_queue, sql):
@@ -112,7 +112,7 @@ def test_a_sleeper_that_never_comes_back_is_forgotten(postgresql_only, make_queu
 
     watch(queue, 50)
 
-    eventually(lambda: not asleep(sql, queue.name), "the word runs out")
+    eventually(lambda: not wake_up_requested(sql, queue.name), "the word runs out")
 
 
 def test_a_sleeper_that_looks_again_renews_the_word(postgresql_only, make_queue, sql):
@@ -122,7 +122,7 @@ def test_a_sleeper_that_looks_again_renews_the_word(postgresql_only, make_queue,
     watch(queue, MINUTE)
     eventually(lambda: sql.value("SELECT pg_sleep(0.1) IS NOT NULL"), "the first word has run out")
 
-    assert asleep(sql, queue.name)
+    assert wake_up_requested(sql, queue.name)
 
 
 def test_the_word_holds_though_the_transaction_rolls_back_and_writes_no_row(postgresql_only, make_queue, sql):
@@ -131,7 +131,7 @@ def test_the_word_holds_though_the_transaction_rolls_back_and_writes_no_row(post
     watch(queue, MINUTE)
     queue.database.rollback()
 
-    assert asleep(sql, queue.name)
+    assert wake_up_requested(sql, queue.name)
 
 
 # ------------------------------------------------------------------ who wakes
@@ -166,56 +166,56 @@ WAYS = [by_send_message, by_send_messages, by_dispatcher, by_publishing, by_movi
 
 
 @pytest.mark.parametrize("send", WAYS)
-def test_a_message_wakes_whoever_sleeps(target, make_queue, sql, ears, send):
+def test_a_message_wakes_whoever_sleeps(target, make_queue, sql, listener, send):
     queue = make_queue()
     watch(queue, MINUTE)
 
     send(queue, sql, target)
 
-    assert ears.heard() == [queue.name]
+    assert listener.heard() == [queue.name]
 
 
 @pytest.mark.parametrize("send", WAYS)
-def test_a_message_wakes_nobody_while_nobody_sleeps(target, make_queue, sql, ears, send):
+def test_a_message_wakes_nobody_while_nobody_sleeps(target, make_queue, sql, listener, send):
     queue = make_queue()
     watch(queue, MINUTE)
     watch(queue)
 
     send(queue, sql, target)
 
-    assert ears.heard() == []
+    assert listener.heard() == []
     assert queue.peek() > 0
 
 
-def test_a_plain_insert_of_another_product_waits_for_the_next_look(target, make_queue, sql, ears):
+def test_a_plain_insert_of_another_product_waits_for_the_next_look(target, make_queue, sql, listener):
     queue = make_queue()
     watch(queue, MINUTE)
 
     by_plain_insert(queue, sql, target)
 
-    assert ears.heard() == []
+    assert listener.heard() == []
     assert watch(queue, MINUTE) == 1
 
 
-def test_a_look_of_the_mover_at_nothing_wakes_nobody(make_queue, ears):
+def test_a_look_of_the_mover_at_nothing_wakes_nobody(make_queue, listener):
     queue = make_queue()
     watch(queue, MINUTE)
 
     move_due(queue.database, queue.name)
 
-    assert ears.heard() == []
+    assert listener.heard() == []
 
 
-def test_sleepers_at_one_queue_are_not_woken_by_messages_for_another(make_queue, ears):
+def test_sleepers_at_one_queue_are_not_woken_by_messages_for_another(make_queue, listener):
     queue, other = make_queue(), make_queue()
     watch(queue, MINUTE)
 
     other.send(b"x")
 
-    assert ears.heard() == []
+    assert listener.heard() == []
 
 
-def test_a_message_that_is_rolled_back_wakes_nobody(make_queue, ears):
+def test_a_message_that_is_rolled_back_wakes_nobody(make_queue, listener):
     queue = make_queue()
     watch(queue, MINUTE)
     queue.database.begin()
@@ -223,10 +223,10 @@ def test_a_message_that_is_rolled_back_wakes_nobody(make_queue, ears):
     queue.send(b"x")
     queue.database.rollback()
 
-    assert ears.heard() == []
+    assert listener.heard() == []
 
 
-def test_a_sender_that_keeps_its_transaction_open_holds_back_nobody_elses_ring(make_queue, open_database, ears):
+def test_a_sender_that_keeps_its_transaction_open_holds_back_nobody_elses_ring(make_queue, open_database, listener):
     queue = make_queue()
     watch(queue, MINUTE)
     slow = open_database()
@@ -234,13 +234,13 @@ def test_a_sender_that_keeps_its_transaction_open_holds_back_nobody_elses_ring(m
     Queue(queue.name, slow).send(b"slow")
 
     queue.send(b"quick")
-    first = ears.heard()
+    first = listener.heard()
     slow.commit()
 
-    assert (first, ears.heard()) == ([queue.name], [queue.name])
+    assert (first, listener.heard()) == ([queue.name], [queue.name])
 
 
-def test_a_queue_of_others_that_is_only_sent_to_rings_for_nobody(make_queue, database, sql, ears):
+def test_a_queue_of_others_that_is_only_sent_to_rings_for_nobody(make_queue, database, sql, listener):
     queue = make_queue()
     name = f"{queue.name}x"
     sql.run(f"CREATE TABLE {sql.table(name)} (id uuid, expires timestamp, headers text, body bytea, seq bigserial)")
@@ -248,12 +248,12 @@ def test_a_queue_of_others_that_is_only_sent_to_rings_for_nobody(make_queue, dat
 
     Queue(name, database).send(b"x")
 
-    assert ears.heard() == []
+    assert listener.heard() == []
     assert sql.value(f"SELECT count(*) FROM {sql.table(name)}") == 1
     sql.drop_queue(name)
 
 
-def test_a_session_may_send_without_waking_anybody(make_queue, ears):
+def test_a_session_may_send_without_waking_anybody(make_queue, listener):
     queue = make_queue()
     watch(queue, MINUTE)
     queue.database.driver_connection.execute("SET rowpost.wake_up = off")
@@ -261,7 +261,7 @@ def test_a_session_may_send_without_waking_anybody(make_queue, ears):
     queue.send(b"x")
 
     queue.database.driver_connection.execute("RESET rowpost.wake_up")
-    assert ears.heard() == []
+    assert listener.heard() == []
 
 
 def test_a_participant_of_a_transaction_over_databases_sends_and_can_still_be_prepared(target, make_queue, sql, postgresql_only):
@@ -294,14 +294,14 @@ def test_the_word_is_given_before_the_count(make_queue, open_database, target, s
                 lambda: sql.value("SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = ?", pid),
                 "the watcher waits for the table",
             )
-            given = asleep(sql, queue.name)
+            given = wake_up_requested(sql, queue.name)
             holder.rollback()
             thread.join()
 
     assert given
 
 
-def test_a_missing_sequence_is_found_and_costs_no_message(make_queue, sql, ears):
+def test_a_missing_sequence_is_found_and_costs_no_message(make_queue, sql, listener):
     queue = make_queue()
     sql.run(f'DROP SEQUENCE rowpost."waiters:{queue.name}"')
     watch(queue, MINUTE)

@@ -12,9 +12,9 @@ from rowpost.recoverability.policy import Decision, Failure, Recoverability, del
 from rowpost.wire.message import Message
 from rowpost.workers import events
 from rowpost.workers.monitor import Answer, Crash
-from rowpost.workers.protocol import Backoff, CrashPolicy, InFlight, Leave, Progress, Ready, Tally
+from rowpost.workers.protocol import Backoff, CrashPolicy, Exit, InFlight, Progress, Ready, Tally
 from rowpost.workers.throttle import Throttle
-from tests.support.pool_history import at_rest
+from tests.support.pool_history import idle_history
 
 SECOND = timedelta(seconds=1)
 
@@ -70,20 +70,20 @@ def test_a_second_round_has_its_own_deliver_at_and_the_first_rounds_timestamp():
     assert twice["NServiceBus.MessageId"] == "M1"
 
 
-# ------------------------------------------------------------------ the message in hand
-def test_a_hand_tells_what_it_holds_and_since_when():
+# ------------------------------------------------------------------ the in-flight message
+def test_the_supervisor_reads_the_in_flight_message_and_its_start():
     memory = bytearray(InFlight.SIZE)
-    hand = InFlight(memory)
+    in_flight = InFlight(memory)
     message = Message(uuid4(), 2**40, False, "", b"")
 
-    before = (hand.content, hand.since)
-    hand.hold(message)
-    holding = (InFlight(memory).content, InFlight(memory).since is not None)
-    hand.hold(None)
+    before = (in_flight.message, in_flight.since)
+    in_flight.set(message)
+    holding = (InFlight(memory).message, InFlight(memory).since is not None)
+    in_flight.set(None)
 
     assert before == (None, None)
     assert holding == ((message.id, 2**40), True)
-    assert (hand.content, hand.since) == (None, None)
+    assert (in_flight.message, in_flight.since) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -103,9 +103,9 @@ def test_a_crash_says_how_the_worker_ended(exitcode, overdue, kind, words):
 
 # ------------------------------------------------------------------ time limits
 def timed(limit=2.0):
-    """A crew whose worker 1 has said that its handlers have a time limit."""
-    history = at_rest(limit=1)
-    history.says(1, Ready(1000, CrashPolicy(5, 3, SECOND, "error", limit)), 0.0)
+    """A pool whose worker 1 has reported that its handlers have a time limit."""
+    history = idle_history(limit=1)
+    history.reports(1, Ready(1000, CrashPolicy(5, 3, SECOND, "error", limit)), 0.0)
     history.peeks(1, now=0.0)
     return history
 
@@ -113,7 +113,7 @@ def timed(limit=2.0):
 def test_a_handler_that_exceeds_its_time_limit_is_killed_with_its_worker():
     history = timed()
     worker = history.processes[0]
-    worker.held_since, worker.in_flight = 10.0, (uuid4(), 7)
+    worker.in_flight_since, worker.in_flight = 10.0, (uuid4(), 7)
 
     due = history.at(11.0)
     early = worker.killed
@@ -138,17 +138,17 @@ def test_a_worker_that_was_stopped_by_force_does_not_count_against_its_message()
     history = timed()
     history.processes[0].in_flight = (uuid4(), 7)
 
-    history.crew.stop(now=True)
+    history.pool.stop(now=True)
     history.dies(1, -9, now=1.0)
 
     assert history.crashes == []
 
 
-def test_a_handler_that_hangs_while_the_crew_stops_is_still_killed_at_its_limit():
+def test_a_handler_that_hangs_while_the_pool_stops_is_still_killed_at_its_limit():
     history = timed()
-    history.processes[0].held_since, history.processes[0].in_flight = 10.0, (uuid4(), 7)
+    history.processes[0].in_flight_since, history.processes[0].in_flight = 10.0, (uuid4(), 7)
 
-    history.crew.stop(now=False)
+    history.pool.stop(now=False)
     history.at(12.5)
 
     assert history.processes[0].killed
@@ -174,7 +174,7 @@ def test_i7_a_throttle_counts_failures_since_the_last_success(steps, active):
         throttle = throttle.after(failures, succeeded=succeeded)
 
     assert throttle.active is active
-    assert throttle.pace == (0.5 if active else 0.0)
+    assert throttle.backoff == (0.5 if active else 0.0)
 
 
 def test_i7_a_throttle_without_a_limit_never_starts():
@@ -210,7 +210,7 @@ def test_i7_a_report_tells_the_failures_since_its_last_success(case):
 
 def throttled():
     """A crew with three busy workers, after five failures in a row."""
-    history = at_rest(limit=3, throttle_after=5, throttle_wait=0.5)
+    history = idle_history(limit=3, throttle_after=5, throttle_wait=0.5)
     history.peeks(100, now=1.0)
     history.ready(2, 3, now=1.0)
     for number in (1, 2, 3):
@@ -222,44 +222,44 @@ def throttled():
 def test_i7_after_enough_failures_one_worker_stays_and_is_told_to_take_its_time():
     history = throttled()
 
-    left = [number for number in (1, 2, 3) if Leave() not in history.told(number)]
+    left = [number for number in (1, 2, 3) if Exit() not in history.commands(number)]
 
     assert len(left) == 1
-    assert Backoff(0.5) in history.told(left[0])
+    assert Backoff(0.5) in history.commands(left[0])
     assert [(e.failures, e.wait) for e in history.seen(events.ThrottlingStarted)] == [(5, 0.5)]
-    assert history.crew.snapshot(2.0).throttled
+    assert history.pool.snapshot(2.0).throttled
 
 
 def test_i7_the_first_success_restores_the_workers():
     history = throttled()
-    (left,) = [number for number in (1, 2, 3) if Leave() not in history.told(number)]
+    (left,) = [number for number in (1, 2, 3) if Exit() not in history.commands(number)]
     for number in {1, 2, 3} - {left}:
         history.dies(number, 0, now=2.1)
 
     history.receives(left, 1, now=3.0, busy=True, handled=1)
 
-    assert history.told(left)[-1] == Backoff(0.0)
+    assert history.commands(left)[-1] == Backoff(0.0)
     assert len(history.seen(events.ThrottlingEnded)) == 1
-    assert not history.crew.snapshot(3.0).throttled
+    assert not history.pool.snapshot(3.0).throttled
 
 
 def test_i7_crashes_count_among_the_failures():
-    history = at_rest(limit=1, throttle_after=2)
+    history = idle_history(limit=1, throttle_after=2)
     crash = Crash("Sales", 1000, -9, uuid4(), 7)
 
     for _ in range(2):
-        history.crew.answered(Answer("Sales", crash=crash, outcome=Outcome(Kind.FAILED, 7, crash.row_id, 1, "x")), 1.0)
+        history.pool.on_answer(Answer("Sales", crash=crash, outcome=Outcome(Kind.FAILED, 7, crash.row_id, 1, "x")), 1.0)
 
-    assert history.crew.snapshot(1.0).throttled
+    assert history.pool.snapshot(1.0).throttled
 
 
 # ------------------------------------------------------------------ what is told
 def test_a_delayed_retry_is_an_event_and_a_figure_of_its_own():
-    history = at_rest(limit=1)
+    history = idle_history(limit=1)
     history.peeks(1, now=0.0)
     outcome = Outcome(Kind.DELAYED, 7, uuid4(), 6, "ValueError: no")
 
-    history.says(1, Progress(0.0, 0.0, True, 1, (1,), delayed=1, failures=(outcome,), streak=1), 1.0)
+    history.reports(1, Progress(0.0, 0.0, True, 1, (1,), delayed=1, failures=(outcome,), streak=1), 1.0)
 
     assert [event.attempts for event in history.seen(events.Delayed)] == [6]
-    assert history.crew.snapshot(1.0).delayed == 1
+    assert history.pool.snapshot(1.0).delayed == 1

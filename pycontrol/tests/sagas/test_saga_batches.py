@@ -1,4 +1,4 @@
-"""Messages of sagas that share a transaction: workers lock instances in one order, so that none waits for a circle of others."""
+"""Messages of sagas that share a transaction: all workers lock instances in the same order, which avoids deadlocks."""
 
 import pytest
 

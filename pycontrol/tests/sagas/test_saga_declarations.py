@@ -64,17 +64,17 @@ class ByFloat:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"state": int}, "names no state"),
+        ({"state": int}, "has no state"),
         ({"concurrency": "none"}, "Use pessimistic or optimistic"),
-        ({"lock_timeout": timedelta(0)}, "cannot wait"),
-        ({"version": "x" * 24}, "23 fit"),
-        ({"by": "nothing"}, "which State has not"),
-        ({"transitional": "total"}, "none of str, int, UUID, datetime"),
-        ({"state": Demanding}, "give the other fields of Demanding defaults: total"),
-        ({"state": ByFloat}, "none of str, int, UUID, datetime"),
+        ({"lock_timeout": timedelta(0)}, "lock_timeout"),
+        ({"version": "x" * 24}, "maximum is 23"),
+        ({"by": "nothing"}, "State has no such field"),
+        ({"transitional": "total"}, "one of str, int, UUID, datetime"),
+        ({"state": Demanding}, "Give these fields of Demanding a default: total"),
+        ({"state": ByFloat}, "one of str, int, UUID, datetime"),
         ({"correlate": {Go: "order_id", Stop: "order_number"}}, "by='…'"),
-        ({"correlate": {Go: "number", Stop: "number"}, "by": "order_id"}, "Stop, which no method handles"),
-        ({"correlate": {Go: "nothing"}, "by": "order_id"}, "Go.nothing, which there is not"),
+        ({"correlate": {Go: "number", Stop: "number"}, "by": "order_id"}, "Stop, but no method handles it"),
+        ({"correlate": {Go: "nothing"}, "by": "order_id"}, "Go.nothing, but there is no such field"),
         ({"members": {"go": handles(Go)(nothing)}}, "started by no message"),
         ({"members": {"a": starts(Go)(lambda s, m, c: None), "b": handles(Go)(lambda s, m, c: None)}}, "in two methods"),
         ({"correlate": {}, "by": "order_id"}, "is started by Go"),
@@ -100,9 +100,9 @@ def test_a_class_that_says_nothing_of_correlation_is_no_saga_yet():
     class Unfinished(Saga[State]):
         pass
 
-    with pytest.raises(SettingsError, match="no saga yet"):
+    with pytest.raises(SettingsError, match="is not declared as a saga"):
         Endpoint("Sales").saga(Unfinished)
-    with pytest.raises(SettingsError, match="needs correlate"):
+    with pytest.raises(SettingsError, match="Add the class argument correlate"):
 
         class Wrong(Saga[State], table="x"):
             pass

@@ -110,7 +110,7 @@ def test_what_the_saga_raises_is_raised_and_nothing_is_kept(saga):
 def test_a_timeout_that_nobody_asked_for_is_refused_with_what_was_asked_for(saga):
     saga.handle(Placed("A1", 500))
 
-    with pytest.raises(InvalidMessage, match="no Paid; it waits for Overdue"):
+    with pytest.raises(InvalidMessage, match="requested no timeout Paid"):
         saga.fire(Paid)
     with pytest.raises(InvalidCorrelation):
         saga.handle(Placed("", 1))

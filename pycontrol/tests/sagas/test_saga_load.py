@@ -1,4 +1,4 @@
-"""Many workers, few saga instances: what comes out is what one worker would have made, message by message.
+"""Many workers and few saga instances: the result equals that of one worker, message by message.
 
 ROWPOST_SAGA_RACE=20000 runs it with so many messages instead of a few hundred, and prints figures.
 """

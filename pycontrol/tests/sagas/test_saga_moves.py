@@ -1,4 +1,4 @@
-"""Sagas that move from one correlation to another, and types of sagas that go."""
+"""Sagas that change their correlation property, and sagas that are removed."""
 
 from dataclasses import dataclass, replace
 from uuid import uuid4

@@ -186,4 +186,4 @@ def test_a_name_that_is_under_way_is_refused(bench):
     refused = desk.desk.work()
 
     assert refused.kind is not Kind.HANDLED
-    assert "gathers for 'A1' already" in refused.error
+    assert "already gathers for 'A1'" in refused.error

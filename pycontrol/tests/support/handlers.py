@@ -1,7 +1,7 @@
-"""Handlers for tests of workers: what a message's body says is what they do. Worker processes import this module.
+"""Handlers for tests of workers, controlled by the bodies of messages. Worker processes import this module.
 
-Each writes into the table `handled` on the connection that it is lent, so that what a test counts there was committed
-together with the message.
+Each writes into the table `handled` on the guarded connection, so that the rows that a test counts were committed together
+with the message.
 """
 
 import os
@@ -9,7 +9,8 @@ import signal
 import time
 from pathlib import Path
 
-from rowpost.transport.queue import Queue, send_to_address
+from rowpost.transport.queue import Queue
+from tests.support.unregistered import send_unregistered
 
 
 def _mark(connection) -> str:
@@ -22,7 +23,7 @@ def _note(message, connection) -> None:
 
 
 def note(message, connection):
-    """Write the message's id down."""
+    """Record the message's id."""
     _note(message, connection)
 
 
@@ -39,7 +40,7 @@ def slow_then_note(message, connection):
 
 
 def wait_for_file(message, connection):
-    """Say that it runs by making <body>.<pid>, and go on when the file <body> is there."""
+    """Create the file <body>.<pid>, and continue when the file <body> exists."""
     _note(message, connection)
     path = message.body.decode()
     Path(f"{path}.{os.getpid()}").touch()
@@ -59,14 +60,14 @@ def fail(message, connection):
 
 
 def fail_bad(message, connection):
-    """Raise for messages that begin with `bad`, note the others."""
+    """Raise for messages that begin with `bad`; record the others."""
     _note(message, connection)
     if message.body.startswith(b"bad"):
         raise ValueError("bad order")
 
 
 def fail_once(message, connection):
-    """Raise while the file named by the body is not there, and make it."""
+    """Raise and create the file that the body names, if it does not exist."""
     path = Path(message.body.decode())
     if not path.exists():
         path.touch()
@@ -80,13 +81,13 @@ def exit_process(message, connection):
 
 
 def reply(message, connection):
-    """Send to the message's reply address, whatever it says."""
+    """Send to the message's reply address."""
     _note(message, connection)
-    send_to_address(connection, message.reply_to, b"reply")
+    send_unregistered(connection, message.reply_to, b"reply")
 
 
 def forward(message, connection):
-    """Send to the queue that the body names, then note."""
+    """Send to the queue that the body names, then record the message."""
     Queue(message.body.decode(), connection).send(b"forwarded")
     _note(message, connection)
 
@@ -98,7 +99,7 @@ def forward_then_fail(message, connection):
 
 
 def forward_then_die(message, connection):
-    """Send and write, then die before the commit; live when the file is there."""
+    """Send and write, then kill the process before the commit, unless the file exists."""
     name, path = message.body.decode().split("|")
     Queue(name, connection).send(b"forwarded")
     _note(message, connection)
@@ -136,7 +137,7 @@ def close(message, connection):
 
 
 def swallow(message, connection):
-    """Ignore an error of the database, which doomed the transaction."""
+    """Ignore an error of the database that aborted the transaction."""
     _note(message, connection)
     try:
         connection.execute("INSERT INTO no_such_table VALUES (1)")
@@ -145,7 +146,7 @@ def swallow(message, connection):
 
 
 def cross(message, connection):
-    """Update two rows in the order that the body says: two of these dead-lock."""
+    """Update two rows in the order that the body gives; two of these handlers deadlock."""
     first, second = (int(digit) for digit in message.body.decode())
     mark = _mark(connection)
     connection.execute(f"UPDATE account SET amount = amount + 1 WHERE id = {mark}", (first,))

@@ -1,4 +1,4 @@
-"""A handler of a partitioned queue, for tests: writes down in which order each customer's messages were handled."""
+"""A handler of a partitioned queue, for tests: records the order in which each customer's messages were handled."""
 
 import random
 import time
@@ -11,7 +11,7 @@ CUSTOMER = "Shop.Customer"
 
 
 def note(message: Message, connection) -> None:
-    """One row per message: its customer and its number; slow enough to be interrupted, and to be overtaken."""
+    """Write one row per message with its customer and number; slow enough to be interrupted or overtaken."""
     time.sleep(random.uniform(0, 0.01))
     mark = "%s" if type(connection).__module__.startswith("psycopg") else "?"
     customer, number = message.headers[CUSTOMER], int(message.body)
@@ -19,7 +19,7 @@ def note(message: Message, connection) -> None:
 
 
 def customer_of(message: Message) -> str | None:
-    """A function of the environment's file; fails where the header is not what it should be."""
+    """Return the partition value, as a function of the environment's file; fails for the customer `fail`."""
     customer = message.headers.get(CUSTOMER)
     if customer == "fail":
         raise ValueError("no such customer")

@@ -8,37 +8,37 @@ from rowpost.workers.monitor import Answer
 from rowpost.workers.pool import WorkerPool
 from rowpost.workers.protocol import Assignment, Progress, Ready
 
-__all__ = ["History", "Process", "at_rest"]
+__all__ = ["History", "Process", "idle_history"]
 
 
 @dataclass
 class Process:
-    """Stands for a worker process: writes down what it is told."""
+    """Stands for a worker process; records the commands that it gets."""
 
     assignment: Assignment
     pid: int
-    told: list = field(default_factory=list)
+    commands: list = field(default_factory=list)
     killed: bool = False
     in_flight: tuple | None = None
-    held_since: float | None = None
+    in_flight_since: float | None = None
 
-    def tell(self, command):
-        self.told.append(command)
+    def send(self, command):
+        self.commands.append(command)
 
     def kill(self):
         self.killed = True
 
 
 class History:
-    """A crew, the processes that it started, the peeks that it asked for and the events that it emitted."""
+    """A worker pool, the processes that it started, the peeks that it requested and the events that it emitted."""
 
     def __init__(self, **worker):
         self.processes, self.asked, self.crashes, self.events, self.now = [], [], [], [], 0.0
-        self.crew = WorkerPool(
+        self.pool = WorkerPool(
             QueueSettings("Sales", worker=WorkerSettings("shop:place", **worker)),
             assign=lambda number, receive: Assignment(Settings(), "Sales", "shop:place", number, receive=receive),
             spawn=self.spawn,
-            ask=lambda name, *, purge, asleep: self.asked.append((self.now, purge)),
+            ask=lambda name, *, purge, wake_up_ttl_s: self.asked.append((self.now, purge)),
             count_crash=self.crashes.append,
             emit=self.events.append,
             breaker=CircuitBreaker(seconds=30.0),
@@ -51,37 +51,37 @@ class History:
 
     def at(self, now):
         self.now = now
-        return self.crew.tick(now)
+        return self.pool.tick(now)
 
     def peeks(self, count, now):
-        self.crew.answered(Answer("Sales", count), now)
+        self.pool.on_answer(Answer("Sales", count), now)
         return self.at(now)
 
-    def says(self, number, report, now):
-        self.crew.heard(next(m for m in self.crew.members if m.number == number), report, now)
+    def reports(self, number, report, now):
+        self.pool.on_report(next(h for h in self.pool.handles if h.number == number), report, now)
         return self.at(now)
 
     def ready(self, *numbers, now=0.0):
         for number in numbers:
-            self.says(number, Ready(1000 + number), now)
+            self.reports(number, Ready(1000 + number), now)
 
     def receives(self, number, *runs, now, busy=False, **counts):
-        member = next(m for m in self.crew.members if m.number == number)
-        return self.says(number, Progress(0.0, 0.0, busy, member.round, runs, **counts), now)
+        handle = next(h for h in self.pool.handles if h.number == number)
+        return self.reports(number, Progress(0.0, 0.0, busy, handle.round, runs, **counts), now)
 
     def dies(self, number, exitcode, now):
-        self.crew.ended(next(m for m in self.crew.members if m.number == number), exitcode, now)
+        self.pool.on_exit(next(h for h in self.pool.handles if h.number == number), exitcode, now)
         return self.at(now)
 
-    def told(self, number):
-        return self.processes[number - 1].told
+    def commands(self, number):
+        return self.processes[number - 1].commands
 
     def seen(self, kind):
         return [event for event in self.events if isinstance(event, kind)]
 
 
-def at_rest(**worker):
-    """A crew whose first worker waits, and whose peeks have found nothing for so long that they are a delay apart."""
+def idle_history(**worker):
+    """Return a pool with an idle worker whose peeks have found nothing for so long that they are a peek delay apart."""
     history = History(**worker)
     now, due = -100.0, history.at(-100.0)
     history.ready(1, now=now)

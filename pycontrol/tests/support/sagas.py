@@ -1,4 +1,4 @@
-"""Sagas for tests, and sessions that race for them; worker processes import this module."""
+"""Sagas for tests, and sessions that compete for them. Worker processes import this module."""
 
 import threading
 from collections.abc import Callable
@@ -63,12 +63,12 @@ class LedgerState:
     seen: list[int] = field(default_factory=list)
 
 
-#: what a handler does besides, by the message's gate: called with the saga and its context
+#: additional work of a handler, by the message's gate; called with the saga and its context
 GATES: dict[str, Callable] = {}
 
 
 def make_ledger(concurrency: str, table: str, **options) -> type[Saga]:
-    """A saga that adds up amounts; it notes whatever it does in the queue audit."""
+    """Return a saga that adds up amounts, and records each change in the queue audit."""
 
     class Ledger(
         Saga[LedgerState],
@@ -119,7 +119,7 @@ _deployed: dict[str, set] = {}
 
 
 def deploy(target, *endpoints: Endpoint) -> None:
-    """Makes the tables of their sagas, once."""
+    """Create the tables of their sagas, once."""
     done = _deployed.setdefault(target.url, set())
     sagas = tuple(saga for endpoint in endpoints for saga in endpoint.sagas)
     if set(sagas) <= done:
@@ -130,9 +130,9 @@ def deploy(target, *endpoints: Endpoint) -> None:
 
 
 class Desk:
-    """An endpoint Sales with one saga, worked by hand: sessions that take one message each, in threads if need be.
+    """An endpoint Sales with one saga, whose sessions process one message each on request, also in threads.
 
-    Each session works a queue of its own, so that receivers wait for one another nowhere.
+    Each session has a separate queue, so that receivers never wait for each other.
     """
 
     QUEUES = ("Sales", "Billing")
@@ -154,19 +154,19 @@ class Desk:
             bus.send(message, to=queue, headers=headers)
 
     def work(self, queue: str = "Sales"):
-        """One message, here; its outcome."""
+        """Process one message in this thread; return its outcome."""
         if queue not in self.pipelines:
             database = self.target.connect()
             self.pipelines[queue] = Pipeline(database, queue, self.endpoint, reconnect=self.target.connect)
         return self.pipelines[queue].process_one()
 
     def handle(self, message, **headers):
-        """Sends and works one message."""
+        """Send and process one message."""
         self.send(message, **headers)
         return self.work()
 
     def start(self, queue: str) -> "Session":
-        """Works one message in a thread."""
+        """Process one message in a thread."""
         return Session(lambda: self.work(queue))
 
     @property
@@ -178,7 +178,7 @@ class Desk:
         return sorted((row[1], row[2], json.loads(row[4])) for row in rows)
 
     def notes(self) -> list[str]:
-        """What sagas sent."""
+        """Return what sagas sent."""
         import json
 
         return sorted(json.loads(each.body)["What"] for each in Queue("audit", self.database).browse(1000))
@@ -187,7 +187,7 @@ class Desk:
         return Queue(queue, self.database).peek()
 
     def wait_until_blocked(self) -> None:
-        """Until the server says that a session waits for a lock on a saga."""
+        """Wait until the server reports a session that waits for a lock on a saga."""
         eventually(self.sql.sessions_waiting_for_sagas, "a session waits for the saga's lock")
 
     def close(self) -> None:
@@ -198,7 +198,7 @@ class Desk:
 
 
 class Session:
-    """Work in a thread, and what came of it."""
+    """Work in a thread, and its result."""
 
     def __init__(self, work: Callable) -> None:
         self._result: list = []
@@ -217,7 +217,7 @@ class Session:
 
 @pytest.fixture
 def make_desk(target, sql):
-    """`make_desk("pessimistic", table="…", …)`: an endpoint with that saga, its tables empty."""
+    """Return a function that makes an endpoint with a saga and empty tables: `make_desk("pessimistic", …)`."""
     desks = []
 
     def make(concurrency: str = "pessimistic", *, lock_timeout=timedelta(seconds=20), saga=None, mode=None, **options) -> Desk:
@@ -231,7 +231,7 @@ def make_desk(target, sql):
 
 
 def racing_endpoint(concurrency: str) -> Endpoint:
-    """For workers in processes of their own: any message starts an account, and all conflicts are tried again."""
+    """Return an endpoint for worker processes: any message starts an account, and all conflicts are retried."""
     endpoint = Endpoint(
         f"Race.{concurrency}", error_queue="error", recoverability=Recoverability(policy=ConflictPolicy(retries=1000))
     )

@@ -1,43 +1,43 @@
-"""Who sleeps, and who is woken: what tests of the wake-up look at."""
+"""Observe wake-up requests and notifications, for tests of wake-ups."""
 
 import psycopg
 import pytest
 
-__all__ = ["Ears", "asleep", "ears", "postgresql_only"]
+__all__ = ["NotificationListener", "listener", "postgresql_only", "wake_up_requested"]
 
 
 @pytest.fixture
 def postgresql_only(target):
     if target.settings.engine != "postgresql":
-        pytest.skip("senders wake nobody on SQL Server: its supervisors look")
+        pytest.skip("senders do not notify on SQL Server: its supervisors peek")
 
 
-class Ears:
-    """A session that hears whom senders wake."""
+class NotificationListener:
+    """A session that receives the notifications of senders."""
 
     def __init__(self, url: str) -> None:
         self.connection = psycopg.connect(url, autocommit=True)
         self.connection.execute("LISTEN rowpost")
 
     def heard(self) -> list[str]:
-        """What was notified by transactions that have ended: a notification of our own comes behind them."""
+        """Return the queues that ended transactions notified; a notification of our own arrives after them."""
         self.connection.execute("NOTIFY rowpost, 'so far'")
         heard: list[str] = []
         for notify in self.connection.notifies(timeout=20):
             if notify.payload == "so far":
                 return heard
             heard.append(notify.payload)
-        raise AssertionError(f"not even our own notification came: {heard}")
+        raise AssertionError(f"our own notification did not arrive: {heard}")
 
 
 @pytest.fixture
-def ears(target, postgresql_only):
-    session = Ears(target.url)
+def listener(target, postgresql_only):
+    session = NotificationListener(target.url)
     yield session
     session.connection.close()
 
 
-def asleep(sql, queue: str) -> bool:
-    """Whether senders were told that somebody sleeps."""
+def wake_up_requested(sql, queue: str) -> bool:
+    """Return whether a supervisor requests notifications from the queue's senders."""
     until = sql.value("SELECT coalesce(pg_sequence_last_value(to_regclass(?)), 1)", f'rowpost."waiters:{queue}"')
     return until > sql.value("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")

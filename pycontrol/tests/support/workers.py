@@ -1,4 +1,4 @@
-"""A shop with one queue under test, and supervisors over it: shared by the tests of workers."""
+"""A shop with one queue under test, and supervisors for it; shared by the tests of workers."""
 
 import json
 import os
@@ -24,12 +24,12 @@ __all__ = ["Refusing", "Running", "Shop", "concurrent", "eventually", "running",
 
 DEADLINE = 30.0  # seconds
 
-#: for tests that need handlers side by side
+#: for tests that need handlers to run concurrently
 concurrent = pytest.mark.usefixtures("needs_readpast")
 
 
 def eventually(condition: Callable[[], object], what: str, deadline: float = DEADLINE) -> object:
-    """Waits until the condition is true, and returns what it said."""
+    """Wait until the condition is true; return its value."""
     end = time.monotonic() + deadline
     while not (said := condition()):
         assert time.monotonic() < end, f"{what}: not within {deadline} s"
@@ -38,7 +38,7 @@ def eventually(condition: Callable[[], object], what: str, deadline: float = DEA
 
 
 class Refusing:
-    """Closes a PostgreSQL database to workers and supervisors, and opens it again."""
+    """Refuses connections of workers and supervisors to a PostgreSQL database until the block ends."""
 
     def __init__(self, url: str) -> None:
         self.name = psycopg.conninfo.conninfo_to_dict(url)["dbname"]
@@ -58,12 +58,12 @@ class Refusing:
 
 
 def running(path: Path) -> int:
-    """How many handlers wait for this file."""
+    """Return how many handlers wait for this file."""
     return len(list(path.parent.glob(f"{path.name}.*")))
 
 
 class Running:
-    """A supervisor at work in a thread; stops when the block ends."""
+    """Runs a supervisor in a thread; stops it when the block ends."""
 
     def __init__(self, settings: Settings, **options: object) -> None:
         self.events: list[events.Event] = []
@@ -95,7 +95,7 @@ class Running:
         return self._thread.is_alive()
 
     def ended(self) -> BaseException | None:
-        """Waits until run() is over; what it raised."""
+        """Wait until run() has ended; return the error that it raised, if any."""
         self._thread.join(DEADLINE)
         assert not self.alive
         return self._error
@@ -104,12 +104,12 @@ class Running:
         return [e for e in tuple(self.events) if isinstance(e, kind) and queue in (None, e.queue)]
 
     def until(self, condition: Callable[[], object], what: str, deadline: float = DEADLINE) -> object:
-        """Waits until the condition is true; tells what was seen when it does not become so."""
+        """Wait until the condition is true; if it does not become true, fail with the latest events."""
         with self._explained():
             return eventually(condition, what, deadline)
 
     def idle(self, deadline: float = DEADLINE) -> None:
-        """Waits until nothing waits and nobody is busy."""
+        """Wait until all queues are empty and all workers idle."""
         self.until(lambda: self.supervisor.snapshot().idle, "the queue is empty and all are idle", deadline)
 
     def workers(self, queue: str) -> int:
@@ -125,14 +125,14 @@ class Running:
 
 
 class Shop:
-    """A queue of its own, the table `handled` that handlers write to, and the queue `error`, empty."""
+    """A separate queue, the table `handled` that handlers write to, and the empty queue `error`."""
 
     def __init__(self, target, queue: Queue, sql, make_queue) -> None:
         self.target, self.queue, self.sql, self.make_queue = target, queue, sql, make_queue
         self.name = queue.name
 
     def settings(self, handler: str = "note", *, others: tuple[QueueSettings, ...] = (), **options) -> Settings:
-        """Settings with a worker on the queue; options of the supervisor and of the worker by their names."""
+        """Return settings with a worker for the queue; options of the supervisor and of the worker are given by name."""
         of_supervisor = {"stop_timeout", "breaker_seconds", "idle_timeout", "error_queue", "wake_up", "delayed_lateness"}
         supervisor = {key: options.pop(key) for key in list(options) if key in of_supervisor}
         return replace(
@@ -142,28 +142,28 @@ class Shop:
         )
 
     def worked(self, name: str, handler: str = "note", **options) -> QueueSettings:
-        """A queue with a worker."""
+        """Return the settings of a queue with a worker."""
         return QueueSettings(
             name, worker=WorkerSettings(f"tests.support.handlers:{handler}", **({"peek_delay": 0.1} | options))
         )
 
     def run(self, handler: str = "note", **options) -> Running:
-        """A supervisor over the queue, as a context manager."""
-        arguments = {key: options.pop(key) for key in ("breaker", "spawn", "peeker", "mover") if key in options}
+        """Return a supervisor for the queue, as a context manager."""
+        arguments = {key: options.pop(key) for key in ("breaker", "spawn", "monitor", "delayed_mover") if key in options}
         return Running(self.settings(handler, **options), **arguments)
 
     def send(self, count: int, body: bytes | None = None) -> None:
         self.queue.send_many(OutgoingMessage(b"%d" % n if body is None else body) for n in range(count))
 
     def handled(self) -> int:
-        """How many messages committed with what their handler wrote."""
+        """Return how many messages committed together with what their handler wrote."""
         return self.sql.value("SELECT COUNT(*) FROM handled")
 
     def handled_twice(self) -> int:
         return self.sql.value("SELECT COUNT(*) - COUNT(DISTINCT id) FROM handled")
 
     def depth(self, queue: str | None = None) -> int:
-        """Rows that are in the queue, whoever holds them; counted without waiting for locks."""
+        """Return the number of messages that wait in the queue; counted without waiting for locks."""
         return Queue(queue or self.name, self.queue.database).peek(10_000)
 
     def errors(self) -> list:
@@ -172,7 +172,7 @@ class Shop:
 
 @pytest.fixture
 def shop(target, make_queue, sql) -> Shop:
-    """A shop; its tables are empty."""
+    """Return a shop with empty tables."""
     sql.run("DROP TABLE IF EXISTS handled")
     text = "varchar(40)"
     binary = "bytea" if target.settings.engine == "postgresql" else "varbinary(max)"
@@ -183,7 +183,7 @@ def shop(target, make_queue, sql) -> Shop:
 
 @contextmanager
 def supervisor_process(shop: Shop, handler: str, limit: int = 2, stop_timeout: float = 30.0):
-    """A supervisor in a process of its own, as the command line runs one; killed at the end if it still lives."""
+    """Run a supervisor in a separate process, as the command line does; it is killed at the end if it still runs."""
     program = (
         "import sys, json; from dataclasses import replace; from rowpost.settings.environment import *;"
         "from rowpost.workers.supervisor import Supervisor; a = json.loads(sys.argv[1]);"

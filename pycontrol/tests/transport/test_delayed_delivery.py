@@ -1,4 +1,4 @@
-"""Delayed messages end to end, and expired ones: movers and sweepers at work, on every engine that can be reached."""
+"""Delayed and expired messages end to end: the delayed mover and the expired purger, on every available engine."""
 
 import time
 from dataclasses import replace
@@ -78,7 +78,7 @@ def test_a_full_batch_wants_the_next_one_at_once(shop, database):
         (Moved(next_due=0.0, elected=False), 1.0),
     ],
 )
-def test_a_mover_sleeps_until_the_next_is_due_but_not_longer_than_the_lateness(moved, wait):
+def test_a_mover_waits_until_the_next_message_is_due_but_not_longer_than_the_lateness(moved, wait):
     assert moved.wait(1.0) == wait
 
 
@@ -209,7 +209,7 @@ def test_a_message_delayed_by_another_process_is_handled_within_a_second_of_its_
     other = open_database()
 
     with shop.run("note", limit=1, peek_delay=5.0) as supervisor:
-        supervisor.until(lambda: supervisor.seen(events.Peeked), "it is up and asleep")
+        supervisor.until(lambda: supervisor.seen(events.Peeked), "it has started and is idle")
         late = []
         for by in (0.0, 0.35, 1.2):
             before = shop.handled()
@@ -230,7 +230,7 @@ def store_as_nservicebus_does(shop):
     shop.sql.run(f"INSERT INTO {table} (headers, body, due) VALUES (?, {body}, {now})", headers)
 
 
-def test_a_look_of_the_supervisor_tells_the_mover_what_somebody_else_stored(shop):
+def test_a_peek_of_the_supervisor_informs_the_mover_of_what_another_process_stored(shop):
     with shop.run("note", peek_delay=0.1, delayed_lateness=LONG) as supervisor:
         supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 3, "looks at nothing")
         for number in range(1, 4):
@@ -238,15 +238,15 @@ def test_a_look_of_the_supervisor_tells_the_mover_what_somebody_else_stored(shop
             supervisor.until(lambda number=number: shop.handled() == number, "it is handled long before the lateness")
 
 
-def test_a_mover_whose_supervisor_looks_seldom_goes_by_its_own_clock(shop):
+def test_a_mover_whose_supervisor_peeks_rarely_queries_the_table_itself(shop):
     with shop.run("note", peek_delay=LONG, delayed_lateness=0.3) as supervisor:
-        supervisor.until(lambda: supervisor.seen(events.Peeked), "it has looked")
+        supervisor.until(lambda: supervisor.seen(events.Peeked), "it has peeked")
         for number in range(1, 4):
             store_as_nservicebus_does(shop)
             supervisor.until(lambda number=number: shop.handled() == number, "it is handled long before the next look")
 
 
-def test_a_mover_whose_login_may_not_watch_goes_by_its_own_clock(shop, sql):
+def test_a_mover_whose_login_may_not_watch_queries_the_table_itself(shop, sql):
     if shop.target.settings.engine != "postgresql":
         pytest.skip("takes a right away from a PostgreSQL login; the mover's side of it is the same on every engine")
     with logins(sql, shop.target.url) as login:
@@ -255,12 +255,12 @@ def test_a_mover_whose_login_may_not_watch_goes_by_its_own_clock(shop, sql):
         sql.run(f'REVOKE EXECUTE ON FUNCTION rowpost."watch_queue:{shop.name}" FROM {name}')
         sql.run(f"GRANT INSERT ON handled TO {name}")
         with Running(replace(shop.settings(delayed_lateness=0.3), url=login.url(name))) as supervisor:
-            supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 2, "it looks")
+            supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 2, "it peeks")
             store_as_nservicebus_does(shop)
             supervisor.until(lambda: shop.handled() == 1, "it is handled")
 
 
-def test_an_idle_queue_costs_its_looks_and_no_move(shop):
+def test_an_idle_queue_costs_its_peeks_and_no_move(shop):
     trips = []
 
     def counted(*arguments, **options):
@@ -269,22 +269,22 @@ def test_an_idle_queue_costs_its_looks_and_no_move(shop):
         database.call_all = lambda calls, **how: trips.append(calls) or call_all(calls, **how)
         return database
 
-    with shop.run("note", peek_delay=0.1, mover=partial(make_delayed_mover, connect=counted)) as supervisor:
-        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 50, "five seconds of looks")
-        idle, looks = len(trips), [event.at for event in supervisor.seen(events.Peeked)]
+    with shop.run("note", peek_delay=0.1, delayed_mover=partial(make_delayed_mover, connect=counted)) as supervisor:
+        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 50, "five seconds of peeks")
+        idle, peeks = len(trips), [event.at for event in supervisor.seen(events.Peeked)]
         store_as_nservicebus_does(shop)
         supervisor.until(lambda: shop.handled() == 1, "it is handled")
 
-    late = sum(int(after - before) for before, after in pairwise(looks))  # by a lateness, on a busy machine
-    assert 1 <= idle <= 2 + late, looks
+    late = sum(int(after - before) for before, after in pairwise(peeks))  # by a lateness, on a busy machine
+    assert 1 <= idle <= 2 + late, peeks
     assert len(trips) > idle
 
 
-def test_a_queue_whose_delayed_table_is_gone_is_worked_all_the_same_and_its_mover_complains(shop):
+def test_a_queue_without_its_delayed_table_is_worked_and_its_mover_reports_the_problem(shop):
     with shop.run("note", delayed_lateness=0.3) as supervisor:
         supervisor.until(lambda: supervisor.seen(events.Peeked), "it is up")
         shop.sql.run(f"DROP TABLE {shop.sql.table(shop.name + '.Delayed')}")
-        supervisor.until(lambda: supervisor.seen(events.Trouble), "the mover is in trouble")
+        supervisor.until(lambda: supervisor.seen(events.Trouble), "the mover reports a failure")
         shop.send(3)
         supervisor.until(lambda: shop.handled() == 3, "messages are handled")
 
@@ -324,7 +324,7 @@ def test_the_movers_of_two_processes_move_1000_messages_once(shop):
     assert [e for each in (one, two) for kind in (events.Trouble, events.Critical) for e in each.seen(kind)] == []
 
 
-def test_a_mover_at_work_does_not_hold_up_the_peeks_of_a_queue(shop, open_database):
+def test_a_running_mover_does_not_delay_the_peeks_of_a_queue(shop, open_database):
     delay(shop)
     other = open_database()
     other.begin()
@@ -363,7 +363,7 @@ def mover_refused(target):
             super().__enter__()
             self.admin.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
-                " AND application_name = 'rowpost mover'",
+                " AND application_name = 'rowpost delayed mover'",
                 (self.name,),
             )
 
@@ -377,7 +377,7 @@ def test_a_mover_survives_an_outage_of_the_database_with_its_own_circuit_breaker
     with shop.run("note", breaker=waits, breaker_seconds=0.5) as supervisor:
         supervisor.until(lambda: supervisor.seen(events.Peeked), "it is up")
         with mover_refused:
-            supervisor.until(lambda: moving(supervisor.seen(events.Critical)), "the mover is in trouble")
+            supervisor.until(lambda: moving(supervisor.seen(events.Critical)), "the mover reports a failure")
         delay(shop)
         supervisor.until(lambda: shop.handled() == 1, "delayed messages come again")
         supervisor.until(lambda: len(supervisor.seen(events.Recovered)) >= 2, "workers and mover have recovered")
@@ -423,7 +423,7 @@ def test_without_the_setting_nothing_is_purged_at_startup(shop):
     assert supervisor.seen(events.ExpiredPurged) == []
 
 
-def test_a_periodic_purge_works_beside_busy_receivers_and_never_blocks_them(shop, tmp_path):
+def test_a_periodic_purge_never_blocks_busy_receivers(shop, tmp_path):
     gate = tmp_path / "gate"
     shop.queue.send(str(gate).encode())
 

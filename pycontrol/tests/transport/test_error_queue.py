@@ -1,4 +1,4 @@
-"""The error queue: looked at, brought back, edited and discarded, by the module and by the program."""
+"""The error queue: messages are listed, retried, edited and discarded, by the module and by the command line."""
 
 import json
 import threading
@@ -54,7 +54,7 @@ def rows(errors, wanted=None, **options):
 
 
 # ------------------------------------------------------------------ look
-def test_a_failed_message_tells_where_when_why_and_what(error, errors):
+def test_a_failed_message_contains_where_when_and_why_it_failed(error, errors):
     error.send(b"body", failed())
 
     (message,) = errors.list()
@@ -175,7 +175,7 @@ def test_every_spelling_of_failed_q_leads_back(error, errors, database, queue):
     assert queue.peek() == 2
 
 
-def test_a_message_that_somebody_holds_or_took_is_not_retried_twice(error, errors, open_database, needs_readpast):
+def test_a_message_that_another_session_locked_or_removed_is_not_retried_twice(error, errors, open_database, needs_readpast):
     error.send(b"body", failed())
     (row,) = rows(errors)
     other = open_database()
@@ -190,7 +190,7 @@ def test_a_message_that_somebody_holds_or_took_is_not_retried_twice(error, error
         errors.retry(row)
 
 
-def test_retry_all_brings_back_what_matches_and_names_what_has_to_stay(error, errors, queue, sql):
+def test_retry_all_retries_what_matches_and_names_what_stays(error, errors, queue, sql):
     error.send_many(OutgoingMessage(b"%d" % n, failed()) for n in range(120))
     error.send_many(OutgoingMessage(b"", failed(queue="Billing")) for n in range(5))
     error.send(b"", failed(queue="Nowhere"))
@@ -210,14 +210,14 @@ def test_retry_all_brings_back_what_matches_and_names_what_has_to_stay(error, er
     assert all("--to" in reason for reason in reasons[1:])
 
 
-def test_what_fails_again_during_retry_all_is_not_brought_back_a_second_time(error, errors, database):
+def test_what_fails_again_during_retry_all_is_not_retried_a_second_time(error, errors, database):
     error.send_many(OutgoingMessage(b"", failed(queue="error")) for _ in range(60))
 
     assert errors.retry_all().retried == 60
     assert error.peek() == 60
 
 
-def test_two_operators_who_retry_all_at_once_bring_each_message_back_once(error, open_database, needs_readpast):
+def test_two_operators_who_retry_all_at_once_retry_each_message_once(error, open_database, needs_readpast):
     error.send_many(OutgoingMessage(b"%d" % n, failed()) for n in range(400))
     databases = [open_database() for _ in range(2)]
     results = []
@@ -310,7 +310,7 @@ def test_other_headers_mend_a_message_whose_headers_cannot_be_read(error, errors
     error.send(b"body", '{"broken')
     (row,) = rows(errors)
 
-    with pytest.raises(InvalidMessage, match="new ones"):
+    with pytest.raises(InvalidMessage, match="new headers"):
         errors.edit(row, body=b"x", to="Sales")
     errors.edit(row, headers={"NServiceBus.EnclosedMessageTypes": TYPE}, to="Sales")
 
@@ -411,7 +411,7 @@ def poison(program: Program) -> None:
         Queue("error", database).send(b"\xff", "{broken")
 
 
-def test_retry_brings_messages_back_and_says_where(program: Program):
+def test_retry_retries_messages_and_prints_where(program: Program):
     found = [fail(program), fail(program, queue="Billing")]
 
     done = program("errors", "retry", *found)
@@ -423,7 +423,7 @@ def test_retry_brings_messages_back_and_says_where(program: Program):
     assert program("errors", "retry", found[0]).code == 6
 
 
-def test_retry_all_asks_tells_and_leaves_with_1_where_something_stays(program: Program):
+def test_retry_all_asks_and_exits_with_1_if_messages_stay(program: Program):
     for _ in range(3):
         fail(program)
     fail(program, queue="Nowhere")

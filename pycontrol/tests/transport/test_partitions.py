@@ -124,7 +124,7 @@ def test_messages_of_one_value_go_to_one_partition_in_their_order_as_they_are(sh
             assert numbers == (list(range(20)) if name == NAMES[partition_of(customer, COUNT)] else [])
 
 
-def test_a_message_without_a_value_or_with_headers_nobody_can_read_moves_too(shop):
+def test_a_message_without_a_value_or_with_unreadable_headers_moves_too(shop):
     shop.order(None, 1)
     Queue("Sales", shop.database).send(b"2", "no JSON")
 

@@ -1,4 +1,4 @@
-"""The three concurrency strategies against the numbers of the seeds (reference section 3, statements 27 to 34)."""
+"""The three concurrency strategies against the numbers of NServiceBus SQL Server transport versions 1 to 3."""
 
 from dataclasses import FrozenInstanceError
 from itertools import pairwise
@@ -14,48 +14,33 @@ from rowpost.workers.concurrency import (
     Received,
     StillBusy,
     check_peek_delay,
-    emulated_queues,
-    fixed_pollers,
+    make_strategy,
     poll_pause,
     spare_workers,
-    strategy,
 )
 
 
 # ------------------------------------------------------------------ fixed: transports 1.x and 2.0
 @pytest.mark.promise("fixed-pollers")
 def test_level_10_with_4_queues_polls_with_40_pollers():
-    primary, secondary = emulated_queues("Sales", "1.2")
+    pollers = sum(Fixed().after(Peeked(0), limit=10).workers for _ in range(4))
 
-    pollers = sum(Fixed().after(Peeked(0), limit=10).workers for _ in primary)
-
-    assert len(primary) == 4
-    assert secondary == ()
-    assert pollers == fixed_pollers(10, queues=4) == 40
+    assert pollers == 40
 
 
 @pytest.mark.promise("fixed-pollers")
 def test_level_10_with_4_queues_and_the_callback_queue_polls_with_41_pollers():
-    primary, secondary = emulated_queues("Sales", "2.0", "WEB01")
-    limits = [10 for _ in primary] + [1 for _ in secondary]
+    pollers = sum(Fixed().after(Peeked(0), limit).workers for limit in (10, 10, 10, 10, 1))
 
-    pollers = sum(Fixed().after(Peeked(0), limit).workers for limit in limits)
-
-    assert len(primary + secondary) == 5
-    assert secondary == ("Sales.WEB01",)
-    assert pollers == fixed_pollers(10, queues=4, secondary=1) == 41
-
-
-def test_the_callback_queue_has_a_level_of_its_own():
-    assert fixed_pollers(10, queues=4, secondary=1, secondary_level=3) == 43
+    assert pollers == 41
 
 
 def test_fixed_pollers_stay_whatever_they_find():
-    ramp = Fixed()
+    strategy = Fixed()
 
     for seen in (Peeked(0), Received(1, (-50,)), Received(2, (1000,)), StillBusy(1, 60.0)):
-        ramp = ramp.after(seen, limit=10)
-        assert (ramp.workers, ramp.stop) == (10, None)
+        strategy = strategy.after(seen, limit=10)
+        assert (strategy.workers, strategy.stop) == (10, None)
 
 
 # ------------------------------------------------------------------ adaptive: transport 2.1
@@ -80,32 +65,32 @@ def test_hits_start_no_more_pollers_than_the_limit():
 
 @pytest.mark.promise("adaptive-pollers")
 def test_six_misses_in_a_row_stop_nothing():
-    ramp = Adaptive(workers=3).after(Received(1, (-6,)), limit=10)
+    strategy = Adaptive(workers=3).after(Received(1, (-6,)), limit=10)
 
-    assert (ramp.workers, ramp.stop) == (3, None)
+    assert (strategy.workers, strategy.stop) == (3, None)
 
 
 @pytest.mark.promise("adaptive-pollers")
 def test_seven_misses_in_a_row_stop_the_poller_that_had_them():
-    ramp = Adaptive(workers=3).after(Received(2, (-6,)), limit=10).after(Received(2, (-1,)), limit=10)
+    strategy = Adaptive(workers=3).after(Received(2, (-6,)), limit=10).after(Received(2, (-1,)), limit=10)
 
-    assert (ramp.workers, ramp.stop) == (2, 2)
+    assert (strategy.workers, strategy.stop) == (2, 2)
 
 
 @pytest.mark.promise("adaptive-pollers")
 def test_the_last_poller_is_never_stopped():
-    ramp = Adaptive()
+    strategy = Adaptive()
 
     for _ in range(100):
-        ramp = ramp.after(Received(1, (-1,)), limit=10)
-        assert (ramp.workers, ramp.stop) == (1, None)
+        strategy = strategy.after(Received(1, (-1,)), limit=10)
+        assert (strategy.workers, strategy.stop) == (1, None)
 
 
 @pytest.mark.promise("adaptive-pollers")
 def test_a_hit_zeroes_the_misses():
-    ramp = Adaptive(workers=2).after(Received(1, (-6, 1, -6)), limit=10)
+    strategy = Adaptive(workers=2).after(Received(1, (-6, 1, -6)), limit=10)
 
-    assert (ramp.workers, ramp.stop) == (2, None)
+    assert (strategy.workers, strategy.stop) == (2, None)
 
 
 @pytest.mark.promise("adaptive-pollers")
@@ -114,18 +99,18 @@ def test_a_miss_zeroes_the_hits():
 
 
 def test_each_poller_counts_for_itself():
-    ramp = Adaptive(workers=2)
+    strategy = Adaptive(workers=2)
 
     for poller in (1, 2) * 3:
-        ramp = ramp.after(Received(poller, (1,)), limit=10)
+        strategy = strategy.after(Received(poller, (1,)), limit=10)
 
-    assert ramp.workers == 2
+    assert strategy.workers == 2
 
 
 def test_a_receive_busy_for_more_than_5_seconds_adds_one_poller_once_per_message():
-    ramp = Adaptive()
+    strategy = Adaptive()
 
-    at_five = ramp.after(StillBusy(1, 5.0), limit=10)
+    at_five = strategy.after(StillBusy(1, 5.0), limit=10)
     over = at_five.after(StillBusy(1, 5.1), limit=10)
     later = over.after(StillBusy(1, 9.0), limit=10)
     next_message = later.after(Received(1, (1,)), limit=10).after(StillBusy(1, 6.0), limit=10)
@@ -177,65 +162,65 @@ def test_an_empty_queue_is_peeked_once_a_delay():
 
 @pytest.mark.promise("idle-peek-delay")
 def test_after_work_the_next_peek_is_at_once():
-    ramp = Peek(peek_delay=5.0).after(Peeked(3), limit=4).after(Received(1, (3, -1)), limit=4)
+    strategy = Peek(peek_delay=5.0).after(Peeked(3), limit=4).after(Received(1, (3, -1)), limit=4)
 
-    assert ramp.peek_in == 0.0
+    assert strategy.peek_in == 0.0
 
 
 def test_a_batch_taken_below_the_limit_is_followed_by_a_peek_at_once():
-    ramp = Peek().after(Peeked(1), limit=4).after(Received(1, (1,)), limit=4)
+    strategy = Peek().after(Peeked(1), limit=4).after(Received(1, (1,)), limit=4)
 
-    assert ramp.peek_in == 0.0
+    assert strategy.peek_in == 0.0
 
 
 def test_at_the_limit_nobody_peeks_before_a_receive_finds_nothing():
-    ramp = Peek().after(Peeked(4), limit=4).after(Received(1, (4,)), limit=4)
+    strategy = Peek().after(Peeked(4), limit=4).after(Received(1, (4,)), limit=4)
 
-    assert ramp.peek_in is None
-    assert ramp.receiving
+    assert strategy.peek_in is None
+    assert strategy.receiving
 
 
 def test_a_late_empty_receive_of_a_finished_round_starts_no_second_peek():
-    ramp = Peek().after(Peeked(9), limit=4).after(Received(1, (9, -1)), limit=4)
+    strategy = Peek().after(Peeked(9), limit=4).after(Received(1, (9, -1)), limit=4)
 
-    assert ramp.after(Received(2, (-1,)), limit=4).peek_in is None
+    assert strategy.after(Received(2, (-1,)), limit=4).peek_in is None
 
 
 def test_rounds_that_bring_nothing_never_make_the_monitor_spin():
-    ramp, pauses = Peek(peek_delay=1.0), []
+    strategy, pauses = Peek(peek_delay=1.0), []
 
     for _ in range(8):
-        ramp = ramp.after(Peeked(5), limit=1).after(Received(1, (-1,)), limit=1)
-        pauses.append(ramp.peek_in)
+        strategy = strategy.after(Peeked(5), limit=1).after(Received(1, (-1,)), limit=1)
+        pauses.append(strategy.peek_in)
 
     assert pauses == [0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
 
 
-def test_a_hit_ends_the_back_off_of_barren_rounds():
-    ramp = Peek()
+def test_a_hit_ends_the_back_off_of_empty_rounds():
+    strategy = Peek()
     for _ in range(5):
-        ramp = ramp.after(Peeked(5), limit=1).after(Received(1, (-1,)), limit=1)
+        strategy = strategy.after(Peeked(5), limit=1).after(Received(1, (-1,)), limit=1)
 
-    ramp = ramp.after(Peeked(5), limit=1).after(Received(1, (5, -1)), limit=1)
+    strategy = strategy.after(Peeked(5), limit=1).after(Received(1, (5, -1)), limit=1)
 
-    assert ramp.peek_in == 0.0
+    assert strategy.peek_in == 0.0
 
 
 @pytest.mark.promise("one-worker-when-idle")
 def test_an_idle_queue_needs_one_worker():
-    ramp = Peek().after(Peeked(100), limit=8).after(Received(1, (100, -1)), limit=8).after(Peeked(0), limit=8)
+    strategy = Peek().after(Peeked(100), limit=8).after(Received(1, (100, -1)), limit=8).after(Peeked(0), limit=8)
 
-    assert ramp.workers == 1
+    assert strategy.workers == 1
 
 
 @pytest.mark.promise("one-worker-when-idle")
 def test_all_idle_workers_but_one_exit():
     idle = {1: 9.0, 2: 3.0, 3: 5.0, 4: 0.1}
 
-    assert spare_workers(idle, workers=4, wanted=1, idle_timeout=2.0) == [1, 3, 2]
-    assert spare_workers({1: 9.0, 2: 9.0}, workers=2, wanted=0, idle_timeout=2.0) == [1]
-    assert spare_workers({1: 9.0}, workers=1, wanted=0, idle_timeout=2.0) == []
-    assert spare_workers(idle, workers=4, wanted=3, idle_timeout=2.0) == [1]
+    assert spare_workers(idle, workers=4, target=1, idle_timeout=2.0) == [1, 3, 2]
+    assert spare_workers({1: 9.0, 2: 9.0}, workers=2, target=0, idle_timeout=2.0) == [1]
+    assert spare_workers({1: 9.0}, workers=1, target=0, idle_timeout=2.0) == []
+    assert spare_workers(idle, workers=4, target=3, idle_timeout=2.0) == [1]
 
 
 @pytest.mark.parametrize("seconds", [0.0999, 0.05, 0.0, -1.0])
@@ -262,16 +247,21 @@ def test_a_peek_delay_above_10_seconds_is_accepted_with_a_warning():
 # ------------------------------------------------------------------ one interface
 @pytest.mark.parametrize(("name", "polls"), [("fixed", True), ("adaptive", True), ("peek", False)])
 def test_every_strategy_is_a_frozen_value_behind_one_interface(name, polls):
-    ramp = strategy(name, peek_delay=2.0, limit=3)
+    strategy = make_strategy(name, peek_delay=2.0, limit=3)
 
-    later = ramp.after(Peeked(0), limit=3).after(Received(1, (1, -1)), limit=3).after(StillBusy(1, 1.0), limit=3)
+    later = strategy.after(Peeked(0), limit=3).after(Received(1, (1, -1)), limit=3).after(StillBusy(1, 1.0), limit=3)
 
     assert later.polls == polls
     assert 1 <= later.workers <= 3
     with pytest.raises(FrozenInstanceError):
-        ramp.workers = 9
+        strategy.workers = 9
+
+
+@pytest.mark.parametrize("strategy", [Fixed(), Adaptive()])
+def test_pollers_have_no_receive_mode_so_that_a_peek_may_be_requested_at_any_time(strategy):
+    assert not strategy.after(Peeked(5), limit=3).receiving
 
 
 def test_an_unknown_strategy_is_refused():
     with pytest.raises(SettingsError):
-        strategy("guess")
+        make_strategy("guess")

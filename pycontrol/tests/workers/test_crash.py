@@ -1,4 +1,4 @@
-"""Crashes lose nothing and repeat nothing: workers, supervisors and the server itself are killed. Real processes."""
+"""Crashes of workers, supervisors and the server lose and duplicate no message. Real processes."""
 
 import os
 import re
@@ -75,7 +75,7 @@ def test_a_worker_that_gets_a_signal_exits_after_its_message_and_is_replaced(sho
 
 
 @concurrent
-def test_workers_of_a_killed_supervisor_finish_their_message_and_leave(shop, tmp_path):
+def test_workers_of_a_killed_supervisor_finish_their_message_and_exit(shop, tmp_path):
     gate = tmp_path / "gate"
     shop.send(6, str(gate).encode())
 
@@ -97,7 +97,7 @@ def test_workers_of_a_killed_supervisor_finish_their_message_and_leave(shop, tmp
     assert shop.handled_twice() == 0
 
 
-def test_idle_workers_of_a_killed_supervisor_leave_at_once(shop):
+def test_idle_workers_of_a_killed_supervisor_exit_at_once(shop):
     with supervisor_process(shop, "note") as process:
         line = process.stdout.readline()
         while "WorkerStarted" not in line:

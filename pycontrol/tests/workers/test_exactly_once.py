@@ -1,4 +1,4 @@
-"""Each message once: many workers, several supervisors, workers that are killed at random. Real processes."""
+"""Each message is handled once by many workers and several supervisors, while workers are killed at random."""
 
 import os
 import random

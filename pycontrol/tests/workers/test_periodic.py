@@ -1,4 +1,4 @@
-"""When a patrol visits its queues: by what visits say, and by what somebody else says meanwhile. No database."""
+"""When a periodic task executes its action: as the last execution or `schedule` says. No database."""
 
 import time
 from contextlib import contextmanager
@@ -27,98 +27,98 @@ class Session:
 
 
 @contextmanager
-def patrolling(**visits):
-    """A patrol of these queues; each visit of one is noted, and then its function called with how many there were."""
+def executing(**actions):
+    """Run a task for these queues; each execution is noted, then the queue's function is called with their number and the task."""
     noted = []
 
-    def visit(_, queue):
+    def action(_, queue):
         noted.append(queue)
-        return visits[queue](noted.count(queue), patrol)
+        return actions[queue](noted.count(queue), task)
 
-    patrol = PeriodicTask(
-        Settings(), visits, visit, name="test", duty="visit", tell=lambda event: None, breaker=CircuitBreaker(armed_wait=HOUR),
+    task = PeriodicTask(
+        Settings(), actions, action, name="test", activity="process", emit=lambda event: None, breaker=CircuitBreaker(armed_wait=HOUR),
         connect=lambda *_, **__: Session(),
     )  # fmt: skip
-    patrol.start()
-    yield patrol, noted
-    patrol.stop()
-    assert not patrol._thread.is_alive()
+    task.start()
+    yield task, noted
+    task.stop()
+    assert not task._thread.is_alive()
 
 
-def test_a_queue_that_is_expected_earlier_is_visited_earlier():
-    with patrolling(Sales=lambda *_: HOUR) as (patrol, noted):
+def test_a_queue_that_is_scheduled_earlier_is_processed_earlier():
+    with executing(Sales=lambda *_: HOUR) as (task, noted):
         for number in (1, 2, 3):
-            eventually(lambda number=number: len(noted) == number, "a visit")
-            eventually(lambda: abs(patrol._sleeps_until) < float("inf"), "it sleeps")
-            patrol.expect("Sales", 0.0)
+            eventually(lambda number=number: len(noted) == number, "an execution")
+            eventually(lambda: abs(task._waits_until) < float("inf"), "it waits")
+            task.schedule("Sales", 0.0)
         eventually(lambda: len(noted) == 4, "the last")
 
 
-def test_a_queue_that_is_expected_later_is_visited_later():
-    def clock(count, patrol):
-        patrol.expect("Sales", HOUR)
+def test_a_queue_that_is_scheduled_later_is_processed_later():
+    def clock(count, task):
+        task.schedule("Sales", HOUR)
         return 0.05
 
-    with patrolling(Sales=lambda *_: 0.2, Clock=clock) as (_, noted):
-        eventually(lambda: noted.count("Clock") > 8, "the clock has ticked on")
+    with executing(Sales=lambda *_: 0.2, Clock=clock) as (_, noted):
+        eventually(lambda: noted.count("Clock") > 8, "the other queue was processed")
 
     assert noted.count("Sales") == 1
 
 
-def test_a_patrol_that_sleeps_until_a_visit_that_was_put_off_makes_none():
-    with patrolling(Sales=lambda *_: 1.0) as (patrol, noted):
-        eventually(lambda: abs(patrol._sleeps_until) < float("inf"), "it sleeps")
-        patrol.expect("Sales", HOUR)
-        eventually(lambda: HOUR / 2 < patrol._sleeps_until - time.monotonic() < HOUR, "it has woken, and sleeps on")
+def test_a_task_that_waits_for_a_postponed_execution_executes_nothing():
+    with executing(Sales=lambda *_: 1.0) as (task, noted):
+        eventually(lambda: abs(task._waits_until) < float("inf"), "it waits")
+        task.schedule("Sales", HOUR)
+        eventually(lambda: HOUR / 2 < task._waits_until - time.monotonic() < HOUR, "it has woken up, and waits again")
 
     assert noted == ["Sales"]
 
 
-def test_what_is_expected_during_a_visit_changes_nothing_at_what_the_visit_says():
-    def sales(count, patrol):
-        patrol.expect("Sales", HOUR)
+def test_a_schedule_during_an_execution_does_not_override_its_result():
+    def sales(count, task):
+        task.schedule("Sales", HOUR)
         return 0.0
 
-    with patrolling(Sales=sales) as (_, noted):
+    with executing(Sales=sales) as (_, noted):
         eventually(lambda: len(noted) > 5, "it goes on at once")
 
 
-def test_a_visit_that_is_due_is_made_whatever_is_expected():
-    def other(count, patrol):
-        patrol.expect("Sales", HOUR)
+def test_a_due_execution_is_not_postponed():
+    def other(count, task):
+        task.schedule("Sales", HOUR)
         return 0.0
 
-    with patrolling(Sales=lambda *_: 0.0, Other=other) as (_, noted):
+    with executing(Sales=lambda *_: 0.0, Other=other) as (_, noted):
         eventually(lambda: noted.count("Sales") > 5, "it goes on at once")
 
 
-def test_a_visit_that_failed_is_made_again_in_its_own_time():
-    def failing(count, patrol):
+def test_a_failed_execution_is_retried_at_its_own_time():
+    def failing(count, task):
         raise DatabaseError("no")
 
-    def clock(count, patrol):
-        patrol.expect("Sales", 0.0)
+    def clock(count, task):
+        task.schedule("Sales", 0.0)
         return 0.0
 
-    with patrolling(Sales=failing, Clock=clock) as (_, noted):
-        eventually(lambda: noted.count("Clock") > 8, "the clock has ticked on")
+    with executing(Sales=failing, Clock=clock) as (_, noted):
+        eventually(lambda: noted.count("Clock") > 8, "the other queue was processed")
 
     assert noted.count("Sales") == 1
 
 
-def test_a_queue_that_is_visited_no_more_is_not_expected_either():
-    def clock(count, patrol):
-        patrol.expect("Sales", 0.0)
-        patrol.expect("Unknown", 0.0)
+def test_a_queue_that_is_finished_cannot_be_scheduled():
+    def clock(count, task):
+        task.schedule("Sales", 0.0)
+        task.schedule("Unknown", 0.0)
         return 0.0
 
-    with patrolling(Sales=lambda *_: None, Clock=clock) as (_, noted):
-        eventually(lambda: noted.count("Clock") > 8, "the clock has ticked on")
+    with executing(Sales=lambda *_: None, Clock=clock) as (_, noted):
+        eventually(lambda: noted.count("Clock") > 8, "the other queue was processed")
 
     assert noted.count("Sales") == 1
 
 
 @pytest.mark.parametrize("wait", [0.0, HOUR])
 def test_it_stops_at_once(wait):
-    with patrolling(Sales=lambda *_: wait) as (_, noted):
-        eventually(lambda: noted, "a visit")
+    with executing(Sales=lambda *_: wait) as (_, noted):
+        eventually(lambda: noted, "an execution")

@@ -1,4 +1,4 @@
-"""One queue's workers, by replayed histories: what was seen, and who was started, told or sent away. No processes."""
+"""The workers of one queue, by replayed histories: observations, and the workers that start and exit. No processes."""
 
 from uuid import uuid4
 
@@ -9,8 +9,8 @@ from rowpost.recoverability.outcome import Kind, Outcome
 from rowpost.workers import events
 from rowpost.workers.monitor import Answer
 from rowpost.workers.pool_members import respawn_delay
-from rowpost.workers.protocol import Back, InTrouble, Leave, Progress, Receive, Refused
-from tests.support.pool_history import History, at_rest
+from rowpost.workers.protocol import Exit, Progress, Receive, ReceiveFailed, ReceiveRecovered, Refused
+from tests.support.pool_history import History, idle_history
 
 
 def test_the_first_peeks_follow_one_another_for_what_a_sender_may_be_about_to_commit():
@@ -21,7 +21,7 @@ def test_the_first_peeks_follow_one_another_for_what_a_sender_may_be_about_to_co
     pauses, now = [], 0.0
     for _ in range(10):
         history.peeks(0, now=now)
-        pauses.append(round(history.crew.next_look(now), 3))
+        pauses.append(round(history.pool.seconds_to_next_peek(now), 3))
         now += pauses[-1]
         history.at(now)
 
@@ -30,19 +30,19 @@ def test_the_first_peeks_follow_one_another_for_what_a_sender_may_be_about_to_co
 
 @pytest.mark.promise("one-worker-when-idle")
 def test_an_idle_queue_has_one_worker_that_waits_and_one_peek_a_delay():
-    history = at_rest(limit=4, peek_delay=1.0)
+    history = idle_history(limit=4, peek_delay=1.0)
 
     due = history.at(0.5)
 
     assert len(history.processes) == 1
-    assert history.told(1) == []
+    assert history.commands(1) == []
     assert due == 1.0
     assert history.asked == [(0.0, False)]
 
 
 @pytest.mark.promise("idle-peek-delay")
 def test_the_next_peek_is_asked_when_the_delay_is_over():
-    history = at_rest(limit=4, peek_delay=1.0)
+    history = idle_history(limit=4, peek_delay=1.0)
 
     history.at(0.99)
     history.at(1.0)
@@ -52,18 +52,18 @@ def test_the_next_peek_is_asked_when_the_delay_is_over():
 
 @pytest.mark.promise("concurrency-limit")
 def test_a_burst_raises_the_workers_to_the_limit_and_not_above():
-    history = at_rest(limit=4)
+    history = idle_history(limit=4)
 
     history.peeks(1000, now=1.0)
     history.peeks(1000, now=2.0)
 
-    assert history.told(1) == [Receive(1)]
+    assert history.commands(1) == [Receive(1)]
     assert [process.assignment.receive for process in history.processes] == [False, True, True, True]
 
 
 @pytest.mark.promise("wrong-estimate-costs-little")
 def test_after_the_first_empty_receive_the_next_peek_is_asked_at_once():
-    history = at_rest(limit=2)
+    history = idle_history(limit=2)
     history.at(1.0)
     history.peeks(1000, now=1.0)
 
@@ -72,8 +72,8 @@ def test_after_the_first_empty_receive_the_next_peek_is_asked_at_once():
     assert history.asked[-1] == (1.5, False)
 
 
-def test_an_idle_worker_is_told_to_receive_before_a_new_one_is_started():
-    history = at_rest(limit=4)
+def test_an_idle_worker_is_commanded_to_receive_before_a_new_one_is_started():
+    history = idle_history(limit=4)
     history.peeks(2, now=1.0)
     history.ready(2, now=1.0)
     history.receives(1, 1, -1, now=1.1)
@@ -82,23 +82,23 @@ def test_an_idle_worker_is_told_to_receive_before_a_new_one_is_started():
     history.peeks(2, now=1.2)
 
     assert len(history.processes) == 2
-    assert history.told(1) == [Receive(1), Receive(2)]
-    assert history.told(2) == [Receive(2)]
+    assert history.commands(1) == [Receive(1), Receive(2)]
+    assert history.commands(2) == [Receive(2)]
 
 
-def test_the_end_of_an_old_round_does_not_make_a_worker_idle_that_was_told_to_receive_again():
-    history = at_rest(limit=1)
+def test_the_end_of_an_old_round_does_not_make_a_worker_idle_that_was_commanded_to_receive_again():
+    history = idle_history(limit=1)
     history.peeks(5, now=1.0)
     stale = Progress(0.0, 0.0, False, round=0, runs=(-1,))
 
-    history.says(1, stale, now=1.0)
+    history.reports(1, stale, now=1.0)
 
-    assert history.crew.snapshot(1.0).busy == 1
+    assert history.pool.snapshot(1.0).busy == 1
 
 
 @pytest.mark.promise("one-worker-when-idle")
 def test_spare_workers_exit_after_an_idle_time():
-    history = at_rest(limit=3)
+    history = idle_history(limit=3)
     history.peeks(100, now=1.0)
     history.ready(2, 3, now=1.0)
     for number in (1, 2, 3):
@@ -106,39 +106,39 @@ def test_spare_workers_exit_after_an_idle_time():
     history.peeks(0, now=2.0)
 
     history.at(3.9)
-    before = [process.told[-1:] for process in history.processes]
+    before = [process.commands[-1:] for process in history.processes]
     history.at(4.0)
 
-    assert [Leave()] not in before
-    assert sum(process.told[-1:] == [Leave()] for process in history.processes) == 2
-    assert history.crew.snapshot(4.0).workers == 3
+    assert [Exit()] not in before
+    assert sum(process.commands[-1:] == [Exit()] for process in history.processes) == 2
+    assert history.pool.snapshot(4.0).workers == 3
 
 
 @pytest.mark.promise("limit-changes-at-run-time")
 def test_a_raised_limit_starts_workers_and_a_lowered_limit_stops_them():
-    history = at_rest(limit=1)
+    history = idle_history(limit=1)
     history.peeks(1000, now=1.0)
 
-    history.crew.set_limit(3)
+    history.pool.set_limit(3)
     history.peeks(1000, now=1.1)
     raised = len(history.processes)
     history.ready(2, 3, now=1.2)
-    history.crew.set_limit(1)
+    history.pool.set_limit(1)
     history.at(1.3)
 
     assert raised == 3
-    assert [process.told[-1] for process in history.processes] == [Receive(1), Leave(), Leave()]
+    assert [process.commands[-1] for process in history.processes] == [Receive(1), Exit(), Exit()]
 
 
 @pytest.mark.promise("concurrency-limit")
 def test_a_worker_that_is_asked_to_exit_counts_for_the_limit_until_it_has_exited():
-    history = at_rest(limit=3)
+    history = idle_history(limit=3)
     history.peeks(1000, now=1.0)
     history.ready(2, 3, now=1.0)
-    history.crew.set_limit(1)
+    history.pool.set_limit(1)
     history.at(1.1)
 
-    history.crew.set_limit(3)
+    history.pool.set_limit(3)
     history.peeks(1000, now=1.2)
     while_they_finish = len(history.processes)
     history.dies(2, 0, now=2.0)
@@ -147,12 +147,12 @@ def test_a_worker_that_is_asked_to_exit_counts_for_the_limit_until_it_has_exited
     assert len(history.processes) == 4
 
 
-def test_a_worker_that_waits_to_leave_does_not_make_the_loop_spin():
-    history = at_rest(limit=2)
+def test_a_worker_that_is_exiting_does_not_make_the_loop_spin():
+    history = idle_history(limit=2)
     history.peeks(2, now=1.0)
     history.ready(2, now=1.0)
     history.receives(1, 1, -1, now=1.1)
-    history.crew.set_limit(1)
+    history.pool.set_limit(1)
     history.peeks(0, now=1.2)
 
     due = history.at(50.0)
@@ -160,7 +160,7 @@ def test_a_worker_that_waits_to_leave_does_not_make_the_loop_spin():
     assert due > 50.0 or history.asked[-1] == (50.0, False)
 
 
-def test_a_worker_that_is_still_starting_is_told_to_receive_before_another_is_started():
+def test_a_starting_worker_is_commanded_to_receive_before_another_is_started():
     history = History(limit=4)
     history.at(0.0)
 
@@ -168,17 +168,17 @@ def test_a_worker_that_is_still_starting_is_told_to_receive_before_another_is_st
     history.ready(1, now=0.2)
 
     assert len(history.processes) == 1
-    assert history.told(1) == [Receive(1)]
-    assert history.crew.snapshot(0.2).busy == 1
+    assert history.commands(1) == [Receive(1)]
+    assert history.pool.snapshot(0.2).busy == 1
 
 
 def test_a_worker_that_cannot_be_started_is_tried_again_later():
     history = History(limit=1)
-    start = history.crew._spawn
-    history.crew._spawn = lambda assignment: (_ for _ in ()).throw(OSError("no more processes"))
+    start = history.pool._spawn
+    history.pool._spawn = lambda assignment: (_ for _ in ()).throw(OSError("no more processes"))
 
     due = history.at(0.0)
-    history.crew._spawn = start
+    history.pool._spawn = start
     history.at(due)
 
     assert "no more processes" in history.seen(events.Trouble)[0].error
@@ -207,8 +207,8 @@ def test_hits_in_a_row_start_another_poller_and_misses_in_a_row_stop_one():
     history.receives(1, -7, now=2.0)
 
     assert after_hits == 2
-    assert history.told(1) == [Leave()]
-    assert history.told(2) == []
+    assert history.commands(1) == [Exit()]
+    assert history.commands(2) == []
 
 
 @pytest.mark.promise("long-handler-blocks-nobody")
@@ -227,7 +227,7 @@ def test_a_receive_of_more_than_5_seconds_starts_another_poller():
 
 
 def test_a_worker_that_died_is_replaced_after_a_growing_delay():
-    history = at_rest(limit=1)
+    history = idle_history(limit=1)
 
     history.dies(1, -9, now=10.0)
     due = history.at(10.05)
@@ -240,24 +240,24 @@ def test_a_worker_that_died_is_replaced_after_a_growing_delay():
     assert [(died.exitcode, died.respawn_in) for died in history.seen(events.WorkerDied)] == [(-9, 0.1), (1, 0.2)]
 
 
-def test_the_message_in_the_hand_of_a_worker_that_died_counts_as_failed():
-    history = at_rest(limit=1)
+def test_the_in_flight_message_of_a_worker_that_died_counts_as_failed():
+    history = idle_history(limit=1)
     row_id = uuid4()
     history.processes[0].in_flight = (row_id, 7)
 
     history.dies(1, -9, now=10.0)
     (crash,) = history.crashes
     moved = Outcome(Kind.MOVED_TO_ERROR, 7, row_id, 6, str(crash.error))
-    history.crew.answered(Answer("Sales", crash=crash, outcome=moved), 10.1)
+    history.pool.on_answer(Answer("Sales", crash=crash, outcome=moved), 10.1)
 
     assert (crash.pid, crash.row_id, crash.row_version) == (1000, row_id, 7)
     assert "signal 9" in str(crash.error)
     assert [event.attempts for event in history.seen(events.MovedToError)] == [6]
-    assert history.crew.snapshot(10.1).moved_to_error == 1
+    assert history.pool.snapshot(10.1).moved_to_error == 1
 
 
-def test_a_worker_that_died_with_empty_hands_counts_against_no_message():
-    history = at_rest(limit=1)
+def test_a_worker_that_died_without_a_message_counts_against_no_message():
+    history = idle_history(limit=1)
 
     history.dies(1, -9, now=10.0)
 
@@ -265,7 +265,7 @@ def test_a_worker_that_died_with_empty_hands_counts_against_no_message():
 
 
 def test_work_done_ends_the_growth_of_the_delay():
-    history = at_rest(limit=1)
+    history = idle_history(limit=1)
     for now in (10.0, 20.0, 30.0):
         history.dies(len(history.processes), -9, now)
         history.at(now + 5.0)
@@ -280,33 +280,33 @@ def test_work_done_ends_the_growth_of_the_delay():
 
 @pytest.mark.promise("outage")
 def test_failing_for_30_seconds_gives_one_critical_event_and_one_worker_until_it_recovers():
-    history = at_rest(limit=4)
+    history = idle_history(limit=4)
     history.peeks(1000, now=1.0)
     history.ready(2, 3, 4, now=1.0)
     down = Answer("Sales", error=DatabaseUnavailable("refused"))
 
     for now in range(2, 60):
         history.at(float(now))
-        history.crew.answered(down, float(now))
-        history.says(1, InTrouble("refused"), float(now))
-    leaving = sum(Leave() in process.told for process in history.processes)
-    critical = history.crew.snapshot(60.0).critical
-    history.says(1, Back(), now=60.0)
+        history.pool.on_answer(down, float(now))
+        history.reports(1, ReceiveFailed("refused"), float(now))
+    leaving = sum(Exit() in process.commands for process in history.processes)
+    critical = history.pool.snapshot(60.0).critical
+    history.reports(1, ReceiveRecovered(), now=60.0)
     history.peeks(1000, now=61.0)
 
     assert [event.error for event in history.seen(events.Critical)] == ["Failed to receive from Sales: refused"]
     assert (leaving, critical) == (3, True)
     assert len(history.seen(events.Recovered)) == 1
-    assert history.crew.snapshot(61.0).target == 4
+    assert history.pool.snapshot(61.0).target == 4
 
 
 @pytest.mark.promise("outage")
 def test_less_than_30_seconds_of_failures_are_no_critical_event():
-    history = at_rest(limit=4)
+    history = idle_history(limit=4)
 
     for now in range(1, 30):
         history.at(float(now))
-        history.crew.answered(Answer("Sales", error=DatabaseUnavailable("refused")), float(now))
+        history.pool.on_answer(Answer("Sales", error=DatabaseUnavailable("refused")), float(now))
     history.at(30.5)
     history.peeks(0, now=30.5)
 
@@ -315,14 +315,14 @@ def test_less_than_30_seconds_of_failures_are_no_critical_event():
 
 
 def test_while_the_breaker_is_armed_the_next_peek_is_a_second_away_and_ten_once_it_triggered():
-    history = at_rest(limit=1)
+    history = idle_history(limit=1)
     down = Answer("Sales", error=DatabaseUnavailable("refused"))
 
     history.at(1.0)
-    history.crew.answered(down, 1.0)
+    history.pool.on_answer(down, 1.0)
     armed = history.at(1.0)
     history.at(31.5)
-    history.crew.answered(down, 31.5)
+    history.pool.on_answer(down, 31.5)
 
     assert armed == 2.0
     assert history.at(31.5) == 41.5
@@ -330,19 +330,19 @@ def test_while_the_breaker_is_armed_the_next_peek_is_a_second_away_and_ten_once_
 
 @pytest.mark.promise("deadlock-is-retried")
 def test_a_deadlock_victim_among_the_peeks_does_not_arm_the_circuit_breaker():
-    history = at_rest(limit=1)
+    history = idle_history(limit=1)
 
     history.at(1.0)
-    history.crew.answered(Answer("Sales", error=Deadlock("victim")), 1.0)
+    history.pool.on_answer(Answer("Sales", error=Deadlock("victim")), 1.0)
     history.at(60.0)
 
     assert history.seen(events.Trouble) == history.seen(events.Critical) == []
 
 
 def test_a_peek_that_works_does_not_hide_a_receive_that_fails():
-    history = at_rest(limit=1)
+    history = idle_history(limit=1)
 
-    history.says(1, InTrouble("permission denied"), 1.0)
+    history.reports(1, ReceiveFailed("permission denied"), 1.0)
     for now in range(1, 40):
         history.peeks(1, now=float(now))
 
@@ -355,7 +355,7 @@ def test_a_queue_is_purged_before_its_first_worker_starts():
 
     history.at(0.0)
     before = len(history.processes)
-    history.crew.answered(Answer("Sales", count=500, purged=True), 0.1)
+    history.pool.on_answer(Answer("Sales", count=500, purged=True), 0.1)
     history.at(0.1)
 
     assert history.asked[0] == (0.0, True)
@@ -377,47 +377,47 @@ def test_a_long_peek_delay_gives_one_warning_and_a_short_one_is_refused():
 
 @pytest.mark.promise("stop")
 def test_a_stop_asks_each_worker_to_exit_and_starts_none():
-    history = at_rest(limit=2)
+    history = idle_history(limit=2)
     history.peeks(1000, now=1.0)
 
-    history.crew.stop(now=False)
+    history.pool.stop(now=False)
     history.peeks(1000, now=2.0)
-    running = history.crew.finished
+    running = history.pool.finished
     history.dies(1, 0, now=2.0)
     history.dies(2, 0, now=2.0)
 
-    assert [process.told[-1] for process in history.processes] == [Leave(), Leave()]
-    assert (running, history.crew.finished) == (False, True)
+    assert [process.commands[-1] for process in history.processes] == [Exit(), Exit()]
+    assert (running, history.pool.finished) == (False, True)
     assert [event.reason for event in history.seen(events.WorkerStopped)] == ["stop", "stop"]
 
 
 @pytest.mark.promise("stop")
 def test_a_second_stop_kills():
-    history = at_rest(limit=2)
+    history = idle_history(limit=2)
 
-    history.crew.stop(now=False)
-    history.crew.stop(now=True)
+    history.pool.stop(now=False)
+    history.pool.stop(now=True)
     history.dies(1, -9, now=1.0)
 
     assert history.processes[0].killed
     assert history.seen(events.WorkerStopped)[0].reason == "killed"
 
 
-def test_a_handler_that_cannot_be_found_is_critical_once_and_nobody_is_started_again():
-    history = at_rest(limit=2)
+def test_a_handler_that_cannot_be_found_is_critical_once_and_no_worker_is_started_again():
+    history = idle_history(limit=2)
 
-    history.says(1, Refused("no such module"), now=0.1)
+    history.reports(1, Refused("no such module"), now=0.1)
     history.dies(1, 0, now=0.2)
     history.at(30.0)
 
     assert [event.error for event in history.seen(events.Critical)] == ["no such module"]
     assert len(history.processes) == 1
-    assert history.crew.finished
+    assert history.pool.finished
 
 
 @pytest.mark.promise("failing-recoverability")
 def test_a_message_that_cannot_be_moved_is_critical_once():
-    history = at_rest(limit=1)
+    history = idle_history(limit=1)
     stuck = Outcome(Kind.UNMOVABLE, 7, None, 6, "message 7 cannot be moved to 'error'")
 
     for now in (1.0, 2.0, 3.0):

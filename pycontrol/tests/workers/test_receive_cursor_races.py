@@ -1,4 +1,4 @@
-"""Nothing is missed below the anchor: what commits late, what is rolled back, among dead rows that cannot go."""
+"""No message below the receive cursor is missed: late commits and rollbacks, among dead rows that vacuum cannot remove."""
 
 import random
 import threading

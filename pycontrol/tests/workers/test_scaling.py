@@ -6,7 +6,6 @@ import pytest
 
 from rowpost.settings.environment import QueueSettings
 from rowpost.workers import events
-from rowpost.workers.concurrency import emulated_queues, fixed_pollers
 from rowpost.workers.monitor import Answer, QueueMonitor
 from rowpost.workers.process import spawn_worker
 from rowpost.workers.protocol import Progress
@@ -21,24 +20,24 @@ class Recorded:
 
     def __call__(self, assignment):
         process = spawn_worker(assignment)
-        heard = process.heard
+        reports = process.reports
 
-        def listening():
-            for report in heard():
+        def recording():
+            for report in reports():
                 if isinstance(report, Progress):
                     self.runs += report.runs
                 yield report
 
-        process.heard = listening
+        process.reports = recording
         return process
 
 
 class Exaggerating(QueueMonitor):
     """A monitor whose first peek returns the wrong estimate of 1000 messages."""
 
-    def _look(self, looks):
+    def _peek(self, peeks):
         self.first = getattr(self, "first", True)
-        answers = super()._look(looks)
+        answers = super()._peek(peeks)
         self.first, first = False, self.first
         return [Answer(answer.queue, 1000) for answer in answers] if first else answers
 
@@ -97,7 +96,7 @@ def test_a_peek_that_says_1000_costs_at_most_two_empty_receives_of_two_workers(s
     shop.send(46)
     recorded = Recorded()
 
-    with shop.run(limit=2, peek_delay=5.0, spawn=recorded, peeker=Exaggerating) as supervisor:
+    with shop.run(limit=2, peek_delay=5.0, spawn=recorded, monitor=Exaggerating) as supervisor:
         supervisor.until(lambda: shop.handled() == 46, "all are handled")
         supervisor.until(lambda: len(supervisor.seen(events.Peeked)) >= 2, "the second peek")
         first, second = supervisor.seen(events.Peeked)[:2]
@@ -136,20 +135,21 @@ def test_a_peek_delay_above_10_seconds_works_with_one_warning(shop):
 @concurrent
 @pytest.mark.promise("fixed-pollers")
 def test_level_10_with_4_queues_and_a_callback_queue_polls_with_41_processes(shop):
-    primary, secondary = emulated_queues(shop.name, "2.0", "WEB01")
-    for name in (*primary[1:], *secondary):
+    primary = [f"{shop.name}.{suffix}" for suffix in ("Timeouts", "TimeoutsDispatcher", "Retries")]
+    secondary = f"{shop.name}.WEB01"
+    for name in (*primary, secondary):
         shop.make_queue(name)
-    others = tuple(shop.worked(name, limit=10, strategy="fixed") for name in primary[1:])
-    callback = tuple(shop.worked(name, limit=1, strategy="fixed", secondary=True) for name in secondary)
+    others = tuple(shop.worked(name, limit=10, strategy="fixed") for name in primary)
+    callback = shop.worked(secondary, limit=1, strategy="fixed", secondary=True)
 
-    with shop.run(limit=10, strategy="fixed", others=others + callback) as supervisor:
+    with shop.run(limit=10, strategy="fixed", others=(*others, callback)) as supervisor:
         supervisor.until(lambda: len(supervisor.seen(events.WorkerStarted)) == 41, "41 pollers")
         shop.send(200)
         supervisor.until(lambda: shop.handled() == 200, "all are handled")
         workers = [queue.workers for queue in supervisor.supervisor.snapshot().queues]
 
     assert workers == [10, 10, 10, 10, 1]
-    assert sum(workers) == fixed_pollers(10, queues=4, secondary=1)
+    assert sum(workers) == 41
     assert shop.handled_twice() == 0
 
 

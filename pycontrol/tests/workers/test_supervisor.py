@@ -1,4 +1,4 @@
-"""Supervisors at work: stopping, failing handlers, poison, expiry, handlers that break their promise, outages."""
+"""Running supervisors: stops, failing handlers, corrupt and expired messages, misbehaving handlers, outages."""
 
 import os
 import signal
@@ -447,7 +447,7 @@ def test_run_until_ends_when_the_condition_holds_and_may_be_called_again(shop):
     assert supervisor.snapshot().queue(shop.name).handled == 7
 
 
-def test_a_snapshot_tells_what_happened(shop):
+def test_a_snapshot_contains_the_figures(shop):
     shop.sql.insert_expired(shop.name, 2)
     shop.send(40)
     shop.queue.send(b"bad")

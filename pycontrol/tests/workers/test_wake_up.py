@@ -1,6 +1,6 @@
-"""Idle supervisors that senders wake: long before the next look, and in spite of what can go wrong.
+"""Idle supervisors that senders wake up, long before the next peek, and in spite of failures.
 
-The peek delay is a minute here, and every deadline half of it: whatever arrives in time was not found by the clock.
+The peek delay is a minute here, and every deadline half of it, so that a message that arrives in time was not found by a regular peek.
 """
 
 import re
@@ -18,20 +18,20 @@ from rowpost.wire.message import OutgoingMessage
 from rowpost.workers import events
 from rowpost.workers.monitor import QueueMonitor
 from tests.support.logins import logins
-from tests.support.wake_up import asleep, ears, postgresql_only
+from tests.support.wake_up import listener, postgresql_only, wake_up_requested
 from tests.support.workers import Running, concurrent, eventually, running
 
-__all__ = ["ears", "postgresql_only"]
+__all__ = ["listener", "postgresql_only"]
 
 LONG = 60.0  # seconds, the peek delay
 
 
 @contextmanager
 def idle(shop, handler="note", **options):
-    """A supervisor that has looked, found nothing and fallen asleep."""
+    """A supervisor that has found nothing and waits for a wake-up."""
     with shop.run(handler, **({"peek_delay": LONG} | options)) as supervisor:
         supervisor.until(lambda: supervisor.workers(shop.name) == 1, "one worker")
-        supervisor.until(lambda: asleep(shop.sql, shop.name), "it sleeps")
+        supervisor.until(lambda: wake_up_requested(shop.sql, shop.name), "it waits for a wake-up")
         yield supervisor
 
 
@@ -48,7 +48,7 @@ def test_it_is_woken_again_and_again(postgresql_only, shop):
         for number in range(1, 6):
             shop.queue.send(b"42")
             supervisor.until(lambda number=number: shop.handled() == number, f"woken {number} times")
-            supervisor.until(lambda: asleep(shop.sql, shop.name), "it sleeps again")
+            supervisor.until(lambda: wake_up_requested(shop.sql, shop.name), "it waits for a wake-up again")
 
 
 def test_it_is_woken_by_a_burst_and_takes_all_of_it(postgresql_only, shop):
@@ -67,7 +67,7 @@ def test_it_is_woken_by_a_delayed_message_that_another_process_moves(postgresql_
 
 
 @concurrent
-def test_a_message_beside_a_handler_that_takes_its_time_does_not_wait_for_the_next_look(shop, tmp_path):
+def test_a_message_does_not_wait_for_the_next_peek_while_a_slow_handler_runs(shop, tmp_path):
     gate, other = tmp_path / "gate", tmp_path / "other"
 
     with shop.run("wait_for_file", limit=2, peek_delay=LONG) as supervisor:
@@ -75,7 +75,7 @@ def test_a_message_beside_a_handler_that_takes_its_time_does_not_wait_for_the_ne
         shop.queue.send(str(gate).encode())
         if shop.target.settings.engine == "postgresql":
             supervisor.until(lambda: running(gate) == 1, "the first is busy")
-            supervisor.until(lambda: asleep(shop.sql, shop.name), "nothing else waits")
+            supervisor.until(lambda: wake_up_requested(shop.sql, shop.name), "nothing else waits")
             shop.queue.send(str(other).encode())
             supervisor.until(lambda: running(other) == 1, "the second is busy too")
         gate.touch()
@@ -93,24 +93,24 @@ def test_all_supervisors_of_a_queue_are_woken(postgresql_only, shop, tmp_path):
         first.until(lambda: shop.handled() == 2, "both are handled")
 
 
-def test_while_one_supervisor_is_busy_the_word_of_one_that_sleeps_comes_back(postgresql_only, shop):
+def test_while_one_supervisor_is_busy_the_request_of_an_idle_one_is_renewed(postgresql_only, shop):
     """Whoever is awake takes the word back, a sleeper's too; it is given again when that one has nothing to do."""
     with idle(shop), idle(shop) as second:
         for number in range(1, 4):
             shop.queue.send(b"42")
             second.until(lambda number=number: shop.handled() == number, "one of them was woken")
-            second.until(lambda: asleep(shop.sql, shop.name), "both sleep")
+            second.until(lambda: wake_up_requested(shop.sql, shop.name), "both wait for a wake-up")
 
 
 # ------------------------------------------------------------------ what commits late
-def test_a_message_of_a_sender_that_saw_nobody_asleep_is_found_soon_after_its_commit(shop, open_database):
+def test_a_message_of_a_sender_that_found_no_wake_up_request_is_found_soon_after_its_commit(shop, open_database):
     """It was sent while the supervisor was awake, and commits when it sleeps: nobody rings."""
     late = open_database()
     if late.engine == "postgresql":
         late.driver_connection.execute("SET rowpost.wake_up = off")
 
     with shop.run(peek_delay=LONG) as supervisor:
-        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) == 1, "it has looked")
+        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) == 1, "it has peeked")
         shop.queue.send(b"first")
         if late.engine == "sqlserver":  # nobody rings there at all: the first look is the clock's
             supervisor.supervisor.set_limit(shop.name, 2)
@@ -118,7 +118,7 @@ def test_a_message_of_a_sender_that_saw_nobody_asleep_is_found_soon_after_its_co
         late.begin()
         Queue(shop.name, late).send(b"late")
         if late.engine == "postgresql":
-            supervisor.until(lambda: asleep(shop.sql, shop.name), "it sleeps")
+            supervisor.until(lambda: wake_up_requested(shop.sql, shop.name), "it waits for a wake-up")
         late.commit()
 
         supervisor.until(lambda: shop.handled() == 2, "the late one")
@@ -148,21 +148,21 @@ def end_supervisors_session(sql):
 
 def test_a_listener_that_lost_its_connection_listens_again(postgresql_only, shop):
     with idle(shop) as supervisor:
-        looks = len(supervisor.seen(events.Peeked))
+        peeks = len(supervisor.seen(events.Peeked))
         assert end_supervisors_session(shop.sql)
-        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > looks, "it looks with a new connection")
-        supervisor.until(lambda: asleep(shop.sql, shop.name), "it sleeps again")
+        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > peeks, "it peeks with a new connection")
+        supervisor.until(lambda: wake_up_requested(shop.sql, shop.name), "it waits for a wake-up again")
         shop.queue.send(b"42")
 
         supervisor.until(lambda: shop.handled() == 1, "woken")
 
 
-def test_what_came_while_nobody_listened_is_found_with_the_new_connection(postgresql_only, shop, make_queue):
+def test_messages_sent_while_the_connection_was_lost_are_found_with_the_new_connection(postgresql_only, shop, make_queue):
     """Also in a queue that did not look when the connection was lost."""
     other = make_queue()
     settings = shop.worked(other.name, peek_delay=LONG)
     with idle(shop, others=(settings,)) as supervisor:
-        supervisor.until(lambda: asleep(shop.sql, other.name), "the other sleeps, too")
+        supervisor.until(lambda: wake_up_requested(shop.sql, other.name), "the other queue waits for a wake-up, too")
         shop.sql.run("SET rowpost.wake_up = off")
         for name in (shop.name, other.name):
             shop.queue.database.driver_connection.execute("SET rowpost.wake_up = off")
@@ -172,17 +172,17 @@ def test_what_came_while_nobody_listened_is_found_with_the_new_connection(postgr
         supervisor.until(lambda: shop.handled() == 2, "both are handled")
 
 
-def test_a_supervisor_that_is_not_to_be_woken_tells_no_sender(shop, sql):
+def test_a_supervisor_without_wake_ups_requests_none(shop, sql):
     with shop.run(wake_up=False) as supervisor:
-        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 2, "three looks")
-        told = shop.target.settings.engine == "postgresql" and asleep(sql, shop.name)
+        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 2, "three peeks")
+        told = shop.target.settings.engine == "postgresql" and wake_up_requested(sql, shop.name)
         shop.queue.send(b"42")
-        supervisor.until(lambda: shop.handled() == 1, "found by a look")
+        supervisor.until(lambda: shop.handled() == 1, "found by a peek")
 
     assert not told
 
 
-def test_a_login_that_may_peek_but_not_watch_looks_and_says_so_once(postgresql_only, shop, sql):
+def test_a_login_that_may_peek_but_not_watch_peeks_and_is_warned_about_once(postgresql_only, shop, sql):
     with logins(sql, shop.target.url) as login:
         name = login.make("old")
         grant(sql.database, name, receive_from=[shop.name], send_to=["error"], tables=sql.babelfish)
@@ -190,12 +190,12 @@ def test_a_login_that_may_peek_but_not_watch_looks_and_says_so_once(postgresql_o
         sql.run(f"GRANT INSERT ON handled TO {name}")
         settings = shop.settings()
         with Running(replace(settings, url=login.url(name))) as supervisor:
-            supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 2, "it looks")
+            supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 2, "it peeks")
             shop.queue.send(b"42")
             supervisor.until(lambda: shop.handled() == 1, "handled")
 
-        warnings = [event.text.partition(":")[0] for event in supervisor.seen(events.Warned, shop.name)]
-        assert warnings.count(f"the login may peek at {shop.name} but not watch it") == 1
+        warnings = [event.text.partition(" its procedure")[0] for event in supervisor.seen(events.Warned, shop.name)]
+        assert warnings.count(f"The login may peek at {shop.name} but may not call") == 1
 
 
 class Pooler:
@@ -237,14 +237,14 @@ class Pooler:
         self._door.close()
 
 
-def test_behind_a_pooler_a_supervisor_looks_and_tells_no_sender(postgresql_only, shop, sql):
+def test_behind_a_pooler_a_supervisor_peeks_and_requests_no_wake_ups(postgresql_only, shop, sql):
     info = sql.database.driver_connection.info
     pooler = Pooler(info.host, info.port)
     url = f"postgresql://{info.user}@127.0.0.1:{pooler.port}/{info.dbname}?sslmode=disable&gssencmode=disable"
 
     with Running(replace(shop.settings(), url=url)) as supervisor:
-        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 2, "three looks")
-        told = asleep(sql, shop.name)
+        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 2, "three peeks")
+        told = wake_up_requested(sql, shop.name)
         shop.queue.send(b"42")
         supervisor.until(lambda: shop.handled() == 1, "handled")
 
@@ -271,34 +271,34 @@ class Counting:
         return database
 
 
-def test_all_queues_of_a_process_are_looked_at_in_one_round_trip(shop, make_queue, database):
+def test_all_queues_of_a_process_are_peeked_at_in_one_round_trip(shop, make_queue, database):
     names = [make_queue(delayed=False).name for _ in range(5)]
     counting = Counting(lambda *_, **__: shop.target.connect())
     answers = []
     settings = replace(shop.settings(), queues=tuple(QueueSettings(name) for name in names))
     Queue(names[2], database).send_many([OutgoingMessage(b"x")] * 3)
-    peeker = QueueMonitor(settings, answers.append, connect=counting)
+    monitor = QueueMonitor(settings, answers.append, connect=counting)
     for name in names:
-        peeker.ask(name, asleep=10.0)
+        monitor.ask(name, wake_up_ttl_s=10.0)
 
-    peeker.start()
+    monitor.start()
     eventually(lambda: len(answers) >= 5, "five answers")
-    peeker.stop()
+    monitor.stop()
 
     assert [answer.count for answer in answers] == [0, 0, 3, 0, 0]
     assert counting.trips == [5]
 
 
-def test_a_queue_that_cannot_be_looked_at_keeps_no_other_from_it(shop, make_queue):
+def test_a_queue_that_cannot_be_peeked_at_does_not_prevent_the_peeks_of_others(shop, make_queue):
     answers = []
     settings = replace(shop.settings(), queues=(QueueSettings(shop.name), QueueSettings("Nowhere")))
-    peeker = QueueMonitor(settings, answers.append)
+    monitor = QueueMonitor(settings, answers.append)
     for name in (shop.name, "Nowhere", "error"):
-        peeker.ask(name)
+        monitor.ask(name)
 
-    peeker.start()
+    monitor.start()
     eventually(lambda: len(answers) >= 3, "three answers")
-    peeker.stop()
+    monitor.stop()
 
     assert [(a.queue, type(a.error).__name__) for a in answers] == [
         (shop.name, "NoneType"),

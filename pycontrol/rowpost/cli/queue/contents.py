@@ -104,7 +104,7 @@ def browse(
     whole = full or session.as_json
     with session.deployed() as database:
         queue = session.queue(name, database)
-        messages = queue.browse(count, anchor=after, max_body_bytes=body_bytes if whole else PREVIEW_BYTES)
+        messages = queue.browse(count, after_row_version=after, max_body_bytes=body_bytes if whole else PREVIEW_BYTES)
     if session.as_json:
         for message in messages:
             session.document(message_document(queue.name, message))

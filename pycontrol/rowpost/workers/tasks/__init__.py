@@ -1,1 +1,1 @@
-"""Periodic tasks of a supervisor: each visits queues or databases in a thread of its own."""
+"""The periodic tasks of a supervisor: each processes queues or databases in a thread of its own."""

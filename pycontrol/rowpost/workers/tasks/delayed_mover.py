@@ -20,28 +20,28 @@ __all__ = ["make_delayed_mover"]
 
 def make_delayed_mover(
     settings: Settings,
-    tell: Callable[[events.Event], None],
+    emit: Callable[[events.Event], None],
     breaker: CircuitBreaker | None = None,
     **options: Any,
 ) -> PeriodicTask:
-    """The mover of a process: for all queues that have a worker and a delayed table."""
+    """Return the delayed mover of a process: for all queues that have a worker and a delayed table."""
     queues = [queue.name for queue in settings.queues if queue.worker is not None and queue.delayed]
-    visit = partial(
-        _visit,
+    action = partial(
+        _move,
         lateness=settings.supervisor.delayed_lateness,
         error_queue=settings.supervisor.error_queue,
         directory=Directory(),
-        tell=tell,
+        emit=emit,
     )
     return PeriodicTask(
         settings,
         queues,
-        visit,
-        name="rowpost mover",
-        duty="move due messages of",
-        tell=tell,
+        action,
+        name="rowpost delayed mover",
+        activity="move due messages of",
+        emit=emit,
         breaker=breaker,
-        choose=_with_delayed_table,
+        select=_with_delayed_table,
         **options,
     )
 
@@ -51,18 +51,18 @@ def _with_delayed_table(database: Connection, queues: list[str]) -> list[str]:
     return [queue for queue in queues if queue in delayed]
 
 
-def _visit(
+def _move(
     database: Connection,
     queue: str,
     *,
     lateness: float,
     error_queue: str,
     directory: Directory,
-    tell: Callable[[events.Event], None],
+    emit: Callable[[events.Event], None],
 ) -> float:
     done = move_due(database, queue, error_queue=error_queue, directory=directory)
     if done.moved or done.forwarded or done.failed:
-        tell(
+        emit(
             events.DelayedMoved(
                 queue=queue, at=time.time(), count=done.moved, forwarded=done.forwarded, failed=done.failed
             )

@@ -1,8 +1,7 @@
-"""Expired messages, purged before anybody receives them: once at the start, or again and again. Both are off by default.
+"""The periodic task that purges expired messages, once at startup or repeatedly. Both are off by default.
 
-A receive drops expired messages anyway (reference F1); a purge is for queues where many expire while nobody receives.
-It works in batches that commit one by one and step over what receivers hold, so that it never blocks them: batches
-stay below the 5,000 row locks at which SQL Server would lock a whole table (reference F2, F3, pain #396).
+A receive removes expired messages anyway. A purge is for queues where many messages expire while nobody receives. It works in
+batches that commit one by one and skip the rows that receivers have locked, so that it never blocks them.
 """
 
 from __future__ import annotations
@@ -19,46 +18,53 @@ from rowpost.workers.tasks.periodic import PeriodicTask
 
 __all__ = ["BATCH", "make_expired_purger"]
 
+# At about 5,000 row locks SQL Server may lock the whole table (SQL Server documentation, "Transaction locking and row
+# versioning guide", section "Lock escalation"); a batch stays far below that.
 BATCH = 1_000
-#: seconds between two batches of one purge: receivers come first
-BREATH = 0.01
+# Pause between two batches of one purge, so that receivers are not held up.
+BATCH_PAUSE_S = 0.01
 
 
-class _Sweep:
-    """Purges batch by batch, and says so when a purge is complete."""
+class _Purge:
+    """Purges batch by batch, and emits an event when a purge is complete."""
 
-    def __init__(self, every: dict[str, float], tell: Callable[[events.Event], None], batch: int) -> None:
-        self._every, self._tell, self._batch = every, tell, batch
+    def __init__(self, every: dict[str, float], emit: Callable[[events.Event], None], batch: int) -> None:
+        self._every, self._emit, self._batch = every, emit, batch
         self._purged: dict[str, int] = {}
 
-    def visit(self, database: Connection, queue: str) -> float | None:
+    def __call__(self, database: Connection, queue: str) -> float | None:
         purged = database.call("purge_expired", queue, count=self._batch)[0][0]
         total = self._purged.pop(queue, 0) + purged
         if purged == self._batch:
             self._purged[queue] = total
-            return BREATH
+            return BATCH_PAUSE_S
         if total:
-            self._tell(events.ExpiredPurged(queue=queue, at=time.time(), count=total))
+            self._emit(events.ExpiredPurged(queue=queue, at=time.time(), count=total))
         return self._every[queue] or None
 
 
 def make_expired_purger(
     settings: Settings,
-    tell: Callable[[events.Event], None],
+    emit: Callable[[events.Event], None],
     breaker: CircuitBreaker | None = None,
     *,
     batch: int = BATCH,
     **options: Any,
 ) -> PeriodicTask:
-    """The sweeper of a process: for the queues whose worker has purge_expired_on_startup or purge_expired_every."""
+    """Return the purger of a process: for queues whose worker has purge_expired_on_startup or purge_expired_every."""
     workers = {queue.name: queue.worker for queue in settings.queues if queue.worker is not None}
     every = {
         name: worker.purge_expired_every
         for name, worker in workers.items()
         if worker.purge_expired_on_startup or worker.purge_expired_every
     }
-    sweep = _Sweep(every, tell, batch)
     return PeriodicTask(
-        settings, every, sweep.visit, name="rowpost sweeper", duty="purge expired messages of", tell=tell, breaker=breaker,
+        settings,
+        every,
+        _Purge(every, emit, batch),
+        name="rowpost expired purger",
+        activity="purge expired messages of",
+        emit=emit,
+        breaker=breaker,
         **options,
-    )  # fmt: skip
+    )

@@ -1,4 +1,4 @@
-"""The periodic task that resolves transactions in doubt."""
+"""The periodic task that resolves in-doubt distributed transactions."""
 
 from __future__ import annotations
 
@@ -16,30 +16,28 @@ from rowpost.workers.tasks.periodic import PeriodicTask
 
 __all__ = ["make_in_doubt_resolver"]
 
-
-#: seconds between two looks of a supervisor
-RESOLVE_EVERY = 30.0
+RESOLVE_INTERVAL_S = 30.0
 
 
 def make_in_doubt_resolver(
-    settings: Settings, tell: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
+    settings: Settings, emit: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
 ) -> PeriodicTask:
-    """Looks, once in a while, after what is in doubt at the participants that the environment names."""
+    """Return the task that resolves in-doubt transactions of the environment's participants (PostgreSQL only)."""
     names = dict(settings.participants) if settings.engine == "postgresql" else {}
     return PeriodicTask(
         settings,
         [", ".join(sorted(names))] if names else [],
-        partial(_visit, participants=names),
-        name="rowpost resolver",
-        duty="resolve transactions in doubt of",
-        tell=tell,
+        partial(_resolve, participants=names),
+        name="rowpost in-doubt resolver",
+        activity="resolve transactions in doubt of",
+        emit=emit,
         breaker=breaker,
         **options,
     )
 
 
-def _visit(database: Connection, _: str, *, participants: Mapping[str, str]) -> float:
+def _resolve(database: Connection, _: str, *, participants: Mapping[str, str]) -> float:
     found = recover(database, participants)
     if found.unreachable:
         raise ParticipantFailed("; ".join(found.unreachable.values()))
-    return RESOLVE_EVERY
+    return RESOLVE_INTERVAL_S

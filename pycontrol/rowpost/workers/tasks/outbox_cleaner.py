@@ -18,40 +18,39 @@ from rowpost.workers.tasks.periodic import PeriodicTask
 
 __all__ = ["make_outbox_cleaner"]
 
-
-#: seconds: between two looks of a supervisor, and how long a worker may take to send what it has stored
-LOOK_EVERY = 60.0
+CLEAN_INTERVAL_S = 60.0
+NAME = "rowpost outbox cleaner"
 
 
 class _Cleaner:
-    """Visits business databases; those whose outbox this process was elected to clean are cleaned, too."""
+    """Sends pending operations of all outboxes, and cleans those whose database elected this session."""
 
-    def __init__(self, settings: Settings, tell: Callable[[events.Event], None]) -> None:
+    def __init__(self, settings: Settings, emit: Callable[[events.Event], None]) -> None:
         self._outboxes = {each.name: each for each in settings.outboxes}
         self._queues = {queue.name for queue in settings.queues if queue.kind != "external"}
-        self._tell = tell
+        self._emit = emit
         self._open: dict[str, Connection] = {}
         self._elected: set[str] = set()
 
-    def visit(self, database: Connection, name: str) -> float:
+    def __call__(self, database: Connection, name: str) -> float:
         outbox = self._outboxes[name]
         try:
             with named(name):
-                self._look_after(database, self._connect(outbox), outbox)
+                self._clean(database, self._connect(outbox), outbox)
         except RowpostError as error:
             self._disconnect(name)
             if isinstance(error, DatabaseUnavailable) and not database.closed:
-                raise ParticipantFailed(str(error)) from error  # the queue's database is well
+                raise ParticipantFailed(str(error)) from error  # the connection to the queues' database still works
             raise
-        return LOOK_EVERY
+        return CLEAN_INTERVAL_S
 
-    def _look_after(self, database: Connection, business: Connection, outbox: OutboxSettings) -> None:
+    def _clean(self, database: Connection, business: Connection, outbox: OutboxSettings) -> None:
         result = care_for(database, business, self._queues)
         if result.sent:
-            self._tell_done(outbox.name, f"sent what {result.sent} handled messages had left behind")
+            self._report(outbox.name, f"sent the pending operations of {result.sent} handled messages")
         for message, problem in (result.failed or {}).items():
-            text = f"{message} was handled, and what it caused cannot be sent: {problem}"
-            self._tell(events.Warned(queue=outbox.name, at=time.time(), text=text))
+            text = f"{message} was handled, but its outgoing messages cannot be sent: {problem}"
+            self._emit(events.Warned(queue=outbox.name, at=time.time(), text=text))
         if outbox.name not in self._elected:
             if not business.call("elect", duty="outbox")[0][0]:
                 return
@@ -59,16 +58,16 @@ class _Cleaner:
         removed = clean(business, outbox.retention)
         clean_dispatches(database, outbox.retention)
         if removed:
-            self._tell_done(outbox.name, f"forgot {removed} messages that were handled long ago")
+            self._report(outbox.name, f"deleted {removed} entries older than the retention")
 
-    def _tell_done(self, name: str, text: str) -> None:
-        self._tell(events.Maintained(queue=name, at=time.time(), action="outbox", text=text))
+    def _report(self, name: str, text: str) -> None:
+        self._emit(events.Maintained(queue=name, at=time.time(), action="outbox", text=text))
 
     def _connect(self, outbox: OutboxSettings) -> Connection:
         known = self._open.get(outbox.name)
         if known is None or known.closed:
             self._elected.discard(outbox.name)
-            known = self._open[outbox.name] = open_business(outbox.url, "rowpost outbox care")
+            known = self._open[outbox.name] = open_business(outbox.url, NAME)
         return known
 
     def _disconnect(self, name: str) -> None:
@@ -80,11 +79,10 @@ class _Cleaner:
 
 
 def make_outbox_cleaner(
-    settings: Settings, tell: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
+    settings: Settings, emit: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
 ) -> PeriodicTask:
-    """Looks after the environment's outboxes, once a minute. Off with upkeep_every: 0."""
-    names = [each.name for each in settings.outboxes] if settings.supervisor.upkeep_every > 0 else []
-    cleaner = _Cleaner(settings, tell)
+    """Return the task that cleans the environment's outboxes once a minute. Off with maintenance_every: 0."""
+    names = [each.name for each in settings.outboxes] if settings.supervisor.maintenance_every > 0 else []
     return PeriodicTask(
-        settings, names, cleaner.visit, name="rowpost outbox care", duty="look after the outbox", tell=tell, breaker=breaker, **options
+        settings, names, _Cleaner(settings, emit), name=NAME, activity="clean the outbox", emit=emit, breaker=breaker, **options
     )

@@ -17,12 +17,12 @@ from rowpost.workers.tasks.periodic import PeriodicTask
 
 __all__ = ["key_of", "make_partition_splitter"]
 
-#: seconds until the next look: after messages were moved, and at most while none come
-SOONEST, LATEST = 0.02, 1.0
+# Pause after a round: the first value after messages were moved; doubled up to the second while the queue is empty.
+MIN_PAUSE_S, MAX_PAUSE_S = 0.02, 1.0
 
 
 def key_of(by: str) -> KeyOf:
-    """What `by` of the environment's file means: a header's name, or a function as module:function.
+    """Return the function that `by` of the environment's file names: a header's name, or a function as module:function.
 
     Raises:
         HandlerNotFound: there is no such function.
@@ -33,43 +33,51 @@ def key_of(by: str) -> KeyOf:
 
 
 class _Splitter:
-    """Visits partitioned queues; splits those that its session has claimed."""
+    """Splits the partitioned queues for which its session is the single active consumer."""
 
-    def __init__(self, settings: Settings, tell: Callable[[events.Event], None]) -> None:
+    def __init__(self, settings: Settings, emit: Callable[[events.Event], None]) -> None:
         self._queues = {queue.name: queue for queue in settings.queues if queue.partitions}
-        self._tell = tell
+        self._emit = emit
         self._keys: dict[str, KeyOf] = {}
-        self._claimed: set[str] = set()
+        self._active: set[str] = set()
         self._database: Connection | None = None
-        self._waits: dict[str, float] = {}
+        self._pauses: dict[str, float] = {}
 
-    def visit(self, database: Connection, name: str) -> float:
+    def __call__(self, database: Connection, name: str) -> float:
         if self._database is not database:
-            self._database, self._claimed = database, set()
+            self._database, self._active = database, set()
         queue = self._queues[name]
         if name not in self._keys:
             self._keys[name] = key_of(queue.partition_by)
-        if name not in self._claimed:
+        if name not in self._active:
             if not database.call("acquire_queue", queue_name=name)[0][0]:
-                return LATEST
-            self._claimed.add(name)
-        rests = self._waits.get(name, 0.0) > SOONEST  # an idle queue costs one statement, and no transaction
-        if rests and not Queue(name, database).peek(1):
+                return MAX_PAUSE_S
+            self._active.add(name)
+        idle = self._pauses.get(name, 0.0) > MIN_PAUSE_S  # an idle queue costs one statement, and no transaction
+        if idle and not Queue(name, database).peek(1):
             moved = 0
         else:
             moved = split(database, queue, self._keys[name], lambda text: self._warn(name, text))
-        wait = SOONEST if moved else min(2 * self._waits.get(name, SOONEST), LATEST)
-        self._waits[name] = wait
-        return 0.0 if moved == BATCH else wait
+        pause = MIN_PAUSE_S if moved else min(2 * self._pauses.get(name, MIN_PAUSE_S), MAX_PAUSE_S)
+        self._pauses[name] = pause
+        return 0.0 if moved == BATCH else pause
 
     def _warn(self, queue: str, text: str) -> None:
-        self._tell(events.Warned(queue=queue, at=time.time(), text=text))
+        self._emit(events.Warned(queue=queue, at=time.time(), text=text))
 
 
 def make_partition_splitter(
-    settings: Settings, tell: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
+    settings: Settings, emit: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
 ) -> PeriodicTask:
-    """Splits the environment's partitioned queues, as long as this process is the one that claimed them."""
-    splitter = _Splitter(settings, tell)
+    """Return the task that splits the environment's partitioned queues, each in one of all processes at a time."""
     names = [queue.name for queue in settings.queues if queue.partitions]
-    return PeriodicTask(settings, names, splitter.visit, name="rowpost splitter", duty="split", tell=tell, breaker=breaker, **options)
+    return PeriodicTask(
+        settings,
+        names,
+        _Splitter(settings, emit),
+        name="rowpost partition splitter",
+        activity="split",
+        emit=emit,
+        breaker=breaker,
+        **options,
+    )

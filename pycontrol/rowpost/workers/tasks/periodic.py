@@ -1,6 +1,7 @@
-"""A thread with a connection of its own that visits queues when their time has come: movers and sweepers.
+"""A thread with a connection of its own that executes an action for each of several queues when it is due.
 
-It survives the loss of the database with a breaker of its own, and holds nobody up: neither peeks nor signals.
+The base of all periodic tasks: the delayed mover, maintenance, purges and others. A task survives the loss of the database
+with its own circuit breaker. It never delays peeks or the supervisor's signals, because it runs in its own thread.
 """
 
 from __future__ import annotations
@@ -18,153 +19,165 @@ from rowpost.settings.environment import Settings
 from rowpost.workers import events
 from rowpost.workers.circuit_breaker import CircuitBreaker, arms_circuit_breaker
 
-__all__ = ["PeriodicTask", "Visit"]
+__all__ = ["Action", "PeriodicTask"]
 
-#: called with database and queue; returns the seconds until the queue wants the next visit, None for never again
-Visit = Callable[[Connection, str], float | None]
+# Pause before a deadlock is retried, so that the thread does not spin.
+DEADLOCK_PAUSE_S = 0.05
+
+#: called with a connection and a queue's name; returns the seconds until the queue's next execution, None for never again
+Action = Callable[[Connection, str], float | None]
 
 
 class PeriodicTask:
-    """Visits each of the queues, one after the other: when its last visit said so, or when somebody else has since.
+    """Executes an action for each queue, one after the other, at the time that the last execution or `schedule` set.
 
     Args:
-        name: of the thread, and of its session at the server.
-        duty: what fails when a visit fails, as in "Failed to move due messages of Sales: …".
-        tell: called with each Event, in the patrol's thread.
-        choose: narrows the queues on each new connection, for what only the database can tell.
+        queues: names of the queues; other units of work, such as databases, may be given.
+        action: see Action.
+        name: of the thread, and the application name of its session.
+        activity: completes the sentence "Failed to … Sales: …" in events.
+        emit: called with each event, in the task's thread.
+        select: narrows the queues on each new connection, if only the database knows which ones need the task.
     """
 
     def __init__(
         self,
         settings: Settings,
         queues: Iterable[str],
-        visit: Visit,
+        action: Action,
         *,
         name: str,
-        duty: str,
-        tell: Callable[[events.Event], None],
+        activity: str,
+        emit: Callable[[events.Event], None],
         breaker: CircuitBreaker | None = None,
-        choose: Callable[[Connection, list[str]], list[str]] | None = None,
+        select: Callable[[Connection, list[str]], list[str]] | None = None,
         connect: Callable[..., Connection] = connect,
     ) -> None:
         self._settings = settings
         self._queues = list(queues)
-        self._visit, self._name, self._duty, self._tell = visit, name, duty, tell
+        self._action, self._name, self._activity, self._emit = action, name, activity, emit
         self._breaker = replace(breaker or CircuitBreaker(), seconds=settings.supervisor.breaker_seconds)
-        self._choose = choose or (lambda _, queues: queues)
+        self._select = select or (lambda _, queues: queues)
         self._connect = connect
         self._database: Connection | None = None
         self._due: dict[str, float] = {}
-        self._expected: dict[str, tuple[float, float]] = {}
-        self._sleeps_until = float("-inf")  # whoever expects a visit earlier rings
+        self._scheduled: dict[str, tuple[float, float]] = {}
+        # while the thread waits: until when; `schedule` wakes it only for an earlier time
+        self._waits_until = float("-inf")
         self._ended = False
-        self._bell = threading.Event()
+        self._wake_up = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin; without queues there is nothing to do."""
+        """Start the thread; does nothing without queues."""
         if self._queues:
             self._thread.start()
 
     def stop(self) -> None:
-        """End after the visit in hand; a hanging database is not waited for."""
+        """End the thread after the current execution; waits at most 1 s, because the database may hang."""
         self._ended = True
-        self._bell.set()
+        self._wake_up.set()
         if self._thread.is_alive():
             self._thread.join(timeout=1.0)
 
-    def expect(self, queue: str, seconds: float) -> None:
-        """Visit the queue in so many seconds, neither before nor after that. May be called from any thread.
+    def schedule(self, queue: str, seconds: float) -> None:
+        """Move the queue's next execution to `seconds` from now, earlier or later than before. Thread-safe.
 
-        It changes nothing while a visit is due or goes on, nor after one that failed: those know better.
+        This has no effect while an execution is due or running, nor after one that failed, because these set a newer time.
         """
         now = time.monotonic()
-        self._expected[queue] = now, now + seconds
-        if now + seconds < self._sleeps_until:
-            self._bell.set()
+        self._scheduled[queue] = now, now + seconds
+        if now + seconds < self._waits_until:
+            self._wake_up.set()
 
     def _run(self) -> None:
         while not self._ended:
-            self._sleeps_until = float("-inf")
+            self._waits_until = float("-inf")
             try:
                 until = self._round()
-            except RowpostError as error:  # no connection
+            except Exception as error:  # noqa: BLE001 -- no connection; or a defect, which must not end the thread silently
                 until = time.monotonic() + self._record_failure(self._queues[0], error)
             else:
                 if until is None:
                     break
-                self._sleeps_until = until
-            self._bell.wait(max(0.0, until - time.monotonic()))
-            self._bell.clear()
+                self._waits_until = until
+            self._wake_up.wait(max(0.0, until - time.monotonic()))
+            self._wake_up.clear()
         self._disconnect()
 
     def _round(self) -> float | None:
-        """Visit every queue whose time has come; returns the next one's time, None when there is none."""
+        """Execute the action for every queue that is due; return when the next one is due, None if there is none."""
         database = self._open()
-        self._sleeps_until = float("inf")
-        self._plan()
+        self._waits_until = float("inf")
+        self._apply_schedule()
         for queue in [queue for queue, due in self._due.items() if due <= time.monotonic()]:
             if self._ended:
                 break
             try:
-                wait = self._visit(database, queue)
-            except RowpostError as error:
+                wait = self._action(database, queue)
+            except Exception as error:  # noqa: BLE001 -- a defect must not end the thread silently
                 self._due[queue] = time.monotonic() + self._record_failure(queue, error)
                 if self._database is None:
                     break
                 continue
             self._record_success(queue)
-            self._expected.pop(queue, None)
+            self._scheduled.pop(queue, None)
             if wait is None:
                 del self._due[queue]
             else:
                 self._due[queue] = time.monotonic() + wait
         return min(self._due.values(), default=None)
 
-    def _plan(self) -> None:
-        """Take over what was expected since the last round."""
-        while self._expected:
-            queue, (said, at) = self._expected.popitem()
-            if self._due.get(queue, said) > said and queue not in self._breaker.failing:
-                self._due[queue] = at
+    def _apply_schedule(self) -> None:
+        """Apply what was scheduled since the last round."""
+        while self._scheduled:
+            queue, (scheduled_at, due) = self._scheduled.popitem()
+            if self._due.get(queue, scheduled_at) > scheduled_at and queue not in self._breaker.failing:
+                self._due[queue] = due
 
     def _open(self) -> Connection:
         if self._database is None:
             self._database = self._connect(self._settings, application_name=self._name)
-            for queue in self._choose(self._database, self._queues):
+            for queue in self._select(self._database, self._queues):
                 self._due.setdefault(queue, 0.0)
         return self._database
 
-    def _record_failure(self, queue: str, error: RowpostError) -> float:
-        """Tell, and return how long to wait."""
+    def _record_failure(self, queue: str, error: Exception) -> float:
+        """Report a failure; return the seconds to wait before the next try.
+
+        An exception that rowpost does not raise itself indicates a defect: it is reported as critical at once, and the
+        connection is closed, because its state is unknown.
+        """
+        unexpected = not isinstance(error, RowpostError)
         database = self._database
         if database is not None:
-            if isinstance(error, DatabaseUnavailable) or database.closed:
+            if unexpected or isinstance(error, DatabaseUnavailable) or database.closed:
                 self._disconnect()
             else:
                 with suppress(RowpostError):
                     database.rollback()
         if not arms_circuit_breaker(error):
-            return 0.05  # a deadlock victim: again at once, but not in a spin
-        text = f"Failed to {self._duty} {queue}: {error}"
+            return DEADLOCK_PAUSE_S
+        reason = f"{type(error).__name__}: {error}" if unexpected else str(error)
+        text = f"Failed to {self._activity} {queue}: {reason}"
         known = queue in self._breaker.failing
         self._breaker = self._breaker.after_failure(time.monotonic(), queue)
-        if self._breaker.change == "triggered":
-            self._emit(events.Critical, queue, error=text)
+        if self._breaker.change == "triggered" or (unexpected and not known):
+            self._report(events.Critical, queue, error=text)
         elif not known:
-            self._emit(events.Trouble, queue, error=text)
+            self._report(events.Trouble, queue, error=text)
         return self._breaker.wait
 
     def _record_success(self, queue: str) -> None:
         self._breaker = self._breaker.after_success(queue)
         if self._breaker.change == "recovered":
-            self._emit(events.Recovered, queue)
+            self._report(events.Recovered, queue)
 
-    def _emit(self, kind: type[events.Event], queue: str, **fields: Any) -> None:
-        self._tell(kind(queue=queue, at=time.time(), **fields))
+    def _report(self, kind: type[events.Event], queue: str, **fields: Any) -> None:
+        self._emit(kind(queue=queue, at=time.time(), **fields))
 
     def _disconnect(self) -> None:
         if self._database is not None:
-            with suppress(RowpostError):
+            with suppress(Exception):
                 self._database.close()
             self._database = None

@@ -17,14 +17,14 @@ from rowpost.workers.tasks.periodic import PeriodicTask
 __all__ = ["make_queue_maintenance"]
 
 
-class _Caretaker:
-    """Visits queues as long as its session is the elected one; one statement a visit is its budget."""
+class _Maintenance:
+    """Maintains queues while its session is elected by the database; executes at most one statement per queue and interval."""
 
-    def __init__(self, every: float, tell: Callable[[events.Event], None]) -> None:
-        self._every, self._tell = every, tell
+    def __init__(self, every: float, emit: Callable[[events.Event], None]) -> None:
+        self._every, self._emit = every, emit
         self._elected: Connection | None = None
 
-    def visit(self, database: Connection, queue: str) -> float | None:
+    def __call__(self, database: Connection, queue: str) -> float | None:
         if self._elected is not database:
             if not database.call("elect", duty="maintenance")[0][0]:
                 return self._every
@@ -32,26 +32,35 @@ class _Caretaker:
         try:
             steps = maintain_queue(database, queue, at_most=1)
         except PermissionDenied:
-            self._warn(queue, "the login may not look after queues: make it a member of rowpost_operator, or set upkeep_every: 0")
+            self._warn(
+                queue,
+                "The login may not maintain queues. Make it a member of the role rowpost_operator, or set maintenance_every: 0.",
+            )
             return None
         for step in steps:
             if step.state == "failed":
-                self._warn(queue, f"upkeep: {step.action} failed: {step.error}")
+                self._warn(queue, f"maintenance: {step.action} failed: {step.error}")
             elif step.state == "done" and step.action != "statistics":
-                self._tell(events.Maintained(queue=queue, at=time.time(), action=step.action, text=step.reason))
+                self._emit(events.Maintained(queue=queue, at=time.time(), action=step.action, text=step.reason))
         return self._every
 
     def _warn(self, queue: str, text: str) -> None:
-        self._tell(events.Warned(queue=queue, at=time.time(), text=text))
+        self._emit(events.Warned(queue=queue, at=time.time(), text=text))
 
 
 def make_queue_maintenance(
-    settings: Settings, tell: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
+    settings: Settings, emit: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
 ) -> PeriodicTask:
-    """The caretaker of a process: one of all processes is elected by the database. Off with upkeep_every: 0."""
-    every = settings.supervisor.upkeep_every
+    """Return the maintenance task of a process. The database elects one of all processes. Off with maintenance_every: 0."""
+    every = settings.supervisor.maintenance_every
     queues = [queue.name for queue in settings.queues if queue.kind != "external"] if every > 0 else []
-    caretaker = _Caretaker(every, tell)
     return PeriodicTask(
-        settings, queues, caretaker.visit, name="rowpost upkeep", duty="look after", tell=tell, breaker=breaker, **options
+        settings,
+        queues,
+        _Maintenance(every, emit),
+        name="rowpost maintenance",
+        activity="maintain",
+        emit=emit,
+        breaker=breaker,
+        **options,
     )
