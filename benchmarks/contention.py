@@ -209,7 +209,7 @@ class Bench:
         url = embedded.start(folder)
         self.database = connect_url("postgresql", url, "rowpost benchmark")
         self.sql = self.database.driver_connection.execute
-        self.settings = Settings(url=url, supervisor=SupervisorSettings(upkeep_every=0.0))
+        self.settings = Settings(url=url, supervisor=SupervisorSettings(maintenance_every=0.0))
         endpoints = (contended.optimistic, contended.pessimistic, advised.impatient, advised.patient, advised.shared, advised.lone)
         gatherers = (advised.whole, advised.locked, advised.tree, advised.in_turn)
         sagas = tuple(saga for endpoint in (*endpoints, *gatherers) for saga in endpoint.sagas)

@@ -44,7 +44,7 @@ class Place:
         self.settings = Settings(
             url=self.url,
             queues=tuple(each if isinstance(each, QueueSettings) else QueueSettings(each) for each in (*queues, "error")),
-            supervisor=SupervisorSettings(upkeep_every=0.0),
+            supervisor=SupervisorSettings(maintenance_every=0.0),
         )
         apply(self.database, plan(self.settings))
 

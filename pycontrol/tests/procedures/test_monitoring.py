@@ -280,7 +280,7 @@ def test_the_caretaker_looks_after_a_queue_and_tells_what_it_did(make_queue, dat
 
 
 def test_upkeep_can_be_switched_off(target):
-    settings = replace(target.settings, supervisor=SupervisorSettings(upkeep_every=0.0))
+    settings = replace(target.settings, supervisor=SupervisorSettings(maintenance_every=0.0))
 
     caretaker = make_queue_maintenance(settings, lambda event: None)
     caretaker.start()

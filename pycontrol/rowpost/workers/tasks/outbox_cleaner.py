@@ -82,8 +82,8 @@ class _Cleaner:
 def make_outbox_cleaner(
     settings: Settings, tell: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
 ) -> PeriodicTask:
-    """Looks after the environment's outboxes, once a minute. Off with upkeep_every: 0."""
-    names = [each.name for each in settings.outboxes] if settings.supervisor.upkeep_every > 0 else []
+    """Looks after the environment's outboxes, once a minute. Off with maintenance_every: 0."""
+    names = [each.name for each in settings.outboxes] if settings.supervisor.maintenance_every > 0 else []
     cleaner = _Cleaner(settings, tell)
     return PeriodicTask(
         settings, names, cleaner.visit, name="rowpost outbox care", duty="look after the outbox", tell=tell, breaker=breaker, **options

@@ -32,7 +32,7 @@ class _Caretaker:
         try:
             steps = maintain_queue(database, queue, at_most=1)
         except PermissionDenied:
-            self._warn(queue, "the login may not look after queues: make it a member of rowpost_operator, or set upkeep_every: 0")
+            self._warn(queue, "the login may not look after queues: make it a member of rowpost_operator, or set maintenance_every: 0")
             return None
         for step in steps:
             if step.state == "failed":
@@ -48,8 +48,8 @@ class _Caretaker:
 def make_queue_maintenance(
     settings: Settings, tell: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
 ) -> PeriodicTask:
-    """The caretaker of a process: one of all processes is elected by the database. Off with upkeep_every: 0."""
-    every = settings.supervisor.upkeep_every
+    """The caretaker of a process: one of all processes is elected by the database. Off with maintenance_every: 0."""
+    every = settings.supervisor.maintenance_every
     queues = [queue.name for queue in settings.queues if queue.kind != "external"] if every > 0 else []
     caretaker = _Caretaker(every, tell)
     return PeriodicTask(
