@@ -15,14 +15,13 @@ from rowpost.cli.queue import QueueArgument, YesOption
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
 from rowpost.errors import MessageCorrupt
+from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, EXCEPTION_MESSAGE
 from rowpost.wire.message import BrowsedMessage
 
 __all__ = ["register"]
 
 PREVIEW_BYTES = 120
 PURGE_BATCH = 2_000
-TYPES = "NServiceBus.EnclosedMessageTypes"
-FAILURE = "NServiceBus.ExceptionInfo.Message"
 
 
 def register(app: typer.Typer) -> None:
@@ -131,7 +130,7 @@ def _what(message: BrowsedMessage) -> str:
         headers = message.headers
     except MessageCorrupt:
         return "(headers cannot be read)"
-    failure = headers.get(FAILURE)
+    failure = headers.get(EXCEPTION_MESSAGE)
     if failure:
         return f"failed: {failure}"
-    return (headers.get(TYPES) or "").partition(",")[0]
+    return (headers.get(ENCLOSED_MESSAGE_TYPES) or "").partition(",")[0]

@@ -22,6 +22,7 @@ from rowpost.cli.printing import message_document, print_message, visible
 from rowpost.cli.queue import QueueArgument
 from rowpost.cli.session import Session
 from rowpost.transport.queue import Queue
+from rowpost.wire.headers import MESSAGE_ID
 from rowpost.wire.message import Message, OutgoingMessage
 
 __all__ = ["register"]
@@ -116,7 +117,7 @@ def _send_one(session: Session, name: str, message: OutgoingMessage) -> None:
                 )
         except KeyboardInterrupt:
             raise Interrupted(f"nothing was sent to {queue.name}") from None
-    message_id = message.headers.get("NServiceBus.MessageId")
+    message_id = message.headers.get(MESSAGE_ID)
     if session.as_json:
         size = len(message.body)
         session.document({"queue": queue.name, "id": str(message.id), "message_id": message_id, "body_bytes": size})

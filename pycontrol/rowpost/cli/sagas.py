@@ -16,7 +16,7 @@ from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
 from rowpost.errors import MessageCorrupt, SagaNotDeployed
-from rowpost.sagas.invocation import INVOKED
+from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, INVOKED_SAGAS, MESSAGE_ID, MESSAGE_INTENT, PROCESSING_ENDED
 from rowpost.wire.message_types import split_enclosed_types
 
 __all__ = ["app"]
@@ -166,13 +166,13 @@ def _audited(session: Session, database: Connection, audit: str) -> Iterator[dic
 
 
 def _came_to(headers: dict[str, str | None], key: UUID) -> bool:
-    return any(each.rpartition(":")[2] == str(key) for each in (headers.get(INVOKED) or "").split(";"))
+    return any(each.rpartition(":")[2] == str(key) for each in (headers.get(INVOKED_SAGAS) or "").split(";"))
 
 
 def _entry(headers: dict[str, str | None]) -> dict[str, str | None]:
     return {
-        "handled": headers.get("NServiceBus.ProcessingEnded"),
-        "message": next(iter(split_enclosed_types(headers.get("NServiceBus.EnclosedMessageTypes"))), None),
-        "intent": headers.get("NServiceBus.MessageIntent"),
-        "id": headers.get("NServiceBus.MessageId"),
+        "handled": headers.get(PROCESSING_ENDED),
+        "message": next(iter(split_enclosed_types(headers.get(ENCLOSED_MESSAGE_TYPES))), None),
+        "intent": headers.get(MESSAGE_INTENT),
+        "id": headers.get(MESSAGE_ID),
     }

@@ -43,7 +43,8 @@ from rowpost.errors import (
 from rowpost.handling.context import Bus
 from rowpost.settings.environment import Settings
 from rowpost.wire.address import parse_address
-from rowpost.wire.message import CORRELATION_ID, REPLY_TO_ADDRESS, Message
+from rowpost.wire.headers import CORRELATION_ID, REPLY_TO_ADDRESS
+from rowpost.wire.message import Message
 
 if TYPE_CHECKING:
     from rowpost.endpoint.endpoint import Endpoint

@@ -18,17 +18,23 @@ import msgspec
 from rowpost.database.connection import Connection
 from rowpost.errors import InvalidCorrelation, LockTimeout, SagaNotDeployed
 from rowpost.handling.context import Context
-from rowpost.sagas.context import ORIGINATING_SAGA_ID, ORIGINATING_SAGA_TYPE, SAGA_ID, SAGA_TYPE, TIMEOUT, SagaContext
+from rowpost.sagas.context import SagaContext
 from rowpost.sagas.correlation import correlation_text
 from rowpost.sagas.declaration import Method, Saga
 from rowpost.sagas.state import decode_state, encode_state
 from rowpost.version import __version__
+from rowpost.wire.headers import (
+    INVOKED_SAGAS,
+    IS_SAGA_TIMEOUT,
+    ORIGINATING_SAGA_ID,
+    ORIGINATING_SAGA_TYPE,
+    SAGA_ID,
+    SAGA_TYPE,
+)
 from rowpost.wire.operation import Call
 
-__all__ = ["INVOKED", "Running", "SagaTables"]
+__all__ = [ "Running", "SagaTables"]
 
-#: on the audit's copy: which instances a message came to, as ServiceControl reads it
-INVOKED = "NServiceBus.InvokedSagas"
 _MILLISECOND = timedelta(milliseconds=1)
 _VERSION = __version__[:23]
 
@@ -81,8 +87,8 @@ class Running:
         returned = getattr(saga, self._method.name)(message, inner)
         self._refuse_other_correlation(saga, before)
         context.operations[:0] = self._store(saga, row, metadata, name)
-        invoked = context.audit_headers.get(INVOKED)
-        context.audit_headers[INVOKED] = f"{invoked};" * bool(invoked) + f"{self._declared.name}:{saga.id}"
+        invoked = context.audit_headers.get(INVOKED_SAGAS)
+        context.audit_headers[INVOKED_SAGAS] = f"{invoked};" * bool(invoked) + f"{self._declared.name}:{saga.id}"
         return returned
 
     # -------------------------------------------------------------- finding
@@ -103,7 +109,7 @@ class Running:
         if named and of in ("", self._declared.name):
             return {"id": _parse_id(named)}
         field = self._method.field
-        if headers.get(TIMEOUT) == "True" or (named and field is None):
+        if headers.get(IS_SAGA_TIMEOUT) == "True" or (named and field is None):
             return None
         if field is None:
             raise InvalidCorrelation(
@@ -127,7 +133,7 @@ class Running:
         return rows[0] if rows else None
 
     def _not_found(self, message: Any, context: Context) -> None:
-        if context.incoming.headers.get(TIMEOUT) == "True":
+        if context.incoming.headers.get(IS_SAGA_TIMEOUT) == "True":
             logger.info(
                 "No saga %s found for timeout %s (%s): it was complete before its time. Discarded.",
                 self._declared.name, context.message_id, type(message).__name__,

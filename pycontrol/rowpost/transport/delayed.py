@@ -24,8 +24,8 @@ from rowpost.errors import DatabaseUnavailable, Deadlock, MessageCorrupt, Rowpos
 from rowpost.recoverability.policy import Host, failure_headers
 from rowpost.transport.directory import Directory
 from rowpost.wire.address import parse_address
-from rowpost.wire.headers import FORWARD_DESTINATION
-from rowpost.wire.message import MESSAGE_ID, decode_headers, encode_headers
+from rowpost.wire.headers import FORWARD_DESTINATION, MESSAGE_ID
+from rowpost.wire.message import decode_headers, encode_headers
 
 __all__ = ["Moved", "move_due", "wait_after_look"]
 

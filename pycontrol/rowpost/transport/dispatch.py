@@ -16,8 +16,8 @@ from rowpost.errors import DelayNotSupported, RowpostError
 from rowpost.transport.directory import Directory
 from rowpost.transport.queue import Row, legacy_values, split
 from rowpost.wire.address import Address, parse_address
-from rowpost.wire.headers import FORWARD_DESTINATION
-from rowpost.wire.message import MESSAGE_ID, encode_headers
+from rowpost.wire.headers import FORWARD_DESTINATION, MESSAGE_ID
+from rowpost.wire.message import encode_headers
 from rowpost.wire.operation import Call
 
 if TYPE_CHECKING:

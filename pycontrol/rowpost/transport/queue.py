@@ -10,7 +10,8 @@ from uuid import UUID, uuid4
 from rowpost.database.connection import Connection
 from rowpost.errors import InvalidCount, InvalidMessage
 from rowpost.wire.address import parse_address
-from rowpost.wire.message import CORRELATION_ID, REPLY_TO_ADDRESS, BrowsedMessage, Headers, Message, OutgoingMessage
+from rowpost.wire.headers import CORRELATION_ID, REPLY_TO_ADDRESS
+from rowpost.wire.message import BrowsedMessage, Headers, Message, OutgoingMessage
 
 __all__ = ["Queue", "Row", "legacy_values", "send_to_address", "split"]
 

@@ -11,6 +11,7 @@ from uuid import UUID
 import msgspec
 
 from rowpost.errors import InvalidMessage, MessageCorrupt
+from rowpost.wire.headers import MESSAGE_ID, REPLY_TO_ADDRESS
 
 __all__ = [
     "BrowsedMessage",
@@ -30,9 +31,6 @@ Headers = Mapping[str, str | None]
 _encode_quickly = msgspec.json.Encoder().encode
 _decode_quickly = msgspec.json.Decoder(dict[str, str | None]).decode
 _TIMESTAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}):([0-9]{6}) Z")
-MESSAGE_ID = "NServiceBus.MessageId"
-REPLY_TO_ADDRESS = "NServiceBus.ReplyToAddress"
-CORRELATION_ID = "NServiceBus.CorrelationId"
 
 
 def encode_headers(headers: Headers) -> str:

@@ -18,13 +18,13 @@ from rowpost.errors import MessageCorrupt, SchemaMissing
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.transport.queue import Queue
 from rowpost.wire.address import Address, parse_address
+from rowpost.wire.headers import EXCEPTION_MESSAGE
 from rowpost.wire.message import BrowsedMessage
 
 __all__ = ["Stage"]
 
 WIRE = Path(__file__).parent / "wire"
 MOST = 10_000
-REASON = "NServiceBus.ExceptionInfo.Message"
 
 
 class Stage:
@@ -102,6 +102,6 @@ def _wire_messages() -> list[dict]:
 
 def _reason(message: BrowsedMessage) -> str:
     try:
-        return message.headers.get(REASON) or "no reason given"
+        return message.headers.get(EXCEPTION_MESSAGE) or "no reason given"
     except MessageCorrupt as error:
         return str(error)

@@ -22,6 +22,18 @@ from rowpost.spark.archive.folder import OWN, ArchiveFolder
 from rowpost.spark.archive.headers import read_headers
 from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.session import activate
+from rowpost.wire.headers import (
+    EXCEPTION_INFO,
+    FAILED_QUEUE,
+    IMMEDIATE_RETRIES,
+    PROCESSING_ENDED,
+    PROCESSING_ENDPOINT,
+    PROCESSING_MACHINE,
+    PROCESSING_STARTED,
+    RETRIES,
+    RETRIES_TIMESTAMP,
+    TIME_OF_FAILURE,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -34,10 +46,9 @@ INTERVAL = 5.0  # seconds between two steps of a rate
 ROWS_A_PARTITION, MOST_PARTITIONS = 25_000, 8
 # what failures, retries and audits wrote: a message that is replayed has not been handled yet
 _DROPPED = (
-    "NServiceBus.FailedQ", "NServiceBus.TimeOfFailure", "NServiceBus.Retries", "NServiceBus.Retries.Timestamp", "NServiceBus.FLRetries",
-    "NServiceBus.ProcessingStarted", "NServiceBus.ProcessingEnded", "NServiceBus.ProcessingEndpoint", "NServiceBus.ProcessingMachine",
+    FAILED_QUEUE, TIME_OF_FAILURE, RETRIES, RETRIES_TIMESTAMP, IMMEDIATE_RETRIES,
+    PROCESSING_STARTED, PROCESSING_ENDED, PROCESSING_ENDPOINT, PROCESSING_MACHINE,
 )  # fmt: skip
-_EXCEPTION = "NServiceBus.ExceptionInfo."
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _WORDS = {"where": "the filter", "limit": "the limit", "queue": "the queue", "rate": "the rate", "ramp": "the ramp"}
 
@@ -90,7 +101,7 @@ def choose(df: DataFrame, replay: Replay) -> DataFrame:
 def _headers(key: str) -> Column:
     """Without what described failures; those that cannot be read stay as they are."""
     headers = read_headers(F.col("headers"))
-    kept = F.map_filter(headers, lambda name, _: ~name.isin(*_DROPPED, JOB) & ~name.startswith(_EXCEPTION))
+    kept = F.map_filter(headers, lambda name, _: ~name.isin(*_DROPPED, JOB) & ~name.startswith(EXCEPTION_INFO))
     marked = F.map_concat(kept, F.create_map(F.lit(JOB), F.lit(key)))
     return F.coalesce(F.to_json(marked, {"ignoreNullFields": "false"}), F.col("headers"))
 

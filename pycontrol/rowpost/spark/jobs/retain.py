@@ -15,6 +15,7 @@ from rowpost.spark.archive.headers import read_headers
 from rowpost.spark.archive.policy import Policy, Rule, pattern
 from rowpost.spark.archive.rewriting import new_name, replace
 from rowpost.spark.jobs.archive import read_archive
+from rowpost.wire.headers import EXCEPTION_DATA, EXCEPTION_MESSAGE, EXCEPTION_STACK_TRACE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -25,7 +26,7 @@ __all__ = ["REDACTED", "decide", "over_limits", "plan", "redact", "run"]
 REDACTED = "Rowpost.Redacted"
 _FATE = "fate"
 _KEPT_HEADERS = r"^(NServiceBus\.|\$\.diagnostics\.|Rowpost\.)"
-_FREE_TEXT = ("NServiceBus.ExceptionInfo.Message", "NServiceBus.ExceptionInfo.StackTrace", "NServiceBus.ExceptionInfo.Data")
+_FREE_TEXT = (EXCEPTION_MESSAGE, EXCEPTION_STACK_TRACE, EXCEPTION_DATA)
 _WHOLE_DAY = "limit"
 
 
