@@ -14,7 +14,7 @@ from rowpost.database.contract import Procedure
 from rowpost.database.dialects import libpq, notifications
 from rowpost.database.dialects.copying import copy_rows
 from rowpost.database.dialects.lending import Loan
-from rowpost.database.dialects.protocol import Begin, Commit, Statement, in_order, saga_missing, where_rights_are
+from rowpost.database.dialects.protocol import Begin, Commit, Statement, in_order, row_maker, saga_missing, where_rights_are
 from rowpost.errors import (
     CATALOGUE,
     DatabaseError,
@@ -99,6 +99,7 @@ class PostgreSQL:
             parameters=tuple((p.name, p.type) for p in parameters),
             known=frozenset(p.name for p in procedure.parameters),
             result_types=tuple(c.type for c in procedure.result),
+            make_row=row_maker(procedure.name, tuple(c.name for c in procedure.result)),
             key=key,
         )
 
@@ -278,7 +279,7 @@ def _call(statement: Statement, arguments: dict[str, Any]) -> libpq.Call:
             parameters.append(("array", packed))
         else:
             parameters.append((kind, value))
-    return libpq.Call(statement.text, parameters, statement.result_types)
+    return libpq.Call(statement.text, parameters, statement.result_types, statement.make_row)
 
 
 def _message_arrays(messages: Sequence[Any]) -> list[tuple[str, bytes | None]]:

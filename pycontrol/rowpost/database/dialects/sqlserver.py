@@ -20,7 +20,7 @@ import pyodbc
 
 from rowpost.database.contract import Parameter, Procedure
 from rowpost.database.dialects.odbc import find_driver
-from rowpost.database.dialects.protocol import Begin, Commit, Statement, in_order
+from rowpost.database.dialects.protocol import Begin, Commit, Statement, in_order, row_maker
 from rowpost.database.dialects.sqlserver_errors import translate
 from rowpost.errors import RowpostError, UnsupportedServer
 
@@ -93,6 +93,7 @@ class SQLServer:
             parameters=tuple((p.name, p.type) for p in parameters),
             known=frozenset(p.name for p in procedure.parameters),
             result_types=tuple(c.type for c in procedure.result),
+            make_row=row_maker(procedure.name, tuple(c.name for c in procedure.result)),
             sizes=tuple(_SIZES[kind] for _, kind in physical),
             key=key,
         )
@@ -134,7 +135,7 @@ class SQLServer:
                 cursor.setinputsizes([size for statement, _ in calls for size in statement.sizes])
                 cursor.execute(text, [value for call in calls for value in _values(*call)])
             found = iter(_all_results(cursor))
-        return [in_order(s, next(found, [])) if s.procedure.result else [] for s, _ in calls]
+        return [in_order(s, list(map(s.make_row, next(found, [])))) if s.procedure.result else [] for s, _ in calls]
 
     def _literally(self, statement: Statement, arguments: dict[str, Any]) -> str:
         given = ((name, self.literal(arguments.get(name))) for name, _ in statement.parameters)
@@ -162,7 +163,7 @@ class SQLServer:
     def script(self, connection: pyodbc.Connection, text: str) -> list[tuple]:
         with closing(connection.cursor()) as cursor:  # a cursor as a block would commit
             cursor.execute(text)
-            return (_all_results(cursor) or [[]])[-1]
+            return [tuple(row) for row in (_all_results(cursor) or [[]])[-1]]
 
     def begin(self, connection: pyodbc.Connection) -> None:
         connection.execute(f"{_BEGIN[True]};").close()
@@ -317,11 +318,11 @@ def _is_plain(calls: Sequence[Call]) -> bool:
     return all(value is None or isinstance(value, int) for _, arguments in calls for value in arguments.values())
 
 
-def _all_results(cursor: pyodbc.Cursor) -> list[list[tuple]]:
-    """The rows of every result. Reads to the end: an error that follows a row must surface, not lose the row (D2)."""
-    results: list[list[tuple]] = []
+def _all_results(cursor: pyodbc.Cursor) -> list[list[Any]]:
+    """Return the driver's rows of every result. Reads to the end, so that an error that follows a row is raised."""
+    results: list[list[Any]] = []
     while True:
         if cursor.description is not None:
-            results.append([tuple(row) for row in cursor.fetchall()])
+            results.append(cursor.fetchall())
         if not cursor.nextset():
             return results
