@@ -129,12 +129,12 @@ class SagaTest:
         declared = self._saga.declaration
         text = correlation_text(value, declared.kind, declared.property)
         rows = self._database.call("load_saga", self._table, correlation_value=text, locked=False, lock_timeout_ms=5000)
-        return self._decoded(rows[0][1]) if rows else None
+        return self._decoded(rows[0].data) if rows else None
 
     @property
     def states(self) -> list[Any]:
         """The states of all instances."""
-        return [self._decoded(row[4]) for row in self._rows()]
+        return [self._decoded(row.data) for row in self._rows()]
 
     @property
     def _table(self) -> str:

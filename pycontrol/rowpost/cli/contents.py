@@ -85,7 +85,7 @@ def _batches(session: Session, database: Connection, procedure: str, queue: str)
     batch = PURGE_BATCH
     while batch == PURGE_BATCH:
         with session.unit(database) as interrupts:
-            batch = database.call(procedure, queue=queue, count=PURGE_BATCH)[0][0]
+            batch = database.call(procedure, queue=queue, count=PURGE_BATCH)[0].purged
         yield batch
         interrupts.check()
 

@@ -12,7 +12,6 @@ from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.live import show_seconds
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
-from rowpost.database.contract import load_contract
 from rowpost.errors import DatabaseUnavailable
 from rowpost.outbox.cleanup import LEFT_BEHIND_AFTER, care_for, clean, clean_dispatches
 
@@ -71,10 +70,9 @@ def _businesses(session: Session) -> list[Session]:
 
 def _ask(session: Session) -> dict[str, Any] | None:
     """The figures; None, and a note, where the database is out of reach."""
-    names = [column.name for column in load_contract().find("outbox_status", "database").result]
     try:
         with session.deployed() as business:
-            return dict(zip(names, business.call("outbox_status")[0], strict=True))
+            return business.call("outbox_status")[0]._asdict()
     except DatabaseUnavailable as error:
         session.note(str(error))
         return None

@@ -110,9 +110,9 @@ def _registered(session: Session, database: Connection, name: str) -> tuple[str,
     """The saga's name in the registry, and the property by which its instances are found. Raises SagaNotDeployed."""
     rows = database.call("list_saga_types")
     for row in rows:
-        if session.text(name) in (row[0], row[3]):
-            return row[0], row[4]
-    known = ", ".join(row[0] for row in rows) or "none"
+        if session.text(name) in (row.saga_name, row.table_name):
+            return row.saga_name, row.correlation_name
+    known = ", ".join(row.saga_name for row in rows) or "none"
     raise SagaNotDeployed(f"No saga has the table {name!r} here. Known: {known}.")
 
 
@@ -120,7 +120,7 @@ def _instances(database: Connection, saga: str) -> Iterator[tuple]:
     anchor = None
     while page := database.call("list_sagas", saga, count=PAGE, anchor=anchor):
         yield from page
-        anchor = page[-1][0]
+        anchor = page[-1].id
 
 
 def _find(session: Session, database: Connection, saga: str, by: str, instance: str) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _find(session: Session, database: Connection, saga: str, by: str, instance: 
     for place in ({"id": key}, {"correlation_value": instance}):
         if None not in place.values():
             for row in database.call("load_saga", saga, **place, locked=False, lock_timeout_ms=LOAD_WAIT):
-                return _document(row[0], row[3], row[1], row[2], by)
+                return _document(row.id, row.concurrency, row.data, row.metadata, by)
     raise Refused(
         f"The saga {saga} has no instance {session.text(instance)!r}: it is complete, or never started.", ExitCode.NOT_FOUND
     )

@@ -308,10 +308,10 @@ class Connection:
         rows = self.call("get_version")
         if not rows:
             raise SchemaMissing("rowpost is not deployed in this database. Run: rowpost apply")
-        deployed, ours = rows[0][0], schema_version(self.engine)
+        deployed, ours = rows[0].schema_version, schema_version(self.engine)
         if deployed > ours:
             raise SchemaTooNew(
-                f"The database has schema {deployed}, deployed by rowpost {rows[0][1]}; this rowpost knows schema "
+                f"The database has schema {deployed}, deployed by rowpost {rows[0].tool_version}; this rowpost knows schema "
                 f"{ours}. Install a rowpost at least as new as the database's."
             )
 

@@ -254,7 +254,7 @@ class Callbacks:
     # -------------------------------------------------------------- the queue
     def _ensure_queue(self, database: Connection) -> None:
         name = parse_address(self.queue).short(database.engine).format()
-        if name in {row[0] for row in database.call("list_queues")}:
+        if name in {row.queue_name for row in database.call("list_queues")}:
             return
         try:
             create_queue(database, name, delayed=False)

@@ -51,7 +51,7 @@ class SagaTables:
         """The registered name of a table, whatever its schema. Raises SagaNotDeployed."""
         if table not in self._names:
             rows = database.call("list_saga_types")
-            self._names = {row[3]: row[0] for row in rows} | {row[0]: row[0] for row in rows}
+            self._names = {row.table_name: row.saga_name for row in rows} | {row.saga_name: row.saga_name for row in rows}
         if table not in self._names:
             raise SagaNotDeployed(
                 f"The saga's table {table} is not deployed in this database. Run rowpost apply with an environment that "
@@ -121,7 +121,7 @@ class Running:
     def _text(self, value: Any, of: str) -> str:
         return correlation_text(value, self._declared.kind, of)
 
-    def _load(self, database: Connection, name: str, place: dict[str, Any]) -> tuple | None:
+    def _load(self, database: Connection, name: str, place: dict[str, Any]) -> Any:
         wait = max(1, self._declared.lock_timeout // _MILLISECOND)
         try:
             rows = database.call("load_saga", name, **place, locked=not self._declared.optimistic, lock_timeout_ms=wait)
@@ -154,11 +154,10 @@ class Running:
         saga = self._make(uuid4(), self._declared.state(**{self._declared.property: value}))
         return saga, {name: text for name, text in metadata.items() if text}
 
-    def _revive(self, row: tuple) -> tuple[Saga, dict[str, str]]:
+    def _revive(self, row: Any) -> tuple[Saga, dict[str, str]]:
         declared = self._declared
-        key, data, metadata, _ = row
-        state = decode_state(data, declared.state, f"{declared.name} {key}", declared.renamed, declared.removed)
-        return self._make(key, state), msgspec.json.decode(metadata) if metadata else {}
+        state = decode_state(row.data, declared.state, f"{declared.name} {row.id}", declared.renamed, declared.removed)
+        return self._make(row.id, state), msgspec.json.decode(row.metadata) if row.metadata else {}
 
     def _make(self, key: UUID, state: Any) -> Saga:
         saga = self._saga()
@@ -175,11 +174,11 @@ class Running:
             )
 
     # -------------------------------------------------------------- storing
-    def _store(self, saga: Saga, row: tuple | None, metadata: dict[str, str], name: str) -> list[Call]:
+    def _store(self, saga: Saga, row: Any, metadata: dict[str, str], name: str) -> list[Call]:
         """The calls that keep what the method did to the instance."""
         if saga.completed:
             # started and completed by one message, it leaves nothing
-            return [("complete_saga", name, {"id": saga.id, "concurrency": row[3]})] if row else []
+            return [("complete_saga", name, {"id": saga.id, "concurrency": row.concurrency})] if row else []
         declared = self._declared
         data = encode_state(saga.state, f"{declared.name} {saga.id}")
         content = {"id": saga.id, "data": data, "persistence_version": _VERSION, "saga_type_version": declared.version}
@@ -187,9 +186,9 @@ class Running:
             value = self._text(getattr(saga.state, declared.property), declared.property)
             start = {"correlation_value": value, "metadata": msgspec.json.encode(metadata).decode()}
             return [("insert_saga", name, {**content, **start}), *self._second_correlation(saga, name)]
-        if not declared.optimistic and msgspec.json.decode(data) == msgspec.json.decode(row[1]):
+        if not declared.optimistic and msgspec.json.decode(data) == msgspec.json.decode(row.data):
             return []  # locked and as it was
-        return [("update_saga", name, {**content, "concurrency": row[3]}), *self._second_correlation(saga, name)]
+        return [("update_saga", name, {**content, "concurrency": row.concurrency}), *self._second_correlation(saga, name)]
 
     def _second_correlation(self, saga: Saga, name: str) -> list[Call]:
         declared = self._declared

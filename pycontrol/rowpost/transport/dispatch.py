@@ -68,10 +68,10 @@ def dispatch(
     if batch.events:
         rows = database.call_all(calls, begin=begin)
         calls = [
-            _unregistered(database.local(parse_address(row[0])).qualified(database.engine), operation)
+            _unregistered(database.local(parse_address(row.queue_address)).qualified(database.engine), operation)
             for place, operation in batch.events
             for row in rows[place]
-            if not row[1]
+            if not row.stored
         ]
         begin, opened = False, begin
     if not calls and commit != "sealed":

@@ -155,7 +155,7 @@ class Queue:
 
     def peek(self, count: int = 1000) -> int:
         """About how many messages wait, counted up to `count` (1 to 10,000); those that receivers hold are left out."""
-        return self.database.call("peek_queue", queue=self.name, count=count)[0][0]
+        return self.database.call("peek_queue", queue=self.name, count=count)[0].waiting
 
     def browse(
         self, count: int = 50, anchor: int | None = None, max_body_bytes: int | None = None
@@ -182,7 +182,7 @@ class Queue:
     def _purge(self, procedure: str, batch: int, progress: Progress | None) -> int:
         total = 0
         while True:
-            purged = self.database.call(procedure, queue=self.name, count=batch)[0][0]
+            purged = self.database.call(procedure, queue=self.name, count=batch)[0].purged
             total += purged
             if progress:
                 progress(total)

@@ -52,7 +52,7 @@ class Stage:
     def clear(self, database: Connection) -> None:
         """Takes the demo's queues and its table away."""
         try:
-            registered = {row[0] for row in database.call("list_queues")}
+            registered = {row.queue_name for row in database.call("list_queues")}
         except SchemaMissing:
             return
         for name in registered & set(self.names.values()):

@@ -14,7 +14,15 @@ from rowpost.database.contract import Procedure
 from rowpost.database.dialects import libpq, notifications
 from rowpost.database.dialects.copying import copy_rows
 from rowpost.database.dialects.lending import Loan
-from rowpost.database.dialects.protocol import Begin, Commit, Statement, in_order, row_maker, saga_missing, where_rights_are
+from rowpost.database.dialects.protocol import (
+    Begin,
+    Commit,
+    Statement,
+    in_order,
+    row_maker,
+    saga_missing,
+    where_rights_are,
+)
 from rowpost.errors import (
     CATALOGUE,
     DatabaseError,
@@ -92,14 +100,15 @@ class PostgreSQL:
         placeholders = ", ".join(f"${number}::{type_name}" for number, type_name in enumerate(types, 1))
         columns = ", ".join(column.name for column in procedure.result)
         call = f"{self.object_name(procedure, key)}({placeholders})"
+        types_of_result = tuple(c.type for c in procedure.result)
         return Statement(
             text=f"SELECT {columns} FROM {call}" if columns else f"SELECT {call}",
             procedure=procedure,
             queue=queue,
             parameters=tuple((p.name, p.type) for p in parameters),
             known=frozenset(p.name for p in procedure.parameters),
-            result_types=tuple(c.type for c in procedure.result),
-            make_row=row_maker(procedure.name, tuple(c.name for c in procedure.result)),
+            result_types=types_of_result,
+            make_row=row_maker(procedure.name, tuple(c.name for c in procedure.result), types_of_result),
             key=key,
         )
 

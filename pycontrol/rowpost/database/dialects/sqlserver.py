@@ -86,14 +86,15 @@ class SQLServer:
     def spell(self, procedure: Procedure, queue: str | None, key: str | None) -> Statement:
         parameters = procedure.parameters_on(self.name)
         physical = [each for parameter in parameters for each in _physical(parameter)]
+        types_of_result = tuple(c.type for c in procedure.result)
         return Statement(
             text=self._exec(procedure, key, ((name, "?") for name, _ in physical)),
             procedure=procedure,
             queue=queue,
             parameters=tuple((p.name, p.type) for p in parameters),
             known=frozenset(p.name for p in procedure.parameters),
-            result_types=tuple(c.type for c in procedure.result),
-            make_row=row_maker(procedure.name, tuple(c.name for c in procedure.result)),
+            result_types=types_of_result,
+            make_row=row_maker(procedure.name, tuple(c.name for c in procedure.result), types_of_result),
             sizes=tuple(_SIZES[kind] for _, kind in physical),
             key=key,
         )
