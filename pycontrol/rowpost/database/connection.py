@@ -70,7 +70,7 @@ class Connection:
         """postgresql or sqlserver."""
         return self.dialect.name
 
-    def call(self, procedure: str, /, queue: str | None = None, *, begin: Begin = False, **arguments: Any) -> list[tuple]:
+    def call(self, procedure: str, /, queue: str | None = None, *, begin: Begin = False, **arguments: Any) -> list[Any]:
         """Calls a procedure of the contract; with `queue` the one that was rendered for that queue.
 
         Args:
@@ -96,7 +96,7 @@ class Connection:
 
     def call_all(
         self, calls: Sequence[tuple[str, str | None, dict[str, Any]]], *, begin: Begin = False, commit: Commit = False
-    ) -> list[list[tuple]]:
+    ) -> list[list[Any]]:
         """Calls several procedures in as few round trips as the engine can, and returns the rows of each.
 
         Args:

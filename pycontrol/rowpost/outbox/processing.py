@@ -84,7 +84,7 @@ class OutboxProcessing(OneConnection):
     def enlist(self, participant: Any, database: Connection) -> Any:
         """The business connection, where somebody asks for it by its name."""
         if participant == self._outbox.database and self._business is not None:
-            return self._business.connection
+            return self._business.driver_connection
         return super().enlist(participant, database)
 
     # -------------------------------------------------------------- one message

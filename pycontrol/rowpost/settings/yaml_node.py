@@ -183,9 +183,10 @@ def decode(node: Node, cls: type[T], *, given: Mapping[str, Any] = NO_VALUES, de
     Raises:
         SettingsError: an unknown or missing key, or a value of another type or out of its range.
     """
-    hints = {key: hint for key, hint in _hints(cls).items() if key not in given and key not in node.taken}
+    fields_of: Any = cls
+    hints = {key: hint for key, hint in _hints(fields_of).items() if key not in given and key not in node.taken}
     node.check_keys(hints)
-    required = {field.name for field in dataclasses.fields(cls) if _is_required(field)} - defaults.keys()  # type: ignore[arg-type]
+    required = {field.name for field in dataclasses.fields(fields_of) if _is_required(field)} - defaults.keys()
     found = {key: node.take(key, hint) for key, hint in hints.items() if key in node.values or key in required}
     return cls(**{**defaults, **given, **found})
 
@@ -206,7 +207,7 @@ def shorten(text: str, characters: int = _SHOWN_CHARACTERS) -> str:
 
 
 @cache
-def _hints(cls: type) -> dict[str, Any]:
+def _hints(cls: Any) -> dict[str, Any]:
     """The type hints of a dataclass's fields. Of a hint that allows None, what else it allows: YAML's null is no value."""
     hints = get_type_hints(cls, include_extras=True)
     return {field.name: _without_none(hints[field.name]) for field in dataclasses.fields(cls)}

@@ -135,13 +135,16 @@ class _Stored:
     __slots__ = ()
     id: UUID
     raw_headers: str
+    _headers: dict[str, str | None] | None
 
     @property
     def headers(self) -> dict[str, str | None]:
         """The headers. Raises MessageCorrupt where they cannot be read; raw_headers is there all the same."""
-        if self._headers is None:
-            object.__setattr__(self, "_headers", decode_headers(self.raw_headers))
-        return self._headers
+        headers = self._headers
+        if headers is None:
+            headers = decode_headers(self.raw_headers)
+            object.__setattr__(self, "_headers", headers)
+        return headers
 
     @property
     def message_id(self) -> str:

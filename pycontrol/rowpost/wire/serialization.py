@@ -45,7 +45,7 @@ class JsonSerializer:
         try:
             if hasattr(message, "model_dump_json"):
                 return message.model_dump_json(by_alias=True).encode()
-            if dataclasses.is_dataclass(message):
+            if dataclasses.is_dataclass(message) and not isinstance(message, type):
                 message = msgspec.convert(message, _mirror(type(message)), from_attributes=True)
             return msgspec.json.encode(message)
         except (msgspec.MsgspecError, TypeError, ValueError) as error:
@@ -96,7 +96,7 @@ def _reader(cls: type) -> Callable[[bytes], Any]:
     """How the bodies of a class are read, found out once."""
     if hasattr(cls, "model_validate_json"):
         return cls.model_validate_json
-    as_it_stands = msgspec.json.Decoder(cls).decode
+    as_it_stands: Callable[[bytes], Any] = msgspec.json.Decoder(cls).decode
     if not dataclasses.is_dataclass(cls):
         return as_it_stands
     decode, convert = msgspec.json.Decoder(_mirror(cls)).decode, msgspec.convert
@@ -111,7 +111,7 @@ def _reader(cls: type) -> Callable[[bytes], Any]:
 
 
 @cache
-def _mirror(cls: type) -> type[msgspec.Struct]:
+def _mirror(cls: Any) -> type[msgspec.Struct]:
     """A struct with a dataclass's fields, named as on the wire."""
     hints = typing.get_type_hints(cls)
     fields: list[Any] = []

@@ -217,7 +217,7 @@ def test_an_endpoint_may_do_what_it_was_granted_and_nothing_else(shop, deployed,
                 refused()
         with pytest.raises(PermissionDenied), endpoint.translated():
             table = "rowpost.journal" if shop.babelfish else sql.table("Sales")  # which chains no ownership
-            endpoint.connection.execute(f"SELECT COUNT(*) FROM {table}")
+            endpoint.driver_connection.execute(f"SELECT COUNT(*) FROM {table}")
     assert granted == grant_statements(deployed, name, receive_from=["Sales"], send_to=["Billing"], tables=shop.babelfish)
 
 

@@ -74,7 +74,7 @@ class Call:
     make_row: Callable[[Iterable[Any]], Any]
 
 
-def call(connection: psycopg.Connection, statement: Call) -> list[tuple]:
+def call(connection: psycopg.Connection, statement: Call) -> list[Any]:
     """Executes one statement, prepared at its first use on this connection, and returns its rows.
 
     Raises:
@@ -97,7 +97,7 @@ def call_all(
     *,
     before: Sequence[bytes] = (),
     after: Sequence[bytes] = (),
-) -> list[list[tuple]]:
+) -> list[list[Any]]:
     """Executes statements in one round trip and returns the rows of each.
 
     `before` and `after` are commands around them, such as BEGIN and COMMIT. After an error nothing that follows it is
@@ -145,7 +145,7 @@ def _failing(place: int) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        error.failed_call = place
+        error.failed_call = place  # type: ignore[attr-defined]
         raise
 
 
@@ -187,7 +187,7 @@ def _ready(socket: int, *, writable: bool) -> None:
         select.select([socket], [socket] if writable else [], [])
 
 
-def _values(statement: Call) -> list[bytes | None]:
+def _values(statement: Call) -> list[Any]:
     return [None if value is None else _encode(kind, value) for kind, value in statement.parameters]
 
 

@@ -55,10 +55,10 @@ def row_maker(procedure: str, columns: tuple[str, ...], types: tuple[str, ...]) 
     if "binary" in types:
         return tuple
     # tuple.__new__ needs no frame of Python for each row, as the class's _make does
-    return partial(tuple.__new__, namedtuple(f"{procedure}_row", columns))  # type: ignore[misc]  # names known at run time
+    return partial(tuple.__new__, namedtuple(f"{procedure}_row", columns))
 
 
-def in_order(statement: Statement, rows: list[tuple]) -> list[tuple]:
+def in_order(statement: Statement, rows: list[Any]) -> list[Any]:
     """The rows in the contract's order: neither OUTPUT nor RETURNING promises one, and a sort there copies every body."""
     order = statement.procedure.ordered_by
     if order and len(rows) > 1:
@@ -78,18 +78,20 @@ class Dialect(Protocol):
 
     name: str
 
+    def __hash__(self) -> int: ...
+
     def connect(self, url: str, application_name: str) -> Any:
         """Opens a connection in autocommit mode. Raises DatabaseUnavailable, LoginRefused, SettingsError."""
 
     def spell(self, procedure: Procedure, queue: str | None, key: str | None) -> Statement:
         """Spells the call of a procedure."""
 
-    def execute(self, connection: Any, statement: Statement, arguments: dict[str, Any], begin: Begin) -> list[tuple]:
+    def execute(self, connection: Any, statement: Statement, arguments: dict[str, Any], begin: Begin) -> list[Any]:
         """Calls; with `begin` opens the transaction in the same round trip. Rows stand in the contract's order."""
 
     def execute_all(
         self, connection: Any, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: Begin, commit: Commit
-    ) -> list[list[tuple]]:
+    ) -> list[list[Any]]:
         """Calls several at once, optionally between BEGIN and COMMIT; the rows of each."""
 
     def stream(
@@ -132,8 +134,8 @@ class Dialect(Protocol):
 
     def driver_error(self) -> type[Exception]: ...
 
-    def loan(self, connection: Any, refuse: Callable[[str], NoReturn]) -> Any:
-        """What watches over a connection in a handler's hands; None where the driver gives no way."""
+    def guard(self, connection: Any, refuse: Callable[[str], NoReturn]) -> Any:
+        """Return the guard of a connection that a handler uses; None if the driver offers no way."""
 
     def database_name(self, connection: Any) -> str: ...
     def quote(self, name: str) -> str: ...

@@ -24,7 +24,7 @@ from rowpost.database.dialects.protocol import Begin, Commit, Statement, in_orde
 from rowpost.database.dialects.sqlserver_errors import translate
 from rowpost.errors import RowpostError, UnsupportedServer
 
-__all__ = ["SQLServer", "refuse_version"]
+__all__ = ["SQLServer", "check_version"]
 
 Call = tuple[Statement, dict[str, Any]]
 
@@ -77,7 +77,7 @@ class SQLServer:
         except pyodbc.Error as error:
             raise self.translate(error) from None  # the driver's own text may hold the connection string
         try:
-            refuse_version(str(connection.getinfo(pyodbc.SQL_DBMS_VER)), lambda: _is_azure(connection))
+            check_version(str(connection.getinfo(pyodbc.SQL_DBMS_VER)), lambda: _is_azure(connection))
         except UnsupportedServer:
             connection.close()
             raise
@@ -101,12 +101,12 @@ class SQLServer:
 
     def execute(
         self, connection: pyodbc.Connection, statement: Statement, arguments: dict[str, Any], begin: Begin
-    ) -> list[tuple]:
+    ) -> list[Any]:
         return self.execute_all(connection, [(statement, arguments)], begin, False)[0]
 
     def execute_all(
         self, connection: pyodbc.Connection, calls: Sequence[Call], begin: Begin, commit: Commit
-    ) -> list[list[tuple]]:
+    ) -> list[list[Any]]:
         batches = _batched(calls)
         undo = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; "
         if begin and len(batches) == 1 and (commit or _is_plain(batches[0])):
@@ -122,7 +122,7 @@ class SQLServer:
 
     def _run(
         self, connection: pyodbc.Connection, calls: Sequence[Call], head: str, tail: str = "", undo: str = ""
-    ) -> list[list[tuple]]:
+    ) -> list[list[Any]]:
         """Calls in one round trip, between two statements; an error of any of them goes through `undo` and ends it."""
         plain = _is_plain(calls)
         text = " ".join([head, *(self._literally(*call) if plain else call[0].text for call in calls), tail])
@@ -211,7 +211,7 @@ class SQLServer:
     def driver_error(self) -> type[Exception]:
         return pyodbc.Error
 
-    def loan(self, connection: pyodbc.Connection, refuse: Callable[[str], NoReturn]) -> None:
+    def guard(self, connection: pyodbc.Connection, refuse: Callable[[str], NoReturn]) -> None:
         """pyodbc's connections take no attributes: what a handler did wrong is found afterwards."""
 
     def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
@@ -243,8 +243,8 @@ class SQLServer:
         return f"EXEC {self.object_name(procedure, key)} {', '.join(f'@{name} = {value}' for name, value in given)};"
 
 
-def refuse_version(version: str, is_azure: Callable[[], bool]) -> None:
-    """Raises UnsupportedServer for a server older than SQL Server 2016 (13); Azure SQL (12) and Babelfish are new enough.
+def check_version(version: str, is_azure: Callable[[], bool]) -> None:
+    """Check that a server is SQL Server 2016 (13) or newer. Azure SQL and Babelfish (both 12) are new enough.
 
     `version` is the driver's, such as "13.00.5026"; `is_azure` is asked only of those that call themselves 12.
     """
@@ -291,7 +291,7 @@ def _message_block(messages: Sequence[Any]) -> list[Any]:
 def _values(statement: Statement, arguments: dict[str, Any]) -> list[Any]:
     values: list[Any] = []
     for name, kind in statement.parameters:
-        value = arguments.get(name)
+        value: Any = arguments.get(name)
         if kind == "messages":
             values += _message_block(value)
         elif kind == "strings":
