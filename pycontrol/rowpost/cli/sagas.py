@@ -19,7 +19,7 @@ from rowpost.errors import MessageCorrupt, SagaNotDeployed
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, INVOKED_SAGAS, MESSAGE_ID, MESSAGE_INTENT, PROCESSING_ENDED
 from rowpost.wire.message_types import split_enclosed_types
 
-__all__ = ["app"]
+__all__ = ["PAGE", "SagaArgument", "app"]
 
 app = typer.Typer(help="Look at sagas: long-running work, an instance each.", no_args_is_help=True)
 

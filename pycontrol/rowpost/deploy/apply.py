@@ -26,6 +26,7 @@ __all__ = [
     "ApplyResult",
     "Deployment",
     "Progress",
+    "State",
     "apply",
     "deployment",
     "difference",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-__all__ = ["Batch", "SqlTextError", "code_line", "render", "split_batches", "tokens"]
+__all__ = ["PLACEHOLDER", "Batch", "SqlTextError", "code_line", "render", "split_batches", "tokens"]
 
 OPENERS = {
     "sqlserver": re.compile(r"--|/\*|'|\"|\["),

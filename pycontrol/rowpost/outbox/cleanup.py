@@ -18,7 +18,7 @@ from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import AlreadyDispatched, DatabaseUnavailable, Deadlock, RowpostError
 from rowpost.outbox.operations import decode_operations
 
-__all__ = ["CareResult", "care_for", "clean", "clean_dispatches"]
+__all__ = ["LEFT_BEHIND_AFTER", "CareResult", "care_for", "clean", "clean_dispatches"]
 
 
 LEFT_BEHIND_AFTER = 60

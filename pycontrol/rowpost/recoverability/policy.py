@@ -32,7 +32,19 @@ from rowpost.wire.headers import (
 )
 from rowpost.wire.message import format_timestamp, storable
 
-__all__ = ["Decision", "Failure", "Host", "Policy", "Recoverability", "delayed_headers", "delayed_rounds", "failure_headers", "in_words", "plain_recoverability"]
+__all__ = [
+    "DROPPED",
+    "Decision",
+    "Failure",
+    "Host",
+    "Policy",
+    "Recoverability",
+    "delayed_headers",
+    "delayed_rounds",
+    "failure_headers",
+    "in_words",
+    "plain_recoverability",
+]
 
 MESSAGE_LIMIT = 16384
 STACK_LIMIT = 32768

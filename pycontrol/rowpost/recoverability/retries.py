@@ -38,7 +38,7 @@ from rowpost.recoverability.policy import (
 )
 from rowpost.wire.message import Message, decode_headers, encode_headers
 
-__all__ = ["Retries"]
+__all__ = ["Retries", "roll_back"]
 
 logger = logging.getLogger("rowpost")
 

@@ -25,7 +25,7 @@ from rowpost.wire.address import parse_address
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, FAILED_QUEUE
 from rowpost.wire.message import BrowsedMessage, Headers, OutgoingMessage, encode_headers
 
-__all__ = ["ErrorQueue", "Filter", "Retried"]
+__all__ = ["BATCH", "ErrorQueue", "Filter", "Retried"]
 
 PAGE = 1000
 #: how many messages one transaction of retry_all takes back

@@ -121,6 +121,44 @@ def test_no_function_grows_too_long():
     assert long == {}
 
 
+def public_definitions(path: Path) -> set[str]:
+    """Classes, functions and constants of a module whose names do not begin with an underscore."""
+    found = set()
+    for node in tree(path).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found.update(target.id for target in targets if isinstance(target, ast.Name))
+    return {each for each in found if not each.startswith("_")}
+
+
+@cache
+def imported_elsewhere() -> dict[str, set[str]]:
+    """By module, the names that other modules of the package, tests, benchmarks and examples import from it."""
+    repository = PACKAGE.parents[1]
+    found: dict[str, set[str]] = {}
+    for folder in (PACKAGE, PACKAGE.parent / "tests", repository / "benchmarks", repository / "examples"):
+        for path in folder.rglob("*.py"):
+            for node in ast.walk(tree(path)):
+                if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    found.setdefault(node.module, set()).update(alias.name for alias in node.names)
+    return found
+
+
+def unlisted(path: Path) -> list[str]:
+    """The names that a module defines, that others import, and that its __all__ leaves out."""
+    listed: set[str] = set()
+    for node in tree(path).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__":
+            listed = set(ast.literal_eval(node.value))
+    return sorted((public_definitions(path) & imported_elsewhere().get(module_of(path), set())) - listed)
+
+
+def test_all_names_everything_that_others_import():
+    assert {name(path): left for path in MODULES if (left := unlisted(path))} == {}
+
+
 def in_house_order(names: list[str]) -> list[str]:
     """Constants, then classes, then functions, each by name."""
     return sorted(names, key=lambda each: (0 if each.isupper() else 1 if each[:1].isupper() else 2, each))

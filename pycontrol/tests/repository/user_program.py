@@ -45,13 +45,13 @@ class OrderState:
 sales = Endpoint("Sales", recoverability=Recoverability(immediate_retries=2))
 
 
-@sales.handles(PlaceOrder)
+@sales.handles("Shop.Messages.PlaceOrder", PlaceOrder)
 def place(message: PlaceOrder, context: Context) -> None:
     if message.amount > 0:
         context.publish(OrderPaid(message.order_id))
 
 
-class OrderSaga(Saga[OrderState], correlation="order_id"):
+class OrderSaga(Saga[OrderState], correlate={PlaceOrder: "order_id", OrderPaid: "order_id"}):
     @starts(PlaceOrder)
     def begin(self, message: PlaceOrder, context: SagaContext) -> None:
         self.state.paid = False
@@ -64,7 +64,8 @@ class OrderSaga(Saga[OrderState], correlation="order_id"):
 
 def receive(database: Connection) -> list[str]:
     queue = Queue("Sales", database)
-    queue.send(OutgoingMessage(b"{}", {"Shop.Note": "hello"}, time_to_be_received=timedelta(minutes=1)))
+    queue.send(b"{}", {"Shop.Note": "hello"}, time_to_be_received=timedelta(minutes=1))
+    queue.send_many([OutgoingMessage(b"{}"), OutgoingMessage(b"[]")])
     received: list[Message] = queue.receive(10)
     return [message.message_id for message in received]
 

@@ -21,7 +21,19 @@ from rowpost.spark.source.connection import open_database
 from rowpost.spark.source.horizon import Horizon, Look
 from rowpost.spark.source.options import ReadOptions
 
-__all__ = ["QueueState", "Range", "StreamRefused", "check_schema", "describe", "open_queue", "read_batches", "settle", "split"]
+__all__ = [
+    "QueueState",
+    "Range",
+    "StreamRefused",
+    "check_schema",
+    "declared_worker",
+    "describe",
+    "open_queue",
+    "read_batches",
+    "require",
+    "settle",
+    "split",
+]
 
 PROBE = 0.05  # seconds between two looks at writers
 _ZONE = "UTC"
