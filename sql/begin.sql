@@ -1,6 +1,6 @@
 SET ANSI_NULLS, QUOTED_IDENTIFIER, XACT_ABORT, NOCOUNT ON;
 GO
--- One deployment at a time: a second one waits here until the first has committed or gone.
+-- One deployment at a time: a second one waits here until the first one commits or ends.
 BEGIN TRANSACTION;
 DECLARE @granted int;
 EXEC @granted = sys.sp_getapplock @Resource = N'rowpost deployment', @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = -1;

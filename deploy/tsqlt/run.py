@@ -32,9 +32,8 @@ from xml.etree import ElementTree
 
 from rowpost.database.connection import Connection, connect_url
 from rowpost.deploy.apply import apply
-from rowpost.deploy.babelfish import BabelfishRunner, is_babelfish
 from rowpost.deploy.plan import plan
-from rowpost.deploy.runner import SqlserverRunner
+from rowpost.deploy.runner import SqlserverRunner, is_babelfish
 from rowpost.deploy.sql_text import split_batches
 from rowpost.errors import RowpostError
 from rowpost.settings.environment import QueueSettings, SagaSettings, Settings
@@ -60,6 +59,8 @@ SAMPLE_SAGA = SagaSettings("SampleSaga", "Sample", transitional="Sample", transi
 SERVER = "ROWPOST_TEST_SQLSERVER"
 DROP_SECONDS = 20
 DOWNLOAD_SECONDS = 60
+#: makes what runs the batches of tests on a connection; the project's own tests set another one on Babelfish
+make_runner: Callable[[Connection], SqlserverRunner] = SqlserverRunner
 CLASS = re.compile(r"EXEC tSQLt\.NewTestClass @ClassName = N'(\w+)';")
 TEST = re.compile(r"^CREATE OR ALTER PROCEDURE (\w+)\.\[(test [^\]]+)\]\nAS\n(?:-- Babelfish: (.+)\n)?", re.MULTILINE)
 
@@ -158,7 +159,7 @@ def load(database: Connection, classes: Iterable[TestClass]) -> None:
 
 
 def _run_script(database: Connection, text: str) -> None:
-    runner = BabelfishRunner(database) if is_babelfish(database) else SqlserverRunner(database)
+    runner = make_runner(database)
     for batch in split_batches(text.replace("\r\n", "\n"), "sqlserver"):
         runner.run(batch)
 

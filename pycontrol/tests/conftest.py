@@ -27,6 +27,7 @@ from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.transport.queue import Queue
+from tests.support import babelfish
 from tests.support.engines_report import PLUGIN, EnginesReport, note_engine
 from tests.support.probe import Probe, probe_for
 from tests.support.workers import shop
@@ -42,6 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    babelfish.install()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # programs that tests interrupt inherit it; `make test &` ignores it
     path = config.getoption("--engines-report")
     if path is not None:
@@ -149,9 +151,9 @@ def target(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -
     )
     with connect_url(engine, url) as database:
         apply(database, plan(settings))
-        babelfish = engine == "sqlserver" and _is_babelfish(database)
+        on_babelfish = babelfish.is_babelfish(database)
         note_engine(request.config, label, database)
-    return Target("babelfish" if babelfish else label, settings, babelfish, url)
+    return Target("babelfish" if on_babelfish else label, settings, on_babelfish, url)
 
 
 @pytest.fixture(scope="session")
@@ -163,10 +165,6 @@ def business_url(target: Target, new_database: Callable[[str], str]) -> str:
         apply(database, plan(replace(target.settings, url=url, queues=())))
         database.driver_connection.execute("CREATE TABLE business (number integer NOT NULL)")
     return url
-
-
-def _is_babelfish(database: Connection) -> bool:
-    return bool(database.driver_connection.execute("SELECT CAST(SERVERPROPERTY('babelfish') AS int)").fetchval())
 
 
 @pytest.fixture

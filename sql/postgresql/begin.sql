@@ -1,4 +1,4 @@
--- One deployment at a time: a second one waits here until the first has committed or gone.
+-- One deployment at a time: a second one waits here until the first one commits or ends.
 BEGIN;
 SET LOCAL transaction_isolation = 'read committed';
 DO $rowpost$

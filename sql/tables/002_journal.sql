@@ -1,6 +1,6 @@
 IF OBJECT_ID(N'rowpost.journal', N'U') IS NOT NULL SET NOEXEC ON;
 GO
--- One row per script that ran: what it was (hash), and what it left behind (fingerprint of its object).
+-- One row per script that ran: the hash of its text, and the fingerprint of the object that it made.
 CREATE TABLE rowpost.journal
 (
     script_name nvarchar(400) NOT NULL,

@@ -1,6 +1,6 @@
 IF OBJECT_ID(N'rowpost.queue', N'U') IS NOT NULL SET NOEXEC ON;
 GO
--- The registry: which queues have procedures, and where their tables are.
+-- The registry: the queues that have procedures, and their tables.
 CREATE TABLE rowpost.queue
 (
     queue_key nvarchar(128) NOT NULL,

@@ -1,6 +1,6 @@
 IF OBJECT_ID(N'rowpost.failure', N'U') IS NOT NULL SET NOEXEC ON;
 GO
--- Failed attempts per message, shared by all workers. Only failures touch this table: the good path never does.
+-- Failed attempts per message, shared by all workers. Only a failure writes to this table.
 CREATE TABLE rowpost.failure
 (
     queue_key nvarchar(128) NOT NULL,

@@ -1,6 +1,6 @@
 IF OBJECT_ID(N'dbo.SubscriptionRouting', N'U') IS NOT NULL SET NOEXEC ON;
 GO
--- Who wants which events: the NServiceBus transport's own table, shared by all endpoints of the database.
+-- The subscriptions of endpoints to events: the NServiceBus transport's own table, shared by all endpoints of the database.
 CREATE TABLE dbo.SubscriptionRouting
 (
     QueueAddress nvarchar(200) NOT NULL,

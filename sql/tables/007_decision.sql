@@ -1,7 +1,7 @@
 IF OBJECT_ID(N'rowpost.decision', N'U') IS NOT NULL SET NOEXEC ON;
 GO
--- Decisions to commit of transactions over several databases. A decision commits with the message's own transaction;
--- a participant that is found prepared commits if its transaction stands here, and rolls back if it does not.
+-- Decisions to commit transactions over several databases. A decision commits with the message's own transaction. A
+-- prepared participant commits if its transaction is in this table; otherwise it rolls back.
 CREATE TABLE rowpost.decision
 (
     transaction_id varchar(64) NOT NULL,

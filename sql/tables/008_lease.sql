@@ -1,6 +1,6 @@
 IF OBJECT_ID(N'rowpost.lease', N'U') IS NOT NULL SET NOEXEC ON;
 GO
--- Queues that belong to one process, and until when that process is believed to live.
+-- Queues that belong to one process, and the time until which the process has renewed its lease.
 CREATE TABLE rowpost.lease
 (
     queue_key nvarchar(128) NOT NULL,

@@ -1,6 +1,6 @@
 IF OBJECT_ID(N'rowpost.saga', N'U') IS NOT NULL SET NOEXEC ON;
 GO
--- Which types of sagas have procedures, where their instances are stored, and by what they are found.
+-- The types of sagas that have procedures, with the table of their instances and the correlation property.
 CREATE TABLE rowpost.saga
 (
     saga_key nvarchar(128) NOT NULL,

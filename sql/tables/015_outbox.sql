@@ -1,7 +1,7 @@
 IF OBJECT_ID(N'rowpost.outbox', N'U') IS NOT NULL SET NOEXEC ON;
 GO
--- Which messages an endpoint has handled, in the database of its business data: one small row per message for as long as
--- a duplicate may come. What a message caused stands apart until it has left, so that rows here are never rewritten.
+-- The messages that an endpoint has handled, in the database of its business data: one small row per message until the
+-- retention time ends. A message's operations are in another table until they are sent, so that these rows never change.
 CREATE TABLE rowpost.outbox
 (
     endpoint nvarchar(200) NOT NULL,

@@ -1,7 +1,7 @@
 IF OBJECT_ID(N'rowpost.outbox_operations', N'U') IS NOT NULL SET NOEXEC ON;
 GO
--- What handled messages caused and what has not left yet: sends and publishes as JSON, for the moment between the commit
--- of the business data and that of the queue. Empty most of the time.
+-- The operations of handled messages that are not sent yet, as JSON, between the commit of the business data and the
+-- commit of the queue. Usually empty.
 CREATE TABLE rowpost.outbox_operations
 (
     endpoint nvarchar(200) NOT NULL,

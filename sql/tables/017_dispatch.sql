@@ -1,7 +1,7 @@
 IF OBJECT_ID(N'rowpost.dispatch', N'U') IS NOT NULL SET NOEXEC ON;
 GO
--- In the queue's database: whose operations have left an outbox. A row commits together with what was sent, and is
--- forgotten when the outbox knows; so nothing leaves twice, whoever dies in between.
+-- In the queue's database: the messages whose operations were sent from an outbox. A row commits together with the sent
+-- messages and is deleted after the outbox has deleted the operations, so that a crash in between sends nothing twice.
 CREATE TABLE rowpost.dispatch
 (
     endpoint nvarchar(200) NOT NULL,

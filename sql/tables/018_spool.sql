@@ -1,6 +1,6 @@
 IF OBJECT_ID(N'rowpost.spool', N'U') IS NOT NULL SET NOEXEC ON;
 GO
--- Queues that a stream drains: whose they are, and whether a batch of its was logged. One stream a queue.
+-- Queues that a stream drains: the owner of the spool, and whether it has logged a batch. One stream per queue.
 CREATE TABLE rowpost.spool
 (
     queue_key nvarchar(128) NOT NULL,

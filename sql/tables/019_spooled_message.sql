@@ -1,6 +1,6 @@
 IF OBJECT_ID(N'rowpost.spooled_message', N'U') IS NOT NULL SET NOEXEC ON;
 GO
--- Messages that a stream has moved out of a queue and not yet stored for good. `number` is the stream's offset.
+-- Messages that a stream has moved from a queue and has not stored durably yet. `number` is the stream's offset.
 CREATE TABLE rowpost.spooled_message
 (
     queue_key nvarchar(128) NOT NULL,

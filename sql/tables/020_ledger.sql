@@ -1,7 +1,7 @@
 IF OBJECT_ID(N'rowpost.ledger', N'U') IS NOT NULL SET NOEXEC ON;
 GO
--- What jobs have written into queues: a row for each part of a job, committed together with the part's messages, so that
--- a part which is written again, by a retry or by the whole job under the same key, is found here and left out.
+-- The parts of jobs that were sent: one row per part, committed together with the part's messages. If a part is sent
+-- again, by a retry or by the whole job with the same key, it is found here and skipped.
 CREATE TABLE rowpost.ledger
 (
     job_key nvarchar(200) COLLATE Latin1_General_100_BIN2 NOT NULL,

@@ -1,6 +1,6 @@
 IF OBJECT_ID(N'rowpost.staged_message', N'U') IS NOT NULL SET NOEXEC ON;
 GO
--- Messages of a job that becomes visible as a whole: stored by its tasks, sent by its end. `attempt` tells a task's tries apart.
+-- Messages of a job that sends all its messages at its end. Its tasks store them here. `attempt` identifies an attempt of a task.
 CREATE TABLE rowpost.staged_message
 (
     job_key nvarchar(200) COLLATE Latin1_General_100_BIN2 NOT NULL,

@@ -1,6 +1,6 @@
 IF OBJECT_ID(N'rowpost.purge', N'U') IS NOT NULL SET NOEXEC ON;
 GO
--- How far queues were emptied on purpose: a stream that has not read so far yet is told, and does not take it for nothing.
+-- The last row version that was purged from a queue, so that a stream that has not read so far reports the purge.
 CREATE TABLE rowpost.purge
 (
     queue_key nvarchar(128) NOT NULL,

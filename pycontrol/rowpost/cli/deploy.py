@@ -18,7 +18,6 @@ from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
 from rowpost.database.sql_folder import schema_version
 from rowpost.deploy.apply import apply, difference
-from rowpost.deploy.babelfish import is_babelfish
 from rowpost.deploy.capabilities import capabilities
 from rowpost.deploy.diff import PlanDiff
 from rowpost.deploy.plan import Plan, plan
@@ -286,9 +285,8 @@ def show_version(session: Session) -> ExitCode:
     with session.connected() as database:
         rows = _deployed(database)
         engine = database.engine
-        babelfish = is_babelfish(database)
     version, tool, applied_at, server = rows[0] if rows else (None, None, None, None)
-    features = capabilities(engine, server, babelfish=babelfish) if server else {}
+    features = capabilities(engine, server) if server else {}
     facts = {
         "rowpost": __version__,
         "python": platform.python_version(),
@@ -298,7 +296,7 @@ def show_version(session: Session) -> ExitCode:
         "deployed_schema": version,
         "deployed_by": tool,
         "deployed_at": applied_at and applied_at.isoformat(sep=" ", timespec="seconds"),
-        "server": f"Babelfish as {server}" if babelfish and server else server,
+        "server": server,
         "supports": [name for name, has in features.items() if has],
         "lacks": [name for name, has in features.items() if not has],
     }

@@ -118,7 +118,7 @@ def _registered(session: Session, database: Connection, name: str) -> tuple[str,
 
 def _instances(database: Connection, saga: str) -> Iterator[tuple]:
     anchor = None
-    while page := database.call("list_sagas", saga, count=PAGE, anchor=anchor):
+    while page := database.call("list_sagas", saga, count=PAGE, after_id=anchor):
         yield from page
         anchor = page[-1].id
 

@@ -19,6 +19,9 @@ __all__ = ["CatalogueEntry", "Contract", "Parameter", "Procedure", "load_contrac
 
 T = TypeVar("T")
 
+Side = Literal["receive", "send", "operate", "read", "deploy"]
+Role = Literal["endpoint", "operator", "reader"]
+
 
 class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One parameter or result column. `engines` is empty if every engine has it."""
@@ -37,7 +40,8 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     scope: Literal["queue", "saga", "database"]
     queues: Literal["own", "all", "delayed"] = "own"
     sagas: Literal["own", "transitional"] = "own"
-    side: Literal["receive", "send", "operate", "read", "deploy"]
+    side: Side
+    roles: tuple[Role, ...] | None = None
     parameters: tuple[Parameter, ...]
     result: tuple[Parameter, ...]
     ordered_by: str | None = None
@@ -57,7 +61,8 @@ class Procedure(_Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):
             that have a table of delayed messages).
         sagas: which sagas get a procedure of scope "saga": "own" (all of them) or "transitional" (those that move to
             another correlation).
-        side: who runs it: receive, send, operate, read or deploy.
+        side: what it is for: receive, send, operate, read or deploy.
+        roles: the database roles that may execute it. A template is never granted to the role endpoint.
         parameters: in order.
         result: its columns, in order; empty if it returns no rows.
         ordered_by: the column by which callers sort the rows, if the statement promises no order.
@@ -67,6 +72,7 @@ class Procedure(_Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     feature: str
     name: str
+    roles: tuple[Role, ...]
 
     def parameters_on(self, engine: str) -> tuple[Parameter, ...]:
         """Return the parameters that this engine has, in order."""
@@ -121,6 +127,7 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file. Procedures are decoded one by one, so that an error can name the procedure."""
 
     version: int
+    roles: dict[Side, tuple[Role, ...]]
     errors: dict[int, CatalogueEntry]
     procedures: dict[str, dict[str, Any]]
 
@@ -142,8 +149,10 @@ def parse_contract(text: str) -> Contract:
     found = []
     for path, entry in document.procedures.items():
         feature, _, name = path.partition("/")
-        _decode(path, entry, _Entry)  # `feature` and `name` are the path's, and not allowed below it
-        found.append(_decode(path, {"feature": feature, "name": name, **entry}, Procedure))
+        checked = _decode(path, entry, _Entry)  # `feature` and `name` are the path's, and not allowed below it
+        wanted = document.roles.get(checked.side, ()) if checked.roles is None else checked.roles
+        roles = [role for role in wanted if checked.scope == "database" or role != "endpoint"]
+        found.append(_decode(path, {**entry, "feature": feature, "name": name, "roles": roles}, Procedure))
     return Contract(tuple(found), document.errors)
 
 

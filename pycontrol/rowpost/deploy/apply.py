@@ -13,10 +13,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 
 from rowpost.database.connection import Connection
-from rowpost.deploy.babelfish import BabelfishRunner, is_babelfish, substitute
 from rowpost.deploy.diff import Change, JournalEntry, PlanDiff, compare
 from rowpost.deploy.plan import Entry, Plan, QueueEntry, Step, build_plan
-from rowpost.deploy.runner import BatchError, BatchRunner, SqlserverRunner
+from rowpost.deploy.runner import BatchError, BatchRunner, SqlserverRunner, is_babelfish
 from rowpost.deploy.saga_entry import SagaEntry
 from rowpost.deploy.scripts import Script
 from rowpost.deploy.sql_text import SqlTextError, split_batches
@@ -27,6 +26,7 @@ __all__ = [
     "Deployment",
     "Progress",
     "State",
+    "adapt_for_babelfish",
     "apply",
     "deployment",
     "difference",
@@ -36,6 +36,9 @@ __all__ = [
 ]
 
 LIST_SAGAS = "procedures/saga/list_saga_types.sql"
+
+#: A test sets this to run on Babelfish, an engine for tests only: it returns each script as Babelfish can run it.
+adapt_for_babelfish: Callable[[Script], Script] | None = None
 
 #: called before each item with its number from 1, how many there are, and its name
 Progress = Callable[[int, int, str], None]
@@ -214,13 +217,14 @@ def deployment(database: Connection, plan: Plan) -> Iterator[Deployment]:
 
 
 def fitted(database: Connection, plan: Plan) -> Plan:
-    """The plan as this server can run it: the same, but on Babelfish."""
+    """Return the plan as this server can run it. Raises DeployError if the plan is for another engine or for Babelfish."""
     if database.engine != plan.engine:
         raise DeployError(f"The plan is for {plan.engine}, the connection leads to {database.engine}.")
     if not is_babelfish(database):
         return plan
-    scripts = plan.scripts.exchanged(lambda name: substitute(plan.scripts.folder, name))
-    return build_plan(plan.environment, scripts, plan.entries, plan.whole)
+    if adapt_for_babelfish is None:
+        raise DeployError("The server is Babelfish, which rowpost does not support: use SQL Server, Azure SQL or PostgreSQL instead.")
+    return build_plan(plan.environment, plan.scripts.adapted(adapt_for_babelfish), plan.entries, plan.whole)
 
 
 def _refuse_open_transaction(database: Connection) -> None:
@@ -229,9 +233,7 @@ def _refuse_open_transaction(database: Connection) -> None:
 
 
 def _runner(database: Connection) -> BatchRunner:
-    if database.engine == "postgresql":
-        return BatchRunner(database)
-    return BabelfishRunner(database) if is_babelfish(database) else SqlserverRunner(database)
+    return BatchRunner(database) if database.engine == "postgresql" else SqlserverRunner(database)
 
 
 def _is_deployed(database: Connection) -> bool:

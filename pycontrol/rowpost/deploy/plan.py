@@ -6,23 +6,27 @@ psql; `rowpost.deploy.apply` runs the same steps, minus those that the journal s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 
-from rowpost.database.contract import load_contract
+from rowpost.database.contract import Procedure, load_contract
 from rowpost.database.dialects.choice import dialect_for
 from rowpost.database.dialects.protocol import Dialect
+from rowpost.deploy.contract_sql import drop_procedures, role_grants, template_rows
 from rowpost.deploy.runner import SCRIPT_END, SECTION_GUARD
 from rowpost.deploy.saga_entry import SagaEntry, describe_saga, saga_names
 from rowpost.deploy.scripts import Script, ScriptSet, hash_text, load_scripts, render_script
+from rowpost.deploy.sql_text import expand
 from rowpost.errors import InvalidQueueName
 from rowpost.settings.environment import OutboxSettings, QueueSettings, Settings
 from rowpost.version import __version__
 from rowpost.wire.address import DEFAULT_SCHEMA, Address, parse_address, queue_key
 
-__all__ = ["Entry", "Plan", "QueueEntry", "Step", "build_plan", "business_settings", "describe_queue", "plan", "queue_names"]
+__all__ = [
+    "Entry", "Plan", "QueueEntry", "Step", "build_plan", "business_settings", "contract_fragments", "describe_queue", "plan", "queue_names",
+]  # fmt: skip
 
 HOW_TO_RUN = {
     "sqlserver": "sqlcmd -S <server> -d <database> -b -x -f 65001 -i <this file>",
@@ -180,16 +184,38 @@ def build_plan(environment: str, scripts: ScriptSet, entries: Iterable[Entry], w
     queues = [entry for entry in entries if isinstance(entry, QueueEntry)]
     sagas = [entry for entry in entries if isinstance(entry, SagaEntry)] if scripts.saga_tables else []
     dialect = dialect_for(scripts.engine)
-    items: list[Step | Entry] = [_database_step(script, dialect) for script in scripts.database] if whole else []
+    fragments = contract_fragments(scripts)
+    items: list[Step | Entry] = [_database_step(_expanded(script, fragments), dialect) for script in scripts.database] if whole else []
     for queue in queues:
         items += [queue, *_queue_steps(queue, scripts, dialect)]
     for saga in sagas:
         items += [saga, *_saga_steps(saga, scripts, dialect)]
     if whole:
-        items.append(Step(scripts.grants.name, scripts.grants.kind, scripts.grants.text))
-    items += [_queue_step(scripts.queue_grants, queue, dialect) for queue in queues]
-    items += [_saga_step(script, saga, dialect) for saga in sagas for script in scripts.saga_grants]
+        grants = _expanded(scripts.grants, fragments)
+        items.append(Step(grants.name, grants.kind, grants.text))
+    for queue in queues:
+        granted = role_grants(scripts.engine, _queue_procedures(queue, scripts))
+        items.append(_queue_step(_expanded(scripts.queue_grants, {"procedure_grants": granted}), queue, dialect))
+    for saga in sagas:
+        granted = role_grants(scripts.engine, _saga_procedures(saga, scripts))
+        items += [_saga_step(_expanded(script, {"procedure_grants": granted}), saga, dialect) for script in scripts.saga_grants]
     return Plan(environment, scripts, tuple(items), whole=whole)
+
+
+def contract_fragments(scripts: ScriptSet) -> dict[str, str]:
+    """The SQL that the contract determines, by placeholder, for the procedures that these scripts make.
+
+    The scripts of an earlier release lack some procedures of this contract.
+    """
+    contract, engine = load_contract(), scripts.engine
+    of_queues = _made(scripts.templates, contract.templates())
+    single = _made(scripts.database, (each for each in contract.procedures if each.scope == "database"))
+    return {
+        "procedure_grants": role_grants(engine, single),
+        "queue_procedures": template_rows(of_queues),
+        "drop_queue_procedures": drop_procedures(engine, of_queues),
+        "drop_saga_procedures": drop_procedures(engine, _made(scripts.saga_templates, contract.saga_templates())),
+    }
 
 
 def describe_queue(queue: QueueSettings, engine: str) -> QueueEntry:
@@ -241,6 +267,23 @@ def _delayed_table_name(queue: QueueEntry, dialect: Dialect) -> str:
     return ".".join(dialect.quote(part) for part in (queue.schema_name, name))
 
 
+def _made(scripts: Iterable[Script], procedures: Iterable[Procedure]) -> list[Procedure]:
+    names = {script.stem for script in scripts}
+    return [procedure for procedure in procedures if procedure.name in names]
+
+
+def _queue_procedures(queue: QueueEntry, scripts: ScriptSet) -> list[Procedure]:
+    return _made(scripts.templates, load_contract().templates(queue.kind, queue.delayed))
+
+
+def _saga_procedures(saga: SagaEntry, scripts: ScriptSet) -> list[Procedure]:
+    return _made(scripts.saga_templates, load_contract().saga_templates(saga.transitional_name is not None))
+
+
+def _expanded(script: Script, fragments: Mapping[str, str]) -> Script:
+    return Script(script.name, expand(script.text, fragments))
+
+
 def _database_step(script: Script, dialect: Dialect) -> Step:
     name = script.table if script.kind == "once" else script.stem
     if name is None:
@@ -254,7 +297,7 @@ def _queue_steps(queue: QueueEntry, scripts: ScriptSet, dialect: Dialect) -> Ite
         yield _queue_step(scripts.create, queue, dialect, "table", _table_name(queue, dialect))
     if queue.delayed:
         yield _queue_step(scripts.create_delayed, queue, dialect, "table", _delayed_table_name(queue, dialect))
-    wanted = {procedure.name for procedure in load_contract().templates(queue.kind, queue.delayed)}
+    wanted = {procedure.name for procedure in _queue_procedures(queue, scripts)}
     for script in scripts.templates:
         if script.stem in wanted or script.stem.startswith("_"):
             name = f"rowpost.{dialect.quote(f'{script.stem}:{queue.queue_key}')}"
@@ -274,7 +317,7 @@ def _saga_steps(saga: SagaEntry, scripts: ScriptSet, dialect: Dialect) -> Iterat
     for script in scripts.saga_tables:
         if moving or "{transitional_column}" not in script.text:
             yield _saga_step(script, saga, dialect, "table", saga_names(saga, dialect)["saga_table"])
-    wanted = {procedure.name for procedure in load_contract().saga_templates(moving)}
+    wanted = {procedure.name for procedure in _saga_procedures(saga, scripts)}
     for script in scripts.saga_templates:
         if script.stem in wanted:
             yield _saga_step(script, saga, dialect, "procedure", f"rowpost.{dialect.quote(f'{script.stem}:{saga.saga_key}')}")

@@ -18,10 +18,10 @@ from rowpost.database.connection import Connection
 from rowpost.database.contract import load_contract
 from rowpost.database.dialects.choice import dialect_for
 from rowpost.deploy.apply import ApplyResult, Progress, apply, deployment, fitted, read_state, refuse_newer
-from rowpost.deploy.babelfish import is_babelfish
 from rowpost.deploy.grants import grant_execute, grant_role, grant_tables
-from rowpost.deploy.plan import QueueEntry, build_plan, describe_queue, queue_names
-from rowpost.deploy.scripts import Script, load_scripts, render_script
+from rowpost.deploy.plan import QueueEntry, build_plan, contract_fragments, describe_queue, queue_names
+from rowpost.deploy.scripts import Script, ScriptSet, load_scripts, render_script
+from rowpost.deploy.sql_text import expand
 from rowpost.errors import DeployError, QueueNotFound
 from rowpost.settings.environment import QueueSettings
 from rowpost.wire.address import parse_address, queue_key
@@ -109,14 +109,15 @@ def _leave(database: Connection, name: str, drop: bool) -> None:
         if drop and entry.kind == "external":
             raise DeployError(f"The queue {canonical!r} is external: its table is not ours to drop. Forget it instead.")
         for script in (plan.scripts.forget, *([plan.scripts.drop] if drop else [])):
-            running.run_script(_rendered(database, script, entry))
+            running.run_script(_rendered(plan.scripts, script, entry))
         for each in state.journal:
             if each.script_name.partition(".sql:")[2] == entry.queue_key:
                 database.call("forget_script", script_name=each.script_name)
 
 
-def _rendered(database: Connection, script: Script, entry: QueueEntry) -> Script:
-    text = render_script(script, queue_names(entry, database.dialect), database.engine)
+def _rendered(scripts: ScriptSet, script: Script, entry: QueueEntry) -> Script:
+    whole = Script(script.name, expand(script.text, contract_fragments(scripts)))
+    text = render_script(whole, queue_names(entry, dialect_for(scripts.engine)), scripts.engine)
     return Script(f"{script.name}:{entry.queue_key}", text)
 
 
@@ -139,7 +140,7 @@ def grant_statements(
 
     It may then receive from its own queues, send to its destinations (the error queue among them), keep the state of
     its sagas, and empty the queues that are purged when the endpoint starts. It gets no right on any table, unless
-    `tables` asks for the rights on tables with which NServiceBus's own endpoints work, and which Babelfish wants of everybody.
+    `tables` asks for the rights on tables with which NServiceBus's own endpoints work.
     """
     dialect = dialect_for(where.engine)
     receive_from, send_to, purge, sagas = list(receive_from), list(send_to), list(purge), list(sagas)
@@ -194,11 +195,7 @@ def grant(
     sagas: Iterable[str] = (),
     tables: bool = False,
 ) -> list[str]:
-    """Run what grant_statements spells, in one transaction; returns the statements. Raises DeployError.
-
-    On Babelfish always with `tables`.
-    """
-    tables = tables or is_babelfish(database)  # it chains no ownership
+    """Run what grant_statements spells, in one transaction; returns the statements. Raises DeployError."""
     statements = grant_statements(database, login, receive_from, send_to, purge, sagas=sagas, tables=tables)
     plan = fitted(database, build_plan(f"rights of {login}", load_scripts(database.engine), [], whole=False))
     with deployment(database, plan) as running:

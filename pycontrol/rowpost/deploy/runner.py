@@ -14,7 +14,7 @@ from rowpost.database.connection import Connection
 from rowpost.deploy.sql_text import Batch, code_line, tokens
 from rowpost.errors import DatabaseUnavailable, LockRefused
 
-__all__ = ["SCRIPT_END", "SECTION_GUARD", "BatchError", "BatchRunner", "SqlserverRunner", "code_only"]
+__all__ = ["SCRIPT_END", "SECTION_GUARD", "BatchError", "BatchRunner", "SqlserverRunner", "code_only", "is_babelfish"]
 
 # Settings must outlive their batch, and NOEXEC must reach the session: such batches are not wrapped.
 SESSION_BATCH = re.compile(r"(?:\s*SET\s[^;]*;?)+\s*|.*\bSET\s+NOEXEC\b.*", re.IGNORECASE | re.DOTALL)
@@ -102,6 +102,15 @@ class SqlserverRunner(BatchRunner):
         with suppress(self._dialect.driver_error()):
             self._dialect.script(self._connection, "SET NOEXEC OFF;")
         super().rollback()
+
+
+def is_babelfish(database: Connection) -> bool:
+    """Return whether the connection leads to Babelfish for PostgreSQL, which speaks T-SQL and is not supported."""
+    if database.engine != "sqlserver":
+        return False
+    with database.translated():
+        rows = database.dialect.script(database.driver_connection, "SELECT CAST(SERVERPROPERTY('babelfish') AS int);")
+    return rows == [(1,)]
 
 
 def code_only(text: str) -> str:

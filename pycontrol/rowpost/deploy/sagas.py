@@ -16,9 +16,10 @@ from typing import NamedTuple
 from rowpost.database.connection import Connection
 from rowpost.deploy.apply import Deployment, State, deployment, fitted, read_state, refuse_newer
 from rowpost.deploy.diff import JournalEntry
-from rowpost.deploy.plan import build_plan
+from rowpost.deploy.plan import build_plan, contract_fragments
 from rowpost.deploy.saga_entry import SagaEntry, saga_names
 from rowpost.deploy.scripts import Script, load_scripts, render_script
+from rowpost.deploy.sql_text import expand
 from rowpost.errors import DeployError, SagaNotDeployed
 
 __all__ = ["Correlated", "correlate", "drop_correlation", "drop_saga", "find_saga"]
@@ -121,6 +122,8 @@ def _journal_of(state: State, entry: SagaEntry) -> list[JournalEntry]:
 
 
 def _script(database: Connection, entry: SagaEntry, stem: str, **names: str) -> Script:
-    (script,) = [each for each in load_scripts(database.engine).saga_removal if each.stem == stem]
-    text = render_script(script, saga_names(entry, database.dialect) | names, database.engine)
+    scripts = load_scripts(database.engine)
+    (script,) = [each for each in scripts.saga_removal if each.stem == stem]
+    whole = Script(script.name, expand(script.text, contract_fragments(scripts)))
+    text = render_script(whole, saga_names(entry, database.dialect) | names, database.engine)
     return Script(f"{script.name}:{entry.saga_key}", text)

@@ -6,6 +6,7 @@
     tables/queue/create_delayed.sql    per queue that has a delayed table
     procedures/<feature>/<name>.sql    per queue where it holds {queue_key}: a template, one object per queue
     tables/saga/create.sql, procedures/saga/*.sql with {saga_key}    per type of saga, likewise
+    fragments/<name>.sql               no script: a line that is only {name} in a script is replaced by this text
     grants.sql, tables/queue/grants.sql, tables/saga/grants.sql      every time
 
 PostgreSQL's twins have the same paths below sql/postgresql/.
@@ -20,7 +21,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from rowpost.database.sql_folder import ONE_TIME, dialect_folder, schema_version, sql_folder
-from rowpost.deploy.sql_text import SqlTextError, render
+from rowpost.deploy.sql_text import SqlTextError, expand, render
 from rowpost.errors import DeployError
 
 __all__ = [
@@ -98,15 +99,10 @@ class ScriptSet:
         """Number of the newest one-time script."""
         return schema_version(self.engine, self.folder)
 
-    def exchanged(self, text_of: Callable[[str], str | None]) -> ScriptSet:
-        """The same scripts with the texts that `text_of` has for their names instead."""
-
-        def exchange(script: Script) -> Script:
-            text = text_of(script.name)
-            return script if text is None else Script(script.name, text)
-
+    def adapted(self, adapt: Callable[[Script], Script]) -> ScriptSet:
+        """Return the same scripts, each as `adapt` returns it."""
         changed = {
-            each.name: tuple(map(exchange, value)) if isinstance(value, tuple) else exchange(value)
+            each.name: tuple(map(adapt, value)) if isinstance(value, tuple) else adapt(value)
             for each in fields(self)
             if each.name not in ("engine", "folder") and (value := getattr(self, each.name))
         }
@@ -120,7 +116,7 @@ def read_script(engine: str, name: str, folder: Path | None = None) -> Script:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DeployError(f"{path}: cannot be read: {error}") from error
-    return Script(name, text.replace("\r\n", "\n").replace("\r", "\n"))
+    return Script(name, expand(text.replace("\r\n", "\n").replace("\r", "\n"), _fragments(dialect_folder(engine, folder))))
 
 
 def database_scripts(engine: str, folder: Path | None = None) -> tuple[Script, ...]:
@@ -177,6 +173,12 @@ def hash_text(text: str) -> str:
     '17db4fd369ed'
     """
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _fragments(root: Path) -> dict[str, str]:
+    """SQL that several scripts share, by the placeholder that names it: fragments/<name>.sql."""
+    paths = (root / name for name in _names(root, "fragments/*.sql"))
+    return {path.stem: path.read_text(encoding="utf-8-sig").replace("\r\n", "\n") for path in paths}
 
 
 def _names(root: Path, pattern: str) -> list[str]:

@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from textwrap import indent
 
-__all__ = ["PLACEHOLDER", "Batch", "SqlTextError", "code_line", "render", "split_batches", "tokens"]
+__all__ = ["PLACEHOLDER", "Batch", "SqlTextError", "code_line", "expand", "render", "split_batches", "tokens"]
 
 OPENERS = {
     "sqlserver": re.compile(r"--|/\*|'|\"|\["),
@@ -21,6 +22,7 @@ QUOTED_NAME = {"sqlserver": re.compile(r"\[(?:[^\]]|\]\])*\]"), "postgresql": re
 CLOSERS = {"'": "'", '"': '"', "[": "]"}
 GO = re.compile(r"^[ \t]*(GO)[ \t]*(\d+)?[ \t]*(?:--[^\n]*)?$", re.IGNORECASE | re.MULTILINE)
 PLACEHOLDER = re.compile(r"\{([a-z][a-z_]*)\}")
+FRAGMENT = re.compile(r"^([ \t]*)\{([a-z][a-z_]*)\}[ \t]*$", re.MULTILINE)
 # Already quoted by the dialect, or a type's name: they may stand in bare code.
 QUOTED_PLACEHOLDERS = frozenset({"correlation_type", "delayed_table", "queue_table", "saga_table", "transitional_type"})
 
@@ -177,6 +179,21 @@ def code_line(batch: Batch, engine: str) -> int:
         if piece.kind != "comment" and inside.strip():
             return batch.line + _line(batch.text, piece.start + len(inside) - len(inside.lstrip())) - 1
     return batch.line
+
+
+def expand(text: str, fragments: Mapping[str, str]) -> str:
+    """Replace each line that is only the placeholder of a fragment by the fragment, indented as that line.
+
+    A fragment is SQL and may hold placeholders of its own: expand first, render afterwards. Other placeholders stay.
+
+    >>> expand("BEGIN\\n    {work}\\nEND", {"work": "SELECT 1;\\nSELECT '{queue_name}';"})
+    "BEGIN\\n    SELECT 1;\\n    SELECT '{queue_name}';\\nEND"
+    """
+
+    def fragment(found: re.Match[str]) -> str:
+        return indent(fragments[found[2]].rstrip("\n"), found[1]) if found[2] in fragments else found[0]
+
+    return FRAGMENT.sub(fragment, text)
 
 
 def render(text: str, names: Mapping[str, str], engine: str) -> str:

@@ -23,7 +23,7 @@ class Finding:
     """One thing that is not as planned, and what mends it.
 
     `kind` is schema_missing, schema_newer, script_missing, script_edited, not_applied, queue_changed,
-    procedure_changed, table_altered, object_gone, stranger, or a finding of check_queue.
+    procedure_changed, table_altered, object_gone, unmanaged_object, or a finding of check_queue.
     """
 
     kind: str
@@ -50,12 +50,12 @@ def verify(database: Connection, plan: Plan) -> list[Finding]:
     findings += [_of_unknown(entry) for entry in diff.unknown]
     findings += [
         Finding(
-            "stranger",
+            "unmanaged_object",
             name,
             f"No script of rowpost made the {kind} {name}.",
             f"move it out of the schema rowpost, or: DROP {kind.upper()} {name}",
         )
-        for kind, name in database.call("list_strangers")
+        for kind, name in database.call("list_unmanaged_objects")
     ]
     return findings + list(_of_queues(database, diff))
 

@@ -161,7 +161,7 @@ class Pipeline:
 
     def _receive(self, count: int, anchor: int | None, begin: Begin) -> list[tuple]:
         started = time.perf_counter()
-        rows = self.database.call("receive_messages", self.queue, begin=begin, count=count, anchor=anchor)
+        rows = self.database.call("receive_messages", self.queue, begin=begin, count=count, after_row_version=anchor)
         self.receive_seconds = time.perf_counter() - started
         return rows
 

@@ -20,6 +20,6 @@ class SingleActiveConsumer:
 
     def held(self, database: Connection) -> bool:
         """Whether the queue is ours alone; asks for it where it is not. Raises DatabaseError."""
-        if self.wanted and self._holder is not database and database.call("claim_queue", queue_name=self._queue)[0].claimed:
+        if self.wanted and self._holder is not database and database.call("acquire_queue", queue_name=self._queue)[0].acquired:
             self._holder = database
         return not self.wanted or self._holder is database

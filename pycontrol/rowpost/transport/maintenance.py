@@ -64,7 +64,7 @@ class Step:
 
 def queue_metrics(database: Connection, queue: str, anchor: int | None = None) -> Metrics:
     """The figures of a queue. Raises QueueNotFound."""
-    return Metrics(*database.call("queue_metrics", queue, anchor=anchor)[0])
+    return Metrics(*database.call("queue_metrics", queue, after_row_version=anchor)[0])
 
 
 def maintain_queue(

@@ -146,7 +146,7 @@ class Queue:
         Raises:
             InvalidCount, QueueNotFound.
         """
-        return [_message(row) for row in self.database.call("receive_messages", queue=self.name, count=count, anchor=anchor)]
+        return [_message(row) for row in self.database.call("receive_messages", queue=self.name, count=count, after_row_version=anchor)]
 
     def receive_one(self, row_version: int) -> Message | None:
         """Removes and returns the message with this row version; None if it is gone or held by somebody."""
@@ -164,7 +164,7 @@ class Queue:
         if max_body_bytes is not None and max_body_bytes < 0:
             raise InvalidCount(f"max_body_bytes = {max_body_bytes} is negative. Use 0 for no body, or leave it out.")
         rows = self.database.call(
-            "browse_messages", queue=self.name, count=count, anchor=anchor, max_body_bytes=max_body_bytes
+            "browse_messages", queue=self.name, count=count, after_row_version=anchor, max_body_bytes=max_body_bytes
         )
         return [
             BrowsedMessage(id, version, bool(expired), expires and expires.replace(tzinfo=UTC), headers, body or b"", body_bytes)

@@ -186,7 +186,9 @@ def test_a_grant_that_is_applied_gives_a_login_its_queues_and_no_others(rowpost:
     name = login.make("cli_shop")
     shop = rowpost.with_environment(rowpost.environment)
     shop.variables["SHOP_URL"] = login.url(name)
-    wanted = ("queue", "grant", "--login", name, "--receive-from", "Sales", "--send-to", "Billing")
+    # Babelfish chains no ownership: there a login needs the rights on tables too
+    tables = ("--tables",) if target.babelfish else ()
+    wanted = ("queue", "grant", "--login", name, "--receive-from", "Sales", "--send-to", "Billing", *tables)
 
     before = shop("send", "Billing", "--body", "x")
     printed = rowpost(*wanted)
@@ -194,7 +196,5 @@ def test_a_grant_that_is_applied_gives_a_login_its_queues_and_no_others(rowpost:
     ends = [shop("send", "Billing", "--body", "x"), shop("receive", "Sales"), shop("receive", "Billing"), shop("send", "Sales", "--body", "x")]
 
     assert (before.code, printed.code, granted.code) == (5, 0, 0), granted.err
-    more = set(granted.out.splitlines()) - set(printed.out.splitlines())
-    assert all(line.startswith("GRANT SELECT, INSERT") for line in more)
-    assert bool(more) == target.babelfish  # which chains no ownership
+    assert granted.out.splitlines()[: len(printed.out.splitlines())] == printed.out.splitlines()
     assert [each.code for each in ends] == [0, 0, 5, 5]

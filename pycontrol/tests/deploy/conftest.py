@@ -102,8 +102,7 @@ def edit(shop: Shop, folder: Path, scripts: Path) -> Callable[[str, str, str], N
     """Edits a script of the copy: `edit("grants.sql", "old", "new")`; without old, appends."""
 
     def edit_script(name: str, old: str, new: str) -> None:
-        substitute = folder / "babelfish" / name
-        path = substitute if shop.babelfish and substitute.is_file() else scripts / name
+        path = scripts / name
         text = path.read_text(encoding="utf-8")
         assert old in text
         path.write_text(text.replace(old, new, 1) if old else text + new, encoding="utf-8")

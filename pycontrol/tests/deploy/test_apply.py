@@ -7,6 +7,7 @@ from threading import Barrier
 
 import pytest
 
+from rowpost.deploy import apply as deploy
 from rowpost.deploy.apply import apply, deployment, difference
 from rowpost.deploy.queues import create_queue
 from rowpost.deploy.verify import verify
@@ -297,7 +298,7 @@ def test_a_function_of_an_earlier_release_that_returned_less_makes_room(shop, da
     apply(database, shop.plan())
     sql.run('DROP FUNCTION rowpost."watch_queue:Sales"')
     sql.run(
-        'CREATE FUNCTION rowpost."watch_queue:Sales"(p_count integer, p_asleep_ms integer DEFAULT NULL)'
+        'CREATE FUNCTION rowpost."watch_queue:Sales"(p_count integer, p_wake_up_ttl_ms integer DEFAULT NULL)'
         " RETURNS TABLE (waiting integer) LANGUAGE sql AS 'SELECT 1'"
     )
     sql.run("UPDATE rowpost.journal SET script_hash = 'another' WHERE script_name LIKE '%create.sql:Sales' OR script_name LIKE '%watch_queue.sql:Sales'")
@@ -306,3 +307,13 @@ def test_a_function_of_an_earlier_release_that_returned_less_makes_room(shop, da
 
     assert database.call("watch_queue", "Sales", count=10) == [(0, None)]
     assert verify(database, shop.plan()) == []
+
+
+def test_babelfish_is_refused_unless_its_scripts_are_adapted(shop, database, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(deploy, "is_babelfish", lambda _: True)
+        patch.setattr(deploy, "adapt_for_babelfish", None)
+        with pytest.raises(DeployError, match="The server is Babelfish, which rowpost does not support"):
+            apply(database, shop.plan())
+
+    assert is_untouched(database, shop)

@@ -92,7 +92,7 @@ def test_a_row_of_the_journal_that_was_deleted_by_hand_is_told_and_comes_back(sh
     told = {finding.subject: finding.kind for finding in verify(database, shop.plan())}
     apply(database, shop.plan())
 
-    assert set(told.values()) <= {"not_applied", "stranger"}
+    assert set(told.values()) <= {"not_applied", "unmanaged_object"}
     assert len([kind for kind in told.values() if kind == "not_applied"]) == len(names)
     assert verify(database, shop.plan()) == []
     assert Queue("Sales", database).receive()[0].body == b"kept"

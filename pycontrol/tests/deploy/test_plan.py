@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from rowpost.deploy.apply import apply, difference, fitted
-from rowpost.deploy.babelfish import BabelfishRunner
 from rowpost.deploy.plan import plan
 from rowpost.deploy.runner import BatchError, SqlserverRunner
 from rowpost.deploy.scripts import load_scripts
@@ -16,6 +15,7 @@ from rowpost.deploy.sql_text import split_batches
 from rowpost.deploy.verify import verify
 from rowpost.errors import InvalidQueueName, SchemaTooNew
 from rowpost.settings.environment import QueueSettings, Settings
+from tests.support.babelfish import HandRunner
 from tests.support.driver_manager import needs_driver_manager
 
 NOWHERE = {
@@ -40,7 +40,7 @@ def run_by_hand(shop, database, psql, script, tmp_path):
         path.write_text(script, encoding="utf-8")
         command = [psql, "-q", "-X", "-v", "ON_ERROR_STOP=1", "-f", path, shop.settings.url]
         return subprocess.run(command, capture_output=True, text=True, check=False)
-    runner = BabelfishRunner(database) if shop.babelfish else SqlserverRunner(database)
+    runner = HandRunner(database) if shop.babelfish else SqlserverRunner(database)
     try:
         for batch in split_batches(script, "sqlserver"):
             runner.run(batch, bare=bool(re.search(r"\b(BEGIN|COMMIT) TRANSACTION;", batch.text)))

@@ -203,7 +203,7 @@ def test_a_queue_that_is_purged_at_the_start_may_be_purged():
 def test_an_endpoint_may_do_what_it_was_granted_and_nothing_else(shop, deployed, login, sql):
     name = login.make("shop")
 
-    granted = grant(deployed, name, receive_from=["Sales"], send_to=["Billing"])
+    granted = grant(deployed, name, receive_from=["Sales"], send_to=["Billing"], tables=shop.babelfish)
 
     with login.open(name) as endpoint:
         Queue("Billing", endpoint).send(b"x")

@@ -6,8 +6,10 @@ import pytest
 
 from rowpost.database.contract import load_contract
 from rowpost.database.sql_folder import sql_folder
+from rowpost.deploy.contract_sql import role_grants
+from rowpost.deploy.plan import contract_fragments
 from rowpost.deploy.scripts import Script, database_scripts, hash_text, load_scripts, read_script, render_script
-from rowpost.deploy.sql_text import SqlTextError, code_line, render, split_batches
+from rowpost.deploy.sql_text import SqlTextError, code_line, expand, render, split_batches
 from rowpost.errors import DeployError
 
 ENGINES = ("postgresql", "sqlserver")
@@ -82,8 +84,10 @@ def test_every_procedure_of_the_contract_has_its_file(engine):
 def test_every_file_of_the_product_can_be_rendered_and_split(engine):
     scripts = load_scripts(engine)
     of_queues = (scripts.create, scripts.queue_grants, scripts.forget, scripts.drop, *scripts.templates)
+    fragments = contract_fragments(scripts) | {"procedure_grants": role_grants(engine, load_contract().templates())}
 
-    rendered = [render_script(script, NASTY[engine], engine) for script in of_queues]
+    expanded = [Script(script.name, expand(script.text, fragments)) for script in of_queues]
+    rendered = [render_script(script, NASTY[engine], engine) for script in expanded]
 
     assert not any("{queue_" in text for text in rendered)
     assert all(batches(text, engine) for text in [*rendered, *(script.text for script in scripts.database)])

@@ -280,9 +280,9 @@ def test_a_member_of_rowpost_endpoint_works_the_outbox_and_reads_no_table_of_it(
 
 def test_one_session_is_elected_to_clean_until_it_ends(business, business_url):
     with connect_url(engine_of(business_url), business_url) as first, connect_url(engine_of(business_url), business_url) as second:
-        elected = [each.call("elect_cleaner")[0][0] for each in (first, second, first)]
+        elected = [each.call("elect", duty="outbox")[0][0] for each in (first, second, first)]
         first.close()
-        eventually(lambda: second.call("elect_cleaner")[0][0], "the second is elected")
+        eventually(lambda: second.call("elect", duty="outbox")[0][0], "the second is elected")
 
     assert elected == [True, False, True]
 

@@ -175,11 +175,11 @@ def test_settings_that_somebody_took_away_come_back(make_queue, database, sql, t
 def test_one_session_is_elected_and_another_when_it_has_gone(open_database):
     first, second = open_database(), open_database()
 
-    elected = [bool(each.call("elect_upkeep")[0][0]) for each in (first, second, first)]
+    elected = [bool(each.call("elect", duty="maintenance")[0][0]) for each in (first, second, first)]
     first.close()
 
     assert elected == [True, False, True]
-    until(lambda: bool(second.call("elect_upkeep")[0][0]))
+    until(lambda: bool(second.call("elect", duty="maintenance")[0][0]))
 
 
 def test_a_queue_with_many_dead_rows_comes_back_to_its_size_while_receivers_go_on(make_queue, open_database, sql, target):

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 
+from rowpost.database.contract import load_contract
 from rowpost.errors import (
     DatabaseError,
     InvalidCount,
@@ -122,6 +123,16 @@ def test_a_queue_has_one_lease_that_ends_the_given_seconds_from_now_and_is_orpha
 
     assert alive == []
     assert [(row[1], row[3]) for row in lapsed] == [("orphaned", "rowpost queue drop Sales")]
+
+
+@pytest.mark.parametrize(("kind", "delayed"), [("own", True), ("own", False), ("external", False)])
+def test_check_queue_names_every_template_of_the_contract_that_a_queue_lacks(database, kind, delayed):
+    database.call("register_queue", **entry("Bare", kind=kind, delayed=delayed))
+
+    missing = [row[2] for row in database.call("check_queue", queue_name="Bare") if row[1] == "procedure_missing"]
+
+    templates = load_contract().templates(kind, delayed)
+    assert sorted(missing) == sorted(f"The procedure {each.name} of this queue is missing." for each in templates)
 
 
 # ---------------------------------------------------------------------------------------------- send_unregistered
@@ -283,16 +294,16 @@ def test_a_script_of_once_may_run_again_as_it_was_and_not_as_another(database):
         record(database, "x.sql", "once", OTHER_HASH)
 
 
-def test_a_forgotten_script_alone_leaves_the_journal_and_its_object_is_a_stranger(database):
+def test_a_forgotten_script_alone_leaves_the_journal_and_its_object_is_unmanaged(database):
     name = next(name for name in journal(database) if name == "procedures/deploy/get_version.sql")
-    before = database.call("list_strangers")
+    before = database.call("list_unmanaged_objects")
 
     database.call("forget_script", script_name=name)
     database.call("forget_script", script_name="no such script")
 
     assert name not in journal(database)
     assert "procedures/deploy/list_scripts.sql" in journal(database)
-    assert [row for row in database.call("list_strangers") if row not in before] == [("procedure", "rowpost.get_version")]
+    assert [row for row in database.call("list_unmanaged_objects") if row not in before] == [("procedure", "rowpost.get_version")]
 
 
 def test_the_text_of_a_procedure_of_ours_is_shown_and_of_nothing_else(database):
@@ -302,7 +313,7 @@ def test_the_text_of_a_procedure_of_ours_is_shown_and_of_nothing_else(database):
         for name in ("rowpost.[nothing'; DROP TABLE rowpost.queue]", "pg_catalog.lower", "sys.sp_who")
     ]
 
-    assert "Says which schema is deployed" in shown[0][0]
+    assert "Returns which schema is deployed" in shown[0][0]
     assert hidden == [[], [], []]
 
 

@@ -35,7 +35,7 @@ def test_statement_9_an_endpoint_receives_and_sends_with_execute_alone_and_may_d
     queue, target, sql, login
 ):
     name = login.make("endpoint")
-    grant(sql.database, name, receive_from=["Sales"], send_to=["Billing"])
+    grant(sql.database, name, receive_from=["Sales"], send_to=["Billing"], tables=target.babelfish)
     sql.empty("Billing")
     queue.send(b"work")
     tables = (
@@ -117,7 +117,7 @@ ALLOWED = {
 }
 SAGA = SagaSettings("Of_rights", "Key", transitional="Other", transitional_type="string")
 #: procedures of the registry that look at other queues' messages or at the deployment: not for endpoints, not for readers
-EXCEPTIONS = {"rowpost_endpoint": {"list_scripts", "list_strangers", "get_definition"}}
+EXCEPTIONS = {"rowpost_endpoint": {"list_scripts", "list_unmanaged_objects", "get_definition"}}
 ALSO = {"rowpost_reader": {"peek_queue"}}
 ON_TABLES = (
     "SELECT * FROM {sales}", "INSERT INTO {sales} DEFAULT VALUES", "DELETE FROM {sales}", "UPDATE {sales} SET {headers} = ''",
@@ -176,6 +176,42 @@ def test_a_member_of_a_role_may_call_what_the_role_is_for_and_nothing_else(queue
                 wrong.append((procedure.scope, procedure.name, "refused" if allowed else "allowed"))
 
     assert wrong == []
+
+
+GRANTED = {
+    "postgresql": """
+        SELECT p.proname, coalesce(r.rolname, 'public')
+        FROM pg_proc AS p
+        CROSS JOIN LATERAL aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
+        LEFT JOIN pg_roles AS r ON r.oid = a.grantee
+        WHERE p.pronamespace = 'rowpost'::regnamespace AND a.privilege_type = 'EXECUTE'
+          AND (r.rolname IS NULL OR r.rolname LIKE 'rowpost^_%' ESCAPE '^')
+    """,
+    "sqlserver": """
+        SELECT o.name, g.name
+        FROM sys.database_permissions AS d
+        INNER JOIN sys.objects AS o ON o.object_id = d.major_id
+        INNER JOIN sys.database_principals AS g ON g.principal_id = d.grantee_principal_id
+        WHERE d.class = 1 AND d.permission_name = 'EXECUTE' AND d.state = 'G' AND SCHEMA_NAME(o.schema_id) = N'rowpost'
+          AND (g.name = N'public' OR g.name LIKE N'rowpost^_%' ESCAPE N'^')
+    """,
+}
+#: helpers that run as their caller on PostgreSQL; the contract names no helper
+HELPERS = {"postgresql": {("_resolve_queue", "rowpost_endpoint"), ("_resolve_queue", "rowpost_operator")}, "sqlserver": set()}
+
+
+@pytest.mark.usefixtures("a_saga", "queue")
+def test_a_deployed_database_grants_what_the_contract_says_and_nothing_else(target, sql, not_on_babelfish):
+    not_on_babelfish("does not list the rights on procedures in sys.database_permissions")
+    contract, engine = load_contract(), target.settings.engine
+    queues = [(row[1], contract.templates(row[5], row[8])) for row in sql.database.call("list_queues")]
+    sagas = [(row[1], contract.saga_templates(row[6] is not None)) for row in sql.database.call("list_saga_types")]
+    named = [(each.name, each) for each in contract.procedures if each.scope == "database"]
+    named += [(f"{each.name}:{key}", each) for key, templates in [*queues, *sagas] for each in templates]
+
+    granted = {tuple(row) for row in sql.run(GRANTED[engine])}
+
+    assert granted == {(name, f"rowpost_{role}") for name, each in named for role in each.roles} | HELPERS[engine]
 
 
 @pytest.mark.parametrize("role", [*ALLOWED, None])
@@ -260,7 +296,7 @@ def test_statement_9_an_endpoint_keeps_its_sagas_with_execute_alone_and_no_other
     other = make_ledger("pessimistic", "Ledger_of_others")
     deploy(target, make_endpoint(other))
     name = login.make("saga_keeper")
-    grant(sql.database, name, receive_from=["Sales"], send_to=["audit", "error"], sagas=[desk.table])
+    grant(sql.database, name, receive_from=["Sales"], send_to=["audit", "error"], sagas=[desk.table], tables=target.babelfish)
     desk.send(Open("A", 5))
 
     with login.open(name) as database:

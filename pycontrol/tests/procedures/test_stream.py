@@ -368,7 +368,7 @@ def test_an_error_in_the_midst_of_the_rows_is_told(stream, open_database, sql, d
 
 def test_a_login_that_may_send_to_a_queue_writes_it_through_ledger_and_staging(stream, login, sql, ledger):
     name, queue = login.make("loader"), stream.queue.name
-    grant(sql.database, name, send_to=[queue])
+    grant(sql.database, name, send_to=[queue], tables=sql.babelfish)
 
     with login.open(name) as loader:
         assert loader.call("claim_ledger", job_key="job", part=0)[0][0] is True

@@ -21,18 +21,18 @@ __all__ = ["ears", "postgresql_only"]
 MINUTE = 60_000
 
 
-def watch(queue, asleep_ms=None, count=100):
-    return queue.database.call("watch_queue", queue.name, count=count, asleep_ms=asleep_ms)[0][0]
+def watch(queue, wake_up_ttl_ms=None, count=100):
+    return queue.database.call("watch_queue", queue.name, count=count, wake_up_ttl_ms=wake_up_ttl_ms)[0][0]
 
 
 # ------------------------------------------------------------------ on every engine
-@pytest.mark.parametrize("asleep_ms", [None, 0, MINUTE])
-def test_watching_counts_what_waits_up_to_the_count(make_queue, asleep_ms):
+@pytest.mark.parametrize("wake_up_ttl_ms", [None, 0, MINUTE])
+def test_watching_counts_what_waits_up_to_the_count(make_queue, wake_up_ttl_ms):
     queue = make_queue()
-    empty = watch(queue, asleep_ms)
+    empty = watch(queue, wake_up_ttl_ms)
     queue.send_many([OutgoingMessage(b"x")] * 3)
 
-    assert (empty, watch(queue, asleep_ms), watch(queue, asleep_ms, count=2)) == (0, 3, 2)
+    assert (empty, watch(queue, wake_up_ttl_ms), watch(queue, wake_up_ttl_ms, count=2)) == (0, 3, 2)
 
 
 def next_due_ms(queue):
@@ -256,11 +256,11 @@ def test_a_queue_of_others_that_is_only_sent_to_rings_for_nobody(make_queue, dat
 def test_a_session_may_send_without_waking_anybody(make_queue, ears):
     queue = make_queue()
     watch(queue, MINUTE)
-    queue.database.driver_connection.execute("SET rowpost.ring = off")
+    queue.database.driver_connection.execute("SET rowpost.wake_up = off")
 
     queue.send(b"x")
 
-    queue.database.driver_connection.execute("RESET rowpost.ring")
+    queue.database.driver_connection.execute("RESET rowpost.wake_up")
     assert ears.heard() == []
 
 
@@ -303,13 +303,13 @@ def test_the_word_is_given_before_the_count(make_queue, open_database, target, s
 
 def test_a_missing_sequence_is_found_and_costs_no_message(make_queue, sql, ears):
     queue = make_queue()
-    sql.run(f'DROP SEQUENCE rowpost."sleepers:{queue.name}"')
+    sql.run(f'DROP SEQUENCE rowpost."waiters:{queue.name}"')
     watch(queue, MINUTE)
 
     queue.send(b"x")
 
     assert watch(queue, MINUTE) == 1
     ((name, finding, _, remedy),) = queue.database.call("check_queue", queue_name=queue.name)
-    assert (name, finding) == (queue.name, "sleepers_missing")
+    assert (name, finding) == (queue.name, "waiters_missing")
     sql.run(remedy)
     assert queue.database.call("check_queue", queue_name=queue.name) == []

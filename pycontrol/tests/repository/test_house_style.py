@@ -8,12 +8,14 @@ import pytest
 
 from rowpost.database.contract import Parameter, Procedure, load_contract
 from rowpost.database.sql_folder import sql_folder
+from rowpost.deploy.scripts import load_scripts
 from rowpost.errors import CATALOGUE
+from tests.support import babelfish
 from tests.support.sql_headers import Header, read_header, without_comments
 
 ENGINES = ("sqlserver", "postgresql")
 ROOTS = {"sqlserver": sql_folder(), "postgresql": sql_folder() / "postgresql"}
-OVERLAY = sql_folder() / "babelfish"
+OVERLAY = babelfish.STAND_INS
 TYPES = {
     "sqlserver": {
         "string": r"n?varchar\(\d+\)|char\(\d+\)|sysname",
@@ -94,19 +96,31 @@ def test_both_dialects_have_the_same_files():
     assert {"begin.sql", "commit.sql", "grants.sql"} <= found["sqlserver"]
 
 
+def test_the_first_line_of_a_header_is_the_same_in_both_dialects():
+    first = [{key: header.comment.partition("\n")[0] for key, header in headers(engine).items()} for engine in ENGINES]
+
+    assert first[0] == first[1]
+
+
+def test_the_reading_order_names_every_procedure_once():
+    named = re.findall(r"`(procedures/\w+/\w+\.sql)`", (sql_folder() / "README.md").read_text(encoding="utf-8"))
+
+    assert sorted(named) == [path.relative_to(sql_folder()).as_posix() for path in files("sqlserver")]
+
+
 def test_what_stands_in_on_babelfish_stands_in_for_something():
-    strays = [path for path in OVERLAY.rglob("*.sql") if not (sql_folder() / path.relative_to(OVERLAY)).is_file()]
+    strays = [path for path in OVERLAY.glob("procedures/*/*.sql") if not (sql_folder() / path.relative_to(OVERLAY)).is_file()]
 
     assert strays == []
 
 
-@pytest.mark.parametrize("name", ["grants.sql", "tables/queue/grants.sql"])
-def test_babelfish_grants_every_right_to_execute_that_sql_server_grants(name):
-    wanted, there = (
-        set(re.findall(r"GRANT EXECUTE ON [^;]+;", (folder / name).read_text(encoding="utf-8"))) for folder in (sql_folder(), OVERLAY)
-    )
+def test_every_substitution_for_babelfish_changes_a_script_of_sql():
+    scripts = load_scripts("sqlserver")
+    texts = [script.text for script in (*scripts.database, *scripts.templates, *scripts.saga_templates)]
 
-    assert wanted - there == set()
+    idle = [lack for lack, change in babelfish.SUBSTITUTIONS.items() if all(change(text) == text for text in texts)]
+
+    assert idle == []
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -92,7 +92,7 @@ EASILY_MISSED = {
     "SELECT m.b FROM OPENJSON(@json) WITH (a int) AS m;": "m.b",
     "INSERT INTO rowpost.version (schema_version, tool_version) VALUES (1);": "2 columns are named and 1 values",
     "EXEC sys.sp_executesql N'SELECT @a', N'@a int', @b = 1;": "declares @a and is given @b",
-    "EXEC rowpost.[peek_queue:Sample] @anchor = 1;": "[peek_queue:Sample] is called without @count",
+    "EXEC rowpost.[peek_queue:Sample] @after_row_version = 1;": "[peek_queue:Sample] is called without @count",
     "SELECT s.Nothing FROM dbo.Sample AS s;": "[dbo].[Sample].[Nothing]",
 }
 

@@ -22,7 +22,9 @@ from rowpost.database.contract import load_contract
 from rowpost.database.sql_folder import sql_folder
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
+from rowpost.deploy.runner import SqlserverRunner
 from rowpost.settings.environment import QueueSettings, Settings
+from tests.support.babelfish import HandRunner, is_babelfish
 from tests.support.engines_report import note_engine
 
 
@@ -36,6 +38,7 @@ def _load_runner() -> ModuleType:
 
 
 runner = _load_runner()
+runner.make_runner = lambda database: HandRunner(database) if is_babelfish(database) else SqlserverRunner(database)
 CLASSES = runner.read_classes()
 TESTS = [test for each in CLASSES for test in each.tests]
 #: INSERT EXEC: the columns, and the procedure, a queue's or the database's

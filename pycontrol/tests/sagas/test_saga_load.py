@@ -78,7 +78,7 @@ def message(number: int, account: str, amount: int) -> OutgoingMessage:
 
 def pages(database, table):
     anchor = None
-    while page := database.call("list_sagas", table, count=1000, anchor=anchor):
+    while page := database.call("list_sagas", table, count=1000, after_id=anchor):
         yield page
         anchor = page[-1][0]
 

@@ -623,7 +623,7 @@ def test_list_sagas_reads_page_by_page(ledger):
     keys = {insert(ledger, f"A{number}") for number in range(5)}
 
     pages, anchor = [], None
-    while page := ledger("list_sagas", count=2, anchor=anchor):
+    while page := ledger("list_sagas", count=2, after_id=anchor):
         pages.append([row[0] for row in page])
         anchor = pages[-1][-1]
 

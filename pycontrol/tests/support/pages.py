@@ -1,8 +1,8 @@
 """The pages that are made of what is in the repository: `python -m tests.support.pages` writes them anew.
 
 docs/reference/errors.md      of sql/contract.yml and the dialects' sets of numbers
-docs/for-dbas.md              the tables between its marks, of the contract, the grants and the headers of the .sql files
-docs/engines.md               of docs/reference/engines.json, which pytest --engines-report writes
+docs/for-dbas.md              the tables between its marks, of the contract and the headers of the .sql files
+docs/engines.md               of docs/reference/engines.json, which pytest --engines-report writes, and of the changes for Babelfish
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from rowpost.database.contract import load_contract
 from rowpost.database.dialects import postgresql, sqlserver_errors
 from rowpost.database.sql_folder import sql_folder
+from tests.support import babelfish
 from tests.support.sql_headers import read_header
 
 __all__ = ["main", "pages"]
@@ -88,18 +89,13 @@ def _locking(path: Path, engine: str) -> str:
 
 
 def rights_table() -> str:
-    text = (sql_folder() / "grants.sql").read_text(encoding="utf-8")
-    of = {scope: (sql_folder() / f"tables/{scope}/grants.sql").read_text(encoding="utf-8") for scope in ("queue", "saga")}
     rows = []
     for procedure in load_contract().procedures:
-        scope, source = procedure.scope, of.get(procedure.scope, text)
-        name = rf"\[{procedure.name}:\{{{scope}_key\}}\]" if scope in of else procedure.name
-        found = re.findall(rf"GRANT EXECUTE ON rowpost\.{name} TO ([^;]+);", source)
-        roles = {role.strip() for each in found for role in each.split(",")}
-        mark = {role: "yes" if f"rowpost_{role}" in roles else "" for role in ("endpoint", "operator", "reader")}
-        if scope in of and procedure.side in ("send", "receive"):
+        scope, template = procedure.scope, procedure.scope != "database"
+        mark = {role: "yes" if role in procedure.roles else "" for role in ("endpoint", "operator", "reader")}
+        if template and procedure.side in ("send", "receive"):
             mark["endpoint"] = f"granted per {scope}"
-        rows.append((f"`{procedure.name}`" + (f" of a {scope}" if scope in of else ""), *mark.values()))
+        rows.append((f"`{procedure.name}`" + (f" of a {scope}" if template else ""), *mark.values()))
     return table(("Procedure", "rowpost_endpoint", "rowpost_operator", "rowpost_reader"), rows)
 
 
@@ -122,6 +118,7 @@ def engines_page() -> str:
         (feature, *(_outcome(results[engine].get(feature)) for engine in engines), *("compiled" for _ in compiled))
         for feature in features
     ]
+    changed = {name.removeprefix("procedures/").removesuffix(".sql"): lack for name, lack in babelfish.adapted_procedures().items()}
     hand = (
         "SQL Server itself was not at hand: its T-SQL is *compiled* offline with Microsoft's own compiler, and run on"
         " Babelfish where a column says so. "
@@ -133,6 +130,10 @@ def engines_page() -> str:
         "`compose.yaml` and `.github/workflows/engines.yml` run everything on SQL Server"
         " 2017, 2019 and 2022 and PostgreSQL 14 to 18 where there is a container engine.\n\n"
         + table(("Tests", *engines, *compiled), rows)
+        + "\n\n## Babelfish\n\nBabelfish is an engine for rowpost's tests. It is not supported, and `rowpost apply` refuses it."
+        " The tests change these procedures to run them there. A test that passes on Babelfish does not show that the"
+        " procedure runs on SQL Server.\n\n"
+        + table(("Procedure", "Changed, because Babelfish lacks"), sorted((f"`{name}`", f"{lack}") for name, lack in changed.items()))
         + "\n"
     )
 

@@ -57,7 +57,7 @@ class Probe(ABC):
                 kind = "FUNCTION" if self.database.engine == "postgresql" else "PROCEDURE"
                 self.run(f"DROP {kind} rowpost.{self.database.dialect.quote(name)}")
         if self.database.engine == "postgresql":
-            self.run(f"DROP SEQUENCE IF EXISTS rowpost.{self.database.dialect.quote(f'sleepers:{entry.queue_key}')}")
+            self.run(f"DROP SEQUENCE IF EXISTS rowpost.{self.database.dialect.quote(f'waiters:{entry.queue_key}')}")
         self.run("DELETE FROM rowpost.journal WHERE script_name LIKE ?", f"%:{entry.queue_key}")
         self.run("DELETE FROM rowpost.queue WHERE queue_key = ?", entry.queue_key)
         names = queue_names(entry, self.database.dialect)

@@ -42,8 +42,9 @@ class Ended:
 class Program:
     """Calls of rowpost that share an environment file and variables; never on a terminal."""
 
-    def __init__(self, environment: Path | None, folder: Path, **variables: str) -> None:
-        self.environment, self.folder = environment, folder
+    def __init__(self, environment: Path | None, folder: Path, *, babelfish: bool = False, **variables: str) -> None:
+        self.environment, self.folder, self.babelfish = environment, folder, babelfish
+        self._command = [sys.executable, "-m", "tests.support.babelfish"] if babelfish else [ROWPOST]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("ROWPOST_")}
         self.variables = {
             **inherited,
@@ -51,6 +52,7 @@ class Program:
             "ROWPOST_DATA": str(folder / "data"),
             "PYTHONUNBUFFERED": "1",
             **({"ROWPOST_ENV": str(environment)} if environment else {}),
+            **({"PYTHONPATH": str(Path(__file__).resolve().parents[1])} if babelfish else {}),
             **variables,
         }
 
@@ -61,13 +63,13 @@ class Program:
 
     def with_environment(self, path: Path) -> "Program":
         """The same with another environment file."""
-        changed = Program(path, self.folder)
+        changed = Program(path, self.folder, babelfish=self.babelfish)
         changed.variables = {**self.variables, "ROWPOST_ENV": str(path)}
         return changed
 
     def __call__(self, *arguments: object, stdin: bytes | str = b"") -> Ended:
         done = subprocess.run(
-            [ROWPOST, *map(str, arguments)],
+            [*self._command, *map(str, arguments)],
             input=stdin.encode() if isinstance(stdin, str) else stdin,
             capture_output=True,
             timeout=TIMEOUT,
@@ -81,7 +83,7 @@ class Program:
     def started(self, *arguments: object, **options: object) -> Iterator["Started"]:
         """A call that is still running; killed at the end of the block if nothing else ended it."""
         process = subprocess.Popen(
-            [ROWPOST, *map(str, arguments)],
+            [*self._command, *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=options.get("stdout", subprocess.PIPE),
             stderr=subprocess.PIPE,
@@ -131,7 +133,7 @@ def rowpost(target, new_database: Callable[[str], str], tmp_path_factory: pytest
     engine = ENGINES[target.label]
     folder = tmp_path_factory.mktemp("program")
     url = new_database("sqlserver" if engine == "sqlserver" else target.label)
-    return _deployed(Program(environment_file(folder, engine), folder, SHOP_URL=url))
+    return _deployed(Program(environment_file(folder, engine), folder, babelfish=target.babelfish, SHOP_URL=url))
 
 
 def _deployed(program: Program) -> Program:

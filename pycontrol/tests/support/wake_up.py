@@ -39,5 +39,5 @@ def ears(target, postgresql_only):
 
 def asleep(sql, queue: str) -> bool:
     """Whether senders were told that somebody sleeps."""
-    until = sql.value("SELECT coalesce(pg_sequence_last_value(to_regclass(?)), 1)", f'rowpost."sleepers:{queue}"')
+    until = sql.value("SELECT coalesce(pg_sequence_last_value(to_regclass(?)), 1)", f'rowpost."waiters:{queue}"')
     return until > sql.value("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")

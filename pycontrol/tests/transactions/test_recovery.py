@@ -29,9 +29,9 @@ class Doubt:
         """A prepared transaction that writes a number, as a coordinator that died left it."""
         key = f"{self.prefix}_{name}"
         with connect_url("postgresql", self.shop) as shop:
-            shop.connection.execute("BEGIN")
-            shop.connection.execute("INSERT INTO business (number) VALUES (%s)", (number,))
-            shop.connection.execute(f"PREPARE TRANSACTION '{key}.1'")
+            shop.driver_connection.execute("BEGIN")
+            shop.driver_connection.execute("INSERT INTO business (number) VALUES (%s)", (number,))
+            shop.driver_connection.execute(f"PREPARE TRANSACTION '{key}.1'")
         if decided:
             with connect_url("postgresql", self.url) as database:
                 database.call("record_decision", transaction_id=key, participants='["shop"]')
@@ -39,7 +39,7 @@ class Doubt:
 
     def written(self):
         with connect_url("postgresql", self.shop) as shop:
-            return [row[0] for row in shop.connection.execute("SELECT number FROM business").fetchall()]
+            return [row[0] for row in shop.driver_connection.execute("SELECT number FROM business").fetchall()]
 
     def decisions(self):
         with connect_url("postgresql", self.url) as database:

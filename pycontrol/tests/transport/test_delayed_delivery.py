@@ -248,7 +248,7 @@ def test_a_mover_whose_login_may_not_watch_goes_by_its_own_clock(shop, sql):
         pytest.skip("takes a right away from a PostgreSQL login; the mover's side of it is the same on every engine")
     with logins(sql, shop.target.url) as login:
         name = login.make("old")
-        grant(sql.database, name, receive_from=[shop.name], send_to=["error"])
+        grant(sql.database, name, receive_from=[shop.name], send_to=["error"], tables=sql.babelfish)
         sql.run(f'REVOKE EXECUTE ON FUNCTION rowpost."watch_queue:{shop.name}" FROM {name}')
         sql.run(f"GRANT INSERT ON handled TO {name}")
         with Running(replace(shop.settings(delayed_lateness=0.3), url=login.url(name))) as supervisor:

@@ -172,10 +172,10 @@ def test_a_split_that_fails_leaves_all_where_it_was(shop):
 # ------------------------------------------------------------------ claims
 def test_one_session_claims_a_queue_until_it_ends(shop):
     with connect_url(shop.engine, shop.url) as first, connect_url(shop.engine, shop.url) as second:
-        claimed = [each.call("claim_queue", queue_name="Sales")[0][0] for each in (first, second)]
-        other = second.call("claim_queue", queue_name=NAMES[0])[0][0]
+        claimed = [each.call("acquire_queue", queue_name="Sales")[0][0] for each in (first, second)]
+        other = second.call("acquire_queue", queue_name=NAMES[0])[0][0]
         first.close()
-        eventually(lambda: second.call("claim_queue", queue_name="Sales")[0][0], "the second session claims it")
+        eventually(lambda: second.call("acquire_queue", queue_name="Sales")[0][0], "the second session claims it")
 
     assert (claimed, other) == ([True, False], True)
 
@@ -262,7 +262,7 @@ def end(shop, session):
 def test_a_worker_waits_while_another_process_has_its_partition_and_takes_it_over(shop):
     with connect_url(shop.engine, shop.url) as other:
         for name in NAMES:
-            other.call("claim_queue", queue_name=name)
+            other.call("acquire_queue", queue_name=name)
         shop.order("ann", 1)
         with Running(shop.settings) as supervisor:
             name = NAMES[partition_of("ann", COUNT)]
@@ -281,7 +281,7 @@ def test_a_partition_for_which_nothing_waits_is_let_go_and_another_process_may_h
     shop.order("ann", 1)
     with Running(shop.settings), connect_url(shop.engine, shop.url) as other:
         eventually(lambda: shop.handled() == {"ann": [1]}, "the first is handled")
-        eventually(lambda: other.call("claim_queue", queue_name=name)[0][0], "another process claims it")
+        eventually(lambda: other.call("acquire_queue", queue_name=name)[0][0], "another process claims it")
         shop.order("ann", 2)
         eventually(lambda: Queue(name, shop.database).peek(), "the second is in its partition")
         other.close()

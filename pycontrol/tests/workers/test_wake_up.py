@@ -107,7 +107,7 @@ def test_a_message_of_a_sender_that_saw_nobody_asleep_is_found_soon_after_its_co
     """It was sent while the supervisor was awake, and commits when it sleeps: nobody rings."""
     late = open_database()
     if late.engine == "postgresql":
-        late.driver_connection.execute("SET rowpost.ring = off")
+        late.driver_connection.execute("SET rowpost.wake_up = off")
 
     with shop.run(peek_delay=LONG) as supervisor:
         supervisor.until(lambda: len(supervisor.seen(events.Peeked)) == 1, "it has looked")
@@ -128,7 +128,7 @@ def test_a_message_that_was_rolled_back_into_the_queue_is_found_again(postgresql
     """Somebody else took it, and gives it back: nobody rings."""
     other = open_database()
     with idle(shop) as supervisor:
-        other.driver_connection.execute("SET rowpost.ring = off")
+        other.driver_connection.execute("SET rowpost.wake_up = off")
         other.begin()
         Queue(shop.name, other).send(b"42")
         shop.queue.send(b"first")
@@ -163,9 +163,9 @@ def test_what_came_while_nobody_listened_is_found_with_the_new_connection(postgr
     settings = shop.worked(other.name, peek_delay=LONG)
     with idle(shop, others=(settings,)) as supervisor:
         supervisor.until(lambda: asleep(shop.sql, other.name), "the other sleeps, too")
-        shop.sql.run("SET rowpost.ring = off")
+        shop.sql.run("SET rowpost.wake_up = off")
         for name in (shop.name, other.name):
-            shop.queue.database.driver_connection.execute("SET rowpost.ring = off")
+            shop.queue.database.driver_connection.execute("SET rowpost.wake_up = off")
             Queue(name, shop.queue.database).send(b"42")
         end_supervisors_session(shop.sql)
 
@@ -185,7 +185,7 @@ def test_a_supervisor_that_is_not_to_be_woken_tells_no_sender(shop, sql):
 def test_a_login_that_may_peek_but_not_watch_looks_and_says_so_once(postgresql_only, shop, sql):
     with logins(sql, shop.target.url) as login:
         name = login.make("old")
-        grant(sql.database, name, receive_from=[shop.name], send_to=["error"])
+        grant(sql.database, name, receive_from=[shop.name], send_to=["error"], tables=sql.babelfish)
         sql.run(f'REVOKE EXECUTE ON FUNCTION rowpost."watch_queue:{shop.name}" FROM {name}')
         sql.run(f"GRANT INSERT ON handled TO {name}")
         settings = shop.settings()

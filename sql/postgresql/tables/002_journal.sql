@@ -1,4 +1,4 @@
--- One row per script that ran: what it was (hash), and what it left behind (fingerprint of its object).
+-- One row per script that ran: the hash of its text, and the fingerprint of the object that it made.
 CREATE TABLE IF NOT EXISTS rowpost.journal
 (
     script_name text NOT NULL,

@@ -1,4 +1,4 @@
--- The registry: which queues have procedures, and where their tables are.
+-- The registry: the queues that have procedures, and their tables.
 CREATE TABLE IF NOT EXISTS rowpost.queue
 (
     queue_key text NOT NULL,
@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS rowpost.queue
     CONSTRAINT queue_kind_check CHECK (kind IN ('own', 'adopted', 'external'))
 );
 
--- For the optional column bodystring: the body as text, escaped where it is not UTF-8.
+-- For the optional column bodystring: the body as text, or escaped if it is not UTF-8.
 CREATE OR REPLACE FUNCTION rowpost._readable_body(p_body bytea) RETURNS text
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp

@@ -1,4 +1,4 @@
--- Failed attempts per message, shared by all workers. Only failures touch this table: the good path never does.
+-- Failed attempts per message, shared by all workers. Only a failure writes to this table.
 CREATE TABLE IF NOT EXISTS rowpost.failure
 (
     queue_key text NOT NULL,

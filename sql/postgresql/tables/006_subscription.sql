@@ -1,4 +1,4 @@
--- Who wants which events: the NServiceBus transport's own table, shared by all endpoints of the database.
+-- The subscriptions of endpoints to events: the NServiceBus transport's own table, shared by all endpoints of the database.
 CREATE TABLE IF NOT EXISTS public."SubscriptionRouting"
 (
     queueaddress varchar(200) NOT NULL,

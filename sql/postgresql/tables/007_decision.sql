@@ -1,5 +1,5 @@
--- Decisions to commit of transactions over several databases. A decision commits with the message's own transaction;
--- a participant that is found prepared commits if its transaction stands here, and rolls back if it does not.
+-- Decisions to commit transactions over several databases. A decision commits with the message's own transaction. A
+-- prepared participant commits if its transaction is in this table; otherwise it rolls back.
 CREATE TABLE IF NOT EXISTS rowpost.decision
 (
     transaction_id text NOT NULL,

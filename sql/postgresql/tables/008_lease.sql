@@ -1,4 +1,4 @@
--- Queues that belong to one process, and until when that process is believed to live.
+-- Queues that belong to one process, and the time until which the process has renewed its lease.
 CREATE TABLE IF NOT EXISTS rowpost.lease
 (
     queue_key text NOT NULL,

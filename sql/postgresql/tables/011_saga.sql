@@ -1,4 +1,4 @@
--- Which types of sagas have procedures, where their instances are stored, and by what they are found.
+-- The types of sagas that have procedures, with the table of their instances and the correlation property.
 CREATE TABLE IF NOT EXISTS rowpost.saga
 (
     saga_key text NOT NULL,

@@ -1,5 +1,5 @@
--- Which messages an endpoint has handled, in the database of its business data: one small row per message for as long as
--- a duplicate may come. What a message caused stands apart until it has left, so that rows here are never rewritten.
+-- The messages that an endpoint has handled, in the database of its business data: one small row per message until the
+-- retention time ends. A message's operations are in another table until they are sent, so that these rows never change.
 CREATE TABLE IF NOT EXISTS rowpost.outbox
 (
     endpoint text NOT NULL,

@@ -1,5 +1,5 @@
--- What handled messages caused and what has not left yet: sends and publishes as JSON, for the moment between the commit
--- of the business data and that of the queue. Empty most of the time: vacuum by number of dead rows, at full speed.
+-- The operations of handled messages that are not sent yet, as JSON, between the commit of the business data and the
+-- commit of the queue. Usually empty: vacuum after a number of dead rows, at full speed.
 CREATE TABLE IF NOT EXISTS rowpost.outbox_operations
 (
     endpoint text NOT NULL,

@@ -1,5 +1,5 @@
--- In the queue's database: whose operations have left an outbox. A row commits together with what was sent, and is
--- forgotten when the outbox knows; so nothing leaves twice, whoever dies in between.
+-- In the queue's database: the messages whose operations were sent from an outbox. A row commits together with the sent
+-- messages and is deleted after the outbox has deleted the operations, so that a crash in between sends nothing twice.
 CREATE TABLE IF NOT EXISTS rowpost.dispatch
 (
     endpoint text NOT NULL,

@@ -1,4 +1,4 @@
--- Queues that a stream drains: whose they are, and whether a batch of its was logged. One stream a queue.
+-- Queues that a stream drains: the owner of the spool, and whether it has logged a batch. One stream per queue.
 CREATE TABLE IF NOT EXISTS rowpost.spool
 (
     queue_key text NOT NULL,

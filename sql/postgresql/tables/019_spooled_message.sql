@@ -1,4 +1,4 @@
--- Messages that a stream has moved out of a queue and not yet stored for good. `number` is the stream's offset.
+-- Messages that a stream has moved from a queue and has not stored durably yet. `number` is the stream's offset.
 CREATE TABLE IF NOT EXISTS rowpost.spooled_message
 (
     queue_key text NOT NULL,

@@ -1,5 +1,5 @@
--- What jobs have written into queues: a row for each part of a job, committed together with the part's messages, so that
--- a part which is written again, by a retry or by the whole job under the same key, is found here and left out.
+-- The parts of jobs that were sent: one row per part, committed together with the part's messages. If a part is sent
+-- again, by a retry or by the whole job with the same key, it is found here and skipped.
 CREATE TABLE IF NOT EXISTS rowpost.ledger
 (
     job_key text NOT NULL,

@@ -1,4 +1,4 @@
--- Messages of a job that becomes visible as a whole: stored by its tasks, sent by its end. `attempt` tells a task's tries apart.
+-- Messages of a job that sends all its messages at its end. Its tasks store them here. `attempt` identifies an attempt of a task.
 CREATE TABLE IF NOT EXISTS rowpost.staged_message
 (
     job_key text NOT NULL,

@@ -1,4 +1,4 @@
--- How far queues were emptied on purpose: a stream that has not read so far yet is told, and does not take it for nothing.
+-- The last row version that was purged from a queue, so that a stream that has not read so far reports the purge.
 CREATE TABLE IF NOT EXISTS rowpost.purge
 (
     queue_key text NOT NULL,

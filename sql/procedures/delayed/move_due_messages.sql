@@ -5,12 +5,12 @@ CREATE OR ALTER PROCEDURE rowpost.[move_due_messages:{queue_key}]
     @count int -- how many at most, 1 to 500
 AS
 /*
-Moves messages whose time has come into the queue, and says when the next one is due.
-Messages of NServiceBus endpoints that bear a ForwardDestination stay for receive_due_messages: forwards counts those
-among the next ones, so that a call reads a few rows however many are due.
+Moves due messages to the queue, and returns when the next one is due.
+A message of an NServiceBus endpoint with the header ForwardDestination stays for receive_due_messages. forwards counts
+these among the next @count due messages, so that a call reads few rows, independent of how many are due.
 Atomicity: in the caller's transaction.
-Locking:   one mover at a time per queue, elected by an application lock for the length of the transaction; another
-           one gets moved = NULL at once. Rows that others hold are stepped over.
+Locking:   one mover at a time per queue, elected by an application lock until the transaction ends; another caller
+           gets moved = NULL at once. Rows that others lock are skipped.
 Order:     by due time.
 */
 SET NOCOUNT, XACT_ABORT ON;
@@ -62,8 +62,7 @@ SELECT
         WHERE f.Headers LIKE N'%"NServiceBus.SqlServer.ForwardDestination"%'
     ) AS forwards,
     (
-        SELECT CASE WHEN MIN(n.Due) > @now THEN CAST(DATEDIFF(DAY, @now, MIN(n.Due)) AS bigint) * 86400000
-            + DATEDIFF(MILLISECOND, DATEADD(DAY, DATEDIFF(DAY, @now, MIN(n.Due)), @now), MIN(n.Due)) WHEN MIN(n.Due) <= @now THEN 0 END
+        SELECT CASE WHEN MIN(n.Due) > @now THEN DATEDIFF_BIG(MILLISECOND, @now, MIN(n.Due)) WHEN MIN(n.Due) <= @now THEN 0 END
         FROM {delayed_table} AS n WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
     ) AS next_due_ms;
 GO

@@ -5,10 +5,10 @@ CREATE OR ALTER PROCEDURE rowpost.[receive_due_messages:{queue_key}]
     @count int -- how many at most, 1 to 500
 AS
 /*
-Removes and returns due messages of NServiceBus endpoints that bear a ForwardDestination, for the mover to forward.
-Atomicity: one DELETE in the caller's transaction; a rollback puts the messages back in their places.
-Locking:   steps over rows that others hold and never waits.
-Order:     by due time, which database.call restores.
+Removes and returns due messages that have the header ForwardDestination, so that the mover forwards them.
+Atomicity: one DELETE in the caller's transaction; a rollback returns the messages to their places.
+Locking:   skips rows that others lock and never waits.
+Order:     selects the next ones by due time; returns them in no order.
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;

@@ -8,8 +8,8 @@ CREATE OR ALTER FUNCTION rowpost._object_fingerprint(
 RETURNS nvarchar(max)
 AS
 /*
-Says what an object is now: of a procedure the SHA-256 of its definition, of a table its columns, one a line.
-NULL when there is no such object.
+Returns the fingerprint of an object: the SHA-256 of a procedure's definition, or a table's columns, one a line.
+NULL if the object does not exist.
 */
 BEGIN
     DECLARE @object_id int = OBJECT_ID(@object_name);

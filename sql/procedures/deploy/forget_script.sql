@@ -5,7 +5,7 @@ CREATE OR ALTER PROCEDURE rowpost.forget_script
     @script_name nvarchar(400)
 AS
 /*
-Takes a script out of the journal, when its object was dropped on purpose.
+Removes a script from the journal after its object was dropped on purpose.
 Atomicity: in the caller's transaction.
 Locking:   one row of the journal.
 */

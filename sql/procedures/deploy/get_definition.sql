@@ -5,7 +5,7 @@ CREATE OR ALTER PROCEDURE rowpost.get_definition
     @object_name nvarchar(520) -- quoted, with its schema
 AS
 /*
-Reads the text of a procedure as it lives in the server, for a review; no row where there is none, or none to be seen.
+Reads the text of a procedure in the server, for a review; no row if it does not exist or the caller may not see it.
 Atomicity: reads only.
 Locking:   none that lasts.
 */

@@ -4,7 +4,7 @@ GO
 CREATE OR ALTER PROCEDURE rowpost.get_version
 AS
 /*
-Says which schema is deployed, by which release, on which engine.
+Returns which schema is deployed, by which release, on which engine.
 Atomicity: reads only.
 Locking:   none that lasts.
 */

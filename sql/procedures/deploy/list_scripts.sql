@@ -4,7 +4,7 @@ GO
 CREATE OR ALTER PROCEDURE rowpost.list_scripts
 AS
 /*
-Reads the journal, with the fingerprint of each object as it lives now.
+Reads the journal, with the current fingerprint of each object.
 Atomicity: reads only.
 Locking:   none that lasts.
 Order:     by script.

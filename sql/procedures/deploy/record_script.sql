@@ -9,7 +9,7 @@ CREATE OR ALTER PROCEDURE rowpost.record_script
     @object_name nvarchar(520) = NULL -- quoted, with its schema
 AS
 /*
-Writes into the journal that a script ran, with the fingerprint of the object that it left behind.
+Records in the journal that a script ran, with the fingerprint of the object that it made.
 Atomicity: in the caller's transaction: journal and change commit together.
 Locking:   one row of the journal.
 */
@@ -19,7 +19,7 @@ IF @script_kind = 'once'
    AND EXISTS (SELECT 1 FROM rowpost.journal AS j WHERE j.script_name = @script_name AND j.script_hash <> @script_hash)
 BEGIN
     DECLARE @message nvarchar(2048) = CONCAT(
-        N'The one-time script ', @script_name, N' was edited after it ran here. Restore it and put the change into a new script.'
+        N'The one-time script ', @script_name, N' was edited after it ran here. Restore it, and put the change into a new script.'
     );
     THROW 51007, @message, 1;
 END;

@@ -6,7 +6,7 @@ CREATE OR ALTER PROCEDURE rowpost.record_version
     @tool_version varchar(50)
 AS
 /*
-Writes into the history which release deployed which schema; refuses to go back.
+Records which release deployed which schema; refuses an older schema than the deployed one.
 Atomicity: in the caller's transaction.
 Locking:   one row of rowpost.version.
 */
@@ -17,8 +17,8 @@ DECLARE @newest int = (SELECT MAX(v.schema_version) FROM rowpost.version AS v);
 IF @newest > @schema_version
 BEGIN
     DECLARE @message nvarchar(2048) = CONCAT(
-        N'This database has schema ', @newest, N', this rowpost brings schema ', @schema_version,
-        N'. Use a rowpost at least as new as the database.'
+        N'The version cannot be recorded: the database has schema ', @newest, N', and this rowpost has schema ', @schema_version,
+        N'. Use a newer rowpost.'
     );
     THROW 51008, @message, 1;
 END;

@@ -2,16 +2,16 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[maintain_queue:{queue_key}]
-    @offline bit = NULL -- 1: also what keeps everybody out while it runs
+    @offline bit = NULL -- 1: also steps that block senders and receivers while they run
 WITH EXECUTE AS OWNER
 AS
 /*
-Keeps the queue's table healthy, and says what was done, and what needs a person.
-Atomicity: each step by itself; call it outside of a transaction.
-Locking:   waits at most a second for a lock, so that receivers never wait longer for it. An online rebuild asks at low
-           priority and gives up after a minute; without the edition for it, an index is reorganized, which blocks nobody,
-           and a heap waits until somebody allows @offline.
-Rights:    runs as the owner, for a right to change the table comes with no EXECUTE.
+Maintains the queue's table, and returns what was done and what is left to do.
+Atomicity: each step is its own transaction; call it outside of a transaction.
+Locking:   waits at most one second for a lock, so that receivers wait no longer for it. An online rebuild waits with
+           low priority and stops after a minute. If the edition cannot rebuild online, an index is reorganized, which
+           blocks nobody, and a heap is rebuilt only with @offline.
+Rights:    runs as the owner, because the right to execute does not include the right to alter the table.
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET LOCK_TIMEOUT 1000;
@@ -38,7 +38,7 @@ BEGIN
     INSERT INTO @step ([action], reason, [statement], state)
     VALUES
     (
-        N'settings', N'Locks of rows may not become a lock of the whole table: receivers would wait for one another.',
+        N'settings', N'Row locks must not escalate to a table lock, because receivers would wait for one another.',
         N'ALTER TABLE {queue_table} SET (LOCK_ESCALATION = DISABLE);', N'done'
     );
 END;
@@ -73,7 +73,7 @@ END;
 UPDATE STATISTICS {queue_table};
 
 INSERT INTO @step ([action], reason, [statement], state)
-VALUES (N'statistics', N'Statistics of a queue age fast.', N'UPDATE STATISTICS {queue_table};', N'done');
+VALUES (N'statistics', N'The statistics of a queue become outdated quickly.', N'UPDATE STATISTICS {queue_table};', N'done');
 
 SELECT s.[action], s.reason, s.[statement], s.state
 FROM @step AS s

@@ -2,22 +2,22 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[queue_metrics:{queue_key}]
-    @anchor bigint = NULL -- look for the oldest message above this row version
+    @after_row_version bigint = NULL -- search the oldest message only above this row version
 WITH EXECUTE AS OWNER
 AS
 /*
-Says how the queue is: depth, age, counters and sizes, out of the server's metadata, the first row and the first expired ones.
+Returns depth, age, counters and sizes of the queue from the server's metadata, its first row and its first expired rows.
 Atomicity: reads only.
-Locking:   rows that receivers hold are stepped over: the oldest message is the oldest that nobody holds.
-Rights:    runs as the owner, for the counters want a right to the database's state that a reader does not have.
-Counters run since the server last loaded the table's metadata. Dead rows are not known without a scan.
+Locking:   skips rows that receivers lock: the oldest message is the oldest one that is not locked.
+Rights:    runs as the owner, because the counters need a right to the database's state that a reader does not have.
+Counters start when the server loads the table's metadata. Dead rows are unknown without a scan.
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
 DECLARE @table_id int = OBJECT_ID(N'{queue_table}', N'U');
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
-DECLARE @above bigint = ISNULL(@anchor, -9223372036854775808);
+DECLARE @above bigint = ISNULL(@after_row_version, -9223372036854775808);
 DECLARE @expired int;
 DECLARE @sent datetime2(3);
 

@@ -2,14 +2,14 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.clean_outbox
-    @retention_seconds int, -- only what is older
-    @count int -- how many at most, 1 to 4000; call again until fewer were removed
+    @retention_seconds int, -- only rows that are older
+    @count int -- how many at most, 1 to 4000; call until fewer were removed
 AS
 /*
-Forgets messages that were handled longer ago than the retention time, never one whose operations have not left.
-Atomicity: one DELETE in the caller's transaction, of fewer rows than make SQL Server lock the whole table.
-Locking:   steps over rows that somebody holds and never waits.
-Order:     the oldest first, through the index on handled_at.
+Deletes records of messages that were handled before the retention time, but none with operations that are not sent yet.
+Atomicity: one DELETE in the caller's transaction, of fewer rows than the threshold of SQL Server's lock escalation.
+Locking:   skips locked rows and never waits.
+Order:     the oldest first, by the index on handled_at.
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -18,7 +18,7 @@ IF @count IS NULL OR @count NOT BETWEEN 1 AND 4000
     THROW 51003, N'The number of rows to remove must be between 1 and 4000.', 1;
 
 IF @retention_seconds IS NULL OR @retention_seconds < 0
-    THROW 51003, N'A retention time cannot be negative.', 1;
+    THROW 51003, N'The retention time must be 0 seconds or more.', 1;
 
 WITH old AS (
     SELECT TOP (@count) o.handled_at

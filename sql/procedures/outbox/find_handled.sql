@@ -3,18 +3,19 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.find_handled
     @endpoint nvarchar(200),
-    @message_id nvarchar(400) -- longer than it may be, so that nothing is cut off unseen
+    @message_id nvarchar(400) -- longer than allowed, so that the check sees a value that is too long
 AS
 /*
-Says whether an endpoint has handled a message, and what that caused if it has not left yet.
+Returns whether an endpoint has handled a message, and the operations of the handler if they are not sent yet.
 Atomicity: in the caller's transaction.
-Locking:   what has not left stays locked until the caller's transaction ends: one at a time sends it. Waits 10 s at most.
+Locking:   operations that are not sent yet are locked until the caller's transaction ends, so that only one session
+           sends them. Waits 10 s at most.
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET LOCK_TIMEOUT 10000;
 
 IF LEN(CONCAT(@message_id, N'.')) NOT BETWEEN 2 AND 201
-    THROW 51022, N'An outbox takes message ids of 1 to 200 characters.', 1;
+    THROW 51022, N'The message id must have 1 to 200 characters to be stored in an outbox.', 1;
 
 SELECT
     p.operations,

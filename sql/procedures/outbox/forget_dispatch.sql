@@ -6,7 +6,7 @@ CREATE OR ALTER PROCEDURE rowpost.forget_dispatch
     @message_id nvarchar(200)
 AS
 /*
-Drops what record_dispatch wrote: the outbox has settled, nobody can send these operations again.
+Deletes the record of record_dispatch after the outbox has deleted the operations, so that nobody can send them again.
 Atomicity: in the caller's transaction.
 Locking:   one row of rowpost.dispatch.
 */

@@ -6,9 +6,9 @@ CREATE OR ALTER PROCEDURE rowpost.list_undispatched
     @count int -- how many at most, 1 to 1000
 AS
 /*
-Lists handled messages whose operations have not left for a while.
+Lists handled messages with operations that have not been sent for some time.
 Atomicity: reads only.
-Locking:   steps over those that somebody is just at.
+Locking:   skips messages that another session has locked.
 Order:     the oldest first.
 */
 SET NOCOUNT, XACT_ABORT ON;
@@ -18,7 +18,7 @@ IF @count IS NULL OR @count NOT BETWEEN 1 AND 1000
     THROW 51003, N'The number of messages to list must be between 1 and 1000.', 1;
 
 IF @seconds IS NULL OR @seconds < 0
-    THROW 51003, N'An age cannot be negative.', 1;
+    THROW 51003, N'The age must be 0 seconds or more.', 1;
 
 SELECT TOP (@count) p.endpoint, p.message_id, DATEDIFF_BIG(MILLISECOND, o.handled_at, SYSUTCDATETIME()) AS age_ms
 FROM rowpost.outbox_operations AS p WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)

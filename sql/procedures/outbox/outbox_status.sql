@@ -5,10 +5,10 @@ CREATE OR ALTER PROCEDURE rowpost.outbox_status
 WITH EXECUTE AS OWNER
 AS
 /*
-Says how full the outbox is, out of the server's metadata; and what has not left, counted up to 10000.
+Returns the size of the outbox from the server's metadata, and how many messages have unsent operations, up to 10000.
 Atomicity: reads only.
 Locking:   none that lasts.
-Rights:    runs as the owner, for the figures want a right to the database's state that a reader does not have.
+Rights:    runs as the owner, because the sizes need a right to the database's state that a reader does not have.
 */
 SET NOCOUNT, XACT_ABORT ON;
 

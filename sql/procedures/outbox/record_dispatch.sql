@@ -6,9 +6,9 @@ CREATE OR ALTER PROCEDURE rowpost.record_dispatch
     @message_id nvarchar(200)
 AS
 /*
-Writes down, in the queue's database, that a handled message's operations leave; called together with the sends.
+Records in the queue's database that the operations of a handled message are sent; called in the same transaction.
 Atomicity: in the caller's transaction, with what is sent.
-Locking:   the new row. Waits for whoever sends the same operations, 10 s at most.
+Locking:   the new row. Waits for a session that sends the same operations, 10 s at most.
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET LOCK_TIMEOUT 10000;
@@ -19,7 +19,7 @@ BEGIN TRY
 END TRY
 BEGIN CATCH
     IF ERROR_NUMBER() IN (2601, 2627)
-        THROW 51021, N'The operations of this message have left already.', 1;
+        THROW 51021, N'The operations cannot be sent: they were sent before.', 1;
     THROW;
 END CATCH;
 GO

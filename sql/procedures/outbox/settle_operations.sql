@@ -6,10 +6,10 @@ CREATE OR ALTER PROCEDURE rowpost.settle_operations
     @message_id nvarchar(200)
 AS
 /*
-Drops what a handled message caused: it has left.
+Deletes the operations of a handled message after they were sent.
 Atomicity: in the caller's transaction.
 Locking:   the message's rows.
-Where it took more than an hour to leave, the message is remembered for the whole retention time from now on.
+If sending took more than an hour, the retention time of the message starts now.
 */
 SET NOCOUNT, XACT_ABORT ON;
 

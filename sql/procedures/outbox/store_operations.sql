@@ -7,7 +7,7 @@ CREATE OR ALTER PROCEDURE rowpost.store_operations
     @operations nvarchar(max) -- JSON array, see outbox.py
 AS
 /*
-Stores what a handled message caused, until it has left.
+Stores the operations of a handled message until they are sent.
 Atomicity: in the caller's transaction, which records the message as well.
 Locking:   the new row.
 */

@@ -4,7 +4,7 @@ GO
 CREATE OR ALTER PROCEDURE rowpost.list_subscriptions
 AS
 /*
-Lists who is subscribed to what.
+Lists the subscriptions.
 Atomicity: reads only.
 Locking:   none that lasts.
 Order:     by topic, then endpoint.

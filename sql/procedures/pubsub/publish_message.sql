@@ -8,9 +8,9 @@ CREATE OR ALTER PROCEDURE rowpost.publish_message
 AS
 /*
 Sends one copy of an event to every queue that is subscribed to any of its topics, and returns the queues.
-It all happens here on the server; queues with stored = 0 are not registered here: the caller uses send_unregistered.
+The server stores all copies. A queue with stored = 0 is not registered here; the caller uses send_unregistered for it.
 Atomicity: in the caller's transaction, one INSERT a queue.
-Locking:   none beyond the new rows.
+Locking:   only the new rows.
 Order:     by queue.
 */
 SET NOCOUNT, XACT_ABORT ON;
@@ -21,7 +21,7 @@ INSERT INTO @destinations (queue_address, queue_key)
 SELECT d.queue_address, d.queue_key
 FROM
 (
-    -- one row a queue, however many of its spellings are subscribed
+    -- one row for each queue, also if several spellings of its name are subscribed
     SELECT MIN(s.QueueAddress) AS queue_address, q.queue_key
     FROM dbo.SubscriptionRouting AS s
     INNER JOIN OPENJSON(@topics) AS t
@@ -46,7 +46,7 @@ BEGIN
     IF @queue_key IS NULL
         BREAK;
 
-    -- a call, no dynamic SQL: ownership chaining lets a publisher reach its subscribers without a right to each
+    -- A call and not dynamic SQL, so that ownership chaining gives a publisher access to its subscribers' queues.
     SET @procedure = CONCAT(N'rowpost.', QUOTENAME(CONCAT(N'send_message:', @queue_key)));
     EXEC @procedure @headers = @headers, @body = @body;
 END;

@@ -14,7 +14,7 @@ Locking:   one key of the subscription table.
 SET NOCOUNT, XACT_ABORT ON;
 
 IF LEN(ISNULL(@endpoint, N'')) = 0 OR LEN(ISNULL(@topic, N'')) = 0 OR LEN(ISNULL(@queue_address, N'')) = 0
-    THROW 51011, N'A subscription needs an endpoint, a topic and a queue, of 200 characters at most.', 1;
+    THROW 51011, N'The subscription cannot be stored: endpoint, topic and queue must be given, with at most 200 characters each.', 1;
 
 UPDATE s
 SET s.QueueAddress = @queue_address

@@ -6,7 +6,7 @@ CREATE OR ALTER PROCEDURE rowpost.unsubscribe
     @topic nvarchar(200)
 AS
 /*
-Ends an endpoint's subscription to a topic; without one nothing happens.
+Ends an endpoint's subscription to a topic; does nothing if there is none.
 Atomicity: in the caller's transaction.
 Locking:   one key of the subscription table.
 */

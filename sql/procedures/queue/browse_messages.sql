@@ -3,13 +3,13 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[browse_messages:{queue_key}]
     @count int, -- 1 to 1000
-    @anchor bigint = NULL, -- only rows with a higher row version
-    @max_body_bytes int = NULL -- cut bodies here; NULL leaves them whole
+    @after_row_version bigint = NULL, -- only rows with a higher row version
+    @max_body_bytes int = NULL -- return at most so many bytes of a body; NULL: the whole body
 AS
 /*
 Reads messages without receiving them.
 Atomicity: reads only.
-Locking:   rows that receivers hold are stepped over; receivers are not held up.
+Locking:   skips rows that receivers lock; receivers do not wait for it.
 Order:     by RowVersion.
 */
 SET NOCOUNT, XACT_ABORT ON;
@@ -18,7 +18,7 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 IF @count IS NULL OR @count NOT BETWEEN 1 AND 1000
     THROW 51003, N'The number of messages to browse must be between 1 and 1000.', 1;
 
-DECLARE @above bigint = ISNULL(@anchor, -9223372036854775808);
+DECLARE @above bigint = ISNULL(@after_row_version, -9223372036854775808);
 
 SELECT TOP (@count)
     q.Id AS id,

@@ -2,14 +2,14 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[peek_queue:{queue_key}]
-    @count int, -- stop counting here, 1 to 10000: the cost is bounded at any depth
-    @anchor bigint = NULL -- count only rows with a higher row version
+    @count int, -- stop counting at this number, 1 to 10000, so that the cost is independent of the queue's depth
+    @after_row_version bigint = NULL -- count only rows with a higher row version
 AS
 /*
-Says about how many messages wait, up to @count.
+Returns about how many messages wait, up to a given number.
 Atomicity: reads only.
-Locking:   rows that receivers hold are stepped over and not counted. READCOMMITTEDLOCK makes that true with
-           READ_COMMITTED_SNAPSHOT on as well, where a plain read would count them from their old versions.
+Locking:   skips rows that receivers lock and does not count them. READCOMMITTEDLOCK is needed because with
+           READ_COMMITTED_SNAPSHOT a plain read would count the old versions of these rows.
 Order:     from the head of the queue.
 */
 SET NOCOUNT, XACT_ABORT ON;
@@ -18,7 +18,7 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 IF @count IS NULL OR @count NOT BETWEEN 1 AND 10000
     THROW 51003, N'The number of messages to count must be between 1 and 10000.', 1;
 
-DECLARE @above bigint = ISNULL(@anchor, -9223372036854775808);
+DECLARE @above bigint = ISNULL(@after_row_version, -9223372036854775808);
 
 SELECT COUNT(*) AS waiting
 FROM

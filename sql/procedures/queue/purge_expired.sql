@@ -2,13 +2,13 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[purge_expired:{queue_key}]
-    @count int -- how many at most, 1 to 10000; call again until fewer were purged
+    @count int -- how many at most, 1 to 10000; call until fewer were purged
 AS
 /*
-Removes expired messages that nobody holds, and says how many.
+Removes expired messages that nobody has locked, and returns how many.
 Atomicity: one DELETE in the caller's transaction.
-Locking:   steps over rows that receivers hold and never waits.
-Order:     the longest expired first, through the index on Expires.
+Locking:   skips rows that receivers lock and never waits.
+Order:     the longest expired first, by the index on Expires.
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;

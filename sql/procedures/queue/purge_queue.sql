@@ -2,12 +2,12 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[purge_queue:{queue_key}]
-    @count int -- how many at most, 1 to 10000; call again until fewer were purged
+    @count int -- how many at most, 1 to 10000; call until fewer were purged
 AS
 /*
-Removes the oldest messages that nobody holds, and says how many; streams are told how far.
-Atomicity: one DELETE in the caller's transaction, with the note for streams.
-Locking:   steps over rows that receivers hold; waits only for another purge of the same queue.
+Removes the oldest messages that nobody has locked, returns how many, and records the last row version for streams.
+Atomicity: one DELETE in the caller's transaction, with the record for streams.
+Locking:   skips rows that receivers lock; waits only for another purge of the same queue.
 Order:     by RowVersion.
 */
 SET NOCOUNT, XACT_ABORT ON;
@@ -30,7 +30,7 @@ OPTION (MAXDOP 1);
 
 DECLARE @last bigint = (SELECT MAX(p.row_version) FROM @purged AS p);
 
--- a stream that has not read so far must not take it for an empty queue
+-- a stream that has not read these messages yet must not treat the queue as empty
 IF @last IS NOT NULL
 BEGIN
     UPDATE p

@@ -5,10 +5,10 @@ CREATE OR ALTER PROCEDURE rowpost.[receive_message:{queue_key}]
     @row_version bigint
 AS
 /*
-Removes and returns one message by its row version; returns nothing if it is gone or somebody else holds it.
-Atomicity: one DELETE in the caller's transaction; a rollback puts the message back in its place.
-Locking:   steps over the row if another holds it, and never waits.
-Order:     one row at most.
+Removes and returns one message by its row version; returns nothing if it is removed or another session has locked it.
+Atomicity: one DELETE in the caller's transaction; a rollback returns the message to its place.
+Locking:   skips the row if another session has locked it, and never waits.
+Order:     at most one row.
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;

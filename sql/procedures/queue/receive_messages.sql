@@ -3,25 +3,25 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[receive_messages:{queue_key}]
     @count int, -- how many at most, 1 to 500: below the threshold of lock escalation
-    @anchor bigint = NULL -- only rows with a higher row version; NULL looks from the start
+    @after_row_version bigint = NULL -- only rows with a higher row version; NULL: from the start of the queue
 AS
 /*
-Removes and returns the oldest messages that nobody else holds.
-Atomicity: one DELETE in the caller's transaction; a rollback puts the messages back in their places.
-Locking:   steps over rows that others hold (READPAST) and never waits; locks only the rows that it returns.
-Order:     the oldest by RowVersion; several receivers share the queue, so that across them the order is approximate.
-           OUTPUT promises no order among the rows of a call: who needs it sorts them by row_version.
-Expired messages are returned with expired = 1, for the receiver to drop.
+Removes and returns the oldest messages that no other session has locked.
+Atomicity: one DELETE in the caller's transaction; a rollback returns the messages to their places.
+Locking:   skips rows that others lock (READPAST) and never waits; locks only the rows that it returns.
+Order:     the oldest by RowVersion. Between several receivers of a queue the order is approximate. OUTPUT returns the
+           rows of a call in no order: sort them by row_version if the order matters.
+Expired messages are returned with expired = 1; the receiver drops them.
 */
 SET NOCOUNT, XACT_ABORT ON;
-SET TRANSACTION ISOLATION LEVEL READ COMMITTED; -- READPAST is refused under SERIALIZABLE; reverts at the end
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED; -- SERIALIZABLE does not allow READPAST; the level reverts when the procedure ends
 
 IF @count IS NULL OR @count NOT BETWEEN 1 AND 500
     THROW 51003, N'The number of messages to receive must be between 1 and 500.', 1;
 
--- A bound on the key, even where there is no anchor, makes FORCESEEK legal: it holds the plan on the row-version
--- index whatever the statistics say, and an anchor steps over ghost rows at the head of the index.
-DECLARE @above bigint = ISNULL(@anchor, -9223372036854775808);
+-- FORCESEEK needs a bound on the key, so there is one also without @after_row_version. It keeps the plan on the
+-- row-version index, independent of the statistics. A given row version skips ghost records at the start of the index.
+DECLARE @above bigint = ISNULL(@after_row_version, -9223372036854775808);
 
 WITH oldest AS (
     SELECT TOP (@count) q.Id, q.RowVersion, q.Expires, q.Headers, q.Body

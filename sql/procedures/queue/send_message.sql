@@ -5,15 +5,15 @@ CREATE OR ALTER PROCEDURE rowpost.[send_message:{queue_key}]
     @headers nvarchar(max), -- JSON object of strings, or '' for none
     @body varbinary(max) = NULL,
     @id uniqueidentifier = NULL, -- the row's id; a new one when NULL
-    @time_to_be_received_ms bigint = NULL, -- expires after so many milliseconds, by this server's clock
-    @correlation_id varchar(255) = NULL, -- only written for transport versions 1 to 6
-    @reply_to_address varchar(255) = NULL -- only written for transport versions 1 to 6
+    @time_to_be_received_ms bigint = NULL, -- milliseconds until the message expires, by this server's clock
+    @correlation_id varchar(255) = NULL, -- written only for transport versions 1 to 6
+    @reply_to_address varchar(255) = NULL -- written only for transport versions 1 to 6
 AS
 /*
 Stores one message at the end of the queue.
 Atomicity: one INSERT in the caller's transaction.
-Locking:   none beyond the new row.
-Order:     by RowVersion, which the table hands out.
+Locking:   only the new row.
+Order:     by RowVersion, which the table assigns.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
@@ -26,7 +26,7 @@ VALUES
     ISNULL(@id, NEWID()),
     @correlation_id,
     @reply_to_address,
-    -- in two steps, for DATEADD counts in int: milliseconds alone would end after 24.8 days
+    -- In two steps, because DATEADD takes an int: milliseconds alone would end after 24.8 days.
     DATEADD(MILLISECOND, CAST(@time_to_be_received_ms % 86400000 AS int), DATEADD(DAY, CAST(@time_to_be_received_ms / 86400000 AS int), GETUTCDATE())),
     @headers,
     @body

@@ -6,18 +6,18 @@ CREATE OR ALTER PROCEDURE rowpost.[send_messages:{queue_key}]
     @bodies varbinary(max) = NULL -- the bodies, one after another; body_start counts from 1
 AS
 /*
-Stores many messages in the order of their ordinals: one round trip, one statement, all or none.
+Stores many messages in one statement, in the order given; all or none.
 Atomicity: one INSERT in the caller's transaction.
-Locking:   none beyond the new rows.
-Order:     RowVersion grows with the ordinal.
-The bodies travel beside the JSON, as the bytes they are: in JSON they would need four times the space.
+Locking:   only the new rows.
+Order:     RowVersion increases with the ordinal.
+The bodies are sent as bytes and not in the JSON, where they would need four times the space.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
 IF ISNULL(LEFT(@messages, 1), N'') <> N'['
-    THROW 51006, N'@messages must be a JSON array of messages.', 1;
+    THROW 51006, N'The messages cannot be stored: @messages must be a JSON array.', 1;
 
--- Senders leave the field out when it is null, so that most batches are parsed once only.
+-- Senders omit the field if it is null, so that most batches are parsed only once.
 IF CHARINDEX(N'"time_to_be_received_ms"', @messages) > 0
    AND EXISTS
    (

@@ -2,15 +2,15 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[watch_queue:{queue_key}]
-    @count int, -- stop counting here, 1 to 10000: the cost is bounded at any depth
-    @asleep_ms int = NULL -- for PostgreSQL, whose senders wake sleepers; here nobody can
+    @count int, -- stop counting at this number, 1 to 10000, so that the cost is independent of the queue's depth
+    @wake_up_ttl_ms int = NULL -- ignored: senders cannot notify on SQL Server
 AS
 /*
-Says about how many messages wait, up to @count, and when the next delayed one is due.
+Returns about how many messages wait and when the next delayed one is due.
 Atomicity: reads only.
-Locking:   as peek_queue: what others hold is stepped over.
+Locking:   skips rows that others lock, as peek_queue.
 Order:     from the head of the queue, and of the index on due times.
-Whether there is a delayed table, the registry says: OBJECT_ID would not, to a login without rights on the table.
+The registry says whether the queue has a delayed table. OBJECT_ID would hide it from a login without rights on it.
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -28,8 +28,7 @@ IF EXISTS (SELECT 1 FROM rowpost.queue AS r WHERE r.queue_key = N'{queue_key}' A
 
 SELECT
     COUNT(*) AS waiting,
-    CASE WHEN @due > @now THEN CAST(DATEDIFF(DAY, @now, @due) AS bigint) * 86400000
-        + DATEDIFF(MILLISECOND, DATEADD(DAY, DATEDIFF(DAY, @now, @due), @now), @due) WHEN @due <= @now THEN 0 END AS next_due_ms
+    CASE WHEN @due > @now THEN DATEDIFF_BIG(MILLISECOND, @now, @due) WHEN @due <= @now THEN 0 END AS next_due_ms
 FROM
 (
     SELECT TOP (@count) q.RowVersion

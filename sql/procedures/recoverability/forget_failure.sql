@@ -6,7 +6,7 @@ CREATE OR ALTER PROCEDURE rowpost.forget_failure
     @id uniqueidentifier -- the row's id
 AS
 /*
-Drops the count of a message that was handled or moved to the error queue.
+Deletes the count of a message that was handled or moved to the error queue.
 Atomicity: in the caller's transaction.
 Locking:   one row of rowpost.failure.
 */

@@ -6,13 +6,13 @@ CREATE OR ALTER PROCEDURE rowpost.record_failure
     @id uniqueidentifier -- the row's id
 AS
 /*
-Counts a failed attempt at a message and returns the number of attempts, with this one.
-Atomicity: in the caller's transaction, which must not be the one that failed.
+Counts a failed attempt at a message and returns the number of attempts, including this one.
+Atomicity: in the caller's transaction, which must not be the transaction that failed.
 Locking:   one row of rowpost.failure.
-A count nobody touched for a week belongs to a message that was handled elsewhere: a few such rows go at each call.
+A count that was not changed for a week belongs to a message that was handled elsewhere. Each call deletes a few of them.
 */
 SET NOCOUNT, XACT_ABORT ON;
-SET TRANSACTION ISOLATION LEVEL READ COMMITTED; -- READPAST is refused under SERIALIZABLE; reverts at the end
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED; -- SERIALIZABLE does not allow READPAST; the level reverts when the procedure ends
 
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 

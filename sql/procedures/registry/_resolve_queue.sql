@@ -6,7 +6,7 @@ CREATE OR ALTER PROCEDURE rowpost._resolve_queue
     @queue_key nvarchar(128) OUTPUT
 AS
 /*
-Finds the key of a registered queue, or says that there is none.
+Finds the key of a registered queue; raises an error if the queue is not registered.
 Atomicity: reads only.
 Locking:   none that lasts.
 */

@@ -5,7 +5,7 @@ CREATE OR ALTER PROCEDURE rowpost.check_queue
     @queue_name nvarchar(400) = NULL -- NULL checks every queue
 AS
 /*
-Compares queue tables in this database with what a queue needs and names what is missing, with what mends it.
+Compares queue tables with what a queue needs, and returns what is missing and the command that repairs it.
 Atomicity: reads only the catalog.
 Locking:   none that lasts.
 Order:     by queue.
@@ -90,7 +90,7 @@ FROM
     SELECT
         q.queue_name,
         N'expires_index_missing',
-        N'No index leads with Expires: purging expired messages reads the whole queue.',
+        N'No index starts with Expires: purging expired messages reads the whole queue.',
         CONCAT(N'CREATE NONCLUSTERED INDEX Index_Expires ON ', q.table_name, N' (Expires) INCLUDE (Id, RowVersion) WHERE Expires IS NOT NULL;')
     FROM queues AS q
     WHERE q.table_id IS NOT NULL
@@ -100,7 +100,7 @@ FROM
     SELECT
         q.queue_name,
         N'row_version_index_missing',
-        N'No index leads with RowVersion: the queue cannot be received from.',
+        N'No index starts with RowVersion: messages cannot be received.',
         CONCAT(N'CREATE NONCLUSTERED INDEX Index_RowVersion ON ', q.table_name, N' (RowVersion);')
     FROM queues AS q
     WHERE q.table_id IS NOT NULL
@@ -110,7 +110,7 @@ FROM
     SELECT
         q.queue_name,
         N'row_version_index_clustered',
-        N'The index on RowVersion is clustered, though the registry says nonclustered: above eight concurrent receivers they wait for one page.',
+        N'The index on RowVersion is clustered, but the registry says nonclustered: more than eight concurrent receivers wait for the same page.',
         CONCAT(N'DROP INDEX Index_RowVersion ON ', q.table_name, N'; CREATE NONCLUSTERED INDEX Index_RowVersion ON ', q.table_name, N' (RowVersion);')
     FROM queues AS q
     INNER JOIN rowpost.queue AS r
@@ -121,7 +121,7 @@ FROM
     SELECT
         q.queue_name,
         N'recoverable_missing',
-        N'The column Recoverable is missing: rowpost and NServiceBus 7 and later do without it, older endpoints do not.',
+        N'The column Recoverable is missing: endpoints before NServiceBus 7 need it.',
         CONCAT(N'ALTER TABLE ', q.table_name, N' ADD Recoverable bit NOT NULL DEFAULT (1);')
     FROM queues AS q
     WHERE q.table_id IS NOT NULL
@@ -140,7 +140,7 @@ FROM
     SELECT
         q.queue_name,
         N'orphaned',
-        CONCAT(N'The process that it belongs to was last believed to live at ', CONVERT(nvarchar(19), l.ends_at, 120), N' UTC.'),
+        CONCAT(N'The process that owns the queue let its lease end at ', CONVERT(nvarchar(19), l.ends_at, 120), N' UTC.'),
         CONCAT(N'rowpost queue drop ', q.queue_name)
     FROM queues AS q
     INNER JOIN rowpost.lease AS l
@@ -164,10 +164,7 @@ FROM
     CROSS JOIN
     (
         VALUES
-            (N'send_message', 'all'), (N'send_messages', 'all'), (N'receive_messages', 'own'), (N'receive_message', 'own'),
-            (N'peek_queue', 'own'), (N'watch_queue', 'own'), (N'browse_messages', 'own'), (N'purge_queue', 'own'),
-            (N'purge_expired', 'own'), (N'queue_metrics', 'own'), (N'maintain_queue', 'own'),
-            (N'delay_message', 'delayed'), (N'move_due_messages', 'delayed'), (N'receive_due_messages', 'delayed')
+            {queue_procedures}
     ) AS p(name, queues)
     WHERE (p.queues = 'all' OR (p.queues = 'own' AND q.kind <> 'external') OR (p.queues = 'delayed' AND q.delayed = 1))
       AND OBJECT_ID(CONCAT(N'rowpost.', QUOTENAME(CONCAT(p.name, N':', q.queue_key))), N'P') IS NULL

@@ -4,7 +4,7 @@ GO
 CREATE OR ALTER PROCEDURE rowpost.list_queues
 AS
 /*
-Lists the registered queues with a depth taken from the server's metadata, never from a scan.
+Lists the registered queues with a depth that is estimated from the server's metadata, never from a scan.
 Atomicity: reads only.
 Locking:   none that lasts.
 Order:     by name.

@@ -4,11 +4,11 @@ GO
 CREATE OR ALTER PROCEDURE rowpost.receive_messages
     @queue_name nvarchar(400),
     @count int,
-    @anchor bigint = NULL
+    @after_row_version bigint = NULL
 AS
 /*
-Receives from a queue by name: for ad-hoc use.
-Runs as the caller: the call is dynamic, so that it needs the caller's own right to the queue's procedure.
+Receives from a queue by name, for ad-hoc use.
+Runs as the caller: the call is dynamic SQL, which needs the caller's own right to the queue's procedure.
 Atomicity: one DELETE in the caller's transaction.
 Locking:   as the queue's receive_messages.
 Order:     as the queue's receive_messages.
@@ -19,8 +19,8 @@ DECLARE @queue_key nvarchar(128);
 EXEC rowpost._resolve_queue @queue_name = @queue_name, @queue_key = @queue_key OUTPUT;
 
 DECLARE @call nvarchar(max) = CONCAT(
-    N'EXEC rowpost.', QUOTENAME(CONCAT(N'receive_messages:', @queue_key)), N' @count = @count, @anchor = @anchor;'
+    N'EXEC rowpost.', QUOTENAME(CONCAT(N'receive_messages:', @queue_key)), N' @count = @count, @after_row_version = @after_row_version;'
 );
 
-EXEC sys.sp_executesql @call, N'@count int, @anchor bigint', @count = @count, @anchor = @anchor;
+EXEC sys.sp_executesql @call, N'@count int, @after_row_version bigint', @count = @count, @after_row_version = @after_row_version;
 GO

@@ -10,21 +10,22 @@ CREATE OR ALTER PROCEDURE rowpost.register_queue
     @kind varchar(10), -- own, adopted or external
     @body_string bit,
     @clustered bit,
-    @delayed bit -- has a delayed table beside it
+    @delayed bit -- has a delayed table
 AS
 /*
-Enters a queue into the registry, or renews its entry.
+Registers a queue, or updates its entry.
 Atomicity: in the caller's transaction.
-Locking:   the registry, until the caller commits: deployments only.
+Locking:   the registry, until the caller commits; only deployments call it.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
 DECLARE @message nvarchar(2048);
 
 IF LEN(ISNULL(@table_name, N'')) = 0 OR LEN(ISNULL(@queue_key, N'')) = 0 OR LEN(ISNULL(@queue_name, N'')) = 0
-    THROW 51002, N'A queue needs a name, a key and a table.', 1;
+    THROW 51002, N'The queue cannot be registered: its name, key and table must be given.', 1;
 
--- Compared as the database compares names, told apart byte by byte: Sales and sales are one table where case is ignored.
+-- Names are compared as the database compares them, and differ byte by byte: if the database ignores case, Sales and sales
+-- are one table.
 SELECT TOP (1) @message = CONCAT(
     N'The queue ''', @queue_name, N''' would share its name, key or table with the queue ''', q.queue_name,
     N'''. Choose a name that differs in more than case.'

@@ -6,14 +6,14 @@ CREATE OR ALTER PROCEDURE rowpost.renew_lease
     @seconds int -- from now, by this server's clock
 AS
 /*
-Says that the process to which a queue belongs lives; when it no longer says so, check_queue names the queue.
+Renews the lease of the process that owns a queue; if the lease ends, check_queue reports the queue.
 Atomicity: in the caller's transaction.
-Locking:   one key of the leases.
+Locking:   one row of rowpost.lease.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
 IF @seconds IS NULL OR @seconds NOT BETWEEN 1 AND 86400
-    THROW 51003, N'A lease lasts between 1 and 86400 seconds.', 1;
+    THROW 51003, N'The lease cannot be renewed: its duration must be between 1 and 86400 seconds.', 1;
 
 DECLARE @queue_key nvarchar(128);
 EXEC rowpost._resolve_queue @queue_name = @queue_name, @queue_key = @queue_key OUTPUT;

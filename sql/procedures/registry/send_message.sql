@@ -9,10 +9,10 @@ CREATE OR ALTER PROCEDURE rowpost.send_message
     @time_to_be_received_ms bigint = NULL
 AS
 /*
-Sends to a queue by name: for ad-hoc use and for systems that send by plain SQL.
-Runs as the caller: the call is dynamic, so that it needs the caller's own right to the queue's procedure.
+Sends to a queue by name, for ad-hoc use and for systems that send by plain SQL.
+Runs as the caller: the call is dynamic SQL, which needs the caller's own right to the queue's procedure.
 Atomicity: one INSERT in the caller's transaction.
-Locking:   none beyond the new row.
+Locking:   only the new row.
 */
 SET NOCOUNT, XACT_ABORT ON;
 

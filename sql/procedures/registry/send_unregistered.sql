@@ -11,11 +11,11 @@ CREATE OR ALTER PROCEDURE rowpost.send_unregistered
     @time_to_be_received_ms bigint = NULL
 AS
 /*
-Sends to a queue table that nobody registered, such as an unknown reply address.
-Runs as the caller: the INSERT is dynamic, so that it needs the caller's own right to the table. Names are quoted by
-the server, the table must exist and have a queue's columns, and values travel as parameters.
+Sends to a queue table that is not registered, for example an unknown reply address.
+Runs as the caller: the INSERT is dynamic SQL, which needs the caller's own right to the table. The server quotes the
+names, the table must exist and have a queue's columns, and values are parameters.
 Atomicity: one INSERT in the caller's transaction.
-Locking:   none beyond the new row.
+Locking:   only the new row.
 */
 SET NOCOUNT, XACT_ABORT ON;
 

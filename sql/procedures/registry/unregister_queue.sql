@@ -5,9 +5,9 @@ CREATE OR ALTER PROCEDURE rowpost.unregister_queue
     @queue_name nvarchar(400)
 AS
 /*
-Takes a queue out of the registry, with its failure counts and its lease.
+Removes a queue from the registry, with its failure counts and its lease.
 Atomicity: in the caller's transaction.
-Locking:   the registry, until the caller commits: deployments only.
+Locking:   the registry, until the caller commits; only deployments call it.
 */
 SET NOCOUNT, XACT_ABORT ON;
 

@@ -6,7 +6,7 @@ CREATE OR ALTER PROCEDURE rowpost.[complete_saga:{saga_key}]
     @concurrency int -- as it was loaded
 AS
 /*
-Removes an instance that is complete, unless another message has changed or completed it since it was loaded.
+Deletes an instance that is complete, unless another message has changed or completed it since it was loaded.
 Atomicity: one DELETE in the caller's transaction.
 Locking:   the instance's row.
 */
@@ -18,5 +18,5 @@ WHERE s.Id = @id
   AND s.Concurrency = @concurrency;
 
 IF @@ROWCOUNT = 0
-    THROW 51015, N'Another message has changed or completed this saga meanwhile.', 1;
+    THROW 51015, N'The saga cannot be stored: another message has changed or completed it. A retry loads its new state.', 1;
 GO

@@ -6,14 +6,14 @@ CREATE OR ALTER PROCEDURE rowpost.[correlate_saga:{saga_key}]
     @correlation_value nvarchar(4000) = NULL -- NULL: not known yet
 AS
 /*
-Writes an instance's second correlation value, while sagas move from one correlation to another.
+Stores the second correlation value of an instance while sagas move from one correlation property to another.
 Atomicity: one UPDATE in the caller's transaction.
-Locking:   the instance's row; waits for a transaction that is storing the same value.
+Locking:   the instance's row; waits for a transaction that stores the same value.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
 IF LEN(CONCAT(@correlation_value, N'.')) > 201
-    THROW 51014, N'A correlation value has at most 200 characters.', 1;
+    THROW 51014, N'The correlation value cannot be stored: it is longer than 200 characters. Use a shorter one.', 1;
 
 BEGIN TRY
     UPDATE s
@@ -23,7 +23,7 @@ BEGIN TRY
 END TRY
 BEGIN CATCH
     IF ERROR_NUMBER() IN (2601, 2627)
-        THROW 51015, N'Another instance has this second correlation value.', 1;
+        THROW 51015, N'The second correlation value cannot be stored: another instance of this saga has it. Correct the state of one of them.', 1;
 
     THROW;
 END CATCH;

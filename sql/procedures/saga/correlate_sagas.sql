@@ -5,10 +5,10 @@ CREATE OR ALTER PROCEDURE rowpost.[correlate_sagas:{saga_key}]
     @count int -- instances at most, 1 to 1000
 AS
 /*
-Writes the second correlation of instances that have none, as far as their states hold the value, while sagas move.
+Stores the second correlation value of instances that have none, if their states contain the value.
 Atomicity: one UPDATE in the caller's transaction.
-Locking:   the rows that it writes; waits for whoever holds one. Versions of states stay as they are.
-Order:     one row: how many were written, and how many instances have no second correlation after that.
+Locking:   the rows that it writes; waits for a session that has locked one. Versions of states do not change.
+Order:     one row: how many were written, and how many instances still have no second correlation value.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
@@ -29,7 +29,7 @@ IF EXISTS
           OR TRY_CAST(JSON_VALUE(s.Data, N'$."{transitional_name}"') AS {transitional_type}) IS NULL
       )
 )
-    THROW 51014, N'The state of an instance has a {transitional_name} that is no {transitional_type}, or longer than 200 characters.', 1;
+    THROW 51014, N'The second correlation cannot be stored: a {transitional_name} is no {transitional_type}, or longer than 200 characters. Correct it.', 1;
 
 BEGIN TRY
     UPDATE TOP (@count) s
@@ -42,7 +42,7 @@ BEGIN TRY
 END TRY
 BEGIN CATCH
     IF ERROR_NUMBER() IN (2601, 2627)
-        THROW 51015, N'The states of two instances have the same {transitional_name}.', 1;
+        THROW 51015, N'The second correlation cannot be stored: two instances have the same {transitional_name}. Correct the state of one of them.', 1;
 
     THROW;
 END CATCH;

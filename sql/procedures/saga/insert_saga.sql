@@ -10,14 +10,14 @@ CREATE OR ALTER PROCEDURE rowpost.[insert_saga:{saga_key}]
     @saga_type_version varchar(23)
 AS
 /*
-Stores a new instance, unless another message has started it meanwhile.
+Stores a new instance, unless another message has started the same saga.
 Atomicity: one INSERT in the caller's transaction.
-Locking:   the new row; waits for a transaction that is storing the same correlation value.
+Locking:   the new row; waits for a transaction that stores the same correlation value.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
 IF @correlation_value IS NULL OR LEN(CONCAT(@correlation_value, N'.')) > 201
-    THROW 51014, N'A saga needs a correlation value, of at most 200 characters.', 1;
+    THROW 51014, N'The saga cannot be stored: its correlation value is missing or longer than 200 characters. Use another correlation value.', 1;
 
 BEGIN TRY
     INSERT INTO {saga_table}
@@ -27,7 +27,7 @@ BEGIN TRY
 END TRY
 BEGIN CATCH
     IF ERROR_NUMBER() IN (2601, 2627)
-        THROW 51015, N'Another message has started this saga meanwhile.', 1;
+        THROW 51015, N'The saga cannot be stored: another message has started it. A retry loads its state.', 1;
 
     THROW;
 END CATCH;

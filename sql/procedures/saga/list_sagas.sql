@@ -3,12 +3,12 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[list_sagas:{saga_key}]
     @count int, -- 1 to 1000
-    @anchor uniqueidentifier = NULL -- only instances behind this one
+    @after_id uniqueidentifier = NULL -- only instances with a higher id
 AS
 /*
-Reads the instances that there are, a page at a time.
+Reads the instances of a saga, one page at a time.
 Atomicity: reads only.
-Locking:   none that lasts; waits for a transaction that is storing an instance.
+Locking:   none that lasts; waits for a transaction that stores an instance.
 Order:     by id.
 */
 SET NOCOUNT, XACT_ABORT ON;
@@ -24,6 +24,6 @@ SELECT TOP (@count)
     s.Data AS data,
     s.Metadata AS metadata
 FROM {saga_table} AS s
-WHERE @anchor IS NULL OR s.Id > @anchor
+WHERE @after_id IS NULL OR s.Id > @after_id
 ORDER BY s.Id;
 GO

@@ -5,19 +5,19 @@ CREATE OR ALTER PROCEDURE rowpost.[load_saga:{saga_key}]
     @id uniqueidentifier = NULL, -- NULL: by correlation value
     @correlation_value nvarchar(4000) = NULL,
     @locked bit, -- hold the row until the transaction ends
-    @lock_timeout_ms int -- wait at most so long for whoever holds it
+    @lock_timeout_ms int -- wait at most so long for another session that has locked it
 AS
 /*
-Finds an instance by its id or by its correlation value; returns nothing where there is none.
-Atomicity: reads, and locks, in the caller's transaction.
+Finds an instance by its id or by its correlation value, and locks it if asked to; returns nothing if there is none.
+Atomicity: reads and locks in the caller's transaction.
 Locking:   with @locked the instance's row, for update: others wait here, no longer than @lock_timeout_ms (error 1222).
-Order:     one row at most.
+Order:     at most one row.
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
 IF @id IS NULL AND @correlation_value IS NULL OR LEN(CONCAT(@correlation_value, N'.')) > 201
-    THROW 51014, N'A saga is found by an id, or by a correlation value of at most 200 characters.', 1;
+    THROW 51014, N'The saga cannot be loaded: give its id, or a correlation value of at most 200 characters.', 1;
 
 SET LOCK_TIMEOUT @lock_timeout_ms;
 

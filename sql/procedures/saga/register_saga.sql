@@ -12,9 +12,9 @@ CREATE OR ALTER PROCEDURE rowpost.register_saga
     @transitional_type varchar(10) = NULL
 AS
 /*
-Enters a type of saga into the registry, or renews its entry.
+Registers a type of saga, or updates its entry.
 Atomicity: in the caller's transaction.
-Locking:   the registry of sagas, until the caller commits: deployments only.
+Locking:   the registry of sagas, until the caller commits; only deployments call it.
 */
 SET NOCOUNT, XACT_ABORT ON;
 

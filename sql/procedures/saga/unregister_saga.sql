@@ -5,9 +5,9 @@ CREATE OR ALTER PROCEDURE rowpost.unregister_saga
     @saga_key nvarchar(128)
 AS
 /*
-Takes a type of saga out of the registry; its table stays.
+Removes a type of saga from the registry; its table stays.
 Atomicity: one DELETE in the caller's transaction.
-Locking:   the registry of sagas, until the caller commits: deployments only.
+Locking:   the registry of sagas, until the caller commits; only deployments call it.
 */
 SET NOCOUNT, XACT_ABORT ON;
 

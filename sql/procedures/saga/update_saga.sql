@@ -25,5 +25,5 @@ WHERE s.Id = @id
   AND s.Concurrency = @concurrency;
 
 IF @@ROWCOUNT = 0
-    THROW 51015, N'Another message has changed or completed this saga meanwhile.', 1;
+    THROW 51015, N'The saga cannot be stored: another message has changed or completed it. A retry loads its new state.', 1;
 GO

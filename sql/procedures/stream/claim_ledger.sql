@@ -4,19 +4,19 @@ GO
 CREATE OR ALTER PROCEDURE rowpost.claim_ledger
     @job_key nvarchar(200), -- 1 to 200 characters
     @part bigint, -- from 0
-    @parts bigint = NULL -- how many the job has, where that is known; 0: parts follow one another, as a stream's batches do
+    @parts bigint = NULL -- how many the job has, if known; 0: parts follow one another, as a stream's batches do
 AS
 /*
-Claims one part of a job, in the transaction that sends its messages; when it was sent before, says what that was.
-Parts that follow one another are claimed in order: one that is not behind the last was sent already.
+Claims one part of a job in the transaction that sends its messages; if it was sent before, returns what was sent.
+Parts that follow one another are claimed in order: a part that is not after the last one was sent before.
 Atomicity: in the caller's transaction, with what is sent.
-Locking:   the new row. Waits for whoever writes the same part, 60 s at most.
+Locking:   the new row. Waits for a session that writes the same part, 60 s at most.
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET LOCK_TIMEOUT 60000;
 
 IF LEN(ISNULL(@job_key, N'')) = 0 OR ISNULL(@part, -1) < 0 OR @parts < 0 OR (@parts > 0 AND @part >= @parts)
-    THROW 51032, N'A job key has 1 to 200 characters, and parts are numbered from 0 up to their number.', 1;
+    THROW 51032, N'The part cannot be claimed: a job key must have 1 to 200 characters, and parts are numbered from 0 up to their number.', 1;
 
 DECLARE @other bigint = (
     SELECT MAX(ISNULL(l.parts, -1))
@@ -30,8 +30,8 @@ BEGIN
         N'The job key ''', @job_key, N''' was used already, by a job of ',
         ISNULL(CAST(NULLIF(@other, -1) AS nvarchar(20)), N'an unknown number of'), N' parts; this one has ',
         CASE WHEN @parts > @part THEN @parts ELSE @part + 1 END,
-        N'. The same job again must have the same parts: repartition by a column of its data, and by the same number.',
-        N' Other data need another key.'
+        N'. If it is the same job, repartition it by a column of its data into the same number of parts.',
+        N' If it has other data, use another job key.'
     );
     THROW 51031, @message, 1;
 END;

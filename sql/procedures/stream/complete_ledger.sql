@@ -6,7 +6,7 @@ CREATE OR ALTER PROCEDURE rowpost.complete_ledger
     @parts bigint -- how many the job had
 AS
 /*
-Says that all parts of a job were sent and how many there were: what comes under its key with more of them is another job.
+Records that all parts of a job were sent, and how many there were; a job with the same key and more parts is refused.
 Atomicity: one UPDATE in the caller's transaction.
 Locking:   the job's rows.
 */

@@ -4,7 +4,7 @@ GO
 CREATE OR ALTER PROCEDURE rowpost.[describe_spool:{queue_key}]
 AS
 /*
-Says whose the queue's spool is and which numbers lie in it; no row where no stream ever drained the queue.
+Returns the owner of the queue's spool and its first and last number; no row if no stream ever drained the queue.
 Atomicity: reads only.
 Locking:   none that lasts.
 */

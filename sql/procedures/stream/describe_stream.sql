@@ -4,12 +4,12 @@ GO
 CREATE OR ALTER PROCEDURE rowpost.[describe_stream:{queue_key}]
 AS
 /*
-Says which table the queue is, how far its row versions are drawn, and who may still commit one of those.
-A row version is drawn before its transaction commits: a reader that goes by the highest
-one that it sees steps over slower writers' rows.
-A writer holds its intent lock on the table from before it draws until it ends, so that whoever is not among the
-writers, looked at after the last row version, has committed all that it drew up to there. To see locks needs VIEW
-DATABASE STATE; without it a shared lock on the table, waited for a moment, tells that nobody writes.
+Returns the identity of the queue's table, its last assigned row version, and the transactions that may still commit one.
+A row version is assigned before its transaction commits. A reader that continues after the highest row version that it
+sees would therefore skip the rows of slower writers.
+A writer holds its intent lock on the table from before it gets a row version until it ends. The locks are read after the
+last row version: a transaction that is not among the writers has committed everything up to it. To see locks needs VIEW
+DATABASE STATE. Without that right, a shared lock on the table, if granted within 200 ms, shows that nobody writes.
 Atomicity: reads only.
 Locking:   none; without the right to see locks a shared lock on the table, for this statement and at most 200 ms.
 */
@@ -17,7 +17,7 @@ SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
 DECLARE @table int = OBJECT_ID(N'{queue_table}', N'U');
--- the identity first, then the locks: the other way round a writer could draw in between and not be seen
+-- First the identity, then the locks: in the other order a writer that starts in between would be missed.
 DECLARE @last bigint = (
     SELECT CASE WHEN i.last_value IS NULL THEN 0 ELSE CAST(IDENT_CURRENT(N'{queue_table}') AS bigint) END
     FROM sys.identity_columns AS i
@@ -49,7 +49,7 @@ BEGIN
 END;
 ELSE
 BEGIN
-    SET XACT_ABORT OFF; -- a lock that is not granted in time must not end the caller's transaction
+    SET XACT_ABORT OFF; -- A lock that is not granted in time must not end the caller's transaction.
     SET LOCK_TIMEOUT 200;
 
     BEGIN TRY

@@ -2,19 +2,19 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[drop_spool:{queue_key}]
-    @owner nvarchar(200), -- names the stream: its checkpoint's own mark
+    @owner nvarchar(200), -- names the stream: the unique id in its checkpoint
     @upto bigint, -- the last number of a batch that the stream has committed
-    @release bit = NULL -- and let another stream have the queue, if the spool is empty now
+    @release bit = NULL -- and release the queue for another stream, if the spool is empty now
 AS
 /*
-Deletes spooled messages that their stream has stored for good.
+Deletes spooled messages that their stream has stored durably.
 Atomicity: one DELETE in the caller's transaction.
-Locking:   the spool's row: waits for a move.
+Locking:   the spool's row; waits for move_to_spool.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
 IF NOT EXISTS (SELECT 1 FROM rowpost.spool AS s WITH (UPDLOCK, ROWLOCK) WHERE s.queue_key = N'{queue_key}' AND s.owned_by = @owner)
-    THROW 51030, N'The spool of this queue belongs to another stream: nothing was dropped.', 1;
+    THROW 51030, N'Nothing was deleted: the spool of this queue belongs to another stream.', 1;
 
 DELETE FROM m
 FROM rowpost.spooled_message AS m

@@ -3,17 +3,17 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.drop_staged
     @job_key nvarchar(200) = NULL, -- NULL: of every job
-    @seconds int = NULL -- only what was staged longer ago than this; NULL: all
+    @seconds int = NULL -- only messages that were staged longer ago than this; NULL: all
 AS
 /*
-Deletes staged messages that nobody sends any more: of tries that failed, or of jobs that ended before their end.
+Deletes staged messages that are not going to be sent, because their attempt failed or their job was stopped.
 Atomicity: one DELETE in the caller's transaction.
 Locking:   the staged rows.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
 IF @seconds < 0
-    THROW 51003, N'An age cannot be negative.', 1;
+    THROW 51003, N'The age must be 0 seconds or more.', 1;
 
 DELETE FROM s
 FROM rowpost.staged_message AS s

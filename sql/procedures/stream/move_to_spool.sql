@@ -2,18 +2,18 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[move_to_spool:{queue_key}]
-    @owner nvarchar(200), -- names the stream: its checkpoint's own mark
+    @owner nvarchar(200), -- names the stream: the unique id in its checkpoint
     @count int, -- how many at most, 1 to 10000
-    @upto bigint = NULL, -- none with a higher row version
-    @take_over bit = NULL -- another stream's spool as well, with the messages that it left there
+    @upto bigint = NULL, -- only messages up to this row version
+    @take_over bit = NULL -- also take over another stream's spool, with the messages in it
 AS
 /*
-Takes the oldest messages that nobody holds out of the queue and stores them for one stream.
-Their numbers grow in the order in which they become visible: safe as a stream's offsets, which row versions are not.
+Moves the oldest messages that nobody has locked from the queue to the spool of one stream.
+Their numbers increase in the order in which they become visible, so that they are safe as offsets. Row versions are not.
 Atomicity: one DELETE with OUTPUT INTO in the caller's transaction.
-Locking:   steps over rows that others hold (READPAST). Waits for another move of the same queue, so that numbers are
-           drawn by one at a time; outside of a transaction that holds for each statement, and a stream moves in one.
-Order:     the oldest go first; within one move numbers are in the order of the delete.
+Locking:   skips rows that others lock (READPAST). Waits for another move of the same queue, so that one session at a
+           time assigns numbers. A stream calls it in a transaction; otherwise this holds only for each statement.
+Order:     the oldest first; within one move the numbers are in the order of the delete.
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -34,12 +34,12 @@ IF @held_by IS NULL
     VALUES (N'{queue_key}', @owner, 0, SYSUTCDATETIME());
 ELSE IF @held_by <> @owner
 BEGIN
-    -- one that was never confirmed has logged no batch: nobody can come back for it
+    -- A stream that never confirmed has logged no batch, so that no stream continues with it.
     IF @confirmed = 1 AND ISNULL(@take_over, 0) = 0
     BEGIN
         DECLARE @message nvarchar(2048) = CONCAT(
-            N'Another stream drains this queue, or has stopped and will want to go on: it has a checkpoint of its own.',
-            N' Run that one, or take its spool over (option takeOver) if it never comes back.'
+            N'Another stream drains this queue, or has stopped and can continue: it has its own checkpoint.',
+            N' Run that stream, or take over its spool (option takeOver) if it does not continue.'
         );
         THROW 51030, @message, 1;
     END;

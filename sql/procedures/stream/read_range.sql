@@ -3,18 +3,18 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[read_range:{queue_key}]
     @above bigint, -- only rows with a higher row version
-    @upto bigint, -- and none with a higher one than this
+    @upto bigint, -- and not above this one
     @with_headers bit = NULL, -- NULL: yes; without: ''
     @with_body bit = NULL, -- NULL: yes; without: NULL
     @ids nvarchar(max) = NULL, -- JSON array: only these
-    @headers_contain nvarchar(max) = NULL -- only those whose headers contain this text
+    @headers_contain nvarchar(max) = NULL -- only messages whose headers contain this text
 AS
 /*
-Reads a range of messages without taking them, however many.
+Reads a range of messages without removing them; the number is not limited.
 Atomicity: reads only.
-Locking:   as the database reads: with READ_COMMITTED_SNAPSHOT none, else it waits for receivers of these rows.
+Locking:   none with READ_COMMITTED_SNAPSHOT; otherwise it waits for receivers of these rows.
 Order:     none.
-Recoverable is 1: tables made elsewhere may lack the column.
+Recoverable is 1, because a table that was made elsewhere may not have the column.
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;

@@ -3,16 +3,16 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[read_spool:{queue_key}]
     @above bigint, -- only messages with a higher number
-    @upto bigint, -- and none with a higher one than this
+    @upto bigint, -- and not above this one
     @with_headers bit = NULL, -- NULL: yes; without: ''
     @with_body bit = NULL -- NULL: yes; without: NULL
 AS
 /*
 Reads a range of the spool, as read_range reads one of the queue.
-As often as it is asked: messages stay the same until drop_spool.
+It may be called again: the messages stay the same until drop_spool.
 Atomicity: reads only.
 Locking:   none that lasts.
-Order:     by number, that of the queue.
+Order:     by number.
 */
 SET NOCOUNT, XACT_ABORT ON;
 

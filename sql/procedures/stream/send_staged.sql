@@ -3,13 +3,13 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[send_staged:{queue_key}]
     @job_key nvarchar(200),
-    @attempts nvarchar(max) -- JSON array: the tries that count, one of each task
+    @attempts nvarchar(max) -- JSON array: the attempts that count, one of each task
 AS
 /*
-Moves a job's staged messages into the queue, and says how many.
-Atomicity: one INSERT and one DELETE; a stream's end and a job's run them in a transaction with the ledger.
+Moves a job's staged messages to the queue, and returns how many.
+Atomicity: one INSERT and one DELETE; the caller runs them in one transaction with the ledger.
 Locking:   the staged rows.
-Order:     by task, and within one as they were staged.
+Order:     by task, and within a task as they were staged.
 */
 SET NOCOUNT, XACT_ABORT ON;
 

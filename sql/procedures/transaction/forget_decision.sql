@@ -5,7 +5,7 @@ CREATE OR ALTER PROCEDURE rowpost.forget_decision
     @transaction_id varchar(64)
 AS
 /*
-Drops a decision that every participant has carried out.
+Deletes a decision after every participant has carried it out.
 Atomicity: in the caller's transaction.
 Locking:   one row of rowpost.decision.
 */

@@ -4,7 +4,7 @@ GO
 CREATE OR ALTER PROCEDURE rowpost.list_decisions
 AS
 /*
-Lists decisions that were not yet carried out everywhere.
+Lists decisions that not every participant has carried out yet.
 Atomicity: reads only.
 Locking:   none that lasts.
 Order:     the oldest first.

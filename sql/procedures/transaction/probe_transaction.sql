@@ -5,9 +5,9 @@ CREATE OR ALTER PROCEDURE rowpost.probe_transaction
     @transaction_id varchar(64)
 AS
 /*
-Says whether a transaction over several databases may still come to a decision: its coordinator has it open.
-Atomicity: reads only. Read the decisions afterwards, in a statement of its own: what stands there then is final.
-Locking:   the transaction's application lock, tested only: nothing is taken, nothing waited for.
+Returns whether the coordinator of a transaction over several databases still runs and may still decide.
+Atomicity: reads only. Read the decisions afterwards, in another statement: if it returned false, they are final.
+Locking:   tests the transaction's application lock; it takes no lock and never waits.
 */
 SET NOCOUNT, XACT_ABORT ON;
 

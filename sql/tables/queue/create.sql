@@ -1,7 +1,7 @@
 IF OBJECT_ID(N'{queue_table}', N'U') IS NOT NULL SET NOEXEC ON;
 GO
--- The queue's table, column for column as the NServiceBus transport makes it. The default on Recoverable lets
--- senders leave the column out, so that a table without it is served by the same procedures.
+-- The queue's table, with the same columns as the NServiceBus transport's. Because of the default on Recoverable, senders
+-- omit the column, and the same procedures work with a table that does not have it.
 CREATE TABLE {queue_table}
 (
     Id uniqueidentifier NOT NULL,
@@ -16,8 +16,8 @@ CREATE TABLE {queue_table}
 GO
 SET NOEXEC OFF;
 GO
--- The order of the queue. Clustered keeps new rows at the end and gives emptied pages back; over a heap
--- (nonclustered) many concurrent receivers meet fewer page latches. See rowpost.queue.clustered.
+-- The index for the order of the queue. A clustered index keeps new rows at the end and releases empty pages. With a heap
+-- (nonclustered), many concurrent receivers wait less for page latches. See rowpost.queue.clustered.
 IF NOT EXISTS
 (
     SELECT 1
@@ -47,7 +47,7 @@ IF NOT EXISTS
 )
     CREATE NONCLUSTERED INDEX Index_Expires ON {queue_table} (Expires) INCLUDE (Id, RowVersion) WHERE Expires IS NOT NULL;
 GO
--- A table made elsewhere has no default on Recoverable yet.
+-- A table that was made elsewhere may have no default on Recoverable.
 IF EXISTS
 (
     SELECT 1

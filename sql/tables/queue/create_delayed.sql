@@ -1,6 +1,6 @@
 IF OBJECT_ID(N'{delayed_table}', N'U') IS NOT NULL SET NOEXEC ON;
 GO
--- Messages whose time has not come yet, column for column as the NServiceBus transport makes the table.
+-- Messages that are not due yet, with the same columns as the NServiceBus transport's table.
 CREATE TABLE {delayed_table}
 (
     Headers nvarchar(max) NOT NULL,

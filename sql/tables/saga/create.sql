@@ -1,6 +1,6 @@
 IF OBJECT_ID(N'{saga_table}', N'U') IS NOT NULL SET NOEXEC ON;
 GO
--- The instances of one type of saga, column for column as NServiceBus.Persistence.Sql makes the table.
+-- The instances of one type of saga, with the same columns as the table of NServiceBus.Persistence.Sql.
 CREATE TABLE {saga_table}
 (
     Id uniqueidentifier NOT NULL PRIMARY KEY,
@@ -17,7 +17,7 @@ GO
 IF COL_LENGTH(N'{saga_table}', N'Concurrency') IS NULL
     THROW 51016, N'There is a table {saga_table}, and it is not a saga''s: give the saga another table.', 1;
 
--- A table that was made for another correlation.
+-- The table was made for another correlation property.
 IF COL_LENGTH(N'{saga_table}', N'{correlation_column}') IS NULL
     EXEC (N'ALTER TABLE {saga_table} ADD [{correlation_column}] {correlation_type} NULL;');
 GO

@@ -1,4 +1,4 @@
--- The second correlation, while sagas move from one to another.
+-- The column of the second correlation property, while sagas move from one property to another.
 IF COL_LENGTH(N'{saga_table}', N'{transitional_column}') IS NULL
     EXEC (N'ALTER TABLE {saga_table} ADD [{transitional_column}] {transitional_type} NULL;');
 GO

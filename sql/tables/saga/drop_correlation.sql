@@ -1,4 +1,4 @@
--- Drops a correlation by which no instance is found any more. The property stays in the states.
+-- Drops the column of a correlation property that is no longer used. The property stays in the states.
 DROP PROCEDURE IF EXISTS rowpost.[correlate_saga:{saga_key}];
 DROP PROCEDURE IF EXISTS rowpost.[correlate_sagas:{saga_key}];
 DROP INDEX IF EXISTS [Index_{correlation_column}] ON {saga_table};

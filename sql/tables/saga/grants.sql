@@ -1,16 +1,4 @@
--- What operators and readers may run on this saga. Endpoints are granted one by one: rowpost queue grant.
-IF OBJECT_ID(N'rowpost.[load_saga:{saga_key}]', N'P') IS NOT NULL
-    GRANT EXECUTE ON rowpost.[load_saga:{saga_key}] TO rowpost_operator;
-IF OBJECT_ID(N'rowpost.[insert_saga:{saga_key}]', N'P') IS NOT NULL
-    GRANT EXECUTE ON rowpost.[insert_saga:{saga_key}] TO rowpost_operator;
-IF OBJECT_ID(N'rowpost.[update_saga:{saga_key}]', N'P') IS NOT NULL
-    GRANT EXECUTE ON rowpost.[update_saga:{saga_key}] TO rowpost_operator;
-IF OBJECT_ID(N'rowpost.[complete_saga:{saga_key}]', N'P') IS NOT NULL
-    GRANT EXECUTE ON rowpost.[complete_saga:{saga_key}] TO rowpost_operator;
-IF OBJECT_ID(N'rowpost.[correlate_saga:{saga_key}]', N'P') IS NOT NULL
-    GRANT EXECUTE ON rowpost.[correlate_saga:{saga_key}] TO rowpost_operator;
-IF OBJECT_ID(N'rowpost.[correlate_sagas:{saga_key}]', N'P') IS NOT NULL
-    GRANT EXECUTE ON rowpost.[correlate_sagas:{saga_key}] TO rowpost_operator;
-IF OBJECT_ID(N'rowpost.[list_sagas:{saga_key}]', N'P') IS NOT NULL
-    GRANT EXECUTE ON rowpost.[list_sagas:{saga_key}] TO rowpost_operator, rowpost_reader;
+-- What operators and readers may execute on this saga, rendered from the roles in contract.yml. The logins of endpoints
+-- are granted one by one: rowpost queue grant.
+{procedure_grants}
 GO

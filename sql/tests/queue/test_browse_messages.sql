@@ -24,7 +24,7 @@ DECLARE @same int = (
 );
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @same;
 GO
-CREATE OR ALTER PROCEDURE queue_browse_messages.[test browse_messages pages by anchor with the oldest first]
+CREATE OR ALTER PROCEDURE queue_browse_messages.[test browse_messages pages by row version with the oldest first]
 AS
 CREATE TABLE #browsed
 (
@@ -32,10 +32,10 @@ CREATE TABLE #browsed
 );
 EXEC rowpost.[send_messages:Sample]
     @messages = N'[{"ordinal":0,"headers":"a"},{"ordinal":1,"headers":"b"},{"ordinal":2,"headers":"c"}]';
-DECLARE @anchor bigint = (SELECT s.RowVersion FROM dbo.Sample AS s WHERE s.Headers = N'a');
+DECLARE @after_row_version bigint = (SELECT s.RowVersion FROM dbo.Sample AS s WHERE s.Headers = N'a');
 
 INSERT INTO #browsed (id, row_version, expired, expires, headers, body, body_bytes)
-EXEC rowpost.[browse_messages:Sample] @count = 1, @anchor = @anchor;
+EXEC rowpost.[browse_messages:Sample] @count = 1, @after_row_version = @after_row_version;
 
 DECLARE @page nvarchar(max) = (SELECT b.headers FROM #browsed AS b);
 EXEC tSQLt.AssertEqualsString @Expected = N'b', @Actual = @page;

@@ -37,15 +37,15 @@ EXEC rowpost.[peek_queue:Sample] @count = 2;
 DECLARE @waiting int = (SELECT p.waiting FROM #peeked AS p);
 EXEC tSQLt.AssertEquals @Expected = 2, @Actual = @waiting;
 GO
-CREATE OR ALTER PROCEDURE queue_peek_queue.[test peek_queue counts above the anchor only]
+CREATE OR ALTER PROCEDURE queue_peek_queue.[test peek_queue counts after the given row version only]
 AS
 CREATE TABLE #peeked (waiting int);
 EXEC rowpost.[send_message:Sample] @headers = N'';
-DECLARE @anchor bigint = (SELECT s.RowVersion FROM dbo.Sample AS s);
+DECLARE @after_row_version bigint = (SELECT s.RowVersion FROM dbo.Sample AS s);
 EXEC rowpost.[send_message:Sample] @headers = N'';
 
 INSERT INTO #peeked (waiting)
-EXEC rowpost.[peek_queue:Sample] @count = 10, @anchor = @anchor;
+EXEC rowpost.[peek_queue:Sample] @count = 10, @after_row_version = @after_row_version;
 
 DECLARE @waiting int = (SELECT p.waiting FROM #peeked AS p);
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @waiting;

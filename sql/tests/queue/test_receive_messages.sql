@@ -46,16 +46,16 @@ EXEC rowpost.[receive_messages:Sample] @count = 500;
 DECLARE @rows int = (SELECT COUNT(*) FROM #received AS r);
 EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
 GO
-CREATE OR ALTER PROCEDURE queue_receive_messages.[test receive_messages looks above the anchor only]
+CREATE OR ALTER PROCEDURE queue_receive_messages.[test receive_messages looks after the given row version only]
 AS
 -- Babelfish: INSERT EXEC misses the rows of an OUTPUT clause
 CREATE TABLE #received (id uniqueidentifier, row_version bigint, expired bit, headers nvarchar(max), body varbinary(max));
 EXEC rowpost.[send_message:Sample] @headers = N'below';
-DECLARE @anchor bigint = (SELECT s.RowVersion FROM dbo.Sample AS s);
+DECLARE @after_row_version bigint = (SELECT s.RowVersion FROM dbo.Sample AS s);
 EXEC rowpost.[send_message:Sample] @headers = N'above';
 
 INSERT INTO #received (id, row_version, expired, headers, body)
-EXEC rowpost.[receive_messages:Sample] @count = 10, @anchor = @anchor;
+EXEC rowpost.[receive_messages:Sample] @count = 10, @after_row_version = @after_row_version;
 
 DECLARE @received nvarchar(max) = (SELECT r.headers FROM #received AS r);
 EXEC tSQLt.AssertEqualsString @Expected = N'above', @Actual = @received;

@@ -43,7 +43,7 @@ CREATE TABLE #watched (waiting int, next_due_ms bigint);
 EXEC rowpost.[send_message:Sample] @headers = N'';
 
 INSERT INTO #watched (waiting, next_due_ms)
-EXEC rowpost.[watch_queue:Sample] @count = 10, @asleep_ms = 1000;
+EXEC rowpost.[watch_queue:Sample] @count = 10, @wake_up_ttl_ms = 1000;
 
 DECLARE @waiting int = (SELECT w.waiting FROM #watched AS w);
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @waiting;

@@ -27,13 +27,13 @@ DECLARE @same int = (
 );
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @same;
 GO
-CREATE OR ALTER PROCEDURE registry_receive_messages.[test receive_messages passes the anchor on]
+CREATE OR ALTER PROCEDURE registry_receive_messages.[test receive_messages passes after_row_version on]
 AS
 EXEC rowpost.[send_message:Sample] @headers = N'below';
-DECLARE @anchor bigint = (SELECT s.RowVersion FROM dbo.Sample AS s);
+DECLARE @after_row_version bigint = (SELECT s.RowVersion FROM dbo.Sample AS s);
 EXEC rowpost.[send_message:Sample] @headers = N'above';
 
-EXEC rowpost.receive_messages @queue_name = N'Sample', @count = 10, @anchor = @anchor;
+EXEC rowpost.receive_messages @queue_name = N'Sample', @count = 10, @after_row_version = @after_row_version;
 
 DECLARE @left nvarchar(max) = (SELECT s.Headers FROM dbo.Sample AS s);
 EXEC tSQLt.AssertEqualsString @Expected = N'below', @Actual = @left;

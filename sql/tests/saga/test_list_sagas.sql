@@ -62,7 +62,7 @@ DECLARE @all int = (SELECT COUNT(*) FROM #listed AS l);
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @all;
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rows;
 GO
-CREATE OR ALTER PROCEDURE saga_list_sagas.[test list_sagas goes on behind an anchor]
+CREATE OR ALTER PROCEDURE saga_list_sagas.[test list_sagas goes on after an id]
 AS
 CREATE TABLE #listed
 (
@@ -75,7 +75,7 @@ CREATE TABLE #listed
 );
 
 INSERT INTO #listed (id, correlation_value, concurrency, saga_type_version, data, metadata)
-EXEC rowpost.[list_sagas:SampleSaga] @count = 10, @anchor = 'aaaaaaaa-0000-0000-0000-000000000001';
+EXEC rowpost.[list_sagas:SampleSaga] @count = 10, @after_id = 'aaaaaaaa-0000-0000-0000-000000000001';
 
 DECLARE @rows int = (SELECT COUNT(*) FROM #listed AS l WHERE l.id = 'aaaaaaaa-0000-0000-0000-000000000002');
 DECLARE @all int = (SELECT COUNT(*) FROM #listed AS l);

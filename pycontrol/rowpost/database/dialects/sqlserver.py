@@ -244,7 +244,7 @@ class SQLServer:
 
 
 def check_version(version: str, is_azure: Callable[[], bool]) -> None:
-    """Check that a server is SQL Server 2016 (13) or newer. Azure SQL and Babelfish (both 12) are new enough.
+    """Check that a server is SQL Server 2016 (13) or newer. Azure SQL (12) is new enough.
 
     `version` is the driver's, such as "13.00.5026"; `is_azure` is asked only of those that call themselves 12.
     """

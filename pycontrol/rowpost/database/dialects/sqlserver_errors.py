@@ -50,7 +50,7 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
         return _missing(number, said, statement)
     elif number in PERMISSION or "permission denied" in said:
         kind, said = PermissionDenied, f"{said}. {where_rights_are(statement)}"
-    elif number == _LOCK_TIMEOUT or "lock timeout" in said:  # Babelfish has the words, and another number
+    elif number == _LOCK_TIMEOUT or "lock timeout" in said:  # an engine may use another number for it
         kind = LockTimeout
     elif number in TRY_AGAIN:
         kind = Deadlock

@@ -102,7 +102,7 @@ class Participant:
         with self.translated("begun"):
             self.connection.tpc_begin(_xid(gid))
             # what was notified cannot be prepared: messages that are sent here wait for the next peek
-            self.connection.execute("SELECT pg_catalog.set_config('rowpost.ring', 'off', true)", prepare=False)
+            self.connection.execute("SELECT pg_catalog.set_config('rowpost.wake_up', 'off', true)", prepare=False)
 
     def prepare(self) -> None:
         """From now on the transaction outlives connection and server."""

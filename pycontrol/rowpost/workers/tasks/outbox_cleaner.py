@@ -53,7 +53,7 @@ class _Cleaner:
             text = f"{message} was handled, and what it caused cannot be sent: {problem}"
             self._tell(events.Warned(queue=outbox.name, at=time.time(), text=text))
         if outbox.name not in self._elected:
-            if not business.call("elect_cleaner")[0].elected:
+            if not business.call("elect", duty="outbox")[0].elected:
                 return
             self._elected.add(outbox.name)
         removed = clean(business, outbox.retention)

@@ -50,7 +50,7 @@ class _Splitter:
         if name not in self._keys:
             self._keys[name] = key_of(queue.partition_by)
         if name not in self._claimed:
-            if not database.call("claim_queue", queue_name=name)[0][0]:
+            if not database.call("acquire_queue", queue_name=name)[0][0]:
                 return LATEST
             self._claimed.add(name)
         rests = self._waits.get(name, 0.0) > SOONEST  # an idle queue costs one statement, and no transaction

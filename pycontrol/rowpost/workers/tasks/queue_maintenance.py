@@ -26,7 +26,7 @@ class _Caretaker:
 
     def visit(self, database: Connection, queue: str) -> float | None:
         if self._elected is not database:
-            if not database.call("elect_upkeep")[0].elected:
+            if not database.call("elect", duty="maintenance")[0].elected:
                 return self._every
             self._elected = database
         try:

@@ -5,9 +5,9 @@
 Every batch is parsed, everything that defines something becomes part of one model (SQL Server 2019), and each reference
 to a table, column, procedure, function, parameter or variable must resolve. Templates are rendered as the deployment
 renders them, for a queue named Sample. Batches that define nothing (grants, guards) are checked as a procedure's body.
-Files below sql/babelfish replace their originals in a second model. What the server itself brings is declared in
-server_catalog.sql, what Babelfish's files ask of PostgreSQL in babelfish_catalog.sql; nothing is filtered but the
-open-ended parameters of sp_executesql.
+A second model holds the scripts as the tests adapt them to Babelfish. What the server itself brings is declared in
+server_catalog.sql, what those scripts ask of PostgreSQL in tests/support/babelfish/catalog.sql; nothing is filtered but
+the open-ended parameters of sp_executesql.
 
 Not seen: the inside of dynamic SQL, columns of temporary tables, arguments of the server's own functions.
 """
@@ -23,14 +23,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rowpost.deploy.sql_text import PLACEHOLDER, SqlTextError, render, split_batches
+from rowpost.database.contract import Procedure, load_contract
+from rowpost.deploy.contract_sql import drop_procedures, role_grants, template_rows
+from rowpost.deploy.scripts import Script
+from rowpost.deploy.sql_text import PLACEHOLDER, SqlTextError, expand, render, split_batches
+from tests.support import babelfish
 from tests.support.tsql.runtime import UnsupportedMachine, prepare_runtime
 
 __all__ = ["Finding", "Source", "compile_sets", "compile_tree", "read_sources"]
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 CATALOG = Path(__file__).with_name("server_catalog.sql")
-BABELFISH = Path(__file__).with_name("babelfish_catalog.sql")
+BABELFISH = babelfish.STAND_INS / "catalog.sql"
 SHIM = REPOSITORY / "deploy" / "tsqlt" / "shim.sql"
 SAMPLE = "Sample"
 #: tSQLt makes a schema of each test class
@@ -59,28 +63,19 @@ class Finding:
 
 
 def read_sources(*roots: Path) -> list[Source]:
-    """The .sql files below folders (PostgreSQL's and Babelfish's left out), and single files."""
+    """The .sql files below folders (PostgreSQL's left out), and single files."""
     paths = [p for root in roots for p in (sorted(root.rglob("*.sql")) if root.is_dir() else [root])]
-    wanted = [p for p in paths if not {"postgresql", "babelfish"} & set(p.parts)]
+    wanted = [p for p in paths if "postgresql" not in p.parts]
     return [Source(_label(path), path.read_text(encoding="utf-8-sig")) for path in wanted]
 
 
 def compile_tree(root: Path) -> tuple[int, list[Finding]]:
     """Compiles the sql folder as SQL Server gets it, then as Babelfish does; returns how many files, and findings."""
     sources = read_sources(root)
-    overlay = {_label(root / p.relative_to(root / "babelfish")): p for p in sorted((root / "babelfish").rglob("*.sql"))}
-    fitted = [
-        Source(_label(overlay[s.path]), overlay[s.path].read_text(encoding="utf-8-sig")) if s.path in overlay else s
-        for s in sources
-    ]
-    strays = [
-        Finding(_label(p), 1, "stands in for a file that does not exist")
-        for name, p in overlay.items()
-        if name not in {s.path for s in sources}
-    ]
-    sets = [sources, [*read_sources(BABELFISH), *fitted]] if overlay else [sources]
-    findings = {finding for found in compile_sets(sets) for finding in found}
-    return len({s.path for each in sets for s in each}), sorted({*findings, *strays})
+    scripts = [Script(source.path.removeprefix(f"{_label(root)}/"), source.text) for source in sources]
+    adapted = [Source(source.path, babelfish.adapt(script).text) for source, script in zip(sources, scripts, strict=True)]
+    findings = {finding for found in compile_sets([sources, [*read_sources(BABELFISH), *adapted]]) for finding in found}
+    return len(sources), sorted(findings)
 
 
 def compile_sets(sets: Iterable[Iterable[Source]]) -> list[list[Finding]]:
@@ -124,9 +119,10 @@ def _complete(sources: list[Source]) -> list[Source]:
 
 
 def _batches(source: Source, found: list[Finding]) -> list[dict[str, str | int]]:
-    names = {name: _sample(name) for name in PLACEHOLDER.findall(source.text)}
+    text = expand(source.text, _fragments(source.path))
+    names = {name: _sample(name) for name in PLACEHOLDER.findall(text)}
     try:
-        text = render(source.text, names, "sqlserver")
+        text = render(text, names, "sqlserver")
         batches = split_batches(text, "sqlserver")
     except SqlTextError as error:
         found.append(Finding(source.path, error.line, error.problem))
@@ -134,6 +130,19 @@ def _batches(source: Source, found: list[Finding]) -> list[dict[str, str | int]]
     classes = [f"CREATE SCHEMA [{name}];" for name in TEST_CLASS.findall(source.text)]
     found_batches = [*((1, text) for text in classes), *((batch.line, batch.text) for batch in batches)]
     return [{"path": source.path, "line": line, "text": text} for line, text in found_batches]
+
+
+def _fragments(path: str) -> dict[str, str]:
+    """What the deployment renders from the contract, with every procedure that a database, queue or saga may have."""
+    contract = load_contract()
+    scope = Path(path).parent.name if Path(path).parent.name in ("queue", "saga") else "database"
+    granted: list[Procedure] = [each for each in contract.procedures if each.scope == scope]
+    return {
+        "procedure_grants": role_grants("sqlserver", granted),
+        "queue_procedures": template_rows(contract.templates()),
+        "drop_queue_procedures": drop_procedures("sqlserver", contract.templates()),
+        "drop_saga_procedures": drop_procedures("sqlserver", contract.saga_templates()),
+    }
 
 
 def _sample(placeholder: str) -> str:

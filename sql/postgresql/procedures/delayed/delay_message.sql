@@ -1,21 +1,21 @@
 CREATE OR REPLACE FUNCTION rowpost."delay_message:{queue_key}"(
     p_headers text, -- JSON object of strings, or '' for none
     p_body bytea,
-    p_delay_ms bigint -- due after so many milliseconds, by this server's clock; negative: at once
+    p_delay_ms bigint -- milliseconds until the message is due, by this server's clock; negative: due now
 ) RETURNS void
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Stores one message that the queue gets when its time has come.
+Stores one message that is moved to the queue when it is due.
 Atomicity: one INSERT in the caller's transaction.
-Locking:   none beyond the new row.
+Locking:   only the new row.
 Order:     by due time.
 */
 BEGIN
     IF p_delay_ms IS NULL OR p_delay_ms NOT BETWEEN -3155760000000 AND 3155760000000 THEN
-        RAISE EXCEPTION USING ERRCODE = 'RP010', MESSAGE = 'A message can be delayed by 100 years at most.';
+        RAISE EXCEPTION USING ERRCODE = 'RP010', MESSAGE = 'The delay must be given, and be at most 100 years.';
     END IF;
 
     INSERT INTO {delayed_table} (headers, body, due)

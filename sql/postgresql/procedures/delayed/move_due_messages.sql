@@ -8,17 +8,17 @@ SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 AS $rowpost$
 /*
-Moves messages whose time has come into the queue, and says when the next one is due.
-Messages of NServiceBus endpoints that bear a ForwardDestination stay for receive_due_messages: forwards counts those
-among the next ones, so that a call reads a few rows however many are due.
+Moves due messages to the queue, and returns when the next one is due.
+A message of an NServiceBus endpoint with the header ForwardDestination stays for receive_due_messages. forwards counts
+these among the next @count due messages, so that a call reads few rows, independent of how many are due.
 Atomicity: in the caller's transaction.
-Locking:   one mover at a time per queue, elected by an advisory lock for the length of the transaction; another
-           one gets moved = null at once. Rows that others hold are stepped over.
+Locking:   one mover at a time per queue, elected by an advisory lock until the transaction ends; another caller gets
+           moved = null at once. Rows that others lock are skipped.
 Order:     by due time.
 */
 DECLARE
     v_now CONSTANT timestamptz := clock_timestamp();
-    v_ids CONSTANT text := left(gen_random_uuid()::text, 24); -- as in send_messages: one random number for all
+    v_ids CONSTANT text := left(gen_random_uuid()::text, 24); -- one random number for all, as in send_messages
     v_moved integer;
 BEGIN
     IF p_count IS NULL OR p_count NOT BETWEEN 1 AND 500 THEN
@@ -49,11 +49,8 @@ BEGIN
 
         GET DIAGNOSTICS v_moved = ROW_COUNT;
 
-        -- as send_messages does: wake whoever sleeps
-        IF v_moved > 0
-           AND pg_sequence_last_value(to_regclass('rowpost."sleepers:{queue_key}"')) > extract(epoch FROM clock_timestamp()) * 1000
-           AND current_setting('rowpost.ring', true) IS DISTINCT FROM 'off' THEN
-            PERFORM pg_notify('rowpost', '{queue_key}');
+        IF v_moved > 0 THEN
+            {notify_waiters}
         END IF;
     END IF;
 

@@ -8,10 +8,10 @@ SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 AS $rowpost$
 /*
-Removes and returns due messages of NServiceBus endpoints that bear a ForwardDestination, for the mover to forward.
-Atomicity: one DELETE in the caller's transaction; a rollback puts the messages back in their places.
-Locking:   steps over rows that others hold and never waits.
-Order:     the next by due time; rows come as they lie in the table.
+Removes and returns due messages that have the header ForwardDestination, so that the mover forwards them.
+Atomicity: one DELETE in the caller's transaction; a rollback returns the messages to their places.
+Locking:   skips rows that others lock and never waits.
+Order:     selects the next ones by due time; returns them in no order.
 */
 BEGIN
     IF p_count IS NULL OR p_count NOT BETWEEN 1 AND 500 THEN

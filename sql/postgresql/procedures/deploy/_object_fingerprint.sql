@@ -6,8 +6,8 @@ LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Says what an object is now: of a procedure the SHA-256 of its definition, of a table its columns, one a line.
-Null when there is no such object.
+Returns the fingerprint of an object: the SHA-256 of a procedure's definition, or a table's columns, one a line.
+Null if the object does not exist.
 */
 BEGIN
     IF p_object_kind = 'procedure' THEN

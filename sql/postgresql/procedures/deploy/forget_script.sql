@@ -3,7 +3,7 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Takes a script out of the journal, when its object was dropped on purpose.
+Removes a script from the journal after its object was dropped on purpose.
 Atomicity: in the caller's transaction.
 Locking:   one row of the journal.
 */

@@ -6,7 +6,7 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Reads the text of a procedure as it lives in the server, for a review; no row where there is none, or none to be seen.
+Reads the text of a procedure in the server, for a review; no row if it does not exist or the caller may not see it.
 Atomicity: reads only.
 Locking:   none that lasts.
 */
@@ -14,7 +14,7 @@ BEGIN
     RETURN QUERY
     SELECT pg_get_functiondef(p.oid)
     FROM pg_proc AS p
-    -- to_regproc would raise an error for what is no name, before PostgreSQL 16
+    -- before PostgreSQL 16, to_regproc raises an error if the text is not a name
     WHERE p.pronamespace = 'rowpost'::regnamespace AND 'rowpost.' || quote_ident(p.proname) = p_object_name;
 END
 $rowpost$;

@@ -6,7 +6,7 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Says which schema is deployed, by which release, on which engine.
+Returns which schema is deployed, by which release, on which engine.
 Atomicity: reads only.
 Locking:   none that lasts.
 */

@@ -7,7 +7,7 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Reads the journal, with the fingerprint of each object as it lives now.
+Reads the journal, with the current fingerprint of each object.
 Atomicity: reads only.
 Locking:   none that lasts.
 Order:     by script.

@@ -9,7 +9,7 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Writes into the journal that a script ran, with the fingerprint of the object that it left behind.
+Records in the journal that a script ran, with the fingerprint of the object that it made.
 Atomicity: in the caller's transaction: journal and change commit together.
 Locking:   one row of the journal.
 */
@@ -18,7 +18,7 @@ BEGIN
         SELECT FROM rowpost.journal AS j WHERE j.script_name = p_script_name AND j.script_hash <> p_script_hash
     ) THEN
         RAISE EXCEPTION USING ERRCODE = 'RP007', MESSAGE = format(
-            'The one-time script %s was edited after it ran here. Restore it and put the change into a new script.',
+            'The one-time script %s was edited after it ran here. Restore it, and put the change into a new script.',
             p_script_name);
     END IF;
 

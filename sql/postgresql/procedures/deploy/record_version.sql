@@ -6,7 +6,7 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Writes into the history which release deployed which schema; refuses to go back.
+Records which release deployed which schema; refuses an older schema than the deployed one.
 Atomicity: in the caller's transaction.
 Locking:   one row of rowpost.version.
 */
@@ -15,7 +15,7 @@ DECLARE
 BEGIN
     IF v_newest > p_schema_version THEN
         RAISE EXCEPTION USING ERRCODE = 'RP008', MESSAGE = format(
-            'This database has schema %s, this rowpost brings schema %s. Use a rowpost at least as new as the database.',
+            'The version cannot be recorded: the database has schema %s, and this rowpost has schema %s. Use a newer rowpost.',
             v_newest, p_schema_version);
     END IF;
 

@@ -5,13 +5,13 @@ LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Says how a table that takes far more room than its rows need is bloated; null when it is not.
-From the catalog and the statistics, without a scan.
+Describes the bloat of a table that uses much more space than its rows need; returns nothing if it is not bloated.
+Reads the catalog and the statistics: it scans no table.
 */
 DECLARE
     v_toast CONSTANT oid := (SELECT nullif(c.reltoastrelid, 0) FROM pg_class AS c WHERE c.oid = p_table);
     v_live CONSTANT bigint := pg_stat_get_live_tuples(p_table);
-    -- a row: its columns as last analyzed, tuple header and line pointer; a chunk of a long body: 2 KB
+    -- A row is its columns as last analyzed, tuple header and line pointer. A chunk of a long body is 2 KB.
     v_needed CONSTANT bigint := v_live * (28 + coalesce((
         SELECT sum(s.avg_width)
         FROM pg_class AS c

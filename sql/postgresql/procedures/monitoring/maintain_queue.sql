@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION rowpost."maintain_queue:{queue_key}"(
-    p_offline boolean DEFAULT NULL -- true: also what keeps everybody out while it runs
+    p_offline boolean DEFAULT NULL -- true: also steps that block senders and receivers while they run
 ) RETURNS TABLE (action text, reason text, statement text, state text)
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -7,14 +7,14 @@ SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '1s'
 AS $rowpost$
 /*
-Keeps the queue's table healthy, and says what was done, and what the caller has to run, or a person.
-Atomicity: the settings in the caller's transaction; VACUUM and REINDEX CONCURRENTLY run in no function, so that the
-           caller runs their statements, one by one, outside of a transaction.
-Locking:   SHARE UPDATE EXCLUSIVE for settings, and for what it proposes: no sender or receiver waits. Truncating takes
-           an exclusive lock when nobody holds one and gives it back as soon as somebody waits. VACUUM FULL locks
-           everybody out: only with p_offline.
-Rights:    settings as the owner. The statements want the table's owner, or from PostgreSQL 17 on MAINTAIN, which operators
-           have; DROP INDEX wants the owner. Whoever may not gets them as waits, for the owner to run.
+Maintains the queue's table, and returns what was done and what is left to do.
+Atomicity: changes settings in the caller's transaction. VACUUM and REINDEX CONCURRENTLY cannot run in a function: the
+           caller runs the returned statements, one by one, outside of a transaction.
+Locking:   SHARE UPDATE EXCLUSIVE for settings and for the returned statements: no sender or receiver waits. Truncating
+           takes an exclusive lock if nobody has locked the table, and releases it as soon as somebody waits. VACUUM FULL
+           blocks senders and receivers, and is returned only with p_offline.
+Rights:    changes settings as the owner. The statements need the table's owner or, from PostgreSQL 17 on, MAINTAIN, which
+           operators have; DROP INDEX needs the owner. A caller without the right gets them with the state waits.
 */
 DECLARE
     v_table CONSTANT regclass := '{queue_table}'::regclass;
@@ -48,7 +48,7 @@ BEGIN
             'done';
     END IF;
 
-    -- What REINDEX CONCURRENTLY left behind when it was interrupted costs every send its upkeep.
+    -- An index that an interrupted REINDEX CONCURRENTLY left is invalid, and every send still maintains it.
     FOR v_index IN
         SELECT i.indexrelid::regclass AS name
         FROM pg_index AS i
@@ -67,13 +67,13 @@ BEGIN
         LIMIT 1;
         IF FOUND THEN
             RETURN QUERY SELECT 'end_transaction',
-                format('Session %s has a transaction open since %s: no dead row younger than it can go.', v_holder.pid, v_holder.xact_start),
+                format('Session %s has a transaction open since %s: dead rows that are newer than it cannot be removed.', v_holder.pid, v_holder.xact_start),
                 format('SELECT pg_terminate_backend(%s);', v_holder.pid), 'waits';
         END IF;
     END IF;
 
-    -- The file is cut at its end only, and only when that is empty at this moment: a busy queue needs a second round.
-    -- Without INDEX_CLEANUP pointers to a few dead rows may stay, and a page with any is not cut off.
+    -- VACUUM truncates only the end of the file, and only if it is empty at that moment: a busy queue needs a second round.
+    -- Without INDEX_CLEANUP, pointers to a few dead rows may stay, and a page with a pointer is not truncated.
     IF v_bloat IS NOT NULL AND p_offline THEN
         RETURN QUERY SELECT 'rewrite', v_bloat, format('VACUUM (FULL, ANALYZE) %s;', v_table), v_state;
     ELSIF v_dead >= 10000 OR v_bloat IS NOT NULL THEN

@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION rowpost."queue_metrics:{queue_key}"(
-    p_anchor bigint DEFAULT NULL -- look for the oldest message above this row version
+    p_after_row_version bigint DEFAULT NULL -- search the oldest message only above this row version
 ) RETURNS TABLE (
     depth bigint, oldest_age_ms bigint, enqueued bigint, dequeued bigint, expired integer,
     table_bytes bigint, index_bytes bigint, dead_rows bigint, measured_at timestamp
@@ -11,16 +11,16 @@ SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 AS $rowpost$
 /*
-Says how the queue is: depth, age, counters and sizes, out of the server's metadata, the first row and the first expired ones.
+Returns depth, age, counters and sizes of the queue from the server's metadata, its first row and its first expired rows.
 Atomicity: reads only.
-Locking:   none. The oldest message may be one that a receiver holds.
-Rights:    runs as the owner, for a reader has no right to the table.
-Counters run since the server's statistics were last reset, and may be a second late.
+Locking:   none. The oldest message may be one that a receiver has locked.
+Rights:    runs as the owner, because a reader has no right to the table.
+Counters start when the server's statistics are reset, and may be one second late.
 */
 DECLARE
     v_table CONSTANT regclass := '{queue_table}'::regclass;
     v_now CONSTANT timestamp := clock_timestamp() AT TIME ZONE 'UTC';
-    v_above CONSTANT bigint := coalesce(p_anchor, -9223372036854775808);
+    v_above CONSTANT bigint := coalesce(p_after_row_version, -9223372036854775808);
     v_expired integer;
     v_sent text;
     v_age_ms bigint;
@@ -36,7 +36,7 @@ BEGIN
         v_age_ms := extract(epoch FROM v_now - overlay(v_sent PLACING '.' FROM 20)::timestamp) * 1000;
     EXCEPTION
         WHEN datetime_field_overflow OR invalid_datetime_format THEN
-            v_age_ms := NULL; -- digits that are no time
+            v_age_ms := NULL; -- digits that are not a time
     END;
 
     SELECT count(*)

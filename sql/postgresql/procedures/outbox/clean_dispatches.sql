@@ -1,6 +1,6 @@
 CREATE OR REPLACE FUNCTION rowpost.clean_dispatches(
-    p_retention_seconds integer, -- only what is older
-    p_count integer -- how many at most, 1 to 4000; call again until fewer were removed
+    p_retention_seconds integer, -- only rows that are older
+    p_count integer -- how many at most, 1 to 4000; call until fewer were removed
 ) RETURNS TABLE (removed integer)
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -9,10 +9,10 @@ SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 AS $rowpost$
 /*
-Forgets dispatches that are older than the retention time: those that nobody was left to forget at once.
+Deletes dispatches that are older than the retention time. They remain only if a worker stopped before it deleted them.
 Atomicity: one DELETE in the caller's transaction.
-Locking:   steps over rows that somebody holds and never waits.
-Order:     the oldest first, through the index on dispatched_at.
+Locking:   skips locked rows and never waits.
+Order:     the oldest first, by the index on dispatched_at.
 */
 DECLARE
     v_removed integer;
@@ -22,7 +22,7 @@ BEGIN
     END IF;
 
     IF p_retention_seconds IS NULL OR p_retention_seconds < 0 THEN
-        RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'A retention time cannot be negative.';
+        RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'The retention time must be 0 seconds or more.';
     END IF;
 
     DELETE FROM rowpost.dispatch AS d

@@ -1,6 +1,6 @@
 CREATE OR REPLACE FUNCTION rowpost.clean_outbox(
-    p_retention_seconds integer, -- only what is older
-    p_count integer -- how many at most, 1 to 4000; call again until fewer were removed
+    p_retention_seconds integer, -- only rows that are older
+    p_count integer -- how many at most, 1 to 4000; call until fewer were removed
 ) RETURNS TABLE (removed integer)
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -9,10 +9,10 @@ SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 AS $rowpost$
 /*
-Forgets messages that were handled longer ago than the retention time, never one whose operations have not left.
-Atomicity: one DELETE in the caller's transaction, of fewer rows than make SQL Server lock the whole table.
-Locking:   steps over rows that somebody holds and never waits.
-Order:     the oldest first, through the index on handled_at.
+Deletes records of messages that were handled before the retention time, but none with operations that are not sent yet.
+Atomicity: one DELETE in the caller's transaction, of fewer rows than the threshold of SQL Server's lock escalation.
+Locking:   skips locked rows and never waits.
+Order:     the oldest first, by the index on handled_at.
 */
 DECLARE
     v_removed integer;
@@ -22,7 +22,7 @@ BEGIN
     END IF;
 
     IF p_retention_seconds IS NULL OR p_retention_seconds < 0 THEN
-        RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'A retention time cannot be negative.';
+        RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'The retention time must be 0 seconds or more.';
     END IF;
 
     DELETE FROM rowpost.outbox AS d

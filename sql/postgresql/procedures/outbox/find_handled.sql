@@ -7,16 +7,17 @@ SET enable_seqscan = off
 SET lock_timeout = '10s'
 AS $rowpost$
 /*
-Says whether an endpoint has handled a message, and what that caused if it has not left yet.
+Returns whether an endpoint has handled a message, and the operations of the handler if they are not sent yet.
 Atomicity: in the caller's transaction.
-Locking:   what has not left stays locked until the caller's transaction ends: one at a time sends it. Waits 10 s at most.
+Locking:   operations that are not sent yet are locked until the caller's transaction ends, so that only one session
+           sends them. Waits 10 s at most.
 */
 DECLARE
     v_handled_at timestamp;
     v_operations text;
 BEGIN
     IF p_message_id IS NULL OR length(p_message_id) NOT BETWEEN 1 AND 200 THEN
-        RAISE EXCEPTION USING ERRCODE = 'RP022', MESSAGE = 'An outbox takes message ids of 1 to 200 characters.';
+        RAISE EXCEPTION USING ERRCODE = 'RP022', MESSAGE = 'The message id must have 1 to 200 characters to be stored in an outbox.';
     END IF;
 
     SELECT o.handled_at INTO v_handled_at

@@ -6,7 +6,7 @@ SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 AS $rowpost$
 /*
-Drops what record_dispatch wrote: the outbox has settled, nobody can send these operations again.
+Deletes the record of record_dispatch after the outbox has deleted the operations, so that nobody can send them again.
 Atomicity: in the caller's transaction.
 Locking:   one row of rowpost.dispatch.
 */

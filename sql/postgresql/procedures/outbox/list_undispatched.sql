@@ -7,9 +7,9 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Lists handled messages whose operations have not left for a while.
+Lists handled messages with operations that have not been sent for some time.
 Atomicity: reads only.
-Locking:   steps over those that somebody is just at.
+Locking:   skips messages that another session has locked.
 Order:     the oldest first.
 */
 BEGIN
@@ -18,7 +18,7 @@ BEGIN
     END IF;
 
     IF p_seconds IS NULL OR p_seconds < 0 THEN
-        RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'An age cannot be negative.';
+        RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'The age must be 0 seconds or more.';
     END IF;
 
     RETURN QUERY

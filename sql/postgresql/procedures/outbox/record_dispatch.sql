@@ -5,9 +5,9 @@ SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '10s'
 AS $rowpost$
 /*
-Writes down, in the queue's database, that a handled message's operations leave; called together with the sends.
+Records in the queue's database that the operations of a handled message are sent; called in the same transaction.
 Atomicity: in the caller's transaction, with what is sent.
-Locking:   the new row. Waits for whoever sends the same operations, 10 s at most.
+Locking:   the new row. Waits for a session that sends the same operations, 10 s at most.
 */
 BEGIN
     INSERT INTO rowpost.dispatch (endpoint, message_id, dispatched_at)
@@ -15,7 +15,7 @@ BEGIN
     ON CONFLICT DO NOTHING;
 
     IF NOT FOUND THEN
-        RAISE EXCEPTION USING ERRCODE = 'RP021', MESSAGE = 'The operations of this message have left already.';
+        RAISE EXCEPTION USING ERRCODE = 'RP021', MESSAGE = 'The operations cannot be sent: they were sent before.';
     END IF;
 END
 $rowpost$;

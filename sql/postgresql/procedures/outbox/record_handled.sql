@@ -5,13 +5,13 @@ SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '10s'
 AS $rowpost$
 /*
-Writes down that an endpoint has handled a message, or is about to; it holds when the caller commits.
+Records that an endpoint has handled a message or is about to; the record is valid when the caller commits.
 Atomicity: in the caller's transaction.
-Locking:   the new row. Waits for whoever has the same message in hand, 10 s at most.
+Locking:   the new row. Waits for a session that handles the same message, 10 s at most.
 */
 BEGIN
     IF p_message_id IS NULL OR length(p_message_id) NOT BETWEEN 1 AND 200 THEN
-        RAISE EXCEPTION USING ERRCODE = 'RP022', MESSAGE = 'An outbox takes message ids of 1 to 200 characters.';
+        RAISE EXCEPTION USING ERRCODE = 'RP022', MESSAGE = 'The message id must have 1 to 200 characters to be stored in an outbox.';
     END IF;
 
     INSERT INTO rowpost.outbox (endpoint, message_id, handled_at)
@@ -19,7 +19,7 @@ BEGIN
     ON CONFLICT DO NOTHING;
 
     IF NOT FOUND THEN
-        RAISE EXCEPTION USING ERRCODE = 'RP020', MESSAGE = 'The endpoint has handled this message already.';
+        RAISE EXCEPTION USING ERRCODE = 'RP020', MESSAGE = 'The message cannot be recorded: the endpoint has handled it before.';
     END IF;
 END
 $rowpost$;

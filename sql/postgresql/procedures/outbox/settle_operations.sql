@@ -6,10 +6,10 @@ SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 AS $rowpost$
 /*
-Drops what a handled message caused: it has left.
+Deletes the operations of a handled message after they were sent.
 Atomicity: in the caller's transaction.
 Locking:   the message's rows.
-Where it took more than an hour to leave, the message is remembered for the whole retention time from now on.
+If sending took more than an hour, the retention time of the message starts now.
 */
 BEGIN
     DELETE FROM rowpost.outbox_operations AS p

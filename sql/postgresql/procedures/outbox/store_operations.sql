@@ -8,7 +8,7 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Stores what a handled message caused, until it has left.
+Stores the operations of a handled message until they are sent.
 Atomicity: in the caller's transaction, which records the message as well.
 Locking:   the new row.
 */

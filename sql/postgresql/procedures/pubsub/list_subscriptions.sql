@@ -4,7 +4,7 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Lists who is subscribed to what.
+Lists the subscriptions.
 Atomicity: reads only.
 Locking:   none that lasts.
 Order:     by topic, then endpoint.

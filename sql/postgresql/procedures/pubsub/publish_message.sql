@@ -9,16 +9,16 @@ SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
 Sends one copy of an event to every queue that is subscribed to any of its topics, and returns the queues.
-It all happens here on the server; queues with stored = false are not registered here: the caller uses send_unregistered.
+The server stores all copies. A queue with stored = false is not registered here; the caller uses send_unregistered for it.
 Atomicity: in the caller's transaction, one INSERT a queue.
-Locking:   none beyond the new rows.
+Locking:   only the new rows.
 Order:     by queue.
 */
 DECLARE
     v_destination record;
 BEGIN
     FOR v_destination IN
-        -- one row a queue, however many of its spellings are subscribed
+        -- one row for each queue, also if several spellings of its name are subscribed
         SELECT min(s.queueaddress::text) AS queue_address, q.queue_key
         FROM public."SubscriptionRouting" AS s
         LEFT JOIN rowpost.queue AS q

@@ -16,7 +16,7 @@ BEGIN
     IF coalesce(p_endpoint, '') = '' OR coalesce(p_topic, '') = '' OR coalesce(p_queue_address, '') = ''
        OR length(p_endpoint) > 200 OR length(p_topic) > 200 OR length(p_queue_address) > 200 THEN
         RAISE EXCEPTION USING ERRCODE = 'RP011', MESSAGE =
-            'A subscription needs an endpoint, a topic and a queue, of 200 characters at most.';
+            'The subscription cannot be stored: endpoint, topic and queue must be given, with at most 200 characters each.';
     END IF;
 
     INSERT INTO public."SubscriptionRouting" AS s (queueaddress, endpoint, topic)

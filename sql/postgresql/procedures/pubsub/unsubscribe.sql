@@ -7,7 +7,7 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Ends an endpoint's subscription to a topic; without one nothing happens.
+Ends an endpoint's subscription to a topic; does nothing if there is none.
 Atomicity: in the caller's transaction.
 Locking:   one key of the subscription table.
 */

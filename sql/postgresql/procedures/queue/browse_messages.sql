@@ -1,7 +1,7 @@
 CREATE OR REPLACE FUNCTION rowpost."browse_messages:{queue_key}"(
     p_count integer, -- 1 to 1000
-    p_anchor bigint DEFAULT NULL, -- only rows with a higher row version
-    p_max_body_bytes integer DEFAULT NULL -- cut bodies here; null leaves them whole
+    p_after_row_version bigint DEFAULT NULL, -- only rows with a higher row version
+    p_max_body_bytes integer DEFAULT NULL -- return at most so many bytes of a body; null: the whole body
 ) RETURNS TABLE (
     id uuid, row_version bigint, expired boolean, expires timestamp, headers text, body bytea, body_bytes bigint
 )
@@ -14,13 +14,13 @@ AS $rowpost$
 /*
 Reads messages without receiving them.
 Atomicity: reads only.
-Locking:   none; rows that receivers hold are left out (see peek_queue).
+Locking:   none; omits rows that receivers lock (see peek_queue).
 Order:     by seq.
 */
 DECLARE
-    v_above CONSTANT bigint := coalesce(p_anchor, -9223372036854775808);
+    v_above CONSTANT bigint := coalesce(p_after_row_version, -9223372036854775808);
     v_now CONSTANT timestamp := clock_timestamp() AT TIME ZONE 'UTC';
-    -- transactions that run now, as the 32 bits that xmax holds: those of the list, and all from v_next on
+    -- transactions that run now, as the 32 bits in xmax: those of the list, and all from v_next on
     v_snapshot CONSTANT pg_snapshot := pg_current_snapshot();
     v_next CONSTANT bigint := pg_snapshot_xmax(v_snapshot)::text::bigint & 4294967295;
     v_running CONSTANT bigint[] := ARRAY(

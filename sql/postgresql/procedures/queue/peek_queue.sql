@@ -1,6 +1,6 @@
 CREATE OR REPLACE FUNCTION rowpost."peek_queue:{queue_key}"(
-    p_count integer, -- stop counting here, 1 to 10000: the cost is bounded at any depth
-    p_anchor bigint DEFAULT NULL -- count only rows with a higher row version
+    p_count integer, -- stop counting at this number, 1 to 10000, so that the cost is independent of the queue's depth
+    p_after_row_version bigint DEFAULT NULL -- count only rows with a higher row version
 ) RETURNS TABLE (waiting integer)
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -9,15 +9,15 @@ SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 AS $rowpost$
 /*
-Says about how many messages wait, up to p_count.
+Returns about how many messages wait, up to a given number.
 Atomicity: reads only: no row lock, no transaction id, no write-ahead log.
-Locking:   none. A row that a receiver holds bears the receiver's transaction in xmax; it is not counted while that
-           transaction runs. (A receiver inside a savepoint is not seen as such: its rows are counted.)
+Locking:   none. A row that a receiver has locked has the receiver's transaction in xmax and is not counted while that
+           transaction runs. (The rows of a receiver inside a savepoint are counted.)
 Order:     from the head of the queue.
 */
 DECLARE
-    v_above CONSTANT bigint := coalesce(p_anchor, -9223372036854775808);
-    -- transactions that run now, as the 32 bits that xmax holds: those of the list, and all from v_next on
+    v_above CONSTANT bigint := coalesce(p_after_row_version, -9223372036854775808);
+    -- transactions that run now, as the 32 bits in xmax: those of the list, and all from v_next on
     v_snapshot CONSTANT pg_snapshot := pg_current_snapshot();
     v_next CONSTANT bigint := pg_snapshot_xmax(v_snapshot)::text::bigint & 4294967295;
     v_running CONSTANT bigint[] := ARRAY(

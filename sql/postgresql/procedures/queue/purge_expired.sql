@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION rowpost."purge_expired:{queue_key}"(
-    p_count integer -- how many at most, 1 to 10000; call again until fewer were purged
+    p_count integer -- how many at most, 1 to 10000; call until fewer were purged
 ) RETURNS TABLE (purged integer)
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -8,10 +8,10 @@ SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 AS $rowpost$
 /*
-Removes expired messages that nobody holds, and says how many.
+Removes expired messages that nobody has locked, and returns how many.
 Atomicity: one DELETE in the caller's transaction.
-Locking:   steps over rows that receivers hold and never waits.
-Order:     the longest expired first, through the index on expires.
+Locking:   skips rows that receivers lock and never waits.
+Order:     the longest expired first, by the index on expires.
 */
 DECLARE
     v_purged integer;

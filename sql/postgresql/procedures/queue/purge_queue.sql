@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION rowpost."purge_queue:{queue_key}"(
-    p_count integer -- how many at most, 1 to 10000; call again until fewer were purged
+    p_count integer -- how many at most, 1 to 10000; call until fewer were purged
 ) RETURNS TABLE (purged integer)
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -8,9 +8,9 @@ SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 AS $rowpost$
 /*
-Removes the oldest messages that nobody holds, and says how many; streams are told how far.
-Atomicity: one DELETE in the caller's transaction, with the note for streams.
-Locking:   steps over rows that receivers hold; waits only for another purge of the same queue.
+Removes the oldest messages that nobody has locked, returns how many, and records the last row version for streams.
+Atomicity: one DELETE in the caller's transaction, with the record for streams.
+Locking:   skips rows that receivers lock; waits only for another purge of the same queue.
 Order:     by seq.
 */
 DECLARE
@@ -30,7 +30,7 @@ BEGIN
     )
     SELECT count(*), max(p.seq) INTO v_purged, v_last FROM purged AS p;
 
-    -- a stream that has not read so far must not take it for an empty queue
+    -- a stream that has not read these messages yet must not treat the queue as empty
     IF v_purged > 0 THEN
         INSERT INTO rowpost.purge (queue_key, row_version, purged_at)
         VALUES ('{queue_key}', v_last, clock_timestamp() AT TIME ZONE 'UTC')

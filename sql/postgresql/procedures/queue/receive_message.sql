@@ -8,10 +8,10 @@ SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 AS $rowpost$
 /*
-Removes and returns one message by its row version; returns nothing if it is gone or somebody else holds it.
-Atomicity: one DELETE in the caller's transaction; a rollback puts the message back in its place.
-Locking:   steps over the row if another holds it, and never waits.
-Order:     one row at most.
+Removes and returns one message by its row version; returns nothing if it is removed or another session has locked it.
+Atomicity: one DELETE in the caller's transaction; a rollback returns the message to its place.
+Locking:   skips the row if another session has locked it, and never waits.
+Order:     at most one row.
 */
 BEGIN
     RETURN QUERY

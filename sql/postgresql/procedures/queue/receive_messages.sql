@@ -1,24 +1,24 @@
 CREATE OR REPLACE FUNCTION rowpost."receive_messages:{queue_key}"(
     p_count integer, -- how many at most, 1 to 500
-    p_anchor bigint DEFAULT NULL -- only rows with a higher row version; null looks from the start
+    p_after_row_version bigint DEFAULT NULL -- only rows with a higher row version; null: from the start of the queue
 ) RETURNS TABLE (id uuid, row_version bigint, expired boolean, headers text, body bytea)
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
-SET plan_cache_mode = force_generic_plan -- a parameter in LIMIT would be planned anew at every call
-SET enable_seqscan = off -- a plan made while the queue was empty must not scan it when it is full
+SET plan_cache_mode = force_generic_plan -- a parameter in LIMIT would be planned again at every call
+SET enable_seqscan = off -- a plan that was made for an empty queue must not scan a full one
 AS $rowpost$
 /*
-Removes and returns the oldest messages that nobody else holds.
-Atomicity: one DELETE in the caller's transaction; a rollback puts the messages back in their places.
-Locking:   steps over rows that others hold (SKIP LOCKED) and never waits; locks only the rows that it returns.
-Order:     the oldest by seq; several receivers share the queue, so that across them the order is approximate.
-           Rows come as they lie in the table: who needs their order sorts them by row_version. A sort here would copy
-           headers and bodies twice more, a quarter of the whole call.
-Expired messages are returned with expired = true, for the receiver to drop.
+Removes and returns the oldest messages that no other session has locked.
+Atomicity: one DELETE in the caller's transaction; a rollback returns the messages to their places.
+Locking:   skips rows that others lock (SKIP LOCKED) and never waits; locks only the rows that it returns.
+Order:     the oldest by seq. Between several receivers of a queue the order is approximate. The rows of a call are
+           returned in no order: sort them by row_version if the order matters. A sort here would copy headers and
+           bodies two more times, which takes a quarter of the call.
+Expired messages are returned with expired = true; the receiver drops them.
 */
 DECLARE
-    v_above CONSTANT bigint := coalesce(p_anchor, -9223372036854775808);
+    v_above CONSTANT bigint := coalesce(p_after_row_version, -9223372036854775808);
     v_now CONSTANT timestamp := clock_timestamp() AT TIME ZONE 'UTC';
 BEGIN
     IF p_count IS NULL OR p_count NOT BETWEEN 1 AND 500 THEN
@@ -27,7 +27,7 @@ BEGIN
 
     RETURN QUERY
     DELETE FROM {queue_table} AS q
-    -- an array is evaluated once; a join could lock and return more rows than LIMIT says
+    -- An array is evaluated once. A join could lock and return more rows than LIMIT allows.
     WHERE q.ctid = ANY (ARRAY(
         SELECT c.ctid
         FROM {queue_table} AS c

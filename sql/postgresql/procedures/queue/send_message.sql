@@ -2,7 +2,7 @@ CREATE OR REPLACE FUNCTION rowpost."send_message:{queue_key}"(
     p_headers text, -- JSON object of strings, or '' for none
     p_body bytea DEFAULT NULL,
     p_id uuid DEFAULT NULL, -- the row's id; a new one when null
-    p_time_to_be_received_ms bigint DEFAULT NULL -- expires after so many milliseconds, by this server's clock
+    p_time_to_be_received_ms bigint DEFAULT NULL -- milliseconds until the message expires, by this server's clock
 ) RETURNS void
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -11,8 +11,8 @@ AS $rowpost$
 /*
 Stores one message at the end of the queue.
 Atomicity: one INSERT in the caller's transaction.
-Locking:   none beyond the new row; where somebody sleeps, that of NOTIFY while it commits.
-Order:     by seq, which the table hands out.
+Locking:   only the new row; if a supervisor waits for messages, also the lock of NOTIFY while the transaction commits.
+Order:     by seq, which the table assigns.
 */
 BEGIN
     IF p_time_to_be_received_ms NOT BETWEEN 1 AND 3155760000000 THEN
@@ -28,10 +28,6 @@ BEGIN
         p_body
     );
 
-    -- Somebody sleeps: wake it when this commits. Never otherwise, for a NOTIFY makes commits wait for one another.
-    IF pg_sequence_last_value(to_regclass('rowpost."sleepers:{queue_key}"')) > extract(epoch FROM clock_timestamp()) * 1000
-       AND current_setting('rowpost.ring', true) IS DISTINCT FROM 'off' THEN
-        PERFORM pg_notify('rowpost', '{queue_key}');
-    END IF;
+    {notify_waiters}
 END
 $rowpost$;

@@ -9,13 +9,13 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Stores many messages in the order of the arrays: one round trip, one statement, all or none.
+Stores many messages in one statement, in the order given; all or none.
 Atomicity: one INSERT in the caller's transaction.
-Locking:   none beyond the new rows; where somebody sleeps, that of NOTIFY while it commits.
-Order:     seq grows with the place in the arrays (unnest returns, and INSERT stores, in that order).
+Locking:   only the new rows; if a supervisor waits for messages, also the lock of NOTIFY while the transaction commits.
+Order:     seq increases with the place in the arrays (unnest returns and INSERT stores in that order).
 */
 DECLARE
-    -- A random number is a system call, dearer than the rest of the row: one for all, and 12 digits by place.
+    -- A random number is a system call, which is more expensive than the rest of the row: one for all, and 12 digits by place.
     v_ids CONSTANT text := left(gen_random_uuid()::text, 24);
 BEGIN
     IF p_headers IS NULL
@@ -42,10 +42,6 @@ BEGIN
     FROM unnest(p_ids, p_headers, p_bodies, p_times_to_be_received_ms)
         WITH ORDINALITY AS m (id, headers, body, time_to_be_received_ms, place);
 
-    -- Somebody sleeps: wake it when this commits. Never otherwise, for a NOTIFY makes commits wait for one another.
-    IF pg_sequence_last_value(to_regclass('rowpost."sleepers:{queue_key}"')) > extract(epoch FROM clock_timestamp()) * 1000
-       AND current_setting('rowpost.ring', true) IS DISTINCT FROM 'off' THEN
-        PERFORM pg_notify('rowpost', '{queue_key}');
-    END IF;
+    {notify_waiters}
 END
 $rowpost$;

@@ -1,6 +1,6 @@
 CREATE OR REPLACE FUNCTION rowpost."watch_queue:{queue_key}"(
-    p_count integer, -- stop counting here, 1 to 10000: the cost is bounded at any depth
-    p_asleep_ms integer DEFAULT NULL -- where nothing waits, the caller sleeps: senders wake it, for so long; null or 0: it is awake
+    p_count integer, -- stop counting at this number, 1 to 10000, so that the cost is independent of the queue's depth
+    p_wake_up_ttl_ms integer DEFAULT NULL -- if no message waits, senders notify the caller for so long; null or 0: they do not
 ) RETURNS TABLE (waiting integer, next_due_ms bigint)
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -8,35 +8,35 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 AS $rowpost$
 /*
-Says about how many messages wait, up to p_count, and when the next delayed one is due.
-Tells senders whether somebody sleeps who wants to be woken.
-Atomicity: reads only. What senders are told stands in a sequence, until when: it holds at once, whoever rolls back, and
-           writes no row.
+Returns about how many messages wait and when the next delayed one is due.
+Stores or withdraws a wake-up request, which senders read.
+Atomicity: reads only. The wake-up request is the value of a sequence, the time until which it holds. It takes effect
+           at once, also if the transaction rolls back, and writes no row.
 Locking:   none.
 Order:     from the head of the queue, and of the index on due times.
-Whether there is a delayed table, the registry says.
-The word is given before the count: a message that commits later finds it. It is taken back by whoever is awake and
-looks, and runs out by itself when a sleeper dies.
+The registry says whether the queue has a delayed table.
+The wake-up request is stored before counting, so that a sender which commits later sees it. A supervisor that polls
+withdraws it. If the waiting supervisor stops, the request expires.
 */
 DECLARE
-    v_sleepers CONSTANT regclass := to_regclass('rowpost."sleepers:{queue_key}"');
+    v_waiters CONSTANT regclass := to_regclass('rowpost."waiters:{queue_key}"');
     v_now CONSTANT bigint := extract(epoch FROM clock_timestamp()) * 1000;
-    v_until CONSTANT bigint := coalesce(pg_sequence_last_value(v_sleepers), 1);
+    v_until CONSTANT bigint := coalesce(pg_sequence_last_value(v_waiters), 1);
     v_waiting integer;
     v_next_due_ms bigint;
 BEGIN
-    IF p_asleep_ms > 0 THEN
-        IF v_until < v_now + p_asleep_ms / 2 THEN
-            PERFORM setval(v_sleepers, v_now + p_asleep_ms);
+    IF p_wake_up_ttl_ms > 0 THEN
+        IF v_until < v_now + p_wake_up_ttl_ms / 2 THEN
+            PERFORM setval(v_waiters, v_now + p_wake_up_ttl_ms);
         END IF;
     ELSIF v_until > 1 THEN
-        PERFORM setval(v_sleepers, 1);
+        PERFORM setval(v_waiters, 1);
     END IF;
 
     SELECT p.waiting INTO v_waiting FROM rowpost."peek_queue:{queue_key}"(p_count) AS p;
 
-    IF v_waiting > 0 AND p_asleep_ms > 0 THEN
-        PERFORM setval(v_sleepers, 1);
+    IF v_waiting > 0 AND p_wake_up_ttl_ms > 0 THEN
+        PERFORM setval(v_waiters, 1);
     END IF;
 
     IF EXISTS (SELECT FROM rowpost.queue AS r WHERE r.queue_key = '{queue_key}' AND r.delayed) THEN

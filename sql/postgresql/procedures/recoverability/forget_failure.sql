@@ -7,7 +7,7 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Drops the count of a message that was handled or moved to the error queue.
+Deletes the count of a message that was handled or moved to the error queue.
 Atomicity: in the caller's transaction.
 Locking:   one row of rowpost.failure.
 */

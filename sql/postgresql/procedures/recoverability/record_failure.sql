@@ -7,10 +7,10 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Counts a failed attempt at a message and returns the number of attempts, with this one.
-Atomicity: in the caller's transaction, which must not be the one that failed.
+Counts a failed attempt at a message and returns the number of attempts, including this one.
+Atomicity: in the caller's transaction, which must not be the transaction that failed.
 Locking:   one row of rowpost.failure.
-A count nobody touched for a week belongs to a message that was handled elsewhere: a few such rows go at each call.
+A count that was not changed for a week belongs to a message that was handled elsewhere. Each call deletes a few of them.
 */
 DECLARE
     v_now CONSTANT timestamp(3) := clock_timestamp() AT TIME ZONE 'UTC';

@@ -4,7 +4,7 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Finds the key of a registered queue, or says that there is none.
+Finds the key of a registered queue; raises an error if the queue is not registered.
 Atomicity: reads only.
 Locking:   none that lasts.
 */

@@ -6,7 +6,7 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Compares queue tables with what a queue needs and names what is missing, with what mends it.
+Compares queue tables with what a queue needs, and returns what is missing and the command that repairs it.
 Atomicity: reads only the catalog.
 Locking:   none that lasts.
 Order:     by queue.
@@ -80,7 +80,7 @@ BEGIN
         SELECT
             q.queue_name,
             'expires_index_missing',
-            'No index leads with expires: purging expired messages reads the whole queue.',
+            'No index starts with expires: purging expired messages reads the whole queue.',
             format('CREATE INDEX ON %s (expires) WHERE expires IS NOT NULL;', q.table_name)
         FROM queues AS q
         WHERE q.table_id IS NOT NULL
@@ -90,7 +90,7 @@ BEGIN
         SELECT
             q.queue_name,
             'row_version_index_missing',
-            'No index leads with seq: every receive reads the whole queue.',
+            'No index starts with seq: every receive reads the whole queue.',
             format('CREATE UNIQUE INDEX ON %s (seq);', q.table_name)
         FROM queues AS q
         WHERE q.table_id IS NOT NULL
@@ -109,7 +109,7 @@ BEGIN
         SELECT
             q.queue_name,
             'orphaned',
-            format('The process that it belongs to was last believed to live at %s UTC.', to_char(l.ends_at, 'YYYY-MM-DD HH24:MI:SS')),
+            format('The process that owns the queue let its lease end at %s UTC.', to_char(l.ends_at, 'YYYY-MM-DD HH24:MI:SS')),
             format('rowpost queue drop %s', q.queue_name)
         FROM queues AS q
         JOIN rowpost.lease AS l ON l.queue_key = q.queue_key AND l.ends_at < clock_timestamp() AT TIME ZONE 'UTC'
@@ -117,7 +117,7 @@ BEGIN
         SELECT
             q.queue_name,
             'settings_missing',
-            'Autovacuum would wait for a share of the table: a queue needs settings of its own.',
+            'With the default settings autovacuum starts too late for a queue: it waits for a share of the table to be dead.',
             format('rowpost queue maintain %s', q.queue_name)
         FROM queues AS q
         JOIN pg_class AS c ON c.oid = q.table_id
@@ -129,12 +129,12 @@ BEGIN
         UNION ALL
         SELECT
             q.queue_name,
-            'sleepers_missing',
-            'The sequence by which sleepers are known is gone: senders wake nobody.',
-            format('CREATE SEQUENCE rowpost.%I;', 'sleepers:' || q.queue_key)
+            'waiters_missing',
+            'The sequence with the wake-up requests of this queue is missing: senders notify no supervisor.',
+            format('CREATE SEQUENCE rowpost.%I;', 'waiters:' || q.queue_key)
         FROM queues AS q
         WHERE q.kind <> 'external'
-          AND to_regclass(format('rowpost.%I', 'sleepers:' || q.queue_key)) IS NULL
+          AND to_regclass(format('rowpost.%I', 'waiters:' || q.queue_key)) IS NULL
         UNION ALL
         SELECT
             q.queue_name,
@@ -164,7 +164,7 @@ BEGIN
         SELECT
             d.queue_name,
             'transaction_open',
-            format('Session %s has a transaction open since %s: no dead row younger than it can go.', a.pid, a.xact_start),
+            format('Session %s has a transaction open since %s: dead rows that are newer than it cannot be removed.', a.pid, a.xact_start),
             format('SELECT pg_terminate_backend(%s);', a.pid)
         FROM dead AS d
         JOIN pg_stat_activity AS a ON a.backend_xmin IS NOT NULL AND a.xact_start < clock_timestamp() - interval '5 minutes'
@@ -178,10 +178,7 @@ BEGIN
         FROM queues AS q
         CROSS JOIN (
             VALUES
-                ('send_message', 'all'), ('send_messages', 'all'), ('receive_messages', 'own'), ('receive_message', 'own'),
-                ('peek_queue', 'own'), ('watch_queue', 'own'), ('browse_messages', 'own'), ('purge_queue', 'own'),
-                ('purge_expired', 'own'), ('queue_metrics', 'own'), ('maintain_queue', 'own'),
-                ('delay_message', 'delayed'), ('move_due_messages', 'delayed'), ('receive_due_messages', 'delayed')
+                {queue_procedures}
         ) AS p (name, queues)
         WHERE (p.queues = 'all' OR (p.queues = 'own' AND q.kind <> 'external') OR (p.queues = 'delayed' AND q.delayed))
           AND to_regproc(format('rowpost.%I', p.name || ':' || q.queue_key)) IS NULL

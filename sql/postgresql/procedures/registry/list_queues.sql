@@ -7,7 +7,7 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Lists the registered queues with a depth taken from the server's metadata, never from a scan.
+Lists the registered queues with a depth that is estimated from the server's metadata, never from a scan.
 Atomicity: reads only.
 Locking:   none that lasts.
 Order:     by name.

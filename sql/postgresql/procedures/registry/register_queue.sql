@@ -7,21 +7,21 @@ CREATE OR REPLACE FUNCTION rowpost.register_queue(
     p_kind text, -- own, adopted or external
     p_body_string boolean,
     p_clustered boolean,
-    p_delayed boolean -- has a delayed table beside it
+    p_delayed boolean -- has a delayed table
 ) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Enters a queue into the registry, or renews its entry.
+Registers a queue, or updates its entry.
 Atomicity: in the caller's transaction.
-Locking:   the registry, until the caller commits: deployments only.
+Locking:   the registry, until the caller commits; only deployments call it.
 */
 DECLARE
     v_other text;
 BEGIN
     IF coalesce(p_table_name, '') = '' OR coalesce(p_queue_key, '') = '' OR coalesce(p_queue_name, '') = '' THEN
-        RAISE EXCEPTION USING ERRCODE = 'RP002', MESSAGE = 'A queue needs a name, a key and a table.';
+        RAISE EXCEPTION USING ERRCODE = 'RP002', MESSAGE = 'The queue cannot be registered: its name, key and table must be given.';
     END IF;
 
     SELECT q.queue_name INTO v_other

@@ -7,13 +7,13 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Says that the process to which a queue belongs lives; when it no longer says so, check_queue names the queue.
+Renews the lease of the process that owns a queue; if the lease ends, check_queue reports the queue.
 Atomicity: in the caller's transaction.
-Locking:   one key of the leases.
+Locking:   one row of rowpost.lease.
 */
 BEGIN
     IF p_seconds IS NULL OR p_seconds NOT BETWEEN 1 AND 86400 THEN
-        RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'A lease lasts between 1 and 86400 seconds.';
+        RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'The lease cannot be renewed: its duration must be between 1 and 86400 seconds.';
     END IF;
 
     INSERT INTO rowpost.lease AS l (queue_key, ends_at)

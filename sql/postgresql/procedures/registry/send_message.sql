@@ -9,10 +9,10 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Sends to a queue by name: for ad-hoc use and for systems that send by plain SQL.
+Sends to a queue by name, for ad-hoc use and for systems that send by plain SQL.
 Runs as the caller: the call needs the caller's own right to the queue's procedure.
 Atomicity: one INSERT in the caller's transaction.
-Locking:   none beyond the new row.
+Locking:   only the new row.
 */
 DECLARE
     v_queue_key CONSTANT text := rowpost._resolve_queue(p_queue_name);

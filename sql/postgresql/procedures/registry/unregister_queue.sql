@@ -3,9 +3,9 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Takes a queue out of the registry, with its failure counts and its lease.
+Removes a queue from the registry, with its failure counts and its lease.
 Atomicity: in the caller's transaction.
-Locking:   the registry, until the caller commits: deployments only.
+Locking:   the registry, until the caller commits; only deployments call it.
 */
 DECLARE
     v_queue_key CONSTANT text := rowpost._resolve_queue(p_queue_name);

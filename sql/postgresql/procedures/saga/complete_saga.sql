@@ -9,7 +9,7 @@ SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 AS $rowpost$
 /*
-Removes an instance that is complete, unless another message has changed or completed it since it was loaded.
+Deletes an instance that is complete, unless another message has changed or completed it since it was loaded.
 Atomicity: one DELETE in the caller's transaction.
 Locking:   the instance's row.
 */
@@ -19,7 +19,8 @@ BEGIN
       AND s."Concurrency" = p_concurrency;
 
     IF NOT FOUND THEN
-        RAISE EXCEPTION USING ERRCODE = 'RP015', MESSAGE = 'Another message has changed or completed this saga meanwhile.';
+        RAISE EXCEPTION USING ERRCODE = 'RP015', MESSAGE =
+            'The saga cannot be stored: another message has changed or completed it. A retry loads its new state.';
     END IF;
 END
 $rowpost$;

@@ -9,13 +9,13 @@ SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 AS $rowpost$
 /*
-Writes an instance's second correlation value, while sagas move from one correlation to another.
+Stores the second correlation value of an instance while sagas move from one correlation property to another.
 Atomicity: one UPDATE in the caller's transaction.
-Locking:   the instance's row; waits for a transaction that is storing the same value.
+Locking:   the instance's row; waits for a transaction that stores the same value.
 */
 BEGIN
     IF length(p_correlation_value) > 200 THEN
-        RAISE EXCEPTION USING ERRCODE = 'RP014', MESSAGE = 'A correlation value has at most 200 characters.';
+        RAISE EXCEPTION USING ERRCODE = 'RP014', MESSAGE = 'The correlation value cannot be stored: it is longer than 200 characters. Use a shorter one.';
     END IF;
 
     UPDATE {saga_table} AS s
@@ -23,6 +23,7 @@ BEGIN
     WHERE s."Id" = p_id;
 EXCEPTION
     WHEN unique_violation THEN
-        RAISE EXCEPTION USING ERRCODE = 'RP015', MESSAGE = 'Another instance has this second correlation value.';
+        RAISE EXCEPTION USING ERRCODE = 'RP015', MESSAGE =
+            'The second correlation value cannot be stored: another instance of this saga has it. Correct the state of one of them.';
 END
 $rowpost$;

@@ -6,10 +6,10 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Writes the second correlation of instances that have none, as far as their states hold the value, while sagas move.
+Stores the second correlation value of instances that have none, if their states contain the value.
 Atomicity: one UPDATE in the caller's transaction.
-Locking:   the rows that it writes; waits for whoever holds one. Versions of states stay as they are.
-Order:     one row: how many were written, and how many instances have no second correlation after that.
+Locking:   the rows that it writes; waits for a session that has locked one. Versions of states do not change.
+Order:     one row: how many were written, and how many instances still have no second correlation value.
 */
 DECLARE
     v_correlated integer;
@@ -22,7 +22,8 @@ BEGIN
         SELECT FROM {saga_table} AS s
         WHERE s."{transitional_column}" IS NULL AND length(s."Data" ->> '{transitional_name}') > 200
     ) THEN
-        RAISE EXCEPTION USING ERRCODE = 'RP014', MESSAGE = 'The state of an instance has a {transitional_name} of more than 200 characters.';
+        RAISE EXCEPTION USING ERRCODE = 'RP014', MESSAGE =
+            'The second correlation cannot be stored: a {transitional_name} is longer than 200 characters. Correct it.';
     END IF;
 
     WITH wanted AS (
@@ -47,8 +48,10 @@ BEGIN
     WHERE s."{transitional_column}" IS NULL;
 EXCEPTION
     WHEN unique_violation THEN
-        RAISE EXCEPTION USING ERRCODE = 'RP015', MESSAGE = 'The states of two instances have the same {transitional_name}.';
+        RAISE EXCEPTION USING ERRCODE = 'RP015', MESSAGE =
+            'The second correlation cannot be stored: two instances have the same {transitional_name}. Correct the state of one of them.';
     WHEN data_exception THEN
-        RAISE EXCEPTION USING ERRCODE = 'RP014', MESSAGE = 'The state of an instance has a {transitional_name} that is no {transitional_type}.';
+        RAISE EXCEPTION USING ERRCODE = 'RP014', MESSAGE =
+            'The second correlation cannot be stored: a {transitional_name} is no {transitional_type}. Correct it.';
 END
 $rowpost$;

@@ -11,13 +11,14 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Stores a new instance, unless another message has started it meanwhile.
+Stores a new instance, unless another message has started the same saga.
 Atomicity: one INSERT in the caller's transaction.
-Locking:   the new row; waits for a transaction that is storing the same correlation value.
+Locking:   the new row; waits for a transaction that stores the same correlation value.
 */
 BEGIN
     IF p_correlation_value IS NULL OR length(p_correlation_value) > 200 THEN
-        RAISE EXCEPTION USING ERRCODE = 'RP014', MESSAGE = 'A saga needs a correlation value, of at most 200 characters.';
+        RAISE EXCEPTION USING ERRCODE = 'RP014', MESSAGE =
+            'The saga cannot be stored: its correlation value is missing or longer than 200 characters. Use another correlation value.';
     END IF;
 
     INSERT INTO {saga_table}
@@ -27,7 +28,7 @@ BEGIN
     ON CONFLICT DO NOTHING;
 
     IF NOT FOUND THEN
-        RAISE EXCEPTION USING ERRCODE = 'RP015', MESSAGE = 'Another message has started this saga meanwhile.';
+        RAISE EXCEPTION USING ERRCODE = 'RP015', MESSAGE = 'The saga cannot be stored: another message has started it. A retry loads its state.';
     END IF;
 END
 $rowpost$;

@@ -1,6 +1,6 @@
 CREATE OR REPLACE FUNCTION rowpost."list_sagas:{saga_key}"(
     p_count integer, -- 1 to 1000
-    p_anchor uuid DEFAULT NULL -- only instances behind this one
+    p_after_id uuid DEFAULT NULL -- only instances with a higher id
 ) RETURNS TABLE (
     id uuid, correlation_value text, concurrency integer, saga_type_version text, data text, metadata text
 )
@@ -9,7 +9,7 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Reads the instances that there are, a page at a time.
+Reads the instances of a saga, one page at a time.
 Atomicity: reads only.
 Locking:   none.
 Order:     by id.
@@ -23,7 +23,7 @@ BEGIN
     SELECT
         s."Id", s."{correlation_column}"::text, s."Concurrency", s."SagaTypeVersion"::text, s."Data"::text, s."Metadata"
     FROM {saga_table} AS s
-    WHERE p_anchor IS NULL OR s."Id" > p_anchor
+    WHERE p_after_id IS NULL OR s."Id" > p_after_id
     ORDER BY s."Id"
     LIMIT p_count;
 END

@@ -12,9 +12,9 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Enters a type of saga into the registry, or renews its entry.
+Registers a type of saga, or updates its entry.
 Atomicity: in the caller's transaction.
-Locking:   the registry of sagas, until the caller commits: deployments only.
+Locking:   the registry of sagas, until the caller commits; only deployments call it.
 */
 DECLARE
     v_queue text;

@@ -26,7 +26,8 @@ BEGIN
       AND s."Concurrency" = p_concurrency;
 
     IF NOT FOUND THEN
-        RAISE EXCEPTION USING ERRCODE = 'RP015', MESSAGE = 'Another message has changed or completed this saga meanwhile.';
+        RAISE EXCEPTION USING ERRCODE = 'RP015', MESSAGE =
+            'The saga cannot be stored: another message has changed or completed it. A retry loads its new state.';
     END IF;
 END
 $rowpost$;

@@ -1,7 +1,7 @@
 CREATE OR REPLACE FUNCTION rowpost.claim_ledger(
     p_job_key text, -- 1 to 200 characters
     p_part bigint, -- from 0
-    p_parts bigint DEFAULT NULL -- how many the job has, where that is known; 0: parts follow one another, as a stream's batches do
+    p_parts bigint DEFAULT NULL -- how many the job has, if known; 0: parts follow one another, as a stream's batches do
 ) RETURNS TABLE (claimed boolean, messages bigint, digest text)
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -9,10 +9,10 @@ SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '60s'
 AS $rowpost$
 /*
-Claims one part of a job, in the transaction that sends its messages; when it was sent before, says what that was.
-Parts that follow one another are claimed in order: one that is not behind the last was sent already.
+Claims one part of a job in the transaction that sends its messages; if it was sent before, returns what was sent.
+Parts that follow one another are claimed in order: a part that is not after the last one was sent before.
 Atomicity: in the caller's transaction, with what is sent.
-Locking:   the new row. Waits for whoever writes the same part, 60 s at most.
+Locking:   the new row. Waits for a session that writes the same part, 60 s at most.
 */
 DECLARE
     v_other bigint;
@@ -20,7 +20,7 @@ DECLARE
 BEGIN
     IF coalesce(length(p_job_key), 0) NOT BETWEEN 1 AND 200 OR coalesce(p_part, -1) < 0 OR p_parts < 0 OR (p_parts > 0 AND p_part >= p_parts) THEN
         RAISE EXCEPTION USING ERRCODE = 'RP032', MESSAGE =
-            'A job key has 1 to 200 characters, and parts are numbered from 0 up to their number.';
+            'The part cannot be claimed: a job key must have 1 to 200 characters, and parts are numbered from 0 up to their number.';
     END IF;
 
     SELECT max(coalesce(l.parts, -1))
@@ -32,7 +32,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'RP031', MESSAGE =
             format('The job key %L was used already, by a job of %s parts; this one has %s.',
                 p_job_key, coalesce(nullif(v_other, -1)::text, 'an unknown number of'), greatest(p_parts, p_part + 1)),
-            HINT = 'The same job again must have the same parts: repartition by a column of its data, and by the same number. Other data need another key.';
+            HINT = 'If it is the same job, repartition it by a column of its data into the same number of parts. If it has other data, use another job key.';
     END IF;
 
     IF p_parts IS DISTINCT FROM 0 OR NOT EXISTS (SELECT FROM rowpost.ledger AS l WHERE l.job_key = p_job_key AND l.part > p_part) THEN

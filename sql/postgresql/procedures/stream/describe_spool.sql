@@ -7,7 +7,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 AS $rowpost$
 /*
-Says whose the queue's spool is and which numbers lie in it; no row where no stream ever drained the queue.
+Returns the owner of the queue's spool and its first and last number; no row if no stream ever drained the queue.
 Atomicity: reads only.
 Locking:   none.
 */

@@ -8,17 +8,17 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 AS $rowpost$
 /*
-Says which table the queue is, how far its row versions are drawn, and who may still commit one of those.
-A row version is drawn before its transaction commits: a reader that goes by the highest
-one that it sees steps over slower writers' rows.
-A writer holds its lock on the table from before it draws until it ends, so that whoever is not among the writers, looked
-at after the last row version, has committed all that it drew up to there.
+Returns the identity of the queue's table, its last assigned row version, and the transactions that may still commit one.
+A row version is assigned before its transaction commits. A reader that continues after the highest row version that it
+sees would therefore skip the rows of slower writers.
+A writer holds its lock on the table from before it gets a row version until it ends. The locks are read after the last
+row version: a transaction that is not among the writers has committed everything up to it.
 Atomicity: reads only.
 Locking:   none.
 */
 DECLARE
     v_table CONSTANT regclass := '{queue_table}'::regclass;
-    -- the sequence first, then the locks: the other way round a writer could draw in between and not be seen
+    -- First the sequence, then the locks: in the other order a writer that starts in between would be missed.
     v_last CONSTANT bigint := coalesce(pg_sequence_last_value(pg_get_serial_sequence('{queue_table}', 'seq')), 0);
     v_writers jsonb;
     v_first bigint;

@@ -1,7 +1,7 @@
 CREATE OR REPLACE FUNCTION rowpost."drop_spool:{queue_key}"(
-    p_owner text, -- names the stream: its checkpoint's own mark
+    p_owner text, -- names the stream: the unique id in its checkpoint
     p_upto bigint, -- the last number of a batch that the stream has committed
-    p_release boolean DEFAULT NULL -- and let another stream have the queue, if the spool is empty now
+    p_release boolean DEFAULT NULL -- and release the queue for another stream, if the spool is empty now
 ) RETURNS TABLE (dropped bigint, remaining boolean)
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -10,16 +10,16 @@ SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 AS $rowpost$
 /*
-Deletes spooled messages that their stream has stored for good.
+Deletes spooled messages that their stream has stored durably.
 Atomicity: one DELETE in the caller's transaction.
-Locking:   the spool's row: waits for a move.
+Locking:   the spool's row; waits for move_to_spool.
 */
 DECLARE
     v_dropped bigint;
     v_remaining boolean;
 BEGIN
     IF NOT EXISTS (SELECT FROM rowpost.spool AS s WHERE s.queue_key = '{queue_key}' AND s.owned_by = p_owner FOR UPDATE) THEN
-        RAISE EXCEPTION USING ERRCODE = 'RP030', MESSAGE = 'The spool of this queue belongs to another stream: nothing was dropped.';
+        RAISE EXCEPTION USING ERRCODE = 'RP030', MESSAGE = 'Nothing was deleted: the spool of this queue belongs to another stream.';
     END IF;
 
     DELETE FROM rowpost.spooled_message AS m WHERE m.queue_key = '{queue_key}' AND m.number <= p_upto;

@@ -1,13 +1,13 @@
 CREATE OR REPLACE FUNCTION rowpost.drop_staged(
     p_job_key text DEFAULT NULL, -- null: of every job
-    p_seconds integer DEFAULT NULL -- only what was staged longer ago than this; null: all
+    p_seconds integer DEFAULT NULL -- only messages that were staged longer ago than this; null: all
 ) RETURNS TABLE (dropped bigint)
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Deletes staged messages that nobody sends any more: of tries that failed, or of jobs that ended before their end.
+Deletes staged messages that are not going to be sent, because their attempt failed or their job was stopped.
 Atomicity: one DELETE in the caller's transaction.
 Locking:   the staged rows.
 */
@@ -15,7 +15,7 @@ DECLARE
     v_dropped bigint;
 BEGIN
     IF p_seconds < 0 THEN
-        RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'An age cannot be negative.';
+        RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'The age must be 0 seconds or more.';
     END IF;
 
     DELETE FROM rowpost.staged_message AS s

@@ -1,8 +1,8 @@
 CREATE OR REPLACE FUNCTION rowpost."move_to_spool:{queue_key}"(
-    p_owner text, -- names the stream: its checkpoint's own mark
+    p_owner text, -- names the stream: the unique id in its checkpoint
     p_count integer, -- how many at most, 1 to 10000
-    p_upto bigint DEFAULT NULL, -- none with a higher row version
-    p_take_over boolean DEFAULT NULL -- another stream's spool as well, with the messages that it left there
+    p_upto bigint DEFAULT NULL, -- only messages up to this row version
+    p_take_over boolean DEFAULT NULL -- also take over another stream's spool, with the messages in it
 ) RETURNS TABLE (moved integer, spooled_to bigint)
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -11,11 +11,11 @@ SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 AS $rowpost$
 /*
-Takes the oldest messages that nobody holds out of the queue and stores them for one stream.
-Their numbers grow in the order in which they become visible: safe as a stream's offsets, which row versions are not.
+Moves the oldest messages that nobody has locked from the queue to the spool of one stream.
+Their numbers increase in the order in which they become visible, so that they are safe as offsets. Row versions are not.
 Atomicity: one DELETE and INSERT in the caller's transaction.
-Locking:   steps over rows that others hold (SKIP LOCKED). Waits for another move of the same queue, so that numbers are
-           drawn by one at a time.
+Locking:   skips rows that others lock (SKIP LOCKED). Waits for another move of the same queue, so that one session at a
+           time assigns numbers.
 Order:     by seq.
 */
 DECLARE
@@ -34,11 +34,11 @@ BEGIN
     SELECT s.owned_by, s.confirmed INTO v_owner, v_confirmed FROM rowpost.spool AS s WHERE s.queue_key = '{queue_key}' FOR UPDATE;
 
     IF v_owner <> p_owner THEN
-        -- one that was never confirmed has logged no batch: nobody can come back for it
+        -- A stream that never confirmed has logged no batch, so that no stream continues with it.
         IF v_confirmed AND NOT coalesce(p_take_over, false) THEN
             RAISE EXCEPTION USING ERRCODE = 'RP030', MESSAGE =
-                'Another stream drains this queue, or has stopped and will want to go on: it has a checkpoint of its own.',
-                HINT = 'Run that one, or take its spool over (option takeOver) if it never comes back.';
+                'Another stream drains this queue, or has stopped and can continue: it has its own checkpoint.',
+                HINT = 'Run that stream, or take over its spool (option takeOver) if it does not continue.';
         END IF;
 
         UPDATE rowpost.spool AS s

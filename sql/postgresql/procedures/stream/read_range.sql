@@ -1,10 +1,10 @@
 CREATE OR REPLACE FUNCTION rowpost."read_range:{queue_key}"(
     p_above bigint, -- only rows with a higher row version
-    p_upto bigint, -- and none with a higher one than this
+    p_upto bigint, -- and not above this one
     p_with_headers boolean DEFAULT NULL, -- null: yes; without: ''
     p_with_body boolean DEFAULT NULL, -- null: yes; without: null
     p_ids text[] DEFAULT NULL, -- only these
-    p_headers_contain text DEFAULT NULL -- only those whose headers contain this text
+    p_headers_contain text DEFAULT NULL -- only messages whose headers contain this text
 ) RETURNS TABLE (
     id uuid, correlation_id text, reply_to_address text, recoverable boolean, expires timestamp, headers text, body bytea,
     row_version bigint
@@ -13,11 +13,11 @@ LANGUAGE sql
 STABLE
 AS $rowpost$
 /*
-Reads a range of messages without taking them, however many.
-Runs as its caller and sets nothing, so that the server melts it into a query that has it in FROM: rows are read as they
-are fetched, and columns that nobody asks for are not. So operators and readers may read these columns of the table.
+Reads a range of messages without removing them; the number is not limited.
+Runs as its caller and has no settings, so that the server inlines it into a query that has it in FROM. Rows are read when
+they are fetched, and unused columns are not read. Therefore operators and readers may read these columns of the table.
 Atomicity: reads only.
-Locking:   none; rows that receivers hold are read as well: they are there until their receivers commit.
+Locking:   none; rows that receivers have locked are read too, until the receivers commit.
 Order:     none.
 */
 SELECT

@@ -1,6 +1,6 @@
 CREATE OR REPLACE FUNCTION rowpost."read_spool:{queue_key}"(
     p_above bigint, -- only messages with a higher number
-    p_upto bigint, -- and none with a higher one than this
+    p_upto bigint, -- and not above this one
     p_with_headers boolean DEFAULT NULL, -- null: yes; without: ''
     p_with_body boolean DEFAULT NULL -- null: yes; without: null
 ) RETURNS TABLE (
@@ -14,10 +14,10 @@ SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
 Reads a range of the spool, as read_range reads one of the queue.
-As often as it is asked: messages stay the same until drop_spool.
+It may be called again: the messages stay the same until drop_spool.
 Atomicity: reads only.
 Locking:   none.
-Order:     by number, that of the queue.
+Order:     by number.
 */
 SELECT
     m.id,

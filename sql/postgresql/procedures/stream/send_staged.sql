@@ -1,16 +1,16 @@
 CREATE OR REPLACE FUNCTION rowpost."send_staged:{queue_key}"(
     p_job_key text,
-    p_attempts text[] -- the tries that count, one of each task
+    p_attempts text[] -- the attempts that count, one of each task
 ) RETURNS TABLE (sent bigint)
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Moves a job's staged messages into the queue, and says how many.
+Moves a job's staged messages to the queue, and returns how many.
 Atomicity: one DELETE and INSERT in the caller's transaction.
 Locking:   the staged rows.
-Order:     by task, and within one as they were staged.
+Order:     by task, and within a task as they were staged.
 */
 DECLARE
     v_sent bigint;

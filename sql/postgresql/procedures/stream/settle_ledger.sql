@@ -9,8 +9,8 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Writes beside a claimed part what was sent, so that other data under the same key are told from the same again.
-Atomicity: in the caller's transaction, with claim and messages.
+Stores for a claimed part what was sent, so that a repetition differs from other data with the same key.
+Atomicity: in the caller's transaction, with the claim and the messages.
 Locking:   the part's row.
 */
 BEGIN

@@ -1,6 +1,6 @@
 CREATE OR REPLACE FUNCTION rowpost.stage_messages(
     p_job_key text, -- 1 to 200 characters
-    p_attempt text, -- one try of one task
+    p_attempt text, -- one attempt of one task
     p_headers text[],
     p_bodies bytea[],
     p_ids uuid[] DEFAULT NULL, -- null: new ids
@@ -11,14 +11,14 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Stores messages of a job that sends all of them at its end.
+Stores messages of a job that sends all its messages at its end.
 Atomicity: one INSERT in the caller's transaction.
-Locking:   none beyond the new rows.
-Order:     numbers grow with the place in the arrays.
+Locking:   only the new rows.
+Order:     numbers increase with the place in the arrays.
 */
 BEGIN
     IF coalesce(length(p_job_key), 0) NOT BETWEEN 1 AND 200 THEN
-        RAISE EXCEPTION USING ERRCODE = 'RP032', MESSAGE = 'A job key has 1 to 200 characters.';
+        RAISE EXCEPTION USING ERRCODE = 'RP032', MESSAGE = 'The messages cannot be staged: a job key must have 1 to 200 characters.';
     END IF;
 
     IF p_headers IS NULL

@@ -4,7 +4,7 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Drops a decision that every participant has carried out.
+Deletes a decision after every participant has carried it out.
 Atomicity: in the caller's transaction.
 Locking:   one row of rowpost.decision.
 */

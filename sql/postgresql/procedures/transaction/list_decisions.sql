@@ -6,7 +6,7 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Lists decisions that were not yet carried out everywhere.
+Lists decisions that not every participant has carried out yet.
 Atomicity: reads only.
 Locking:   none that lasts.
 Order:     the oldest first.

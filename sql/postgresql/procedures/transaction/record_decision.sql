@@ -7,9 +7,9 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Writes down the decision to commit: it holds when the caller's transaction commits. Called before the first PREPARE.
+Records the decision to commit, valid when the caller's transaction commits; called before the first PREPARE.
 Atomicity: in the caller's transaction.
-Locking:   the new row; and an advisory lock on the transaction, by which probe_transaction sees that it still runs.
+Locking:   the new row, and an advisory lock that shows probe_transaction that the transaction still runs.
 */
 BEGIN
     BEGIN
@@ -17,7 +17,8 @@ BEGIN
     EXCEPTION
         WHEN lock_not_available OR deadlock_detected THEN
             RAISE EXCEPTION USING ERRCODE = 'RP012',
-                MESSAGE = 'The lock of the transaction was refused: another one bears the same id, or the wait ended in a deadlock.';
+                MESSAGE =
+                    'The decision cannot be recorded: another transaction has the same id, or the wait for its lock ended in a deadlock.';
     END;
 
     INSERT INTO rowpost.decision (transaction_id, participants, decided_at)

@@ -1,5 +1,5 @@
--- The queue's table, column for column as the NServiceBus transport makes it, with a row version of 64 bits
--- instead of 32, and its index as the primary key.
+-- The queue's table, with the same columns as the NServiceBus transport's, but a row version of 64 bits instead of 32,
+-- whose index is the primary key.
 CREATE TABLE IF NOT EXISTS {queue_table}
 (
     id uuid NOT NULL,
@@ -11,7 +11,7 @@ CREATE TABLE IF NOT EXISTS {queue_table}
 
 DO $rowpost$
 BEGIN
-    -- The order of the queue, for tables made elsewhere.
+    -- The index for the order of the queue, if the table was made elsewhere without it.
     IF NOT EXISTS (
         SELECT FROM pg_catalog.pg_index AS i
         JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
@@ -39,24 +39,26 @@ BEGIN
 END
 $rowpost$;
 
--- A queue is all inserts and deletes: vacuum by number of dead rows, at full speed, without truncating (which locks).
+-- A queue's rows are all inserted and deleted: vacuum after a number of dead rows, at full speed, without truncating the
+-- table, which would lock it.
 ALTER TABLE {queue_table} SET (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0,
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 2000, vacuum_truncate = off
 );
 
--- Until when somebody sleeps who wants to be woken by senders: a value, no row, so that nobody waits or vacuums for it.
+-- The time until which a supervisor waits for a notification of senders. A sequence and not a row, so that no session
+-- waits for it and vacuum has no work with it.
 DO $rowpost$
 BEGIN
     IF current_setting('server_version_num')::integer >= 150000 THEN
-        CREATE UNLOGGED SEQUENCE IF NOT EXISTS rowpost."sleepers:{queue_key}";
+        CREATE UNLOGGED SEQUENCE IF NOT EXISTS rowpost."waiters:{queue_key}";
     ELSE
-        CREATE SEQUENCE IF NOT EXISTS rowpost."sleepers:{queue_key}";
+        CREATE SEQUENCE IF NOT EXISTS rowpost."waiters:{queue_key}";
     END IF;
 END
 $rowpost$;
 
--- A function keeps what it returns for ever: one that said nothing of delayed messages yet makes room for its successor.
+-- CREATE OR REPLACE FUNCTION cannot add a result column: drop the function that did not return next_due_ms yet.
 DO $rowpost$
 DECLARE
     v_watch CONSTANT regprocedure := to_regprocedure('rowpost."watch_queue:{queue_key}"(integer, integer)');

@@ -1,4 +1,4 @@
--- Messages whose time has not come yet, column for column as the NServiceBus transport makes the table.
+-- Messages that are not due yet, with the same columns as the NServiceBus transport's table.
 CREATE TABLE IF NOT EXISTS {delayed_table}
 (
     id uuid NOT NULL DEFAULT gen_random_uuid() PRIMARY KEY,

@@ -1,4 +1,4 @@
--- The instances of one type of saga, column for column as NServiceBus.Persistence.Sql makes the table.
+-- The instances of one type of saga, with the same columns as the table of NServiceBus.Persistence.Sql.
 CREATE TABLE IF NOT EXISTS {saga_table}
 (
     "Id" uuid NOT NULL PRIMARY KEY,
@@ -20,7 +20,7 @@ BEGIN
             MESSAGE = 'There is a table {saga_table}, and it is not a saga''s: give the saga another table.';
     END IF;
 
-    -- A table that was made for another correlation.
+    -- The table was made for another correlation property.
     ALTER TABLE {saga_table} ADD COLUMN IF NOT EXISTS "{correlation_column}" {correlation_type} NULL;
 
     IF NOT EXISTS (

@@ -1,4 +1,4 @@
--- The second correlation, while sagas move from one to another.
+-- The column of the second correlation property, while sagas move from one property to another.
 DO $rowpost$
 BEGIN
     ALTER TABLE {saga_table} ADD COLUMN IF NOT EXISTS "{transitional_column}" {transitional_type} NULL;

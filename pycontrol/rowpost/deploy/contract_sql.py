@@ -1,0 +1,53 @@
+"""Spell the SQL that the contract determines, so that no script repeats the contract's list of procedures.
+
+Each function returns a fragment for the placeholder of a script. The name of a template keeps its own placeholder,
+`send_message:{queue_key}`, because rendering escapes it for the quotes that it stands in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rowpost.database.contract import Procedure
+
+__all__ = ["drop_procedures", "role_grants", "template_rows"]
+
+
+def role_grants(engine: str, procedures: Iterable[Procedure]) -> str:
+    """Spell which roles may execute these procedures.
+
+    On PostgreSQL, PUBLIC may execute a new function. A template's is revoked here, because a queue is also deployed
+    alone; grants.sql revokes the others.
+    """
+    names: dict[tuple[str, ...], list[str]] = {}
+    for procedure in procedures:
+        names.setdefault(procedure.roles, []).append(_name(engine, procedure))
+    granted = [(", ".join(f"rowpost_{role}" for role in roles), each) for roles, each in names.items() if roles]
+    if engine == "sqlserver":
+        return "\n".join(f"GRANT EXECUTE ON {name} TO {roles};" for roles, each in granted for name in each)
+    templates = [name for each in names.values() for name in each if ":" in name]
+    statements = [f"REVOKE ALL ON FUNCTION\n{_listed(templates)}\nFROM PUBLIC;"] if templates else []
+    statements += [f"GRANT EXECUTE ON FUNCTION\n{_listed(each)}\nTO {roles};" for roles, each in granted]
+    return "\n".join(statements)
+
+
+def drop_procedures(engine: str, procedures: Iterable[Procedure]) -> str:
+    """Spell the removal of these procedures; one that does not exist is skipped."""
+    kind = "PROCEDURE" if engine == "sqlserver" else "FUNCTION"
+    return "\n".join(f"DROP {kind} IF EXISTS {_name(engine, each)};" for each in procedures)
+
+
+def template_rows(procedures: Iterable[Procedure]) -> str:
+    """Spell the rows of a VALUES list: each template's name, and which queues have it (all, own or delayed)."""
+    return ",\n".join(f"('{each.name}', '{each.queues}')" for each in procedures)
+
+
+def _listed(names: list[str]) -> str:
+    return ",\n".join(f"    {name}" for name in names)
+
+
+def _name(engine: str, procedure: Procedure) -> str:
+    if procedure.scope == "database":
+        return f"rowpost.{procedure.name}"
+    name = f"{procedure.name}:{{{procedure.scope}_key}}"
+    return f"rowpost.[{name}]" if engine == "sqlserver" else f'rowpost."{name}"'

@@ -1,0 +1,67 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.publish_message
+    @topics nvarchar(max), -- JSON array: the event's type and every type that it also is
+    @headers nvarchar(max), -- JSON object of strings
+    @body varbinary(max) = NULL
+AS
+/*
+Sends one copy of an event to every queue that is subscribed to any of its topics, and returns the queues.
+The server stores all copies. A queue with stored = 0 is not registered here; the caller uses send_unregistered for it.
+Atomicity: in the caller's transaction, one INSERT a queue.
+Locking:   only the new rows.
+Order:     by queue.
+Babelfish: no call of a procedure that a variable names, so that a publisher needs the right to send to its subscribers;
+no table variable, whose lock would hold other sessions until the transaction ends.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+
+DECLARE @queue_key nvarchar(128) = N'';
+DECLARE @call nvarchar(500);
+
+WHILE 1 = 1
+BEGIN
+    SET @queue_key = (
+        SELECT MIN(q.queue_key)
+        FROM dbo.SubscriptionRouting AS s
+        INNER JOIN OPENJSON(@topics) AS t
+            ON s.Topic = t.[value]
+        INNER JOIN rowpost.queue AS q
+            ON s.QueueAddress IN
+            (
+                q.queue_name,
+                CONCAT(q.table_name, N'@', QUOTENAME(q.schema_name)),
+                CONCAT(q.table_name, N'@', QUOTENAME(q.schema_name), N'@', QUOTENAME(ISNULL(q.catalog_name, DB_NAME())))
+            )
+        WHERE q.queue_key > @queue_key
+    );
+
+    IF @queue_key IS NULL
+        BREAK;
+
+    SET @call = CONCAT(N'EXEC rowpost.', QUOTENAME(CONCAT(N'send_message:', @queue_key)), N' @headers = @headers, @body = @body;');
+    EXEC sys.sp_executesql @call, N'@headers nvarchar(max), @body varbinary(max)', @headers = @headers, @body = @body;
+END;
+
+SELECT
+    d.queue_address,
+    CAST(CASE WHEN d.queue_key IS NULL THEN 0 ELSE 1 END AS bit) AS stored
+FROM
+(
+    -- one row for each queue, also if several spellings of its name are subscribed
+    SELECT MIN(s.QueueAddress) AS queue_address, q.queue_key
+    FROM dbo.SubscriptionRouting AS s
+    INNER JOIN OPENJSON(@topics) AS t
+        ON s.Topic = t.[value]
+    LEFT JOIN rowpost.queue AS q
+        ON s.QueueAddress IN
+        (
+            q.queue_name,
+            CONCAT(q.table_name, N'@', QUOTENAME(q.schema_name)),
+            CONCAT(q.table_name, N'@', QUOTENAME(q.schema_name), N'@', QUOTENAME(ISNULL(q.catalog_name, DB_NAME())))
+        )
+    GROUP BY q.queue_key, CASE WHEN q.queue_key IS NULL THEN s.QueueAddress END
+) AS d
+ORDER BY d.queue_address;
+GO

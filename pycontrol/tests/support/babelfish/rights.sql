@@ -1,0 +1,30 @@
+-- Babelfish chains no ownership: the callers of procedures need rights on the helpers and tables that these use.
+GRANT EXECUTE ON rowpost._resolve_queue TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON rowpost._object_fingerprint TO rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON rowpost._describe_bloat TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT SELECT ON rowpost.journal TO rowpost_operator, rowpost_reader;
+GRANT SELECT ON rowpost.version TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT SELECT ON rowpost.queue TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT SELECT ON rowpost.saga TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.failure TO rowpost_endpoint, rowpost_operator;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.decision TO rowpost_endpoint, rowpost_operator;
+GRANT SELECT ON rowpost.decision TO rowpost_reader;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.lease TO rowpost_endpoint, rowpost_operator;
+GRANT SELECT ON rowpost.lease TO rowpost_reader;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.outbox TO rowpost_endpoint, rowpost_operator;
+GRANT SELECT ON rowpost.outbox TO rowpost_reader;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.outbox_operations TO rowpost_endpoint, rowpost_operator;
+GRANT SELECT ON rowpost.outbox_operations TO rowpost_reader;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.dispatch TO rowpost_endpoint, rowpost_operator;
+GRANT SELECT ON rowpost.dispatch TO rowpost_reader;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.purge TO rowpost_endpoint, rowpost_operator;
+GRANT SELECT ON rowpost.purge TO rowpost_reader;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.spool TO rowpost_operator;
+GRANT SELECT ON rowpost.spool TO rowpost_reader;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.spooled_message TO rowpost_operator;
+GRANT SELECT ON rowpost.spooled_message TO rowpost_reader;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.ledger TO rowpost_endpoint, rowpost_operator;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.staged_message TO rowpost_endpoint, rowpost_operator;
+GRANT SELECT, INSERT, UPDATE, DELETE ON dbo.SubscriptionRouting TO rowpost_endpoint, rowpost_operator;
+GRANT SELECT ON dbo.SubscriptionRouting TO rowpost_reader;
+GO
