@@ -155,7 +155,7 @@ class InvalidMessage(MessageError):
 
 
 class MessageNotDeserialized(MessageError):
-    """A body that is not what its type says: unrecoverable, it goes to the error queue at once (reference I3)."""
+    """A body that is not what its type says: unrecoverable, it goes to the error queue at once."""
 
 
 class NoHandler(MessageError):

@@ -1,4 +1,4 @@
-"""Messages and their headers, as they stand in a queue's row (reference 2.1 to 2.4)."""
+"""Messages and their headers, as they stand in a queue's row."""
 
 import json
 import re
@@ -73,7 +73,7 @@ def _storable(text: str) -> str:
 
 
 def decode_headers(text: str) -> dict[str, str | None]:
-    """Reads the Headers column: '' is no headers, else a JSON object of strings and nulls (reference 2.2).
+    """Read the Headers column: '' is no headers, else a JSON object of strings and nulls.
 
     Raises:
         MessageCorrupt: not JSON, not an object, or a value that is neither text nor null.
@@ -100,7 +100,7 @@ def _decode_patiently(text: str) -> dict[str, str | None]:
 
 
 def format_timestamp(moment: datetime) -> str:
-    """The wire's time: UTC, a colon before six digits of microseconds, ` Z` (reference 2.3).
+    """The wire's time: UTC, a colon before six digits of microseconds, ` Z`.
 
     >>> format_timestamp(datetime(2026, 4, 29, 21, 56, 55, 590807, UTC))
     '2026-04-29 21:56:55:590807 Z'
@@ -110,7 +110,7 @@ def format_timestamp(moment: datetime) -> str:
 
 
 def parse_timestamp(text: str) -> datetime:
-    """Reads the wire's time, strictly.
+    """Read the wire's time, strictly.
 
     Raises:
         ValueError: any other form, ISO 8601 included.

@@ -25,7 +25,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Serializer(Protocol):
-    """Turns messages into bodies and back, for one content type."""
+    """Turn messages into bodies and back, for one content type."""
 
     content_type: str
 
@@ -60,7 +60,7 @@ class JsonSerializer:
 
 
 class Serializers:
-    """Serializers by content type; the first is the default, for messages that name none (reference 2.4)."""
+    """Serializers by content type; the first is the default, for messages that name none."""
 
     def __init__(self, *serializers: Serializer) -> None:
         self.default = serializers[0] if serializers else JsonSerializer()
@@ -83,7 +83,7 @@ class Serializers:
 
 
 def named_in_body(body: bytes, serializer: Serializer) -> list[str]:
-    """The type that a foreign sender's message without headers names in its body's $type, if any (reference K12)."""
+    """The type that a foreign sender's message without headers names in its body's $type, if any."""
     try:
         named = serializer.decode(body, dict).get("$type")
     except Exception:  # noqa: BLE001 -- no JSON object: then it names no type

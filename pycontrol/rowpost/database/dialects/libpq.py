@@ -75,7 +75,7 @@ class Call:
 
 
 def call(connection: psycopg.Connection, statement: Call) -> list[Any]:
-    """Executes one statement, prepared at its first use on this connection, and returns its rows.
+    """Execute one statement, prepared at its first use on this connection, and return its rows.
 
     Raises:
         psycopg.Error: what the server said; psycopg.DataError where a value does not fit its type.
@@ -98,7 +98,7 @@ def call_all(
     before: Sequence[bytes] = (),
     after: Sequence[bytes] = (),
 ) -> list[list[Any]]:
-    """Executes statements in one round trip and returns the rows of each.
+    """Execute statements in one round trip and return the rows of each.
 
     `before` and `after` are commands around them, such as BEGIN and COMMIT. After an error nothing that follows it is
     executed, the COMMIT included: the transaction is left for the caller to roll back.
@@ -192,7 +192,7 @@ def _values(statement: Call) -> list[Any]:
 
 
 def command(connection: psycopg.Connection, text: bytes) -> None:
-    """Executes a statement without parameters or rows, such as COMMIT."""
+    """Execute a statement without parameters or rows, such as COMMIT."""
     with connection.lock:
         _check(connection.pgconn, connection.pgconn.exec_(text))
 

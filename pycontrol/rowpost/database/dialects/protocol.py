@@ -81,10 +81,10 @@ class Dialect(Protocol):
     def __hash__(self) -> int: ...
 
     def connect(self, url: str, application_name: str) -> Any:
-        """Opens a connection in autocommit mode. Raises DatabaseUnavailable, LoginRefused, SettingsError."""
+        """Open a connection in autocommit mode. Raises DatabaseUnavailable, LoginRefused, SettingsError."""
 
     def spell(self, procedure: Procedure, queue: str | None, key: str | None) -> Statement:
-        """Spells the call of a procedure."""
+        """Spell the call of a procedure."""
 
     def execute(self, connection: Any, statement: Statement, arguments: dict[str, Any], begin: Begin) -> list[Any]:
         """Calls; with `begin` opens the transaction in the same round trip. Rows stand in the contract's order."""
@@ -92,7 +92,7 @@ class Dialect(Protocol):
     def execute_all(
         self, connection: Any, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: Begin, commit: Commit
     ) -> list[list[Any]]:
-        """Calls several at once, optionally between BEGIN and COMMIT; the rows of each."""
+        """Call several at once, optionally between BEGIN and COMMIT; the rows of each."""
 
     def stream(
         self, connection: Any, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int
@@ -100,7 +100,7 @@ class Dialect(Protocol):
         """Calls; the rows, with these columns at least, come in chunks of about so many bytes."""
 
     def script(self, connection: Any, text: str) -> list[tuple]:
-        """Executes one batch of a script as it stands; returns the rows of its last result, if any."""
+        """Execute one batch of a script as it stands; return the rows of its last result, if any."""
 
     def join(self, connection: Any) -> bool:
         """Opens the transaction that a lent connection's driver would; False where that is left to us (autocommit)."""
@@ -124,7 +124,7 @@ class Dialect(Protocol):
     def is_closed(self, connection: Any) -> bool: ...
 
     def listen(self, connection: Any) -> bool:
-        """Begins to hear senders; False where the engine, or what lies in between, knows no such thing."""
+        """Start to listen to senders; False where the engine, or what lies in between, knows no such thing."""
 
     def heard(self, connection: Any) -> list[str]:
         """The keys of queues whose senders rang since the last time; does not wait."""

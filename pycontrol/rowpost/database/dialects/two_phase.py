@@ -44,7 +44,7 @@ def identity(connection: psycopg.Connection) -> str:
 
 
 def open_participant(name: str, url: str, application_name: str) -> Participant:
-    """Connects, and makes sure that transactions can be prepared there.
+    """Connect, and make sure that transactions can be prepared there.
 
     Raises:
         ParticipantFailed: nobody answers, or the login is refused.
@@ -154,7 +154,7 @@ class Participant:
 
     @contextmanager
     def translated(self, what: str) -> Iterator[None]:
-        """Turns psycopg's errors into ParticipantFailed."""
+        """Turn psycopg's errors into ParticipantFailed."""
         try:
             yield
         except psycopg.Error as error:
