@@ -28,6 +28,7 @@ example/flow: $(VENV)/.developer ## the shop seen from Spark: archive, percentil
 
 test: $(VENV)/.developer ## lint, and every test on every engine that can be reached (ARGS="-k ramp")
 	$(BIN)/ruff check .
+	$(BIN)/mypy
 	$(BIN)/sqlfluff lint --disable-progress-bar pycontrol/rowpost/cli/demo/sql
 	$(BIN)/python -m pytest $(ARGS)
 
@@ -37,6 +38,7 @@ test/spark-slow: $(VENV)/.developer ## Spark for an hour: kill -9 at random, a c
 # pytest lints sql/ too, and compiles it: the test command need not do it twice
 lint: $(VENV)/.developer ## Python and SQL by their linters and Microsoft's T-SQL compiler, without tests
 	$(BIN)/ruff check .
+	$(BIN)/mypy
 	$(BIN)/sqlfluff lint sql deploy pycontrol/rowpost/cli/demo/sql
 	PYTHONPATH=pycontrol $(BIN)/python -m tests.support.tsql.compiler sql
 

@@ -57,6 +57,7 @@ __all__ = [
     "DatabaseError",
     "DatabaseUnavailable",
     "Deadlock",
+    "DelayNotSupported",
     "DeployError",
     "HandlerBrokeTransaction",
     "HandlerNotFound",
@@ -77,8 +78,13 @@ __all__ = [
     "LoginRefused",
     "MessageCorrupt",
     "MessageError",
+    "MessageNotDeserialized",
+    "MessageNotFound",
+    "NoHandler",
+    "NoReply",
     "NotAQueueTable",
     "NotASagaTable",
+    "ParticipantFailed",
     "PermissionDenied",
     "QueueNameConflict",
     "QueueNotFound",
@@ -92,6 +98,7 @@ __all__ = [
     "SparkFailed",
     "SparkUnavailable",
     "SpoolTaken",
+    "UnsupportedServer",
 ]
 
 
@@ -148,7 +155,7 @@ class InvalidMessage(MessageError):
 
 
 class MessageNotDeserialized(MessageError):
-    """A body that is not what its type says: unrecoverable, it goes to the error queue at once (reference I3)."""
+    """A body that is not what its type says: unrecoverable, it goes to the error queue at once."""
 
 
 class NoHandler(MessageError):

@@ -26,12 +26,12 @@ from rowpost.endpoint.hosting import prepare, registered_sagas
 from rowpost.errors import InvalidMessage, SchemaMissing
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Decision, Failure, Recoverability
-from rowpost.sagas.context import TIMEOUT
 from rowpost.sagas.correlation import correlation_text
 from rowpost.sagas.declaration import Saga
 from rowpost.sagas.state import decode_state
 from rowpost.settings.environment import Settings
 from rowpost.transport.queue import Queue
+from rowpost.wire.headers import IS_SAGA_TIMEOUT, REPLY_TO_ADDRESS
 from rowpost.wire.operation import Call, Operation
 from rowpost.wire.serialization import JsonSerializer
 
@@ -104,7 +104,7 @@ class SagaTest:
         """
         before = len(self.all_sent)
         with Endpoint("SagaTest.Sender", send_only=True).open(self._database) as bus:
-            bus.send(message, to=self._endpoint.name, headers={"NServiceBus.ReplyToAddress": "SagaTest.Sender", **(headers or {})})
+            bus.send(message, to=self._endpoint.name, headers={REPLY_TO_ADDRESS: "SagaTest.Sender", **(headers or {})})
         self.failure = None
         outcome = self._endpoint.process_one(self._database)
         if outcome.kind is not Kind.HANDLED:
@@ -130,12 +130,12 @@ class SagaTest:
         declared = self._saga.declaration
         text = correlation_text(value, declared.kind, declared.property)
         rows = self._database.call("load_saga", self._table, correlation_value=text, locked=False, lock_timeout_ms=5000)
-        return self._decoded(rows[0][1]) if rows else None
+        return self._decoded(rows[0].data) if rows else None
 
     @property
     def states(self) -> list[Any]:
         """The states of all instances."""
-        return [self._decoded(row[4]) for row in self._rows()]
+        return [self._decoded(row.data) for row in self._rows()]
 
     @property
     def _table(self) -> str:
@@ -167,7 +167,7 @@ class _Recording(Endpoint):
 
     def _keep(self, operation: Operation) -> None:
         sent = Sent(self._written.message_of(operation.body), operation.destination, operation.headers, operation.delay)
-        (self._test.timeouts if operation.headers.get(TIMEOUT) == "True" else self._test.all_sent).append(sent)
+        (self._test.timeouts if operation.headers.get(IS_SAGA_TIMEOUT) == "True" else self._test.all_sent).append(sent)
 
     def _give_up(self, failure: Failure) -> Decision:
         self._test.failure = failure.error

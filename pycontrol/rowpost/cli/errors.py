@@ -17,9 +17,9 @@ from rowpost.cli.message import read_headers_file
 from rowpost.cli.printing import describe_body, message_document, table, visible
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
-from rowpost.recoverability.policy import EXCEPTION
 from rowpost.transport.error_queue import BATCH, ErrorQueue, Filter, Retried
 from rowpost.transport.failed_message import FailedMessage
+from rowpost.wire.headers import EXCEPTION_INFO
 
 __all__ = ["app"]
 
@@ -152,7 +152,7 @@ def _print(session: Session, message: FailedMessage) -> None:
         say(Text(visible(f"{message.exception_type}: {message.exception_message}"), style="red"))
         say(visible(f"in {message.failed_queue or 'an unknown queue'} at {message.failed_at or 'an unknown time'}\n"))
         for name, value in message.headers.items():
-            if name != EXCEPTION + "StackTrace":
+            if name != EXCEPTION_INFO + "StackTrace":
                 say(Text.assemble("  ", (visible(name), "cyan"), ": ", visible("(null)" if value is None else value)))
         if message.stack_trace:
             say(visible(f"\n{message.stack_trace.rstrip()}"))

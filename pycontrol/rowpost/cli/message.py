@@ -22,6 +22,18 @@ from rowpost.cli.printing import message_document, print_message, visible
 from rowpost.cli.session import Session
 from rowpost.errors import MessageCorrupt
 from rowpost.transport.queue import Queue
+from rowpost.wire.headers import (
+    CONTENT_TYPE,
+    CONVERSATION_ID,
+    CORRELATION_ID,
+    ENCLOSED_MESSAGE_TYPES,
+    MESSAGE_ID,
+    MESSAGE_INTENT,
+    ORIGINATING_ENDPOINT,
+    ORIGINATING_MACHINE,
+    REPLY_TO_ADDRESS,
+    TIME_SENT,
+)
 from rowpost.wire.message import Message, OutgoingMessage, decode_headers, format_timestamp
 
 __all__ = ["Envelope", "content_type", "read_header_options", "read_headers_file", "register"]
@@ -116,7 +128,7 @@ def _send_one(session: Session, name: str, message: OutgoingMessage) -> None:
                 )
         except KeyboardInterrupt:
             raise Interrupted(f"nothing was sent to {queue.name}") from None
-    message_id = message.headers.get("NServiceBus.MessageId")
+    message_id = message.headers.get(MESSAGE_ID)
     if session.as_json:
         size = len(message.body)
         session.document({"queue": queue.name, "id": str(message.id), "message_id": message_id, "body_bytes": size})
@@ -228,22 +240,22 @@ class Envelope:
         """Return the headers of one message."""
         if self.raw:
             return {**self._named(), **self.given}
-        message_id = self.given.get("NServiceBus.MessageId") or message_id
+        message_id = self.given.get(MESSAGE_ID) or message_id
         return {
-            "NServiceBus.MessageId": message_id,
-            "NServiceBus.MessageIntent": "Send",
-            "NServiceBus.ContentType": content_type(body),
-            "NServiceBus.ConversationId": message_id,
-            "NServiceBus.CorrelationId": message_id,
-            "NServiceBus.OriginatingEndpoint": self.sender,
-            "NServiceBus.OriginatingMachine": self.machine,
-            "NServiceBus.TimeSent": format_timestamp(now),
+            MESSAGE_ID: message_id,
+            MESSAGE_INTENT: "Send",
+            CONTENT_TYPE: content_type(body),
+            CONVERSATION_ID: message_id,
+            CORRELATION_ID: message_id,
+            ORIGINATING_ENDPOINT: self.sender,
+            ORIGINATING_MACHINE: self.machine,
+            TIME_SENT: format_timestamp(now),
             **self._named(),
             **self.given,
         }
 
     def _named(self) -> dict[str, str]:
-        named = {"NServiceBus.EnclosedMessageTypes": self.type_name, "NServiceBus.ReplyToAddress": self.reply_to}
+        named = {ENCLOSED_MESSAGE_TYPES: self.type_name, REPLY_TO_ADDRESS: self.reply_to}
         return {name: value for name, value in named.items() if value is not None}
 
 

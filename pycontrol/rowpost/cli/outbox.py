@@ -12,7 +12,6 @@ from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.formats import format_seconds
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
-from rowpost.database.contract import load_contract
 from rowpost.errors import DatabaseUnavailable
 from rowpost.outbox.cleanup import LEFT_BEHIND_AFTER, care_for, clean, clean_dispatches
 
@@ -74,10 +73,9 @@ def _businesses(session: Session) -> list[Session]:
 
 def _ask(session: Session) -> dict[str, Any] | None:
     """Return the figures of an outbox. If the database is unreachable, print a note and return None."""
-    names = [column.name for column in load_contract().find("outbox_status", "database").result]
     try:
         with session.deployed() as business:
-            return dict(zip(names, business.call("outbox_status")[0], strict=True))
+            return business.call("outbox_status")[0]._asdict()
     except DatabaseUnavailable as error:
         session.note(str(error))
         return None

@@ -17,10 +17,10 @@ from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
 from rowpost.deploy import sagas as saga_registry
 from rowpost.errors import MessageCorrupt, SagaNotDeployed
-from rowpost.sagas.invocation import INVOKED
+from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, INVOKED_SAGAS, MESSAGE_ID, MESSAGE_INTENT, PROCESSING_ENDED
 from rowpost.wire.message_types import split_enclosed_types
 
-__all__ = ["app"]
+__all__ = ["PAGE", "SagaArgument", "app"]
 
 app = typer.Typer(help="Inspect and maintain sagas and their instances.", no_args_is_help=True)
 
@@ -163,9 +163,9 @@ def _registered(session: Session, database: Connection, name: str) -> tuple[str,
     """Return the saga's registered name and its correlation property. Raises SagaNotDeployed."""
     rows = database.call("list_saga_types")
     for row in rows:
-        if session.text(name) in (row[0], row[3]):
-            return row[0], row[4]
-    known = ", ".join(row[0] for row in rows) or "none"
+        if session.text(name) in (row.saga_name, row.table_name):
+            return row.saga_name, row.correlation_name
+    known = ", ".join(row.saga_name for row in rows) or "none"
     raise SagaNotDeployed(f"There is no saga with the table {name!r} in this database. Sagas here: {known}.")
 
 
@@ -173,7 +173,7 @@ def _instances(database: Connection, saga: str) -> Iterator[tuple]:
     anchor = None
     while page := database.call("list_sagas", saga, count=PAGE, after_id=anchor):
         yield from page
-        anchor = page[-1][0]
+        anchor = page[-1].id
 
 
 def _find(session: Session, database: Connection, saga: str, by: str, instance: str) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def _find(session: Session, database: Connection, saga: str, by: str, instance: 
     for place in ({"id": key}, {"correlation_value": instance}):
         if None not in place.values():
             for row in database.call("load_saga", saga, **place, locked=False, lock_timeout_ms=LOCK_TIMEOUT_MS):
-                return _document(row[0], row[3], row[1], row[2], by)
+                return _document(row.id, row.concurrency, row.data, row.metadata, by)
     raise Refused(
         f"The saga {saga} has no instance {session.text(instance)!r}. It is completed, or it was never started.", ExitCode.NOT_FOUND
     )
@@ -219,13 +219,13 @@ def _audited(session: Session, database: Connection, audit: str) -> Iterator[dic
 
 
 def _handled_by(headers: dict[str, str | None], key: UUID) -> bool:
-    return any(each.rpartition(":")[2] == str(key) for each in (headers.get(INVOKED) or "").split(";"))
+    return any(each.rpartition(":")[2] == str(key) for each in (headers.get(INVOKED_SAGAS) or "").split(";"))
 
 
 def _entry(headers: dict[str, str | None]) -> dict[str, str | None]:
     return {
-        "handled": headers.get("NServiceBus.ProcessingEnded"),
-        "message": next(iter(split_enclosed_types(headers.get("NServiceBus.EnclosedMessageTypes"))), None),
-        "intent": headers.get("NServiceBus.MessageIntent"),
-        "id": headers.get("NServiceBus.MessageId"),
+        "handled": headers.get(PROCESSING_ENDED),
+        "message": next(iter(split_enclosed_types(headers.get(ENCLOSED_MESSAGE_TYPES))), None),
+        "intent": headers.get(MESSAGE_INTENT),
+        "id": headers.get(MESSAGE_ID),
     }

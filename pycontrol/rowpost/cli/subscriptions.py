@@ -34,7 +34,7 @@ def list_subscriptions(
     """List all subscriptions, including those of NServiceBus endpoints."""
     with session.deployed() as database:
         rows = [
-            row for row in database.call("list_subscriptions") if topic in (None, row[0]) and endpoint in (None, row[1])
+            row for row in database.call("list_subscriptions") if topic in (None, row.topic) and endpoint in (None, row.endpoint)
         ]
     if session.as_json:
         session.document([dict(zip(("topic", "endpoint", "queue"), row, strict=True)) for row in rows])

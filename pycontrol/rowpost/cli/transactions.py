@@ -42,7 +42,7 @@ def list_transactions(session: Session) -> ExitCode:
                     for x in found
                 ],
                 "unreachable": unreachable,
-                "decisions": [row[0] for row in decisions],
+                "decisions": [row.transaction_id for row in decisions],
             }
         )  # fmt: skip
     elif found:

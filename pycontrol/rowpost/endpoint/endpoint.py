@@ -23,14 +23,14 @@ from rowpost.endpoint.declaration import MODES, check_declaration
 from rowpost.errors import InvalidMessage, SettingsError
 from rowpost.handling.audit import acknowledgement, audited, forwarded
 from rowpost.handling.context import Bus, Context
-from rowpost.handling.handlers import ENCLOSED_TYPES, Handle, HandlerRegistry, RegisteredHandler, check_runs, name_of
+from rowpost.handling.handlers import Handle, HandlerRegistry, RegisteredHandler, check_runs, name_of
 from rowpost.outbox.operations import Outbox
 from rowpost.recoverability.policy import Host, Recoverability
 from rowpost.sagas.hosted import HostedSagas
 from rowpost.transport.directory import Directory
 from rowpost.transport.dispatch import dispatch
 from rowpost.wire.address import parse_address
-from rowpost.wire.headers import FORWARD_DESTINATION
+from rowpost.wire.headers import CONTROL_MESSAGE, ENCLOSED_MESSAGE_TYPES, FORWARD_DESTINATION
 from rowpost.wire.message import Message, decode_headers
 from rowpost.wire.message_types import find_class, split_enclosed_types, type_name, type_names
 from rowpost.wire.operation import Call, Operation
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MODES", "Endpoint"]
 
-_CONTROL = "NServiceBus.ControlMessage"
 
 
 class Endpoint:
@@ -276,7 +275,7 @@ class Endpoint:
         started = self.audit_queue and datetime.now(UTC)
         if self._is_for_another(message, database):
             return [forwarded(message)]
-        if message.headers.get(_CONTROL) == "True":
+        if message.headers.get(CONTROL_MESSAGE) == "True":
             return []
         context = Context(self, database, message, scope)
         for handling, body in self._handlings.read(message):
@@ -298,7 +297,7 @@ class Endpoint:
 
     def typed(self, message: Message) -> Any:
         """A reply as its class, where the program knows it; else its bytes. Raises MessageNotDeserialized."""
-        for name in split_enclosed_types(message.headers.get(ENCLOSED_TYPES)):
+        for name in split_enclosed_types(message.headers.get(ENCLOSED_MESSAGE_TYPES)):
             cls = self._expected.get(name) or find_class(name)
             if cls is not None:
                 return self._handlings.decode(message, cls)

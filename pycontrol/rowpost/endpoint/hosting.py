@@ -85,7 +85,7 @@ def with_sagas(settings: Settings, unknown: Callable[[HandlerNotFound], None] = 
 
 def check_sagas(settings: Settings, database: Connection) -> None:
     """Raises SagaNotDeployed where a saga's table is not registered in this database."""
-    registered = {row[0] for row in database.call("list_saga_types")} if settings.sagas else set()
+    registered = {row.saga_name for row in database.call("list_saga_types")} if settings.sagas else set()
     for saga in settings.sagas:
         if saga.name not in registered:
             raise SagaNotDeployed(
@@ -208,7 +208,7 @@ def prepare(endpoint: Endpoint, database: Connection) -> None:
 
 def _deployed_queues(database: Connection) -> set[str]:
     try:
-        return {row[0] for row in database.call("list_queues")}
+        return {row.queue_name for row in database.call("list_queues")}
     except SchemaMissing:
         return set()
 
@@ -226,4 +226,4 @@ def registered_sagas(database: Connection) -> set[tuple]:
 
 def _is_current(database: Connection) -> bool:
     rows = database.call("get_version")
-    return bool(rows) and rows[0][0] == schema_version(database.engine)
+    return bool(rows) and rows[0].schema_version == schema_version(database.engine)

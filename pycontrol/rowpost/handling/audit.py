@@ -6,14 +6,26 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from rowpost.recoverability.policy import Host
-from rowpost.wire.headers import FORWARD_DESTINATION
-from rowpost.wire.message import MESSAGE_ID, Message, format_timestamp, storable
+from rowpost.wire.headers import (
+    CONTROL_MESSAGE,
+    FORWARD_DESTINATION,
+    HOST_DISPLAY_NAME,
+    HOST_ID,
+    MESSAGE_ID,
+    PROCESSING_ENDED,
+    PROCESSING_ENDPOINT,
+    PROCESSING_MACHINE,
+    PROCESSING_STARTED,
+    RETRY_ACKNOWLEDGEMENT_QUEUE,
+    RETRY_ACKNOWLEDGEMENT_SENT,
+    RETRY_SUCCESSFUL,
+    RETRY_UNIQUE_MESSAGE_ID,
+)
+from rowpost.wire.message import Message, format_timestamp, storable
 from rowpost.wire.operation import Operation
 
 __all__ = ["acknowledgement", "audited", "forwarded"]
 
-_RETRIED = "ServiceControl.Retry.UniqueMessageId"
-_ACKNOWLEDGE = "ServiceControl.Retry.AcknowledgementQueue"
 
 
 def audited(
@@ -27,15 +39,15 @@ def audited(
     copy = {
         **storable(came),
         MESSAGE_ID: came.get(MESSAGE_ID) or str(message.id),
-        "NServiceBus.ProcessingStarted": format_timestamp(started),
-        "NServiceBus.ProcessingEnded": format_timestamp(datetime.now(UTC)),
-        "NServiceBus.ProcessingEndpoint": host.endpoint,
-        "NServiceBus.ProcessingMachine": host.machine,
-        "$.diagnostics.hostid": host.id,
-        "$.diagnostics.hostdisplayname": host.machine,
+        PROCESSING_STARTED: format_timestamp(started),
+        PROCESSING_ENDED: format_timestamp(datetime.now(UTC)),
+        PROCESSING_ENDPOINT: host.endpoint,
+        PROCESSING_MACHINE: host.machine,
+        HOST_ID: host.id,
+        HOST_DISPLAY_NAME: host.machine,
     }
-    if came.get(_RETRIED) and came.get(_ACKNOWLEDGE):
-        copy["ServiceControl.Retry.AcknowledgementSent"] = "true"
+    if came.get(RETRY_UNIQUE_MESSAGE_ID) and came.get(RETRY_ACKNOWLEDGEMENT_QUEUE):
+        copy[RETRY_ACKNOWLEDGEMENT_SENT] = "true"
     return Operation(copy, message.body, queue)
 
 
@@ -47,12 +59,12 @@ def forwarded(message: Message) -> Operation:
 
 def acknowledgement(message: Message) -> list[Operation]:
     """What ServiceControl is told when a message that it retried was handled (reference 2.6)."""
-    retried, queue = message.headers.get(_RETRIED), message.headers.get(_ACKNOWLEDGE)
+    retried, queue = message.headers.get(RETRY_UNIQUE_MESSAGE_ID), message.headers.get(RETRY_ACKNOWLEDGEMENT_QUEUE)
     if not (retried and queue):
         return []
     headers = {
-        "ServiceControl.Retry.Successful": format_timestamp(datetime.now(UTC)),
-        _RETRIED: retried,
-        "NServiceBus.ControlMessage": "True",
+        RETRY_SUCCESSFUL: format_timestamp(datetime.now(UTC)),
+        RETRY_UNIQUE_MESSAGE_ID: retried,
+        CONTROL_MESSAGE: "True",
     }
     return [Operation(headers, b"", queue)]

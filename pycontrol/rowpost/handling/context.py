@@ -12,7 +12,26 @@ from typing import TYPE_CHECKING, Any
 
 from rowpost.database.connection import Connection
 from rowpost.errors import InvalidDelay, InvalidMessage, SettingsError
-from rowpost.wire.message import CORRELATION_ID, MESSAGE_ID, REPLY_TO_ADDRESS, Message, format_timestamp, new_id
+from rowpost.wire.headers import (
+    CONTENT_TYPE,
+    CONVERSATION_ID,
+    CORRELATION_ID,
+    DELIVER_AT,
+    ENCLOSED_MESSAGE_TYPES,
+    MESSAGE_ID,
+    MESSAGE_INTENT,
+    ORIGINATING_ENDPOINT,
+    ORIGINATING_HOST_ID,
+    ORIGINATING_MACHINE,
+    ORIGINATING_SAGA_ID,
+    ORIGINATING_SAGA_TYPE,
+    RELATED_TO,
+    REPLY_TO_ADDRESS,
+    SAGA_ID,
+    SAGA_TYPE,
+    TIME_SENT,
+)
+from rowpost.wire.message import Message, format_timestamp, new_id
 from rowpost.wire.message_types import enclosed_type_names, type_names
 from rowpost.wire.operation import Call, Operation
 
@@ -108,7 +127,7 @@ class Bus:
             except OverflowError as error:
                 text = f"A delay of {where['delay']} leads beyond the calendar: 100 years at most."
                 raise InvalidDelay(text) from error
-            headers.setdefault("NServiceBus.DeliverAt", format_timestamp(due))
+            headers.setdefault(DELIVER_AT, format_timestamp(due))
         operation = Operation(headers, body, **where)
         if immediate:
             self.endpoint.dispatch_isolated(self.database, [operation])
@@ -120,17 +139,17 @@ class Bus:
         message_id = new_id()
         headers: dict[str, str | None] = {
             MESSAGE_ID: message_id,
-            "NServiceBus.MessageIntent": intent,
-            "NServiceBus.ConversationId": self._conversation(),
+            MESSAGE_INTENT: intent,
+            CONVERSATION_ID: self._conversation(),
             CORRELATION_ID: message_id,
-            "NServiceBus.OriginatingEndpoint": self.endpoint.name,
-            "NServiceBus.OriginatingMachine": self.endpoint.host.machine,
-            "$.diagnostics.originating.hostid": self.endpoint.host.id,
-            "NServiceBus.TimeSent": format_timestamp(datetime.now(UTC)),
+            ORIGINATING_ENDPOINT: self.endpoint.name,
+            ORIGINATING_MACHINE: self.endpoint.host.machine,
+            ORIGINATING_HOST_ID: self.endpoint.host.id,
+            TIME_SENT: format_timestamp(datetime.now(UTC)),
         }
         if not isinstance(message, bytes):
-            headers["NServiceBus.EnclosedMessageTypes"] = enclosed_type_names(message)
-            headers["NServiceBus.ContentType"] = self.endpoint.serializers.default.content_type
+            headers[ENCLOSED_MESSAGE_TYPES] = enclosed_type_names(message)
+            headers[CONTENT_TYPE] = self.endpoint.serializers.default.content_type
         if not self.endpoint.send_only:
             headers[REPLY_TO_ADDRESS] = self.endpoint.reply_address(self.database)
         return headers
@@ -217,15 +236,15 @@ class Context(Bus):
     def _saga_of_the_request(self) -> dict[str, str | None]:
         """A reply to a saga names the saga (reference 2.4)."""
         incoming = self.incoming.headers
-        pairs = (("NServiceBus.SagaId", "NServiceBus.OriginatingSagaId"), ("NServiceBus.SagaType", "NServiceBus.OriginatingSagaType"))
+        pairs = ((SAGA_ID, ORIGINATING_SAGA_ID), (SAGA_TYPE, ORIGINATING_SAGA_TYPE))
         return {ours: incoming[theirs] for ours, theirs in pairs if incoming.get(theirs)}
 
     def _headers(self, message: Any, intent: str) -> dict[str, str | None]:
         headers = super()._headers(message, intent)
         incoming = self.incoming.headers
-        headers["NServiceBus.RelatedTo"] = self.message_id
+        headers[RELATED_TO] = self.message_id
         headers[CORRELATION_ID] = incoming.get(CORRELATION_ID) or self.message_id
         return headers
 
     def _conversation(self) -> str:
-        return self.incoming.headers.get("NServiceBus.ConversationId") or new_id()
+        return self.incoming.headers.get(CONVERSATION_ID) or new_id()

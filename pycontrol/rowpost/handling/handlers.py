@@ -11,13 +11,13 @@ from typing import Any
 
 from rowpost.errors import NoHandler, SettingsError
 from rowpost.handling.context import Context
+from rowpost.wire.headers import CONTENT_TYPE, ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message import Message
 from rowpost.wire.message_types import split_enclosed_types
 from rowpost.wire.serialization import Serializers, named_in_body
 
-__all__ = ["ENCLOSED_TYPES", "Handle", "HandlerRegistry", "RegisteredHandler", "check_ran", "check_runs", "name_of"]
+__all__ = [ "Handle", "HandlerRegistry", "RegisteredHandler", "check_ran", "check_runs", "name_of"]
 
-ENCLOSED_TYPES = "NServiceBus.EnclosedMessageTypes"
 REMEMBERED_TYPES = 1000
 
 logger = logging.getLogger("rowpost")
@@ -127,7 +127,7 @@ class HandlerRegistry:
 
     def find(self, message: Message) -> list[RegisteredHandler]:
         """All handlers of the most derived type that has any (reference H3: a handler of a base gets what derives)."""
-        types = message.headers.get(ENCLOSED_TYPES)
+        types = message.headers.get(ENCLOSED_MESSAGE_TYPES)
         found = self._found.get(types)
         if found is None:
             found = self._look_for(message)
@@ -136,7 +136,7 @@ class HandlerRegistry:
         return found
 
     def _look_for(self, message: Message) -> list[RegisteredHandler]:
-        names = list(split_enclosed_types(message.headers.get(ENCLOSED_TYPES))) or named_in_body(message.body, self._serializers.default)
+        names = list(split_enclosed_types(message.headers.get(ENCLOSED_MESSAGE_TYPES))) or named_in_body(message.body, self._serializers.default)
         found = [each for name in names for each in self._all if each.type_name == name]
         if not found:
             known = ", ".join(sorted({each.type_name for each in self._all})) or "none"
@@ -149,4 +149,4 @@ class HandlerRegistry:
         """The body as a class. Raises MessageNotDeserialized."""
         if cls is bytes:
             return message.body
-        return self._serializers.find(message.headers.get("NServiceBus.ContentType")).decode(message.body, cls)
+        return self._serializers.find(message.headers.get(CONTENT_TYPE)).decode(message.body, cls)

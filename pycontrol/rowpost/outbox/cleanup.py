@@ -18,7 +18,7 @@ from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import AlreadyDispatched, DatabaseUnavailable, Deadlock, RowpostError
 from rowpost.outbox.operations import decode_operations
 
-__all__ = ["CareResult", "care_for", "clean", "clean_dispatches"]
+__all__ = ["LEFT_BEHIND_AFTER", "CareResult", "care_for", "clean", "clean_dispatches"]
 
 
 LEFT_BEHIND_AFTER = 60
@@ -68,7 +68,7 @@ def care_for(
 def _send(database: Connection, business: Connection, key: dict[str, str]) -> bool | None:
     """Whether it was sent now; False where it had left already, None where somebody else has just seen to it."""
     rows = business.call("find_handled", begin=True, **key)
-    if not rows or rows[0][0] is None:
+    if not rows or rows[0].operations is None:
         return None
     sender = Endpoint(key["endpoint"])
     sent = True
@@ -94,7 +94,7 @@ def clean_dispatches(database: Connection, retention: float, goes_on: Callable[[
 def _in_batches(database: Connection, procedure: str, retention: float, goes_on: Callable[[], bool]) -> int:
     total, removed = 0, BATCH
     while removed == BATCH and goes_on():
-        ((removed,),) = database.call(procedure, retention_seconds=int(retention), count=BATCH)
+        removed = database.call(procedure, retention_seconds=int(retention), count=BATCH)[0].removed
         total += removed
     return total
 

@@ -50,12 +50,12 @@ from rowpost.settings.secrets import resolve_participants
 from rowpost.transactions.modes import ConnectionGuard, begin_of, broke, make_scope, no_step
 from rowpost.transport.exclusive import SingleActiveConsumer
 from rowpost.wire.address import parse_address, queue_key
+from rowpost.wire.headers import CONTROL_MESSAGE
 from rowpost.wire.message import Message
 from rowpost.wire.operation import Call, Operation
 
 __all__ = ["DEADLOCKED", "EMPTY", "Kind", "Outcome", "Pipeline"]
 
-CONTROL_MESSAGE = "NServiceBus.ControlMessage"
 EMPTY = Outcome(Kind.EMPTY)
 DEADLOCKED = Outcome(Kind.DEADLOCKED)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rowpost.wire.headers import DELIVER_AT, TIME_SENT
 from rowpost.wire.message import parse_timestamp
 
 __all__ = ["Stopwatch", "Times", "critical_time", "wanted_at"]
@@ -71,7 +72,7 @@ class Stopwatch:
 
 def wanted_at(headers: Mapping[str, str | None]) -> str | None:
     """When the message was to be handled, in the wire's form; None where its headers do not say."""
-    return headers.get("NServiceBus.DeliverAt") or headers.get("NServiceBus.TimeSent")
+    return headers.get(DELIVER_AT) or headers.get(TIME_SENT)
 
 
 def critical_time(wanted: str | None, completed: float) -> float | None:

@@ -16,18 +16,40 @@ from enum import Enum
 from functools import cached_property
 
 from rowpost.errors import InvalidCorrelation, InvalidMessageId, InvalidSagaState, MessageNotDeserialized, NoHandler
+from rowpost.wire.headers import (
+    DELIVER_AT,
+    EXCEPTION_INFO,
+    FAILED_QUEUE,
+    HOST_DISPLAY_NAME,
+    HOST_ID,
+    IMMEDIATE_RETRIES,
+    MESSAGE_ID,
+    PROCESSING_ENDPOINT,
+    PROCESSING_MACHINE,
+    RETRIES,
+    RETRIES_TIMESTAMP,
+    TIME_OF_FAILURE,
+)
 from rowpost.wire.message import format_timestamp, storable
 
-__all__ = ["Decision", "Failure", "Host", "Policy", "Recoverability", "delayed_headers", "delayed_rounds", "failure_headers", "in_words", "plain_recoverability"]
+__all__ = [
+    "DROPPED",
+    "Decision",
+    "Failure",
+    "Host",
+    "Policy",
+    "Recoverability",
+    "delayed_headers",
+    "delayed_rounds",
+    "failure_headers",
+    "in_words",
+    "plain_recoverability",
+]
 
 MESSAGE_LIMIT = 16384
 STACK_LIMIT = 32768
-MESSAGE_ID = "NServiceBus.MessageId"
-FAILED_QUEUE = "NServiceBus.FailedQ"
-EXCEPTION = "NServiceBus.ExceptionInfo."
 # Retries.Timestamp stays: ServiceControl shows when the delayed retries began.
-RETRIES = "NServiceBus.Retries"
-DROPPED = frozenset({RETRIES, "NServiceBus.FLRetries"})
+DROPPED = frozenset({RETRIES, IMMEDIATE_RETRIES})
 ROUNDS_DIGITS = 9
 
 
@@ -144,8 +166,8 @@ def delayed_headers(
     kept = storable(headers)
     if not kept.get(MESSAGE_ID):
         kept[MESSAGE_ID] = message_id
-    kept.setdefault("NServiceBus.Retries.Timestamp", format_timestamp(now))
-    return {**kept, RETRIES: str(round_), "NServiceBus.DeliverAt": format_timestamp(now + delay)}
+    kept.setdefault(RETRIES_TIMESTAMP, format_timestamp(now))
+    return {**kept, RETRIES: str(round_), DELIVER_AT: format_timestamp(now + delay)}
 
 
 def failure_headers(
@@ -165,19 +187,19 @@ def failure_headers(
     kept = {
         name: value
         for name, value in storable(headers).items()
-        if name not in DROPPED and not name.startswith(EXCEPTION)
+        if name not in DROPPED and not name.startswith(EXCEPTION_INFO)
     }
     if not kept.get(MESSAGE_ID):
         kept[MESSAGE_ID] = message_id
     return {
         **kept,
         FAILED_QUEUE: queue,
-        "NServiceBus.TimeOfFailure": format_timestamp(at),
+        TIME_OF_FAILURE: format_timestamp(at),
         **_exception_headers(error),
-        "NServiceBus.ProcessingMachine": host.machine,
-        "NServiceBus.ProcessingEndpoint": host.endpoint,
-        "$.diagnostics.hostid": host.id,
-        "$.diagnostics.hostdisplayname": host.machine,
+        PROCESSING_MACHINE: host.machine,
+        PROCESSING_ENDPOINT: host.endpoint,
+        HOST_ID: host.id,
+        HOST_DISPLAY_NAME: host.machine,
     }
 
 
@@ -190,7 +212,7 @@ def _exception_headers(error: BaseException) -> dict[str, str]:
         "Source": _source(error),
         "StackTrace": _cut_middle("".join(traceback.format_exception(error)), STACK_LIMIT),
     }
-    return storable({EXCEPTION + name: value for name, value in found.items() if value is not None})
+    return storable({EXCEPTION_INFO + name: value for name, value in found.items() if value is not None})
 
 
 def _type_name(error: BaseException) -> str:

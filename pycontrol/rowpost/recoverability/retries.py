@@ -38,7 +38,7 @@ from rowpost.recoverability.policy import (
 )
 from rowpost.wire.message import Message, decode_headers, encode_headers
 
-__all__ = ["Retries"]
+__all__ = ["Retries", "roll_back"]
 
 logger = logging.getLogger("rowpost")
 
@@ -143,7 +143,7 @@ class Retries:
                 those are retried without a report, and a message that fails must not be retried unseen.
         """
         try:
-            return database.call("record_failure", queue_key=self._key, id=row_id)[0][0]
+            return database.call("record_failure", queue_key=self._key, id=row_id)[0].attempts
         except RowpostError as trouble:
             self.close_second()
             kind = DatabaseUnavailable if isinstance(trouble, DatabaseUnavailable) else DatabaseError

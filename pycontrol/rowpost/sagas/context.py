@@ -9,15 +9,17 @@ from uuid import UUID
 
 from rowpost.errors import InvalidMessage
 from rowpost.handling.context import Context
-from rowpost.wire.message import CORRELATION_ID
+from rowpost.wire.headers import (
+    CORRELATION_ID,
+    IS_SAGA_TIMEOUT,
+    ORIGINATING_SAGA_ID,
+    ORIGINATING_SAGA_TYPE,
+    SAGA_ID,
+    SAGA_TYPE,
+)
 
-__all__ = ["SAGA_ID", "SAGA_TYPE", "TIMEOUT", "SagaContext"]
+__all__ = [ "SagaContext"]
 
-SAGA_ID = "NServiceBus.SagaId"
-SAGA_TYPE = "NServiceBus.SagaType"
-ORIGINATING_SAGA_ID = "NServiceBus.OriginatingSagaId"
-ORIGINATING_SAGA_TYPE = "NServiceBus.OriginatingSagaType"
-TIMEOUT = "NServiceBus.IsSagaTimeoutMessage"
 
 
 class SagaContext(Context):
@@ -39,7 +41,7 @@ class SagaContext(Context):
             message: an instance of a message class that the saga handles.
         """
         delay = after - datetime.now(UTC) if isinstance(after, datetime) else after
-        headers = {TIMEOUT: "True", SAGA_ID: str(self._saga_id), SAGA_TYPE: self._saga_type}
+        headers = {IS_SAGA_TIMEOUT: "True", SAGA_ID: str(self._saga_id), SAGA_TYPE: self._saga_type}
         return self._collect(message, "Send", headers, False, destination=self.endpoint.name, delay=delay)
 
     def reply_to_originator(self, message: Any, *, headers: Mapping[str, str | None] | None = None) -> str:

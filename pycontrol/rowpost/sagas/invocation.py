@@ -18,17 +18,22 @@ import msgspec
 from rowpost.database.connection import Connection
 from rowpost.errors import InvalidCorrelation, LockTimeout, SagaNotDeployed
 from rowpost.handling.context import Context
-from rowpost.sagas.context import ORIGINATING_SAGA_ID, ORIGINATING_SAGA_TYPE, SAGA_ID, SAGA_TYPE, TIMEOUT, SagaContext
+from rowpost.sagas.context import SagaContext
 from rowpost.sagas.correlation import correlation_text
 from rowpost.sagas.declaration import Method, Saga
 from rowpost.sagas.state import decode_state, encode_state
 from rowpost.version import __version__
+from rowpost.wire.headers import (
+    INVOKED_SAGAS,
+    IS_SAGA_TIMEOUT,
+    ORIGINATING_SAGA_ID,
+    ORIGINATING_SAGA_TYPE,
+    SAGA_ID,
+    SAGA_TYPE,
+)
 from rowpost.wire.operation import Call
 
-__all__ = ["INVOKED", "SagaInvocation", "SagaTables"]
-
-#: header of the audit copy, as ServiceControl reads it: the instances that processed the message
-INVOKED = "NServiceBus.InvokedSagas"
+__all__ = ["SagaInvocation", "SagaTables"]
 _MILLISECOND = timedelta(milliseconds=1)
 _VERSION = __version__[:23]
 
@@ -45,7 +50,7 @@ class SagaTables:
         """Return the registered name of a table in any schema. Raises SagaNotDeployed."""
         if table not in self._names:
             rows = database.call("list_saga_types")
-            self._names = {row[3]: row[0] for row in rows} | {row[0]: row[0] for row in rows}
+            self._names = {row.table_name: row.saga_name for row in rows} | {row.saga_name: row.saga_name for row in rows}
         if table not in self._names:
             raise SagaNotDeployed(
                 f"The saga's table {table} is not deployed in this database. Run `rowpost apply` with an environment that "
@@ -87,8 +92,8 @@ class SagaInvocation:
         # before the messages: a conflict must fail the call before anything is sent
         for place, call in enumerate(self._store(saga, row, metadata, name)):
             context.operations.insert(place, call)
-        invoked = [context.audit_headers.get(INVOKED), f"{self._declared.name}:{saga.id}"]
-        context.audit_headers[INVOKED] = ";".join(filter(None, invoked))
+        invoked = [context.audit_headers.get(INVOKED_SAGAS), f"{self._declared.name}:{saga.id}"]
+        context.audit_headers[INVOKED_SAGAS] = ";".join(filter(None, invoked))
         return returned
 
     # -------------------------------------------------------------- finding
@@ -109,7 +114,7 @@ class SagaInvocation:
         if named and of in ("", self._declared.name):
             return {"id": _parse_id(named)}
         field = self._method.field
-        if headers.get(TIMEOUT) == "True" or (named and field is None):
+        if headers.get(IS_SAGA_TIMEOUT) == "True" or (named and field is None):
             return None
         if field is None:
             raise InvalidCorrelation(
@@ -121,7 +126,7 @@ class SagaInvocation:
     def _text(self, value: Any, of: str) -> str:
         return correlation_text(value, self._declared.kind, of)
 
-    def _load(self, database: Connection, name: str, key: dict[str, Any]) -> tuple | None:
+    def _load(self, database: Connection, name: str, key: dict[str, Any]) -> Any:
         lock_timeout_ms = max(1, self._declared.lock_timeout // _MILLISECOND)
         try:
             rows = database.call("load_saga", name, **key, locked=not self._declared.optimistic, lock_timeout_ms=lock_timeout_ms)
@@ -133,7 +138,7 @@ class SagaInvocation:
         return rows[0] if rows else None
 
     def _not_found(self, message: Any, context: Context) -> None:
-        if context.incoming.headers.get(TIMEOUT) == "True":
+        if context.incoming.headers.get(IS_SAGA_TIMEOUT) == "True":
             logger.info(
                 "No saga %s found for timeout %s (%s), because it is complete; the message is discarded.",
                 self._declared.name, context.message_id, type(message).__name__,
@@ -154,11 +159,10 @@ class SagaInvocation:
         saga = self._make(uuid4(), self._declared.state(**{self._declared.property: value}))
         return saga, {name: text for name, text in metadata.items() if text}
 
-    def _restore(self, row: tuple) -> tuple[Saga, dict[str, str]]:
+    def _restore(self, row: Any) -> tuple[Saga, dict[str, str]]:
         declared = self._declared
-        key, data, metadata, _ = row
-        state = decode_state(data, declared.state, f"{declared.name} {key}", declared.renamed, declared.removed)
-        return self._make(key, state), msgspec.json.decode(metadata) if metadata else {}
+        state = decode_state(row.data, declared.state, f"{declared.name} {row.id}", declared.renamed, declared.removed)
+        return self._make(row.id, state), msgspec.json.decode(row.metadata) if row.metadata else {}
 
     def _make(self, key: UUID, state: Any) -> Saga:
         saga = self._saga()
@@ -175,11 +179,11 @@ class SagaInvocation:
             )
 
     # -------------------------------------------------------------- storing
-    def _store(self, saga: Saga, row: tuple | None, metadata: dict[str, str], name: str) -> list[Call]:
+    def _store(self, saga: Saga, row: Any, metadata: dict[str, str], name: str) -> list[Call]:
         """Return the calls that store the instance."""
         if saga.completed:
             # an instance that one message starts and completes has no row
-            return [("complete_saga", name, {"id": saga.id, "concurrency": row[3]})] if row else []
+            return [("complete_saga", name, {"id": saga.id, "concurrency": row.concurrency})] if row else []
         declared = self._declared
         data = encode_state(saga.state, f"{declared.name} {saga.id}")
         content = {"id": saga.id, "data": data, "persistence_version": _VERSION, "saga_type_version": declared.version}
@@ -187,9 +191,9 @@ class SagaInvocation:
             value = self._text(getattr(saga.state, declared.property), declared.property)
             start = {"correlation_value": value, "metadata": msgspec.json.encode(metadata).decode()}
             return [("insert_saga", name, {**content, **start}), *self._second_correlation(saga, name)]
-        if not declared.optimistic and msgspec.json.decode(data) == msgspec.json.decode(row[1]):
+        if not declared.optimistic and msgspec.json.decode(data) == msgspec.json.decode(row.data):
             return []  # locked and unchanged
-        return [("update_saga", name, {**content, "concurrency": row[3]}), *self._second_correlation(saga, name)]
+        return [("update_saga", name, {**content, "concurrency": row.concurrency}), *self._second_correlation(saga, name)]
 
     def _second_correlation(self, saga: Saga, name: str) -> list[Call]:
         declared = self._declared

@@ -1,7 +1,7 @@
 """What the environment's `compat` switches: which generation of the NServiceBus transport its other endpoints run.
 
 Every generation reads what rowpost writes, whatever is set here; the switch only adds what an older one needs besides,
-or behaves as it did (reference 5.2, seeds 000 to 004):
+or behaves as it did:
 
     versions    strategy    CorrelationId and ReplyToAddress   index on the row version of new tables
     v1          fixed       filled                             clustered
@@ -13,7 +13,7 @@ or behaves as it did (reference 5.2, seeds 000 to 004):
 - strategy: how a queue's workers are told to come and go, unless the queue's worker says otherwise. `fixed` keeps its
   limit of pollers, `adaptive` counts hits and misses, `peek` looks with one monitor.
 - The two columns exist on SQL Server alone, and repeat headers; versions 1 and 2 read the columns.
-- The index counts where `compat` is written down; without it new tables are clustered, as the seeds say. A queue's own
+- The index counts where `compat` is written down; without it new tables are clustered. A queue's own
   `clustered: true|false` wins. Tables that exist stay as they are.
 
 Not switched, on purpose: Headers is always nvarchar (varchar, as up to 3.1.0, loses characters); the index on Expires

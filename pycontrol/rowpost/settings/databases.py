@@ -1,30 +1,37 @@
-"""The databases of an environment beside the queues' own: participants of transactions, and outboxes' business data."""
+"""Settings of other databases: participants of distributed transactions, and databases with an outbox."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Meta
 
 from rowpost.settings.engine import engine_of
-from rowpost.settings.yaml_file import Section, expand_secrets
+from rowpost.settings.yaml_file import expand_secrets
+from rowpost.settings.yaml_node import Node, decode
 
 __all__ = ["ODBC_SERVER", "RETENTION", "OutboxSettings", "read_outboxes", "read_participants"]
 
-#: seconds for which an outbox remembers a message: a duplicate that comes later is handled again
+#: seconds for which an outbox remembers a message. If a duplicate arrives later, it is handled again.
 RETENTION = 7 * 24 * 3600.0
 ODBC_SERVER = re.compile(r"(?i)(^|;)\s*server\s*=")
 
 
 @dataclass(frozen=True)
 class OutboxSettings:
-    """A business database with an outbox. `url`, a secret, may lead to another engine than the queues'.
+    """A business database with an outbox.
 
-    `retention`: seconds for which handled messages are remembered.
+    Attributes:
+        name: how endpoints refer to it.
+        url: a secret. It may lead to another engine than the one of the queues.
+        retention: seconds for which handled messages are remembered.
     """
 
     name: str
     url: str = field(repr=False)
-    retention: float = RETENTION
+    retention: Annotated[float, Meta(ge=1.0)] = RETENTION
 
     @property
     def engine(self) -> str:
@@ -32,27 +39,36 @@ class OutboxSettings:
         return engine_of(self.url)
 
 
-def read_participants(top: Section, dialect: str) -> tuple[tuple[str, str], ...]:
-    """Names and URLs; on SQL Server the url is the database's name, with its linked server's where it has one."""
+@dataclass(frozen=True)
+class _Participant:
+    url: str = field(repr=False)
+
+
+def read_participants(root: Node, dialect: str) -> tuple[tuple[str, str], ...]:
+    """Read the section `participants`.
+
+    Returns:
+        Names and URLs. On SQL Server the URL is the name of a database, with its linked server's if it lies on one.
+
+    Raises:
+        SettingsError
+    """
     found = []
-    for section in top.sections("participants"):
-        url = expand_secrets(section, "url", section.text("url"), dialect)
+    for node in root.children("participants"):
+        url = expand_secrets(node, "url", decode(node, _Participant).url, dialect)
         if dialect == "postgresql" and not url.startswith(("postgresql://", "postgres://")):
-            raise section.error("url", "must be a PostgreSQL url that starts with postgresql://")
-        section.finish()
-        found.append((section.name, url))
+            raise node.error("url", "must be a PostgreSQL url that starts with postgresql://")
+        found.append((node.name, url))
     return tuple(found)
 
 
-def read_outboxes(top: Section) -> tuple[OutboxSettings, ...]:
-    """The section `outbox`. Raises SettingsError."""
+def read_outboxes(root: Node) -> tuple[OutboxSettings, ...]:
+    """Read the section `outbox`. Raises SettingsError."""
     found = []
-    for section in top.sections("outbox"):
-        raw = section.text("url")
-        url = expand_secrets(section, "url", raw, engine_of(raw))
+    for node in root.children("outbox"):
+        outbox = decode(node, OutboxSettings, given={"name": node.name})
+        url = expand_secrets(node, "url", outbox.url, outbox.engine)
         if engine_of(url) == "sqlserver" and not ODBC_SERVER.search(url):
-            raise section.error("url", "must be a PostgreSQL url, or an ODBC connection string such as Server=sql01;Database=shop;...")
-        retention = section.seconds("retention", default=RETENTION, at_least=1.0)
-        section.finish()
-        found.append(OutboxSettings(section.name, url, retention))
+            raise node.error("url", "must be a PostgreSQL url, or an ODBC connection string such as Server=sql01;Database=shop;...")
+        found.append(OutboxSettings(node.name, url, outbox.retention))
     return tuple(found)

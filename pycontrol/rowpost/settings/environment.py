@@ -1,26 +1,29 @@
 """Settings of one environment: frozen values, read once from a YAML file.
 
-The file names what belongs to the environment (engine, database, queues, workers) and holds no secrets: `${VARIABLE}`
-inside `url`, and only there, is replaced from the process environment. Everything that can be wrong in the file is a
-SettingsError which names the file, the key and what to write instead.
+`Settings` holds what belongs to the environment: engine, database, queues, workers, sagas, outboxes and participants of
+transactions. `load_settings` reads it. The sections of the file are read by the other modules of this package.
 
     settings = load_settings("production")        # deploy/environments/production.yml
     settings = load_settings(None)                # $ROWPOST_ENV, else local: the embedded PostgreSQL
 
-Two variables of the process environment matter beyond those in `url`: ROWPOST_ENV, the environment to take when none
-is named, and ROWPOST_DATA, the folder of the embedded server's data.
+The file contains no secrets: `${VARIABLE}` in a `url`, and only there, is replaced from the process environment. Every
+mistake in the file is a SettingsError that names the file, the key and what to write instead.
+
+Two variables of the process environment matter apart from those in a `url`: ROWPOST_ENV is the environment to take if
+none is named, and ROWPOST_DATA is the folder of the embedded server's data.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import platformdirs
+from msgspec import Meta
 
 from rowpost.settings import compat as generations
 from rowpost.settings.compat import compat_of
@@ -28,7 +31,8 @@ from rowpost.settings.databases import ODBC_SERVER, OutboxSettings, read_outboxe
 from rowpost.settings.queue import QueueSettings, canonical_name, read_queues, with_partitions
 from rowpost.settings.saga import SagaSettings, read_sagas
 from rowpost.settings.worker import MINIMUM_PEEK_DELAY, WorkerSettings
-from rowpost.settings.yaml_file import Section, expand_secrets, find_environment, read_values
+from rowpost.settings.yaml_file import expand_secrets, find_environment, read_root
+from rowpost.settings.yaml_node import Node, Seconds, decode
 from rowpost.wire.address import DEFAULT_SCHEMA
 
 __all__ = [
@@ -43,42 +47,54 @@ __all__ = [
     "with_partitions",
 ]
 
-ENGINES = ("embedded", "postgresql", "sqlserver")
-
 
 def default_data_folder() -> Path:
-    """Folder of the embedded server: ROWPOST_DATA, else the user's data folder."""
+    """Return the folder of the embedded server's data: ROWPOST_DATA, else the user's data folder."""
     named = os.environ.get("ROWPOST_DATA")
     return Path(named).expanduser() if named else Path(platformdirs.user_data_dir("rowpost", appauthor=False))
 
 
 @dataclass(frozen=True)
 class SupervisorSettings:
-    """Times are seconds: until a stopping worker is killed, until the circuit breaker trips, that a spare idles, that a
-    delayed message may be late.
+    """Settings of the process that starts the workers. All times are seconds.
 
-    `maintenance_every`: between two looks after each queue's table, by one elected process; 0 leaves that to others.
-    `wake_up`: let senders wake the supervisor where the engine can (PostgreSQL); else it looks once a peek delay.
+    Attributes:
+        error_queue: the queue of messages that failed.
+        stop_timeout: time after which a worker that is asked to stop is killed.
+        breaker_seconds: time of failures after which the circuit breaker opens.
+        idle_timeout: time after which a worker that is not needed stops.
+        delayed_lateness: longest time between two checks for delayed messages that are due.
+        maintenance_every: time between two rounds of maintenance of the queues' tables and the outboxes, by one elected
+            process; 0 if something else does it.
+        wake_up: whether senders wake the supervisor (PostgreSQL). If not, it peeks once in each peek delay.
     """
 
     error_queue: str = "error"
-    stop_timeout: float = 30.0
-    breaker_seconds: float = 30.0
-    idle_timeout: float = 2.0
-    delayed_lateness: float = 1.0
-    maintenance_every: float = 300.0
+    stop_timeout: Seconds = 30.0
+    breaker_seconds: Seconds = 30.0
+    idle_timeout: Seconds = 2.0
+    delayed_lateness: Annotated[float, Meta(ge=MINIMUM_PEEK_DELAY)] = 1.0
+    maintenance_every: Seconds = 300.0
     wake_up: bool = True
 
 
 @dataclass(frozen=True)
 class Settings:
-    """One environment. `engine` is postgresql or sqlserver; `url` None means the embedded PostgreSQL in `data_folder`.
+    """One environment.
 
-    `url` is a secret: it is left out of repr and str; `target` says where it leads without it.
-    `default_schema` is where queues lie that name none; queue names here are canonical already, so that `Sales` in
-    an environment whose default schema is `nsb` reads `Sales@[nsb]`.
-    `folder` is where the file was found, None for settings that no file described.
-    `participants` are (name, url) of databases that may take part in transactions (transactions.py); secrets too.
+    Attributes:
+        environment: its name.
+        engine: postgresql or sqlserver.
+        url: a secret, which repr and str leave out; None for the embedded PostgreSQL. `target` describes where it leads.
+        data_folder: folder of the embedded PostgreSQL.
+        default_schema: the schema of queues whose names have none.
+        compat: the generation of the NServiceBus transport that other endpoints run (`settings.compat`).
+        queues: their names are canonical: in an environment whose default schema is `nsb`, `Sales` is `Sales@[nsb]`.
+        sagas: tables of sagas.
+        supervisor: settings of the process that starts the workers.
+        folder: where the file was found; None if the settings do not come from a file.
+        participants: names and URLs of databases that can take part in transactions. The URLs are secrets.
+        outboxes: business databases with an outbox.
     """
 
     environment: str = "local"
@@ -96,12 +112,12 @@ class Settings:
 
     @property
     def embedded(self) -> bool:
-        """Whether the database is the private PostgreSQL that rowpost starts itself."""
+        """Whether the database is the private PostgreSQL that rowpost starts."""
         return self.url is None
 
     @property
     def target(self) -> str:
-        """Server and database in words, without user, password or any other part of the url.
+        """Server and database as a text, without user, password or any other part of the url.
 
         >>> Settings(url="postgresql://app:secret@db01:5432/shop").target
         'postgresql db01:5432/shop'
@@ -115,84 +131,87 @@ class Settings:
         return f"sqlserver {named.get('server', '?')}/{named.get('database', '')}".rstrip("/")
 
     def queue(self, name: str) -> QueueSettings | None:
-        """The declared queue of that name, None when there is none."""
+        """Return the declared queue of that name; None if there is none."""
         return next((queue for queue in self.queues if queue.name == name), None)
 
 
-def load_settings(environment: str | Path | None = None) -> Settings:
-    """Read an environment by name or by the path of its file; None takes ROWPOST_ENV, else local.
+@dataclass(frozen=True)
+class _Top:
+    """The keys of the file that are not sections. What their absence means depends on the engine, or on the file."""
 
-    Raises SettingsError.
+    environment: str | None = None
+    engine: Literal["embedded", "postgresql", "sqlserver"] = "embedded"
+    url: str | None = field(default=None, repr=False)
+    data_folder: str | None = None
+    default_schema: str | None = None
+    compat: Literal["v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9"] | None = None
+
+
+def load_settings(environment: str | Path | None = None) -> Settings:
+    """Read an environment.
+
+    Args:
+        environment: its name, or the path of its file; None for ROWPOST_ENV, or else `local`.
+
+    Raises:
+        SettingsError: the file is missing, or something in it is wrong.
     """
     path = find_environment(environment or os.environ.get("ROWPOST_ENV") or "local")
-    top = Section(path, "", read_values(path))
-    engine = top.choice("engine", ENGINES, default="embedded")
-    dialect = "postgresql" if engine == "embedded" else engine
-    schema = top.text("default_schema", default=DEFAULT_SCHEMA[dialect])
-    compat = top.choice("compat", generations.VERSIONS, default=generations.DEFAULT)
-    clustered = compat_of(compat).clustered if top.text("compat", default=None) else True
-    settings = Settings(
-        environment=top.text("environment", default=path.stem),
+    root = read_root(path)
+    sections = {key: root.child(key) for key in ("queues", "external", "sagas", "supervisor", "participants", "outbox")}
+    top = decode(root, _Top)
+    dialect = "postgresql" if top.engine == "embedded" else top.engine
+    schema = top.default_schema or DEFAULT_SCHEMA[dialect]
+    compat = top.compat or Settings.compat
+    clustered = compat_of(compat).clustered if top.compat else True
+    return Settings(
+        environment=top.environment or path.stem,
         engine=dialect,
-        url=_read_url(top, engine),
-        data_folder=_read_data_folder(top),
+        url=_read_url(root, top),
+        data_folder=_data_folder(path, top.data_folder),
         default_schema=schema,
         compat=compat,
-        queues=read_queues(top, dialect, schema, compat, clustered),
-        sagas=read_sagas(top, lambda section: canonical_name(section, section.name, dialect, schema), dialect),
-        supervisor=_read_supervisor(top, dialect, schema),
+        queues=read_queues(root, dialect, schema, compat, clustered),
+        sagas=read_sagas(root, lambda node: canonical_name(node, node.name, dialect, schema), dialect),
+        supervisor=_read_supervisor(sections["supervisor"], dialect, schema),
         folder=path.parent,
-        participants=read_participants(top, dialect),
-        outboxes=read_outboxes(top),
+        participants=read_participants(root, dialect),
+        outboxes=read_outboxes(root),
     )
-    top.finish()
-    return settings
 
 
-def _read_url(top: Section, engine: str) -> str | None:
-    raw = top.text("url", default=None)
-    if engine == "embedded":
-        if raw is not None:
-            raise top.error("url", "the embedded engine has no url: remove it, or write engine: postgresql")
+def _read_url(root: Node, top: _Top) -> str | None:
+    if top.engine == "embedded":
+        if top.url is not None:
+            raise root.error("url", "the embedded engine has no url: remove it, or write engine: postgresql")
         return None
-    if raw is None:
+    if top.url is None:
         example = (
             '"postgresql://app:${APP_PASSWORD}@db01/shop"'
-            if engine == "postgresql"
+            if top.engine == "postgresql"
             else '"Server=sql01;Database=shop;UID=app;PWD=${APP_PASSWORD}"'
         )
-        raise top.error("url", f"missing: engine {engine} needs one, such as {example}")
-    url = expand_secrets(top, "url", raw, engine)
-    if engine == "postgresql" and not url.startswith(("postgresql://", "postgres://")):
-        raise top.error("url", "must be a PostgreSQL url that starts with postgresql://")
-    if engine == "sqlserver" and not ODBC_SERVER.search(url):
-        raise top.error("url", "must be an ODBC connection string such as Server=sql01;Database=shop;...")
+        raise root.error("url", f"missing: engine {top.engine} needs one, such as {example}")
+    url = expand_secrets(root, "url", top.url, top.engine)
+    if top.engine == "postgresql" and not url.startswith(("postgresql://", "postgres://")):
+        raise root.error("url", "must be a PostgreSQL url that starts with postgresql://")
+    if top.engine == "sqlserver" and not ODBC_SERVER.search(url):
+        raise root.error("url", "must be an ODBC connection string such as Server=sql01;Database=shop;...")
     return url
 
 
-def _read_data_folder(top: Section) -> Path:
-    raw = top.text("data_folder", default=None)
-    if raw is None or os.environ.get("ROWPOST_DATA"):
+def _data_folder(file: Path, folder: str | None) -> Path:
+    if folder is None or os.environ.get("ROWPOST_DATA"):
         return default_data_folder()
-    return (top.file.parent / Path(raw).expanduser()).resolve()
+    return (file.parent / Path(folder).expanduser()).resolve()
 
 
-def _read_supervisor(top: Section, dialect: str, schema: str) -> SupervisorSettings:
-    section = top.section("supervisor")
-    if section is None:
+def _read_supervisor(node: Node | None, dialect: str, schema: str) -> SupervisorSettings:
+    if node is None:
         return SupervisorSettings()
-    error_queue = section.text("error_queue", default="error")
-    supervisor = SupervisorSettings(
-        error_queue=canonical_name(section, error_queue, dialect, schema, key="error_queue"),
-        stop_timeout=section.seconds("stop_timeout", default=30.0, at_least=0.0),
-        breaker_seconds=section.seconds("breaker_seconds", default=30.0, at_least=0.0),
-        idle_timeout=section.seconds("idle_timeout", default=2.0, at_least=0.0),
-        delayed_lateness=section.seconds("delayed_lateness", default=1.0, at_least=MINIMUM_PEEK_DELAY),
-        maintenance_every=section.seconds("maintenance_every", default=300.0, at_least=0.0),
-        wake_up=section.flag("wake_up", default=True),
-    )
-    section.finish()
-    return supervisor
+    supervisor = decode(node, SupervisorSettings)
+    name = canonical_name(node, supervisor.error_queue, dialect, schema, key="error_queue")
+    return replace(supervisor, error_queue=name)
 
 
 def _postgresql_target(url: str) -> str:

@@ -1,29 +1,40 @@
-"""The queues of an environment's file, with their partitions, and the queues elsewhere that it only sends to."""
+"""Settings of queues, with their partitions, and of external queues, which rowpost only sends to."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from rowpost.errors import InvalidQueueName
 from rowpost.settings.worker import WorkerSettings, read_worker
-from rowpost.settings.yaml_file import Section
+from rowpost.settings.yaml_node import Node, decode
 from rowpost.wire.address import Address, parse_address
 
 __all__ = ["QueueSettings", "canonical_name", "read_queues", "with_partitions"]
 
-MINIMUM_PARTITIONS = 2
+#: each partition has a table, procedures and a worker process of its own
+LARGEST_PARTITION_COUNT = 1000
 
 
 @dataclass(frozen=True)
 class QueueSettings:
-    """One declared queue. `kind` is own (we make the table), adopted (it was there) or external (we only send).
+    """One declared queue.
 
-    `partitions` are names of queues among which its messages are split (partitions.py), by the value that `partition_by`
-    leads to: a header's name, or `module:function`.
+    Attributes:
+        name: the canonical name.
+        kind: "own" (a deployment creates the table), "adopted" (the table exists) or "external" (rowpost only sends).
+        body_string: whether the table has a readable column of the body.
+        clustered: whether a new table's index on the row version is clustered (SQL Server).
+        delayed: whether the queue has a table of delayed messages.
+        worker: who handles the messages; None if no worker of this environment does.
+        partitions: names of the queues among which the messages are split.
+        partition_by: what selects the partition: a header's name, or a function as `module:function`.
     """
 
     name: str
-    kind: str = "own"
+    kind: Literal["own", "adopted", "external"] = "own"
     body_string: bool = False
     clustered: bool = True
     delayed: bool = True
@@ -32,31 +43,36 @@ class QueueSettings:
     partition_by: str = ""
 
 
-def read_queues(
-    top: Section, dialect: str, schema: str, compat: str, clustered: bool
-) -> tuple[QueueSettings, ...]:
-    """The sections `queues` and `external`, partitions among them. Raises SettingsError."""
-    found: dict[str, str] = {}
+@dataclass(frozen=True)
+class _Partitions:
+    by: str
+    count: Annotated[int, Meta(ge=2, le=LARGEST_PARTITION_COUNT)] = 2
+
+
+def read_queues(root: Node, dialect: str, schema: str, compat: str, clustered: bool) -> tuple[QueueSettings, ...]:
+    """Read the sections `queues` and `external`, with the partitions of queues. Raises SettingsError."""
+    paths: dict[str, str] = {}
     queues: list[QueueSettings] = []
     for group in ("queues", "external"):
-        for section in top.sections(group):
-            name = canonical_name(section, section.name, dialect, schema)
-            # SQL Server's default collations know no case; PostgreSQL's quoted names do.
-            same = name.casefold() if dialect == "sqlserver" else name
-            if same in found:
-                raise section.error("", f"is the same queue as {found[same]}: declare it once")
-            found[same] = section.path
+        for node in root.children(group):
+            name = canonical_name(node, node.name, dialect, schema)
+            # SQL Server's default collations ignore case. PostgreSQL's quoted names do not.
+            key = name.casefold() if dialect == "sqlserver" else name
+            if key in paths:
+                raise node.error("", f"is the same queue as {paths[key]}: declare it once")
+            paths[key] = node.path
             external = group == "external"
-            queue = _read_external(section, name) if external else _read_queue(section, name, compat, clustered)
+            queue = _read_external(node, name) if external else _read_queue(node, name, compat, clustered)
             queues += with_partitions(queue)
     names = [queue.name for queue in queues]
-    for twice in {name for name in names if names.count(name) > 1}:
-        raise top.error("queues", f"{twice} is the name of a partition: name the queue otherwise")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise root.error("queues", f"{twice} is the name of a partition: give the queue another name")
     return tuple(queues)
 
 
 def with_partitions(queue: QueueSettings) -> list[QueueSettings]:
-    """A queue and its partitions. Its worker is theirs: one for each, and no other beside it."""
+    """Return a queue and its partitions. Each partition gets the queue's worker, with one process; the queue gets none."""
     if not queue.partitions:
         return [queue]
     worker = queue.worker and replace(queue.worker, exclusive=True)
@@ -64,46 +80,54 @@ def with_partitions(queue: QueueSettings) -> list[QueueSettings]:
     return [replace(queue, worker=None), *(replace(plain, name=name) for name in queue.partitions)]
 
 
-def _read_external(section: Section, name: str) -> QueueSettings:
-    section.finish(hint="an external queue has no settings: we only send to it")
+def _read_external(node: Node, name: str) -> QueueSettings:
+    node.check_keys(hint="an external queue has no settings: rowpost can only send to it")
     return QueueSettings(name, "external")
 
 
-def _read_queue(section: Section, name: str, compat: str, clustered: bool) -> QueueSettings:
+def _read_queue(node: Node, name: str, compat: str, clustered: bool) -> QueueSettings:
     if parse_address(name).catalog is not None:
-        raise section.error("", "lies in another database: declare it below external, we can only send to it")
-    worker = section.section("worker")
-    partitions, partition_by = _read_partitions(section, name)
-    queue = QueueSettings(
-        name=name,
-        kind=section.choice("kind", ("own", "adopted"), default="own"),
-        body_string=section.flag("body_string", default=False),
-        clustered=section.flag("clustered", default=clustered),
-        delayed=section.flag("delayed", default=True),
-        worker=None if worker is None else read_worker(worker, compat),
-        partitions=partitions,
-        partition_by=partition_by,
-    )
-    section.finish()
+        raise node.error("", "lies in another database: declare it below external, rowpost can only send to it")
+    worker = node.child("worker")
+    partitions, partition_by = _read_partitions(node, name)
+    given = {
+        "name": name,
+        "worker": None if worker is None else read_worker(worker, compat),
+        "partitions": partitions,
+        "partition_by": partition_by,
+    }
+    queue = decode(node, QueueSettings, given=given, defaults={"clustered": clustered})
+    if queue.kind == "external":
+        raise node.error("kind", "'external' is not one of own, adopted: declare the queue below external")
     return queue
 
 
-def _read_partitions(queue: Section, name: str) -> tuple[tuple[str, ...], str]:
-    section = queue.section("partitions")
-    if section is None:
+def _read_partitions(queue: Node, name: str) -> tuple[tuple[str, ...], str]:
+    node = queue.child("partitions")
+    if node is None:
         return (), ""
-    count = section.whole("count", default=MINIMUM_PARTITIONS, at_least=MINIMUM_PARTITIONS)
-    by = section.text("by")
-    section.finish()
+    partitions = decode(node, _Partitions)
     address = parse_address(name)
-    return tuple(Address(f"{address.table}.p{n}", address.schema).format() for n in range(1, count + 1)), by
+    names = (Address(f"{address.table}.p{n}", address.schema).format() for n in range(1, partitions.count + 1))
+    return tuple(names), partitions.by
 
 
-def canonical_name(section: Section, text: str, dialect: str, schema: str, key: str = "") -> str:
-    """The queue's name as the registry has it: with its schema, unless that is the engine's own default."""
+def canonical_name(node: Node, text: str, dialect: str, schema: str, key: str = "") -> str:
+    """Return the queue's name as in the registry: with its schema, unless that is the engine's own default.
+
+    Args:
+        node: the mapping that holds the name, for errors.
+        text: the name as it is written in the file.
+        dialect: postgresql or sqlserver.
+        schema: the schema of names that have none.
+        key: the key of the name; empty if the name is the mapping's own.
+
+    Raises:
+        SettingsError: the text is not a queue's name.
+    """
     try:
         address = parse_address(text)
         address = Address(address.table, address.schema or schema, address.catalog).qualified(dialect)
     except InvalidQueueName as error:
-        raise section.error(key, str(error)) from error
+        raise node.error(key, str(error)) from error
     return address.short(dialect).format()

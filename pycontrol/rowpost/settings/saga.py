@@ -1,53 +1,54 @@
-"""The sagas of an environment's file: the tables that a deployment makes where it cannot read the endpoints' code."""
+"""Settings of sagas: the tables that a deployment makes if it cannot read the endpoints' code."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from rowpost.settings.yaml_file import Section
+from msgspec import Meta
+
+from rowpost.settings.yaml_node import Node, decode
 
 __all__ = ["SagaSettings", "read_sagas"]
 
-CORRELATION_TYPES = ("string", "integer", "timestamp", "uuid")
-PROPERTY = re.compile(r"[A-Za-z_]\w{0,99}", re.ASCII)
+_CorrelationType = Literal["string", "integer", "timestamp", "uuid"]
+_Property = Annotated[
+    str,
+    Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}\Z", description="a property's name: write letters, digits and underscores"),
+]
 
 
 @dataclass(frozen=True)
 class SagaSettings:
     """One type of saga: its table, and the property by which an instance is found.
 
-    `type` is string, integer, uuid or timestamp. A second, transitional property is stored besides while sagas move
-    from one to the other.
+    Attributes:
+        name: the table, with its schema if that is not the default one.
+        correlation: the property.
+        type: its type: string, integer, uuid or timestamp.
+        transitional: a second property, which is stored as well while sagas move from one to the other.
+        transitional_type: its type; None if there is no second property.
     """
 
     name: str
-    correlation: str
-    type: str = "string"
-    transitional: str | None = None
-    transitional_type: str | None = None
+    correlation: _Property
+    type: _CorrelationType = "string"
+    transitional: _Property | None = None
+    transitional_type: _CorrelationType | None = None
+
+    def __post_init__(self) -> None:
+        kind = (self.transitional_type or "string") if self.transitional else None
+        object.__setattr__(self, "transitional_type", kind)
 
 
-def read_sagas(top: Section, name_of: Callable[[Section], str], dialect: str) -> tuple[SagaSettings, ...]:
-    """The section `sagas`: tables by name, each with its correlation. Raises SettingsError."""
+def read_sagas(root: Node, name_of: Callable[[Node], str], dialect: str) -> tuple[SagaSettings, ...]:
+    """Read the section `sagas`: tables by name, each with its correlation. Raises SettingsError."""
     sagas: dict[str, SagaSettings] = {}
-    for section in top.sections("sagas"):
-        name = name_of(section)
-        same = name.casefold() if dialect == "sqlserver" else name
-        if same in sagas:
-            raise section.error("", "is the same table as another saga's: declare it once")
-        transitional = section.text("transitional", default=None)
-        transitional_type = section.choice("transitional_type", CORRELATION_TYPES, default="string")
-        sagas[same] = SagaSettings(
-            name,
-            section.text("correlation"),
-            section.choice("type", CORRELATION_TYPES, default="string"),
-            transitional,
-            transitional and transitional_type,
-        )
-        for key in ("correlation", "transitional"):
-            if not PROPERTY.fullmatch(getattr(sagas[same], key) or "x"):
-                raise section.error(key, "is not a property's name: write letters, digits and underscores")
-        section.finish()
+    for node in root.children("sagas"):
+        name = name_of(node)
+        key = name.casefold() if dialect == "sqlserver" else name
+        if key in sagas:
+            raise node.error("", "is the same table as another saga's: declare it once")
+        sagas[key] = decode(node, SagaSettings, given={"name": name})
     return tuple(sagas.values())

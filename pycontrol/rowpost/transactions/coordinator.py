@@ -21,7 +21,7 @@ from typing import Any
 from uuid import uuid4
 
 from rowpost.database.connection import Connection
-from rowpost.database.dialects.lending import Loan
+from rowpost.database.dialects.guarding import HandlerGuard
 from rowpost.database.dialects.two_phase import Participant, coordinator_id, identity, open_participant
 from rowpost.errors import HandlerBrokeTransaction, ParticipantFailed, RowpostError, SettingsError
 from rowpost.transactions.recovery import recover
@@ -44,7 +44,7 @@ class _Branch:
     """A participant's part of the transaction in hand. `autocommit`: as a handler's own connection had it."""
 
     participant: Participant
-    loan: Loan
+    guard: HandlerGuard
     autocommit: bool = False
 
     def release(self) -> None:
@@ -111,10 +111,10 @@ class Coordinator:
             self._transaction_id = f"{coordinator_id(home)}_{uuid4().hex}"
         # a server takes each identifier once, whatever database it is for
         participant.begin(f"{self._transaction_id}.{len(self._branches) + 1}")
-        loan = Loan(participant.connection, self._refuse(participant.name))
-        branch = _Branch(participant, loan, participant.autocommit)
+        guard = HandlerGuard(participant.connection, self._refuse(participant.name))
+        branch = _Branch(participant, guard, participant.autocommit)
         self._branches[participant.identity] = branch
-        branch.loan.lend()
+        branch.guard.start()
         return branch
 
     def _named(self, name: str) -> Participant:
@@ -168,7 +168,7 @@ class Coordinator:
     def take_back(self) -> None:
         """The handler has ended: its connections are ours again."""
         for branch in self._branches.values():
-            branch.loan.take_back()
+            branch.guard.stop()
 
     # -------------------------------------------------------------- the two phases
     def prepare(self, database: Connection) -> None:
@@ -194,7 +194,7 @@ class Coordinator:
         for branch in self._branches.values():
             if branch.participant.closed:
                 raise ParticipantFailed(f"The connection to the participant {branch.participant.name!r} was lost.")
-            if branch.loan.ended or branch.participant.idle:
+            if branch.guard.ended or branch.participant.idle:
                 self._refuse(branch.participant.name)("ended")
             if branch.participant.doomed:
                 raise HandlerBrokeTransaction(
@@ -227,7 +227,7 @@ class Coordinator:
         """
         in_doubt = False
         for branch in self._branches.values():
-            branch.loan.take_back()
+            branch.guard.stop()
             try:
                 if not self._deciding:
                     branch.participant.rollback()

@@ -100,26 +100,26 @@ class ConnectionGuard:
 
     def __init__(self, queue: str) -> None:
         self._queue = queue
-        self._loan: Any = None
+        self._guard: Any = None
         self._connection: Any = None
 
     def lend(self, database: Connection) -> None:
         """From now on commit, rollback and close explain themselves where the driver lets us."""
         if self._connection is not database.driver_connection:
             self._connection = database.driver_connection
-            self._loan = database.dialect.loan(database.driver_connection, self._refuse)
-        if self._loan is not None:
-            self._loan.lend()
+            self._guard = database.dialect.guard(database.driver_connection, self._refuse)
+        if self._guard is not None:
+            self._guard.start()
 
     def take_back(self) -> None:
         """The handler has ended."""
-        if self._loan is not None:
-            self._loan.take_back()
+        if self._guard is not None:
+            self._guard.stop()
 
     @property
     def ended(self) -> str | None:
         """COMMIT or ROLLBACK where the handler's SQL ended the transaction and was seen, else None."""
-        return None if self._loan is None else self._loan.ended
+        return None if self._guard is None else self._guard.ended
 
     def _refuse(self, verb: str) -> NoReturn:
         raise broke(self._queue, f"{verb} the transaction or connection")

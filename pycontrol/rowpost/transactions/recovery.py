@@ -66,7 +66,7 @@ def recover(database: Connection, participants: Mapping[str, str]) -> Recovered:
     result = Recovered()
     if database.engine != "postgresql":
         return result
-    old = {row[0]: set(json.loads(row[1])) for row in database.call("list_decisions")}
+    old = {row.transaction_id: set(json.loads(row.participants)) for row in database.call("list_decisions")}
     with _reached(participants) as (reached, result.unreachable):
         undone: set[str] = set()
         for each in _judge(database, reached, result.unreachable):
@@ -112,8 +112,8 @@ def _judge(database: Connection, reached: Mapping[str, Participant], unreachable
         except ParticipantFailed as error:
             unreachable[name] = str(error)
     ours = {_transaction(each.gid) for _, each in found if each.gid.startswith(own)}
-    running = {key for key in ours if database.call("probe_transaction", transaction_id=key)[0][0]}
-    decided = {row[0] for row in database.call("list_decisions")} if ours else set()
+    running = {key for key in ours if database.call("probe_transaction", transaction_id=key)[0].running}
+    decided = {row.transaction_id for row in database.call("list_decisions")} if ours else set()
 
     def state(gid: str) -> str:
         key = _transaction(gid)

@@ -35,4 +35,4 @@ class Directory:
         return database.canonical(parse_address(name))
 
     def _read(self, database: Connection) -> None:
-        self._queues = {row[0]: bool(row[8]) for row in database.call("list_queues")}
+        self._queues = {row.queue_name: bool(row.delayed) for row in database.call("list_queues")}

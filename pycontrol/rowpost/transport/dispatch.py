@@ -16,8 +16,8 @@ from rowpost.errors import DelayNotSupported, RowpostError
 from rowpost.transport.directory import Directory
 from rowpost.transport.queue import Row, legacy_values, split
 from rowpost.wire.address import Address, parse_address
-from rowpost.wire.headers import FORWARD_DESTINATION
-from rowpost.wire.message import MESSAGE_ID, encode_headers
+from rowpost.wire.headers import FORWARD_DESTINATION, MESSAGE_ID
+from rowpost.wire.message import encode_headers
 from rowpost.wire.operation import Call
 
 if TYPE_CHECKING:
@@ -68,10 +68,10 @@ def dispatch(
     if batch.events:
         rows = database.call_all(calls, begin=begin)
         calls = [
-            _unregistered(database.local(parse_address(row[0])).qualified(database.engine), operation)
+            _unregistered(database.local(parse_address(row.queue_address)).qualified(database.engine), operation)
             for place, operation in batch.events
             for row in rows[place]
-            if not row[1]
+            if not row.stored
         ]
         begin, opened = False, begin
     if not calls and commit != "sealed":

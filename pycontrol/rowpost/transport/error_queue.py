@@ -17,16 +17,16 @@ from uuid import UUID, uuid4
 
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseUnavailable, InvalidMessage, InvalidQueueName, MessageNotFound, RowpostError
-from rowpost.recoverability.policy import FAILED_QUEUE
 from rowpost.transport.directory import Directory
-from rowpost.transport.failed_message import TYPES, FailedMessage, edited_headers
+from rowpost.transport.failed_message import FailedMessage, edited_headers
 from rowpost.transport.queue import Queue
 from rowpost.transport.sending import send_call
 from rowpost.wire.address import parse_address
+from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, FAILED_QUEUE
 from rowpost.wire.message import BrowsedMessage, Headers, OutgoingMessage, encode_headers
 from rowpost.wire.operation import Call
 
-__all__ = ["ErrorQueue", "Filter", "Retried"]
+__all__ = ["BATCH", "ErrorQueue", "Filter", "Retried"]
 
 PAGE = 1000
 #: messages that retry_all retries in one transaction
@@ -54,7 +54,7 @@ class Filter:
         return (
             (self.failed_queue is None or _same_queue(self.failed_queue, message.failed_queue, database))
             and _holds(self.exception, f"{message.exception_type}: {message.exception_message}")
-            and _holds(self.message_type, message.headers.get(TYPES) or "")
+            and _holds(self.message_type, message.headers.get(ENCLOSED_MESSAGE_TYPES) or "")
         )
 
 

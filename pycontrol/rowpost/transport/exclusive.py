@@ -23,6 +23,6 @@ class SingleActiveConsumer:
 
     def held(self, database: Connection) -> bool:
         """Return whether this session may receive; requests the lock if it does not have it. Raises DatabaseError."""
-        if self.wanted and self._holder is not database and database.call("acquire_queue", queue_name=self._queue)[0][0]:
+        if self.wanted and self._holder is not database and database.call("acquire_queue", queue_name=self._queue)[0].acquired:
             self._holder = database
         return not self.wanted or self._holder is database

@@ -8,14 +8,22 @@ from functools import cached_property
 from uuid import UUID, uuid4
 
 from rowpost.errors import MessageCorrupt
-from rowpost.recoverability.policy import DROPPED, EXCEPTION, FAILED_QUEUE
-from rowpost.wire.message import MESSAGE_ID, BrowsedMessage, Headers
+from rowpost.recoverability.policy import DROPPED
+from rowpost.wire.headers import (
+    EDIT_OF,
+    ENCLOSED_MESSAGE_TYPES,
+    EXCEPTION_INFO,
+    FAILED_QUEUE,
+    MESSAGE_ID,
+    PROCESSING_ENDPOINT,
+    RETRIES_TIMESTAMP,
+    RETRY_UNIQUE_MESSAGE_ID,
+    TIME_OF_FAILURE,
+)
+from rowpost.wire.message import BrowsedMessage, Headers
 
-__all__ = ["EDIT_OF", "TYPES", "FailedMessage", "edited_headers"]
+__all__ = [ "FailedMessage", "edited_headers"]
 
-EDIT_OF = "ServiceControl.EditOf"
-TYPES = "NServiceBus.EnclosedMessageTypes"
-_RETRIED_AS = "ServiceControl.Retry.UniqueMessageId"
 
 
 class FailedMessage:
@@ -52,38 +60,38 @@ class FailedMessage:
 
     @property
     def failed_at(self) -> str:
-        return self.headers.get("NServiceBus.TimeOfFailure") or ""
+        return self.headers.get(TIME_OF_FAILURE) or ""
 
     @property
     def exception_type(self) -> str:
-        return self.headers.get(EXCEPTION + "ExceptionType") or ""
+        return self.headers.get(EXCEPTION_INFO + "ExceptionType") or ""
 
     @property
     def exception_message(self) -> str:
-        return self.headers.get(EXCEPTION + "Message") or ""
+        return self.headers.get(EXCEPTION_INFO + "Message") or ""
 
     @property
     def stack_trace(self) -> str:
-        return self.headers.get(EXCEPTION + "StackTrace") or ""
+        return self.headers.get(EXCEPTION_INFO + "StackTrace") or ""
 
     @property
     def message_type(self) -> str:
         """Full name of the most derived type, without assembly and version."""
-        return (self.headers.get(TYPES) or "").partition(";")[0].partition(",")[0].strip()
+        return (self.headers.get(ENCLOSED_MESSAGE_TYPES) or "").partition(";")[0].partition(",")[0].strip()
 
 
 def edited_headers(headers: Headers, *, original: FailedMessage) -> dict[str, str | None]:
     """Return the headers of an edit: without those of the failure, with a new message id and the original's id."""
-    gone = {*DROPPED, FAILED_QUEUE, "NServiceBus.TimeOfFailure", "NServiceBus.Retries.Timestamp"}
-    kept = {name: value for name, value in headers.items() if name not in gone and not name.startswith(EXCEPTION)}
+    gone = {*DROPPED, FAILED_QUEUE, TIME_OF_FAILURE, RETRIES_TIMESTAMP}
+    kept = {name: value for name, value in headers.items() if name not in gone and not name.startswith(EXCEPTION_INFO)}
     return {**kept, MESSAGE_ID: str(uuid4()), EDIT_OF: _unique_id(original)}
 
 
 def _unique_id(message: FailedMessage) -> str:
     """Return the id that ServiceControl gives a failed message: a GUID computed from message id and processing endpoint."""
-    known = message.headers.get(_RETRIED_AS)
+    known = message.headers.get(RETRY_UNIQUE_MESSAGE_ID)
     if known:
         return known
-    endpoint = message.headers.get("NServiceBus.ProcessingEndpoint") or message.failed_queue or ""
+    endpoint = message.headers.get(PROCESSING_ENDPOINT) or message.failed_queue or ""
     digest = hashlib.md5((message.message_id + endpoint).encode(), usedforsecurity=False).digest()
     return str(UUID(bytes_le=digest))

@@ -25,7 +25,7 @@ from rowpost.transport.maintenance import queue_metrics
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import Message, OutgoingMessage
 
-__all__ = ["KeyOf", "partition_of", "split"]
+__all__ = ["BATCH", "KeyOf", "partition_of", "split"]
 
 #: returns the value by which a message is partitioned; None if it has none
 KeyOf = Callable[[Message], str | None]

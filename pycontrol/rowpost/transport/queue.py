@@ -13,7 +13,8 @@ from uuid import UUID, uuid4
 from rowpost.database.connection import Connection
 from rowpost.errors import InvalidCount, InvalidMessage
 from rowpost.wire.address import parse_address
-from rowpost.wire.message import CORRELATION_ID, REPLY_TO_ADDRESS, BrowsedMessage, Headers, Message, OutgoingMessage
+from rowpost.wire.headers import CORRELATION_ID, REPLY_TO_ADDRESS
+from rowpost.wire.message import BrowsedMessage, Headers, Message, OutgoingMessage
 
 __all__ = ["Queue", "Row", "legacy_values", "message_of_row", "split"]
 
@@ -161,7 +162,7 @@ class Queue:
 
     def peek(self, count: int = 1000) -> int:
         """Return about how many messages wait, counted up to `count` (1 to 10,000); excludes those that receivers have locked."""
-        return self.database.call("peek_queue", queue=self.name, count=count)[0][0]
+        return self.database.call("peek_queue", queue=self.name, count=count)[0].waiting
 
     def browse(
         self, count: int = 50, after_row_version: int | None = None, max_body_bytes: int | None = None
@@ -193,7 +194,7 @@ class Queue:
     def _purge(self, procedure: str, batch: int, progress: Progress | None) -> int:
         total = 0
         while True:
-            purged = self.database.call(procedure, queue=self.name, count=batch)[0][0]
+            purged = self.database.call(procedure, queue=self.name, count=batch)[0].purged
             total += purged
             if progress:
                 progress(total)

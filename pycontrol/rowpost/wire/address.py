@@ -1,6 +1,6 @@
 """Addresses of queues: table@[schema]@[catalog], and what follows from them.
 
-The canonical form is the reference's (reference A1): the table part is never bracketed and holds no `@`; schema and
+In the canonical form, the table part is never bracketed and holds no `@`; schema and
 catalog stand in brackets, with `]` doubled; the default schema and this database may be left out.
 """
 
@@ -115,7 +115,7 @@ _BRACKETED = re.compile(r"\[((?:[^\]]|\]\])*)\]")
 
 
 def _part(text: str, position: int, whole: str) -> tuple[str, int]:
-    """Reads one schema or catalog at `position`: bracketed, or plain up to the next `@`."""
+    """Read one schema or catalog at `position`: bracketed, or plain up to the next `@`."""
     if text.startswith("[", position):
         match = _BRACKETED.match(text, position)
         if match is None:
@@ -128,9 +128,9 @@ def _part(text: str, position: int, whole: str) -> tuple[str, int]:
 
 @lru_cache(maxsize=4096)
 def parse_address(text: str) -> Address:
-    """Reads table, table@schema or table@schema@catalog, with or without brackets (reference A1, statement 11).
+    """Read table, table@schema or table@schema@catalog, with or without brackets.
 
-    The PostgreSQL transport's `"schema"."table"` is read as well (reference A7).
+    The PostgreSQL transport's `"schema"."table"` is read as well.
 
     Raises:
         InvalidQueueName: empty, an unclosed bracket, or more than three parts.

@@ -1,8 +1,97 @@
-"""The names of the headers that rowpost reads or writes."""
+"""Name the headers that rowpost reads or writes, once each.
+
+The names are those of NServiceBus and ServiceControl, so that endpoints on both sides understand each other's messages.
+A constant is the name without its prefix; `EXCEPTION_INFO` is the common beginning of several names.
+"""
 
 from __future__ import annotations
 
-__all__ = ["FORWARD_DESTINATION"]
+__all__ = [
+    "CONTENT_TYPE",
+    "CONTROL_MESSAGE",
+    "CONVERSATION_ID",
+    "CORRELATION_ID",
+    "DELIVER_AT",
+    "EDIT_OF",
+    "ENCLOSED_MESSAGE_TYPES",
+    "EXCEPTION_DATA",
+    "EXCEPTION_INFO",
+    "EXCEPTION_MESSAGE",
+    "EXCEPTION_STACK_TRACE",
+    "EXCEPTION_TYPE",
+    "FAILED_QUEUE",
+    "FORWARD_DESTINATION",
+    "HOST_DISPLAY_NAME",
+    "HOST_ID",
+    "IMMEDIATE_RETRIES",
+    "INVOKED_SAGAS",
+    "IS_SAGA_TIMEOUT",
+    "MESSAGE_ID",
+    "MESSAGE_INTENT",
+    "ORIGINATING_ENDPOINT",
+    "ORIGINATING_HOST_ID",
+    "ORIGINATING_MACHINE",
+    "ORIGINATING_SAGA_ID",
+    "ORIGINATING_SAGA_TYPE",
+    "PROCESSING_ENDED",
+    "PROCESSING_ENDPOINT",
+    "PROCESSING_MACHINE",
+    "PROCESSING_STARTED",
+    "RELATED_TO",
+    "REPLY_TO_ADDRESS",
+    "RETRIES",
+    "RETRIES_TIMESTAMP",
+    "RETRY_ACKNOWLEDGEMENT_QUEUE",
+    "RETRY_ACKNOWLEDGEMENT_SENT",
+    "RETRY_SUCCESSFUL",
+    "RETRY_UNIQUE_MESSAGE_ID",
+    "SAGA_ID",
+    "SAGA_TYPE",
+    "TIME_OF_FAILURE",
+    "TIME_SENT",
+]
 
-
+CONTENT_TYPE = "NServiceBus.ContentType"
+CONTROL_MESSAGE = "NServiceBus.ControlMessage"
+CONVERSATION_ID = "NServiceBus.ConversationId"
+CORRELATION_ID = "NServiceBus.CorrelationId"
+DELIVER_AT = "NServiceBus.DeliverAt"
+ENCLOSED_MESSAGE_TYPES = "NServiceBus.EnclosedMessageTypes"
+EXCEPTION_DATA = "NServiceBus.ExceptionInfo.Data"
+EXCEPTION_INFO = "NServiceBus.ExceptionInfo."
+EXCEPTION_MESSAGE = "NServiceBus.ExceptionInfo.Message"
+EXCEPTION_STACK_TRACE = "NServiceBus.ExceptionInfo.StackTrace"
+EXCEPTION_TYPE = "NServiceBus.ExceptionInfo.ExceptionType"
+FAILED_QUEUE = "NServiceBus.FailedQ"
 FORWARD_DESTINATION = "NServiceBus.SqlServer.ForwardDestination"
+IMMEDIATE_RETRIES = "NServiceBus.FLRetries"
+INVOKED_SAGAS = "NServiceBus.InvokedSagas"
+IS_SAGA_TIMEOUT = "NServiceBus.IsSagaTimeoutMessage"
+MESSAGE_ID = "NServiceBus.MessageId"
+MESSAGE_INTENT = "NServiceBus.MessageIntent"
+ORIGINATING_ENDPOINT = "NServiceBus.OriginatingEndpoint"
+ORIGINATING_MACHINE = "NServiceBus.OriginatingMachine"
+ORIGINATING_SAGA_ID = "NServiceBus.OriginatingSagaId"
+ORIGINATING_SAGA_TYPE = "NServiceBus.OriginatingSagaType"
+PROCESSING_ENDED = "NServiceBus.ProcessingEnded"
+PROCESSING_ENDPOINT = "NServiceBus.ProcessingEndpoint"
+PROCESSING_MACHINE = "NServiceBus.ProcessingMachine"
+PROCESSING_STARTED = "NServiceBus.ProcessingStarted"
+RELATED_TO = "NServiceBus.RelatedTo"
+REPLY_TO_ADDRESS = "NServiceBus.ReplyToAddress"
+RETRIES = "NServiceBus.Retries"
+RETRIES_TIMESTAMP = "NServiceBus.Retries.Timestamp"
+SAGA_ID = "NServiceBus.SagaId"
+SAGA_TYPE = "NServiceBus.SagaType"
+TIME_OF_FAILURE = "NServiceBus.TimeOfFailure"
+TIME_SENT = "NServiceBus.TimeSent"
+
+EDIT_OF = "ServiceControl.EditOf"
+RETRY_ACKNOWLEDGEMENT_QUEUE = "ServiceControl.Retry.AcknowledgementQueue"
+RETRY_ACKNOWLEDGEMENT_SENT = "ServiceControl.Retry.AcknowledgementSent"
+RETRY_SUCCESSFUL = "ServiceControl.Retry.Successful"
+RETRY_UNIQUE_MESSAGE_ID = "ServiceControl.Retry.UniqueMessageId"
+
+HOST_DISPLAY_NAME = "$.diagnostics.hostdisplayname"
+HOST_ID = "$.diagnostics.hostid"
+ORIGINATING_HOST_ID = "$.diagnostics.originating.hostid"

@@ -1,4 +1,4 @@
-"""Messages and their headers, as they stand in a queue's row (reference 2.1 to 2.4)."""
+"""Messages and their headers, as they stand in a queue's row."""
 
 import json
 import re
@@ -11,6 +11,7 @@ from uuid import UUID
 import msgspec
 
 from rowpost.errors import InvalidMessage, MessageCorrupt
+from rowpost.wire.headers import MESSAGE_ID, REPLY_TO_ADDRESS
 
 __all__ = [
     "BrowsedMessage",
@@ -30,9 +31,6 @@ Headers = Mapping[str, str | None]
 _encode_quickly = msgspec.json.Encoder().encode
 _decode_quickly = msgspec.json.Decoder(dict[str, str | None]).decode
 _TIMESTAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}):([0-9]{6}) Z")
-MESSAGE_ID = "NServiceBus.MessageId"
-REPLY_TO_ADDRESS = "NServiceBus.ReplyToAddress"
-CORRELATION_ID = "NServiceBus.CorrelationId"
 
 
 def encode_headers(headers: Headers) -> str:
@@ -75,7 +73,7 @@ def _storable(text: str) -> str:
 
 
 def decode_headers(text: str) -> dict[str, str | None]:
-    """Reads the Headers column: '' is no headers, else a JSON object of strings and nulls (reference 2.2).
+    """Read the Headers column: '' is no headers, else a JSON object of strings and nulls.
 
     Raises:
         MessageCorrupt: not JSON, not an object, or a value that is neither text nor null.
@@ -102,7 +100,7 @@ def _decode_patiently(text: str) -> dict[str, str | None]:
 
 
 def format_timestamp(moment: datetime) -> str:
-    """The wire's time: UTC, a colon before six digits of microseconds, ` Z` (reference 2.3).
+    """The wire's time: UTC, a colon before six digits of microseconds, ` Z`.
 
     >>> format_timestamp(datetime(2026, 4, 29, 21, 56, 55, 590807, UTC))
     '2026-04-29 21:56:55:590807 Z'
@@ -112,7 +110,7 @@ def format_timestamp(moment: datetime) -> str:
 
 
 def parse_timestamp(text: str) -> datetime:
-    """Reads the wire's time, strictly.
+    """Read the wire's time, strictly.
 
     Raises:
         ValueError: any other form, ISO 8601 included.
@@ -137,13 +135,16 @@ class _Stored:
     __slots__ = ()
     id: UUID
     raw_headers: str
+    _headers: dict[str, str | None] | None
 
     @property
     def headers(self) -> dict[str, str | None]:
         """The headers. Raises MessageCorrupt where they cannot be read; raw_headers is there all the same."""
-        if self._headers is None:
-            object.__setattr__(self, "_headers", decode_headers(self.raw_headers))
-        return self._headers
+        headers = self._headers
+        if headers is None:
+            headers = decode_headers(self.raw_headers)
+            object.__setattr__(self, "_headers", headers)
+        return headers
 
     @property
     def message_id(self) -> str:

@@ -5,7 +5,7 @@
     class OrderPlaced: ...
 
 A class without the decorator is named by its module and its own name. A class that derives from another message class
-is that type too: events reach the subscribers of all of them (reference H3).
+is that type too: events reach the subscribers of all of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _classes: dict[str, type] = {}
 
 
 def message_type(name: str) -> Callable[[T], T]:
-    """Names a class on the wire, for sending and for receiving.
+    """Name a class on the wire, for sending and for receiving.
 
     >>> @message_type("Shop.Messages.OrderPlaced")
     ... class OrderPlaced: ...
@@ -54,7 +54,7 @@ def type_names(cls: type) -> tuple[str, ...]:
 
 
 def enclosed_type_names(message: Any) -> str:
-    """The header NServiceBus.EnclosedMessageTypes of a message (reference 2.4)."""
+    """The header NServiceBus.EnclosedMessageTypes of a message."""
     return ";".join(type_names(type(message)))
 
 

@@ -17,7 +17,7 @@ Call = tuple[str, str | None, dict[str, Any]]
 class Operation:
     """One message on its way out: to `destination`, or to the subscribers of `topics`.
 
-    `immediate` leaves at once and stays even if the handler fails (isolated dispatch, reference C5).
+    `immediate` leaves at once and stays even if the handler fails (isolated dispatch).
     """
 
     headers: dict[str, str | None]

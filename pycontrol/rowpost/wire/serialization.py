@@ -25,7 +25,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Serializer(Protocol):
-    """Turns messages into bodies and back, for one content type."""
+    """Turn messages into bodies and back, for one content type."""
 
     content_type: str
 
@@ -45,7 +45,7 @@ class JsonSerializer:
         try:
             if hasattr(message, "model_dump_json"):
                 return message.model_dump_json(by_alias=True).encode()
-            if dataclasses.is_dataclass(message):
+            if dataclasses.is_dataclass(message) and not isinstance(message, type):
                 message = msgspec.convert(message, _mirror(type(message)), from_attributes=True)
             return msgspec.json.encode(message)
         except (msgspec.MsgspecError, TypeError, ValueError) as error:
@@ -60,7 +60,7 @@ class JsonSerializer:
 
 
 class Serializers:
-    """Serializers by content type; the first is the default, for messages that name none (reference 2.4)."""
+    """Serializers by content type; the first is the default, for messages that name none."""
 
     def __init__(self, *serializers: Serializer) -> None:
         self.default = serializers[0] if serializers else JsonSerializer()
@@ -83,7 +83,7 @@ class Serializers:
 
 
 def named_in_body(body: bytes, serializer: Serializer) -> list[str]:
-    """The type that a foreign sender's message without headers names in its body's $type, if any (reference K12)."""
+    """The type that a foreign sender's message without headers names in its body's $type, if any."""
     try:
         named = serializer.decode(body, dict).get("$type")
     except Exception:  # noqa: BLE001 -- no JSON object: then it names no type
@@ -96,7 +96,7 @@ def _reader(cls: type) -> Callable[[bytes], Any]:
     """How the bodies of a class are read, found out once."""
     if hasattr(cls, "model_validate_json"):
         return cls.model_validate_json
-    as_it_stands = msgspec.json.Decoder(cls).decode
+    as_it_stands: Callable[[bytes], Any] = msgspec.json.Decoder(cls).decode
     if not dataclasses.is_dataclass(cls):
         return as_it_stands
     decode, convert = msgspec.json.Decoder(_mirror(cls)).decode, msgspec.convert
@@ -111,7 +111,7 @@ def _reader(cls: type) -> Callable[[bytes], Any]:
 
 
 @cache
-def _mirror(cls: type) -> type[msgspec.Struct]:
+def _mirror(cls: Any) -> type[msgspec.Struct]:
     """A struct with a dataclass's fields, named as on the wire."""
     hints = typing.get_type_hints(cls)
     fields: list[Any] = []

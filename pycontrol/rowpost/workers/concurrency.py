@@ -25,6 +25,7 @@ from typing import Protocol
 from rowpost.errors import SettingsError
 
 __all__ = [
+    "LONG_RECEIVE_S",
     "Adaptive",
     "Fixed",
     "Observation",

@@ -72,12 +72,12 @@ def test_a_lost_connection_without_a_sqlstate_means_unavailable():
 @pytest.mark.parametrize("number", [90624, 130012])
 def test_an_old_postgresql_is_refused_by_version(number):
     with pytest.raises(errors.UnsupportedServer, match=f"PostgreSQL {number // 10000}.*needs PostgreSQL 14"):
-        postgresql.refuse_version(number)
+        postgresql.check_version(number)
 
 
 @pytest.mark.parametrize("number", [140000, 150003, 180001])
 def test_a_supported_postgresql_is_not_refused(number):
-    postgresql.refuse_version(number)
+    postgresql.check_version(number)
 
 
 @needs_driver_manager
@@ -86,13 +86,13 @@ def test_an_old_sql_server_is_refused_by_version(version):
     from rowpost.database.dialects import sqlserver
 
     with pytest.raises(errors.UnsupportedServer, match="2016"):
-        sqlserver.refuse_version(version, lambda: False)
+        sqlserver.check_version(version, lambda: False)
 
 
 @needs_driver_manager
 def test_azure_and_what_is_new_enough_is_not_refused():
     from rowpost.database.dialects import sqlserver
 
-    sqlserver.refuse_version("12.00.2000", lambda: True)
-    sqlserver.refuse_version("13.00.5026", lambda: False)
-    sqlserver.refuse_version("16.00.1000", lambda: False)
+    sqlserver.check_version("12.00.2000", lambda: True)
+    sqlserver.check_version("13.00.5026", lambda: False)
+    sqlserver.check_version("16.00.1000", lambda: False)

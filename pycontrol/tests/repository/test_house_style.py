@@ -220,7 +220,7 @@ def test_a_procedure_raises_the_errors_that_the_contract_lists_and_no_others(eng
 
 def test_every_error_of_the_contract_has_a_class_of_its_name_and_number():
     assert {number: error.__name__ for number, error in CATALOGUE.items()} == {
-        number: entry["name"] for number, entry in load_contract().errors.items()
+        number: entry.name for number, entry in load_contract().errors.items()
     }
 
 

@@ -85,6 +85,22 @@ def test_the_guard_tells_sql_from_prose(text, is_sql):
     assert bool(SQL.match(text)) is is_sql
 
 
+HEADER = re.compile(r"(NServiceBus|ServiceControl|\$\.diagnostics)\.[\w.]+")
+
+
+def test_the_name_of_a_header_stands_in_one_module():
+    found = [
+        f"{name(path)}:{node.lineno}: {node.value}"
+        for path in MODULES
+        # the schemas of Spark's tables describe columns by their headers
+        if name(path) not in ("wire/headers.py", "spark/archive/schemas.py")
+        for node in texts(path)
+        if HEADER.fullmatch(node.value)
+    ]
+
+    assert found == []
+
+
 def test_no_module_grows_too_long():
     long = {name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
 
@@ -103,6 +119,44 @@ def test_no_function_grows_too_long():
                     long[f"{name(path)}:{node.name}"] = lines
 
     assert long == {}
+
+
+def public_definitions(path: Path) -> set[str]:
+    """Classes, functions and constants of a module whose names do not begin with an underscore."""
+    found = set()
+    for node in tree(path).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found.update(target.id for target in targets if isinstance(target, ast.Name))
+    return {each for each in found if not each.startswith("_")}
+
+
+@cache
+def imported_elsewhere() -> dict[str, set[str]]:
+    """By module, the names that other modules of the package, tests, benchmarks and examples import from it."""
+    repository = PACKAGE.parents[1]
+    found: dict[str, set[str]] = {}
+    for folder in (PACKAGE, PACKAGE.parent / "tests", repository / "benchmarks", repository / "examples"):
+        for path in folder.rglob("*.py"):
+            for node in ast.walk(tree(path)):
+                if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    found.setdefault(node.module, set()).update(alias.name for alias in node.names)
+    return found
+
+
+def unlisted(path: Path) -> list[str]:
+    """The names that a module defines, that others import, and that its __all__ leaves out."""
+    listed: set[str] = set()
+    for node in tree(path).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__":
+            listed = set(ast.literal_eval(node.value))
+    return sorted((public_definitions(path) & imported_elsewhere().get(module_of(path), set())) - listed)
+
+
+def test_all_names_everything_that_others_import():
+    assert {name(path): left for path in MODULES if (left := unlisted(path))} == {}
 
 
 def in_house_order(names: list[str]) -> list[str]:

@@ -14,7 +14,8 @@ import pytest
 
 from rowpost.settings.environment import QueueSettings, SupervisorSettings, WorkerSettings
 from rowpost.transport.queue import Queue
-from rowpost.wire.message import MESSAGE_ID, OutgoingMessage
+from rowpost.wire.headers import MESSAGE_ID
+from rowpost.wire.message import OutgoingMessage
 from tests.support.sagas import KINDS, deploy, race_optimistic, race_pessimistic
 from tests.support.workers import Running
 

@@ -1,6 +1,7 @@
 """Settings: strict files, secrets that never show, complaints that say where and what to do."""
 
 from dataclasses import FrozenInstanceError, replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -212,6 +213,23 @@ def test_a_secret_is_escaped_for_the_place_where_it_stands(write, monkeypatch, e
         ("queues: {Sales: {worker: {handler: 'a:b', strategy: pek}}}", ("did you mean peek?",)),
         ("supervisor: {stop_timeout: -1}", ("supervisor.stop_timeout: -1 s is too short",)),
         ("supervisor: {error_queu: e}", ("supervisor.error_queu: unknown key: did you mean error_queue?",)),
+        ("7: x", ("7: YAML reads this key as int: put it into quotes",)),
+        ("queues: {7: {}}", ("queues.7: YAML reads this key as int",)),
+        ("queues: {Sales: {worker: {handler: 'a:b', limits: 8}}}", ("Sales.worker.limits: unknown key: did you mean limit?",)),
+        ("queues: {Sales: {kind: external}}", ("queues.Sales.kind: 'external' is not one of own, adopted: declare",)),
+        ("queues: {Sales: {partitions: {by: Shop.Key, count: 1}}}", ("partitions.count: 1 is too small: write 2 or more",)),
+        (
+            f"queues: {{Sales: {{partitions: {{by: Shop.Key, count: {10**30}}}}}}}",
+            ("partitions.count: 1000000000000000000000000000000 is too large: write 1000 or less",),
+        ),
+        ("queues: {Sales: {partitions: {count: 4}}}", ("queues.Sales.partitions.by: missing: write a value",)),
+        ("sagas: {Orders: {correlation: 'order id'}}", ("sagas.Orders.correlation: 'order id' is not a property's name",)),
+        ("supervisor: {stop_timeout: .inf}", ("supervisor.stop_timeout: must be a number of seconds",)),
+        (f"supervisor: {{stop_timeout: {10**400}}}", ("supervisor.stop_timeout: must be a number of seconds",)),
+        ("engine: {a: &a [*a]}", ("engine: {'a': ", "is not one of embedded",)),
+        ("a: 2026-13-45", ("line 1: a value cannot be read",)),
+        (f"supervisor: {{stop_timeout: {'9' * 5000}}}", ("line 1: a value cannot be read",)),
+        (f"a: {'[' * 3000}{']' * 3000}", ("is nested too deeply",)),
         ("- a list", ("must be a mapping",)),
         ("a: [", ("line 1",)),
     ],
@@ -223,6 +241,21 @@ def test_a_mistake_is_told_with_file_and_key_and_remedy(write, text, expected):
 
     assert said.startswith(f"{path}: ")
     assert all(part in said for part in expected), said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"engine: {'x' * 30_000}",
+        f"{'x' * 30_000}: 1",
+        f"queues: {{Sales: {{worker: {{handler: 'a:b', {'x' * 30_000}: 1}}}}}}",
+        "a: &a [x, x, x, x, x, x]\n" + "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 6)}]\n" for a, b in pairwise("abcdefghi")) + "engine: *i",
+        f"supervisor: {{stop_timeout: 'a{'b' * 30_000}'}}",
+    ],
+    ids=["value", "key", "inner key", "aliases of aliases", "wrong type"],
+)
+def test_no_error_repeats_a_long_text_of_the_file(write, text):
+    assert len(complaint(write(text))) < 600
 
 
 def test_an_own_queue_cannot_lie_in_another_database(write):

@@ -44,7 +44,7 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 def errors_page() -> str:
     ours = [
-        (str(number), f"{51000 + number}", f"RP{number:03}", f"`{entry['name']}`", entry["meaning"])
+        (str(number), f"{51000 + number}", f"RP{number:03}", f"`{entry.name}`", entry.meaning)
         for number, entry in load_contract().errors.items()
     ]
     theirs = [

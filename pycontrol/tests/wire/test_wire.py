@@ -19,7 +19,8 @@ from rowpost.recoverability.policy import Recoverability
 from rowpost.transport.delayed import move_due
 from rowpost.transport.queue import Queue
 from rowpost.wire.address import parse_address
-from rowpost.wire.message import CORRELATION_ID, MESSAGE_ID, REPLY_TO_ADDRESS, encode_headers, parse_timestamp
+from rowpost.wire.headers import CORRELATION_ID, MESSAGE_ID, REPLY_TO_ADDRESS
+from rowpost.wire.message import encode_headers, parse_timestamp
 from rowpost.wire.message_types import split_enclosed_types
 from tests.support.endpoints import OrderAccepted, OrderPlaced, PlaceOrder, VipOrderPlaced
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from rowpost.cli.demo.statements import statement
 from rowpost.database.connection import Connection
+from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message import Message
 
 __all__ = ["OrderRefused", "note_event", "place_order"]
 
-TYPES = "NServiceBus.EnclosedMessageTypes"
 ORDER_HEADER = "Shop.OrderId"
 
 
@@ -48,7 +48,7 @@ def _read(message: Message) -> Order:
     """Read an order from the body, or from the headers if another system sent no body."""
     content = json.loads(message.body, parse_float=Decimal) if message.body else {}
     headers = message.headers
-    types = headers.get(TYPES) or content.get("$type") or "unknown"
+    types = headers.get(ENCLOSED_MESSAGE_TYPES) or content.get("$type") or "unknown"
     number = content.get("OrderId") or headers.get(ORDER_HEADER)
     return Order(int(number), types.partition(",")[0], content.get("Amount"))
 

@@ -18,13 +18,13 @@ from rowpost.deploy.sql_text import render
 from rowpost.errors import MessageCorrupt, SchemaMissing
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.transport.queue import Queue
+from rowpost.wire.headers import EXCEPTION_MESSAGE
 from rowpost.wire.message import BrowsedMessage
 
 __all__ = ["Stage"]
 
 WIRE = Path(__file__).parent / "wire"
 COUNT_LIMIT = 10_000
-REASON = "NServiceBus.ExceptionInfo.Message"
 
 
 class Stage:
@@ -52,7 +52,7 @@ class Stage:
     def clear(self, database: Connection) -> None:
         """Drop the demo's queues and its table."""
         try:
-            registered = {row[0] for row in database.call("list_queues")}
+            registered = {row.queue_name for row in database.call("list_queues")}
         except SchemaMissing:
             return
         for name in registered & set(self.names.values()):
@@ -97,6 +97,6 @@ def _wire_messages() -> list[dict]:
 
 def _reason(message: BrowsedMessage) -> str:
     try:
-        return message.headers.get(REASON) or "no reason given"
+        return message.headers.get(EXCEPTION_MESSAGE) or "no reason given"
     except MessageCorrupt as error:
         return str(error)

@@ -14,14 +14,13 @@ from rowpost.cli.printing import describe_body, message_document, print_message,
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
 from rowpost.errors import MessageCorrupt
+from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, EXCEPTION_MESSAGE
 from rowpost.wire.message import BrowsedMessage
 
 __all__ = ["register"]
 
 PREVIEW_BYTES = 120
 PURGE_BATCH = 2_000
-TYPES = "NServiceBus.EnclosedMessageTypes"
-FAILURE = "NServiceBus.ExceptionInfo.Message"
 
 
 def register(app: typer.Typer) -> None:
@@ -85,7 +84,7 @@ def _batches(session: Session, database: Connection, procedure: str, queue: str)
     batch = PURGE_BATCH
     while batch == PURGE_BATCH:
         with session.unit(database) as interrupts:
-            batch = database.call(procedure, queue=queue, count=PURGE_BATCH)[0][0]
+            batch = database.call(procedure, queue=queue, count=PURGE_BATCH)[0].purged
         yield batch
         interrupts.check()
 
@@ -130,7 +129,7 @@ def _type_or_failure(message: BrowsedMessage) -> str:
         headers = message.headers
     except MessageCorrupt:
         return "(headers cannot be read)"
-    failure = headers.get(FAILURE)
+    failure = headers.get(EXCEPTION_MESSAGE)
     if failure:
         return f"failed: {failure}"
-    return (headers.get(TYPES) or "").partition(",")[0]
+    return (headers.get(ENCLOSED_MESSAGE_TYPES) or "").partition(",")[0]

@@ -112,9 +112,9 @@ def drop(
 
 
 def _kind(database: Connection, queue: str) -> str:
-    for name, *_, kind, _body_string, _clustered, _delayed, _depth in database.call("list_queues"):
-        if name == queue:
-            return kind
+    for row in database.call("list_queues"):
+        if row.queue_name == queue:
+            return row.kind
     raise QueueNotFound(f"There is no queue named {queue!r} in this database. To list the queues, run: rowpost queue list")
 
 

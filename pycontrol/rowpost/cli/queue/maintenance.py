@@ -78,7 +78,7 @@ def maintain(
 def _own_queues(session: Session, database: Connection, name: str | None) -> list[str]:
     if name is not None:
         return [session.name(name)]
-    return [queue for queue, _, _, _, _, kind, *_ in database.call("list_queues") if kind != "external"]
+    return [row.queue_name for row in database.call("list_queues") if row.kind != "external"]
 
 
 def _document(queue: str, metrics: Metrics, rates: tuple[float | None, float | None] | None) -> dict[str, object]:

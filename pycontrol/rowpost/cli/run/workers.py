@@ -109,7 +109,7 @@ def _prepare(session: Session, settings: Settings) -> None:
     """
     check_outboxes(settings)
     with session.deployed() as database:
-        registered = {row[0] for row in database.call("list_queues")}
+        registered = {row.queue_name for row in database.call("list_queues")}
         for name in needed_queues(settings):
             if name not in registered:
                 raise QueueNotFound(f"The queue {name!r} is not deployed in {settings.target}. Run: rowpost apply")

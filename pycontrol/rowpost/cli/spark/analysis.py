@@ -65,7 +65,7 @@ def doctor(session: Session, master: MasterOption = None, conf: ConfOption = Non
 def _database(session: Session) -> str:
     """Check that the database can be reached and that a stream may read one of its queues."""
     with session.deployed() as database:
-        own = [name for name, _, _, _, _, kind, *_ in database.call("list_queues") if kind != "external"]
+        own = [row.queue_name for row in database.call("list_queues") if row.kind != "external"]
         for queue in own[:1]:
             database.call("describe_stream", queue)
         return f"{session.settings.target}, {len(own)} queues" + (f"; {own[0]} can be streamed" if own else "")

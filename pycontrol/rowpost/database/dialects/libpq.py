@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import select
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -71,10 +71,11 @@ class Call:
     text: str
     parameters: Sequence[tuple[str, Any]]
     result_types: Sequence[str]
+    make_row: Callable[[Iterable[Any]], Any]
 
 
-def call(connection: psycopg.Connection, statement: Call) -> list[tuple]:
-    """Executes one statement, prepared at its first use on this connection, and returns its rows.
+def call(connection: psycopg.Connection, statement: Call) -> list[Any]:
+    """Execute one statement, prepared at its first use on this connection, and return its rows.
 
     Raises:
         psycopg.Error: what the server said; psycopg.DataError where a value does not fit its type.
@@ -87,7 +88,7 @@ def call(connection: psycopg.Connection, statement: Call) -> list[tuple]:
             result = connection.pgconn.exec_params(statement.text.encode(), values, None, formats, 1)
         else:
             result = connection.pgconn.exec_prepared(name, values, formats, 1)
-        return _rows(connection.pgconn, result, statement.result_types)
+        return _rows(connection.pgconn, result, statement)
 
 
 def call_all(
@@ -96,8 +97,8 @@ def call_all(
     *,
     before: Sequence[bytes] = (),
     after: Sequence[bytes] = (),
-) -> list[list[tuple]]:
-    """Executes statements in one round trip and returns the rows of each.
+) -> list[list[Any]]:
+    """Execute statements in one round trip and return the rows of each.
 
     `before` and `after` are commands around them, such as BEGIN and COMMIT. After an error nothing that follows it is
     executed, the COMMIT included: the transaction is left for the caller to roll back.
@@ -135,7 +136,7 @@ def call_all(
             with _failing(place):
                 _check(pgconn, result)
         del results[: len(before)]
-        return [_rows(pgconn, r, s.result_types) for r, s in zip(results, statements, strict=False)]
+        return [_rows(pgconn, r, s) for r, s in zip(results, statements, strict=False)]
 
 
 @contextmanager
@@ -144,7 +145,7 @@ def _failing(place: int) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        error.failed_call = place
+        error.failed_call = place  # type: ignore[attr-defined]
         raise
 
 
@@ -186,12 +187,12 @@ def _ready(socket: int, *, writable: bool) -> None:
         select.select([socket], [socket] if writable else [], [])
 
 
-def _values(statement: Call) -> list[bytes | None]:
+def _values(statement: Call) -> list[Any]:
     return [None if value is None else _encode(kind, value) for kind, value in statement.parameters]
 
 
 def command(connection: psycopg.Connection, text: bytes) -> None:
-    """Executes a statement without parameters or rows, such as COMMIT."""
+    """Execute a statement without parameters or rows, such as COMMIT."""
     with connection.lock:
         _check(connection.pgconn, connection.pgconn.exec_(text))
 
@@ -238,16 +239,16 @@ def _check(pgconn: Any, result: Any) -> None:
     raise error_from_result(result)
 
 
-def _rows(pgconn: Any, result: Any, types: Sequence[str]) -> list[tuple]:
+def _rows(pgconn: Any, result: Any, statement: Call) -> list[Any]:
     _check(pgconn, result)
-    if not types:
+    if not statement.result_types:
         return []
     get, rows = result.get_value, range(result.ntuples)
     columns = []
-    for column, kind in enumerate(types):
+    for column, kind in enumerate(statement.result_types):
         decode = DECODE[kind]
         columns.append([None if (data := get(row, column)) is None else decode(data) for row in rows])
-    return list(zip(*columns, strict=True))
+    return list(map(statement.make_row, zip(*columns, strict=True)))
 
 
 def pack_array(element: str, items: Sequence[bytes | None]) -> bytes:

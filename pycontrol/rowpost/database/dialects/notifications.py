@@ -19,8 +19,8 @@ def listen(connection: psycopg.Connection) -> bool:
     Raises:
         psycopg.Error: lost, or refused (a standby).
     """
-    (pid,) = connection.execute("SELECT pg_catalog.pg_backend_pid()", prepare=False).fetchone()
-    if pid != connection.info.backend_pid:
+    row = connection.execute("SELECT pg_catalog.pg_backend_pid()", prepare=False).fetchone()
+    if row is None or row[0] != connection.info.backend_pid:
         return False
     connection.execute("LISTEN rowpost", prepare=False)
     return True

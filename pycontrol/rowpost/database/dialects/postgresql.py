@@ -13,8 +13,16 @@ from psycopg.pq import ExecStatus, TransactionStatus
 from rowpost.database.contract import Procedure
 from rowpost.database.dialects import libpq, notifications
 from rowpost.database.dialects.copying import copy_rows
-from rowpost.database.dialects.lending import Loan
-from rowpost.database.dialects.protocol import Begin, Commit, Statement, in_order, saga_missing, where_rights_are
+from rowpost.database.dialects.guarding import HandlerGuard
+from rowpost.database.dialects.protocol import (
+    Begin,
+    Commit,
+    Statement,
+    in_order,
+    row_maker,
+    saga_missing,
+    where_rights_are,
+)
 from rowpost.errors import (
     CATALOGUE,
     DatabaseError,
@@ -33,7 +41,7 @@ from rowpost.errors import (
     UnsupportedServer,
 )
 
-__all__ = ["PostgreSQL", "refuse_version"]
+__all__ = ["PostgreSQL", "check_version"]
 
 _TYPES = {
     "string": "text",
@@ -77,7 +85,7 @@ class PostgreSQL:
         except psycopg.Error as error:
             raise self.translate(error) from error
         try:
-            refuse_version(connection.info.server_version)
+            check_version(connection.info.server_version)
         except UnsupportedServer:
             connection.close()
             raise
@@ -92,19 +100,21 @@ class PostgreSQL:
         placeholders = ", ".join(f"${number}::{type_name}" for number, type_name in enumerate(types, 1))
         columns = ", ".join(column.name for column in procedure.result)
         call = f"{self.object_name(procedure, key)}({placeholders})"
+        types_of_result = tuple(c.type for c in procedure.result)
         return Statement(
             text=f"SELECT {columns} FROM {call}" if columns else f"SELECT {call}",
             procedure=procedure,
             queue=queue,
             parameters=tuple((p.name, p.type) for p in parameters),
             known=frozenset(p.name for p in procedure.parameters),
-            result_types=tuple(c.type for c in procedure.result),
+            result_types=types_of_result,
+            make_row=row_maker(procedure.name, tuple(c.name for c in procedure.result), types_of_result),
             key=key,
         )
 
     def execute(
         self, connection: psycopg.Connection, statement: Statement, arguments: dict[str, Any], begin: Begin
-    ) -> list[tuple]:
+    ) -> list[Any]:
         if begin:
             return self.execute_all(connection, [(statement, arguments)], begin, False)[0]
         self.join(connection)
@@ -116,13 +126,13 @@ class PostgreSQL:
         calls: Sequence[tuple[Statement, dict[str, Any]]],
         begin: Begin,
         commit: Commit,
-    ) -> list[list[tuple]]:
+    ) -> list[list[Any]]:
         if begin:
-            _refuse_nested(connection)
+            _check_not_nested(connection)
         else:
             self.join(connection)
         if commit:
-            _refuse_doomed(connection)
+            _check_committable(connection)
         spelt = [_call(*each) for each in calls]
         found = libpq.call_all(connection, spelt, before=_BEGIN[begin], after=_COMMIT[commit])
         return [in_order(statement, rows) for (statement, _), rows in zip(calls, found, strict=True)]
@@ -138,7 +148,7 @@ class PostgreSQL:
         return cursor.fetchall() if cursor.pgresult and cursor.pgresult.status == ExecStatus.TUPLES_OK else []
 
     def begin(self, connection: psycopg.Connection) -> None:
-        _refuse_nested(connection)
+        _check_not_nested(connection)
         libpq.command(connection, b"BEGIN")
 
     def join(self, connection: psycopg.Connection) -> bool:
@@ -149,7 +159,7 @@ class PostgreSQL:
         return True
 
     def commit(self, connection: psycopg.Connection) -> None:
-        _refuse_doomed(connection)
+        _check_committable(connection)
         libpq.command(connection, b"COMMIT")
 
     def rollback(self, connection: psycopg.Connection) -> None:
@@ -185,8 +195,8 @@ class PostgreSQL:
     def driver_error(self) -> type[Exception]:
         return psycopg.Error
 
-    def loan(self, connection: psycopg.Connection, refuse: Callable[[str], NoReturn]) -> Loan:
-        return Loan(connection, refuse)
+    def guard(self, connection: psycopg.Connection, refuse: Callable[[str], NoReturn]) -> HandlerGuard:
+        return HandlerGuard(connection, refuse)
 
     def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
         state = getattr(error, "sqlstate", None) or ""
@@ -239,8 +249,12 @@ class PostgreSQL:
         return f"SELECT {self.object_name(procedure, None)}({given});"
 
 
-def refuse_version(number: int) -> None:
-    """Raises UnsupportedServer for a server older than PostgreSQL 14; `number` is libpq's, such as 130012."""
+def check_version(number: int) -> None:
+    """Check that a server is PostgreSQL 14 or newer; `number` is the version as libpq has it, such as 130012.
+
+    Raises:
+        UnsupportedServer: it is older.
+    """
     if number < _OLDEST * 10_000:
         raise UnsupportedServer(
             f"The server is PostgreSQL {number // 10_000}.{number % 10_000}; rowpost needs PostgreSQL {_OLDEST} or newer. "
@@ -248,7 +262,7 @@ def refuse_version(number: int) -> None:
         )
 
 
-def _refuse_nested(connection: psycopg.Connection) -> None:
+def _check_not_nested(connection: psycopg.Connection) -> None:
     """Close a connection on which somebody left a transaction open. PostgreSQL only warns of a BEGIN there, and the
     COMMIT that follows would commit what was left, for example the removal of a message whose handler failed."""
     if connection.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
@@ -258,8 +272,8 @@ def _refuse_nested(connection: psycopg.Connection) -> None:
         )
 
 
-def _refuse_doomed(connection: psycopg.Connection) -> None:
-    """A COMMIT of a transaction in which something failed would roll back, and say nothing."""
+def _check_committable(connection: psycopg.Connection) -> None:
+    """Raise if a statement of the transaction has failed: a COMMIT would roll back without an error."""
     if connection.pgconn.transaction_status == TransactionStatus.INERROR:
         connection.rollback()
         raise psycopg.errors.InFailedSqlTransaction(
@@ -270,7 +284,7 @@ def _refuse_doomed(connection: psycopg.Connection) -> None:
 def _call(statement: Statement, arguments: dict[str, Any]) -> libpq.Call:
     parameters: list[tuple[str, Any]] = []
     for name, kind in statement.parameters:
-        value = arguments.get(name)
+        value: Any = arguments.get(name)
         if kind == "messages":
             parameters += _message_arrays(value)
         elif kind == "strings":
@@ -278,7 +292,7 @@ def _call(statement: Statement, arguments: dict[str, Any]) -> libpq.Call:
             parameters.append(("array", packed))
         else:
             parameters.append((kind, value))
-    return libpq.Call(statement.text, parameters, statement.result_types)
+    return libpq.Call(statement.text, parameters, statement.result_types, statement.make_row)
 
 
 def _message_arrays(messages: Sequence[Any]) -> list[tuple[str, bytes | None]]:

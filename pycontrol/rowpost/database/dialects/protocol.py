@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from operator import itemgetter
 from typing import Any, Literal, NoReturn, Protocol
 
 from rowpost.database.contract import Procedure
 from rowpost.errors import RowpostError
 
-__all__ = ["Begin", "Commit", "Dialect", "Statement", "in_order", "saga_missing", "where_rights_are"]
+__all__ = ["Begin", "Commit", "Dialect", "Statement", "in_order", "row_maker", "saga_missing", "where_rights_are"]
 
 
 #: whether a call opens a transaction; "distributed": one over several SQL Servers; "sealed": one that no COMMIT ends
@@ -36,13 +38,27 @@ class Statement:
     parameters: tuple[tuple[str, str], ...]
     known: frozenset[str]
     result_types: tuple[str, ...]
+    #: turns the values of one row into a named tuple
+    make_row: Callable[[Iterable[Any]], Any]
     #: driver's type hints, one per placeholder, where the driver cannot see them from a null
     sizes: tuple[Any, ...] = ()
     #: the queue's key, where a batch's error names the procedure that failed and not its place
     key: str | None = None
 
 
-def in_order(statement: Statement, rows: list[tuple]) -> list[tuple]:
+@cache
+def row_maker(procedure: str, columns: tuple[str, ...], types: tuple[str, ...]) -> Callable[[Iterable[Any]], Any]:
+    """Return the function that turns the values of a procedure's row into a named tuple, with the contract's columns.
+
+    Rows with bodies of messages stay plain tuples: names would cost 3 % of the processor time of receiving 100 messages.
+    """
+    if "binary" in types:
+        return tuple
+    # tuple.__new__ needs no frame of Python for each row, as the class's _make does
+    return partial(tuple.__new__, namedtuple(f"{procedure}_row", columns))
+
+
+def in_order(statement: Statement, rows: list[Any]) -> list[Any]:
     """The rows in the contract's order: neither OUTPUT nor RETURNING promises one, and a sort there copies every body."""
     order = statement.procedure.ordered_by
     if order and len(rows) > 1:
@@ -62,19 +78,21 @@ class Dialect(Protocol):
 
     name: str
 
+    def __hash__(self) -> int: ...
+
     def connect(self, url: str, application_name: str) -> Any:
-        """Opens a connection in autocommit mode. Raises DatabaseUnavailable, LoginRefused, SettingsError."""
+        """Open a connection in autocommit mode. Raises DatabaseUnavailable, LoginRefused, SettingsError."""
 
     def spell(self, procedure: Procedure, queue: str | None, key: str | None) -> Statement:
-        """Spells the call of a procedure."""
+        """Spell the call of a procedure."""
 
-    def execute(self, connection: Any, statement: Statement, arguments: dict[str, Any], begin: Begin) -> list[tuple]:
+    def execute(self, connection: Any, statement: Statement, arguments: dict[str, Any], begin: Begin) -> list[Any]:
         """Calls; with `begin` opens the transaction in the same round trip. Rows stand in the contract's order."""
 
     def execute_all(
         self, connection: Any, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: Begin, commit: Commit
-    ) -> list[list[tuple]]:
-        """Calls several at once, optionally between BEGIN and COMMIT; the rows of each."""
+    ) -> list[list[Any]]:
+        """Call several at once, optionally between BEGIN and COMMIT; the rows of each."""
 
     def stream(
         self, connection: Any, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int
@@ -82,7 +100,7 @@ class Dialect(Protocol):
         """Calls; the rows, with these columns at least, come in chunks of about so many bytes."""
 
     def script(self, connection: Any, text: str) -> list[tuple]:
-        """Executes one batch of a script as it stands; returns the rows of its last result, if any."""
+        """Execute one batch of a script as it stands; return the rows of its last result, if any."""
 
     def join(self, connection: Any) -> bool:
         """Opens the transaction that a lent connection's driver would; False where that is left to us (autocommit)."""
@@ -106,7 +124,7 @@ class Dialect(Protocol):
     def is_closed(self, connection: Any) -> bool: ...
 
     def listen(self, connection: Any) -> bool:
-        """Begins to hear senders; False where the engine, or what lies in between, knows no such thing."""
+        """Start to listen to senders; False where the engine, or what lies in between, knows no such thing."""
 
     def heard(self, connection: Any) -> list[str]:
         """The keys of queues whose senders rang since the last time; does not wait."""
@@ -116,8 +134,8 @@ class Dialect(Protocol):
 
     def driver_error(self) -> type[Exception]: ...
 
-    def loan(self, connection: Any, refuse: Callable[[str], NoReturn]) -> Any:
-        """What watches over a connection in a handler's hands; None where the driver gives no way."""
+    def guard(self, connection: Any, refuse: Callable[[str], NoReturn]) -> Any:
+        """Return the guard of a connection that a handler uses; None if the driver offers no way."""
 
     def database_name(self, connection: Any) -> str: ...
     def quote(self, name: str) -> str: ...

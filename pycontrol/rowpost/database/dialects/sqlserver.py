@@ -20,11 +20,11 @@ import pyodbc
 
 from rowpost.database.contract import Parameter, Procedure
 from rowpost.database.dialects.odbc import find_driver
-from rowpost.database.dialects.protocol import Begin, Commit, Statement, in_order
+from rowpost.database.dialects.protocol import Begin, Commit, Statement, in_order, row_maker
 from rowpost.database.dialects.sqlserver_errors import translate
 from rowpost.errors import RowpostError, UnsupportedServer
 
-__all__ = ["SQLServer", "refuse_version"]
+__all__ = ["SQLServer", "check_version"]
 
 Call = tuple[Statement, dict[str, Any]]
 
@@ -77,7 +77,7 @@ class SQLServer:
         except pyodbc.Error as error:
             raise self.translate(error) from None  # the driver's own text may hold the connection string
         try:
-            refuse_version(str(connection.getinfo(pyodbc.SQL_DBMS_VER)), lambda: _is_azure(connection))
+            check_version(str(connection.getinfo(pyodbc.SQL_DBMS_VER)), lambda: _is_azure(connection))
         except UnsupportedServer:
             connection.close()
             raise
@@ -86,25 +86,27 @@ class SQLServer:
     def spell(self, procedure: Procedure, queue: str | None, key: str | None) -> Statement:
         parameters = procedure.parameters_on(self.name)
         physical = [each for parameter in parameters for each in _physical(parameter)]
+        types_of_result = tuple(c.type for c in procedure.result)
         return Statement(
             text=self._exec(procedure, key, ((name, "?") for name, _ in physical)),
             procedure=procedure,
             queue=queue,
             parameters=tuple((p.name, p.type) for p in parameters),
             known=frozenset(p.name for p in procedure.parameters),
-            result_types=tuple(c.type for c in procedure.result),
+            result_types=types_of_result,
+            make_row=row_maker(procedure.name, tuple(c.name for c in procedure.result), types_of_result),
             sizes=tuple(_SIZES[kind] for _, kind in physical),
             key=key,
         )
 
     def execute(
         self, connection: pyodbc.Connection, statement: Statement, arguments: dict[str, Any], begin: Begin
-    ) -> list[tuple]:
+    ) -> list[Any]:
         return self.execute_all(connection, [(statement, arguments)], begin, False)[0]
 
     def execute_all(
         self, connection: pyodbc.Connection, calls: Sequence[Call], begin: Begin, commit: Commit
-    ) -> list[list[tuple]]:
+    ) -> list[list[Any]]:
         batches = _batched(calls)
         undo = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; "
         if begin and len(batches) == 1 and (commit or _is_plain(batches[0])):
@@ -120,7 +122,7 @@ class SQLServer:
 
     def _run(
         self, connection: pyodbc.Connection, calls: Sequence[Call], head: str, tail: str = "", undo: str = ""
-    ) -> list[list[tuple]]:
+    ) -> list[list[Any]]:
         """Calls in one round trip, between two statements; an error of any of them goes through `undo` and ends it."""
         plain = _is_plain(calls)
         text = " ".join([head, *(self._literally(*call) if plain else call[0].text for call in calls), tail])
@@ -134,7 +136,7 @@ class SQLServer:
                 cursor.setinputsizes([size for statement, _ in calls for size in statement.sizes])
                 cursor.execute(text, [value for call in calls for value in _values(*call)])
             found = iter(_all_results(cursor))
-        return [in_order(s, next(found, [])) if s.procedure.result else [] for s, _ in calls]
+        return [in_order(s, list(map(s.make_row, next(found, [])))) if s.procedure.result else [] for s, _ in calls]
 
     def _literally(self, statement: Statement, arguments: dict[str, Any]) -> str:
         given = ((name, self.literal(arguments.get(name))) for name, _ in statement.parameters)
@@ -162,7 +164,7 @@ class SQLServer:
     def script(self, connection: pyodbc.Connection, text: str) -> list[tuple]:
         with closing(connection.cursor()) as cursor:  # a cursor as a block would commit
             cursor.execute(text)
-            return (_all_results(cursor) or [[]])[-1]
+            return [tuple(row) for row in (_all_results(cursor) or [[]])[-1]]
 
     def begin(self, connection: pyodbc.Connection) -> None:
         connection.execute(f"{_BEGIN[True]};").close()
@@ -209,7 +211,7 @@ class SQLServer:
     def driver_error(self) -> type[Exception]:
         return pyodbc.Error
 
-    def loan(self, connection: pyodbc.Connection, refuse: Callable[[str], NoReturn]) -> None:
+    def guard(self, connection: pyodbc.Connection, refuse: Callable[[str], NoReturn]) -> None:
         """pyodbc's connections take no attributes: what a handler did wrong is found afterwards."""
 
     def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
@@ -241,8 +243,8 @@ class SQLServer:
         return f"EXEC {self.object_name(procedure, key)} {', '.join(f'@{name} = {value}' for name, value in given)};"
 
 
-def refuse_version(version: str, is_azure: Callable[[], bool]) -> None:
-    """Raises UnsupportedServer for a server older than SQL Server 2016 (13); Azure SQL (12) is new enough.
+def check_version(version: str, is_azure: Callable[[], bool]) -> None:
+    """Check that a server is SQL Server 2016 (13) or newer. Azure SQL (12) is new enough.
 
     `version` is the driver's, such as "13.00.5026"; `is_azure` is asked only of those that call themselves 12.
     """
@@ -289,7 +291,7 @@ def _message_block(messages: Sequence[Any]) -> list[Any]:
 def _values(statement: Statement, arguments: dict[str, Any]) -> list[Any]:
     values: list[Any] = []
     for name, kind in statement.parameters:
-        value = arguments.get(name)
+        value: Any = arguments.get(name)
         if kind == "messages":
             values += _message_block(value)
         elif kind == "strings":
@@ -317,11 +319,11 @@ def _is_plain(calls: Sequence[Call]) -> bool:
     return all(value is None or isinstance(value, int) for _, arguments in calls for value in arguments.values())
 
 
-def _all_results(cursor: pyodbc.Cursor) -> list[list[tuple]]:
-    """The rows of every result. Reads to the end: an error that follows a row must surface, not lose the row (D2)."""
-    results: list[list[tuple]] = []
+def _all_results(cursor: pyodbc.Cursor) -> list[list[Any]]:
+    """Return the driver's rows of every result. Reads to the end, so that an error that follows a row is raised."""
+    results: list[list[Any]] = []
     while True:
         if cursor.description is not None:
-            results.append([tuple(row) for row in cursor.fetchall()])
+            results.append(cursor.fetchall())
         if not cursor.nextset():
             return results

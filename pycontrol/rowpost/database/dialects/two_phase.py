@@ -40,11 +40,11 @@ def identity(connection: psycopg.Connection) -> str:
         " FROM pg_catalog.pg_control_system() AS c, pg_catalog.pg_database AS d WHERE d.datname = current_database()",
         prepare=False,
     ).fetchone()
-    return row[0]
+    return "" if row is None else row[0]
 
 
 def open_participant(name: str, url: str, application_name: str) -> Participant:
-    """Connects, and makes sure that transactions can be prepared there.
+    """Connect, and make sure that transactions can be prepared there.
 
     Raises:
         ParticipantFailed: nobody answers, or the login is refused.
@@ -61,8 +61,8 @@ def open_participant(name: str, url: str, application_name: str) -> Participant:
     participant = Participant(name, connection)
     with participant.translated("asked who it is"):
         participant.identity = identity(connection)
-        (limit,) = connection.execute("SHOW max_prepared_transactions", prepare=False).fetchone()
-    if int(limit) == 0:
+        row = connection.execute("SHOW max_prepared_transactions", prepare=False).fetchone()
+    if row is None or int(row[0]) == 0:
         connection.close()
         raise SettingsError(
             f"The server of the participant {name!r} prepares no transactions: its max_prepared_transactions is 0. Set it "
@@ -134,7 +134,7 @@ class Participant:
         with self.translated("asked for prepared transactions"):
             found = self.connection.tpc_recover()
         here = self.connection.info.dbname
-        return [Prepared(str(x), x.prepared, x.owner) for x in found if x.database == here]
+        return [Prepared(str(x), x.prepared, x.owner or "") for x in found if x.database == here and x.prepared is not None]
 
     def resolve(self, gid: str, *, commit: bool) -> bool:
         """End a prepared transaction that a coordinator left; False where somebody else does so at the same time."""
@@ -154,7 +154,7 @@ class Participant:
 
     @contextmanager
     def translated(self, what: str) -> Iterator[None]:
-        """Turns psycopg's errors into ParticipantFailed."""
+        """Turn psycopg's errors into ParticipantFailed."""
         try:
             yield
         except psycopg.Error as error:

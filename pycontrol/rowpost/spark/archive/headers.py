@@ -12,6 +12,26 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from rowpost.spark.archive.schemas import PARSED
+from rowpost.wire.headers import (
+    CONTENT_TYPE,
+    CONVERSATION_ID,
+    DELIVER_AT,
+    ENCLOSED_MESSAGE_TYPES,
+    EXCEPTION_MESSAGE,
+    EXCEPTION_TYPE,
+    FAILED_QUEUE,
+    MESSAGE_ID,
+    MESSAGE_INTENT,
+    ORIGINATING_ENDPOINT,
+    ORIGINATING_MACHINE,
+    PROCESSING_ENDED,
+    PROCESSING_ENDPOINT,
+    PROCESSING_MACHINE,
+    PROCESSING_STARTED,
+    RELATED_TO,
+    TIME_OF_FAILURE,
+    TIME_SENT,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -19,23 +39,23 @@ if TYPE_CHECKING:
 __all__ = ["has_failed", "header", "parse_headers", "read_headers", "wire_time"]
 
 _NAMES = {
-    "conversation_id": "NServiceBus.ConversationId",
-    "related_to": "NServiceBus.RelatedTo",
-    "intent": "NServiceBus.MessageIntent",
-    "sending_endpoint": "NServiceBus.OriginatingEndpoint",
-    "sending_machine": "NServiceBus.OriginatingMachine",
-    "machine": "NServiceBus.ProcessingMachine",
-    "content_type": "NServiceBus.ContentType",
-    "exception_type": "NServiceBus.ExceptionInfo.ExceptionType",
-    "exception_message": "NServiceBus.ExceptionInfo.Message",
-    "failed_queue": "NServiceBus.FailedQ",
+    "conversation_id": CONVERSATION_ID,
+    "related_to": RELATED_TO,
+    "intent": MESSAGE_INTENT,
+    "sending_endpoint": ORIGINATING_ENDPOINT,
+    "sending_machine": ORIGINATING_MACHINE,
+    "machine": PROCESSING_MACHINE,
+    "content_type": CONTENT_TYPE,
+    "exception_type": EXCEPTION_TYPE,
+    "exception_message": EXCEPTION_MESSAGE,
+    "failed_queue": FAILED_QUEUE,
 }
 _TIMES = {
-    "time_sent": "NServiceBus.TimeSent",
-    "processing_started": "NServiceBus.ProcessingStarted",
-    "processing_ended": "NServiceBus.ProcessingEnded",
-    "deliver_at": "NServiceBus.DeliverAt",
-    "time_of_failure": "NServiceBus.TimeOfFailure",
+    "time_sent": TIME_SENT,
+    "processing_started": PROCESSING_STARTED,
+    "processing_ended": PROCESSING_ENDED,
+    "deliver_at": DELIVER_AT,
+    "time_of_failure": TIME_OF_FAILURE,
 }
 _WIRE_TIME = "yyyy-MM-dd HH:mm:ss:SSSSSS 'Z'"
 _YEARS = ("1970-01-01", "9999-01-01")
@@ -67,10 +87,10 @@ def parse_headers(df: DataFrame) -> DataFrame:
     found = {name: header(h, wire) for name, wire in _NAMES.items()}
     found |= {name: wire_time(header(h, wire)) for name, wire in _TIMES.items()}
     found["headers_valid"] = (F.col("headers") == "") | h.isNotNull()
-    found["message_id"] = F.coalesce(header(h, "NServiceBus.MessageId"), F.col("id"))
-    found["message_type"] = _trimmed(F.regexp_extract(header(h, "NServiceBus.EnclosedMessageTypes"), _FIRST_TYPE, 1))
+    found["message_id"] = F.coalesce(header(h, MESSAGE_ID), F.col("id"))
+    found["message_type"] = _trimmed(F.regexp_extract(header(h, ENCLOSED_MESSAGE_TYPES), _FIRST_TYPE, 1))
     failed_table = _trimmed(F.regexp_extract(found["failed_queue"], _TABLE, 1))
-    found["endpoint"] = F.coalesce(header(h, "NServiceBus.ProcessingEndpoint"), failed_table)
+    found["endpoint"] = F.coalesce(header(h, PROCESSING_ENDPOINT), failed_table)
     found["body_bytes"] = F.coalesce(F.octet_length("body"), F.lit(0)).cast("long")
     columns = [found[column.name].cast(column.dataType).alias(column.name) for column in PARSED]
     return df.withColumn(_MAP, read_headers(F.col("headers"))).select(*df.columns, *columns)

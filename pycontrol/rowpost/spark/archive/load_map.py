@@ -14,18 +14,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rowpost.settings.yaml_file import Section, read_values
+from rowpost.settings.yaml_file import read_root
+from rowpost.settings.yaml_node import Texts, decode
 
 __all__ = ["LoadMap", "read_map"]
 
 
 @dataclass(frozen=True)
 class LoadMap:
-    """A mapping. `key`, `body` and the values of `headers` name columns. If `body` is None, the body has all columns."""
+    """How the rows of a table become messages.
 
-    key: tuple[str, ...]
+    Attributes:
+        key: columns that identify a row permanently.
+        type: the message type.
+        body: columns that are the fields of the JSON body; None for all columns.
+        body_column: the column that holds the whole body, instead of `body`.
+        content_type: of the body.
+        headers: pairs of a header's name and the column that holds its value.
+    """
+
+    key: Texts
     type: str
-    body: tuple[str, ...] | None = None
+    body: Texts | None = None
     body_column: str | None = None
     content_type: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
@@ -38,16 +48,11 @@ class LoadMap:
 
 
 def read_map(path: Path) -> LoadMap:
-    """Read a mapping. Raises SettingsError, which names file and key."""
-    document = Section(path, "", read_values(path))
-    key, message_type = document.texts("key"), document.text("type")
-    body, body_column = document.texts("body", None), document.text("body_column", None)
-    if body and body_column:
-        raise document.error("body", "cannot be combined with body_column: write one of them")
-    content_type = document.text("content_type", "application/json")
-    headers = document.section("headers")
-    document.finish()
-    return LoadMap(
-        tuple(key), message_type, tuple(body) if body else None, body_column, content_type,
-        tuple((name, headers.text(name)) for name in headers) if headers else (),
-    )  # fmt: skip
+    """Read a map from a YAML file. Raises SettingsError, which names file and key."""
+    root = read_root(path)
+    headers = root.child("headers")
+    pairs = tuple((name, headers.take(name, str)) for name in headers.all) if headers else ()
+    found = decode(root, LoadMap, given={"headers": pairs})
+    if found.body and found.body_column:
+        raise root.error("body", "and body_column exclude each other: write one of them")
+    return found

@@ -18,8 +18,10 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Literal
 
-from rowpost.settings.yaml_file import Section, read_values
+from rowpost.settings.yaml_file import read_root
+from rowpost.settings.yaml_node import Node, decode
 
 __all__ = ["ACTIONS", "Limit", "Policy", "Rule", "pattern", "read_policy"]
 
@@ -32,7 +34,7 @@ _DAYS = {"d": 1, "w": 7}
 class Rule:
     """Which messages to delete or redact. `larger_than` is in bytes; None does not filter."""
 
-    action: str
+    action: Literal["delete", "redact"]
     queue: str = "*"
     message_type: str = "*"
     older_than: timedelta | None = None
@@ -56,46 +58,42 @@ class Policy:
 
 
 def read_policy(path: Path) -> Policy:
-    """Read a policy. Raises SettingsError, which names file, rule and key."""
-    document = Section(path, "", read_values(path))
-    rules, limits = tuple(map(_rule, document.listed("rules"))), tuple(map(_limit, document.listed("limits")))
-    document.finish()
-    if not rules and not limits:
-        raise document.error("", "has neither rules nor limits, so it would do nothing: add one")
-    return Policy(rules, limits)
+    """Read a policy from a YAML file. Raises SettingsError, which names file, rule and key."""
+    root = read_root(path)
+    policy = Policy(tuple(map(_rule, root.items("rules"))), tuple(map(_limit, root.items("limits"))))
+    root.check_keys()
+    if not policy.rules and not policy.limits:
+        raise root.error("", "has neither rules nor limits: nothing would be done")
+    return policy
 
 
-def _rule(rule: Section) -> Rule:
-    action = rule.choice("action", ACTIONS)
-    queue, message_type = rule.text("queue", None), rule.text("message_type", None)
-    older_than, larger_than = rule.text("older_than", None), rule.text("larger_than", None)
-    rule.finish()
-    if (queue, message_type, older_than, larger_than) == (None,) * 4:
-        raise rule.error("", f'would {action} every message of every queue: add a condition, or queue: "*" for all messages')
-    return Rule(
-        action, queue or "*", message_type or "*",
-        None if older_than is None else _days(rule, older_than),
-        None if larger_than is None else _bytes(rule, "larger_than", larger_than),
-    )  # fmt: skip
+def _rule(node: Node) -> Rule:
+    older_than = _days(node, "older_than") if "older_than" in node.values else None
+    larger_than = _bytes(node, "larger_than") if "larger_than" in node.values else None
+    node.taken.update(("older_than", "larger_than"))
+    rule = decode(node, Rule, given={"older_than": older_than, "larger_than": larger_than})
+    if node.values.keys() <= {"action"}:
+        raise node.error("", f'would {rule.action} every message of every queue: say which, with queue: "*" if all')
+    return rule
 
 
-def _limit(limit: Section) -> Limit:
-    total, queue = limit.text("total"), limit.text("queue", "*")
-    limit.finish()
-    return Limit(_bytes(limit, "total", total), queue)
+def _limit(node: Node) -> Limit:
+    return decode(node, Limit, given={"total": _bytes(node, "total")})
 
 
-def _days(rule: Section, text: str) -> timedelta:
+def _days(node: Node, key: str) -> timedelta:
+    text = node.take(key, str)
     match = re.fullmatch(r"(\d{1,6})([dw])", text)
     if match is None:
-        raise rule.error("older_than", f"must be a number of days or weeks, such as 90d or 12w (got {text!r})")
+        raise node.error(key, f"{text!r} is not a number of days or weeks, such as 90d or 12w")
     return timedelta(days=int(match[1]) * _DAYS[match[2]])
 
 
-def _bytes(section: Section, key: str, text: str) -> int:
+def _bytes(node: Node, key: str) -> int:
+    text = node.take(key, str)
     match = re.fullmatch(r"(\d{1,9}) ?([KMGT]?B)", text)
     if match is None:
-        raise section.error(key, f"must be a size, such as 500KB, 1MB or 50GB (got {text!r})")
+        raise node.error(key, f"{text!r} is not a size, such as 500KB, 1MB or 50GB")
     return int(match[1]) * _UNITS[match[2]]
 
 

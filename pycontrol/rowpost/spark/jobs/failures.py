@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from rowpost.spark.archive.headers import header, read_headers
 from rowpost.spark.archive.schemas import FAILURE_GROUPS, shaped
+from rowpost.wire.headers import EXCEPTION_STACK_TRACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["failures", "write_csv"]
 
 _GROUP = ("exception_type", "endpoint", "message_type", "stack_hash")
-_STACK = "NServiceBus.ExceptionInfo.StackTrace"
 _HASH_LENGTH = 8
 
 
@@ -31,7 +31,7 @@ def failures(df: DataFrame, now: datetime) -> DataFrame:
     """
     end = F.lit(now)
     at = F.least(F.col("time_of_failure"), end)
-    text = header(read_headers(F.col("headers")), _STACK)
+    text = header(read_headers(F.col("headers")), EXCEPTION_STACK_TRACE)
     stack = F.substring(F.sha2(F.regexp_replace(text, r"0x[0-9a-fA-F]+|\d+", ""), 256), 1, _HASH_LENGTH)
     failed = df.where(F.col("exception_type").isNotNull() | F.col("time_of_failure").isNotNull())
     failed = failed.where(F.col("processing_ended").isNull()).withColumns({"failed_at": at, "stack_hash": stack})

@@ -16,6 +16,14 @@ from rowpost.errors import InvalidMessages
 from rowpost.spark.archive.load_map import LoadMap
 from rowpost.spark.archive.schemas import OUTGOING, shaped
 from rowpost.spark.jobs.replay import partitions_for, send
+from rowpost.wire.headers import (
+    CONTENT_TYPE,
+    CONVERSATION_ID,
+    CORRELATION_ID,
+    ENCLOSED_MESSAGE_TYPES,
+    MESSAGE_ID,
+    MESSAGE_INTENT,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -48,12 +56,12 @@ def load(df: DataFrame, spec: LoadMap, job: str) -> DataFrame:
     key = F.concat_ws(_KEY_SEPARATOR, *(F.col(f"`{name}`").cast("string") for name in spec.key))
     made = df.withColumn("__id", _uuid5(namespace, key))
     fixed = {
-        "NServiceBus.MessageId": F.col("__id"),
-        "NServiceBus.ConversationId": F.col("__id"),
-        "NServiceBus.CorrelationId": F.col("__id"),
-        "NServiceBus.MessageIntent": F.lit("Send"),
-        "NServiceBus.EnclosedMessageTypes": F.lit(spec.type),
-        "NServiceBus.ContentType": F.lit(spec.content_type),
+        MESSAGE_ID: F.col("__id"),
+        CONVERSATION_ID: F.col("__id"),
+        CORRELATION_ID: F.col("__id"),
+        MESSAGE_INTENT: F.lit("Send"),
+        ENCLOSED_MESSAGE_TYPES: F.lit(spec.type),
+        CONTENT_TYPE: F.lit(spec.content_type),
         "Rowpost.Load": F.lit(job),
     }
     own = {name: F.col(f"`{column}`").cast("string") for name, column in spec.headers}

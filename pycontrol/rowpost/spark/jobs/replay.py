@@ -23,6 +23,18 @@ from rowpost.spark.archive.folder import METADATA_FOLDER, ArchiveFolder
 from rowpost.spark.archive.headers import read_headers
 from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.session import activate
+from rowpost.wire.headers import (
+    EXCEPTION_INFO,
+    FAILED_QUEUE,
+    IMMEDIATE_RETRIES,
+    PROCESSING_ENDED,
+    PROCESSING_ENDPOINT,
+    PROCESSING_MACHINE,
+    PROCESSING_STARTED,
+    RETRIES,
+    RETRIES_TIMESTAMP,
+    TIME_OF_FAILURE,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -35,10 +47,9 @@ RATE_STEP_S = 5.0  # duration of one step of a rate
 ROWS_PER_PARTITION, MAX_PARTITIONS = 25_000, 8
 # headers that failures, retries and audits add: a replayed message is handled as a new one
 _DROPPED = (
-    "NServiceBus.FailedQ", "NServiceBus.TimeOfFailure", "NServiceBus.Retries", "NServiceBus.Retries.Timestamp", "NServiceBus.FLRetries",
-    "NServiceBus.ProcessingStarted", "NServiceBus.ProcessingEnded", "NServiceBus.ProcessingEndpoint", "NServiceBus.ProcessingMachine",
+    FAILED_QUEUE, TIME_OF_FAILURE, RETRIES, RETRIES_TIMESTAMP, IMMEDIATE_RETRIES,
+    PROCESSING_STARTED, PROCESSING_ENDED, PROCESSING_ENDPOINT, PROCESSING_MACHINE,
 )  # fmt: skip
-_EXCEPTION = "NServiceBus.ExceptionInfo."
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _FIXED_BY_KEY = {"where": "the filter", "limit": "the limit", "queue": "the queue", "rate": "the rate", "ramp": "the ramp"}
 
@@ -98,7 +109,7 @@ def choose(df: DataFrame, replay: Replay) -> DataFrame:
 def _headers(key: str) -> Column:
     """Remove the headers of the earlier handling and failure. Headers that cannot be parsed stay unchanged."""
     headers = read_headers(F.col("headers"))
-    kept = F.map_filter(headers, lambda name, _: ~name.isin(*_DROPPED, REPLAY_HEADER) & ~name.startswith(_EXCEPTION))
+    kept = F.map_filter(headers, lambda name, _: ~name.isin(*_DROPPED, REPLAY_HEADER) & ~name.startswith(EXCEPTION_INFO))
     marked = F.map_concat(kept, F.create_map(F.lit(REPLAY_HEADER), F.lit(key)))
     return F.coalesce(F.to_json(marked, {"ignoreNullFields": "false"}), F.col("headers"))
 

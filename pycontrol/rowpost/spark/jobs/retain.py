@@ -18,6 +18,7 @@ from rowpost.spark.archive.headers import read_headers
 from rowpost.spark.archive.policy import Policy, Rule, pattern
 from rowpost.spark.archive.rewriting import new_name, replace
 from rowpost.spark.jobs.archive import read_archive
+from rowpost.wire.headers import EXCEPTION_DATA, EXCEPTION_MESSAGE, EXCEPTION_STACK_TRACE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -28,7 +29,7 @@ __all__ = ["REDACTED_HEADER", "decide", "over_limits", "plan", "redact", "run"]
 REDACTED_HEADER = "Rowpost.Redacted"
 _ACTION = "action"
 _KEPT_HEADERS = r"^(NServiceBus\.|\$\.diagnostics\.|Rowpost\.)"
-_FREE_TEXT = ("NServiceBus.ExceptionInfo.Message", "NServiceBus.ExceptionInfo.StackTrace", "NServiceBus.ExceptionInfo.Data")
+_FREE_TEXT = (EXCEPTION_MESSAGE, EXCEPTION_STACK_TRACE, EXCEPTION_DATA)
 _WHOLE_DAY = "limit"
 
 

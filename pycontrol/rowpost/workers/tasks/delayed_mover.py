@@ -47,7 +47,7 @@ def make_delayed_mover(
 
 
 def _with_delayed_table(database: Connection, queues: list[str]) -> list[str]:
-    delayed = {row[0] for row in database.call("list_queues") if row[8]}
+    delayed = {row.queue_name for row in database.call("list_queues") if row.delayed}
     return [queue for queue in queues if queue in delayed]
 
 

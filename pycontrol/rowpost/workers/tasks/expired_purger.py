@@ -33,7 +33,7 @@ class _Purge:
         self._purged: dict[str, int] = {}
 
     def __call__(self, database: Connection, queue: str) -> float | None:
-        purged = database.call("purge_expired", queue, count=self._batch)[0][0]
+        purged = database.call("purge_expired", queue, count=self._batch)[0].purged
         total = self._purged.pop(queue, 0) + purged
         if purged == self._batch:
             self._purged[queue] = total

@@ -52,7 +52,7 @@ class _Cleaner:
             text = f"{message} was handled, but its outgoing messages cannot be sent: {problem}"
             self._emit(events.Warned(queue=outbox.name, at=time.time(), text=text))
         if outbox.name not in self._elected:
-            if not business.call("elect", duty="outbox")[0][0]:
+            if not business.call("elect", duty="outbox")[0].elected:
                 return
             self._elected.add(outbox.name)
         removed = clean(business, outbox.retention)

@@ -50,7 +50,7 @@ class _Splitter:
         if name not in self._keys:
             self._keys[name] = key_of(queue.partition_by)
         if name not in self._active:
-            if not database.call("acquire_queue", queue_name=name)[0][0]:
+            if not database.call("acquire_queue", queue_name=name)[0].acquired:
                 return MAX_PAUSE_S
             self._active.add(name)
         idle = self._pauses.get(name, 0.0) > MIN_PAUSE_S  # an idle queue costs one statement, and no transaction

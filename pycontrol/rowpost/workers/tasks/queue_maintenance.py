@@ -26,7 +26,7 @@ class _Maintenance:
 
     def __call__(self, database: Connection, queue: str) -> float | None:
         if self._elected is not database:
-            if not database.call("elect", duty="maintenance")[0][0]:
+            if not database.call("elect", duty="maintenance")[0].elected:
                 return self._every
             self._elected = database
         try:

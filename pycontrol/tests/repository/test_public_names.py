@@ -1,0 +1,80 @@
+"""What `import rowpost` offers: every public name, loaded at its first use, and known to type checkers."""
+
+import ast
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rowpost
+
+PACKAGE = Path(rowpost.__file__).parent
+PROGRAM = Path(__file__).parent / "user_program.py"
+#: modules that take long to import, or that not every program needs
+EXPENSIVE = ("psycopg", "pyodbc", "pyspark", "rich", "typer", "yaml", "rowpost.endpoint", "rowpost.database")
+
+
+def python(code: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_importing_rowpost_loads_no_driver_and_no_endpoint():
+    loaded = python("import sys, rowpost; print('\\n'.join(sys.modules))").split()
+
+    assert "rowpost" in loaded
+    assert [name for name in loaded if name.startswith(EXPENSIVE)] == []
+
+
+def test_every_public_name_is_the_one_of_its_module():
+    for name, module in rowpost._MODULES.items():
+        assert getattr(rowpost, name) is getattr(importlib.import_module(module), name)
+        assert name in importlib.import_module(module).__all__
+
+
+def test_type_checkers_see_the_names_that_are_loaded_at_their_first_use():
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+
+    seen = {alias.name: node.module for node in block.body for alias in node.names}
+
+    assert seen == rowpost._MODULES
+    assert {*seen, "__version__"} == set(rowpost.__all__)
+
+
+def test_a_name_that_is_not_public_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'Endpont'"):
+        rowpost.Endpont  # noqa: B018
+    assert set(rowpost.__all__) <= set(dir(rowpost))
+
+
+def test_the_package_says_that_it_is_typed():
+    assert (PACKAGE / "py.typed").is_file()
+
+
+def check(command: list[str]) -> None:
+    done = subprocess.run(
+        command, env={**os.environ, "MYPYPATH": str(PACKAGE.parent)}, cwd=PACKAGE.parent, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_user_s_program_passes_mypy_strict(tmp_path):
+    if shutil.which("mypy") is None and importlib.util.find_spec("mypy") is None:
+        pytest.skip("mypy is not installed: pip install 'rowpost[dev]'")
+
+    check([sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--cache-dir", str(tmp_path), str(PROGRAM)])
+
+
+def test_a_user_s_program_passes_pyright():
+    pyright = shutil.which("pyright")
+    if pyright is None:
+        pytest.skip("pyright is not installed: npm install --global pyright")
+
+    check([pyright, "--pythonpath", sys.executable, str(PROGRAM)])
