@@ -14,7 +14,7 @@ from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.database.contract import load_contract
 from rowpost.errors import DatabaseUnavailable
-from rowpost.outbox.cleanup import LEFT_BEHIND_AFTER, care_for, clean, clean_dispatches
+from rowpost.outbox.cleanup import LEFT_BEHIND_AFTER_SECONDS, clean, clean_dispatches, send_left_behind
 
 __all__ = ["app"]
 
@@ -33,7 +33,7 @@ def status(session: Session) -> ExitCode:
     else:
         rows = [_row(name, facts) for name, facts in found.items() if facts is not None]
         table(session.out, _COLUMNS, rows, right=("remembered", "size", "not sent yet", "for"))
-    late = [facts is None or (facts["oldest_undispatched_ms"] or 0) > LEFT_BEHIND_AFTER * 1000 for facts in found.values()]
+    late = [facts is None or (facts["oldest_undispatched_ms"] or 0) > LEFT_BEHIND_AFTER_SECONDS * 1000 for facts in found.values()]
     return ExitCode.FINDING if any(late) else ExitCode.OK
 
 
@@ -47,7 +47,7 @@ def clean_outboxes(session: Session) -> ExitCode:
         for each in _businesses(session):
             name = str(each.outbox)
             with each.deployed() as business:
-                cared = care_for(database, business, queues)
+                cared = send_left_behind(database, business, queues)
                 removed = clean(business, retention[name])
             forgotten = clean_dispatches(database, retention[name])
             failed = failed or bool(cared.failed)

@@ -173,17 +173,17 @@ class Running:
         """The calls that keep what the method did to the instance."""
         if saga.completed:
             # started and completed by one message, it leaves nothing
-            return [("complete_saga", name, {"id": saga.id, "concurrency": row[3]})] if row else []
+            return [Call("complete_saga", name, {"id": saga.id, "concurrency": row[3]})] if row else []
         declared = self._declared
         data = encode_state(saga.state, f"{declared.name} {saga.id}")
         content = {"id": saga.id, "data": data, "persistence_version": _VERSION, "saga_type_version": declared.version}
         if row is None:
             value = self._text(getattr(saga.state, declared.property), declared.property)
             start = {"correlation_value": value, "metadata": msgspec.json.encode(metadata).decode()}
-            return [("insert_saga", name, {**content, **start}), *self._second_correlation(saga, name)]
+            return [Call("insert_saga", name, {**content, **start}), *self._second_correlation(saga, name)]
         if not declared.optimistic and msgspec.json.decode(data) == msgspec.json.decode(row[1]):
             return []  # locked and as it was
-        return [("update_saga", name, {**content, "concurrency": row[3]}), *self._second_correlation(saga, name)]
+        return [Call("update_saga", name, {**content, "concurrency": row[3]}), *self._second_correlation(saga, name)]
 
     def _second_correlation(self, saga: Saga, name: str) -> list[Call]:
         declared = self._declared
@@ -191,7 +191,7 @@ class Running:
             return []
         value = getattr(saga.state, declared.transitional)
         text = None if value is None else correlation_text(value, declared.transitional_kind, declared.transitional)
-        return [("correlate_saga", name, {"id": saga.id, "correlation_value": text})]
+        return [Call("correlate_saga", name, {"id": saga.id, "correlation_value": text})]
 
 
 def _parse_id(text: str) -> UUID:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 from uuid import uuid4
 
 from rowpost.database.connection import Connection
@@ -26,6 +25,7 @@ from rowpost.transport.directory import Directory
 from rowpost.wire.address import parse_address
 from rowpost.wire.headers import FORWARD_DESTINATION
 from rowpost.wire.message import MESSAGE_ID, decode_headers, encode_headers
+from rowpost.wire.operation import Call
 
 __all__ = ["Moved", "move_due", "wait_after_look"]
 
@@ -35,8 +35,6 @@ BATCH = 500
 SHORTEST = 0.02
 # What a look that comes once a lateness may be late itself, in latenesses: then the mover goes by its own clock.
 GRACE = 0.1
-
-Call = tuple[str, str | None, dict[str, Any]]
 Row = tuple[datetime, str, bytes | None]
 
 
@@ -168,20 +166,20 @@ class _Forwarder:
         try:
             headers = decode_headers(raw_headers)
         except MessageCorrupt:  # as it is, for somebody to look at (statement 36)
-            return ("send_message", self._error_queue, {"headers": raw_headers, "body": body})
+            return Call("send_message", self._error_queue, {"headers": raw_headers, "body": body})
         destination = headers.pop(FORWARD_DESTINATION, None)
         content = {"headers": encode_headers(headers), "body": body}
         if not destination:  # the words stood elsewhere in the headers: it is the queue's own
-            return ("send_message", self._queue, content)
+            return Call("send_message", self._queue, content)
         address = parse_address(destination)
         name = self._directory.find(self._database, address)
         if name is not None:
-            return ("send_message", name, content)
+            return Call("send_message", name, content)
         place = self._database.local(address).qualified(self._database.engine)
         names = {"schema_name": place.schema, "table_name": place.table}
         if place.catalog is not None:
             names["catalog_name"] = place.catalog
-        return ("send_unregistered", None, {**names, **content})
+        return Call("send_unregistered", None, {**names, **content})
 
     def _give_up(self, row: Row, error: RowpostError) -> Call:
         """FailedQ is the destination, not this queue: that is what has to be mended before a retry (reference G5)."""
@@ -196,6 +194,6 @@ class _Forwarder:
             at=datetime.now(UTC),
             message_id=headers.get(MESSAGE_ID) or str(uuid4()),
         )
-        return ("send_message", self._error_queue, {"headers": encode_headers(headers), "body": body})
+        return Call("send_message", self._error_queue, {"headers": encode_headers(headers), "body": body})
 
 

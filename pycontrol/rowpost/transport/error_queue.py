@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID, uuid4
 
 from rowpost.database.connection import Connection
@@ -24,14 +23,13 @@ from rowpost.transport.failed_message import TYPES, FailedMessage, edited_header
 from rowpost.transport.queue import Queue
 from rowpost.wire.address import parse_address
 from rowpost.wire.message import BrowsedMessage, Headers, OutgoingMessage, encode_headers
+from rowpost.wire.operation import Call
 
 __all__ = ["ErrorQueue", "Filter", "Retried"]
 
 PAGE = 1000
 #: how many messages one transaction of retry_all takes back
 BATCH = 100
-
-Call = tuple[str, str | None, dict[str, Any]]
 Progress = Callable[[int], None]
 
 
@@ -252,12 +250,12 @@ class ErrorQueue:
         content = {"headers": raw_headers, "body": body, "id": row_id}
         name = self._directory.find(database, address)
         if name is not None:
-            return ("send_message", name, content)
+            return Call("send_message", name, content)
         place = database.local(address).qualified(database.engine)
         names = {"schema_name": place.schema, "table_name": place.table}
         if place.catalog is not None:
             names["catalog_name"] = place.catalog
-        return ("send_unregistered", None, {**names, **content})
+        return Call("send_unregistered", None, {**names, **content})
 
 
 def _failed(row: tuple) -> FailedMessage:

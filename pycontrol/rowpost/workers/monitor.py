@@ -206,9 +206,9 @@ class QueueMonitor:
 
     def _spelt(self, look: _Look) -> Call:
         if look.queue in self._unwatched:
-            return ("peek_queue", look.queue, {"count": PEEK_COUNT})
+            return Call("peek_queue", look.queue, {"count": PEEK_COUNT})
         asleep_ms = int(look.asleep * 1000) if self._listens else 0
-        return ("watch_queue", look.queue, {"count": PEEK_COUNT, "asleep_ms": asleep_ms})
+        return Call("watch_queue", look.queue, {"count": PEEK_COUNT, "asleep_ms": asleep_ms})
 
     def _refused(self, look: _Look, error: RowpostError) -> Answer:
         """What cannot be watched is peeked at; a login that may not, by an older grant or on purpose, from now on.

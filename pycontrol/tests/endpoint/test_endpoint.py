@@ -132,7 +132,7 @@ def test_every_spelling_of_an_address_reaches_the_queue(sales, queue, billing, d
 def test_a_reply_to_a_message_without_reply_address_is_refused_with_what_to_do(sales, queue, database):
     sales.handles("Shop.Messages.PlaceOrder", PlaceOrder)(lambda message, context: context.reply(OrderPlaced(1)))
 
-    with pytest.raises(InvalidMessage, match="wants no reply"):
+    with pytest.raises(InvalidMessage, match="cannot be replied to"):
         handled(sales, queue, database, PlaceOrder(1), **{"NServiceBus.ReplyToAddress": None})
 
 

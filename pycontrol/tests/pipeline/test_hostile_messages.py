@@ -56,7 +56,7 @@ class Desk:
 
     def work(self, handler, **options):
         """Handle until nothing waits; what became of each receive."""
-        pipeline = Pipeline(self.database, "Sales", handler, reconnect=self.database.another, **options)
+        pipeline = Pipeline(self.database, "Sales", handler, reconnect=self.database.open_second, **options)
         kinds = []
         while (outcome := pipeline.process_one()).kind is not Kind.EMPTY:
             kinds.append(outcome.kind)
@@ -168,7 +168,7 @@ def test_a_message_that_cannot_move_with_its_error_moves_as_it_is(desk, monkeypa
     def broken(*_, **__):
         raise RecursionError("a defect")
 
-    monkeypatch.setattr("rowpost.retries.failure_headers", broken)
+    monkeypatch.setattr("rowpost.recoverability.retries.failure_headers", broken)
     desk.send("nul")
 
     kinds = desk.work(desk.endpoint(fail, recoverability=Recoverability(1, 0)))
@@ -189,7 +189,7 @@ def test_an_attempt_that_cannot_be_counted_is_reported_and_leaves_the_message_in
     call = type(desk.database).call
     desk.send()
     pipeline = Pipeline(desk.database, "Sales", desk.endpoint(fail))
-    monkeypatch.setattr("rowpost.database.Database.call", count)
+    monkeypatch.setattr("rowpost.database.connection.Connection.call", count)
 
     with pytest.raises(DatabaseError, match=r"could not be counted: .*injected.*no such order") as caught:
         pipeline.process_one()

@@ -32,7 +32,7 @@ def note(context, what: str = "") -> None:
 
 def note_call(context) -> None:
     """A row in `handled` that stays, whatever becomes of the message; the row's id is the queue row's."""
-    beside = context.database.beside().driver_connection
+    beside = context.database.second_connection().driver_connection
     mark = _mark(beside)
     row = str(context.incoming.id)
     beside.execute(f"INSERT INTO handled (id, body) VALUES ({mark}, {mark})", (row, str(time.time()).encode()))

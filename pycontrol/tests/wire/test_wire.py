@@ -150,7 +150,7 @@ def test_a_row_without_headers_names_its_type_in_the_body(party):
 def test_headers_that_are_no_object_of_texts_move_unchanged_to_the_error_queue(party, raw):
     outcome = party.gets(raw)
 
-    assert outcome.kind is Kind.POISON
+    assert outcome.kind is Kind.CORRUPT
     assert party.only("error").raw_headers.startswith(raw[:1])
 
 

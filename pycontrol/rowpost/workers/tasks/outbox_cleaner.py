@@ -9,7 +9,7 @@ from typing import Any
 
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseUnavailable, ParticipantFailed, RowpostError
-from rowpost.outbox.cleanup import care_for, clean, clean_dispatches
+from rowpost.outbox.cleanup import clean, clean_dispatches, send_left_behind
 from rowpost.outbox.operations import named, open_business
 from rowpost.settings.environment import OutboxSettings, Settings
 from rowpost.workers import events
@@ -46,10 +46,10 @@ class _Cleaner:
         return LOOK_EVERY
 
     def _look_after(self, database: Connection, business: Connection, outbox: OutboxSettings) -> None:
-        result = care_for(database, business, self._queues)
+        result = send_left_behind(database, business, self._queues)
         if result.sent:
             self._tell_done(outbox.name, f"sent what {result.sent} handled messages had left behind")
-        for message, problem in (result.failed or {}).items():
+        for message, problem in result.failed.items():
             text = f"{message} was handled, and what it caused cannot be sent: {problem}"
             self._tell(events.Warned(queue=outbox.name, at=time.time(), text=text))
         if outbox.name not in self._elected:
