@@ -48,6 +48,8 @@ class Connection:
         #: whether anybody asked for the driver's connection, began or ended a transaction, since this was last set to False
         self.lent = False
         self.dialect = dialect
+        #: postgresql or sqlserver
+        self.engine = dialect.name
         self._owned = owned
         self._open_second = open_second
         self._second: Connection | None = None
@@ -64,11 +66,6 @@ class Connection:
         """The driver's connection, for SQL that is not rowpost's: whoever asked for it may have ended the transaction."""
         self.lent = True
         return self._connection
-
-    @property
-    def engine(self) -> str:
-        """postgresql or sqlserver."""
-        return self.dialect.name
 
     def call(self, procedure: str, /, queue: str | None = None, *, begin: Begin = False, **arguments: Any) -> list[tuple]:
         """Calls a procedure of the contract; with `queue` the one that was rendered for that queue.

@@ -131,8 +131,12 @@ class Pipeline:
         if not rows:
             self._end_receive()
             return self.found_nothing()
-        message = Message(*rows[0][:4], rows[0][4] or b"")
         self._step("received")
+        return self._process(Message(*rows[0][:4], rows[0][4] or b""))
+
+    def _process(self, message: Message) -> Outcome:
+        """Drop a received message, move it, or run its handler."""
+        mode, database = self._mode, self.database
         if message.expired and not mode.takes_expired:
             self._end_receive()
             return Outcome(Kind.EXPIRED, message.row_version, message.id)

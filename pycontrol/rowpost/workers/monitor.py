@@ -163,7 +163,7 @@ class QueueMonitor:
         """All questions that were asked; senders are heard while there is none."""
         while not self._ear.poll():
             self._hear()
-            ears = [self._ear, self._database.connection] if self._listens else [self._ear]
+            ears = [self._ear, self._database.driver_connection] if self._listens else [self._ear]
             wait(ears)
         questions = []
         while self._ear.poll():

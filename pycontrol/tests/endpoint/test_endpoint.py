@@ -246,7 +246,7 @@ def test_statement_20_a_time_to_be_received_is_kept_by_a_send_of_the_bus(sales, 
 
 
 def test_statement_54_a_delay_and_a_time_to_be_received_exclude_each_other(sales, database):
-    with pytest.raises(InvalidMessage, match="exclude"), sales.open(database) as bus:
+    with pytest.raises(InvalidMessage, match="cannot have both"), sales.open(database) as bus:
         bus.send(OrderPlaced(1), to="Billing", delay=timedelta(1), time_to_be_received=timedelta(1))
 
 

@@ -176,7 +176,7 @@ def test_headers_that_a_handler_changes_reach_neither_the_audit_nor_the_error_co
         ("reply", "cannot be replied to"),
         ("request", "cannot wait"),
         ("delay for ever", "100 years"),
-        ("delay and expire", "exclude each other"),
+        ("delay and expire", "cannot have both"),
     ],
 )
 def test_what_cannot_be_sent_fails_the_message_and_says_why(desk, wish, says):
