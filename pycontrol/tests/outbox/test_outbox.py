@@ -1,6 +1,6 @@
 """Outboxes, on every engine that can be reached: the procedures, and the way of a message through two databases.
 
-Statements 49 and 72 to 74; what a killed process leaves is in tests/concurrency/test_outbox_crashes.py.
+What a killed process leaves behind is tested in test_outbox_crashes.py.
 """
 
 from collections import Counter
@@ -421,7 +421,7 @@ def test_a_failing_handler_leaves_nothing_and_ends_in_the_error_queue(business, 
 
 
 def test_a_handler_that_sends_nothing_stores_nothing_but_its_message_id(business, queue, order, pipe, sql):
-    endpoint = Endpoint("Sales", transaction_mode="receive_only", outbox=pipe()._processing.outbox)
+    endpoint = Endpoint("Sales", transaction_mode="receive_only", outbox=pipe().processor.outbox)
     endpoint.handles(TYPE, Order)(lambda message, context: None)
     steps = []
     order(1)

@@ -1,4 +1,4 @@
-"""The headers of a failed message (reference I4, 2.4, 2.5)."""
+"""The headers of a failed message, as NServiceBus writes them."""
 
 from datetime import UTC, datetime
 

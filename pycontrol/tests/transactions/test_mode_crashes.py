@@ -1,4 +1,4 @@
-"""Processes killed at every step of a message's way, in every transaction mode: statements 43 to 49a after a crash."""
+"""Processes killed at every step of a message's way, in every transaction mode."""
 
 import os
 import random

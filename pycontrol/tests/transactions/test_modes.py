@@ -1,4 +1,4 @@
-"""The four transaction modes, on every engine that can be reached: statements 43 to 49a and 67."""
+"""The four transaction modes, on every engine that can be reached."""
 
 from collections import Counter
 from contextlib import suppress
