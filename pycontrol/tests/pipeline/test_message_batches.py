@@ -156,7 +156,7 @@ def test_messages_with_the_same_id_from_two_messages_of_a_batch_both_arrive(desk
 
     @endpoint.handles(TYPE, Order)
     def handle(order, context):
-        for _ in range(2):  # within one message they are one 
+        for _ in range(2):  # within one message they are one
             context.send(order, to="Billing", headers={**HEADERS, "NServiceBus.MessageId": "the same"})
 
     desk.work(handler=endpoint)
