@@ -1,4 +1,4 @@
-"""What the pipeline needs of whoever processes its messages: the protocol `Processor`.
+"""What the pipeline needs of the endpoint or function that processes its messages: the protocol `Processor`.
 
 An endpoint and a plain function (`pipeline.plain_handler`) implement it. The pipeline works with this protocol only.
 """

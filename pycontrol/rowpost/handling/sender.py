@@ -33,7 +33,7 @@ class Sender(Protocol):
         name: the endpoint's name, for headers.
         host: the machine, for headers.
         serializers: the first one encodes messages.
-        send_only: whether the endpoint has no queue, so that nobody can reply to it.
+        send_only: whether the endpoint has no queue, so that it gets no replies.
     """
 
     name: str

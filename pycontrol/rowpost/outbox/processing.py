@@ -8,7 +8,7 @@
                record_handled, store_operations, COMMIT        from here on the message is handled
     queue      record_dispatch, what was sent, COMMIT          this removes the message
     business   settle_operations                               together with a later message, or when the queue is empty
-    queue      forget_dispatch                                 likewise
+    queue      forget_dispatch                                 together with a later message, or when the queue is empty
 
 If a worker dies before the business commit, nothing has happened. If it dies after it, the message is received again and is found to be
 handled: its operations are sent, and no handler runs. `record_dispatch` commits together with the sent messages, so that two

@@ -2,8 +2,7 @@
 
     begin (commit-guarded) + receive_messages -> each handler in turn -> all that they send + commit       two round trips
 
-`Batches` drives a pipeline; `BatchSize` decides how many messages share a transaction. Nothing is set aside while no handler fails:
-there are no savepoints. If a handler, a statement or the commit fails, the whole transaction is rolled back. Then the message
+`Batches` drives a pipeline; `BatchSize` decides how many messages share a transaction. There are no savepoints. If a handler, a statement or the commit fails, the whole transaction is rolled back. Then the message
 that failed is handled alone (see `pipeline.pipeline`), and those before it are handled together again. So a failing
 message affects no other message, nothing of its work stays, and its attempt is counted once. What the other handlers did in the
 database is undone and done again. What they did elsewhere is done twice, as after a crash.
@@ -79,8 +78,8 @@ class Batches:
         """How long the last receive took."""
         return self._pipeline.receive_seconds
 
-    def process(self, anchor: int | None = None) -> list[Outcome]:
-        """Receive and handle the oldest messages that are not locked, above the row version `anchor`.
+    def process(self, after_row_version: int | None = None) -> list[Outcome]:
+        """Receive and handle the oldest messages that are not locked, above `after_row_version`.
 
         Returns:
             An outcome for each message. If one message ended the transaction, only its outcome: the others are in the queue again.
@@ -91,8 +90,8 @@ class Batches:
         self.kept = None
         if self._size.now > 1:
             with self._pipeline.transaction():
-                return self._process_many(anchor)
-        outcome = self._pipeline.process_one(anchor)
+                return self._process_many(after_row_version)
+        outcome = self._pipeline.process_one(after_row_version)
         if outcome.kind in REMOVED:
             self.kept = outcome.row_version
         if outcome.kind in SUCCEEDED:
@@ -101,10 +100,10 @@ class Batches:
             self._size = self._size.after_failure(place=1)
         return [outcome]
 
-    def _process_many(self, anchor: int | None) -> list[Outcome]:
+    def _process_many(self, after_row_version: int | None) -> list[Outcome]:
         pipeline = self._pipeline
         try:
-            rows = pipeline.receive_batch(self._size.now, anchor)
+            rows = pipeline.receive_batch(self._size.now, after_row_version)
         except Deadlock:
             return [DEADLOCKED]
         if not rows:
@@ -144,7 +143,7 @@ class Batches:
                     batch.groups.append(result)
         except MessageCorrupt as error:
             kind, words = Kind.CORRUPT, in_words(error)
-            batch.calls.append(pipeline.retries.move_unchanged_call(message))
+            batch.calls.append(pipeline.retries.copies.unchanged(message).call)
         batch.outcomes.append(Outcome(kind, message.row_version, message.id, 0 if words is None else 1, words))
         return None
 

@@ -25,9 +25,10 @@ from rowpost.database.dialects.protocol import Begin
 from rowpost.database.receive_transaction import receive_transaction
 from rowpost.errors import Deadlock, MessageCorrupt
 from rowpost.handling.processor import Processor
-from rowpost.pipeline.modes import Receiver, SendsAtomicWithReceive, choose_mode, no_step
+from rowpost.pipeline.modes import choose_mode
 from rowpost.pipeline.plain_handler import Handler, PlainHandler
 from rowpost.pipeline.timings import Stopwatch, due_at
+from rowpost.pipeline.within_transaction import Receiver, SendsAtomicWithReceive, no_step
 from rowpost.recoverability.outcome import DEADLOCKED, EMPTY, Kind, Outcome, RowState
 from rowpost.recoverability.retries import Retries
 from rowpost.transport.exclusive import SingleActiveConsumer
@@ -108,8 +109,8 @@ class Pipeline:
         """How long the last handler ran."""
         return self._mode.handler_seconds
 
-    def process_one(self, anchor: int | None = None) -> Outcome:
-        """Receive and handle at most one message: the oldest one that is not locked, above the row version `anchor`.
+    def process_one(self, after_row_version: int | None = None) -> Outcome:
+        """Receive and handle at most one message: the oldest one that is not locked, above `after_row_version`.
 
         An error of the handler is an `Outcome`; it is never raised.
 
@@ -118,14 +119,14 @@ class Pipeline:
             RowpostError: the queue cannot be received from, or a failed attempt cannot be counted. Nothing was committed.
         """
         with self.transaction():
-            return self._process_one(anchor)
+            return self._process_one(after_row_version)
 
-    def _process_one(self, anchor: int | None) -> Outcome:
+    def _process_one(self, after_row_version: int | None) -> Outcome:
         mode, database = self._mode, self.database
         if not self._consumer.held(database):
             return EMPTY
         try:
-            rows = self._receive(1, anchor, mode.begin)
+            rows = self._receive(1, after_row_version, mode.begin)
         except Deadlock:
             return DEADLOCKED
         if not rows:
@@ -158,9 +159,9 @@ class Pipeline:
             self.stopwatch.add([(due, started)], time.time())
         return outcome
 
-    def _receive(self, count: int, anchor: int | None, begin: Begin) -> list[tuple]:
+    def _receive(self, count: int, after_row_version: int | None, begin: Begin) -> list[tuple]:
         started = time.perf_counter()
-        rows = self.database.call("receive_messages", self.queue, begin=begin, count=count, anchor=anchor)
+        rows = self.database.call("receive_messages", self.queue, begin=begin, count=count, anchor=after_row_version)
         self.receive_seconds = time.perf_counter() - started
         return rows
 
@@ -196,11 +197,11 @@ class Pipeline:
         """Whether several messages may share a transaction."""
         return isinstance(self._mode, SendsAtomicWithReceive)
 
-    def receive_batch(self, count: int, anchor: int | None) -> list[tuple]:
+    def receive_batch(self, count: int, after_row_version: int | None) -> list[tuple]:
         """Begin a commit-guarded transaction and receive up to `count` messages. Raises Deadlock."""
         if not self._consumer.held(self.database):
             return []
-        rows = self._receive(count, anchor, "commit_guarded")
+        rows = self._receive(count, after_row_version, "commit_guarded")
         self._step("received")
         return rows
 

@@ -144,7 +144,7 @@ def plain_recoverability(attempts: int) -> Recoverability:
 def delayed_rounds(headers: Mapping[str, str | None]) -> int:
     """Return how many delayed retries a message had, from its header NServiceBus.Retries.
 
-    A header that is missing, is not a number, or has more than nine digits counts as 0. Anybody may send any header, and
+    A header that is missing, is not a number, or has more than nine digits counts as 0. Any sender may write any header, and
     Python refuses to convert thousands of digits.
 
     >>> delayed_rounds({"NServiceBus.Retries": "2"}), delayed_rounds({"NServiceBus.Retries": "9" * 5000})

@@ -18,8 +18,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
 from uuid import UUID
 
 from rowpost.database.connection import Connection
@@ -32,18 +30,16 @@ from rowpost.errors import (
     QueueNotFound,
     RowpostError,
 )
+from rowpost.recoverability.copies import Copies, Copy
 from rowpost.recoverability.outcome import Kind, Outcome, RowState
 from rowpost.recoverability.policy import (
     Decision,
     Failure,
-    Host,
     Recoverability,
-    delayed_headers,
     delayed_rounds,
-    failure_headers,
     in_words,
 )
-from rowpost.wire.message import Message, decode_headers, encode_headers
+from rowpost.wire.message import Message, decode_headers
 from rowpost.wire.operation import Call
 
 __all__ = ["Retries", "roll_back"]
@@ -59,13 +55,6 @@ KILL_NOTICED_WITHIN_SECONDS, KILL_POLL_SECONDS = 1.0, 0.02
 SAVEPOINT = "rowpost_handler"
 #: states in which the message may exist only in memory, so that a store that fails loses it
 _IN_MEMORY = frozenset({RowState.REMOVED, RowState.GONE})
-
-
-class _Copy(NamedTuple):
-    """The copy of a failed message: what becomes of it, and the call that stores it."""
-
-    kind: Kind
-    call: Call
 
 
 class Retries:
@@ -93,7 +82,8 @@ class Retries:
     ) -> None:
         self._queue, self._key = queue, key
         self._recoverability, self._error_queue = recoverability, error_queue
-        self._host = Host.here(queue)
+        #: builds what is stored of a failed message
+        self.copies = Copies(queue, error_queue)
         self._open_second = open_second
         self._second: Connection | None = None
         self._clock = clock
@@ -155,7 +145,7 @@ class Retries:
             with suppress(RowpostError):  # what stores the message opens another connection if this one is not usable
                 roll_back(database)
             failure = self._failure(message, error, 1)
-            return self._move(database, message, failure, self._error_copy(message, failure), row)
+            return self._move(database, message, failure, self.copies.for_error_queue(message, failure), row)
         second = self._get_second()
         if row is RowState.HELD and not (second is not None and self._undo_handler(database)):
             row = RowState.RETURNED
@@ -245,8 +235,8 @@ class Retries:
             self._remember(message.id)
             return Outcome(Kind.FAILED, message.row_version, message.id, failure.attempts, in_words(failure.error))
         if decision is Decision.DELAY:
-            return self._move(database, message, failure, self._delayed_copy(message, failure, delay), row)
-        return self._move(database, message, failure, self._error_copy(message, failure), row)
+            return self._move(database, message, failure, self.copies.for_later(message, failure, delay), row)
+        return self._move(database, message, failure, self.copies.for_error_queue(message, failure), row)
 
     def _undecided(self, message: Message, failure: Failure, trouble: BaseException) -> Outcome:
         """Report that the policy itself failed. The message is tried again."""
@@ -256,48 +246,8 @@ class Retries:
         )
         return Outcome(Kind.UNMOVABLE, message.row_version, message.id, failure.attempts, words)
 
-    def _error_copy(self, message: Message, failure: Failure) -> _Copy:
-        """Return the copy for the error queue."""
-
-        def build() -> Call:
-            at, own_id = datetime.now(UTC), str(message.id)
-            original = decode_headers(message.raw_headers)
-            headers = failure_headers(original, failure.error, queue=self._queue, host=self._host, at=at, message_id=own_id)
-            return Call("send_message", self._error_queue, {"headers": encode_headers(headers), "body": message.body})
-
-        return self._build(message, Kind.MOVED_TO_ERROR, build)
-
-    def _delayed_copy(self, message: Message, failure: Failure, delay: timedelta) -> _Copy:
-        """Return the copy for the delayed table, which is retried after `delay`."""
-
-        def build() -> Call:
-            original = decode_headers(message.raw_headers)
-            headers = delayed_headers(original, failure.delayed + 1, datetime.now(UTC), delay, str(message.id))
-            content = {"headers": encode_headers(headers), "body": message.body}
-            return Call("delay_message", self._queue, {**content, "delay_ms": -(delay // timedelta(milliseconds=-1))})
-
-        return self._build(message, Kind.DELAYED, build)
-
-    def _build(self, message: Message, kind: Kind, build: Callable[[], Call]) -> _Copy:
-        """Return the copy that `build` makes, or an unchanged copy for the error queue if it raises.
-
-        A message that cannot be moved because of the text of its error would be tried for ever, and would block its queue.
-        """
-        try:
-            return _Copy(kind, build())
-        except Exception as trouble:  # noqa: BLE001 headers, errors and delays come from users
-            self._warn_unchanged(message, trouble)
-            return self._unchanged_copy(message)
-
-    def _unchanged_copy(self, message: Message) -> _Copy:
-        return _Copy(Kind.MOVED_TO_ERROR, self.move_unchanged_call(message))
-
-    def _warn_unchanged(self, message: Message, trouble: BaseException) -> None:
-        text = "Message %s of queue %r moves to %r without the headers of its failure, which cannot be stored: %s"
-        logger.warning(text, message.id, self._queue, self._error_queue, in_words(trouble))
-
     # -------------------------------------------------------------- moving the message
-    def _move(self, database: Connection, message: Message, failure: Failure, copy: _Copy, row: RowState) -> Outcome:
+    def _move(self, database: Connection, message: Message, failure: Failure, copy: Copy, row: RowState) -> Outcome:
         """Store a copy of the message, and remove its row and its count, in one transaction."""
         try:
             stored = self._store(database, message, copy.call, row)
@@ -333,13 +283,13 @@ class Retries:
         database.call_all(calls, commit=True)
         return True
 
-    def _other_copy(self, message: Message, failure: Failure, copy: _Copy, trouble: RowpostError) -> _Copy | None:
+    def _other_copy(self, message: Message, failure: Failure, copy: Copy, trouble: RowpostError) -> Copy | None:
         """Return what to store instead of a copy that the server refused; None if nothing else can be stored."""
         if isinstance(trouble, QueueNotFound) and copy.kind is Kind.DELAYED:  # the queue has no delayed table
-            return self._error_copy(message, failure)
-        unchanged = self._unchanged_copy(message)
+            return self.copies.for_error_queue(message, failure)
+        unchanged = self.copies.unchanged(message)
         if isinstance(trouble, InvalidMessage) and copy != unchanged:
-            self._warn_unchanged(message, trouble)
+            self.copies.warn(message, trouble)
             return unchanged
         return None
 
@@ -374,11 +324,6 @@ class Retries:
         return Outcome(Kind.UNMOVABLE, message.row_version, message.id, attempts, words)
 
     # -------------------------------------------------------------- messages with corrupt headers
-    def move_unchanged_call(self, message: Message) -> Call:
-        """Return the call that stores a message in the error queue as it is, with its row's id."""
-        content = {"headers": message.raw_headers, "body": message.body, "id": message.id}
-        return Call("send_message", self._error_queue, content)
-
     def move_corrupt(
         self, database: Connection, message: Message, error: MessageCorrupt, row: RowState = RowState.HELD
     ) -> Outcome:
@@ -390,7 +335,7 @@ class Retries:
             error: why its headers cannot be read.
             row: HELD in the receiving transaction; REMOVED if the removal is committed already.
         """
-        call = self.move_unchanged_call(message)
+        call = self.copies.unchanged(message).call
         try:
             database.call_all([call], begin=row is RowState.REMOVED, commit=True)
         except RowpostError as trouble:

@@ -171,7 +171,7 @@ def test_a_message_that_cannot_move_with_its_error_moves_as_it_is(desk, monkeypa
     def broken(*_, **__):
         raise RecursionError("a defect")
 
-    monkeypatch.setattr("rowpost.recoverability.retries.failure_headers", broken)
+    monkeypatch.setattr("rowpost.recoverability.copies.failure_headers", broken)
     desk.send("nul")
 
     kinds = desk.work(desk.endpoint(fail, recoverability=Recoverability(1, 0)))
