@@ -237,7 +237,7 @@ def test_a_reply_is_the_references_and_names_the_saga_that_asked(party, wire, da
 
 def test_an_error_copy_and_a_delayed_retry_are_the_references(database, sql, wire):
     party = Party(database, sql, recoverability=Recoverability(0, 1, timedelta(seconds=-1)))
-    party.endpoint._handlings.clear()
+    party.endpoint._handlers.clear()
 
     @party.endpoint.handles("Shop.Messages.PlaceOrder", dict)
     def fail(message, context):
