@@ -107,7 +107,8 @@ class Declaration:
         """
         for handler, topic in self._sagas.host(saga):
             self._handlers.add(handler)
-            self._subscriptions |= {topic} - {None}
+            if topic is not None:
+                self._subscriptions.add(topic)
         return saga
 
     @property

@@ -58,7 +58,7 @@ def acknowledgement(headers: Headers) -> list[Operation]:
     retried, queue = headers.get(_RETRIED), headers.get(_ACKNOWLEDGE)
     if not (retried and queue):
         return []
-    confirmation = {
+    confirmation: dict[str, str | None] = {
         "ServiceControl.Retry.Successful": format_timestamp(datetime.now(UTC)),
         _RETRIED: retried,
         "NServiceBus.ControlMessage": "True",

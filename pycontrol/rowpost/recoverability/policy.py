@@ -214,7 +214,7 @@ def failure_headers(
     }
 
 
-def _exception_headers(error: BaseException) -> dict[str, str]:
+def _exception_headers(error: BaseException) -> dict[str, str | None]:
     inner = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     found = {
         "ExceptionType": _type_name(error),
