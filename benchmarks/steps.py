@@ -29,7 +29,7 @@ from rowpost.handling.context import Context
 from rowpost.pipeline.batch_size import BatchSize
 from rowpost.pipeline.batches import Batches
 from rowpost.pipeline.pipeline import Pipeline
-from rowpost.pipeline.timings import Stopwatch, wanted_at
+from rowpost.pipeline.timings import Stopwatch, due_at
 from rowpost.recoverability.outcome import Kind, Outcome
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.transport.queue import Queue
@@ -98,8 +98,8 @@ def python_steps(steps: Steps, row: tuple) -> None:
     message, tally, watch, in_flight = Message(*row), Tally(), Stopwatch(), InFlight(bytearray(InFlight.SIZE))
     context, outcome = Context(nothing, steps.database, message), Outcome(Kind.HANDLED, 1, message.id)
     steps.python("a row becomes a Message, its headers a dict", lambda: Message(*row).headers)
-    steps.python("types to handlers", lambda: nothing._handlings.find(message))
-    steps.python("body to class", lambda: nothing._handlings.decode(message, Work))
+    steps.python("types to handlers", lambda: nothing._handlers.find(message))
+    steps.python("body to class", lambda: nothing._handlers.decode(message, Work))
     steps.python("Endpoint.handle with a no-op handler (context, these two, checks)", lambda: nothing.handle(message, steps.database))
     steps.python("context.send", lambda: context.send(Follow(1), to="Follow"))
     context.operations.clear()
@@ -107,7 +107,7 @@ def python_steps(steps: Steps, row: tuple) -> None:
     steps.python("headers of an incoming message from text", lambda: decode_headers(row[3]))
     steps.python("the in-flight message, for time limits and crashes", lambda: (in_flight.set(message), in_flight.set(None)))
     steps.python("outcome and tally", lambda: tally.add(Outcome(Kind.HANDLED, outcome.row_version, outcome.id)))
-    steps.python("critical and processing time", lambda: watch.add([(wanted_at(message.headers), 0.0)], 2e9))
+    steps.python("critical and processing time", lambda: watch.add([(due_at(message.headers), 0.0)], 2e9))
 
 
 def trip_steps(steps: Steps, rounds: int) -> None:
@@ -115,7 +115,7 @@ def trip_steps(steps: Steps, rounds: int) -> None:
     connection, groups, rows = database.driver_connection, [], []
 
     def receive() -> None:
-        rows[:] = database.call("receive_messages", "Bench", begin="sealed", count=BATCH)
+        rows[:] = database.call("receive_messages", "Bench", begin="commit_guarded", count=BATCH)
 
     def inserts() -> None:
         for number in range(BATCH):
@@ -130,7 +130,7 @@ def trip_steps(steps: Steps, rounds: int) -> None:
 
     steps.trips(
         rounds, begin_commit_guarded_and_receive=receive, one_business_INSERT_each=inserts, one_context_send_each=sends,
-        outgoing_messages_and_commit=lambda: insert.dispatch_sealed(database, groups, []),
+        outgoing_messages_and_commit=lambda: insert.dispatch_groups(database, groups, commit="commit_guarded"),
     )  # fmt: skip
     database.begin()
     command = prepared_command(connection, b"RELEASE SAVEPOINT s; SAVEPOINT s")

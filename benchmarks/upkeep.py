@@ -56,11 +56,11 @@ class Load:
 
     def _work(self) -> None:
         with connect_url("postgresql", self.url) as database:
-            queue, anchor = Queue(NAME, database), None
+            queue, last = Queue(NAME, database), None
             while not self.ended.is_set():
                 started = time.perf_counter()
                 queue.send(b"x")
-                queue.receive(after_row_version=anchor)
+                queue.receive(after_row_version=last)
                 now = time.perf_counter()
                 self.pairs.append((now, now - started))
 

@@ -22,7 +22,7 @@ from typing import Any
 from rowpost.database.connection import Connection, connect
 from rowpost.deploy.sagas import drop_saga
 from rowpost.endpoint.endpoint import Endpoint
-from rowpost.endpoint.hosting import prepare, registered_sagas
+from rowpost.endpoint.provisioning import prepare, registered_sagas
 from rowpost.errors import InvalidMessage, SchemaMissing
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Decision, Failure, Recoverability
@@ -32,7 +32,7 @@ from rowpost.sagas.state import decode_state
 from rowpost.settings.environment import Settings
 from rowpost.transport.queue import Queue
 from rowpost.wire.headers import IS_SAGA_TIMEOUT, REPLY_TO_ADDRESS
-from rowpost.wire.operation import Call, Operation
+from rowpost.wire.operation import Call, Operation, Outgoing
 from rowpost.wire.serialization import JsonSerializer
 
 __all__ = ["SagaTest", "Sent"]
@@ -158,11 +158,11 @@ class _Recording(Endpoint):
         super().__init__(name, recoverability=Recoverability(policy=self._give_up), serializers=[self._written])
 
     def dispatch(
-        self, database: Connection, operations: list[Operation | Call], *, begin: bool = False, commit: bool = False
+        self, database: Connection, operations: list[Outgoing], *, begin: bool = False, commit: bool = False
     ) -> None:
-        super().dispatch(database, [each for each in operations if isinstance(each, tuple)], begin=begin, commit=commit)
+        super().dispatch(database, [each for each in operations if isinstance(each, Call)], begin=begin, commit=commit)
         for operation in operations:
-            if not isinstance(operation, tuple):
+            if isinstance(operation, Operation):
                 self._keep(operation)
 
     def _keep(self, operation: Operation) -> None:

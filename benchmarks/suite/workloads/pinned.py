@@ -63,12 +63,12 @@ def _old_snapshot(place: Place) -> Iterator[None]:
 
 def _pass(place: Place, number: int) -> tuple[float, ...]:
     """Fill and receive a million messages in chunks with a receive cursor. Return the messages per second of each chunk."""
-    queue, anchor, rates = place.queue("Bench"), None, []
+    queue, last, rates = place.queue("Bench"), None, []
     for _ in range(MESSAGES // CHUNK):
         place.fill("Bench", number)
         started = time.perf_counter()
-        while messages := queue.receive(500, anchor):
-            anchor = messages[-1].row_version
+        while messages := queue.receive(500, last):
+            last = messages[-1].row_version
         rates.append(number / (time.perf_counter() - started))
     return tuple(rates)
 
@@ -83,11 +83,11 @@ def _pairs(place: Place, scale: Scale) -> float:
     with connect_url("postgresql", place.url, "rowpost benchmark") as database:
         queue, count = Queue("Bench", database), max(20, int(400 * scale.seconds))
         queue.send(b"x")
-        anchor = queue.receive()[-1].row_version
+        last = queue.receive()[-1].row_version
         started = time.perf_counter()
         for _ in range(count):
             queue.send(b"x")
-            anchor = queue.receive(after_row_version=anchor)[-1].row_version
+            last = queue.receive(after_row_version=last)[-1].row_version
         return count / (time.perf_counter() - started)
 
 

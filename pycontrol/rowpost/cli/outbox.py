@@ -13,7 +13,7 @@ from rowpost.cli.formats import format_seconds
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.errors import DatabaseUnavailable
-from rowpost.outbox.cleanup import LEFT_BEHIND_AFTER, care_for, clean, clean_dispatches
+from rowpost.outbox.cleanup import LEFT_BEHIND_AFTER_SECONDS, clean, clean_dispatches, send_left_behind
 
 __all__ = ["app"]
 
@@ -35,7 +35,7 @@ def status(session: Session) -> ExitCode:
     else:
         rows = [_row(name, facts) for name, facts in found.items() if facts is not None]
         table(session.out, _COLUMNS, rows, right=("records", "size", "unsent", "oldest unsent"))
-    late = [facts is None or (facts["oldest_undispatched_ms"] or 0) > LEFT_BEHIND_AFTER * 1000 for facts in found.values()]
+    late = [facts is None or (facts["oldest_undispatched_ms"] or 0) > LEFT_BEHIND_AFTER_SECONDS * 1000 for facts in found.values()]
     return ExitCode.FINDING if any(late) else ExitCode.OK
 
 
@@ -49,7 +49,7 @@ def clean_outboxes(session: Session) -> ExitCode:
         for each in _businesses(session):
             name = str(each.outbox)
             with each.deployed() as business:
-                cared = care_for(database, business, queues)
+                cared = send_left_behind(database, business, queues)
                 removed = clean(business, retention[name])
             forgotten = clean_dispatches(database, retention[name])
             failed = failed or bool(cared.failed)

@@ -170,10 +170,10 @@ def _registered(session: Session, database: Connection, name: str) -> tuple[str,
 
 
 def _instances(database: Connection, saga: str) -> Iterator[tuple]:
-    anchor = None
-    while page := database.call("list_sagas", saga, count=PAGE, after_id=anchor):
+    after_id = None
+    while page := database.call("list_sagas", saga, count=PAGE, after_id=after_id):
         yield from page
-        anchor = page[-1].id
+        after_id = page[-1].id
 
 
 def _find(session: Session, database: Connection, saga: str, by: str, instance: str) -> dict[str, Any]:
@@ -208,14 +208,14 @@ def _document(key: UUID, version: int, data: str, metadata: str, by: str) -> dic
 
 def _audited(session: Session, database: Connection, audit: str) -> Iterator[dict[str, str | None]]:
     """Yield the headers of the audit queue's messages, oldest first, without those that cannot be read."""
-    queue, anchor = session.queue(audit, database), None
-    while page := queue.browse(PAGE, anchor, max_body_bytes=0):
+    queue, after_row_version = session.queue(audit, database), None
+    while page := queue.browse(PAGE, after_row_version, max_body_bytes=0):
         for message in page:
             try:
                 yield message.headers
             except MessageCorrupt:
                 continue
-        anchor = page[-1].row_version
+        after_row_version = page[-1].row_version
 
 
 def _handled_by(headers: dict[str, str | None], key: UUID) -> bool:

@@ -39,7 +39,7 @@ class Connection:
         dialect: Dialect,
         *,
         owned: bool = True,
-        open_another: Callable[[], Connection] | None = None,
+        open_second: Callable[[], Connection] | None = None,
         legacy_columns: bool = False,
     ) -> None:
         #: whether CorrelationId and ReplyToAddress are filled, for endpoints of transport versions 1 to 6 (compat)
@@ -48,9 +48,11 @@ class Connection:
         #: whether anybody asked for the driver's connection, began or ended a transaction, since this was last set to False
         self.lent = False
         self.dialect = dialect
+        #: postgresql or sqlserver
+        self.engine = dialect.name
         self._owned = owned
-        self._open_another = open_another
-        self._beside: Connection | None = None
+        self._open_second = open_second
+        self._second: Connection | None = None
         self._depth = 0
         self._spelt: dict[tuple[str, Address], Any] = {}
 
@@ -64,11 +66,6 @@ class Connection:
         """The driver's connection, for SQL that is not rowpost's: whoever asked for it may have ended the transaction."""
         self.lent = True
         return self._connection
-
-    @property
-    def engine(self) -> str:
-        """postgresql or sqlserver."""
-        return self.dialect.name
 
     def call(self, procedure: str, /, queue: str | None = None, *, begin: Begin = False, **arguments: Any) -> list[Any]:
         """Call a procedure of the contract; with `queue` the one that was rendered for that queue.
@@ -103,7 +100,7 @@ class Connection:
         Args:
             calls: (procedure, queue or None, arguments), as for `call`.
             begin: open a transaction before the first.
-            commit: commit after the last; "sealed" where it was begun so. When one fails nothing is committed, and the
+            commit: commit after the last; "commit_guarded" if it was begun so. When one fails nothing is committed, and the
                 transaction is rolled back if `begin` opened it here; otherwise the caller does.
         """
         spelt = [(self._statement(name, queue, arguments), arguments) for name, queue, arguments in calls]
@@ -214,6 +211,11 @@ class Connection:
         with self.translated():
             return self.dialect.in_transaction(self._connection)
 
+    @property
+    def left_open(self) -> bool:
+        """Whether a transaction is open, as far as the driver knows without asking the server."""
+        return self.dialect.left_open(self._connection) and not self.closed
+
     def is_intact(self, begin: Begin) -> bool:
         """Whether the transaction that was begun so is still open, and can be committed. Cheap where the driver knows."""
         try:
@@ -237,24 +239,24 @@ class Connection:
             return self.dialect.heard(self._connection)
 
     @property
-    def another(self) -> Callable[[], Connection] | None:
-        """Opens one more connection to the same database; None where rowpost cannot: the connection was lent."""
-        return self._open_another
+    def open_second(self) -> Callable[[], Connection] | None:
+        """Opens a second connection to the same database. None if rowpost cannot, because the caller shared the connection."""
+        return self._open_second
 
-    def beside(self) -> Connection:
-        """A second connection to the same database, for what must not share this one's transaction; kept open.
+    def second_connection(self) -> Connection:
+        """Return a second connection to the same database, for work outside of this connection's transaction. It stays open.
 
         Raises:
-            DatabaseError: the connection was lent, and rowpost does not know how to open another.
+            DatabaseError: the caller shared the connection, and rowpost does not know how to open a second one.
         """
-        if self._open_another is None:
+        if self._open_second is None:
             raise DatabaseError(
-                "This needs a connection of its own beside the one that was lent, and rowpost cannot open it. "
-                "Give it a Connection from rowpost.database.connect instead of a connection."
+                "This operation needs a second connection, and rowpost cannot open one to the database of a shared connection. "
+                "Use a Connection from rowpost.database.connection.connect instead of a driver's connection."
             )
-        if self._beside is None or self._beside.closed:
-            self._beside = self._open_another()
-        return self._beside
+        if self._second is None or self._second.closed:
+            self._second = self._open_second()
+        return self._second
 
     def local(self, address: Address) -> Address:
         """An address as this database knows it: without its own catalog, and without the default schema."""
@@ -286,9 +288,9 @@ class Connection:
         return found
 
     def close(self) -> None:
-        """Close the connection, unless it was lent, and the one beside it."""
-        if self._beside is not None:
-            self._beside.close()
+        """Close the connection, unless the caller shared it, and the second connection."""
+        if self._second is not None:
+            self._second.close()
         if self._owned:
             with suppress(self.dialect.driver_error()):
                 self._connection.close()
@@ -348,7 +350,7 @@ def connect_url(
     return Connection(
         dialect.connect(url, application_name),
         dialect,
-        open_another=lambda: connect_url(engine, url, application_name, legacy_columns=legacy_columns),
+        open_second=lambda: connect_url(engine, url, application_name, legacy_columns=legacy_columns),
         legacy_columns=legacy_columns,
     )
 

@@ -32,7 +32,7 @@ def receive_transaction(get_database: Callable[[], Connection]) -> Iterator[None
         _undo(get_database())
         raise
     database = get_database()
-    if not database.closed and database.dialect.left_open(database.driver_connection):
+    if database.left_open:
         _undo(database)
         raise DatabaseError(
             "A transaction that received messages was neither committed nor rolled back. It was rolled back now, and its "

@@ -1,20 +1,20 @@
-"""Requests that wait for their reply, in a program that is no handler: a web application, a script.
+"""Send requests and wait for their replies, in a program that is not a handler: a web application or a script.
 
     web = Endpoint("Shop.Web", send_only=True, instance="web1")
     callbacks = web.callbacks(load_settings("production"))      # once per process; close() at its end
     reply = callbacks.request(PlaceOrder(42), to="Sales", timeout=timedelta(seconds=5))
 
-Each instance has a queue of its own, `<endpoint>.<instance>`, where replies to its requests come: never to another
-instance, nor into the endpoint's own queue (reference A8). One thread receives there, one message at a time, whatever
-the number of threads that wait. Replies find their request by NServiceBus.CorrelationId; one that comes too late is
-logged and dropped. Two processes must not share an instance's name: they would take each other's replies.
+Each instance has its own queue, `<endpoint>.<instance>`, which receives the replies to its requests. No other instance receives them.
+One thread receives from this queue, for any number of threads that wait. A reply is matched to its request by the header
+NServiceBus.CorrelationId. A reply that arrives too late is logged and dropped. Two processes must not use the same instance name,
+because each would receive replies of the other.
 
-The queue is made by the first request where the login may; else somebody makes it before:
+The first request creates the queue if the login may do so. Otherwise create it before:
 
     rowpost queue create Shop.Web.web1 --no-delayed
     rowpost queue grant --login web --receive-from Shop.Web.web1 --send-to Sales
 
-As long as the receiver runs it renews a lease on its queue; `rowpost queue check` names queues whose lease ran out.
+While the receiver runs, it renews a lease on its queue. `rowpost queue check` lists queues whose lease has expired.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from rowpost.database.connection import Connection, connect
 from rowpost.deploy.queues import create_queue
@@ -41,43 +41,63 @@ from rowpost.errors import (
     SettingsError,
 )
 from rowpost.handling.context import Bus
+from rowpost.handling.sender import Sender
 from rowpost.settings.environment import Settings
 from rowpost.wire.address import parse_address
 from rowpost.wire.headers import CORRELATION_ID, REPLY_TO_ADDRESS
 from rowpost.wire.message import Message
+from rowpost.wire.operation import Outgoing
 
-if TYPE_CHECKING:
-    from rowpost.endpoint.endpoint import Endpoint
-
-__all__ = ["Callbacks", "opener"]
+__all__ = ["Callbacks", "Requester", "opener"]
 
 logger = logging.getLogger("rowpost")
 
-# Seconds: between two looks for replies while somebody waits (doubling), while nobody does, and after trouble.
-SHORTEST_PAUSE = 0.002
-LONGEST_PAUSE = 0.05
-IDLE_PAUSE = 1.0
-AFTER_TROUBLE = 1.0
+#: seconds between two polls for replies while a request waits: the pause doubles from the first value to the second
+MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.002, 0.05
+#: seconds between two polls while no request waits, and after an error
+IDLE_PAUSE_SECONDS, ERROR_PAUSE_SECONDS = 1.0, 1.0
 RECEIVE_BATCH = 50
-# Seconds: a queue counts as orphaned when its lease was not renewed for so long.
-LEASE = 600
-RENEW_EVERY = 60.0
-REMEMBERED_LATE = 10_000
+#: seconds after which a queue counts as orphaned if its lease was not renewed
+LEASE_SECONDS = 600
+RENEW_EVERY_SECONDS = 60.0
+#: how many timed-out requests are remembered, to say how late their replies are
+REMEMBERED_TIMEOUTS = 10_000
+
+
+class Requester(Sender, Protocol):
+    """The endpoint of a receiver of replies.
+
+    Attributes:
+        instance: names this process among those of the endpoint.
+    """
+
+    instance: str | None
+
+    def typed(self, message: Message) -> Any:
+        """Return a reply decoded to its class."""
+
+    def dispatch(
+        self, database: Connection, operations: list[Outgoing], *, begin: bool = False, commit: bool = False
+    ) -> None:
+        """Send operations in one round trip."""
 
 
 class Callbacks:
-    """The requests in flight of one instance of an endpoint. For any number of threads.
+    """The in-flight requests of one instance of an endpoint. Safe for any number of threads.
 
     Args:
-        endpoint: with an `instance`.
-        connect: opens a connection; two are used, one for requests and one for replies.
+        endpoint: needs an `instance`.
+        connect: opens a connection. Two are used, one for requests and one for replies.
+
+    Raises:
+        SettingsError: the endpoint has no `instance`.
     """
 
-    def __init__(self, endpoint: Endpoint, connect: Callable[[], Connection]) -> None:
+    def __init__(self, endpoint: Requester, connect: Callable[[], Connection]) -> None:
         if not endpoint.instance:
             raise SettingsError(
-                f"The endpoint {endpoint.name!r} cannot wait for replies: it has no queue of its own for them. "
-                'Name this process: Endpoint(…, instance="web1").'
+                f"The endpoint {endpoint.name!r} cannot wait for replies: it has no queue for them. "
+                'Give this process a name: Endpoint(…, instance="web1").'
             )
         self.endpoint = endpoint
         self.queue = f"{endpoint.name}.{endpoint.instance}"
@@ -101,14 +121,15 @@ class Callbacks:
 
     @property
     def closed(self) -> bool:
-        """Whether close() was called."""
+        """Whether `close` was called."""
         return self._closing
 
     def start(self) -> None:
-        """Makes the queue if need be, and begins to receive; the first request does it otherwise.
+        """Create the queue if it is missing, and start to receive. The first request does this too.
 
         Raises:
-            PermissionDenied: the queue is missing, and the login may not make it.
+            NoReply: the receiver was closed.
+            PermissionDenied: the queue is missing, and the login may not create it.
         """
         with self._lock:
             if self._closing:
@@ -127,7 +148,7 @@ class Callbacks:
             self._thread.start()
 
     def close(self) -> None:
-        """Ends the receiver; who still waits gets NoReply. The queue stays, for the next process of this name."""
+        """Stop the receiver. Requests that still wait raise NoReply. The queue remains for the next process of this name."""
         self._closing = True
         self._wake.set()
         if self._thread is not None:
@@ -147,10 +168,10 @@ class Callbacks:
         timeout: timedelta,
         headers: Mapping[str, str | None] | None = None,
     ) -> Any:
-        """Sends a request, waits for its reply and returns it: see Bus.request, which does the same."""
+        """Send a request, wait for its reply and return it. See `Bus.request`, which does the same."""
         seconds = timeout.total_seconds()
         if seconds <= 0:
-            raise InvalidMessage(f"A timeout of {timeout} leaves no time for a reply.")
+            raise InvalidMessage(f"A request cannot have the timeout {timeout}: it leaves no time for a reply. Use a positive timeout.")
         self.start()
         correlation_id, future = self._send(message, to, headers)
         try:
@@ -173,8 +194,8 @@ class Callbacks:
             bus.send(message, to, headers={**(extra or {}), REPLY_TO_ADDRESS: self._address})
             correlation_id = str(bus.operations[0].headers.get(CORRELATION_ID) or "")
             if not correlation_id or correlation_id in self._pending:
-                raise InvalidMessage(f"A request needs a {CORRELATION_ID} of its own: leave the header to rowpost.")
-            self._pending[correlation_id] = future  # before it leaves: the reply may be faster than this thread
+                raise InvalidMessage(f"The request cannot be sent: it needs a {CORRELATION_ID} of its own. Do not set this header.")
+            self._pending[correlation_id] = future  # before it is sent: the reply may be faster than this thread
             try:
                 self.endpoint.dispatch(self._sending, bus.operations, begin=True, commit=True)
             except BaseException:
@@ -186,16 +207,16 @@ class Callbacks:
     def _give_up(self, correlation_id: str, future: Future[Message], timeout: timedelta) -> Message:
         with self._lock:
             if self._pending.pop(correlation_id, None) is not None:
-                if len(self._given_up) >= REMEMBERED_LATE:
+                if len(self._given_up) >= REMEMBERED_TIMEOUTS:
                     del self._given_up[next(iter(self._given_up))]
                 self._given_up[correlation_id] = time.monotonic()
-                raise NoReply(f"No reply to request {correlation_id[:100]} came to {self.queue!r} within {timeout}.")
-        return future.result()  # it came between the timeout and the lock
+                raise NoReply(f"No reply to the request {correlation_id[:100]} arrived in {self.queue!r} within {timeout}.")
+        return future.result()  # it arrived between the timeout and the lock
 
     # -------------------------------------------------------------- the receiving thread
     def _run(self) -> None:
         database: Connection | None = None
-        pause = SHORTEST_PAUSE
+        pause = MIN_PAUSE_SECONDS
         while not self._closing:
             try:
                 if database is None or database.closed:
@@ -203,27 +224,27 @@ class Callbacks:
                 self._renew(database)
                 found = self._receive(database)
             except RowpostError as error:
-                logger.warning("Replies in %s cannot be received, trying again: %s", self.queue, error)
+                logger.warning("Replies in %s cannot be received and will be tried again: %s", self.queue, error)
                 if database is not None:
                     database.close()
                     database = None
-                self._wait(AFTER_TROUBLE)
+                self._wait(ERROR_PAUSE_SECONDS)
                 continue
-            pause = SHORTEST_PAUSE if found else min(2 * pause, LONGEST_PAUSE)
-            if not found and self._wait(pause if self._pending else IDLE_PAUSE):
-                pause = SHORTEST_PAUSE
+            pause = MIN_PAUSE_SECONDS if found else min(2 * pause, MAX_PAUSE_SECONDS)
+            if not found and self._wait(pause if self._pending else IDLE_PAUSE_SECONDS):
+                pause = MIN_PAUSE_SECONDS
         if database is not None:
             database.close()
 
     def _wait(self, seconds: float) -> bool:
-        """Until a request is sent, at most so long; whether one was."""
+        """Wait until a request is sent, at most so many seconds. Return whether one was sent."""
         woken = self._wake.wait(seconds)
         self._wake.clear()
         return woken
 
     def _receive(self, database: Connection) -> int:
         rows = database.call("receive_messages", self.queue, begin=True, count=RECEIVE_BATCH)
-        database.commit()  # before anybody hears of them: what could not be committed comes again
+        database.commit()  # before replies are delivered: what could not be committed is received again
         for key, row_version, expired, headers, body in rows:
             if not expired:
                 self._deliver(Message(key, row_version, expired, headers, body or b""))
@@ -233,7 +254,7 @@ class Callbacks:
         try:
             correlation_id = message.headers.get(CORRELATION_ID) or ""
         except MessageCorrupt as error:
-            logger.error("Dropped row %s of %s: nobody can tell whose reply it is. %s", message.id, self.queue, error)
+            logger.error("Dropped row %s of %s: its request cannot be determined. %s", message.id, self.queue, error)
             return
         with self._lock:
             future = self._pending.pop(correlation_id, None)
@@ -242,46 +263,46 @@ class Callbacks:
             future.set_result(message)
         elif given_up_at is not None:
             late = time.monotonic() - given_up_at
-            text = "Dropped a reply in %s that came %.1f s late: request %s."
+            text = "Dropped a reply in %s that arrived %.1f s late: request %s."
             logger.warning(text, self.queue, late, correlation_id[:100])
         else:
             text = (
-                "Dropped a message in %s that answers no request of this process: correlation id %s. It answers an "
-                "earlier process, was sent twice, or another process has the same instance name."
+                "Dropped a message in %s that replies to no request of this process: correlation id %s. It replies to an "
+                "earlier process, was sent twice, or another process uses the same instance name."
             )
             logger.warning(text, self.queue, correlation_id[:100])
 
     # -------------------------------------------------------------- the queue
     def _ensure_queue(self, database: Connection) -> None:
         name = parse_address(self.queue).short(database.engine).format()
-        if name in {row.queue_name for row in database.call("list_queues")}:
+        if name in {row[0] for row in database.call("list_queues")}:
             return
         try:
             create_queue(database, name, delayed=False)
         except (DeployError, PermissionDenied) as error:
             raise PermissionDenied(
-                f"The queue {name!r} for replies to this instance does not exist and cannot be made: {error} Let somebody "
-                f"who may run: rowpost queue create {name} --no-delayed; rowpost queue grant --receive-from {name} --login …"
+                f"The queue {name!r} for replies to this instance does not exist and cannot be created: {error} Let an "
+                f"administrator run: rowpost queue create {name} --no-delayed; rowpost queue grant --receive-from {name} --login …"
             ) from error
 
     def _renew(self, database: Connection) -> None:
         now = time.monotonic()
-        if now - self._renewed_at >= RENEW_EVERY:
-            database.call("renew_lease", queue_name=self.queue, seconds=LEASE)
+        if now - self._renewed_at >= RENEW_EVERY_SECONDS:
+            database.call("renew_lease", queue_name=self.queue, seconds=LEASE_SECONDS)
             self._renewed_at = now
 
 
 def opener(where: Settings | Connection, name: str) -> Callable[[], Connection]:
-    """How to open connections to the database of some settings, or that of a connection.
+    """Return a function that opens connections to the database of settings, or of a connection.
 
     Raises:
-        DatabaseError: the connection was lent, and rowpost does not know how to open another.
+        DatabaseError: the caller shared the connection, and rowpost does not know how to open a second one.
     """
     if isinstance(where, Settings):
         return lambda: connect(where, application_name=f"rowpost {name}")
-    if where.another is None:
+    if where.open_second is None:
         raise DatabaseError(
-            "A request needs connections of its own, and rowpost cannot open them beside one that was lent. "
+            "A request needs connections of its own, and rowpost cannot open them to the database of a shared connection. "
             "Say once where the database is: endpoint.callbacks(load_settings(…))."
         )
-    return where.another
+    return where.open_second

@@ -1,45 +1,193 @@
-"""What an Endpoint may be declared with, and why not with anything else."""
+"""Declare an endpoint: its options, handlers, sagas, routes and subscriptions.
+
+`Declaration` holds what an author writes down. It starts nothing and opens no connection. `endpoint.Endpoint` adds what runs.
+Provisioning and hosting read declarations.
+"""
 
 from __future__ import annotations
 
-from rowpost.errors import SettingsError
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from rowpost.database.connection import Connection
+from rowpost.errors import InvalidMessage, SettingsError
+from rowpost.handling.handlers import Handle, HandlerRegistry, RegisteredHandler, check_runs, name_of
+from rowpost.outbox.operations import Outbox
+from rowpost.recoverability.policy import Host, Recoverability
+from rowpost.sagas.declaration import Saga
+from rowpost.sagas.hosted import HostedSagas
+from rowpost.settings.environment import SagaSettings
 from rowpost.settings.worker import STRATEGIES, check_batch
+from rowpost.transactions.scope import MODES
+from rowpost.wire.address import parse_address
+from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
+from rowpost.wire.message import Message
+from rowpost.wire.message_types import find_class, split_enclosed_types, type_name, type_names
+from rowpost.wire.serialization import Serializer, Serializers
 
-__all__ = ["MODES", "check_declaration"]
-
-#: what a transaction spans, from nothing to several databases (reference 1E, seed 001)
-MODES = ("none", "receive_only", "sends_atomic_with_receive", "transaction_scope")
+__all__ = ["MODES", "Declaration"]
 
 
-def check_declaration(
-    name: str, mode: str, strategy: str | None, limit: int | None, batch: str | int | None, *, has_outbox: bool
-) -> None:
-    """Refuses what no endpoint can be.
+class Declaration:
+    """What an endpoint is. For the arguments see `endpoint.Endpoint`.
 
     Raises:
-        SettingsError: no such mode, strategy or batch, a limit below 1, or an outbox in another mode than receive_only.
+        SettingsError: there is no such mode, strategy or batch, the limit is below 1, or the mode does not allow an outbox.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        transaction_mode: str = "sends_atomic_with_receive",
+        participants: Mapping[str, str] | None = None,
+        outbox: Outbox | str | None = None,
+        error_queue: str = "error",
+        audit_queue: str | None = None,
+        recoverability: Recoverability | None = None,
+        serializers: Iterable[Serializer] = (),
+        send_only: bool = False,
+        limit: int | None = None,
+        strategy: str | None = None,
+        instance: str | None = None,
+        time_limit: timedelta | None = None,
+        batch: str | int | None = None,
+    ) -> None:
+        _check(name, transaction_mode, strategy, limit, batch, has_outbox=outbox is not None)
+        self.name = name
+        self.outbox = Outbox(outbox) if isinstance(outbox, str) else outbox
+        self.batch = batch
+        self.limit = limit
+        self.strategy = strategy
+        self.instance = instance
+        self.time_limit = time_limit
+        self.transaction_mode = transaction_mode
+        self.participants: Mapping[str, str] = dict(participants or {})
+        self.error_queue = error_queue
+        self.audit_queue = audit_queue
+        self.recoverability = recoverability or Recoverability()
+        self.serializers = Serializers(*serializers)
+        self.send_only = send_only
+        self.host = Host.here(name)
+        self._handlers = HandlerRegistry(name, self.serializers)
+        self._routes: dict[str, str] = {}
+        self._subscriptions: set[str] = set()
+        self._expected: dict[str, type] = {}
+        self._sagas = HostedSagas(name, transaction_mode, has_outbox=outbox is not None)
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.name!r})"
+
+    def handles(self, type_name: str, cls: type = bytes, *, subscribe: bool = False) -> Callable[[Handle], Handle]:
+        """Declare a handler for a message type. Used as a decorator.
+
+        Args:
+            type_name: full name of the type in headers, without assembly and version.
+            cls: the class that bodies are decoded to; `bytes` passes the raw body.
+            subscribe: the type is another endpoint's event. The endpoint subscribes to it when it starts.
+
+        Raises:
+            SettingsError: the function is async or a generator, which is never run.
+        """
+
+        def declare(function: Handle) -> Handle:
+            check_runs(function, SettingsError, f"The handler {name_of(function)} of {self.name}")
+            self._handlers.add(RegisteredHandler(type_name, cls, function))
+            if subscribe:
+                self._subscriptions.add(type_name)
+            return function
+
+        return declare
+
+    def saga(self, saga: type[Saga]) -> type[Saga]:
+        """Host a saga: its methods handle their messages in this endpoint. Also used as a decorator of the class.
+
+        Raises:
+            SettingsError: its table belongs to another saga, or the endpoint's mode cannot keep its state.
+        """
+        for handler, topic in self._sagas.host(saga):
+            self._handlers.add(handler)
+            if topic is not None:
+                self._subscriptions.add(topic)
+        return saga
+
+    @property
+    def sagas(self) -> tuple[SagaSettings, ...]:
+        """The tables that the endpoint's sagas need."""
+        return self._sagas.tables
+
+    def expects(self, *classes: type) -> None:
+        """Declare classes of replies. Classes with a `@message_type` need no declaration."""
+        self._expected.update((type_name(cls), cls) for cls in classes)
+
+    def route(self, cls: type, to: str) -> None:
+        """Declare the destination of messages of a class that are sent without one."""
+        self._routes[type_name(cls)] = to
+
+    def route_of(self, cls: type) -> str:
+        """Return the destination of a message class, by its own name or by one of its base classes'.
+
+        Raises:
+            InvalidMessage: there is no route.
+        """
+        for name in type_names(cls):
+            if name in self._routes:
+                return self._routes[name]
+        raise InvalidMessage(
+            f"{self.name} cannot send a {type_name(cls)}: it has no destination. Give one with to=…, or declare a route: "
+            f"endpoint.route({cls.__name__}, …)."
+        )
+
+    @property
+    def subscriptions(self) -> tuple[str, ...]:
+        """The topics that the endpoint subscribes to when it starts."""
+        return tuple(sorted(self._subscriptions))
+
+    def typed(self, message: Message) -> Any:
+        """Return a reply decoded to its class, or its bytes if no class is declared. Raises MessageNotDeserialized."""
+        for name in split_enclosed_types(message.headers.get(ENCLOSED_MESSAGE_TYPES)):
+            cls = self._expected.get(name) or find_class(name)
+            if cls is not None:
+                return self._handlers.decode(message, cls)
+        return message.body
+
+    def reply_address(self, database: Connection) -> str:
+        """Return the canonical address of the endpoint's queue in this database."""
+        return database.canonical(parse_address(self.name))
+
+
+def _check(
+    name: str, mode: str, strategy: str | None, limit: int | None, batch: str | int | None, *, has_outbox: bool
+) -> None:
+    """Check the options of an endpoint.
+
+    Raises:
+        SettingsError: there is no such mode, strategy or batch, the limit is below 1, or the mode does not allow an outbox.
     """
     if mode not in MODES:
-        raise SettingsError(f"The endpoint {name!r} has no mode {mode!r}. Use one of: {', '.join(MODES)}.")
+        raise SettingsError(f"The endpoint {name!r} cannot have the mode {mode!r}: there is no such mode. Use one of: {', '.join(MODES)}.")
     if strategy is not None and strategy not in STRATEGIES:
-        raise SettingsError(f"The endpoint {name!r} has no strategy {strategy!r}. Use one of: {', '.join(STRATEGIES)}.")
+        raise SettingsError(
+            f"The endpoint {name!r} cannot have the strategy {strategy!r}: there is no such strategy. Use one of: {', '.join(STRATEGIES)}."
+        )
     if limit is not None and limit < 1:
-        raise SettingsError(f"The endpoint {name!r} has the limit {limit}: at least one worker always stays.")
+        raise SettingsError(f"The endpoint {name!r} cannot have the limit {limit}: a queue needs at least one worker. Use 1 or more.")
     if batch is not None:
         check_batch(batch)
     if has_outbox:
-        _refuse_other_modes(name, mode)
+        _check_outbox_mode(name, mode)
 
 
-def _refuse_other_modes(endpoint: str, mode: str) -> None:
-    """An outbox goes with receive_only and nothing else (statement 49)."""
+def _check_outbox_mode(endpoint: str, mode: str) -> None:
+    """Check that an outbox is used in mode `receive_only`. Raises SettingsError."""
     reasons = {
-        "none": "the message is removed before it is handled, so that after a crash nobody would send what the outbox holds",
-        "sends_atomic_with_receive": "what is sent commits with the removal of the message already, and would leave twice",
+        "none": "the message is removed before it is handled, so that after a crash nothing would send what the outbox contains",
+        "sends_atomic_with_receive": "what is sent commits with the removal of the message already, and would be sent twice",
         "transaction_scope": "the business database commits together with the message, and needs no outbox",
     }
     if mode in reasons:
         raise SettingsError(
             f"The endpoint {endpoint!r} has an outbox and the transaction mode {mode}, in which {reasons[mode]}. "
-            "An outbox needs transaction_mode='receive_only'; without one, leave out outbox=."
+            "An outbox needs transaction_mode='receive_only'. Without an outbox, omit outbox=."
         )

@@ -1,4 +1,4 @@
-"""From the text `module:function` of the settings to the function that handles messages."""
+"""Resolve the text `module:function` of settings to the function or endpoint that handles messages."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["resolve_handler"]
 
 
 def resolve_handler(name: str) -> Handler | Endpoint:
-    """Import the module and take the function or the Endpoint; dots after the colon reach into classes.
+    """Import the module and return the function or the Endpoint. Dots after the colon lead into classes.
 
-    Raises HandlerNotFound when the text, the module or the function is not what it should be: a function that is async
-    or a generator is refused, because nobody would run what it returns. An error inside the
-    module while it is imported becomes HandlerNotFound too, with the error as its cause.
+    Raises:
+        HandlerNotFound: the text has another form, the module or the object does not exist, or the function is async or a
+            generator, which is never run. An error that the module raises while it is imported is the cause.
 
     >>> resolve_handler("operator:eq")(1, 1)
     True

@@ -1,4 +1,8 @@
-"""Copies of messages that follow their handling: to the audit queue, onwards, and to ServiceControl. Pure."""
+"""Build the messages that follow a handled message: its audit copy, a forwarded copy, and ServiceControl's acknowledgement.
+
+All functions are pure. They return operations, which are sent in the transaction of the handled message. The headers are those
+that ServiceControl reads.
+"""
 
 from __future__ import annotations
 
@@ -16,29 +20,31 @@ from rowpost.wire.headers import (
     PROCESSING_ENDPOINT,
     PROCESSING_MACHINE,
     PROCESSING_STARTED,
-    RETRY_ACKNOWLEDGEMENT_QUEUE,
-    RETRY_ACKNOWLEDGEMENT_SENT,
-    RETRY_SUCCESSFUL,
-    RETRY_UNIQUE_MESSAGE_ID,
 )
 from rowpost.wire.message import Message, format_timestamp, storable
 from rowpost.wire.operation import Operation
 
 __all__ = ["acknowledgement", "audited", "forwarded"]
 
+_RETRIED = "ServiceControl.Retry.UniqueMessageId"
+_ACKNOWLEDGE = "ServiceControl.Retry.AcknowledgementQueue"
+
+Headers = Mapping[str, str | None]
 
 
-def audited(
-    message: Message, queue: str, host: Host, started: datetime, headers: Mapping[str, str | None] | None = None
-) -> Operation:
-    """The copy for the audit queue: headers and body as they came, who handled it, from when to when (reference I12).
+def audited(message: Message, queue: str, host: Host, started: datetime, headers: Headers) -> Operation:
+    """Return the copy of a message for the audit queue.
 
-    `headers` are the message's own from before a handler could change them.
+    Args:
+        message: the handled message.
+        queue: the audit queue.
+        host: the endpoint and machine that handled the message.
+        started: when the handler started, in UTC.
+        headers: the headers as the message arrived, without changes by handlers, and those that the audit copy adds.
     """
-    came = message.headers if headers is None else headers
     copy = {
-        **storable(came),
-        MESSAGE_ID: came.get(MESSAGE_ID) or str(message.id),
+        **storable(headers),
+        MESSAGE_ID: headers.get(MESSAGE_ID) or str(message.id),
         PROCESSING_STARTED: format_timestamp(started),
         PROCESSING_ENDED: format_timestamp(datetime.now(UTC)),
         PROCESSING_ENDPOINT: host.endpoint,
@@ -46,25 +52,25 @@ def audited(
         HOST_ID: host.id,
         HOST_DISPLAY_NAME: host.machine,
     }
-    if came.get(RETRY_UNIQUE_MESSAGE_ID) and came.get(RETRY_ACKNOWLEDGEMENT_QUEUE):
-        copy[RETRY_ACKNOWLEDGEMENT_SENT] = "true"
+    if headers.get(_RETRIED) and headers.get(_ACKNOWLEDGE):
+        copy["ServiceControl.Retry.AcknowledgementSent"] = "true"
     return Operation(copy, message.body, queue)
 
 
-def forwarded(message: Message) -> Operation:
-    """A delayed message on to the queue that it was meant for, without the header that said so (reference G3)."""
-    headers = {name: value for name, value in message.headers.items() if name != FORWARD_DESTINATION}
-    return Operation(headers, message.body, message.headers[FORWARD_DESTINATION])
+def forwarded(message: Message, headers: Headers) -> Operation:
+    """Return a delayed message for its destination, without the header that names the destination."""
+    kept = {name: value for name, value in headers.items() if name != FORWARD_DESTINATION}
+    return Operation(kept, message.body, headers[FORWARD_DESTINATION])
 
 
-def acknowledgement(message: Message) -> list[Operation]:
-    """What ServiceControl is told when a message that it retried was handled (reference 2.6)."""
-    retried, queue = message.headers.get(RETRY_UNIQUE_MESSAGE_ID), message.headers.get(RETRY_ACKNOWLEDGEMENT_QUEUE)
+def acknowledgement(headers: Headers) -> list[Operation]:
+    """Return the message that tells ServiceControl that a message it retried was handled; an empty list for other messages."""
+    retried, queue = headers.get(_RETRIED), headers.get(_ACKNOWLEDGE)
     if not (retried and queue):
         return []
-    headers = {
-        RETRY_SUCCESSFUL: format_timestamp(datetime.now(UTC)),
-        RETRY_UNIQUE_MESSAGE_ID: retried,
+    confirmation: dict[str, str | None] = {
+        "ServiceControl.Retry.Successful": format_timestamp(datetime.now(UTC)),
+        _RETRIED: retried,
         CONTROL_MESSAGE: "True",
     }
-    return [Operation(headers, b"", queue)]
+    return [Operation(confirmation, b"", queue)]

@@ -1,17 +1,19 @@
-"""What a handler is given, and what a sender outside a handler works with.
+"""Send and publish messages: `Context` inside a handler, `Bus` outside of handlers.
 
-Both collect what is sent; it leaves together, in one round trip, when the handler has returned or the block has ended.
-A failing handler leaves nothing behind. Headers follow the wire (reference 2.4).
+Both collect the messages. All of them are sent in one round trip when the handler returns or the block of `Endpoint.open` ends.
+If the handler or the block raises, nothing is sent. The headers are those that NServiceBus endpoints write.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rowpost.database.connection import Connection
 from rowpost.errors import InvalidDelay, InvalidMessage, SettingsError
+from rowpost.handling.sender import Sender
+from rowpost.transactions.scope import Scope
 from rowpost.wire.headers import (
     CONTENT_TYPE,
     CONVERSATION_ID,
@@ -33,26 +35,28 @@ from rowpost.wire.headers import (
 )
 from rowpost.wire.message import Message, format_timestamp, new_id
 from rowpost.wire.message_types import enclosed_type_names, type_names
-from rowpost.wire.operation import Call, Operation
-
-if TYPE_CHECKING:
-    from rowpost.endpoint.endpoint import Endpoint
-    from rowpost.transactions.modes import Scope
+from rowpost.wire.operation import Operation, Outgoing
 
 __all__ = ["Bus", "Context"]
 
 
 class Bus:
-    """Sends and publishes for an endpoint, outside of any handler."""
+    """Sends and publishes for an endpoint, outside of handlers.
 
-    def __init__(self, endpoint: Endpoint, database: Connection) -> None:
+    Attributes:
+        endpoint: the sending endpoint.
+        database: the connection on which the messages will be sent.
+        operations: what was collected so far.
+    """
+
+    def __init__(self, endpoint: Sender, database: Connection) -> None:
         self.endpoint = endpoint
         self.database = database
-        self.operations: list[Operation | Call] = []
+        self.operations: list[Outgoing] = []
 
     @property
     def connection(self) -> Any:
-        """The driver's connection, for the business data of the same transaction."""
+        """The driver's connection. SQL on it belongs to the transaction in which the messages are sent."""
         return self.database.driver_connection
 
     def send(
@@ -65,21 +69,25 @@ class Bus:
         headers: Mapping[str, str | None] | None = None,
         immediate: bool = False,
     ) -> str:
-        """Sends a message to a queue, or where the endpoint's routes lead; returns its message id.
+        """Send a message to a queue, and return its message id.
 
         Args:
-            message: of a message class, or bytes with their type among `headers`.
-            to: name or address of a queue; None takes the route of the message's type.
-            delay: it is handled no earlier, by the server's clock; negative is at once.
-            time_to_be_received: it expires after it. Not together with a delay (reference F4).
-            headers: added to the standard ones, or instead of them.
-            immediate: leave now, whatever becomes of the handler.
+            message: an instance of a message class, or bytes with their type among `headers`.
+            to: name or address of the destination. None uses the endpoint's route for the message's class.
+            delay: the message is handled no earlier than after this time, by the server's clock. A negative delay counts as 0.
+            time_to_be_received: the message expires after this time. Not together with `delay`.
+            headers: are added to the standard headers and replace those of the same name.
+            immediate: send the message now, in a transaction of its own. It stays sent if the handler fails.
+
+        Raises:
+            InvalidMessage: no route leads to a destination, or both `delay` and `time_to_be_received` were given.
+            InvalidDelay: the delay is longer than the calendar.
         """
         destination = to or self.endpoint.route_of(type(message))
         if delay is not None and time_to_be_received is not None:
             raise InvalidMessage(
-                "A delay and a time to be received exclude each other: nobody could say from when the time counts. "
-                "Leave one out."
+                "A message cannot have both a delay and a time to be received, because it is undefined from when the time "
+                "would count. Leave one of them out."
             )
         return self._collect(
             message, "Send", headers, immediate, destination=destination, delay=delay, time_to_be_received=time_to_be_received
@@ -88,7 +96,7 @@ class Bus:
     def publish(
         self, event: Any, *, headers: Mapping[str, str | None] | None = None, immediate: bool = False
     ) -> str:
-        """Publishes an event to everybody subscribed to its type or to a type it derives from; returns its message id."""
+        """Publish an event to the subscribers of its type and of its base types, and return its message id."""
         return self._collect(event, "Publish", headers, immediate, topics=type_names(type(event)))
 
     def request(
@@ -99,19 +107,21 @@ class Bus:
         timeout: timedelta,
         headers: Mapping[str, str | None] | None = None,
     ) -> Any:
-        """Sends a request at once, in a transaction of its own, waits for the reply, and returns it.
+        """Send a request now, in a transaction of its own, wait for the reply, and return it.
 
         Args:
-            message, to, headers: as for `send`.
+            message: as for `send`.
+            to: as for `send`.
             timeout: how long to wait.
+            headers: as for `send`.
 
         Returns:
-            The reply, of its class where this program knows it (callbacks.py), else its bytes.
+            The reply as an instance of its class, if this program declares the class; else its bytes.
 
         Raises:
-            NoReply: none came in time; one that comes later is logged and dropped.
-            SettingsError: the endpoint has no `instance`, so that no queue is its own.
-            PermissionDenied: that queue is missing, and the login may not make it.
+            NoReply: no reply arrived in time. A later reply is logged and dropped.
+            SettingsError: the endpoint has no `instance`, so that no queue receives its replies.
+            PermissionDenied: the queue for replies is missing, and the login may not create it.
         """
         return self.endpoint.callbacks(self.database).request(message, to, timeout=timeout, headers=headers)
 
@@ -125,7 +135,7 @@ class Bus:
             try:
                 due = datetime.now(UTC) + where["delay"]
             except OverflowError as error:
-                text = f"A delay of {where['delay']} leads beyond the calendar: 100 years at most."
+                text = f"The delay of {where['delay']} leads beyond the calendar. Use a delay of at most 100 years."
                 raise InvalidDelay(text) from error
             headers.setdefault(DELIVER_AT, format_timestamp(due))
         operation = Operation(headers, body, **where)
@@ -159,92 +169,99 @@ class Bus:
 
 
 class Context(Bus):
-    """A handler's view of the message in hand. What it sends belongs to the message's conversation."""
+    """A handler's view of the message that it handles. What it sends belongs to the message's conversation.
 
-    def __init__(
-        self, endpoint: Endpoint, database: Connection, message: Message, scope: Scope | None = None
-    ) -> None:
+    Attributes:
+        incoming: the message.
+        headers: a copy of its headers. Changes are not visible to retries, to the error queue or to the audit copy.
+        audit_headers: headers that only the audit copy gets.
+    """
+
+    def __init__(self, endpoint: Sender, database: Connection, message: Message, scope: Scope | None = None) -> None:
         super().__init__(endpoint, database)
         self.scope = scope
         self.incoming = message
-        #: a copy: what a failing handler changes here never reaches a retry or the error queue (statement 65)
-        self.headers = dict(message.headers)
-        #: what the audit's copy bears besides
+        self._incoming_headers = message.headers
+        self.headers = dict(self._incoming_headers)
         self.audit_headers: dict[str, str | None] = {}
 
     @property
     def connection(self) -> Any:
-        """The driver's connection for the business data, which commit with the message; with an outbox, to their database."""
-        return self.database.driver_connection if self.scope is None else self.scope.home(self.database).driver_connection
+        """The driver's connection for business data, which commits together with the message.
+
+        With an outbox it is the connection to the business database.
+        """
+        database = self.database if self.scope is None else self.scope.business_connection(self.database)
+        return database.driver_connection
 
     @property
     def message_id(self) -> str:
-        """Id of the message in hand."""
+        """The id of the message."""
         return self.incoming.message_id
 
     @property
     def body(self) -> bytes:
-        """Its raw bytes."""
+        """The raw bytes of the message's body."""
         return self.incoming.body
 
     def enlist(self, participant: Any) -> Any:
-        """The connection to another database, in a transaction that commits or rolls back with this message.
+        """Return a connection to another database, in a transaction that commits or rolls back with this message.
 
         Args:
-            participant: a name among the participants of the endpoint or of the environment; on PostgreSQL also a
-                connection of psycopg to one of them.
+            participant: the name of a participant of the endpoint or of the environment. On PostgreSQL, a psycopg connection
+                to a participant's database is accepted too.
 
         Raises:
-            SettingsError: the endpoint's mode is not transaction_scope, or there is no such participant.
-            ParticipantFailed: it cannot be reached.
+            SettingsError: the endpoint's mode is not `transaction_scope`, or there is no such participant.
+            ParticipantFailed: the participant cannot be reached.
         """
         if self.scope is None:
-            raise SettingsError("This message is handled outside of the pipeline: no other database can take part.")
+            raise SettingsError(f"{participant!r} cannot take part: this message is handled outside of a pipeline. Process it with Endpoint.process_one.")
         return self.scope.enlist(participant, self.database)
 
     def reply(
         self, message: Any, *, headers: Mapping[str, str | None] | None = None, immediate: bool = False
     ) -> str:
-        """Answers to the address that the message in hand names; returns the reply's message id.
+        """Send a reply to the address that the message names, and return the reply's message id.
 
         Raises:
-            InvalidMessage: it names none.
+            InvalidMessage: the message names no reply address.
         """
         address = self.incoming.reply_to
         if address is None:
             raise InvalidMessage(
-                f"Message {self.message_id} bears no {REPLY_TO_ADDRESS}: its sender wants no reply. Send to a queue by name."
+                f"The message {self.message_id} cannot be replied to: it has no header {REPLY_TO_ADDRESS}. Send to a queue by name."
             )
         extra = {**self._saga_of_the_request(), **(headers or {})}
         return self._collect(message, "Reply", extra, immediate, destination=address)
 
     def request(self, *_: Any, **__: Any) -> Any:
-        """Refused: a handler that waited would hold its message's transaction, and a worker, as long.
+        """Refuse to wait: the message's transaction and the worker would be blocked meanwhile.
 
         Raises:
             InvalidMessage: always.
         """
         raise InvalidMessage(
-            "A handler cannot wait for a reply: its message would stay locked meanwhile. Send, and handle the reply when "
-            "it comes."
+            "A handler cannot wait for a reply, because its message would stay locked meanwhile. Use send, and handle the reply "
+            "in another handler."
         )
 
     def forward_current_message_to(self, destination: str) -> None:
-        """Sends a copy of the message in hand on, with its headers and body as they came (reference I13)."""
-        self.operations.append(Operation(dict(self.incoming.headers), self.incoming.body, destination))
+        """Send a copy of the message, with its original headers and body, to another queue."""
+        self.operations.append(Operation(dict(self._incoming_headers), self.incoming.body, destination))
 
     def _saga_of_the_request(self) -> dict[str, str | None]:
-        """A reply to a saga names the saga (reference 2.4)."""
-        incoming = self.incoming.headers
+        """Return the headers that name the saga which sent the message, so that the reply finds it."""
+        incoming = self._incoming_headers
         pairs = ((SAGA_ID, ORIGINATING_SAGA_ID), (SAGA_TYPE, ORIGINATING_SAGA_TYPE))
         return {ours: incoming[theirs] for ours, theirs in pairs if incoming.get(theirs)}
 
     def _headers(self, message: Any, intent: str) -> dict[str, str | None]:
         headers = super()._headers(message, intent)
-        incoming = self.incoming.headers
+        incoming = self._incoming_headers
         headers[RELATED_TO] = self.message_id
         headers[CORRELATION_ID] = incoming.get(CORRELATION_ID) or self.message_id
         return headers
 
     def _conversation(self) -> str:
-        return self.incoming.headers.get(CONVERSATION_ID) or new_id()
+        return self._incoming_headers.get(CONVERSATION_ID) or new_id()

@@ -1,4 +1,8 @@
-"""The handlers of an endpoint: the message type that each wants, the class that the body becomes, and the call."""
+"""Register the handlers of an endpoint, find those of a message, and run them.
+
+`RegisteredHandler` is one handler with its message type. `HandlerRegistry` holds all handlers of an endpoint. `check_runs` and
+`check_ran` refuse coroutines and generators: calling one runs nothing, so the message would be removed unhandled.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from rowpost.wire.message import Message
 from rowpost.wire.message_types import split_enclosed_types
 from rowpost.wire.serialization import Serializers, named_in_body
 
-__all__ = [ "Handle", "HandlerRegistry", "RegisteredHandler", "check_ran", "check_runs", "name_of"]
+__all__ = ["ENCLOSED_MESSAGE_TYPES", "Handle", "HandlerRegistry", "RegisteredHandler", "check_ran", "check_runs", "name_of"]
 
 REMEMBERED_TYPES = 1000
 
@@ -28,10 +32,10 @@ _NOT_PLAIN = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.
 
 
 def check_runs(function: Callable[..., Any], error: type[Exception], what: str) -> None:
-    """Refuse a handler if calling it only creates a coroutine or a generator, which nobody would run.
+    """Refuse a handler if calling it only creates a coroutine or a generator, which would never run.
 
     Looks through `functools.partial` and at the `__call__` of an object. A plain function that wraps an async one may
-    run it, so that only `check_ran` can tell.
+    run it, so only `check_ran` can detect that.
 
     Args:
         function: the handler.
@@ -43,9 +47,9 @@ def check_runs(function: Callable[..., Any], error: type[Exception], what: str) 
     """
     while isinstance(function, functools.partial):
         function = function.func
-    called = () if inspect.isclass(function) else (getattr(type(function), "__call__", None),)  # noqa: B004 -- the method is wanted
+    called = () if inspect.isclass(function) else (getattr(type(function), "__call__", None),)  # noqa: B004 -- the method itself is checked
     if any(check(each) for each in (function, *called) for check in _NOT_PLAIN):
-        raise error(f"{what} is async or a generator: calling it runs nothing. Write a plain function.")
+        raise error(f"{what} is async or a generator: calling it runs nothing. Use a plain function.")
 
 
 def check_ran(returned: Any, what: str) -> None:
@@ -61,7 +65,7 @@ def check_ran(returned: Any, what: str) -> None:
     with suppress(AttributeError):
         returned.close()  # without it, Python warns of a coroutine that was never awaited
     raise SettingsError(
-        f"{what} returned a {type(returned).__name__}, which nobody runs: the message was not handled. Write a plain function."
+        f"{what} returned a {type(returned).__name__}, which is never run, so the message was not handled. Use a plain function."
     )
 
 
@@ -73,7 +77,7 @@ def name_of(function: Any) -> str:
 
 
 class RegisteredHandler:
-    """One handler."""
+    """One handler: its message type, the class that bodies are decoded to, and the function."""
 
     def __init__(self, type_name: str, cls: type, function: Handle) -> None:
         self.type_name, self.cls, self.function = type_name, cls, function
@@ -81,10 +85,11 @@ class RegisteredHandler:
         self._warned = False
 
     def call(self, message: Any, context: Context) -> None:
-        """Runs the handler. What it returns is ignored, with a warning.
+        """Run the handler. A value that it returns is ignored; the first one is logged as a warning.
 
         Raises:
-            SettingsError: it returned a coroutine or a generator, which nobody would run. Whatever the handler raises.
+            SettingsError: the handler returned a coroutine or a generator, which is never run.
+            Exception: whatever the handler raises.
         """
         returned = self.function(message, context)
         if returned is None:
@@ -93,60 +98,77 @@ class RegisteredHandler:
         if not self._warned:
             self._warned = True
             logger.warning(
-                "The handler %s of %s returned a %s: what a handler returns is ignored. To answer, use context.reply.",
+                "The handler %s of %s returned a %s. The returned value is ignored. To send a reply, use context.reply.",
                 self._name, context.endpoint.name, type(returned).__name__,
             )  # fmt: skip
 
 
 class HandlerRegistry:
-    """All handlers of an endpoint; finds those of a message, and reads it for each."""
+    """All handlers of an endpoint."""
 
     def __init__(self, endpoint: str, serializers: Serializers) -> None:
         self._endpoint, self._serializers = endpoint, serializers
         self._all: list[RegisteredHandler] = []
         self._found: dict[str | None, list[RegisteredHandler]] = {}
 
-    def add(self, handling: RegisteredHandler) -> None:
-        """One more."""
-        self._all.append(handling)
+    def add(self, handler: RegisteredHandler) -> None:
+        """Add a handler."""
+        self._all.append(handler)
         self._found.clear()
 
     def clear(self) -> None:
-        """None any more."""
+        """Remove all handlers."""
         self._all.clear()
         self._found.clear()
 
-    def read(self, message: Message) -> Iterator[tuple[RegisteredHandler, Any]]:
-        """The handlers of a message in their order, each with the message as its class.
+    def run(self, message: Message, context: Context) -> None:
+        """Run all handlers of a message, in the order of their registration.
 
         Raises:
-            NoHandler: nobody handles its types. MessageNotDeserialized: the body is not what the handler wants.
+            NoHandler: no handler is registered for its types.
+            MessageNotDeserialized: the body cannot be decoded to a handler's class.
+            Exception: whatever a handler raises.
         """
-        for handling in self.find(message):
-            yield handling, self.decode(message, handling.cls)
+        for handler in self.find(message):
+            handler.call(self.decode(message, handler.cls), context)
+
+    def read(self, message: Message) -> Iterator[tuple[RegisteredHandler, Any]]:
+        """Yield the handlers of a message, each with the message decoded to its class.
+
+        Raises:
+            NoHandler: no handler is registered for its types.
+            MessageNotDeserialized: the body cannot be decoded to a handler's class.
+        """
+        for handler in self.find(message):
+            yield handler, self.decode(message, handler.cls)
 
     def find(self, message: Message) -> list[RegisteredHandler]:
-        """All handlers of the most derived type that has any (reference H3: a handler of a base gets what derives)."""
+        """Return the handlers of all types that the message encloses: its own type first, then its base types.
+
+        Raises:
+            NoHandler: there is none.
+        """
         types = message.headers.get(ENCLOSED_MESSAGE_TYPES)
         found = self._found.get(types)
         if found is None:
-            found = self._look_for(message)
+            found = self._find_by_names(message)
             if types and len(self._found) < REMEMBERED_TYPES:
                 self._found[types] = found
         return found
 
-    def _look_for(self, message: Message) -> list[RegisteredHandler]:
+    def _find_by_names(self, message: Message) -> list[RegisteredHandler]:
         names = list(split_enclosed_types(message.headers.get(ENCLOSED_MESSAGE_TYPES))) or named_in_body(message.body, self._serializers.default)
         found = [each for name in names for each in self._all if each.type_name == name]
         if not found:
             known = ", ".join(sorted({each.type_name for each in self._all})) or "none"
             raise NoHandler(
-                f"{self._endpoint} has no handler for {', '.join(names) or 'a message without a type'}; it handles {known}."
+                f"{self._endpoint} has no handler for {', '.join(names) or 'a message without a type'}. It handles: {known}. "
+                "Register a handler for this type, or send the message to the endpoint that handles it."
             )
         return found
 
     def decode(self, message: Message, cls: type) -> Any:
-        """The body as a class. Raises MessageNotDeserialized."""
+        """Return the body decoded to a class. Raises MessageNotDeserialized."""
         if cls is bytes:
             return message.body
         return self._serializers.find(message.headers.get(CONTENT_TYPE)).decode(message.body, cls)

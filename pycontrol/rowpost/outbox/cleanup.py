@@ -1,56 +1,71 @@
-"""Looking after outboxes: send what was left behind, forget what is too old. By hand, or by every supervisor.
+"""Maintain outboxes: send what a worker left behind, and delete old records. Used by every supervisor and by the command line.
 
-    care_for(database, business, ["Sales"])          # what a handled message caused and nobody sent
+    send_left_behind(database, business, ["Sales"])    # operations of handled messages that were not sent
     clean(business, retention), clean_dispatches(database, retention)
 
-A worker that dies after the business commit leaves its message in the queue, which brings everything to its end. Only
-where that message is gone (it was purged, expired, or waits in the error queue) something stays in the outbox. It is
-sent from here then: safe beside workers, because record_dispatch lets nothing leave twice.
+A worker that dies after the business commit leaves its message in the queue. When the message is received again, its operations are sent. Only if
+the message was purged, has expired or is in the error queue, its operations stay in the outbox. Then this module sends them.
+That is safe while workers run, because `record_dispatch` lets no operations be sent twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rowpost.database.connection import Connection
-from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import AlreadyDispatched, DatabaseUnavailable, Deadlock, RowpostError
 from rowpost.outbox.operations import decode_operations
+from rowpost.transport.directory import Directory
+from rowpost.transport.dispatch import dispatch
+from rowpost.wire.operation import Call
 
-__all__ = ["LEFT_BEHIND_AFTER", "CareResult", "care_for", "clean", "clean_dispatches"]
+__all__ = ["LEFT_BEHIND_AFTER_SECONDS", "SentLeftBehind", "clean", "clean_dispatches", "send_left_behind"]
 
 
-LEFT_BEHIND_AFTER = 60
-#: rows removed at once: below 5000, where SQL Server would lock the whole table (reference J4)
+LEFT_BEHIND_AFTER_SECONDS = 60
+#: rows deleted at once; SQL Server locks the whole table from 5000 locks on
 BATCH = 4000
 
 
 @dataclass(slots=True)
-class CareResult:
-    """`sent` left now; `settled` had left before; `failed` says why something could not, by message."""
+class SentLeftBehind:
+    """The result of `send_left_behind`.
+
+    Attributes:
+        sent: messages whose operations were sent now.
+        settled: messages whose operations had been sent before.
+        failed: error texts by message.
+    """
 
     sent: int = 0
     settled: int = 0
-    failed: dict[str, str] | None = None
+    failed: dict[str, str] = field(default_factory=dict)
 
 
-def care_for(
-    database: Connection, business: Connection, queues: Collection[str], *, older_than: int = LEFT_BEHIND_AFTER
-) -> CareResult:
-    """Sends what messages of these queues caused, if it has not left `older_than` seconds after they were handled.
+def send_left_behind(
+    database: Connection, business: Connection, queues: Collection[str], *, older_than: int = LEFT_BEHIND_AFTER_SECONDS
+) -> SentLeftBehind:
+    """Send the operations of handled messages that were not sent in time.
 
-    `database` is the queues'. Safe at any time, beside workers and from several processes.
+    It is safe at any time, while workers run and from several processes.
+
+    Args:
+        database: a connection to the database of the queues.
+        business: a connection to the business database.
+        queues: the queues whose messages are looked at.
+        older_than: seconds since a message was handled.
 
     Raises:
-        DatabaseUnavailable, SchemaMissing, …: one of the databases cannot be worked with.
+        DatabaseUnavailable: one of the databases cannot be reached.
+        RowpostError: one of the databases cannot be used, for example because its schema is missing.
     """
-    result = CareResult(failed={})
+    result, directory = SentLeftBehind(), Directory()
     for queue, message_id, _ in business.call("list_undispatched", seconds=older_than, count=1000):
-        if queue not in queues:  # of another queue's database, which shares this business database
+        if queue not in queues:  # of another queue database that shares this business database
             continue
         try:
-            sent = _send(database, business, {"endpoint": queue, "message_id": message_id})
+            sent = _send(database, business, directory, {"endpoint": queue, "message_id": message_id})
         except (DatabaseUnavailable, Deadlock):
             raise
         except RowpostError as error:
@@ -65,36 +80,38 @@ def care_for(
     return result
 
 
-def _send(database: Connection, business: Connection, key: dict[str, str]) -> bool | None:
-    """Whether it was sent now; False where it had left already, None where somebody else has just seen to it."""
+def _send(database: Connection, business: Connection, directory: Directory, key: dict[str, str]) -> bool | None:
+    """Send the operations of one message. Return True if they were sent now, False if before, None if another process settled them."""
     rows = business.call("find_handled", begin=True, **key)
-    if not rows or rows[0].operations is None:
+    if not rows or rows[0][0] is None:
         return None
-    sender = Endpoint(key["endpoint"])
-    sent = True
+    sent, record = True, Call("record_dispatch", None, key)
     try:
         operations = decode_operations(*rows[0])
-        sender.dispatch(database, operations, begin=True, commit=True, also=[("record_dispatch", None, key)])
+        dispatch(database, [operations], directory, own_queue=key["endpoint"], begin=True, commit=True, also=[record])
     except AlreadyDispatched:
         sent = False
-    business.call_all([("settle_operations", None, key)], commit=True)
+    business.call_all([Call("settle_operations", None, key)], commit=True)
     return sent
 
 
 def clean(business: Connection, retention: float, goes_on: Callable[[], bool] = lambda: True) -> int:
-    """Forget messages that were handled more than `retention` seconds ago; how many."""
+    """Delete the records of messages that were handled more than `retention` seconds ago, and return their number.
+
+    `goes_on` is asked between two batches; it returns False to stop.
+    """
     return _in_batches(business, "clean_outbox", retention, goes_on)
 
 
 def clean_dispatches(database: Connection, retention: float, goes_on: Callable[[], bool] = lambda: True) -> int:
-    """Forget dispatches of that age in the queue's database: those that nobody was left to forget at once."""
+    """Delete dispatches of that age in the queue's database, which their workers could not delete, and return their number."""
     return _in_batches(database, "clean_dispatches", retention, goes_on)
 
 
 def _in_batches(database: Connection, procedure: str, retention: float, goes_on: Callable[[], bool]) -> int:
     total, removed = 0, BATCH
     while removed == BATCH and goes_on():
-        removed = database.call(procedure, retention_seconds=int(retention), count=BATCH)[0].removed
+        ((removed,),) = database.call(procedure, retention_seconds=int(retention), count=BATCH)
         total += removed
     return total
 

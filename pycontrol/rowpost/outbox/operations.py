@@ -1,9 +1,11 @@
-"""The outbox of an endpoint whose business data lie in another database than its queue: what is declared, what is stored.
+"""Declare an outbox, and encode the operations that it stores.
+
+An endpoint needs an outbox if its business data is in another database than its queue:
 
     sales = Endpoint("Sales", transaction_mode="receive_only", outbox="business")
 
-A message, what its handler wrote and what it sent commit in the business database, in one local transaction; what was
-sent leaves after that. outbox_flow.py walks the way of a message, outbox_care.py looks after what is left behind.
+What a handler wrote, and what it sent, commits in the business database in one local transaction. The messages are sent after that.
+`outbox.processing` handles the messages. `outbox.cleanup` sends what a dead worker left behind.
 """
 
 from __future__ import annotations
@@ -29,10 +31,13 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Outbox:
-    """Which business database, and how two workers that have one message in hand meet there.
+    """Declares the business database of an endpoint, and what happens if two workers handle the same message.
 
-    Optimistic: both handle it, the second to commit is undone. `pessimistic`: the second waits, for 10 s at most, before
-    its handler runs. `url` is for programs without an environment's file; else the environment's outbox of that name.
+    Attributes:
+        database: the business database's name, as under `outbox` of the environment.
+        pessimistic: the second worker waits for the first one, at most 10 s, before its handler runs. Otherwise both run their
+            handlers, and the second one to commit is rolled back.
+        url: the business database's URL, for programs without an environment file.
     """
 
     database: str
@@ -40,32 +45,36 @@ class Outbox:
     url: str | None = field(default=None, repr=False)
 
     def find_url(self, known: Mapping[str, str]) -> str:
-        """Where the business database is; `${VARIABLE}` is replaced from the process environment.
+        """Return the URL of the business database. `${VARIABLE}` is replaced from the process environment.
+
+        Args:
+            known: URLs of the environment's business databases, by name.
 
         Raises:
-            SettingsError: nobody says where.
+            SettingsError: no URL is known.
         """
         url = self.url or known.get(self.database)
         if url is None:
             raise SettingsError(
-                f"No outbox is named {self.database!r}; known: {', '.join(sorted(known)) or 'none'}. Give its url below "
-                f"`outbox` of the environment, or: Outbox({self.database!r}, url=…)."
+                f"No outbox is named {self.database!r}; known: {', '.join(sorted(known)) or 'none'}. Give its url under "
+                f"`outbox` of the environment, or use Outbox({self.database!r}, url=…)."
             )
         return resolve_participants({self.database: url})[self.database]
 
 
 def open_business(url: str, application_name: str) -> Connection:
-    """A connection to a business database, which may be of another engine than the queue's.
+    """Open a connection to a business database. Its engine may differ from the queue's.
 
     Raises:
-        DatabaseUnavailable, LoginRefused.
+        DatabaseUnavailable: the server does not answer.
+        LoginRefused: user, password or database are wrong.
     """
     return connect_url(engine_of(url), url, application_name)
 
 
 @contextmanager
 def named(business: str) -> Iterator[None]:
-    """Errors within the block say that they are the business database's."""
+    """Add the business database's name to errors that are raised in the block."""
     try:
         yield
     except DatabaseError as error:
@@ -73,7 +82,7 @@ def named(business: str) -> Iterator[None]:
 
 
 def encode_operations(operations: Iterable[Operation]) -> str:
-    """Operations as a JSON array that a person can read: a body that is text stands there as text.
+    """Return operations as a readable JSON array. A body that is UTF-8 text is stored as text, another one as Base64.
 
     >>> encode_operations([Operation({"NServiceBus.MessageId": "1"}, b"{}", "Billing")])
     '[{"headers":{"NServiceBus.MessageId":"1"},"body":"{}","destination":"Billing"}]'
@@ -99,7 +108,7 @@ def _entry(operation: Operation) -> dict[str, Any]:
 
 
 def decode_operations(text: str, age_ms: int = 0) -> list[Operation]:
-    """The operations again; a delay counts from when the message was handled, `age_ms` ago.
+    """Return the operations of a JSON array. Delays count from when the message was handled, `age_ms` milliseconds ago.
 
     >>> decode_operations('[{"headers":{},"body":"x","destination":"A","delay_ms":5000}]', 2000)[0].delay.seconds
     3
@@ -110,12 +119,12 @@ def decode_operations(text: str, age_ms: int = 0) -> list[Operation]:
             body=b64decode(entry["base64"]) if "base64" in entry else entry["body"].encode(),
             destination=entry.get("destination"),
             topics=tuple(entry.get("topics", ())),
-            delay=_time(entry.get("delay_ms"), age_ms),
-            time_to_be_received=_time(entry.get("time_to_be_received_ms")),
+            delay=_timedelta(entry.get("delay_ms"), age_ms),
+            time_to_be_received=_timedelta(entry.get("time_to_be_received_ms")),
         )
         for entry in json.loads(text)
     ]
 
 
-def _time(ms: int | None, age_ms: int = 0) -> timedelta | None:
+def _timedelta(ms: int | None, age_ms: int = 0) -> timedelta | None:
     return None if ms is None else max(ms - age_ms, min(ms, 0)) * _MILLISECOND

@@ -1,9 +1,9 @@
-"""How many messages a worker takes in one transaction: pure decisions from how the last ones went.
+"""Decide how many messages a worker takes in one transaction. The decisions are pure functions of the last transactions.
 
-One message for each transaction is a commit for each message, and a commit waits for the disk. While a backlog waits
-and the handler is quick, several share one: the size grows fourfold, up to what fits into a time budget and into memory. It
-falls to one as soon as the queue is empty. A failure rolls back the whole transaction: then the size is chosen so that
-the message that failed goes alone, and its neighbours go together.
+Each commit waits for the disk, so one transaction for each message is slow. While the queue has a backlog and handlers are fast, several
+messages share a transaction: the size grows by a factor of 4, up to what fits into a time budget and into memory. It falls to
+1 as soon as the queue is empty. A failure rolls back the whole transaction. Then the size is chosen so that the message that
+failed is handled alone, and the others are handled together.
 
 >>> size = BatchSize(limit=500, budget=0.05).after(taken=1, seconds=0.001)
 >>> size.now, size.after(taken=4, seconds=0.004).now, size.after(taken=1, seconds=0.001).now
@@ -18,19 +18,23 @@ from rowpost.settings.worker import ADAPTIVE, LARGEST_BATCH, OFF, check_batch
 
 __all__ = ["BatchSize", "batch_size"]
 
-GROWTH = 4  # a burst finds full batches after five transactions
-GREATEST_BYTES = 8 * 1024 * 1024  # of headers and bodies, in one batch that adapts
-# So many messages go alone after a conflict, and this many times as many after each further one.
-ALONE, MORE, LONGEST = 64, 4, 4096
+GROWTH = 4  # a burst reaches full batches after five transactions
+MAX_BYTES = 8 * 1024 * 1024  # of headers and bodies, in a batch whose size adapts
+#: how many messages are handled alone after a conflict, the factor after each further conflict, and the maximum
+ALONE_AFTER_CONFLICT, ALONE_FACTOR, MAX_ALONE = 64, 4, 4096
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSize:
-    """`now` messages at most are taken in the next transaction, `limit` at any time.
+    """The size of the next transaction.
 
-    `budget`: seconds that handlers may take in one transaction, by what they took before; None for a fixed size.
-    `then`: after a failure, the sizes that come next; `held`: so many messages are to be taken before the size grows.
-    `conflicts`: batches lost to one, less those that went well since.
+    Attributes:
+        limit: the maximum at any time.
+        budget: how many seconds the handlers of one transaction may take, estimated from the last ones; None for a fixed size.
+        now: the maximum for the next transaction.
+        then: the sizes after that, if a message failed.
+        held: how many messages must be taken before the size grows again.
+        conflicts: conflicts of batches, less the batches that succeeded since.
     """
 
     limit: int
@@ -41,7 +45,7 @@ class BatchSize:
     conflicts: int = 0
 
     def after(self, taken: int, seconds: float, size: int = 0) -> BatchSize:
-        """After `taken` messages of `size` bytes whose handlers took `seconds` together, none of which failed."""
+        """Return the size after `taken` messages of `size` bytes succeeded. Their handlers took `seconds` together."""
         emptied = taken < self.now
         if self.then and not emptied:
             return replace(self, now=self.then[0], then=self.then[1:])
@@ -53,39 +57,46 @@ class BatchSize:
     def _next(self, taken: int, seconds: float, size: int) -> int:
         if self.budget is None:
             return self.limit
-        if taken < self.now:  # no more wait: what comes next need not wait for neighbours
+        if taken < self.now:  # the queue is empty: the next message should not wait for others
             return 1
         in_time = int(self.budget * taken / seconds) if seconds > 0 else self.limit
-        in_memory = GREATEST_BYTES * taken // size if size > 0 else self.limit
+        in_memory = MAX_BYTES * taken // size if size > 0 else self.limit
         return max(1, min(self.limit, GROWTH * self.now, in_time, in_memory))
 
     def after_failure(self, place: int) -> BatchSize:
-        """After a transaction that was rolled back since the message at `place`, from 1, failed: those before it may go
-        together, it goes alone, and then the size grows from one."""
-        held = self.held if self.now == 1 else 0  # one that went alone anyway changes nothing for the others
+        """Return the size after the message at `place` (from 1) failed and the transaction was rolled back.
+
+        The messages before it are handled together and it is handled alone. Then the size grows from 1.
+        """
+        held = self.held if self.now == 1 else 0  # a message that was handled alone does not affect others
         return replace(self, now=max(1, place - 1), then=(1,) if place > 1 else (), held=held)
 
     def after_loss(self, taken: int) -> BatchSize:
-        """After a transaction of `taken` messages that was rolled back by none of them alone: one half after the other."""
+        """Return the size after a transaction of `taken` messages was rolled back, but not because of one of them: half of it."""
         return replace(self, now=max(1, min(self.now, taken) // 2), then=(), held=max(self.held, taken))
 
     def after_conflict(self) -> BatchSize:
-        """After a transaction that another worker's locks or changes undid: the more messages, the more to meet on. So
-        they go alone for a while, and for longer each time.
+        """Return the size after another worker's locks or changes rolled the transaction back.
+
+        More messages in a transaction make a conflict more likely. So messages are handled alone for a while, and longer each time.
 
         >>> size = BatchSize(limit=500, budget=0.05, now=8).after_conflict()
         >>> size.now, size.held, size.after_conflict().held
         (1, 64, 256)
         """
-        alone = min(ALONE * MORE**self.conflicts, LONGEST)
+        alone = min(ALONE_AFTER_CONFLICT * ALONE_FACTOR**self.conflicts, MAX_ALONE)
         return replace(self, now=1, then=(), held=alone, conflicts=min(self.conflicts + 1, 10))
 
 
 def batch_size(setting: str | int, budget: float) -> BatchSize:
-    """The size at the start, by the setting: "adaptive", "off" or a number of messages.
+    """Return the first size for a setting: "adaptive", "off" or a number of messages.
+
+    Args:
+        setting: the setting `batch`.
+        budget: how many seconds the handlers of one transaction may take.
 
     Raises:
-        SettingsError: none of them.
+        SettingsError: the setting is none of these.
 
     >>> batch_size("off", 0.05).limit, batch_size(20, 0.05).now
     (1, 20)

@@ -1,17 +1,16 @@
-"""Several messages in one transaction, while a backlog waits and their handlers are quick.
+"""Handle several messages in one transaction while the queue has a backlog and handlers are fast.
 
-    begin (sealed) + receive_messages -> each handler in turn -> all that they send + commit        two round trips
+    begin (commit-guarded) + receive_messages -> each handler in turn -> all that they send + commit       two round trips
 
-Nothing is set aside while all goes well: no savepoints. Where anything fails (a handler, a statement, the commit) the
-whole transaction rolls back, the message that failed goes alone, as if there had never been a batch (pipeline.py), and
-those before it go together once more. So a failing message takes no neighbour with it, nothing of its work survives, and its attempt is counted once. What
-neighbours did in the database is undone and done again; what they did elsewhere is done twice, as after a crash.
+`Batches` drives a pipeline; `BatchSize` decides how many messages share a transaction. There are no savepoints. If a handler, a statement or the commit fails, the whole transaction is rolled back. Then the message
+that failed is handled alone (see `pipeline.pipeline`), and those before it are handled together again. So a failing
+message affects no other message, nothing of its work stays, and its attempt is counted once. What the other handlers did in the
+database is undone and done again. What they did elsewhere is done twice, as after a crash.
 
-The transaction is sealed (dialects): a handler that commits would commit the removal of messages that nobody handled.
+The transaction is commit-guarded: a handler that commits would commit the removal of messages that are not handled yet.
 
-Only messages in the mode sends_atomic_with_receive travel so. In `none` and `receive_only` a removal or a send commits
-apart from the rest, and a batch would lose or repeat more of them than the mode says; in `transaction_scope` each
-message decides which databases take part.
+Only the mode `sends_atomic_with_receive` uses batches. In `none` and `receive_only`, a removal or a send commits apart from the rest, so
+that a batch would lose or repeat more messages than the mode allows. In `transaction_scope`, each message decides which databases take part.
 """
 
 from __future__ import annotations
@@ -22,41 +21,51 @@ from dataclasses import dataclass, field
 
 from rowpost.errors import DatabaseUnavailable, Deadlock, MessageCorrupt, RowpostError
 from rowpost.pipeline.batch_size import BatchSize
-from rowpost.pipeline.pipeline import DEADLOCKED, Pipeline
-from rowpost.pipeline.timings import wanted_at
-from rowpost.recoverability.outcome import Kind, Outcome
+from rowpost.pipeline.pipeline import Pipeline
+from rowpost.pipeline.timings import due_at
+from rowpost.recoverability.outcome import DEADLOCKED, Kind, Outcome
 from rowpost.recoverability.policy import in_words
 from rowpost.recoverability.retries import roll_back
 from rowpost.wire.message import Message
-from rowpost.wire.operation import Call, Operation
+from rowpost.wire.operation import Call, Outgoing
 
 __all__ = ["Batches"]
 
-GONE_WELL = frozenset({Kind.HANDLED, Kind.EXPIRED})
-GONE = GONE_WELL | {Kind.POISON, Kind.DELAYED, Kind.MOVED_TO_ERROR}
-SUITABLE_MODE = "sends_atomic_with_receive"
+SUCCEEDED = frozenset({Kind.HANDLED, Kind.EXPIRED})
+#: kinds of outcomes after which the message is no longer in its queue
+REMOVED = SUCCEEDED | {Kind.CORRUPT, Kind.DELAYED, Kind.MOVED_TO_ERROR}
 
 
 @dataclass(slots=True)
 class _Batch:
-    """The messages of a transaction, in the queue's order, and what they have brought so far. `times`: when each was
-    wanted, and when its handler began."""
+    """The messages of a transaction in the queue's order, and what they caused so far.
+
+    `times`: for each handled message, when it was due and when its handler started.
+    """
 
     messages: list[Message]
     outcomes: list[Outcome] = field(default_factory=list)
-    groups: list[list[Operation]] = field(default_factory=list)
+    groups: list[list[Outgoing]] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     times: list[tuple[str | None, float]] = field(default_factory=list)
 
 
 class Batches:
-    """Takes messages through a pipeline, as many in one transaction as `size` says, which it adapts."""
+    """Takes messages through a pipeline, as many in one transaction as `size` allows.
+
+    Args:
+        pipeline: receives and handles the messages.
+        size: the first size. It adapts after each transaction.
+        clock: monotonic time in seconds.
+
+    Attributes:
+        kept: the last row version that the last transaction removed; None if messages may be in the queue again.
+    """
 
     def __init__(self, pipeline: Pipeline, size: BatchSize, clock: Callable[[], float] = time.perf_counter) -> None:
         self._pipeline = pipeline
-        self._size = size if pipeline.transaction_mode == SUITABLE_MODE else BatchSize(1, None)
+        self._size = size if pipeline.allows_batches else BatchSize(1, None)
         self._clock = clock
-        #: the last row version that was taken for good, by the last transaction; None where messages may have come back
         self.kept: int | None = None
 
     @property
@@ -69,32 +78,32 @@ class Batches:
         """How long the last receive took."""
         return self._pipeline.receive_seconds
 
-    def process(self, anchor: int | None = None) -> list[Outcome]:
-        """Receive and handle the oldest free messages above `anchor` (None: from the start), if any.
+    def process(self, after_row_version: int | None = None) -> list[Outcome]:
+        """Receive and handle the oldest messages that are not locked, above `after_row_version`.
 
         Returns:
-            What became of each; of one alone where that one ended the transaction: the others are back in the queue.
+            An outcome for each message. If one message ended the transaction, only its outcome: the others are in the queue again.
 
         Raises:
-            As Pipeline.process_one.
+            RowpostError: as `Pipeline.process_one`.
         """
         self.kept = None
         if self._size.now > 1:
             with self._pipeline.transaction():
-                return self._many(anchor)
-        outcome = self._pipeline.process_one(anchor)
-        if outcome.kind in GONE:
+                return self._process_many(after_row_version)
+        outcome = self._pipeline.process_one(after_row_version)
+        if outcome.kind in REMOVED:
             self.kept = outcome.row_version
-        if outcome.kind in GONE_WELL:
+        if outcome.kind in SUCCEEDED:
             self._size = self._size.after(1, self._pipeline.handler_seconds)
         elif outcome.kind is not Kind.EMPTY:
             self._size = self._size.after_failure(place=1)
         return [outcome]
 
-    def _many(self, anchor: int | None) -> list[Outcome]:
+    def _process_many(self, after_row_version: int | None) -> list[Outcome]:
         pipeline = self._pipeline
         try:
-            rows = pipeline.receive_sealed(self._size.now, anchor)
+            rows = pipeline.receive_batch(self._size.now, after_row_version)
         except Deadlock:
             return [DEADLOCKED]
         if not rows:
@@ -103,11 +112,11 @@ class Batches:
             return [pipeline.found_nothing()]
         started, batch = self._clock(), _Batch([Message(*row[:4], row[4] or b"") for row in rows])
         for message in pipeline.in_lock_order(batch.messages):
-            ended = self._take(message, batch)
+            ended = self._attempt(message, batch)
             if ended is not None:
                 place = batch.messages.index(message) + 1
-                lost = ended.kind is Kind.DEADLOCKED
-                self._size = self._size.after_conflict() if lost else self._size.after_failure(place)
+                conflict = ended.kind is Kind.DEADLOCKED
+                self._size = self._size.after_conflict() if conflict else self._size.after_failure(place)
                 return [ended]
         seconds = self._clock() - started
         if not self._commit(batch):
@@ -117,32 +126,32 @@ class Batches:
         self.kept = batch.messages[-1].row_version
         return sorted(batch.outcomes, key=lambda outcome: outcome.row_version)
 
-    def _take(self, message: Message, batch: _Batch) -> Outcome | None:
-        """One message; the outcome of one that ended the transaction."""
+    def _attempt(self, message: Message, batch: _Batch) -> Outcome | None:
+        """Handle one message. Return its outcome if it ended the transaction, else None."""
         pipeline, kind, words = self._pipeline, Kind.HANDLED, None
         try:
             if message.expired:
                 kind = Kind.EXPIRED
-            elif not pipeline.is_control(message):
-                started = time.time()
-                wanted = wanted_at(message.headers)
-                result = pipeline.attempt_sealed(message)
+            else:
+                started, due = time.time(), due_at(message.headers)
+                result = pipeline.attempt(message)
                 if isinstance(result, Outcome):
                     return result
-                batch.times.append((wanted, started))
+                if result is not None:
+                    batch.times.append((due, started))
                 if result:
                     batch.groups.append(result)
         except MessageCorrupt as error:
-            kind, words = Kind.POISON, in_words(error)
-            batch.calls.append(pipeline.retries.discarding(message))
+            kind, words = Kind.CORRUPT, in_words(error)
+            batch.calls.append(pipeline.retries.copies.unchanged(message).call)
         batch.outcomes.append(Outcome(kind, message.row_version, message.id, 0 if words is None else 1, words))
         return None
 
     def _commit(self, batch: _Batch) -> bool:
-        """All that was sent and the commit, in one round trip; False where it was rolled back."""
+        """Send everything and commit, in one round trip. Return False if the transaction was rolled back instead."""
         pipeline = self._pipeline
         try:
-            pipeline.commit_sealed(batch.groups, batch.calls + pipeline.retries.forgetting(batch.messages))
+            pipeline.commit_batch(batch.groups, batch.calls + pipeline.retries.forget_calls(batch.messages))
         except DatabaseUnavailable:
             raise
         except RowpostError:

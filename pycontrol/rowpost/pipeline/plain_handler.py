@@ -1,47 +1,82 @@
-"""A function of (message, connection), in the shape that the pipeline processes."""
+"""Process messages with a plain function instead of an endpoint: `PlainHandler` implements `handling.processor.Processor`.
+
+A plain function is called as `handler(message, connection)` inside the receiving transaction. If it returns, the message is handled.
+If it raises, the attempt has failed. It sends nothing, and does not get control messages.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rowpost.database.connection import Connection
+from rowpost.database.dialects.protocol import Commit
 from rowpost.handling.handlers import check_ran, name_of
+from rowpost.handling.processor import Processor
 from rowpost.recoverability.policy import plain_recoverability
+from rowpost.transactions.scope import Scope
 from rowpost.wire.message import Message
-from rowpost.wire.operation import Call, Operation
+from rowpost.wire.operation import Call, Outgoing
 
 __all__ = ["Handler", "PlainHandler"]
 
-
-# Called as handler(message, connection) inside the receiving transaction; returning is success, raising is failure.
+#: called with a message and the driver's connection
 Handler = Callable[[Message, Any], object]
 
 
-class PlainHandler:
-    """A function of (message, connection), as the pipeline sees an endpoint: it sends nothing by itself."""
+class PlainHandler(Processor):
+    """A function of (message, connection) as a processor.
+
+    Args:
+        function: the handler.
+        attempts: how often a message is tried before it moves to the error queue.
+        error_queue: where such messages go.
+    """
 
     transaction_mode = "sends_atomic_with_receive"
+    outbox = None
+    sees_control_messages = False
 
     def __init__(self, function: Handler, attempts: int, error_queue: str) -> None:
         self._function = function
         self.error_queue = error_queue
         self.recoverability = plain_recoverability(attempts)
+        self.participants: Mapping[str, str] = {}
 
-    def handle(self, message: Message, database: Connection) -> list[Operation]:
-        """Call the function. What it returns does not count, unless it is a coroutine or a generator: then nothing ran.
+    def handle(self, message: Message, database: Connection, scope: Scope) -> list[Outgoing]:
+        """Call the function. The value that it returns is ignored.
 
         Raises:
-            SettingsError: it returned one. Whatever the function raises.
+            SettingsError: the function returned a coroutine or a generator, which is never run.
+            Exception: whatever the function raises.
         """
         returned = self._function(message, database.driver_connection)
         if returned is not None:
             check_ran(returned, f"The handler {name_of(self._function)}")
         return []
 
-    def dispatch_sealed(self, database: Connection, groups: list[list[Operation]], also: list[Call]) -> None:
-        """Nothing is sent: `also`, and the commit of the batch's sealed transaction."""
-        database.call_all(also, commit="sealed")
+    def store(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
+        """Return the operations unchanged: there are none."""
+        return operations
 
-    def dispatch(self, database: Connection, operations: list[Operation], *, begin: bool = False, commit: bool = False) -> None:
-        """Never called: there is nothing to send."""
+    def in_lock_order(self, messages: list[Message]) -> list[Message]:
+        """Return the messages in their order."""
+        return messages
+
+    def dispatch(
+        self,
+        database: Connection,
+        operations: list[Outgoing],
+        *,
+        begin: bool = False,
+        commit: bool = False,
+        also: Iterable[Call] = (),
+    ) -> None:
+        """Make the calls of `also`. There are no operations."""
+        database.call_all(list(also), begin=begin, commit=commit)
+
+    def dispatch_groups(
+        self, database: Connection, groups: list[list[Outgoing]], *, also: Iterable[Call] = (), commit: Commit = False
+    ) -> None:
+        """Make the calls of `also`. There are no operations."""
+        database.call_all(list(also), commit=commit)

@@ -1,8 +1,8 @@
-"""Critical time and processing time: how long messages took, from their sending and in their handler (reference K11).
+"""Measure critical time and processing time of handled messages, in seconds.
 
-Critical time runs from when a message was to be handled (DeliverAt of a delayed one, else TimeSent) until it was;
-processing time from its receive to its commit. Successes only; a message with neither header has no critical time.
-Both are in seconds. Times of sending are the sender's clock's: a clock that is ahead never makes a time negative.
+Critical time lasts from when a message was due (header DeliverAt, else TimeSent) until its commit. Processing time lasts from the start of its
+handler until its commit. Only handled messages count. A message without these headers has no critical time. Due times come from
+the sender's clock. If that clock is ahead, a time counts as 0. `Stopwatch` collects the times, `Times` sums them up.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from rowpost.wire.headers import DELIVER_AT, TIME_SENT
 from rowpost.wire.message import parse_timestamp
 
-__all__ = ["Stopwatch", "Times", "critical_time", "wanted_at"]
+__all__ = ["Stopwatch", "Times", "critical_time", "due_at"]
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Times of some handled messages: how many have them, their sum and their greatest, in seconds."""
+    """Sums of times: how many messages have one, their sum and their maximum, in seconds."""
 
     processed: int = 0
     processing_sum: float = 0.0
@@ -39,52 +39,56 @@ class Times:
 
     @property
     def processing_time(self) -> float | None:
-        """The mean; None where nothing was handled."""
+        """The mean; None if no message was handled."""
         return self.processing_sum / self.processed if self.processed else None
 
     @property
     def critical_time(self) -> float | None:
-        """The mean; None where no message says when it was sent."""
+        """The mean; None if no message has a due time."""
         return self.critical_sum / self.critical if self.critical else None
 
 
 class Stopwatch:
-    """Collects times between two reports; add() is on the way of every message."""
+    """Collects times between two reports. `add` is called for every message, so it must be cheap."""
 
     def __init__(self) -> None:
         self._times = Times()
 
     def add(self, begun: Sequence[tuple[str | None, float]], completed: float) -> None:
-        """Notes messages that were handled: what wanted_at said of their headers before, when their handlers began, and
-        when they were committed, in seconds since 1970."""
+        """Add handled messages.
+
+        Args:
+            begun: for each message, what `due_at` returned before its handler ran, and when its handler started.
+            completed: when the messages were committed. Both times are in seconds since 1970.
+        """
         processing = [max(0.0, completed - started) for _, started in begun]
-        waits = (critical_time(wanted, completed) for wanted, _ in begun)
+        waits = (critical_time(due, completed) for due, _ in begun)
         waited = [wait for wait in waits if wait is not None]
         self._times += Times(
             len(processing), sum(processing), max(processing, default=0.0), len(waited), sum(waited), max(waited, default=0.0)
         )
 
     def take(self) -> Times:
-        """What was noted since the last call."""
+        """Return the times since the last call."""
         times, self._times = self._times, Times()
         return times
 
 
-def wanted_at(headers: Mapping[str, str | None]) -> str | None:
-    """When the message was to be handled, in the wire's form; None where its headers do not say."""
+def due_at(headers: Mapping[str, str | None]) -> str | None:
+    """Return when a message was due, in the format of headers; None if its headers do not say that."""
     return headers.get(DELIVER_AT) or headers.get(TIME_SENT)
 
 
-def critical_time(wanted: str | None, completed: float) -> float | None:
-    """Seconds from a time in the wire's form to one in seconds since 1970; None where there is none.
+def critical_time(due: str | None, completed: float) -> float | None:
+    """Return the seconds between a time in the format of headers and one in seconds since 1970; None if there is none.
 
     >>> critical_time("1970-01-01 00:00:55:000000 Z", 60.0)
     5.0
     """
-    if not wanted:
+    if not due:
         return None
     try:
-        since = parse_timestamp(wanted)
-    except ValueError:  # a foreign sender's own form: it is not ours to judge
+        since = parse_timestamp(due)
+    except ValueError:  # another sender's format
         return None
     return max(0.0, completed - since.timestamp())

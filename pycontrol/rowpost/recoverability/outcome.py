@@ -1,4 +1,4 @@
-"""What became of a received message."""
+"""Say what happened to a received message: `Outcome` with its `Kind`, and `RowState` for the way of a failed one."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
-__all__ = ["Kind", "Outcome"]
+__all__ = ["DEADLOCKED", "EMPTY", "Kind", "Outcome", "RowState"]
 
 
 class Kind(Enum):
-    """What became of one receive."""
+    """The result of one receive."""
 
     HANDLED = "handled"
     EMPTY = "empty"
@@ -18,18 +18,44 @@ class Kind(Enum):
     DELAYED = "delayed"
     MOVED_TO_ERROR = "moved_to_error"
     EXPIRED = "expired"
-    POISON = "poison"
-    # a deadlock victim on receive: try again, nothing is wrong (statement 39)
-    DEADLOCKED = "victim"
-    # it should have moved to the error queue and could not: somebody has to look (statement 69)
-    UNMOVABLE = "stuck"
+    #: the headers cannot be read; the value is the name of this count in reports and events
+    CORRUPT = "poison"
+    #: another transaction's locks or changes rolled this one back: try again at once, nothing is wrong
+    DEADLOCKED = "deadlocked"
+    #: the message cannot be moved to the error queue, or the policy failed: an operator has to act
+    UNMOVABLE = "unmovable"
 
 
 class Outcome(NamedTuple):
-    """One receive. `attempts` counts failed attempts so far, `error` says in words what went wrong."""
+    """The result of one receive, with the message's identity.
+
+    Attributes:
+        kind: what happened.
+        row_version: the message's place in its queue.
+        id: the id of the message's row.
+        attempts: failed attempts so far, this one included.
+        error: type and text of the error, if there was one.
+    """
 
     kind: Kind
     row_version: int | None = None
     id: UUID | None = None
     attempts: int = 0
     error: str | None = None
+
+
+EMPTY = Outcome(Kind.EMPTY)
+DEADLOCKED = Outcome(Kind.DEADLOCKED)
+
+
+class RowState(Enum):
+    """Where the row of a message is after its handler failed."""
+
+    #: the open receiving transaction has removed it and holds its lock; no other worker can take it
+    HELD = "held"
+    #: it is in its queue again as soon as the receiving transaction is rolled back; another worker may take it
+    RETURNED = "returned"
+    #: its removal was committed before the handler ran: the message exists only in memory
+    REMOVED = "removed"
+    #: the handler ended the transaction: the row is in its queue again, or the message exists only in memory
+    GONE = "gone"

@@ -1,7 +1,8 @@
-"""What becomes of a message whose handler failed: try again, or move to the error queue. Pure.
+"""Decide what happens to a message whose handler failed, and build the headers of its copy. All functions are pure.
 
-The headers are those that ServiceControl imports and NServiceBus writes (reference I4, 2.4 and 2.5): everything the
-message had is kept, what described earlier retries and failures is taken away, what describes this failure is added.
+`Recoverability` is the policy of an endpoint: retry at once, retry after a delay, or move to the error queue. `failure_headers` and
+`delayed_headers` build the headers that NServiceBus writes and ServiceControl imports: all headers of the message are kept, those that
+describe earlier retries and failures are removed, and those that describe this failure are added.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ from rowpost.wire.headers import (
 from rowpost.wire.message import format_timestamp, storable
 
 __all__ = [
-    "DROPPED",
     "Decision",
     "Failure",
     "Host",
@@ -44,11 +44,11 @@ __all__ = [
     "failure_headers",
     "in_words",
     "plain_recoverability",
-]
+]  # fmt: skip
 
 MESSAGE_LIMIT = 16384
 STACK_LIMIT = 32768
-# Retries.Timestamp stays: ServiceControl shows when the delayed retries began.
+# Retries.Timestamp is kept: ServiceControl shows when the delayed retries began.
 DROPPED = frozenset({RETRIES, IMMEDIATE_RETRIES})
 ROUNDS_DIGITS = 9
 
@@ -66,9 +66,13 @@ Policy = Callable[["Failure"], "Decision | timedelta"]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One failed attempt, as a policy sees it.
+    """One failed attempt, as a policy gets it.
 
-    `attempts` are the attempts of this round with this one, `delayed` the rounds before it.
+    Attributes:
+        error: what the handler raised.
+        attempts: attempts since the message was last received from the delayed table, this one included.
+        delayed: how many delayed retries came before.
+        headers: the message's headers as it arrived.
     """
 
     error: BaseException
@@ -79,13 +83,18 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Recoverability:
-    """How often and when a failing message is tried again (reference I1 to I3).
+    """How often and when a failing message is retried; the defaults are those of NServiceBus.
 
-    At once, `immediate_retries` times; then again after `delay_increase`, twice it, three times it, …,
-    `delayed_retries` rounds; then it moves to the error queue. With the defaults a handler is called 24 times.
+    A message is retried at once `immediate_retries` times. Then it is retried after `delay_increase`, after twice that time, and so
+    on, `delayed_retries` times, each time with its immediate retries. Then it moves to the error queue. With the defaults, a
+    handler is called 24 times.
 
-    `unrecoverable` errors go to the error queue at once. A `policy` decides instead of all that: it returns a Decision,
-    or the time after which to try again.
+    Attributes:
+        immediate_retries: retries without a delay, in each round.
+        delayed_retries: rounds after the first one.
+        delay_increase: the first delay, and the difference to each further one.
+        unrecoverable: errors that move the message to the error queue at once.
+        policy: decides instead of all that. It returns a `Decision`, or the time after which to retry.
     """
 
     immediate_retries: int = 5
@@ -97,7 +106,7 @@ class Recoverability:
     policy: Policy | None = None
 
     def decide(self, failure: Failure) -> tuple[Decision, timedelta]:
-        """What to do, and after which time where it is to be tried again later.
+        """Return what to do, and the delay if the decision is DELAY.
 
         >>> Recoverability().decide(Failure(ValueError(), 6, 1, {}))
         (<Decision.DELAY: 'delay'>, datetime.timedelta(seconds=20))
@@ -117,19 +126,19 @@ class Recoverability:
 
 @dataclass(frozen=True)
 class Host:
-    """Who processed the message: endpoint (the queue's name) and machine."""
+    """The endpoint (the queue's name) and the machine that processed a message."""
 
     endpoint: str
     machine: str
 
     @classmethod
     def here(cls, endpoint: str) -> Host:
-        """This machine."""
+        """Return the host of an endpoint on this machine."""
         return cls(endpoint, socket.gethostname())
 
     @cached_property
     def id(self) -> str:
-        """32 hexadecimal digits, the same for the same endpoint on the same machine: ServiceControl parses a GUID.
+        """32 hexadecimal digits, which ServiceControl parses as a GUID. The same endpoint on the same machine has the same id.
 
         >>> Host("Billing", "APP02").id == Host("Billing", "APP02").id, len(Host("Billing", "APP02").id)
         (True, 32)
@@ -138,14 +147,14 @@ class Host:
 
 
 def plain_recoverability(attempts: int) -> Recoverability:
-    """`attempts` tries at once, then the error queue, whatever the error: how plain functions are treated."""
+    """Return the policy of a plain function: `attempts` attempts without delays, then the error queue, whatever the error."""
     return Recoverability(immediate_retries=attempts - 1, delayed_retries=0, unrecoverable=())
 
 
 def delayed_rounds(headers: Mapping[str, str | None]) -> int:
-    """Return how many delayed retries a message has behind it, from its header NServiceBus.Retries.
+    """Return how many delayed retries a message had, from its header NServiceBus.Retries.
 
-    A header that is missing, is not a number, or has more than nine digits counts as 0. Anybody may send any header, and
+    A header that is missing, is not a number, or has more than nine digits counts as 0. Any sender may write any header, and
     Python refuses to convert thousands of digits.
 
     >>> delayed_rounds({"NServiceBus.Retries": "2"}), delayed_rounds({"NServiceBus.Retries": "9" * 5000})
@@ -158,10 +167,17 @@ def delayed_rounds(headers: Mapping[str, str | None]) -> int:
 def delayed_headers(
     headers: Mapping[str, str | None], round_: int, now: datetime, delay: timedelta, message_id: str
 ) -> dict[str, str | None]:
-    """The headers of a delayed retry (reference 2.4).
+    """Return the headers of a delayed retry.
 
-    Other than the reference's (5.1), DeliverAt is that of this round, and the timestamp stays that of the first, so that
-    whoever looks can tell since when a message has been failing.
+    DeliverAt is the time of this retry. The timestamp remains that of the first retry, so that operators see since when the
+    message has been failing. (The transport of NServiceBus overwrites the timestamp instead.)
+
+    Args:
+        headers: the message's headers as it arrived.
+        round_: the number of this retry, from 1.
+        now: the current time in UTC.
+        delay: the time until the retry.
+        message_id: is used if the header with the message's id is missing.
     """
     kept = storable(headers)
     if not kept.get(MESSAGE_ID):
@@ -179,10 +195,15 @@ def failure_headers(
     at: datetime,
     message_id: str,
 ) -> dict[str, str | None]:
-    """The headers of the copy in the error queue: all of the message's own, and what failed, where and when.
+    """Return the headers of the copy in the error queue: those of the message, and what failed, where and when.
 
-    `queue` is the address that failed (FailedQ, replacing an older one), `at` the time of failure in UTC,
-    `message_id` stands in where the header is missing.
+    Args:
+        headers: the message's headers as it arrived.
+        error: what the handler raised.
+        queue: the queue in which the message failed. It replaces an older header FailedQ.
+        host: the endpoint and machine that handled the message.
+        at: the time of the failure in UTC.
+        message_id: is used if the header with the message's id is missing.
     """
     kept = {
         name: value
@@ -203,7 +224,7 @@ def failure_headers(
     }
 
 
-def _exception_headers(error: BaseException) -> dict[str, str]:
+def _exception_headers(error: BaseException) -> dict[str, str | None]:
     inner = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     found = {
         "ExceptionType": _type_name(error),
@@ -228,18 +249,18 @@ def in_words(error: BaseException) -> str:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as broken:  # noqa: BLE001 a user's __str__ must not keep the message from the error queue
-        return f"(the exception's text cannot be had: {type(broken).__name__})"
+    except Exception as broken:  # noqa: BLE001 a user's __str__ must not prevent the move to the error queue
+        return f"(the exception has no text: {type(broken).__name__})"
 
 
 def _source(error: BaseException) -> str:
-    """Module in which the error was raised; the exception's own where there is no traceback."""
+    """Return the module in which the error was raised; the exception's own module if there is no traceback."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return str(frames[-1].f_globals.get("__name__", "")) if frames else type(error).__module__
 
 
 def _cut_middle(text: str, limit: int) -> str:
-    """The beginning and, more of it, the end: the last frames say most."""
+    """Return the start and the end of a text, three times as much of the end, because the last frames say most."""
     if len(text) <= limit:
         return text
     gap = "\n... cut ...\n"

@@ -1,8 +1,15 @@
-"""What follows a failed attempt, against the database: count it, then let the message go back or move it.
+"""Treat a failed attempt to handle a message: count it, then retry the message, delay it, or move it to the error queue.
 
-Attempts are counted in the database, shared by all workers, in a transaction of their own: on a second connection,
-which is open only while messages fail. For a while after a failure the handler runs behind a savepoint, so that its
-work can be undone while the message stays locked: no other worker takes a message that just had its last attempt.
+`Retries` does this for one queue. Its way of a failed message is, from top to bottom:
+
+    failed          undo the handler's work, count the attempt
+    _treat          ask the policy: retry, delay, or error queue
+    _move           store a copy where the policy says, remove the row and its count, in one transaction
+
+Attempts are counted in the database, because all workers of a queue share the count. The count is written in a transaction of its
+own on a second connection, which is open only while messages fail. For a minute after a failure, handlers run behind a savepoint.
+Then a failed handler's work can be undone while the message stays locked, and no other worker takes a message between its last
+attempt and its move. `RowState` says in which state the row is.
 """
 
 from __future__ import annotations
@@ -11,8 +18,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from rowpost.database.connection import Connection
@@ -25,38 +30,44 @@ from rowpost.errors import (
     QueueNotFound,
     RowpostError,
 )
-from rowpost.recoverability.outcome import Kind, Outcome
+from rowpost.recoverability.copies import Copies, Copy
+from rowpost.recoverability.outcome import Kind, Outcome, RowState
 from rowpost.recoverability.policy import (
     Decision,
     Failure,
-    Host,
     Recoverability,
-    delayed_headers,
     delayed_rounds,
-    failure_headers,
     in_words,
 )
-from rowpost.wire.message import Message, decode_headers, encode_headers
+from rowpost.wire.message import Message, decode_headers
+from rowpost.wire.operation import Call
 
 __all__ = ["Retries", "roll_back"]
 
 logger = logging.getLogger("rowpost")
 
-# How many messages seen failing are remembered, to drop their counts when they succeed (reference I10).
+#: how many failed messages a worker remembers, so that their counts are dropped when they succeed
 REMEMBERED_FAILURES = 10_000
-# Seconds after a failure during which handlers run behind a savepoint: one more round trip per message.
-WARY_FOR = 60.0
-# Seconds: how long the server may take to notice that a killed worker is gone, and how often to look.
-NOTICED_WITHIN, LOOK_EVERY = 1.0, 0.02
+#: how long handlers run behind a savepoint after a failure; it costs one more round trip for each message
+SAVEPOINTS_FOR_SECONDS = 60.0
+#: how long the server may take to end the transaction of a killed worker, and the time between two attempts to get its message
+KILL_NOTICED_WITHIN_SECONDS, KILL_POLL_SECONDS = 1.0, 0.02
 SAVEPOINT = "rowpost_handler"
-
-Call = tuple[str, str | None, dict[str, Any]]
+#: states in which the message may exist only in memory, so that a store that fails loses it
+_IN_MEMORY = frozenset({RowState.REMOVED, RowState.GONE})
 
 
 class Retries:
-    """Failed messages of one queue. `key` names the queue in the count; `open_second` gives a second connection.
+    """Treats the failed messages of one queue.
 
-    Without `open_second` a failure is counted after the roll-back: other workers may make a few attempts too many.
+    Args:
+        queue: the queue's name.
+        key: names the queue in the counts of failed attempts.
+        recoverability: decides whether a message is retried.
+        error_queue: where messages go that are not retried.
+        open_second: opens a second connection to count failures. Without it, a failure is counted after the rollback, and other
+            workers may make some attempts too many.
+        clock: monotonic time in seconds.
     """
 
     def __init__(
@@ -71,76 +82,110 @@ class Retries:
     ) -> None:
         self._queue, self._key = queue, key
         self._recoverability, self._error_queue = recoverability, error_queue
-        self._host = Host.here(queue)
-        self._open_aside = open_second
-        self._aside: Connection | None = None
+        #: builds what is stored of a failed message
+        self.copies = Copies(queue, error_queue)
+        self._open_second = open_second
+        self._second: Connection | None = None
         self._clock = clock
-        self._wary_until = float("-inf")
+        self._savepoints_until = float("-inf")
         self._known: dict[UUID, None] = {}
 
-    def guard(self, database: Connection) -> bool:
-        """Set a savepoint before a handler runs, if messages failed lately; whether it did."""
-        if self._clock() >= self._wary_until:
-            return False
+    # -------------------------------------------------------------- on the way of every message
+    def set_savepoint(self, database: Connection) -> RowState:
+        """Set a savepoint before a handler runs, if messages failed recently.
+
+        Returns:
+            The state of the row if the handler fails now: HELD with a savepoint, else RETURNED.
+        """
+        if self._clock() >= self._savepoints_until:
+            return RowState.RETURNED
         with database.translated():
             database.dialect.savepoint(database.driver_connection, SAVEPOINT)
-        return True
-
-    def forgetting(self, messages: Iterable[Message]) -> list[Call]:
-        """The calls of `forget`, for a batch that commits; `forgot` when it has."""
-        return [("forget_failure", None, {"queue_key": self._key, "id": m.id}) for m in messages if m.id in self._known]
-
-    def forgot(self, messages: Iterable[Message]) -> None:
-        """Their counts are gone."""
-        for message in messages if self._known else ():
-            self._known.pop(message.id, None)
+        return RowState.HELD
 
     def forget(self, database: Connection, message: Message) -> None:
-        """Within the receiving transaction: a message seen failing that succeeds leaves no count behind."""
+        """Delete the count of a message that succeeds after failures, within the receiving transaction."""
         if message.id in self._known:
             database.call("forget_failure", queue_key=self._key, id=message.id)
             del self._known[message.id]
 
-    def failed(
-        self, database: Connection, message: Message, error: BaseException, *, guarded: bool = False, gone: bool = False
-    ) -> Outcome:
-        """Count the attempt and decide; the receiving transaction is over afterwards.
+    def forget_calls(self, messages: Iterable[Message]) -> list[Call]:
+        """Return the calls that `forget` would make for a batch. Call `forgot` when they are committed."""
+        return [self._forget_call(message) for message in messages if message.id in self._known]
 
-        `guarded`: the handler ran behind the savepoint. `gone`: the handler ended the transaction, so that the row may
-        be gone for good: the message moves at once, out of memory if need be. Then nothing depends on the count, and
-        the attempt is not counted: a count that fails must not lose the message.
+    def forgot(self, messages: Iterable[Message]) -> None:
+        """Note that the counts of these messages are deleted."""
+        for message in messages if self._known else ():
+            self._known.pop(message.id, None)
+
+    def _forget_call(self, message: Message) -> Call:
+        return Call("forget_failure", None, {"queue_key": self._key, "id": message.id})
+
+    # -------------------------------------------------------------- a failed attempt
+    def failed(
+        self, database: Connection, message: Message, error: BaseException, row: RowState = RowState.RETURNED
+    ) -> Outcome:
+        """Count a failed attempt and treat the message accordingly. The receiving transaction is over afterwards.
+
+        If the message may exist only in memory (REMOVED, GONE), the attempt is not counted, because nothing depends on the count
+        and a count that fails must not lose the message. It moves to the error queue at once.
+
+        Args:
+            database: the receiving connection.
+            message: the message as it was received.
+            error: what the handler raised, or what it did wrong.
+            row: where the message's row is. HELD if a savepoint was set before the handler ran.
 
         Raises:
-            DatabaseError: the attempt could not be counted. The receiving transaction is still open if it was `guarded`;
-                the caller's `receive_transaction` rolls it back, so that the message is in its queue again.
+            DatabaseError: the attempt could not be counted. If `row` is HELD, the receiving transaction is still open. The
+                caller's `receive_transaction` rolls it back, so that the message is in its queue again.
         """
-        self._wary_until = self._clock() + WARY_FOR
-        aside = self._get_second()
-        held = guarded and aside is not None and self._undo_handler(database)
-        if aside is None:
+        self._savepoints_until = self._clock() + SAVEPOINTS_FOR_SECONDS
+        if row in _IN_MEMORY:
+            with suppress(RowpostError):  # what stores the message opens another connection if this one is not usable
+                roll_back(database)
+            failure = self._failure(message, error, 1)
+            return self._move(database, message, failure, self.copies.for_error_queue(message, failure), row)
+        second = self._get_second()
+        if row is RowState.HELD and not (second is not None and self._undo_handler(database)):
+            row = RowState.RETURNED
+        if second is None:
             roll_back(database)
-        attempts = 1 if gone else self._count(aside or database, message.id, error)
-        if not held:
+        attempts = self._count(second or database, message.id, error)
+        if row is RowState.RETURNED:
             roll_back(database)
-        return self._treat(database, message, error, attempts, held=held, gone=gone)
+        return self._treat(database, message, self._failure(message, error, attempts), row)
 
     def crashed(self, database: Connection, row_id: UUID, row_version: int, error: BaseException) -> Outcome:
-        """A worker died with this message in hand: that is a failed attempt too, or it would kill workers for ever."""
+        """Treat a message whose worker process died while it handled it.
+
+        That counts as a failed attempt. Otherwise the message would kill one worker after the other.
+
+        Args:
+            database: a connection without an open transaction.
+            row_id: the id of the message's row.
+            row_version: the message's place in its queue.
+            error: says how the process died.
+        """
         attempts = self._count(database, row_id, error)
         if attempts > self._recoverability.immediate_retries:
             with receive_transaction(lambda: database):
-                rows = self._receive_back(database, row_version)
+                rows = self._receive_again(database, row_version)
                 if rows:
                     message = Message(*rows[0][:4], rows[0][4] or b"")
-                    return self._treat(database, message, error, attempts, held=True)
+                    return self._treat(database, message, self._failure(message, error, attempts), RowState.HELD)
         return Outcome(Kind.FAILED, row_version, row_id, attempts, in_words(error))
 
+    def _failure(self, message: Message, error: BaseException, attempts: int) -> Failure:
+        headers = decode_headers(message.raw_headers)  # as they arrived: the handler may have changed message.headers
+        return Failure(error, attempts, delayed_rounds(headers), headers)
+
     def _count(self, database: Connection, row_id: UUID, error: BaseException) -> int:
-        """Count a failed attempt; returns how many there are.
+        """Count a failed attempt, and return how many there are.
 
         Raises:
-            DatabaseError: it could not be counted. A deadlock or a lock timeout too is raised as DatabaseError, because
-                those are retried without a report, and a message that fails must not be retried unseen.
+            DatabaseError: it could not be counted. A deadlock or a lock timeout is raised as DatabaseError too, because those
+                are retried without a report, and a message that fails must not be retried unseen.
         """
         try:
             return database.call("record_failure", queue_key=self._key, id=row_id)[0].attempts
@@ -152,9 +197,12 @@ class Retries:
                 f"The message stays in its queue and is tried again. The attempt had failed with {in_words(error)}"
             ) from trouble
 
-    def _receive_back(self, database: Connection, row_version: int) -> list[tuple]:
-        """The message of a dead worker, in a transaction that stays open; nothing if another worker has it already."""
-        end = time.monotonic() + NOTICED_WITHIN
+    def _receive_again(self, database: Connection, row_version: int) -> list[tuple]:
+        """Receive the message of a dead worker, in a transaction that stays open.
+
+        Returns an empty list if the server does not release the message in time, or if another worker has received it.
+        """
+        end = time.monotonic() + KILL_NOTICED_WITHIN_SECONDS
         while True:
             rows = database.call("receive_message", self._queue, begin=True, row_version=row_version)
             if rows:
@@ -162,66 +210,10 @@ class Retries:
             database.commit()
             if time.monotonic() >= end:
                 return []
-            time.sleep(LOOK_EVERY)
-
-    def _treat(
-        self, database: Connection, message: Message, error: BaseException, attempts: int, *, held: bool, gone: bool = False
-    ) -> Outcome:
-        """Decide what becomes of a message whose failed attempt is counted, and do it."""
-        headers = decode_headers(message.raw_headers)  # as they came: the handler may have changed message.headers
-        failure = Failure(error, attempts, delayed_rounds(headers), headers)
-        if gone:
-            return self._move(database, message, failure, self._build(message, self._to_error_queue, error), held=held, gone=True)
-        try:
-            decision, delay = self._recoverability.decide(failure)
-            decision = Decision(decision)
-        except Exception as trouble:  # noqa: BLE001 a user's policy may raise anything (statement 69)
-            roll_back(database)
-            return self._undecided(message, attempts, trouble)
-        if decision is Decision.ERROR:
-            return self._move(database, message, failure, self._build(message, self._to_error_queue, error), held=held)
-        if decision is Decision.DELAY:
-            return self._move(database, message, failure, self._build(message, self._later, failure, delay), held=held)
-        roll_back(database)
-        self._remember(message.id)
-        return Outcome(Kind.FAILED, message.row_version, message.id, attempts, in_words(error))
-
-    def _undecided(self, message: Message, attempts: int, trouble: BaseException) -> Outcome:
-        """The policy itself failed: somebody has to look; the message is tried again (reference I6)."""
-        words = (
-            f"Failed to execute recoverability policy for message with native ID: `{message.id}` of queue "
-            f"{self._queue!r}: {in_words(trouble)}"
-        )
-        return Outcome(Kind.UNMOVABLE, message.row_version, message.id, attempts, words)
-
-    def discarding(self, message: Message) -> Call:
-        """The call that stores a message whose headers cannot be read in the error queue, as it is (I8)."""
-        return ("send_message", self._error_queue, {"headers": message.raw_headers, "body": message.body, "id": message.id})
-
-    def poisoned(self, database: Connection, message: Message, error: MessageCorrupt) -> Outcome:
-        """Headers that cannot be read: the row as it is to the error queue, in the receiving transaction (I8)."""
-        try:
-            database.call_all([self.discarding(message)], commit=True)
-        except RowpostError as trouble:
-            return self._stuck(database, message, trouble, 1)
-        return Outcome(Kind.POISON, message.row_version, message.id, 1, in_words(error))
-
-    def close_second(self) -> None:
-        """Close the second connection, which failures opened."""
-        if self._aside is not None:
-            self._aside.close()
-            self._aside = None
-
-    def _get_second(self) -> Connection | None:
-        if self._aside is not None and self._aside.closed:
-            self._aside = None
-        if self._aside is None and self._open_aside is not None:
-            with suppress(RowpostError):  # without a second connection, whatever the reason, the first one counts
-                self._aside = self._open_aside()
-        return self._aside
+            time.sleep(KILL_POLL_SECONDS)
 
     def _undo_handler(self, database: Connection) -> bool:
-        """Back to the savepoint; False where an error of SQL Server doomed or ended the whole transaction."""
+        """Roll back to the savepoint. Return False if an error of SQL Server doomed or ended the whole transaction."""
         try:
             with database.translated():
                 database.dialect.rollback_to(database.driver_connection, SAVEPOINT)
@@ -229,99 +221,150 @@ class Retries:
             return False
         return True
 
-    def _move(
-        self,
-        database: Connection,
-        message: Message,
-        failure: Failure,
-        store: tuple[Kind, Call],
-        *,
-        held: bool,
-        gone: bool = False,
-    ) -> Outcome:
-        """Store the message where it goes from here, and remove its row and its count: one transaction.
-
-        `held`: the row is still ours. Else it is taken again, and if it is gone another worker has it, or, with
-        `gone`, its removal was committed before: then what is stored is the copy in memory.
-        """
-        kind, call = store
+    # -------------------------------------------------------------- what to do with the message
+    def _treat(self, database: Connection, message: Message, failure: Failure, row: RowState) -> Outcome:
+        """Ask the policy what to do with a message whose failed attempt is counted, and do it."""
         try:
-            if not held:
-                held = bool(database.call("receive_message", self._queue, begin=True, row_version=message.row_version))
-            if held or gone:
-                forget: Call = ("forget_failure", None, {"queue_key": self._key, "id": message.id})
-                database.call_all([call, forget], commit=True)
-            else:
-                database.commit()
-        except QueueNotFound as trouble:
-            if kind is not Kind.DELAYED:
-                return self._stuck(database, message, trouble, failure.attempts)
-            roll_back(database)  # this queue has no delayed table: there is no later
-            return self._move(
-                database, message, failure, self._build(message, self._to_error_queue, failure.error), held=False
-            )
-        except InvalidMessage as trouble:
-            bare = (Kind.MOVED_TO_ERROR, self.discarding(message))
-            if store == bare:
-                return self._stuck(database, message, trouble, failure.attempts)
+            decision, delay = self._recoverability.decide(failure)
+            decision = Decision(decision)
+        except Exception as trouble:  # noqa: BLE001 a user's policy may raise anything
             roll_back(database)
-            self._warn_bare(message, trouble)
-            return self._move(database, message, failure, bare, held=False, gone=gone)
-        except RowpostError as trouble:
-            return self._stuck(database, message, trouble, failure.attempts)
-        self._known.pop(message.id, None)
-        return Outcome(
-            kind if held or gone else Kind.FAILED, message.row_version, message.id, failure.attempts, in_words(failure.error)
+            return self._undecided(message, failure, trouble)
+        if decision is Decision.RETRY:
+            roll_back(database)
+            self._remember(message.id)
+            return Outcome(Kind.FAILED, message.row_version, message.id, failure.attempts, in_words(failure.error))
+        if decision is Decision.DELAY:
+            return self._move(database, message, failure, self.copies.for_later(message, failure, delay), row)
+        return self._move(database, message, failure, self.copies.for_error_queue(message, failure), row)
+
+    def _undecided(self, message: Message, failure: Failure, trouble: BaseException) -> Outcome:
+        """Report that the policy itself failed. The message is tried again."""
+        words = (
+            f"Failed to execute recoverability policy for message with native ID: `{message.id}` of queue "
+            f"{self._queue!r}: {in_words(trouble)}"
         )
+        return Outcome(Kind.UNMOVABLE, message.row_version, message.id, failure.attempts, words)
 
-    def _build(self, message: Message, store: Callable[..., tuple[Kind, Call]], *details: Any) -> tuple[Kind, Call]:
-        """Return what `store` makes of the message; if it raises, the call that moves the message as it is.
-
-        A message that cannot be moved with the text of its error would be tried for ever, and would block its queue.
-        """
+    # -------------------------------------------------------------- moving the message
+    def _move(self, database: Connection, message: Message, failure: Failure, copy: Copy, row: RowState) -> Outcome:
+        """Store a copy of the message, and remove its row and its count, in one transaction."""
         try:
-            return store(message, *details)
-        except Exception as trouble:  # noqa: BLE001 headers, errors and delays are anybody's
-            self._warn_bare(message, trouble)
-            return Kind.MOVED_TO_ERROR, self.discarding(message)
+            stored = self._store(database, message, copy.call, row)
+        except RowpostError as trouble:
+            other = self._other_copy(message, failure, copy, trouble)
+            if other is not None:
+                roll_back(database)
+                return self._move(database, message, failure, other, RowState.RETURNED if row is RowState.HELD else row)
+            if row not in _IN_MEMORY:
+                return self._unmovable(database, message, trouble, failure.attempts)
+            stored = self._rescue(database, message, copy.call, row, trouble)
+            if not stored:
+                return self._unmovable(database, message, trouble, failure.attempts)
+        self._known.pop(message.id, None)
+        kind = copy.kind if stored else Kind.FAILED
+        return Outcome(kind, message.row_version, message.id, failure.attempts, in_words(failure.error))
 
-    def _warn_bare(self, message: Message, trouble: BaseException) -> None:
-        text = "Message %s of queue %r moves to %r without the headers of its failure, which cannot be stored: %s"
-        logger.warning(text, message.id, self._queue, self._error_queue, in_words(trouble))
+    def _store(self, database: Connection, message: Message, copy: Call, row: RowState) -> bool:
+        """Store a copy, and remove the row, which is received again unless the open transaction holds it.
 
-    def _to_error_queue(self, message: Message, error: BaseException) -> tuple[Kind, Call]:
-        headers = failure_headers(
-            decode_headers(message.raw_headers),
-            error,
-            queue=self._queue,
-            host=self._host,
-            at=datetime.now(UTC),
-            message_id=str(message.id),
-        )
-        content = {"headers": encode_headers(headers), "body": message.body}
-        return Kind.MOVED_TO_ERROR, ("send_message", self._error_queue, content)
+        Returns:
+            False if another worker has received the message meanwhile. Then nothing is stored.
+        """
+        calls = [copy, self._forget_call(message)]
+        if row is RowState.REMOVED:
+            database.call_all(calls, begin=True, commit=True)
+            return True
+        if row is not RowState.HELD:
+            received = database.call("receive_message", self._queue, begin=True, row_version=message.row_version)
+            if not received and row is RowState.RETURNED:
+                database.commit()
+                return False
+        database.call_all(calls, commit=True)
+        return True
 
-    def _later(self, message: Message, failure: Failure, delay: timedelta) -> tuple[Kind, Call]:
-        headers = delayed_headers(
-            decode_headers(message.raw_headers), failure.delayed + 1, datetime.now(UTC), delay, str(message.id)
-        )
-        content = {"headers": encode_headers(headers), "body": message.body}
-        return Kind.DELAYED, ("delay_message", self._queue, {**content, "delay_ms": -(delay // timedelta(milliseconds=-1))})
+    def _other_copy(self, message: Message, failure: Failure, copy: Copy, trouble: RowpostError) -> Copy | None:
+        """Return what to store instead of a copy that the server refused; None if nothing else can be stored."""
+        if isinstance(trouble, QueueNotFound) and copy.kind is Kind.DELAYED:  # the queue has no delayed table
+            return self.copies.for_error_queue(message, failure)
+        unchanged = self.copies.unchanged(message)
+        if isinstance(trouble, InvalidMessage) and copy != unchanged:
+            self.copies.warn(message, trouble)
+            return unchanged
+        return None
 
-    def _stuck(self, database: Connection, message: Message, trouble: RowpostError, attempts: int) -> Outcome:
+    def _rescue(self, database: Connection, message: Message, copy: Call, row: RowState, trouble: RowpostError) -> bool:
+        """Try once more to store a message that may exist only in memory, on a new connection; log it if that fails too."""
+        with suppress(RowpostError):
+            roll_back(database)
+        self.close_second()
+        try:
+            second = self._get_second()
+            if second is not None:
+                return self._store(second, message, copy, row)
+        except RowpostError as again:
+            trouble = again
+        finally:
+            self.close_second()
+        logger.critical(
+            "Message %s of queue %r may be lost: its handler failed, the message is no longer in its queue for certain, and it could "
+            "not be stored in %r: %s. Store it by hand. Headers: %s Body: %d bytes.",
+            message.id, self._queue, self._error_queue, in_words(trouble), message.raw_headers, len(message.body),
+        )  # fmt: skip
+        return False
+
+    def _unmovable(self, database: Connection, message: Message, trouble: RowpostError, attempts: int) -> Outcome:
         if isinstance(trouble, DatabaseUnavailable):
             raise trouble
         roll_back(database)
-        words = f"message {message.id} of queue {self._queue!r} cannot be moved to {self._error_queue!r}: {trouble}"
+        words = (
+            f"Message {message.id} of queue {self._queue!r} cannot be moved to {self._error_queue!r}: {trouble} It stays in its "
+            "queue, unless its removal was committed, and is tried again."
+        )
         return Outcome(Kind.UNMOVABLE, message.row_version, message.id, attempts, words)
 
-    def _remember(self, key: UUID) -> None:
+    # -------------------------------------------------------------- messages with corrupt headers
+    def move_corrupt(
+        self, database: Connection, message: Message, error: MessageCorrupt, row: RowState = RowState.HELD
+    ) -> Outcome:
+        """Move a message whose headers cannot be read to the error queue, unchanged.
+
+        Args:
+            database: the receiving connection.
+            message: the message.
+            error: why its headers cannot be read.
+            row: HELD in the receiving transaction; REMOVED if the removal is committed already.
+        """
+        call = self.copies.unchanged(message).call
+        try:
+            database.call_all([call], begin=row is RowState.REMOVED, commit=True)
+        except RowpostError as trouble:
+            if not (row is RowState.REMOVED and self._rescue(database, message, call, row, trouble)):
+                return self._unmovable(database, message, trouble, 1)
+        return Outcome(Kind.CORRUPT, message.row_version, message.id, 1, in_words(error))
+
+    # -------------------------------------------------------------- the second connection
+    def close_second(self) -> None:
+        """Close the second connection, which failures opened."""
+        if self._second is not None:
+            self._second.close()
+            self._second = None
+
+    def _get_second(self) -> Connection | None:
+        if self._second is not None and self._second.closed:
+            self._second = None
+        if self._second is None and self._open_second is not None:
+            with suppress(RowpostError):  # without a second connection, the receiving connection counts
+                self._second = self._open_second()
+        return self._second
+
+    def _remember(self, row_id: UUID) -> None:
         if len(self._known) >= REMEMBERED_FAILURES:
             del self._known[next(iter(self._known))]
-        self._known[key] = None
+        self._known[row_id] = None
 
 
 def roll_back(database: Connection) -> None:
-    """Roll back what is open; a connection that is gone has rolled back by itself."""
+    """Roll back the open transaction, if any. A closed connection is left alone: the server has rolled back."""
     if not database.closed:
         database.rollback()

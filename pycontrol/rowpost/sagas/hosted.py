@@ -13,7 +13,7 @@ from rowpost.sagas.invocation import SagaInvocation, SagaTables
 from rowpost.settings.environment import SagaSettings
 from rowpost.wire.message import Message
 from rowpost.wire.message_types import type_name
-from rowpost.wire.operation import Call, Operation
+from rowpost.wire.operation import Call, Outgoing
 
 __all__ = ["HostedSagas"]
 
@@ -85,18 +85,14 @@ class HostedSagas:
 
         return sorted(messages, key=key)
 
-    def settle(
-        self, database: Connection, operations: list[Operation | Call], *, at_once: bool = False
-    ) -> list[Operation | Call]:
-        """Store the sagas' states if they cannot be stored together with the outgoing messages; return the rest.
+    def store(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
+        """Make the calls that store what sagas changed, and return the messages.
 
-        In the mode receive_only the outgoing messages commit before. In other modes the states are stored with them.
-
-        Args:
-            at_once: store the states in any mode.
+        In mode `receive_only` and in batches, this must not wait until the messages are sent. Otherwise the calls are made together
+        with what is sent.
         """
-        calls = [each for each in operations if isinstance(each, tuple)]
-        if not calls or not (at_once or self._mode == "receive_only"):
+        calls = [each for each in operations if isinstance(each, Call)]
+        if not calls:
             return operations
         database.call_all(calls)
-        return [each for each in operations if not isinstance(each, tuple)]
+        return [each for each in operations if not isinstance(each, Call)]

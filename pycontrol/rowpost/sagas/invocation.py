@@ -183,17 +183,17 @@ class SagaInvocation:
         """Return the calls that store the instance."""
         if saga.completed:
             # an instance that one message starts and completes has no row
-            return [("complete_saga", name, {"id": saga.id, "concurrency": row.concurrency})] if row else []
+            return [Call("complete_saga", name, {"id": saga.id, "concurrency": row.concurrency})] if row else []
         declared = self._declared
         data = encode_state(saga.state, f"{declared.name} {saga.id}")
         content = {"id": saga.id, "data": data, "persistence_version": _VERSION, "saga_type_version": declared.version}
         if row is None:
             value = self._text(getattr(saga.state, declared.property), declared.property)
             start = {"correlation_value": value, "metadata": msgspec.json.encode(metadata).decode()}
-            return [("insert_saga", name, {**content, **start}), *self._second_correlation(saga, name)]
+            return [Call("insert_saga", name, {**content, **start}), *self._second_correlation(saga, name)]
         if not declared.optimistic and msgspec.json.decode(data) == msgspec.json.decode(row.data):
             return []  # locked and unchanged
-        return [("update_saga", name, {**content, "concurrency": row.concurrency}), *self._second_correlation(saga, name)]
+        return [Call("update_saga", name, {**content, "concurrency": row.concurrency}), *self._second_correlation(saga, name)]
 
     def _second_correlation(self, saga: Saga, name: str) -> list[Call]:
         declared = self._declared
@@ -201,7 +201,7 @@ class SagaInvocation:
             return []
         value = getattr(saga.state, declared.transitional)
         text = None if value is None else correlation_text(value, declared.transitional_kind, declared.transitional)
-        return [("correlate_saga", name, {"id": saga.id, "correlation_value": text})]
+        return [Call("correlate_saga", name, {"id": saga.id, "correlation_value": text})]
 
 
 def _parse_id(text: str) -> UUID:

@@ -1,13 +1,15 @@
-"""One transaction over the queue's database and others: two-phase commit, with the queue's own commit as the decision.
+"""Coordinate one transaction over the queue's database and others on PostgreSQL: two-phase commit.
 
-    handler:  context.enlist("shop") -> a transaction is begun at the participant
-    then:     record_decision (uncommitted, and a lock that says that we live)
-              PREPARE at every participant
-              what was sent, the removal of the message and the decision COMMIT together: from here it is decided
-              COMMIT PREPARED at every participant; the decision is forgotten together with a later one
+`Coordinator` serves one worker. The commit of the queue's own transaction is the decision:
 
-Whatever fails before the decision is rolled back everywhere, and the message is tried again. Who dies on the way leaves
-transactions in doubt: recovery.py ends them, by the decision or by its absence.
+    handler:      context.enlist("shop") begins a transaction at the participant
+    prepare:      record_decision in the queue's transaction, which also takes a lock that shows that the coordinator runs
+                  PREPARE TRANSACTION at every participant
+    commit:       what was sent, the removal of the message and the decision commit together
+    complete:     COMMIT PREPARED at every participant; a later transaction deletes the decision
+
+A failure before the commit rolls back everywhere, and the message is retried. If the coordinator's process dies between the two phases, it leaves
+prepared transactions in doubt. `transactions.recovery` ends them: by the decision, or by its absence.
 """
 
 from __future__ import annotations
@@ -25,23 +27,28 @@ from rowpost.database.dialects.guarding import HandlerGuard
 from rowpost.database.dialects.two_phase import Participant, coordinator_id, identity, open_participant
 from rowpost.errors import HandlerBrokeTransaction, ParticipantFailed, RowpostError, SettingsError
 from rowpost.transactions.recovery import recover
+from rowpost.transactions.scope import unknown_participant
+from rowpost.wire.operation import Call
 
 __all__ = ["Coordinator", "Step"]
 
 logger = logging.getLogger("rowpost")
 
-#: called with the name of each step of a message's way, for tests that end the process there
+#: called with the name of each step on a message's way, for tests that end the process there
 Step = Callable[[str], None]
 
-# How many decisions are forgotten at most beside a new one.
+#: how many old decisions are deleted at most together with a new one
 FORGOTTEN_AT_ONCE = 20
-
-Call = tuple[str, str | None, dict[str, Any]]
-
 
 @dataclass(slots=True)
 class _Branch:
-    """A participant's part of the transaction in hand. `autocommit`: as a handler's own connection had it."""
+    """A participant's part of the current transaction.
+
+    Attributes:
+        participant: the database that takes part.
+        guard: guards its connection while the handler runs.
+        autocommit: the original setting of a connection that the handler brought.
+    """
 
     participant: Participant
     guard: HandlerGuard
@@ -53,9 +60,15 @@ class _Branch:
 
 
 class Coordinator:
-    """The transactions of one worker, one after the other; connections to participants are kept.
+    """Coordinates the transactions of one worker, one after the other. Connections to participants stay open.
 
-    `participants` are URLs by name. One that is the queue's own database takes part with the receiving connection.
+    Args:
+        queue: the worker's queue.
+        participants: URLs by name. If one is the queue's own database, it takes part with the receiving connection.
+        step: is called at each step.
+
+    Attributes:
+        in_doubt: whether a transaction was left to recovery.
     """
 
     def __init__(self, queue: str, participants: Mapping[str, str], step: Step) -> None:
@@ -67,29 +80,24 @@ class Coordinator:
         self._deciding = False
         self._carried_out: list[str] = []
         self._forgetting: list[str] = []
-        #: whether something was left for recovery
         self.in_doubt = False
 
     @property
-    def participants(self) -> Mapping[str, str]:
-        return self._urls
-
-    @property
     def active(self) -> bool:
-        """Whether a participant has a transaction open."""
+        """Whether a participant has an open transaction."""
         return bool(self._branches)
 
     # -------------------------------------------------------------- while the handler runs
-    def home(self, database: Connection) -> Connection:
-        """The queue's database."""
+    def business_connection(self, database: Connection) -> Connection:
+        """Return the receiving connection."""
         return database
 
     def enlist(self, participant: Any, database: Connection) -> Any:
-        """The connection to a participant, in a transaction that ends as the message's does.
+        """Return the connection to a participant, in a transaction that ends as the message's does.
 
         Raises:
-            SettingsError: no such participant, or its server prepares no transactions.
-            ParticipantFailed: it cannot be reached.
+            SettingsError: no participant has this name, or its server does not allow prepared transactions.
+            ParticipantFailed: the participant cannot be reached.
         """
         home = self._identity(database)
         found = self._named(participant) if isinstance(participant, str) else self._adopted(participant, home)
@@ -109,7 +117,7 @@ class Coordinator:
     def _begin(self, participant: Participant, home: str) -> _Branch:
         if self._transaction_id is None:
             self._transaction_id = f"{coordinator_id(home)}_{uuid4().hex}"
-        # a server takes each identifier once, whatever database it is for
+        # a server accepts each identifier once, for all of its databases together
         participant.begin(f"{self._transaction_id}.{len(self._branches) + 1}")
         guard = HandlerGuard(participant.connection, self._refuse(participant.name))
         branch = _Branch(participant, guard, participant.autocommit)
@@ -120,10 +128,7 @@ class Coordinator:
     def _named(self, name: str) -> Participant:
         url = self._urls.get(name)
         if url is None:
-            raise SettingsError(
-                f"No participant is named {name!r}; known: {', '.join(sorted(self._urls)) or 'none'}. "
-                f"Give its URL: Endpoint(..., participants={{{name!r}: ...}}), or below `participants` of the environment."
-            )
+            raise unknown_participant(name, self._urls)
         known = self._participants.get(name)
         if known is None or not (known.idle or known.identity in self._branches):
             if known is not None:
@@ -132,15 +137,15 @@ class Coordinator:
         return known
 
     def _adopted(self, connection: Any, home: str) -> Participant:
-        """A connection that the handler brings along: of a database that recovery knows how to reach."""
+        """Return the participant of a connection that the handler brings. Its database must be one that recovery can reach."""
         if not type(connection).__module__.startswith("psycopg"):
-            raise SettingsError(f"A {type(connection).__name__} cannot take part: enlist a name, or a connection of psycopg.")
+            raise SettingsError(f"A {type(connection).__name__} cannot take part in the transaction. Enlist a participant's name, or a psycopg connection.")
         own = Participant("(a handler's connection)", connection)
         for branch in self._branches.values():
             if branch.participant.connection is connection:
                 return branch.participant
         if not own.idle:
-            raise SettingsError("The connection to enlist has a transaction open: commit or roll it back before.")
+            raise SettingsError("The connection cannot take part: it has an open transaction. Commit or roll back before you enlist it.")
         own.autocommit, connection.autocommit = connection.autocommit, True
         with own.translated("asked who it is"):
             own.identity = identity(connection)
@@ -152,36 +157,37 @@ class Coordinator:
                 own.name = name
                 return own
         raise SettingsError(
-            "The connection to enlist leads to no participant: after a crash nobody could end its transaction. "
-            "Name its database among the endpoint's participants."
+            "The connection cannot take part: its database is not a participant, so that recovery could not end its transaction "
+            "after a crash. Add the database to the endpoint's participants."
         )
 
     def _refuse(self, name: str) -> Callable[[str], Any]:
         def refuse(verb: str) -> None:
             raise HandlerBrokeTransaction(
-                f"the handler of queue {self._queue!r} {verb} the transaction or connection of the participant {name!r}: "
-                "it commits together with the message; let the handler return or raise"
+                f"The handler of queue {self._queue!r} {verb} the transaction or connection of the participant {name!r}, which "
+                "commits together with the message. Let the handler return or raise instead."
             )
 
         return refuse
 
-    def take_back(self) -> None:
-        """The handler has ended: its connections are ours again."""
+    def stop_guards(self) -> None:
+        """Stop to guard the participants' connections, because the handler has ended."""
         for branch in self._branches.values():
             branch.guard.stop()
 
     # -------------------------------------------------------------- the two phases
     def prepare(self, database: Connection) -> None:
-        """The first phase; then the caller commits the queue's transaction, and with it the decision.
+        """Do the first phase. Then the caller commits the queue's transaction, and with it the decision.
 
         Raises:
             HandlerBrokeTransaction: a participant's transaction is over, or doomed by a statement that failed.
-            ParticipantFailed: one could not prepare. RowpostError: the decision could not be written.
+            ParticipantFailed: a participant could not prepare.
+            RowpostError: the decision could not be written.
         """
         self._check()
         names = json.dumps([branch.participant.name for branch in self._branches.values()])
         self._forgetting = self._carried_out[:FORGOTTEN_AT_ONCE]
-        decide = ("record_decision", None, {"transaction_id": self._transaction_id, "participants": names})
+        decide = Call("record_decision", None, {"transaction_id": self._transaction_id, "participants": names})
         database.call_all([decide, *map(_forget, self._forgetting)])
         self._step("recorded")
         for branch in self._branches.values():
@@ -198,12 +204,12 @@ class Coordinator:
                 self._refuse(branch.participant.name)("ended")
             if branch.participant.doomed:
                 raise HandlerBrokeTransaction(
-                    f"the handler of queue {self._queue!r} returned as if nothing had happened after a statement failed "
-                    f"at the participant {branch.participant.name!r}, which doomed the transaction"
+                    f"The handler of queue {self._queue!r} returned as if nothing had happened after a statement failed "
+                    f"at the participant {branch.participant.name!r}, which doomed the transaction. Let the handler raise."
                 )
 
     def complete(self) -> None:
-        """The second phase: it is decided. A participant that is out of reach now is left to recovery."""
+        """Do the second phase, after the decision was committed. A participant that cannot be reached is left to recovery."""
         done = True
         for branch in self._branches.values():
             try:
@@ -211,7 +217,7 @@ class Coordinator:
             except ParticipantFailed as error:
                 branch.participant.close()
                 done = False
-                logger.warning("in doubt: %s Decided to commit; recovery will do so.", error)
+                logger.warning("A transaction is in doubt: %s Recovery will commit it.", error)
             else:
                 self._step(f"after commit {branch.participant.name}")
         self._carried_out = [each for each in self._carried_out if each not in self._forgetting]
@@ -220,10 +226,9 @@ class Coordinator:
         self._end(in_doubt=not done)
 
     def rollback(self) -> None:
-        """Undo at every participant, prepared or not: the queue's transaction did not commit, and will not.
+        """Roll back at every participant, because the queue's transaction did not commit.
 
-        Where that is not known, because the connection was lost in the middle of the commit, what is prepared is left
-        to recovery.
+        If the outcome is unknown, because the connection was lost during the commit, prepared transactions are left to recovery.
         """
         in_doubt = False
         for branch in self._branches.values():
@@ -232,15 +237,15 @@ class Coordinator:
                 if not self._deciding:
                     branch.participant.rollback()
             except ParticipantFailed as error:
-                logger.warning("in doubt: %s Not decided; recovery will roll it back.", error)
+                logger.warning("A transaction is in doubt: %s Recovery will roll it back.", error)
                 branch.participant.close()
                 in_doubt = True
             if self._deciding:
                 branch.participant.close()
         self._end(in_doubt=in_doubt or self._deciding)
 
-    def undecided(self) -> None:
-        """The server has refused to commit: it is certain that there is no decision."""
+    def not_decided(self) -> None:
+        """Note that the server has refused to commit, so that there is no decision."""
         self._deciding = False
 
     def _end(self, *, in_doubt: bool) -> None:
@@ -250,9 +255,9 @@ class Coordinator:
         self._transaction_id, self._deciding = None, False
         self.in_doubt = self.in_doubt or in_doubt
 
-    # -------------------------------------------------------------- when there is time
+    # -------------------------------------------------------------- when the queue is empty
     def settle(self, database: Connection) -> None:
-        """Forget what every participant has carried out, and look after what is in doubt. Outside of transactions."""
+        """Delete the decisions that all participants have carried out, and end what is in doubt. No transaction is open."""
         self._forget_all(database)
         if self.in_doubt:
             self.recover(database)
@@ -264,20 +269,20 @@ class Coordinator:
             self._carried_out = []
 
     def recover(self, database: Connection) -> None:
-        """Ends what this or another worker left in doubt; participants out of reach are left for later."""
+        """End what this or another worker left in doubt. Participants that cannot be reached are left for later."""
         try:
             found = recover(database, self._urls)
         except RowpostError as error:
             if database.closed:
                 raise
-            logger.warning("transactions in doubt were not looked after: %s", error)
+            logger.warning("Transactions in doubt were not resolved: %s", error)
             return
         self.in_doubt = bool(found.unreachable)
         for name, problem in found.unreachable.items():
-            logger.warning("transactions in doubt at the participant %s were not looked after: %s", name, problem)
+            logger.warning("Transactions in doubt at the participant %s were not resolved: %s", name, problem)
 
     def close(self, database: Connection) -> None:
-        """Forget what is carried out, if that is still possible, and close the connections to participants."""
+        """Delete the decisions that are carried out, if possible, and close the connections to participants."""
         with suppress(RowpostError):
             if not database.closed and not database.in_transaction:
                 self._forget_all(database)
@@ -286,4 +291,4 @@ class Coordinator:
 
 
 def _forget(transaction_id: str) -> Call:
-    return ("forget_decision", None, {"transaction_id": transaction_id})
+    return Call("forget_decision", None, {"transaction_id": transaction_id})

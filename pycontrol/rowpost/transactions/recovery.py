@@ -1,11 +1,11 @@
-"""Transactions in doubt: prepared at a participant, and left there by a coordinator that died or lost its connection.
+"""End transactions in doubt: prepared at a participant by a coordinator that died or lost its connection.
 
-A prepared transaction of ours commits if the queue's database has the decision, and rolls back if it has none and
-nobody can make it any more: its coordinator's transaction is over. The order of the questions matters:
+`recover` ends them, `list_in_doubt` lists them. A prepared transaction is committed if the queue's database contains its decision. It
+is rolled back if there is no decision and its coordinator's transaction is over. `recover` asks in this order:
 
-    decisions (to forget)  ->  prepared transactions  ->  does the coordinator still run?  ->  decisions (to act on)
+    decisions (to delete)  ->  prepared transactions  ->  does the coordinator still run?  ->  decisions (to act on)
 
-so that nothing is rolled back that was decided meanwhile, and nothing is forgotten that was prepared meanwhile.
+The order ensures that it rolls back nothing that was decided meanwhile, and deletes no decision of what was prepared meanwhile.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from datetime import datetime
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.two_phase import Participant, coordinator_id, identity, open_participant
 from rowpost.errors import ParticipantFailed, RowpostError
+from rowpost.wire.operation import Call
 
 __all__ = ["InDoubt", "Recovered", "list_in_doubt", "recover"]
 
@@ -27,7 +28,15 @@ OURS = "rowpost_"
 
 @dataclass(frozen=True, slots=True)
 class InDoubt:
-    """A prepared transaction. `state` is decided, abandoned, running, or foreign: another queue's database decides."""
+    """A prepared transaction.
+
+    Attributes:
+        participant: name of the participant.
+        gid: the transaction's global identifier at the participant.
+        prepared_at: when it was prepared.
+        owner: the login that prepared it.
+        state: decided, abandoned, running, or foreign (the database of another queue decides).
+    """
 
     participant: str
     gid: str
@@ -38,7 +47,15 @@ class InDoubt:
 
 @dataclass(slots=True)
 class Recovered:
-    """What one recovery did. `unreachable` are problems by participant; `left` are transactions that still run."""
+    """The result of one recovery.
+
+    Attributes:
+        committed: identifiers of committed transactions.
+        rolled_back: identifiers of transactions that were rolled back.
+        left: transactions whose coordinator still runs.
+        forgotten: how many decisions were deleted.
+        unreachable: error messages by participant.
+    """
 
     committed: list[str] = field(default_factory=list)
     rolled_back: list[str] = field(default_factory=list)
@@ -48,7 +65,7 @@ class Recovered:
 
 
 def list_in_doubt(database: Connection, participants: Mapping[str, str]) -> tuple[list[InDoubt], dict[str, str]]:
-    """Every prepared transaction of rowpost at the participants, and the problems of those that cannot be reached."""
+    """Return the prepared transactions of rowpost at the participants, and errors by participant that cannot be reached."""
     if database.engine != "postgresql":
         return [], {}
     with _reached(participants) as (reached, unreachable):
@@ -56,12 +73,12 @@ def list_in_doubt(database: Connection, participants: Mapping[str, str]) -> tupl
 
 
 def recover(database: Connection, participants: Mapping[str, str]) -> Recovered:
-    """Ends what is in doubt at the participants, and forgets decisions that all of them have carried out.
+    """End what is in doubt at the participants, and delete decisions that all of them have carried out.
 
-    Safe at any time and from several processes at once. On SQL Server there is nothing to do.
+    It is safe at any time and from several processes at once. On SQL Server there is nothing to do.
 
     Raises:
-        RowpostError: the queue's database refuses; what was not ended stays as it was.
+        RowpostError: the queue's database reported an error. What was not ended stays in doubt.
     """
     result = Recovered()
     if database.engine != "postgresql":
@@ -80,13 +97,13 @@ def recover(database: Connection, participants: Mapping[str, str]) -> Recovered:
         clean = {name for name in reached if name not in result.unreachable}
         forget = [key for key, names in old.items() if key not in undone and names <= clean]
         if forget:
-            database.call_all([("forget_decision", None, {"transaction_id": key}) for key in forget], begin=True, commit=True)
+            database.call_all([Call("forget_decision", None, {"transaction_id": key}) for key in forget], begin=True, commit=True)
         result.forgotten = len(forget)
     return result
 
 
 def _end(participant: Participant, each: InDoubt, result: Recovered) -> bool:
-    """Commit or roll back; False where it is not known to be over."""
+    """Commit or roll back. Return False if it is unknown whether the transaction is over."""
     commit = each.state == "decided"
     try:
         if not participant.resolve(each.gid, commit=commit):
@@ -104,7 +121,7 @@ def _judge(database: Connection, reached: Mapping[str, Participant], unreachable
     found = []
     seen: set[str] = set()
     for name, participant in reached.items():
-        if participant.identity in seen:  # one database by two names
+        if participant.identity in seen:  # two names of the same database
             continue
         seen.add(participant.identity)
         try:
@@ -127,13 +144,13 @@ def _judge(database: Connection, reached: Mapping[str, Participant], unreachable
 
 
 def _transaction(gid: str) -> str:
-    """The transaction of a branch."""
+    """Return the id of the transaction that a branch belongs to."""
     return gid.rpartition(".")[0]
 
 
 @contextmanager
 def _reached(participants: Mapping[str, str]) -> Iterator[tuple[dict[str, Participant], dict[str, str]]]:
-    """Connections to the participants, and the problems of those that cannot be reached."""
+    """Yield connections by participant, and errors by participant that cannot be reached."""
     reached: dict[str, Participant] = {}
     unreachable: dict[str, str] = {}
     try:

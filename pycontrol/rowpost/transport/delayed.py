@@ -25,8 +25,8 @@ from rowpost.errors import DatabaseUnavailable, Deadlock, MessageCorrupt, Rowpos
 from rowpost.recoverability.policy import Host, failure_headers
 from rowpost.transport.directory import Directory
 from rowpost.transport.sending import send_call
-from rowpost.wire.headers import FORWARD_DESTINATION
-from rowpost.wire.message import MESSAGE_ID, decode_headers, encode_headers
+from rowpost.wire.headers import FORWARD_DESTINATION, MESSAGE_ID
+from rowpost.wire.message import decode_headers, encode_headers
 from rowpost.wire.operation import Call
 
 __all__ = ["Moved", "move_due", "wait_after_peek"]
@@ -178,11 +178,11 @@ class _Forwarder:
         try:
             headers = decode_headers(raw_headers)
         except MessageCorrupt:  # unchanged, for a person to examine
-            return ("send_message", self._error_queue, {"headers": raw_headers, "body": body})
+            return Call("send_message", self._error_queue, {"headers": raw_headers, "body": body})
         destination = headers.pop(FORWARD_DESTINATION, None)
         content = {"headers": encode_headers(headers), "body": body}
         if not destination:  # the header's name occurred elsewhere in the headers: the message belongs to this queue
-            return ("send_message", self._queue, content)
+            return Call("send_message", self._queue, content)
         return send_call(self._database, self._directory, destination, content)
 
     def _give_up(self, row: Row, error: RowpostError) -> Call:
@@ -198,6 +198,6 @@ class _Forwarder:
             at=datetime.now(UTC),
             message_id=headers.get(MESSAGE_ID) or str(uuid4()),
         )
-        return ("send_message", self._error_queue, {"headers": encode_headers(headers), "body": body})
+        return Call("send_message", self._error_queue, {"headers": encode_headers(headers), "body": body})
 
 

@@ -1,38 +1,33 @@
-"""Which queues the registry of a database has."""
+"""Look up which queues are registered in a database, and which of them have a delayed table."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from rowpost.database.connection import Connection
-from rowpost.wire.address import Address, parse_address
-
-if TYPE_CHECKING:
-    pass
+from rowpost.wire.address import Address
 
 __all__ = ["Directory"]
 
 
 class Directory:
-    """Which queues the registry has, remembered until somebody asks for one that it does not know."""
+    """The registered queues of one database.
+
+    The registry is read once, and again when a name is asked for that it did not contain. A queue that was dropped stays
+    known until then.
+    """
 
     def __init__(self) -> None:
         self._queues: dict[str, bool] | None = None
 
     def find(self, database: Connection, address: Address) -> str | None:
-        """The registered name of an address; None if nobody registered it."""
-        name = database.local(address).format()
+        """Return the registered name of an address; None if it is not registered."""
+        return self.find_name(database, database.local(address).format())
+
+    def find_name(self, database: Connection, name: str) -> str | None:
+        """Return `name`, which is an address in the form that the registry uses, if it is registered; else None."""
         if self._queues is None or name not in self._queues:
-            self._read(database)
-        return name if name in (self._queues or {}) else None
+            self._queues = {row[0]: bool(row[8]) for row in database.call("list_queues")}
+        return name if name in self._queues else None
 
     def delays(self, name: str) -> bool:
-        """Whether a registered queue has a delayed table."""
+        """Return whether a registered queue has a delayed table."""
         return bool((self._queues or {}).get(name))
-
-    def address_of(self, database: Connection, name: str) -> str:
-        """The canonical address of a queue of this database, as others may reply to it (reference A1, A7)."""
-        return database.canonical(parse_address(name))
-
-    def _read(self, database: Connection) -> None:
-        self._queues = {row.queue_name: bool(row.delayed) for row in database.call("list_queues")}

@@ -1,14 +1,20 @@
-"""From operations to procedure calls: where each message goes, and all of them in one round trip.
+"""Send what handlers caused: find out where each message goes, and send all of them in one round trip.
 
-A destination may be a name, or any spelling of an address that is found in a header. Registered queues are sent to by
-their own procedures; addresses that nobody registered by one guarded INSERT; events by one fan-out on the server.
+`dispatch` takes operations (messages) and calls (of procedures) and turns them into calls:
+
+    registered queue         one `send_message`, or `send_messages` for several messages to the same queue
+    unregistered address     `send_unregistered`, one guarded INSERT
+    topics of an event       `publish_message`, which copies the event to its subscribers on the server
+    delayed message          `delay_message`, into the destination's delayed table or else into the sender's
+
+A destination may be a queue's name, or an address in any spelling that occurs in headers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Commit
@@ -18,162 +24,196 @@ from rowpost.transport.queue import Row, legacy_values, split
 from rowpost.wire.address import Address, parse_address
 from rowpost.wire.headers import FORWARD_DESTINATION, MESSAGE_ID
 from rowpost.wire.message import encode_headers
-from rowpost.wire.operation import Call
+from rowpost.wire.operation import Call, Operation, Outgoing
 
-if TYPE_CHECKING:
-    from rowpost.endpoint.endpoint import Endpoint
-    from rowpost.wire.operation import Operation
-
-__all__ = ["Call", "dispatch"]
+__all__ = ["dispatch"]
 
 _MILLISECOND = timedelta(milliseconds=1)
 
 
+class _QueueRow(NamedTuple):
+    """A row for a registered queue. Rows for the same queue share a call."""
+
+    queue: str
+    row: Row
+
+
 def dispatch(
     database: Connection,
-    groups: Iterable[Iterable[Operation | Call]],
+    groups: Iterable[Iterable[Outgoing]],
     directory: Directory,
     *,
-    sender: Endpoint,
+    own_queue: str | None,
     begin: bool = False,
     commit: Commit = False,
     also: Iterable[Call] = (),
 ) -> None:
-    """Sends what one or several messages caused, a group each, in one round trip, together with `also`.
+    """Send the operations of one or several messages in one round trip.
 
-    Within a group each message id goes once to a destination (reference C4). Every queue gets its messages in their
-    order. An event whose subscribers are not all registered here takes a second round trip.
+    Within a group, a message id is sent to the same destination only once. Each queue receives its messages in the order of
+    the operations. An event with subscribers whose queues are not registered in this database takes a second round trip.
+
+    Args:
+        database: the connection to send on.
+        groups: the operations and calls that each handled message caused.
+        directory: the registered queues of this database.
+        own_queue: the sender's queue. Its delayed table keeps delayed messages to destinations that have none. None if the
+            sender has no queue.
+        begin: open a transaction before the first call.
+        commit: commit after the last call; "commit_guarded" if the transaction was begun so.
+        also: calls that are made before all others, in the same transaction.
 
     Raises:
-        QueueNotFound: a destination does not exist; nothing of the batch is stored.
+        QueueNotFound: a destination does not exist. No message of the batch is stored.
+        DelayNotSupported: no delayed table can keep a delayed message.
     """
     batch = _Batch(also)
     for group in groups:
-        seen: set[tuple[str, str]] = set()
-        for operation in group:
-            if isinstance(operation, tuple):
-                batch.call(operation)
-                continue
-            if operation.topics:
-                batch.publish(operation)
-                continue
-            address = parse_address(operation.destination or "")
-            key = (database.local(address).format(), operation.headers.get(MESSAGE_ID) or "")
+        _add_group(batch, database, group, directory, own_queue)
+    if batch.events:
+        _publish_and_send(database, batch, begin, commit)
+    elif batch.calls or commit == "commit_guarded":
+        database.call_all(batch.calls, begin=begin, commit=commit)
+    elif commit and not begin:
+        database.commit()
+
+
+def _add_group(
+    batch: _Batch, database: Connection, group: Iterable[Outgoing], directory: Directory, own_queue: str | None
+) -> None:
+    seen: set[tuple[str, str]] = set()
+    for outgoing in group:
+        if isinstance(outgoing, Call):
+            batch.add(outgoing)
+        elif outgoing.topics:
+            batch.publish(outgoing)
+        else:
+            address = parse_address(outgoing.destination or "")
+            name = database.local(address).format()
+            key = (name, outgoing.headers.get(MESSAGE_ID) or "")
             if key[1] and key in seen:
                 continue
             seen.add(key)
-            batch.add(_send(database, operation, address, directory, sender))
-    calls = batch.calls
-    opened = False
-    if batch.events:
-        rows = database.call_all(calls, begin=begin)
-        calls = [
-            _unregistered(database.local(parse_address(row.queue_address)).qualified(database.engine), operation)
-            for place, operation in batch.events
-            for row in rows[place]
-            if not row.stored
-        ]
-        begin, opened = False, begin
-    if not calls and commit != "sealed":
-        if commit and not begin:
+            batch.add(_send(database, outgoing, address, directory.find_name(database, name), directory, own_queue))
+
+
+def _publish_and_send(database: Connection, batch: _Batch, begin: bool, commit: Commit) -> None:
+    """Make the calls of a batch with events, then send copies to the subscribers that the server could not reach."""
+    rows = database.call_all(batch.calls, begin=begin)
+    calls = [
+        _send_unregistered(database.local(parse_address(row[0])).qualified(database.engine), operation)
+        for place, operation in batch.events
+        for row in rows[place]
+        if not row[1]
+    ]
+    if not calls and commit != "commit_guarded":
+        if commit:
             database.commit()
         return
     try:
-        database.call_all(calls, begin=begin, commit=commit)
+        database.call_all(calls, commit=commit)
     except RowpostError:
-        if opened:
+        if begin:
             database.rollback()
         raise
 
 
 class _Batch:
-    """Calls in their order, but for the rows of a queue: they travel together, up to the next event, which may have
-    the same subscribers."""
+    """Calls in their order.
+
+    Rows for the same queue are collected into one call. An event ends the collection, because its subscribers may be the
+    same queues, and each queue must receive its messages in order.
+    """
 
     def __init__(self, also: Iterable[Call]) -> None:
+        #: events with the index of their call
         self.events: list[tuple[int, Operation]] = []
         self._calls: list[Call] = list(also)
         self._rows: dict[str, list[Row]] = {}
 
-    def call(self, call: Call) -> None:
-        self._calls.append(call)
+    def publish(self, event: Operation) -> None:
+        self._flush()
+        self.events.append((len(self._calls), event))
+        self._calls.append(Call("publish_message", None, {**_content(event), "topics": event.topics}))
 
-    def publish(self, operation: Operation) -> None:
-        self._settle()
-        self.events.append((len(self._calls), operation))
-        self._calls.append(_publish(operation))
-
-    def add(self, call: Call | tuple[str, Row]) -> None:
-        if isinstance(call[1], Row):
-            self._rows.setdefault(call[0], []).append(call[1])
+    def add(self, what: Call | _QueueRow) -> None:
+        if isinstance(what, _QueueRow):
+            self._rows.setdefault(what.queue, []).append(what.row)
         else:
-            self._calls.append(call)
+            self._calls.append(what)
 
     @property
     def calls(self) -> list[Call]:
-        self._settle()
+        self._flush()
         return self._calls
 
-    def _settle(self) -> None:
+    def _flush(self) -> None:
         for queue, rows in self._rows.items():
-            for some in split(rows):
-                self._calls.append(("send_messages", queue, {"messages": some}) if some[1:] else _one(queue, some[0]))
+            if len(rows) == 1:
+                self._calls.append(_send_one(queue, rows[0]))
+                continue
+            for part in split(rows):
+                call = Call("send_messages", queue, {"messages": part}) if len(part) > 1 else _send_one(queue, part[0])
+                self._calls.append(call)
         self._rows = {}
 
 
-def _one(queue: str, row: Row) -> Call:
-    headers, body, _, time, correlation_id, reply_to_address = row
-    arguments = {"headers": headers, "body": body, "time_to_be_received_ms": time}
+def _send(
+    database: Connection,
+    operation: Operation,
+    address: Address,
+    name: str | None,
+    directory: Directory,
+    own_queue: str | None,
+) -> Call | _QueueRow:
+    """Return how an operation leaves. `name` is the registered name of its destination, None if it is not registered."""
+    if operation.delay is not None:
+        return _delay(database, operation, name, directory, own_queue)
+    if name is None:
+        return _send_unregistered(database.local(address).qualified(database.engine), operation)
+    legacy = legacy_values(operation.headers) if database.legacy_columns else ()
+    time_ms = _milliseconds(operation.time_to_be_received)
+    return _QueueRow(name, Row(encode_headers(operation.headers), operation.body, None, time_ms, *legacy))
+
+
+def _send_one(queue: str, row: Row) -> Call:
+    headers, body, _, time_ms, correlation_id, reply_to_address = row
+    arguments = {"headers": headers, "body": body, "time_to_be_received_ms": time_ms}
     if correlation_id is not None or reply_to_address is not None:
         arguments |= {"correlation_id": correlation_id, "reply_to_address": reply_to_address}
-    return ("send_message", queue, arguments)
+    return Call("send_message", queue, arguments)
 
 
-def _send(
-    database: Connection, operation: Operation, address: Address, directory: Directory, sender: Endpoint
-) -> Call | tuple[str, Row]:
-    """How an operation leaves: a call, or a row of a registered queue."""
-    name = directory.find(database, address)
-    if operation.delay is not None:
-        return _delay(database, operation, name, directory, sender)
-    if name is None:
-        return _unregistered(database.local(address).qualified(database.engine), operation)
-    legacy = legacy_values(operation.headers) if database.legacy_columns else ()
-    time = _whole(operation.time_to_be_received)
-    return (name, Row(encode_headers(operation.headers), operation.body, None, time, *legacy))
-
-
-def _delay(database: Connection, operation: Operation, name: str | None, directory: Directory, sender: Endpoint) -> Call:
-    """Into the destination's delayed table; through the sender's where the destination is not ours (reference G2)."""
-    arguments = {**_content(operation), "delay_ms": _whole(operation.delay)}
+def _delay(
+    database: Connection, operation: Operation, name: str | None, directory: Directory, own_queue: str | None
+) -> Call:
+    """Store a message in the delayed table of its destination, or in the sender's, which forwards it when it is due."""
+    arguments = {**_content(operation), "delay_ms": _milliseconds(operation.delay)}
     if name is not None and directory.delays(name):
-        return ("delay_message", name, arguments)
-    own = None if sender.send_only else directory.find(database, parse_address(sender.name))
+        return Call("delay_message", name, arguments)
+    own = None if own_queue is None else directory.find(database, parse_address(own_queue))
     if own is None or not directory.delays(own):
+        sender = "the sender has no queue" if own_queue is None else f"the sender's queue {own_queue!r} has none either"
         raise DelayNotSupported(
-            f"A delayed message to {operation.destination!r} needs a delayed table: the destination is not a queue of "
-            f"this database that has one, and neither has the sender {sender.name!r}."
+            f"The delayed message to {operation.destination!r} cannot be stored: the destination has no delayed table in this "
+            f"database, and {sender}. Create the destination's or the sender's queue with a delayed table, or send without a delay."
         )
     headers = {**operation.headers, FORWARD_DESTINATION: operation.destination}
-    return ("delay_message", own, {**arguments, "headers": encode_headers(headers)})
+    return Call("delay_message", own, {**arguments, "headers": encode_headers(headers)})
 
 
-def _publish(operation: Operation) -> Call:
-    return ("publish_message", None, {**_content(operation), "topics": operation.topics})
-
-
-def _unregistered(place: Address, operation: Operation) -> Call:
+def _send_unregistered(place: Address, operation: Operation) -> Call:
     names = {"schema_name": place.schema, "table_name": place.table}
     if place.catalog is not None:
         names["catalog_name"] = place.catalog
-    time = _whole(operation.time_to_be_received)
-    return ("send_unregistered", None, {**names, **_content(operation), "time_to_be_received_ms": time})
+    time_ms = _milliseconds(operation.time_to_be_received)
+    return Call("send_unregistered", None, {**names, **_content(operation), "time_to_be_received_ms": time_ms})
 
 
 def _content(operation: Operation) -> dict[str, Any]:
     return {"headers": encode_headers(operation.headers), "body": operation.body}
 
 
-def _whole(time: timedelta | None) -> int | None:
-    """Milliseconds, rounded up."""
+def _milliseconds(time: timedelta | None) -> int | None:
+    """Return milliseconds, rounded up."""
     return None if time is None else -(time // -_MILLISECOND)

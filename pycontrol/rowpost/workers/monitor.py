@@ -252,7 +252,7 @@ class QueueMonitor:
         if peek.queue in self._unwatched:
             return _peek_call(peek.queue)
         wake_up_ttl_ms = int(peek.wake_up_ttl_s * 1000) if self._listens else 0
-        return ("watch_queue", peek.queue, {"count": PEEK_COUNT, "wake_up_ttl_ms": wake_up_ttl_ms})
+        return Call("watch_queue", peek.queue, {"count": PEEK_COUNT, "wake_up_ttl_ms": wake_up_ttl_ms})
 
     def _peek_unwatched(self, peek: _Peek, error: Exception) -> Answer:
         """Peek at a queue that cannot be watched; return the original error if that is not the reason.

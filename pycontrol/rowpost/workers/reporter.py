@@ -16,7 +16,7 @@ EVENT_OF_KIND = {
     Kind.FAILED: events.Failed,
     Kind.DELAYED: events.Delayed,
     Kind.MOVED_TO_ERROR: events.MovedToError,
-    Kind.POISON: events.Poisoned,
+    Kind.CORRUPT: events.Poisoned,
 }
 
 

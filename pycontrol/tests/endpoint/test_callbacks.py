@@ -138,7 +138,7 @@ def test_strange_messages_in_the_replies_are_dropped_and_told_and_the_next_reply
         eventually(lambda: caplog.text.count("Dropped") == 4, "three strangers and the second reply are told")
 
     assert reply == OrderAccepted(1)
-    assert "nobody can tell whose" in caplog.text
+    assert "its request cannot be determined" in caplog.text
 
 
 def test_a_reply_that_is_not_what_its_type_says_raises_where_it_was_asked_for(web, database):

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from rowpost.endpoint.endpoint import Endpoint
-from rowpost.endpoint.hosting import needed_queues, subscribe, with_endpoints
+from rowpost.endpoint.hosting import needed_queues, with_endpoints
+from rowpost.endpoint.provisioning import subscribe
 from rowpost.errors import HandlerNotFound, SettingsError
 from rowpost.recoverability.outcome import Kind
 from rowpost.settings.environment import QueueSettings, Settings, WorkerSettings
@@ -175,10 +176,10 @@ def test_headers_that_a_handler_changes_reach_neither_the_audit_nor_the_error_co
     ("wish", "says"),
     [
         ("send nowhere", "Nowhere"),
-        ("reply", "wants no reply"),
+        ("reply", "cannot be replied to"),
         ("request", "cannot wait"),
         ("delay for ever", "100 years"),
-        ("delay and expire", "exclude each other"),
+        ("delay and expire", "cannot have both"),
     ],
 )
 def test_what_cannot_be_sent_fails_the_message_and_says_why(desk, wish, says):

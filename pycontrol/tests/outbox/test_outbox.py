@@ -22,7 +22,7 @@ from rowpost.errors import (
     SchemaMissing,
     SettingsError,
 )
-from rowpost.outbox.cleanup import care_for, clean, clean_dispatches
+from rowpost.outbox.cleanup import clean, clean_dispatches, send_left_behind
 from rowpost.outbox.operations import Outbox, decode_operations, encode_operations
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
@@ -429,7 +429,7 @@ def test_a_failing_handler_leaves_nothing_and_ends_in_the_error_queue(business, 
 
 
 def test_a_handler_that_sends_nothing_stores_nothing_but_its_message_id(business, queue, order, pipe, sql):
-    endpoint = Endpoint("Sales", transaction_mode="receive_only", outbox=pipe()._processing.outbox)
+    endpoint = Endpoint("Sales", transaction_mode="receive_only", outbox=pipe().processor.outbox)
     endpoint.handles(TYPE, Order)(lambda message, context: None)
     steps = []
     order(1)
@@ -461,7 +461,7 @@ def test_what_goes_nowhere_keeps_the_data_and_leaves_when_there_is_a_place_for_i
     kinds = handle_all(pipe(then=lambda context: context.send(Order(2), to=place)))
     kept = (ledger(business), sent(database), left_behind(business))
     make_queue(place)
-    result = care_for(database, business.database, {"Sales"}, older_than=0)
+    result = send_left_behind(database, business.database, {"Sales"}, older_than=0)
 
     assert kinds == [Kind.FAILED, Kind.FAILED, Kind.MOVED_TO_ERROR]
     assert kept == ([1], [], ["m-1"])
@@ -574,7 +574,7 @@ def test_who_sends_what_another_stored_and_is_about_to_send_sends_it_alone(busin
     order(1)
     cared = []
 
-    first = pipe(step=at_step("stored", lambda: cared.append(care_for(database, business.database, {"Sales"}, older_than=0))))
+    first = pipe(step=at_step("stored", lambda: cared.append(send_left_behind(database, business.database, {"Sales"}, older_than=0))))
     kinds = handle_all(first)
 
     assert [each.sent for each in cared] == [1]
@@ -585,7 +585,7 @@ def test_who_sends_what_another_stored_and_is_about_to_send_sends_it_alone(busin
 def test_what_belongs_to_another_queues_database_is_left_alone(business, database):
     leave_behind(business)
 
-    result = care_for(database, business.database, {"Billing"}, older_than=0)
+    result = send_left_behind(database, business.database, {"Billing"}, older_than=0)
 
     assert (result.sent, sent(database), left_behind(business)) == (0, [], ["m-1"])
 

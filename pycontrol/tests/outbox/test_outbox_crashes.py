@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from rowpost.database.connection import connect_url
-from rowpost.outbox.cleanup import care_for
+from rowpost.outbox.cleanup import send_left_behind
 from rowpost.settings.engine import engine_of
 from rowpost.transport.queue import Queue
 from tests.support.crashing import TYPE
@@ -85,7 +85,7 @@ def test_a_worker_killed_at_any_step_leaves_every_order_once_in_both_databases(s
     assert shop.spawn(step, pessimistic=pessimistic).wait(60) == -signal.SIGKILL
     committed = shop.written()
     shop.work(pessimistic)
-    care_for(shop.queue.database, shop.business, {shop.queue.name}, older_than=0)
+    send_left_behind(shop.queue.database, shop.business, {shop.queue.name}, older_than=0)
 
     assert (committed != Counter()) == (step in HANDLED)
     assert shop.written() == shop.sent() == Counter([1, 2, 3])
@@ -126,7 +126,7 @@ def test_the_ledger_and_the_messages_sent_agree_after_many_kills(shop, target):
         process.wait(120)
 
     shop.work()
-    care_for(shop.queue.database, shop.business, {shop.queue.name}, older_than=0)
+    send_left_behind(shop.queue.database, shop.business, {shop.queue.name}, older_than=0)
 
     expected = Counter(range(orders))
     assert shop.written() == expected

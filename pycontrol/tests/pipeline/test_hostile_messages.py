@@ -5,13 +5,15 @@ Every message that cannot be handled leaves its queue in a bounded number of att
 
 import functools
 import json
+import logging
 import warnings
 from datetime import timedelta
 
 import pytest
 
+from rowpost.database.connection import Connection
 from rowpost.endpoint.endpoint import Endpoint
-from rowpost.errors import DatabaseError, LockTimeout
+from rowpost.errors import DatabaseError, DatabaseUnavailable, LockTimeout
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
@@ -34,14 +36,15 @@ ATTEMPTS = 20  # more than any message here needs
 def desk(queue, sql, open_database):
     for name in ("error", "audit", "Billing", "Sales.Delayed"):
         sql.empty(name)
-    return Desk(queue, sql, open_database())
+    return Desk(queue, sql, open_database)
 
 
 class Desk:
     """The queue Sales and a pipeline over it."""
 
-    def __init__(self, queue, sql, database):
-        self.queue, self.sql, self.database = queue, sql, database
+    def __init__(self, queue, sql, open_database):
+        self.queue, self.sql, self.open_database = queue, sql, open_database
+        self.database = open_database()
 
     def send(self, kind=None, **headers):
         hostile = f', "Shop.Note": {HOSTILE[kind]}' if kind else ""
@@ -56,7 +59,7 @@ class Desk:
 
     def work(self, handler, **options):
         """Handle until nothing waits; what became of each receive."""
-        pipeline = Pipeline(self.database, "Sales", handler, reconnect=self.database.another, **options)
+        pipeline = Pipeline(self.database, "Sales", handler, reconnect=self.database.open_second, **options)
         kinds = []
         while (outcome := pipeline.process_one()).kind is not Kind.EMPTY:
             kinds.append(outcome.kind)
@@ -168,7 +171,7 @@ def test_a_message_that_cannot_move_with_its_error_moves_as_it_is(desk, monkeypa
     def broken(*_, **__):
         raise RecursionError("a defect")
 
-    monkeypatch.setattr("rowpost.retries.failure_headers", broken)
+    monkeypatch.setattr("rowpost.recoverability.copies.failure_headers", broken)
     desk.send("nul")
 
     kinds = desk.work(desk.endpoint(fail, recoverability=Recoverability(1, 0)))
@@ -189,7 +192,7 @@ def test_an_attempt_that_cannot_be_counted_is_reported_and_leaves_the_message_in
     call = type(desk.database).call
     desk.send()
     pipeline = Pipeline(desk.database, "Sales", desk.endpoint(fail))
-    monkeypatch.setattr("rowpost.database.Database.call", count)
+    monkeypatch.setattr("rowpost.database.connection.Connection.call", count)
 
     with pytest.raises(DatabaseError, match=r"could not be counted: .*injected.*no such order") as caught:
         pipeline.process_one()
@@ -205,6 +208,67 @@ def test_a_message_that_is_gone_needs_no_count(desk, monkeypatch):
     kinds = desk.work(desk.endpoint(fail, transaction_mode="none"))
 
     assert (kinds, len(desk.at("error"))) == ([Kind.MOVED_TO_ERROR], 1)
+
+
+class Stores:
+    """Makes the first `count` attempts to store a message in the error queue fail."""
+
+    def __init__(self, monkeypatch, count, error):
+        self.left, self.error, self.call_all = count, error, Connection.call_all
+        monkeypatch.setattr(Connection, "call_all", lambda *arguments, **options: self.store(*arguments, **options))
+
+    def store(self, database, calls, **options):
+        if self.left and any(call[:2] == ("send_message", "error") for call in calls):
+            self.left -= 1
+            raise self.error("injected")
+        return self.call_all(database, calls, **options)
+
+
+@pytest.mark.parametrize("error", [DatabaseError, DatabaseUnavailable, LockTimeout])
+def test_a_message_that_only_memory_has_is_stored_on_a_new_connection_if_the_first_one_fails(desk, monkeypatch, error):
+    desk.send(**{"Shop.Note": "kept"})
+    Stores(monkeypatch, 1, error)
+
+    kinds = desk.work(desk.endpoint(fail, transaction_mode="none"))
+
+    ((headers, body),) = desk.at("error")
+    assert (kinds, headers["Shop.Note"], body) == ([Kind.MOVED_TO_ERROR], "kept", b"1")
+
+
+def test_a_message_that_only_memory_has_and_nothing_can_store_is_logged_as_critical(desk, monkeypatch, caplog):
+    desk.send(**{"Shop.Note": "to be stored by hand"})
+    Stores(monkeypatch, 2, DatabaseError)
+
+    with caplog.at_level(logging.CRITICAL, "rowpost"):
+        kinds = desk.work(desk.endpoint(fail, transaction_mode="none"))
+
+    (record,) = caplog.records
+    assert (kinds, desk.at("error")) == ([Kind.UNMOVABLE], [])
+    assert all(word in record.getMessage() for word in ("'Sales'", "to be stored by hand", "injected"))
+
+
+def test_a_message_that_only_memory_has_survives_the_loss_of_its_connection(desk):
+    def handler(body, context):
+        context.database.close()
+        raise ValueError("the server restarts")
+
+    desk.send()
+    pipeline = Pipeline(desk.open_database(), "Sales", desk.endpoint(handler, transaction_mode="none"), reconnect=desk.open_database)
+
+    outcome = pipeline.process_one()
+
+    pipeline.close()
+    assert (outcome.kind, len(desk.at("error"))) == (Kind.MOVED_TO_ERROR, 1)
+
+
+def test_a_corrupt_message_that_only_memory_has_is_stored_on_a_new_connection_if_the_first_one_fails(desk, monkeypatch):
+    desk.queue.send_many([OutgoingMessage(b"1", "{not JSON")])
+    Stores(monkeypatch, 1, DatabaseError)
+
+    kinds = desk.work(desk.endpoint(fail, transaction_mode="none"))
+
+    stored = [tuple(row) for row in desk.sql.run(f"SELECT headers, body FROM {desk.sql.table('error')}")]
+    assert (kinds, [(headers, bytes(body)) for headers, body in stored]) == ([Kind.CORRUPT], [("{not JSON", b"1")])
 
 
 def test_nothing_begins_on_a_connection_with_an_open_transaction(desk):

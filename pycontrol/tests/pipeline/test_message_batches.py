@@ -54,7 +54,7 @@ class Desk:
 
     def batches(self, size=5, handler=None):
         handler = handler or self.endpoint()
-        self.pipeline = Pipeline(self.database, "Sales", handler, attempts=3, reconnect=self.database.another)
+        self.pipeline = Pipeline(self.database, "Sales", handler, attempts=3, reconnect=self.database.open_second)
         return Batches(self.pipeline, BatchSize(size, None, now=size))
 
     def work(self, size=5, handler=None):
@@ -66,7 +66,7 @@ class Desk:
             if outcomes[0].kind is Kind.EMPTY and anchor is None:
                 self.pipeline.close()
                 return [[each.kind for each in outcomes] for outcomes in seen if outcomes[0].kind is not Kind.EMPTY]
-            kept = outcomes[-1].kind in (Kind.HANDLED, Kind.MOVED_TO_ERROR, Kind.POISON, Kind.EXPIRED)
+            kept = outcomes[-1].kind in (Kind.HANDLED, Kind.MOVED_TO_ERROR, Kind.CORRUPT, Kind.EXPIRED)
             anchor = outcomes[-1].row_version if kept else None
         raise AssertionError(f"the queue is not empty after {PATIENCE} receives: {seen[-3:]}")
 
@@ -329,7 +329,7 @@ def test_expired_and_corrupt_messages_in_the_middle_go_their_way_with_the_batch(
 
     kinds = desk.work()
 
-    assert kinds == [[Kind.HANDLED, Kind.EXPIRED, Kind.POISON, Kind.HANDLED]]
+    assert kinds == [[Kind.HANDLED, Kind.EXPIRED, Kind.CORRUPT, Kind.HANDLED]]
     assert (desk.written(), desk.sent()) == ([1, 2], [1, 2])
     (error,) = Queue("error", desk.queue.database).browse(10)
     assert (error.body, error.raw_headers) == (b"odd", "{no JSON")

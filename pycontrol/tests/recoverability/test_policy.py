@@ -195,7 +195,7 @@ def test_i7_a_report_tells_the_failures_since_its_last_success(case):
         "H": Kind.HANDLED,
         "D": Kind.DELAYED,
         "M": Kind.MOVED_TO_ERROR,
-        "P": Kind.POISON,
+        "P": Kind.CORRUPT,
         "X": Kind.EXPIRED,
     }
     tally = Tally()

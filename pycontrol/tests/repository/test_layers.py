@@ -110,12 +110,10 @@ def test_every_module_is_in_a_room():
     assert {room_of(module) for module in modules_of(PACKAGE)} == set(FLOOR)
 
 
-@pytest.mark.xfail(reason="the pipeline, the context, the outbox and the dispatch still import the endpoint")
 def test_every_import_points_downwards():
     assert climbing(arrows_of(PACKAGE)) == []
 
 
-@pytest.mark.xfail(reason="the pipeline, the context, the outbox and the dispatch still import the endpoint")
 def test_no_modules_import_one_another_in_a_circle():
     assert circles(arrows_of(PACKAGE)) == []
 

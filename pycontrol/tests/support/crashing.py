@@ -59,7 +59,7 @@ def endpoint_of(queue: str, mode: str, participants: dict[str, str], step=lambda
 
 
 def pipeline_of(database: Connection, endpoint: Endpoint, **options) -> Pipeline:
-    return Pipeline(database, endpoint.name, endpoint, reconnect=database.another, **options)
+    return Pipeline(database, endpoint.name, endpoint, reconnect=database.open_second, **options)
 
 
 def at_step(named: str, action):

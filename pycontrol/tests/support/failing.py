@@ -32,7 +32,7 @@ def note(context, what: str = "") -> None:
 
 def note_call(context) -> None:
     """Insert a row into `handled` on a second connection. It has the id of the queue's row, and survives a rollback."""
-    beside = context.database.beside().driver_connection
+    beside = context.database.second_connection().driver_connection
     mark = _mark(beside)
     row = str(context.incoming.id)
     beside.execute(f"INSERT INTO handled (id, body) VALUES ({mark}, {mark})", (row, str(time.time()).encode()))

@@ -44,7 +44,7 @@ class Faults:
         """Open a connection whose operations can fail, and those of the connections that it opens."""
         self.pass_through("connect")
         real = connect()
-        return Connection(real.driver_connection, _FaultyDialect(real.dialect, self), open_another=lambda: self.connect(connect))
+        return Connection(real.driver_connection, _FaultyDialect(real.dialect, self), open_second=lambda: self.connect(connect))
 
 
 class _FaultyDialect:

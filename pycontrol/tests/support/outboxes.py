@@ -45,7 +45,7 @@ sales = endpoint_of("Sales", None)
 
 
 def pipeline_of(database: Connection, endpoint: Endpoint, **options) -> Pipeline:
-    return Pipeline(database, endpoint.name, endpoint, reconnect=database.another, **options)
+    return Pipeline(database, endpoint.name, endpoint, reconnect=database.open_second, **options)
 
 
 def handle_all(pipeline: Pipeline) -> list[Kind]:

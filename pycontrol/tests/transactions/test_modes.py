@@ -13,8 +13,8 @@ from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
 from rowpost.settings.secrets import resolve_participants
-from rowpost.transactions.modes import begin_of
 from rowpost.transactions.recovery import list_in_doubt
+from rowpost.transactions.scope import begin_scope
 from rowpost.transport.queue import Queue
 from tests.support.crashing import TYPE, Order, endpoint_of, pipeline_of, write
 
@@ -407,7 +407,7 @@ def test_the_lent_connection_refuses_to_be_ended_and_the_message_is_handled_all_
         pytest.skip("pyodbc's connections take no attributes: what a handler did is found afterwards")
 
     def end(context):
-        with pytest.raises(HandlerBrokeTransaction, match="it was lent"):
+        with pytest.raises(HandlerBrokeTransaction, match="it was given"):
             getattr(context.connection, verb)()
 
     (outcome,) = run(mode, end)
@@ -491,7 +491,7 @@ def test_a_row_that_another_worker_took_after_a_roll_back_is_not_copied_to_the_e
         other.call("receive_messages", "Sales", begin=True, count=1)
 
     queue.send(b"42")
-    pipeline = Pipeline(database, "Sales", roll_back, attempts=1, reconnect=database.another)
+    pipeline = Pipeline(database, "Sales", roll_back, attempts=1, reconnect=database.open_second)
     outcome = pipeline.process_one()
     other.rollback()
 
@@ -520,5 +520,5 @@ def test_a_secret_that_is_not_set_is_named(monkeypatch):
     ({"shop": "sql02.shop"}, "distributed"), ({"shop": "[sql.02].[shop]"}, "distributed"),
 ])  # fmt: skip
 def test_a_participant_on_a_linked_server_makes_the_transaction_a_distributed_one(places, begin):
-    assert begin_of("transaction_scope", "sqlserver", places) == begin
-    assert begin_of("transaction_scope", "postgresql", places) is True
+    assert begin_scope("sqlserver", places) == begin
+    assert begin_scope("postgresql", places) is True

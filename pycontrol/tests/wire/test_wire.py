@@ -152,7 +152,7 @@ def test_a_row_without_headers_names_its_type_in_the_body(party):
 def test_headers_that_are_no_object_of_texts_move_unchanged_to_the_error_queue(party, raw):
     outcome = party.gets(raw)
 
-    assert outcome.kind is Kind.POISON
+    assert outcome.kind is Kind.CORRUPT
     assert party.only("error").raw_headers.startswith(raw[:1])
 
 
@@ -239,7 +239,7 @@ def test_a_reply_is_the_references_and_names_the_saga_that_asked(party, wire, da
 
 def test_an_error_copy_and_a_delayed_retry_are_the_references(database, sql, wire):
     party = Party(database, sql, recoverability=Recoverability(0, 1, timedelta(seconds=-1)))
-    party.endpoint._handlings.clear()
+    party.endpoint._handlers.clear()
 
     @party.endpoint.handles("Shop.Messages.PlaceOrder", dict)
     def fail(message, context):

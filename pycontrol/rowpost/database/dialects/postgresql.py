@@ -61,12 +61,12 @@ _TRY_AGAIN = {"40P01", "40001", "55P03", "25P04"}
 _CONNECT_TIMEOUT = 10  # seconds
 # A cursor WITH HOLD is carried out at COMMIT, and this one fails: without CLOSE the transaction cannot be committed, by
 # whatever way a COMMIT comes. CLOSE fails where another transaction was begun meanwhile.
-_SEAL = (
-    b"DECLARE rowpost_seal CURSOR WITH HOLD FOR SELECT pg_catalog.set_config("
+_COMMIT_GUARD = (
+    b"DECLARE rowpost_commit_guard CURSOR WITH HOLD FOR SELECT pg_catalog.set_config("
     b"'rowpost: a handler may not commit the transaction that it was lent', '', true)"
 )
-_BEGIN: dict[Begin, tuple[bytes, ...]] = {False: (), True: (b"BEGIN",), "sealed": (b"BEGIN", _SEAL)}
-_COMMIT: dict[Commit, tuple[bytes, ...]] = {False: (), True: (b"COMMIT",), "sealed": (b"CLOSE rowpost_seal", b"COMMIT")}
+_BEGIN: dict[Begin, tuple[bytes, ...]] = {False: (), True: (b"BEGIN",), "commit_guarded": (b"BEGIN", _COMMIT_GUARD)}
+_COMMIT: dict[Commit, tuple[bytes, ...]] = {False: (), True: (b"COMMIT",), "commit_guarded": (b"CLOSE rowpost_commit_guard", b"COMMIT")}
 _OLDEST = 14
 
 

@@ -15,13 +15,13 @@ from rowpost.errors import RowpostError
 __all__ = ["Begin", "Commit", "Dialect", "Statement", "in_order", "row_maker", "saga_missing", "where_rights_are"]
 
 
-#: whether a call opens a transaction; "distributed": one over several SQL Servers; "sealed": one that no COMMIT ends
-#: but the one that breaks the seal, so that SQL of a handler cannot commit what is not its own
-Begin = bool | Literal["distributed", "sealed"]
+#: whether a call opens a transaction; "distributed": one over several SQL Servers; "commit_guarded": one that a plain COMMIT
+#: does not end, so that a handler's SQL cannot commit the removal of messages that are not handled
+Begin = bool | Literal["distributed", "commit_guarded"]
 
 
-#: whether a transaction is committed after the calls; "sealed": one that was begun so
-Commit = bool | Literal["sealed"]
+#: whether a transaction is committed after the calls; "commit_guarded": one that was begun so
+Commit = bool | Literal["commit_guarded"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,12 +54,12 @@ _REFUSE_NESTED = (
 _BEGIN: dict[Begin, str] = {
     True: f"{_REFUSE_NESTED}BEGIN TRANSACTION",
     "distributed": f"{_REFUSE_NESTED}SET XACT_ABORT ON; BEGIN DISTRIBUTED TRANSACTION",
-    "sealed": f"{_REFUSE_NESTED}BEGIN TRANSACTION; BEGIN TRANSACTION",
+    "commit_guarded": f"{_REFUSE_NESTED}BEGIN TRANSACTION; BEGIN TRANSACTION",
 }
 _COMMIT: dict[Commit, str] = {
     False: "",
     True: "COMMIT TRANSACTION;",
-    "sealed": "COMMIT TRANSACTION; COMMIT TRANSACTION;",
+    "commit_guarded": "COMMIT TRANSACTION; COMMIT TRANSACTION;",
 }
 
 
@@ -197,7 +197,7 @@ class SQLServer:
         return False  # pyodbc does not know: BEGIN itself asks, in the round trip that it makes anyway
 
     def is_intact(self, connection: pyodbc.Connection, begin: Begin) -> bool:
-        return connection.execute("SELECT @@TRANCOUNT;").fetchval() == (2 if begin == "sealed" else 1)
+        return connection.execute("SELECT @@TRANCOUNT;").fetchval() == (2 if begin == "commit_guarded" else 1)
 
     def is_closed(self, connection: pyodbc.Connection) -> bool:
         return connection.closed

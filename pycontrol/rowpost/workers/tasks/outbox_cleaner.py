@@ -9,7 +9,7 @@ from typing import Any
 
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseUnavailable, ParticipantFailed, RowpostError
-from rowpost.outbox.cleanup import care_for, clean, clean_dispatches
+from rowpost.outbox.cleanup import clean, clean_dispatches, send_left_behind
 from rowpost.outbox.operations import named, open_business
 from rowpost.settings.environment import OutboxSettings, Settings
 from rowpost.workers import events
@@ -45,10 +45,10 @@ class _Cleaner:
         return CLEAN_INTERVAL_S
 
     def _clean(self, database: Connection, business: Connection, outbox: OutboxSettings) -> None:
-        result = care_for(database, business, self._queues)
+        result = send_left_behind(database, business, self._queues)
         if result.sent:
             self._report(outbox.name, f"sent the pending operations of {result.sent} handled messages")
-        for message, problem in (result.failed or {}).items():
+        for message, problem in result.failed.items():
             text = f"{message} was handled, but its outgoing messages cannot be sent: {problem}"
             self._emit(events.Warned(queue=outbox.name, at=time.time(), text=text))
         if outbox.name not in self._elected:

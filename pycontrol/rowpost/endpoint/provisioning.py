@@ -1,0 +1,89 @@
+"""Create what endpoints need in a database: queues, tables of sagas, subscriptions, and the embedded server for tests.
+
+`prepare` deploys one endpoint, `subscribe` subscribes it, `open_embedded` does both on the embedded server. Supervisors use
+`endpoint.hosting` instead, which works on whole environments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, replace
+
+from rowpost.database.connection import Connection, connect
+from rowpost.database.sql_folder import schema_version
+from rowpost.deploy.apply import apply
+from rowpost.deploy.plan import plan
+from rowpost.endpoint.declaration import Declaration
+from rowpost.errors import InvalidQueueName, SchemaMissing, SettingsError
+from rowpost.settings.environment import QueueSettings, Settings
+from rowpost.wire.address import DEFAULT_SCHEMA, Address, parse_address
+from rowpost.wire.operation import Call
+
+__all__ = ["open_embedded", "prepare", "queue_name", "registered_sagas", "subscribe"]
+
+
+def open_embedded(endpoint: Declaration) -> Connection:
+    """Open a connection to the embedded server and deploy the endpoint there. For tests and trials."""
+    database = connect(Settings(), application_name=f"rowpost {endpoint.name}")
+    prepare(endpoint, database)
+    return database
+
+
+def prepare(endpoint: Declaration, database: Connection) -> None:
+    """Deploy the endpoint's queues and the tables of its sagas if they are missing, and subscribe it."""
+    settings = Settings(engine=database.engine, default_schema=DEFAULT_SCHEMA[database.engine])
+    queues = [] if endpoint.send_only else [QueueSettings(endpoint.name)]
+    queues += [QueueSettings(name, delayed=False) for name in (endpoint.error_queue, endpoint.audit_queue) if name]
+    wanted = {queue_name(settings, queue.name): queue for queue in queues}
+    missing = set(wanted) - _deployed_queues(database)
+    if missing or not _is_current(database) or not _has_sagas(endpoint, database):
+        apply(database, plan(replace(settings, queues=tuple(wanted.values()), sagas=endpoint.sagas)))
+    if not endpoint.send_only:
+        subscribe(endpoint, database)
+
+
+def subscribe(endpoint: Declaration, database: Connection) -> None:
+    """Subscribe an endpoint to what its handlers declare, in one round trip. All its processes share the subscription."""
+    address = endpoint.reply_address(database)
+    calls = [
+        Call("subscribe", None, {"endpoint": endpoint.name, "topic": topic, "queue_address": address})
+        for topic in endpoint.subscriptions
+    ]
+    if calls:
+        database.call_all(calls, begin=True, commit=True)
+
+
+def queue_name(settings: Settings, name: str) -> str:
+    """Return the registered name of an endpoint's queue, in the environment's default schema.
+
+    Raises:
+        SettingsError: the endpoint's name is not a queue's name.
+    """
+    try:
+        address = parse_address(name)
+        full = Address(address.table, address.schema or settings.default_schema, address.catalog)
+        return full.qualified(settings.engine).short(settings.engine).format()
+    except InvalidQueueName as error:
+        raise SettingsError(f"The endpoint {name!r} cannot have a queue of its name: {error} Give the endpoint another name.") from error
+
+
+def registered_sagas(database: Connection) -> set[tuple]:
+    """Return the types of sagas that are deployed, each as `astuple` of its SagaSettings. Raises SchemaMissing."""
+    return {(row[0], *row[4:]) for row in database.call("list_saga_types")}
+
+
+def _deployed_queues(database: Connection) -> set[str]:
+    try:
+        return {row[0] for row in database.call("list_queues")}
+    except SchemaMissing:
+        return set()
+
+
+def _has_sagas(endpoint: Declaration, database: Connection) -> bool:
+    if not endpoint.sagas:
+        return True
+    return {astuple(saga) for saga in endpoint.sagas} <= registered_sagas(database)
+
+
+def _is_current(database: Connection) -> bool:
+    rows = database.call("get_version")
+    return bool(rows) and rows[0][0] == schema_version(database.engine)

@@ -1,0 +1,67 @@
+"""What the pipeline needs of the endpoint or function that processes its messages: the protocol `Processor`.
+
+An endpoint and a plain function (`pipeline.plain_handler`) implement it. The pipeline works with this protocol only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from rowpost.database.connection import Connection
+from rowpost.database.dialects.protocol import Commit
+from rowpost.recoverability.policy import Recoverability
+from rowpost.transactions.scope import Scope
+from rowpost.wire.message import Message
+from rowpost.wire.operation import Call, Outgoing
+
+__all__ = ["Processor"]
+
+
+class Processor(Protocol):
+    """Processes the messages of one queue and sends what they caused.
+
+    Attributes:
+        transaction_mode: what a transaction spans; one of `transactions.scope.MODES`.
+        participants: URLs or names, by name, of the databases that may take part in mode `transaction_scope`.
+        outbox: the `outbox.operations.Outbox`, if the business data is in another database; else None.
+        recoverability: how often and when a failing message is retried.
+        error_queue: the queue for messages that cannot be handled.
+        sees_control_messages: whether `handle` gets messages of the transport itself. If not, the pipeline drops them.
+    """
+
+    transaction_mode: str
+    participants: Mapping[str, str]
+    outbox: Any
+    recoverability: Recoverability
+    error_queue: str
+    sees_control_messages: bool
+
+    def handle(self, message: Message, database: Connection, scope: Scope) -> list[Outgoing]:
+        """Run the handlers of a message; return what they caused. Nothing is sent yet.
+
+        Raises:
+            Exception: whatever a handler raises.
+        """
+
+    def store(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
+        """Make the calls among the operations now; return the messages, which are sent later."""
+
+    def in_lock_order(self, messages: list[Message]) -> list[Message]:
+        """Return the messages of a batch in the order in which all workers lock what they share."""
+
+    def dispatch(
+        self,
+        database: Connection,
+        operations: list[Outgoing],
+        *,
+        begin: bool = False,
+        commit: bool = False,
+        also: Iterable[Call] = (),
+    ) -> None:
+        """Send operations in one round trip, together with BEGIN, COMMIT and the calls of `also`."""
+
+    def dispatch_groups(
+        self, database: Connection, groups: list[list[Outgoing]], *, also: Iterable[Call] = (), commit: Commit = False
+    ) -> None:
+        """Send the operations of several messages, a group for each, in one round trip."""

@@ -1,0 +1,54 @@
+"""What a bus and a handler's context need of the endpoint that sends: the protocol `Sender`.
+
+`endpoint.endpoint.Endpoint` implements it. The protocol stands here so that this room imports nothing above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Protocol
+
+from rowpost.database.connection import Connection
+from rowpost.recoverability.policy import Host
+from rowpost.wire.operation import Outgoing
+from rowpost.wire.serialization import Serializers
+
+__all__ = ["Requests", "Sender"]
+
+
+class Requests(Protocol):
+    """Sends requests and waits for their replies."""
+
+    def request(
+        self, message: Any, to: str | None = None, *, timeout: timedelta, headers: Mapping[str, str | None] | None = None
+    ) -> Any:
+        """Send a request and return its reply."""
+
+
+class Sender(Protocol):
+    """An endpoint as a sender.
+
+    Attributes:
+        name: the endpoint's name, for headers.
+        host: the machine, for headers.
+        serializers: the first one encodes messages.
+        send_only: whether the endpoint has no queue, so that it gets no replies.
+    """
+
+    name: str
+    host: Host
+    serializers: Serializers
+    send_only: bool
+
+    def route_of(self, cls: type) -> str:
+        """Return the destination of a message class. Raises InvalidMessage if there is none."""
+
+    def reply_address(self, database: Connection) -> str:
+        """Return the canonical address of the endpoint's queue in this database."""
+
+    def dispatch_isolated(self, database: Connection, operations: list[Outgoing]) -> None:
+        """Send operations in a transaction of their own, on a second connection."""
+
+    def callbacks(self, where: Connection) -> Requests:
+        """Return the receiver of replies to this process's requests."""

@@ -1,0 +1,204 @@
+"""Choose how received messages are handled: one class for each transaction mode.
+
+`choose_mode` picks the class once, when a worker opens its pipeline. Each class implements `Mode`:
+
+    NoTransaction            none                        the removal is committed before the handler runs
+    ReceiveOnly              receive_only                messages are sent before the removal commits, in a transaction of their own
+    SendsAtomicWithReceive   sends_atomic_with_receive   one transaction for the removal, the handler's SQL and what is sent
+    TransactionScope         transaction_scope           the same, and other databases commit with it (two-phase commit)
+    OutboxProcessing         receive_only with an outbox: `outbox.processing`
+
+The modes with a receiving transaction share `within_transaction.WithinTransaction`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from rowpost.database.connection import Connection
+from rowpost.database.dialects.protocol import Begin
+from rowpost.errors import RowpostError
+from rowpost.outbox.processing import OutboxProcessing
+from rowpost.pipeline.within_transaction import ReceiveOnly, Receiver, SendsAtomicWithReceive, WithinTransaction
+from rowpost.recoverability.outcome import Kind, Outcome, RowState
+from rowpost.settings.secrets import resolve_participants
+from rowpost.transactions.coordinator import Coordinator
+from rowpost.transactions.guard import broken_transaction
+from rowpost.transactions.scope import NamedDatabases, OneDatabase, Scope, begin_scope
+from rowpost.wire.message import Message
+from rowpost.wire.operation import Outgoing
+
+__all__ = ["Mode", "NoTransaction", "TransactionScope", "choose_mode"]
+
+
+class Mode(Protocol):
+    """Handles received messages in one transaction mode.
+
+    Attributes:
+        begin: how the transaction begins in which messages are received.
+        row: the state of a message's row after it was received.
+        takes_expired: whether `handle` gets expired messages too.
+        handler_seconds: how long the last handler ran.
+    """
+
+    begin: Begin
+    row: RowState
+    takes_expired: bool
+    handler_seconds: float
+
+    def handle(self, message: Message) -> Outcome:
+        """Handle a message that was just received."""
+
+    def settle(self) -> None:
+        """Do what can wait until the queue is empty. No transaction is open."""
+
+    def recover(self) -> None:
+        """End what an earlier worker left in doubt."""
+
+    def close(self) -> None:
+        """Do what is left and close other connections. The caller closes the receiving connection."""
+
+
+def choose_mode(
+    receiver: Receiver, participants: Mapping[str, str], outboxes: Mapping[str, str]
+) -> Mode:
+    """Return the mode of a processor.
+
+    Args:
+        receiver: what the pipeline and the mode share.
+        participants: URLs of the environment's participants, by name. The processor's own are added.
+        outboxes: URLs of the environment's business databases, by name.
+
+    Raises:
+        SettingsError: the business database of an outbox is not known, or a participant is not usable.
+    """
+    processor = receiver.processor
+    if processor.outbox is not None:
+        return OutboxProcessing(
+            processor, processor.outbox, receiver.queue, outboxes, receiver.retries, receiver.step, receiver.database
+        )
+    if processor.transaction_mode == "transaction_scope":
+        return TransactionScope(receiver, resolve_participants(participants, processor.participants))
+    classes = {
+        "none": NoTransaction,
+        "receive_only": ReceiveOnly,
+        "sends_atomic_with_receive": SendsAtomicWithReceive,
+    }
+    return classes[processor.transaction_mode](receiver)
+
+
+class NoTransaction:
+    """Mode `none`: the message is removed before its handler runs, so it is handled at most once.
+
+    If the handler fails, the message moves to the error queue. It exists only in memory then (`RowState.REMOVED`).
+    """
+
+    begin: Begin = False
+    row = RowState.REMOVED
+    takes_expired = False
+    handler_seconds = 0.0
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._scope: Scope = OneDatabase("none")
+
+    def handle(self, message: Message) -> Outcome:
+        """Run the handler, then send what it sent in a transaction of its own."""
+        receiver, database = self._receiver, self._receiver.database
+        failure: BaseException | None = None
+        try:
+            operations = receiver.processor.handle(message, database, self._scope)
+            receiver.step("handled")
+            if not database.closed and database.in_transaction:
+                failure = broken_transaction(receiver.queue, "left a transaction open on the connection")
+            elif operations and not database.closed:
+                receiver.processor.dispatch(database, operations, begin=True, commit=True)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
+            failure = error
+        if database.closed:
+            failure = self._reopen(failure)
+        if failure is not None:
+            return receiver.retries.failed(receiver.database, message, failure, RowState.REMOVED)
+        receiver.step("committed")
+        return Outcome(Kind.HANDLED, message.row_version, message.id)
+
+    def _reopen(self, failure: BaseException | None) -> BaseException:
+        """Return the error for a closed connection, and open another one if possible.
+
+        If that fails, the closed connection stays. Then storing the message fails on it, and is tried on a new connection.
+        """
+        receiver = self._receiver
+        if receiver.reconnect is not None:
+            try:
+                receiver.database = receiver.reconnect()
+            except RowpostError as error:
+                error.__cause__ = failure
+                return error
+        return broken_transaction(receiver.queue, "closed the connection", failure)
+
+    def settle(self) -> None: ...
+    def recover(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class TransactionScope(WithinTransaction):
+    """Mode `transaction_scope`: databases that the handler enlists commit together with the message.
+
+    On PostgreSQL the coordinator does a two-phase commit. On SQL Server the receiving connection reaches the other databases.
+    """
+
+    name = "transaction_scope"
+
+    def __init__(self, receiver: Receiver, participants: Mapping[str, str]) -> None:
+        database = receiver.database
+        self._coordinator: Coordinator | None = None
+        scope: Scope
+        if database.engine == "postgresql":
+            scope = self._coordinator = Coordinator(receiver.queue, participants, receiver.step)
+        else:
+            scope = NamedDatabases(participants)
+        super().__init__(receiver, scope)
+        self.begin = begin_scope(database.engine, participants)
+
+    def handle(self, message: Message) -> Outcome:
+        """Run the handler and commit everywhere, or roll back everywhere."""
+        try:
+            return super().handle(message)
+        finally:
+            if self._coordinator is not None and self._coordinator.active:  # not committed, whatever the reason
+                self._coordinator.rollback()
+
+    def _handler_ended(self, database: Connection) -> None:
+        super()._handler_ended(database)
+        if self._coordinator is not None:
+            self._coordinator.stop_guards()
+
+    def _before_commit(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
+        if self._coordinator is not None and self._coordinator.active:
+            self._coordinator.prepare(database)
+        return operations
+
+    def _after_commit(self) -> None:
+        if self._coordinator is not None and self._coordinator.active:
+            self._coordinator.complete()
+
+    def _commit_failed(self, message: Message, error: RowpostError) -> Outcome:
+        if self._coordinator is not None:
+            self._coordinator.not_decided()
+        return super()._commit_failed(message, error)
+
+    def settle(self) -> None:
+        """Forget decisions that all participants have carried out, and end what is in doubt."""
+        if self._coordinator is not None:
+            self._coordinator.settle(self._receiver.database)
+
+    def recover(self) -> None:
+        """End transactions that an earlier worker left in doubt."""
+        if self._coordinator is not None:
+            self._coordinator.recover(self._receiver.database)
+
+    def close(self) -> None:
+        """Forget decisions if possible, and close the connections to participants."""
+        if self._coordinator is not None:
+            self._coordinator.close(self._receiver.database)

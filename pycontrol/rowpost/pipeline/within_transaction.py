@@ -1,0 +1,265 @@
+"""Handle a message within the transaction that received it: run the handler, then commit or treat the failed attempt.
+
+`WithinTransaction` is what the modes with a receiving transaction share. It runs the handler on the guarded connection and finds out
+whether its transaction can be committed. Then it commits, or leaves the failed attempt to `recoverability.retries`. Its subclasses
+say what is sent when. The caller's `receive_transaction` owns the transaction: no exception leaves it open.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rowpost.database.connection import Connection
+from rowpost.database.dialects.protocol import Begin
+from rowpost.errors import (
+    CatalogueError,
+    DatabaseError,
+    DatabaseUnavailable,
+    Deadlock,
+    HandlerBrokeTransaction,
+    RowpostError,
+    SagaConflict,
+)
+from rowpost.handling.processor import Processor
+from rowpost.recoverability.outcome import DEADLOCKED, Kind, Outcome, RowState
+from rowpost.recoverability.retries import Retries, roll_back
+from rowpost.transactions.guard import ConnectionGuard, broken_transaction
+from rowpost.transactions.scope import OneDatabase, Scope
+from rowpost.wire.message import Message
+from rowpost.wire.operation import Outgoing
+
+__all__ = ["ReceiveOnly", "Receiver", "SendsAtomicWithReceive", "Step", "WithinTransaction", "no_step"]
+
+#: called with the name of each step on a message's way, for tests that end the process there
+Step = Callable[[str], None]
+
+
+def no_step(_: str) -> None:
+    """Ignore the steps of a message."""
+
+
+@dataclass
+class Receiver:
+    """What a pipeline and its mode share.
+
+    Attributes:
+        database: the receiving connection. It is replaced if a handler closes it.
+        queue: the queue's name.
+        processor: runs the handlers.
+        retries: treats failed attempts.
+        reconnect: opens a new receiving connection; None if that is not possible.
+        step: is called at each step of a message.
+    """
+
+    database: Connection
+    queue: str
+    processor: Processor
+    retries: Retries
+    reconnect: Callable[[], Connection] | None
+    step: Step
+
+
+class WithinTransaction:
+    """The modes in which the removal of a message commits together with the SQL of its handler.
+
+    Subclasses say what is sent when. `attempt` and `can_commit` serve `pipeline.batches` too.
+    """
+
+    name: str
+    begin: Begin = True
+    row = RowState.HELD
+    takes_expired = False
+
+    def __init__(self, receiver: Receiver, scope: Scope | None = None) -> None:
+        self._receiver = receiver
+        self._scope = scope or OneDatabase(self.name)
+        self._guard = ConnectionGuard(receiver.queue)
+        #: whether any handler asked for the driver's connection so far
+        self._connection_was_used = False
+        self.handler_seconds = 0.0
+
+    # -------------------------------------------------------------- success
+    def handle(self, message: Message) -> Outcome:
+        """Run the handler and commit, or treat the failed attempt."""
+        receiver = self._receiver
+        row = receiver.retries.set_savepoint(receiver.database) if self.begin is True else RowState.RETURNED
+        result = self.attempt(message, row)
+        return result if isinstance(result, Outcome) else self.commit(message, result)
+
+    def attempt(self, message: Message, row: RowState, *, batched: bool = False) -> list[Outgoing] | Outcome:
+        """Run the handler on the guarded connection.
+
+        Args:
+            message: the message.
+            row: the state of its row if the handler fails: HELD with a savepoint, else RETURNED.
+            batched: the transaction is commit-guarded and contains other messages too.
+
+        Returns:
+            What the handler caused, if its transaction can be committed. Else the outcome of the failed attempt; then the
+            transaction is over.
+        """
+        receiver, database = self._receiver, self._receiver.database
+        self._guard.start(database)
+        database.lent, started = False, time.perf_counter()
+        try:
+            operations = receiver.processor.handle(message, database, self._scope)
+            if batched:  # the next message of the batch may belong to the same saga
+                operations = receiver.processor.store(database, operations)
+            elif operations:
+                operations = self._before_send(database, operations)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
+            self._handler_ended(database)
+            return self._failed(message, error, row, batched)
+        except BaseException:
+            self._handler_ended(database)
+            roll_back(database)
+            raise
+        self.handler_seconds = time.perf_counter() - started
+        self._handler_ended(database)
+        receiver.step("handled")
+        return operations if self.can_commit(batched) else self._failed(message, None, row, batched)
+
+    def can_commit(self, batched: bool) -> bool:
+        """Return whether the transaction is still open and can be committed.
+
+        PostgreSQL's driver knows that. SQL Server must be asked, which costs a round trip. Its COMMIT fails if the transaction is
+        not open, so it is asked only in a commit-guarded transaction, and only if a handler ever used the connection.
+        """
+        database = self._receiver.database
+        if self._guard.ended is not None:
+            return False
+        if database.engine == "sqlserver" and not (batched and self._connection_was_used):
+            return not database.closed
+        return database.is_intact("commit_guarded" if batched else self.begin)
+
+    def commit(self, message: Message, operations: list[Outgoing]) -> Outcome:
+        """Commit the removal, the handler's SQL and, depending on the mode, what was sent."""
+        receiver, database = self._receiver, self._receiver.database
+        try:
+            receiver.retries.forget(database, message)
+            operations = self._before_commit(database, operations)
+            receiver.step("before commit")
+            if operations:
+                receiver.processor.dispatch(database, operations, commit=True)
+            else:
+                database.commit()
+        except DatabaseUnavailable:
+            raise
+        except RowpostError as error:
+            return self._commit_failed(message, error)
+        receiver.step("committed")
+        self._after_commit()
+        return Outcome(Kind.HANDLED, message.row_version, message.id)
+
+    # -------------------------------------------------------------- what differs by mode
+    def _before_send(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
+        """Make calls that must not wait for the commit. Part of the attempt: if it fails, the attempt has failed."""
+        return operations
+
+    def _before_commit(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
+        """Do what comes before the commit, and return what is sent together with it."""
+        return operations
+
+    def _after_commit(self) -> None: ...
+
+    def _handler_ended(self, database: Connection) -> None:
+        self._connection_was_used |= database.lent
+        self._guard.stop()
+
+    # -------------------------------------------------------------- failure
+    def _failed(self, message: Message, error: BaseException | None, row: RowState, batched: bool) -> Outcome:
+        """Find out what the handler did to its transaction, and treat the failed attempt.
+
+        Args:
+            message: the message.
+            error: what the handler raised; None if it returned, but its transaction cannot be committed.
+            row: the state of the row, if the handler left the transaction open.
+            batched: the transaction is commit-guarded and contains other messages too.
+        """
+        database, retries = self._receiver.database, self._receiver.retries
+        if database.closed:
+            return self._closed(message, error)
+        if batched and error is not None and self._is_conflict(error):
+            roll_back(database)  # the locks of the batch's other messages may be the cause: alone it may succeed
+            return DEADLOCKED
+        if self._guard.ended is None and self._is_open(error):
+            what = "returned as if nothing had happened after a statement failed, which doomed the transaction"
+            return retries.failed(database, message, error or self._broken(what), row)
+        row = RowState.RETURNED if batched or self._guard.ended == "ROLLBACK" else RowState.GONE
+        if not isinstance(error, HandlerBrokeTransaction):
+            error = self._broken("ended the transaction", error)
+        return retries.failed(database, message, error, row)
+
+    def _is_open(self, error: BaseException | None) -> bool:
+        """Return whether the handler left its transaction open. An error of SQL Server often rolls back by itself."""
+        database = self._receiver.database
+        if database.engine != "sqlserver":
+            return database.in_transaction
+        if error is None:
+            return False
+        from_database = (DatabaseError, CatalogueError, database.dialect.driver_error())
+        return isinstance(error, from_database) or database.in_transaction
+
+    def _closed(self, message: Message, error: BaseException | None) -> Outcome:
+        """Treat a message whose connection was lost, or closed by its handler. The server has rolled back in both cases."""
+        receiver = self._receiver
+        if getattr(receiver.database.driver_connection, "broken", False):
+            text = f"The connection was lost while a message of queue {receiver.queue!r} was handled."
+            raise DatabaseUnavailable(text) from error
+        broken = self._broken("closed the connection", error)
+        if receiver.reconnect is None:
+            raise broken
+        receiver.database = receiver.reconnect()
+        return receiver.retries.failed(receiver.database, message, broken)
+
+    def _commit_failed(self, message: Message, error: RowpostError) -> Outcome:
+        """Treat a message that could not be committed, because of a deferred constraint or a serialization failure."""
+        database, retries = self._receiver.database, self._receiver.retries
+        if database.in_transaction or self._rolled_back_by_server(error):
+            roll_back(database)  # before counting: forget_failure may hold a lock on the count's row
+            return retries.failed(database, message, error)
+        return retries.failed(database, message, self._broken("ended the transaction", error), RowState.GONE)
+
+    def _rolled_back_by_server(self, error: RowpostError) -> bool:
+        """Return whether a failed commit has rolled back the transaction that the handler left open.
+
+        On PostgreSQL it was open, because `can_commit` has asked. SQL Server rolls back a batch that fails, such as a send to a missing
+        queue. Its error 3902 says that COMMIT found no transaction.
+        """
+        return self._receiver.database.engine == "postgresql" or "(3902)" not in str(error.__cause__)
+
+    def _is_conflict(self, error: BaseException) -> bool:
+        dialect = self._receiver.database.dialect
+        translated = dialect.translate(error) if isinstance(error, dialect.driver_error()) else error
+        return isinstance(translated, (Deadlock, SagaConflict))
+
+    def _broken(self, what: str, cause: BaseException | None = None) -> HandlerBrokeTransaction:
+        return broken_transaction(self._receiver.queue, what, cause)
+
+    # -------------------------------------------------------------- outside of messages
+    def settle(self) -> None: ...
+    def recover(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class SendsAtomicWithReceive(WithinTransaction):
+    """Mode `sends_atomic_with_receive`: the removal, the handler's SQL and what was sent commit together."""
+
+    name = "sends_atomic_with_receive"
+
+
+class ReceiveOnly(WithinTransaction):
+    """Mode `receive_only`: what was sent commits on a second connection, just before the removal of the message."""
+
+    name = "receive_only"
+
+    def _before_send(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
+        return self._receiver.processor.store(database, operations)
+
+    def _before_commit(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
+        if operations:
+            self._receiver.processor.dispatch(database.second_connection(), operations, begin=True, commit=True)
+            self._receiver.step("sent")
+        return []

@@ -1,0 +1,86 @@
+"""Build the copy of a failed message that is stored in the error queue or in the delayed table.
+
+`Copies` builds the copies for one queue. A copy must always be possible: a message that cannot be moved because of the text of its error
+would be tried again and again, and would block its queue. So a copy whose headers cannot be built is stored unchanged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from rowpost.recoverability.outcome import Kind
+from rowpost.recoverability.policy import Failure, Host, delayed_headers, failure_headers, in_words
+from rowpost.wire.message import Message, decode_headers, encode_headers
+from rowpost.wire.operation import Call
+
+__all__ = ["Copies", "Copy"]
+
+logger = logging.getLogger("rowpost")
+
+
+class Copy(NamedTuple):
+    """The copy of a failed message.
+
+    Attributes:
+        kind: the outcome of the message when the copy is stored.
+        call: stores the copy.
+    """
+
+    kind: Kind
+    call: Call
+
+
+class Copies:
+    """Builds the copies of failed messages.
+
+    Args:
+        queue: the queue in which the messages failed.
+        error_queue: where messages go that are not retried.
+    """
+
+    def __init__(self, queue: str, error_queue: str) -> None:
+        self._queue, self._error_queue = queue, error_queue
+        self._host = Host.here(queue)
+
+    def for_error_queue(self, message: Message, failure: Failure) -> Copy:
+        """Return the copy for the error queue, with headers that describe the failure."""
+
+        def build() -> Call:
+            at, own_id = datetime.now(UTC), str(message.id)
+            original = decode_headers(message.raw_headers)
+            headers = failure_headers(original, failure.error, queue=self._queue, host=self._host, at=at, message_id=own_id)
+            return Call("send_message", self._error_queue, {"headers": encode_headers(headers), "body": message.body})
+
+        return self._build(message, Kind.MOVED_TO_ERROR, build)
+
+    def for_later(self, message: Message, failure: Failure, delay: timedelta) -> Copy:
+        """Return the copy for the delayed table. It is retried after `delay`."""
+
+        def build() -> Call:
+            original = decode_headers(message.raw_headers)
+            headers = delayed_headers(original, failure.delayed + 1, datetime.now(UTC), delay, str(message.id))
+            content = {"headers": encode_headers(headers), "body": message.body}
+            return Call("delay_message", self._queue, {**content, "delay_ms": -(delay // timedelta(milliseconds=-1))})
+
+        return self._build(message, Kind.DELAYED, build)
+
+    def unchanged(self, message: Message) -> Copy:
+        """Return the copy for the error queue with the original headers, the original body and the id of the message's row."""
+        content = {"headers": message.raw_headers, "body": message.body, "id": message.id}
+        return Copy(Kind.MOVED_TO_ERROR, Call("send_message", self._error_queue, content))
+
+    def warn(self, message: Message, trouble: BaseException) -> None:
+        """Log that a message moves unchanged, because the headers of its failure cannot be stored."""
+        text = "Message %s of queue %r moves to %r without the headers of its failure, which cannot be stored: %s"
+        logger.warning(text, message.id, self._queue, self._error_queue, in_words(trouble))
+
+    def _build(self, message: Message, kind: Kind, build: Callable[[], Call]) -> Copy:
+        """Return the copy that `build` makes, or the unchanged copy if it raises."""
+        try:
+            return Copy(kind, build())
+        except Exception as trouble:  # noqa: BLE001 headers, errors and delays come from users
+            self.warn(message, trouble)
+            return self.unchanged(message)
