@@ -337,9 +337,7 @@ def _spell(dialect: Dialect, name: str, queue: str | None) -> Statement:
     return dialect.spell(procedure, queue, key)
 
 
-def connect_url(
-    engine: str, url: str, application_name: str = "rowpost", *, legacy_columns: bool = False
-) -> Connection:
+def connect_url(engine: str, url: str, application_name: str = "rowpost", *, legacy_columns: bool = False) -> Connection:
     """Open a connection by engine and URL (PostgreSQL) or ODBC connection string (SQL Server).
 
     Raises:

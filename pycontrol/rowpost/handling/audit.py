@@ -20,14 +20,16 @@ from rowpost.wire.headers import (
     PROCESSING_ENDPOINT,
     PROCESSING_MACHINE,
     PROCESSING_STARTED,
+    RETRY_ACKNOWLEDGEMENT_QUEUE,
+    RETRY_ACKNOWLEDGEMENT_SENT,
+    RETRY_SUCCESSFUL,
+    RETRY_UNIQUE_MESSAGE_ID,
 )
 from rowpost.wire.message import Message, format_timestamp, storable
 from rowpost.wire.operation import Operation
 
 __all__ = ["acknowledgement", "audited", "forwarded"]
 
-_RETRIED = "ServiceControl.Retry.UniqueMessageId"
-_ACKNOWLEDGE = "ServiceControl.Retry.AcknowledgementQueue"
 
 Headers = Mapping[str, str | None]
 
@@ -52,8 +54,8 @@ def audited(message: Message, queue: str, host: Host, started: datetime, headers
         HOST_ID: host.id,
         HOST_DISPLAY_NAME: host.machine,
     }
-    if headers.get(_RETRIED) and headers.get(_ACKNOWLEDGE):
-        copy["ServiceControl.Retry.AcknowledgementSent"] = "true"
+    if headers.get(RETRY_UNIQUE_MESSAGE_ID) and headers.get(RETRY_ACKNOWLEDGEMENT_QUEUE):
+        copy[RETRY_ACKNOWLEDGEMENT_SENT] = "true"
     return Operation(copy, message.body, queue)
 
 
@@ -65,12 +67,12 @@ def forwarded(message: Message, headers: Headers) -> Operation:
 
 def acknowledgement(headers: Headers) -> list[Operation]:
     """Return the message that tells ServiceControl that a message it retried was handled; an empty list for other messages."""
-    retried, queue = headers.get(_RETRIED), headers.get(_ACKNOWLEDGE)
+    retried, queue = headers.get(RETRY_UNIQUE_MESSAGE_ID), headers.get(RETRY_ACKNOWLEDGEMENT_QUEUE)
     if not (retried and queue):
         return []
     confirmation: dict[str, str | None] = {
-        "ServiceControl.Retry.Successful": format_timestamp(datetime.now(UTC)),
-        _RETRIED: retried,
+        RETRY_SUCCESSFUL: format_timestamp(datetime.now(UTC)),
+        RETRY_UNIQUE_MESSAGE_ID: retried,
         CONTROL_MESSAGE: "True",
     }
     return [Operation(confirmation, b"", queue)]

@@ -34,6 +34,7 @@ from rowpost.wire.headers import (
 from rowpost.wire.message import format_timestamp, storable
 
 __all__ = [
+    "DROPPED",
     "Decision",
     "Failure",
     "Host",

@@ -33,6 +33,7 @@ __all__ = [
     "Peeked",
     "Received",
     "StillBusy",
+    "Strategy",
     "WokenUp",
     "check_peek_delay",
     "make_strategy",

@@ -37,7 +37,6 @@ def texts() -> list[Path]:
     return sorted(path for path in (*REPOSITORY.iterdir(), *inside) if path.name.endswith(SUFFIXES) and path != Path(__file__))
 
 
-@pytest.mark.xfail(reason="some rooms of the package still cite documents that are not in the repository")
 def test_every_citation_can_be_opened():
     found = [line for path in texts() for line in cited(path.read_text("utf-8"), path.relative_to(REPOSITORY).as_posix())]
 

@@ -13,7 +13,7 @@ import pytest
 import rowpost
 
 PACKAGE = Path(rowpost.__file__).parent
-PROGRAM = Path(__file__).parent / "user_program.py"
+PROGRAM = Path(__file__).parents[1] / "support" / "user_program.py"
 #: modules that take long to import, or that not every program needs
 EXPENSIVE = ("psycopg", "pyodbc", "pyspark", "rich", "typer", "yaml", "rowpost.endpoint", "rowpost.database")
 
