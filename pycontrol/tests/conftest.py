@@ -10,6 +10,7 @@ pytest lists the reasons at its end (-rs).
 import json
 import os
 import re
+import shutil
 import signal
 import tempfile
 import time
@@ -36,6 +37,8 @@ __all__ = ["shop"]  # a fixture
 
 WIRE = Path(__file__).parents[1] / "rowpost" / "cli" / "demo" / "wire"
 QUEUE = "Sales"
+#: free memory that the data of the embedded server may need
+MEMORY_BYTES = 4 * 1024**3
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -79,8 +82,13 @@ def _labels() -> list[str]:
 
 @pytest.fixture(scope="session")
 def data_folder() -> Iterator[Path]:
-    """Data folder of the embedded server that all tests of a session share; not pytest's, which tidies up old ones."""
-    with tempfile.TemporaryDirectory(prefix="rowpost-tests-", ignore_cleanup_errors=True) as folder:
+    """Folder of the embedded server that all tests of a session share; pytest's own folders are removed too early.
+
+    It is in memory if the machine has room there: the tests kill processes, not machines, so no commit has to reach a disk.
+    """
+    memory = Path("/dev/shm")
+    fits = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > MEMORY_BYTES
+    with tempfile.TemporaryDirectory(prefix="rowpost-tests-", dir=memory if fits else None, ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 
