@@ -102,8 +102,8 @@ def test_a_type_of_saga_moves_to_another_correlation_and_goes(shop: Program):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("sagas", "show", "Nowhere", "A"), 6, "No saga has the table 'Nowhere'"),
-        (("sagas", "show", "Sales_OrderPolicy", "nobody"), 6, "complete, or never started"),
+        (("sagas", "show", "Nowhere", "A"), 6, "There is no saga with the table 'Nowhere'"),
+        (("sagas", "show", "Sales_OrderPolicy", "nobody"), 6, "completed, or it was never started"),
         (("sagas", "list", "Sales_OrderPolicy", "--count", "0"), 2, "count"),
         (("sagas", "history", "Sales_OrderPolicy", "14cfe524-7377-1367-6615-9061c2a79edd"), 0, "No message in audit"),
     ],
