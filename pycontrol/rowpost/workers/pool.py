@@ -122,13 +122,13 @@ class WorkerPool:
 
     def stop(self, *, now: bool) -> None:
         """Request that all workers exit after their in-flight messages; `now`: kill them."""
-        self._emit(events.Stopping, now=now)
         self._stopping = True
         for handle in self.handles:
             if now:
                 handle.kill()
             elif handle.state is not State.EXITING:
                 handle.request_exit("stop")
+        self._emit(events.Stopping, now=now)  # after the requests: who reads the event may rely on them
 
     # -------------------------------------------------------------- inputs
     def on_answer(self, answer: Answer, now: float) -> None:

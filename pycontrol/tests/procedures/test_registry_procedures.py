@@ -192,12 +192,12 @@ def test_a_subscription_without_endpoint_topic_or_queue_is_refused(database, wro
 
 def test_unsubscribing_ends_that_one_subscription_and_a_second_time_nothing(database):
     for topic in ("Shop.OrderPlaced", "Shop.OrderShipped"):
-        subscribe(database, "Billing", topic, "Billing")
+        subscribe(database, "Unsubscribing", topic, "Billing")
 
     for _ in range(2):
-        database.call("unsubscribe", endpoint="Billing", topic="Shop.OrderPlaced")
+        database.call("unsubscribe", endpoint="Unsubscribing", topic="Shop.OrderPlaced")
 
-    assert [row[0] for row in subscriptions(database) if row[1] == "Billing"] == ["Shop.OrderShipped"]
+    assert [row[0] for row in subscriptions(database) if row[1] == "Unsubscribing"] == ["Shop.OrderShipped"]
 
 
 def test_an_event_reaches_a_queue_once_however_often_it_is_subscribed_and_no_other(database, queue):

@@ -378,6 +378,7 @@ def test_a_timeout_finds_its_instance_by_id_whatever_the_message_says(make_desk)
 
 def test_a_timeout_at_a_moment_is_due_then(make_desk, sql):
     desk = make_desk()
+    sql.empty("Sales.Delayed")
     GATES["later"] = lambda saga, context: context.request_timeout(datetime.now(UTC) + timedelta(hours=1), Nudge())
 
     desk.handle(Open("A", 1, "later"))
