@@ -13,9 +13,8 @@ from examples.flow.story import Story
 from examples.shop.stage import Shop
 from examples.shop.web import web
 
-from rowpost.errors import RowpostError
+from rowpost import RowpostError, Supervisor
 from rowpost.spark.session import session
-from rowpost.workers.supervisor import Supervisor
 
 
 def main() -> int:

@@ -13,6 +13,7 @@ from examples.shop.stage import ERROR, FOLDER, Shop
 from examples.shop.web import web
 from pyspark.sql import SparkSession
 
+from rowpost import Queue
 from rowpost.spark.archive.conversation_tree import mermaid, tree
 from rowpost.spark.archive.plots import plot_failures, plot_metrics
 from rowpost.spark.explain import explained
@@ -21,7 +22,6 @@ from rowpost.spark.jobs.conversations import one_conversation
 from rowpost.spark.jobs.failures import failures
 from rowpost.spark.jobs.metrics import metrics
 from rowpost.transport.directory import Directory
-from rowpost.transport.queue import Queue
 from rowpost.wire.address import parse_address
 
 __all__ = ["Story"]

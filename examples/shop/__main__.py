@@ -11,9 +11,9 @@ from examples.shop.session import play
 from examples.shop.stage import Shop
 from examples.shop.web import make_server, web
 
+from rowpost import Supervisor
 from rowpost.cli.run.event_text import describe_event
 from rowpost.workers.events import Event
-from rowpost.workers.supervisor import Supervisor
 
 
 def main() -> int:

@@ -4,9 +4,7 @@ from datetime import timedelta
 
 from examples.shop.messages import OrderBilled, OrderPlaced
 
-from rowpost.endpoint.endpoint import Endpoint
-from rowpost.handling.context import Context
-from rowpost.recoverability.policy import Recoverability
+from rowpost import Context, Endpoint, Recoverability
 
 __all__ = ["PaymentRefused", "billing"]
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from rowpost.wire.message_types import message_type
+from rowpost import message_type
 
 __all__ = ["OrderAccepted", "OrderBilled", "OrderPlaced", "PaymentOverdue", "PlaceOrder", "ShipOrder", "VipOrderPlaced"]
 

@@ -5,9 +5,7 @@ from datetime import timedelta
 
 from examples.shop.messages import OrderBilled, OrderPlaced, PaymentOverdue
 
-from rowpost.endpoint.endpoint import Endpoint
-from rowpost.recoverability.policy import Recoverability
-from rowpost.sagas import ConflictPolicy, Saga, SagaContext, handles, starts
+from rowpost import ConflictPolicy, Endpoint, Recoverability, Saga, SagaContext, handles, starts
 
 __all__ = ["OrderPolicy", "OrderState", "policy"]
 

@@ -2,8 +2,7 @@
 
 from examples.shop.messages import OrderAccepted, OrderPlaced, PlaceOrder, VipOrderPlaced
 
-from rowpost.endpoint.endpoint import Endpoint
-from rowpost.handling.context import Context
+from rowpost import Context, Endpoint
 
 __all__ = ["sales"]
 

@@ -10,7 +10,7 @@ from urllib.request import urlopen
 
 from examples.shop.stage import ERROR, Shop
 
-from rowpost.transport.queue import Queue
+from rowpost import Queue
 
 __all__ = ["play"]
 

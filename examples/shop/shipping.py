@@ -4,8 +4,7 @@ from datetime import timedelta
 
 from examples.shop.messages import OrderBilled, ShipOrder
 
-from rowpost.endpoint.endpoint import Endpoint
-from rowpost.handling.context import Context
+from rowpost import Context, Endpoint
 
 __all__ = ["shipping"]
 

@@ -9,15 +9,13 @@ from pathlib import Path
 
 from examples.shop.policy import policy
 
+from rowpost import Connection, ErrorQueue, SchemaMissing, Settings, connect, load_settings
 from rowpost.database import embedded
-from rowpost.database.connection import Connection, connect
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.deploy.queues import drop_queue
 from rowpost.endpoint.hosting import subscribe_all, with_endpoints
-from rowpost.errors import SchemaMissing
-from rowpost.settings.environment import Settings, load_settings
-from rowpost.transport.error_queue import ErrorQueue, Filter
+from rowpost.transport.error_queue import Filter
 from rowpost.transport.failed_message import FailedMessage
 
 __all__ = ["ENDPOINTS", "ERROR", "Order", "Shop"]

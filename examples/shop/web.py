@@ -15,8 +15,7 @@ from urllib.parse import parse_qs
 from examples.shop.messages import OrderAccepted, PlaceOrder
 from examples.shop.stage import Shop
 
-from rowpost.endpoint.endpoint import Endpoint
-from rowpost.errors import NoReply, RowpostError
+from rowpost import Endpoint, NoReply, RowpostError
 
 __all__ = ["make_server", "web"]
 

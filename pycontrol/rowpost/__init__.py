@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from rowpost.handling.context import Bus, Context
     from rowpost.outbox.operations import Outbox
     from rowpost.recoverability.policy import Recoverability
+    from rowpost.sagas.conflicts import ConflictPolicy
     from rowpost.sagas.context import SagaContext
     from rowpost.sagas.declaration import Saga, handles, starts
     from rowpost.sagas.scatter_gather import ScatterGather
@@ -50,6 +51,7 @@ __all__ = [
     "BrowsedMessage",
     "Bus",
     "CatalogueError",
+    "ConflictPolicy",
     "Connection",
     "Context",
     "DatabaseError",
@@ -84,6 +86,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "ConflictPolicy": "rowpost.sagas.conflicts",
     "Connection": "rowpost.database.connection",
     "connect": "rowpost.database.connection",
     "Endpoint": "rowpost.endpoint.endpoint",
