@@ -219,6 +219,9 @@ class Worker:
     # -------------------------------------------------------------- connection
     def _open_pipeline(self) -> None:
         assignment = self._assignment
+        if assignment.exclusive:
+            # A killed predecessor may have rolled back rows below the mark of its queue. The order requires to begin with them.
+            self._high_water_mark = SharedHighWaterMark()
         self._cursor = ReceiveCursor(self._high_water_mark)
         database = self._connect()
         if self._subscribes and isinstance(self._handler, Endpoint):
