@@ -34,7 +34,7 @@ from rowpost.recoverability.policy import Decision, Failure, Recoverability
 from rowpost.sagas import ConflictPolicy, Saga, handles, starts
 from rowpost.settings.environment import Settings, load_settings
 from rowpost.transport.queue import Queue
-from rowpost.wire.message_types import message_type
+from rowpost.wire.message_types import message_type, type_name
 from tests.support.documents import ROOT, Block, blocks, pages, typed_lines
 
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
@@ -165,7 +165,13 @@ class ServiceBusy(Exception):
     """A service that a handler calls is overloaded."""
 
 
+#: a name on the wire belongs to the class that was declared last, and other tests' modules declare some of these names too
+MESSAGES = (PlaceOrder, OrderPlaced, ChargeCard, OrderAccepted, CheckLine, LineChecked)
+
+
 def common(stage: Stage) -> dict[str, Any]:
+    for cls in MESSAGES:
+        message_type(type_name(cls))(cls)
     sales = Endpoint("Sales")
     connection = stage.stack.enter_context(psycopg.connect(stage.database.driver_connection.info.dsn, autocommit=True))
     context = stage.stack.enter_context(sales.open(connection))

@@ -5,6 +5,8 @@ The plugin writes two files. `docs/engines.md` and `docs/reference/behaviour.md`
     FILE                outcomes per engine and test file; `docs/reference/engines.json` in the repository
     behaviour.json      next to FILE: outcomes per engine of each test with a `promise` marker
 
+If the tests run side by side, the processes that run them tell the one that collects the outcomes which engines they met.
+
 Runs on several machines add up. A run replaces the outcomes of the test files and tests that it contains, and keeps
 all others. An engine has the name and version that the server reports. Write the option with `=`: before pytest has found
 the `conftest.py` that defines the option, it takes a separate FILE for the path of a test.
@@ -15,6 +17,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,8 +57,10 @@ def note_engine(config: pytest.Config, label: str, database: Connection) -> None
 class EnginesReport:
     """Count outcomes by engine and test file, and by engine and promised test."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, told: dict[str, Any] | None) -> None:
+        """Take the file, and what a process of pytest-xdist returns to the one that collects; None in the latter."""
         self._path = path
+        self._told = told
         self._files: dict[str, dict[str, Counter]] = defaultdict(lambda: defaultdict(Counter))
         self._promised: dict[str, dict[str, Counter]] = defaultdict(lambda: defaultdict(Counter))
         self.names: dict[str, str] = {}
@@ -80,7 +85,15 @@ class EnginesReport:
         if "promise" in report.keywords:
             self._promised[label or WITHOUT_TARGET][f"{file}.py::{test}"][report.outcome] += 1
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take the engines that a process of pytest-xdist met."""
+        self.names.update(getattr(node, "workeroutput", {}).get(PLUGIN, {}))
+
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._told is not None:
+            self._told[PLUGIN] = self.names
+            return
         _update(self._path, {name: self._files[label] for label, name in self.names.items()})
         promised = {**self.names, WITHOUT_TARGET: WITHOUT_TARGET}
         _update(self._path.with_name(BEHAVIOUR), {name: self._promised[label] for label, name in promised.items()})
