@@ -106,9 +106,14 @@ class Strategy(Protocol):
         wants_wake_up: whether the monitor requests wake-ups from senders.
     """
 
-    workers: int
-    peek_in: float | None
-    stop: int | None
+    @property
+    def workers(self) -> int: ...
+
+    @property
+    def peek_in(self) -> float | None: ...
+
+    @property
+    def stop(self) -> int | None: ...
 
     @property
     def polls(self) -> bool: ...

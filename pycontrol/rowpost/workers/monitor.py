@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
@@ -27,7 +28,7 @@ from uuid import UUID
 from rowpost.database.connection import Connection, connect
 from rowpost.errors import DatabaseUnavailable, PermissionDenied, QueueNotFound, RowpostError
 from rowpost.recoverability.outcome import Outcome
-from rowpost.recoverability.policy import Recoverability, plain_recoverability
+from rowpost.recoverability.policy import Recoverability
 from rowpost.recoverability.retries import Retries
 from rowpost.settings.environment import Settings
 from rowpost.transport.queue import Queue
@@ -149,7 +150,8 @@ class QueueMonitor:
         self._post = post
         self._connect = connect
         self._database: Connection | None = None
-        self._listens = False
+        #: the connection on which notifications arrive; None while there is none
+        self._listening: Connection | None = None
         self._connection_lost = False
         self._ended = threading.Event()
         self._unwatched: set[str] = set()
@@ -208,7 +210,8 @@ class QueueMonitor:
         """Return all pending requests; wait for one and receive notifications meanwhile."""
         while not self._wake_reader.poll():
             self._receive_notifications()
-            wait([self._wake_reader, self._database.driver_connection] if self._listens else [self._wake_reader])
+            listening = self._listening
+            wait([self._wake_reader] if listening is None else [self._wake_reader, listening.driver_connection])
         requests = []
         while self._wake_reader.poll():
             self._wake_reader.recv_bytes()
@@ -216,10 +219,10 @@ class QueueMonitor:
         return requests
 
     def _receive_notifications(self) -> None:
-        if not self._listens:
+        if self._listening is None:
             return
         try:
-            for key in self._database.heard():
+            for key in self._listening.heard():
                 if key in self._names:
                     self._post(WakeUp(self._names[key]))
         except RowpostError:
@@ -251,7 +254,7 @@ class QueueMonitor:
     def _call_for(self, peek: _Peek) -> Call:
         if peek.queue in self._unwatched:
             return _peek_call(peek.queue)
-        wake_up_ttl_ms = int(peek.wake_up_ttl_s * 1000) if self._listens else 0
+        wake_up_ttl_ms = 0 if self._listening is None else int(peek.wake_up_ttl_s * 1000)
         return Call("watch_queue", peek.queue, {"count": PEEK_COUNT, "wake_up_ttl_ms": wake_up_ttl_ms})
 
     def _peek_unwatched(self, peek: _Peek, error: Exception) -> Answer:
@@ -284,14 +287,13 @@ class QueueMonitor:
 
     def _count_crash(self, crash: Crash) -> Answer:
         try:
-            worker = self._settings.queue(crash.queue).worker
-            policy = crash.crash_policy
+            policy = crash.crash_policy or self._plain_policy(crash.queue)
             database = self._open()
             retries = Retries(
                 crash.queue,
                 queue_key(parse_address(crash.queue), database.engine),
-                recoverability=_recoverability(policy) or plain_recoverability(worker.attempts),
-                error_queue=policy.error_queue if policy else self._settings.supervisor.error_queue,
+                recoverability=Recoverability(policy.immediate_retries, policy.delayed_retries, policy.delay_increase),
+                error_queue=policy.error_queue,
             )
             outcome = retries.crashed(database, crash.row_id, crash.row_version, crash.error)
             return Answer(crash.queue, crash=crash, outcome=outcome)
@@ -299,11 +301,19 @@ class QueueMonitor:
             self._after_error(error)
             return Answer(crash.queue, crash=crash, error=error)
 
+    def _plain_policy(self, name: str) -> CrashPolicy:
+        """Return the policy for a worker that never reported one: that of a plain function."""
+        queue = self._settings.queue(name)
+        if queue is None or queue.worker is None:
+            raise LookupError(f"Queue {name!r} has no worker in the settings.")
+        return CrashPolicy(queue.worker.attempts - 1, 0, timedelta(0), self._settings.supervisor.error_queue)
+
     # -------------------------------------------------------------- connection
     def _open(self) -> Connection:
         if self._database is None:
             self._database = self._connect(self._settings, application_name="rowpost supervisor")
-            self._listens = self._settings.supervisor.wake_up and self._can_listen(self._database)
+            if self._settings.supervisor.wake_up and self._can_listen(self._database):
+                self._listening = self._database
             if self._connection_lost:
                 self._connection_lost = False
                 self._post(WakeUp())
@@ -329,11 +339,11 @@ class QueueMonitor:
         if self._database is not None:
             with suppress(Exception):
                 self._database.close()
-            self._database, self._listens, self._connection_lost = None, False, True
+            self._database, self._listening, self._connection_lost = None, None, True
 
 
 def _peek_call(queue: str) -> Call:
-    return ("peek_queue", queue, {"count": PEEK_COUNT})
+    return Call("peek_queue", queue, {"count": PEEK_COUNT})
 
 
 def _answer(queue: str, row: tuple[int, ...], seconds: float) -> Answer:
@@ -341,9 +351,3 @@ def _answer(queue: str, row: tuple[int, ...], seconds: float) -> Answer:
         return Answer(queue, row[0], seconds=seconds)
     waiting, next_due_ms = row
     return Answer(queue, waiting, seconds=seconds, next_due=float("inf") if next_due_ms is None else next_due_ms / 1000)
-
-
-def _recoverability(policy: CrashPolicy | None) -> Recoverability | None:
-    if policy is None:
-        return None
-    return Recoverability(policy.immediate_retries, policy.delayed_retries, policy.delay_increase)

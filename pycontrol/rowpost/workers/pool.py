@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rowpost.recoverability.outcome import Kind
-from rowpost.settings.environment import QueueSettings
+from rowpost.settings.worker import WorkerSettings
 from rowpost.workers import concurrency, events, protocol
 from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.concurrency import Observation, Strategy, check_peek_delay, make_strategy, spare_workers
@@ -49,7 +49,8 @@ class WorkerPool:
 
     def __init__(
         self,
-        queue: QueueSettings,
+        name: str,
+        worker: WorkerSettings,
         *,
         assign: Callable[[int, bool], Assignment],
         spawn: Callable[[Assignment], Any],
@@ -59,25 +60,22 @@ class WorkerPool:
         breaker: CircuitBreaker,
         idle_timeout: float,
     ) -> None:
-        worker = queue.worker
-        self.name = queue.name
-        self._reporter = EventReporter(queue.name, emit)
+        self.name = name
+        self._reporter = EventReporter(name, emit)
         self._emit = self._reporter.report
         self._assign, self._spawn = assign, spawn
         self._ask, self._count_crash = ask, count_crash
-        self._limit = worker.limit
-        self._peek_delay = worker.peek_delay
+        self._limit, self._peek_delay = worker.limit, worker.peek_delay
         self._warning = check_peek_delay(worker.peek_delay)
         self._strategy: Strategy = make_strategy(worker.strategy, worker.peek_delay, worker.limit)
-        self._health = Health(queue.name, breaker, Throttle(worker.throttle_after, worker.throttle_wait), self._emit, self.peek_now)
+        self._health = Health(name, breaker, Throttle(worker.throttle_after, worker.throttle_wait), self._emit, self.peek_now)
         self._idle_timeout = idle_timeout
         self._handles = WorkerHandles()
         self._purging = worker.purge_on_startup
         self._asked = False
         self._peek_at = self._no_peek_before = float("-inf")
         self._spawn_at = float("-inf")
-        self._target = 1
-        self._deaths = 0
+        self._target, self._deaths = 1, 0
         self._stopping = False
         #: why no worker can run, None while workers can
         self.refused: str | None = None
@@ -134,7 +132,7 @@ class WorkerPool:
     def on_answer(self, answer: Answer, now: float) -> None:
         """Process an answer of the queue monitor."""
         if answer.crash is not None:
-            self._crash_counted(answer)
+            self._crash_counted(answer.crash, answer)
             return
         self._asked = False
         if answer.error is not None:
@@ -185,9 +183,10 @@ class WorkerPool:
         self._handles.remove(handle)
         self._health.forget(handle.number)
         pid = handle.process.pid
-        if handle.process.in_flight is not None and handle.reason != KILLED:
-            overdue = handle.reason == OVERDUE
-            self._count_crash(Crash(self.name, pid, exitcode, *handle.process.in_flight, self._crash_policy, overdue))
+        in_flight = handle.process.in_flight
+        if in_flight is not None and handle.reason != KILLED:
+            row_id, row_version = in_flight
+            self._count_crash(Crash(self.name, pid, exitcode, row_id, row_version, self._crash_policy, handle.reason == OVERDUE))
         if exitcode == 0 or handle.reason:
             self._emit(events.WorkerStopped, pid=pid, reason=handle.reason or "signal")
             return
@@ -291,9 +290,10 @@ class WorkerPool:
 
     def _release(self, target: int, now: float) -> None:
         """Request the exit of workers that were idle for `idle_timeout`; at least one worker stays."""
-        idle = {handle.number: now - handle.since for handle in self.handles if handle.state is State.IDLE}
-        for number in spare_workers(idle, len(self._handles.staying), target, self._idle_timeout):
-            self._handles.find(number).request_exit("spare")
+        idle = {handle.number: handle for handle in self.handles if handle.state is State.IDLE}
+        seconds = {number: now - handle.since for number, handle in idle.items()}
+        for number in spare_workers(seconds, len(self._handles.staying), target, self._idle_timeout):
+            idle[number].request_exit("spare")
 
     def _start(self, missing: int, now: float, *, receive: bool) -> None:
         """Start `missing` workers, but never more than are allowed together with those that are exiting."""
@@ -331,7 +331,7 @@ class WorkerPool:
         if progress.runs:
             self._observe(concurrency.Received(handle.number, progress.runs), now)
 
-    def _crash_counted(self, answer: Answer) -> None:
+    def _crash_counted(self, crash: Crash, answer: Answer) -> None:
         """Process the answer to a crash. If the crash could not be counted, the message is retried without a count."""
         if answer.outcome is None:
             if answer.unexpected:
@@ -341,7 +341,7 @@ class WorkerPool:
         if answer.outcome.kind is not Kind.UNMOVABLE:
             self._figures.counts[answer.outcome.kind.value] += 1
         self._count_failures(1, succeeded=False)
-        self._reporter.report_failure(answer.outcome, answer.crash.pid)
+        self._reporter.report_failure(answer.outcome, crash.pid)
 
     def _update_state(self, handle: WorkerHandle, progress: protocol.Progress, now: float) -> None:
         """Set the worker busy or idle; a report of an earlier round says nothing about the current one."""
@@ -365,6 +365,6 @@ class WorkerPool:
         self._strategy = self._strategy.after(observation, self._allowed)
         if self._strategy.peek_in is not None:
             self._peek_at = max(now + self._strategy.peek_in, self._no_peek_before)
-        stopped = self._handles.find(self._strategy.stop)
+        stopped = None if self._strategy.stop is None else self._handles.find(self._strategy.stop)
         if stopped is not None and stopped.state is not State.EXITING:
             stopped.request_exit("spare")

@@ -118,7 +118,7 @@ class WorkerHandles:
         """Number of workers that receive without failures."""
         return sum(1 for handle in self.all if handle.state is State.BUSY and not handle.failing)
 
-    def find(self, number: int | None) -> WorkerHandle | None:
+    def find(self, number: int) -> WorkerHandle | None:
         return self._by_number.get(number)
 
     def next_number(self) -> int:

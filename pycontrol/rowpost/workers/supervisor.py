@@ -28,7 +28,8 @@ from typing import Any
 
 from rowpost.database import embedded
 from rowpost.errors import HandlerNotFound, QueueNotFound, SettingsError
-from rowpost.settings.environment import QueueSettings, Settings
+from rowpost.settings.environment import Settings
+from rowpost.settings.worker import WorkerSettings
 from rowpost.transport.delayed import wait_after_peek
 from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.events import Critical, DelayedMoved, Event, log_event
@@ -43,6 +44,7 @@ from rowpost.workers.tasks.expired_purger import make_expired_purger
 from rowpost.workers.tasks.in_doubt_resolver import make_in_doubt_resolver
 from rowpost.workers.tasks.outbox_cleaner import make_outbox_cleaner
 from rowpost.workers.tasks.partition_splitter import make_partition_splitter
+from rowpost.workers.tasks.periodic import PeriodicTask
 from rowpost.workers.tasks.queue_maintenance import make_queue_maintenance
 
 __all__ = ["Supervisor"]
@@ -82,31 +84,32 @@ class Supervisor:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[list[Any], float | None], list[Any]] = wait,
         spawn: Callable[[Assignment], Any] = spawn_worker,
-        monitor: Callable[..., Any] = QueueMonitor,
-        delayed_mover: Callable[..., Any] = make_delayed_mover,
-        tasks: tuple[Callable[..., Any], ...] = TASKS,
+        monitor: Callable[..., QueueMonitor] = QueueMonitor,
+        delayed_mover: Callable[..., PeriodicTask] = make_delayed_mover,
+        tasks: tuple[Callable[..., PeriodicTask], ...] = TASKS,
         breaker: CircuitBreaker | None = None,
     ) -> None:
         self._settings = settings
         self._clock, self._sleep, self._spawn, self._make_monitor = clock, sleep, spawn, monitor
-        self._make_delayed_mover, self._delayed_mover = delayed_mover, None
-        self._task_factories, self._tasks = tasks, []
+        self._make_delayed_mover, self._task_factories = delayed_mover, tasks
+        # each run() creates new ones
+        self._monitor: QueueMonitor
+        self._delayed_mover: PeriodicTask
         self._emit = on_event or log_event
         self._breaker = replace(breaker or CircuitBreaker(), seconds=settings.supervisor.breaker_seconds)
         self._inbox: deque[tuple[str, Any]] = deque()
         self._wake_reader, self._wake_writer = os.pipe()
         os.set_blocking(self._wake_reader, False)
         os.set_blocking(self._wake_writer, False)
-        self._monitor: Any = None
         self._stops = 0
         self._kill_at = float("inf")
-        self._queues = [queue for queue in settings.queues if queue.worker is not None]
-        if not self._queues:
+        self._workers = {queue.name: queue.worker for queue in settings.queues if queue.worker is not None}
+        if not self._workers:
             raise SettingsError(
                 f"No queue of the environment {settings.environment!r} has a worker. "
                 "Add `worker: {handler: module:function}` below a queue."
             )
-        self._high_water_marks = {queue.name: shared_high_water_mark() for queue in self._queues}
+        self._high_water_marks = {name: shared_high_water_mark() for name in self._workers}
         self._pools = self._build_pools()
         self._ready: set[Any] = set()
 
@@ -155,8 +158,8 @@ class Supervisor:
         self._monitor.start()
         emit = partial(self._post, "event")
         self._delayed_mover = self._make_delayed_mover(self._settings, emit, self._breaker)
-        self._tasks = [self._delayed_mover, *(make(self._settings, emit, self._breaker) for make in self._task_factories)]
-        for task in self._tasks:
+        tasks = [self._delayed_mover, *(make(self._settings, emit, self._breaker) for make in self._task_factories)]
+        for task in tasks:
             task.start()
         with self._signals():
             try:
@@ -164,11 +167,11 @@ class Supervisor:
                     self._step(until)
             finally:
                 self._kill_all()
-                for task in self._tasks:
+                for task in tasks:
                     task.stop()
                 self._monitor.stop()
-        refused = [pool.refused for pool in self._pools.values()]
-        if all(refused):
+        refused = [pool.refused for pool in self._pools.values() if pool.refused is not None]
+        if len(refused) == len(self._pools):
             raise HandlerNotFound("; ".join(refused))
 
     def _step(self, until: Callable[[Snapshot], bool] | None) -> None:
@@ -285,12 +288,13 @@ class Supervisor:
 
     # -------------------------------------------------------------- construction
     def _build_pools(self) -> dict[str, WorkerPool]:
-        return {queue.name: self._build_pool(queue) for queue in self._queues}
+        return {name: self._build_pool(name, worker) for name, worker in self._workers.items()}
 
-    def _build_pool(self, queue: QueueSettings) -> WorkerPool:
+    def _build_pool(self, name: str, worker: WorkerSettings) -> WorkerPool:
         return WorkerPool(
-            queue,
-            assign=partial(self._assignment, queue),
+            name,
+            worker,
+            assign=partial(self._assignment, name, worker),
             spawn=self._spawn,
             # each run() creates a new monitor
             ask=lambda name, **options: self._monitor.ask(name, **options),  # noqa: PLW0108
@@ -300,26 +304,25 @@ class Supervisor:
             idle_timeout=self._settings.supervisor.idle_timeout,
         )
 
-    def _assignment(self, queue: QueueSettings, number: int, receive: bool) -> Assignment:
-        worker = queue.worker
+    def _assignment(self, queue: str, worker: WorkerSettings, number: int, receive: bool) -> Assignment:
         return Assignment(
             settings=self._settings,
-            queue=queue.name,
+            queue=queue,
             handler=worker.handler,
             number=number,
             attempts=worker.attempts,
             error_queue=self._settings.supervisor.error_queue,
             polls=worker.strategy != "peek",
             receive=receive,
-            subscribes=not self._pools[queue.name].has_received,
+            subscribes=not self._pools[queue].has_received,
             breaker=self._breaker,
             time_limit=worker.time_limit,
-            backoff=self._pools[queue.name].backoff,
+            backoff=self._pools[queue].backoff,
             reports_failures_at_once=worker.throttle_after > 0,
             exclusive=worker.exclusive,
             batch=worker.batch,
             batch_time=worker.batch_time,
-            high_water_mark=None if worker.exclusive else self._high_water_marks[queue.name],
+            high_water_mark=None if worker.exclusive else self._high_water_marks[queue],
         )
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from rowpost.settings.environment import QueueSettings, Settings, WorkerSettings
+from rowpost.settings.environment import Settings, WorkerSettings
 from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.monitor import Answer
 from rowpost.workers.pool import WorkerPool
@@ -35,7 +35,8 @@ class History:
     def __init__(self, **worker):
         self.processes, self.asked, self.crashes, self.events, self.now = [], [], [], [], 0.0
         self.pool = WorkerPool(
-            QueueSettings("Sales", worker=WorkerSettings("shop:place", **worker)),
+            "Sales",
+            WorkerSettings("shop:place", **worker),
             assign=lambda number, receive: Assignment(Settings(), "Sales", "shop:place", number, receive=receive),
             spawn=self.spawn,
             ask=lambda name, *, purge, wake_up_ttl_s: self.asked.append((self.now, purge)),

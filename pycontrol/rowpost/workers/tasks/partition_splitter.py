@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from rowpost.database.connection import Connection
+from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.resolve import resolve_handler
+from rowpost.errors import HandlerNotFound
 from rowpost.settings.environment import Settings
 from rowpost.transport.partitions import BATCH, KeyOf, split
 from rowpost.transport.queue import Queue
@@ -25,10 +27,14 @@ def key_of(by: str) -> KeyOf:
     """Return the function that `by` of the environment's file names: a header's name, or a function as module:function.
 
     Raises:
-        HandlerNotFound: there is no such function.
+        HandlerNotFound: there is no such function, or it is an Endpoint.
     """
     if ":" in by:
-        return resolve_handler(by)
+        handler = resolve_handler(by)
+        if isinstance(handler, Endpoint):
+            raise HandlerNotFound(f"partition_by {by!r} is an Endpoint: it must be a function that returns a message's value")
+        function: Callable[..., Any] = handler
+        return function
     return lambda message: message.headers.get(by)
 
 
