@@ -74,7 +74,8 @@ class Story:
         """Archive the rest of the audit queue, drain the error queue, and verify the archive."""
         archive.run(self.spark, self.audit)
         failed = archive.run(self.spark, archive.ArchiveJob(ERROR, self.folder, ENVIRONMENT, mode="drain"))
-        report = verify.run(self.spark, self.folder, archive.read_queue(self.spark, AUDIT, ENVIRONMENT, ("id", "row_version")), AUDIT)
+        waiting = verify.Waiting(AUDIT, archive.read_queue(self.spark, AUDIT, ENVIRONMENT, ("id", "row_version")))
+        report = verify.run(self.spark, self.folder, waiting)
         assert not report.findings, f"the archive has findings: {report.findings}"
         assert report.counts["not_archived_yet"] == 0, f"the archive lacks messages: {report.counts}"
         with self.shop.connected() as database:

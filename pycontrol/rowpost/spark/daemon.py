@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from typing import Any
 
 from pyspark import daemon
 
@@ -17,9 +18,9 @@ __all__: list[str] = []
 _print = traceback.print_exc
 
 
-def _print_unless_broken_pipe() -> None:
+def _print_unless_broken_pipe(*args: Any, **options: Any) -> None:
     if not isinstance(sys.exception(), BrokenPipeError):
-        _print()
+        _print(*args, **options)
 
 
 if __name__ == "__main__":

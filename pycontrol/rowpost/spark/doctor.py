@@ -12,9 +12,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
 
 from rowpost.errors import RowpostError
 from rowpost.spark.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["Check", "check_environment", "check_session"]
 
@@ -86,7 +90,7 @@ def _java() -> Check:
     return Check("java", "ok", f"{java.version}, {java.program} (from {java.origin})")
 
 
-def check_session(start: Callable[[], object], database: Callable[[], str]) -> Iterator[Check]:
+def check_session(start: Callable[[], SparkSession], database: Callable[[], str]) -> Iterator[Check]:
     """Check a session, a Python worker, the data source and the database.
 
     Args:
@@ -106,7 +110,7 @@ def check_session(start: Callable[[], object], database: Callable[[], str]) -> I
         yield Check("database", "bad", "cannot be used", str(error))
 
 
-def _worker(spark) -> Check:
+def _worker(spark: SparkSession) -> Check:
     from pyspark.sql import functions as F
 
     from rowpost.spark.explain import to_rowpost_error
@@ -117,7 +121,7 @@ def _worker(spark) -> Check:
         return f"Python {sys.version.split()[0]}, pyarrow {pyarrow.__version__}"
 
     try:
-        found = spark.range(1).select(F.udf(versions, "string", useArrow=False)("id")).first()[0]
+        found = spark.range(1).select(F.udf(versions, "string", useArrow=False)("id")).collect()[0][0]
     except Exception as error:
         if not type(error).__module__.startswith(("pyspark.", "py4j.", "grpc.")):
             raise
@@ -125,7 +129,7 @@ def _worker(spark) -> Check:
     return Check("worker", "ok", found)
 
 
-def _source(spark) -> Check:
+def _source(spark: SparkSession) -> Check:
     from rowpost.spark.explain import to_rowpost_error
 
     try:

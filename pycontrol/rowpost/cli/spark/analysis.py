@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -83,10 +85,10 @@ def metrics(
     conf: ConfOption = None,
 ) -> None:
     """Show throughput, processing time and critical time by hour, endpoint and message type."""
-    if (archive is None) == (live is None) or (live is not None and out is None):
-        raise Refused("Name an archive, or a queue with --live and a folder with --out.", ExitCode.USAGE)
-    if live is not None:
+    if live is not None and out is not None and archive is None:
         return _live(session, session.name(live), out, every, master, conf)
+    if archive is None or live is not None:
+        raise Refused("Name an archive, or a queue with --live and a folder with --out.", ExitCode.USAGE)
     local_folder(archive)
     with running(session, master, conf, "metrics") as spark:
         from rowpost.spark.archive.plots import plot_metrics
@@ -148,7 +150,7 @@ def conversations(
         _written(sent, None if out is None else f"{out.rstrip('/')}/edges")
         _written(held, None if out is None else f"{out.rstrip('/')}/conversations")
         rows = sent.orderBy("day", sent.messages.desc()).collect()
-        depths = held.agg({"conversation_id": "count", "depth": "max", "failed": "sum"}).first()
+        depths = held.agg({"conversation_id": "count", "depth": "max", "failed": "sum"}).collect()[0]
     if not session.as_json:
         names = ("day", "from", "to", "because of", "message", "intent", "messages", "latency p50", "p95")
         cells = [(r.day, r.from_endpoint, r.to_endpoint, r.from_type, r.to_type, r.intent, f"{r.messages:,}", _ms(r.latency_ms_p50), _ms(r.latency_ms_p95))
@@ -186,17 +188,20 @@ def failures(
     conf: ConfOption = None,
 ) -> None:
     """Group failed messages by exception, endpoint and message type, with their trend."""
-    if (archive is None) == (queue is None):
-        raise Refused("Name an archive, or an error queue with --queue.", ExitCode.USAGE)
-    if archive is not None:
+    read: Callable[[SparkSession], DataFrame]
+    if archive is not None and queue is None:
         local_folder(archive)
+        read = partial(_archive, archive)
+    elif queue is not None and archive is None:
+        read = partial(_error_queue, session, queue)
+    else:
+        raise Refused("Name an archive, or an error queue with --queue.", ExitCode.USAGE)
     with session.deployed() if queue else nullcontext(), running(session, master, conf, "failures") as spark:
         from rowpost.spark.archive.plots import plot_failures
-        from rowpost.spark.jobs.archive import read_archive
         from rowpost.spark.jobs.failures import failures as grouped
         from rowpost.spark.jobs.failures import write_csv
 
-        df = grouped(read_archive(spark, archive) if queue is None else _error_queue(session, spark, queue), datetime.now(UTC))
+        df = grouped(read(spark), datetime.now(UTC))
         _written(df, out)
         rows = df.collect()
     if csv is not None:
@@ -212,7 +217,13 @@ def failures(
                      "previous_24h": sum(r.previous_24h for r in rows), "csv": csv, "plot": plot, "out": out})  # fmt: skip
 
 
-def _error_queue(session: Session, spark: SparkSession, queue: str) -> DataFrame:
+def _archive(path: str, spark: SparkSession) -> DataFrame:
+    from rowpost.spark.jobs.archive import read_archive
+
+    return read_archive(spark, path)
+
+
+def _error_queue(session: Session, queue: str, spark: SparkSession) -> DataFrame:
     from rowpost.spark.archive.headers import parse_headers
     from rowpost.spark.jobs.archive import read_queue
 

@@ -146,9 +146,11 @@ def verify(
         from rowpost.spark.jobs.archive import read_queue
 
         swept = ArchiveFolder(archive).sweep() if sweep else []
-        waiting = None if name is None else read_queue(spark, name, session.environment, columns=("id", "row_version"))
-        report = job.run(spark, archive, waiting, name)
-        spooled = {} if database is None else {"spooled": _spooled(database, name)}
+        if name is None or database is None:
+            report, spooled = job.run(spark, archive), {}
+        else:
+            waiting = job.Waiting(name, read_queue(spark, name, session.environment, columns=("id", "row_version")))
+            report, spooled = job.run(spark, archive, waiting), {"spooled": _spooled(database, name)}
     if not session.as_json:
         table(session.out, ("queue", "day", "messages", "bytes"), [(q, d, f"{n:,}", f"{b:,}") for q, d, n, b in report.days], right=("messages", "bytes"))
         if report.findings:

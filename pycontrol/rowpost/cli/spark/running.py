@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
@@ -104,12 +104,16 @@ def _settings(conf: list[str] | None) -> dict[str, str]:
     return found
 
 
+class _Bar(Progress):
+    """A progress bar whose tasks have an empty text in the column `said` at first."""
+
+    def add_task(self, description: str, *options: Any, said: str = "", **fields: Any) -> TaskID:
+        return super().add_task(description, *options, said=said, **fields)
+
+
 def _bar(session: Session) -> Progress:
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[said]}", markup=False), TimeElapsedColumn())
-    bar = Progress(*columns, console=session.err, transient=True, disable=not session.err.is_terminal)
-    add = bar.add_task
-    bar.add_task = lambda description, **options: add(description, **{"said": "", **options})
-    return bar
+    return _Bar(*columns, console=session.err, transient=True, disable=not session.err.is_terminal)
 
 
 def _watch(spark: SparkSession, bar: Progress, task: Any, ended: threading.Event) -> None:

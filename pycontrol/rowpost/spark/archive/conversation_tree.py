@@ -53,7 +53,7 @@ def depth(steps: Iterable[tuple[str | None, str | None]]) -> int:
         while at in causes and at not in levels and at not in path:
             path.append(at)
             at = causes[at]
-        level = levels.get(at, 0) if at not in path else 0
+        level = 0 if at is None or at in path else levels.get(at, 0)
         for each in reversed(path):
             level += 1
             levels[each] = level

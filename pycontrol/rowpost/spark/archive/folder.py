@@ -92,18 +92,20 @@ class ArchiveFolder:
 
     def batches(self) -> list[Batch]:
         """Return all batches, ordered by queue, day and name."""
-        found: dict[tuple[str, ...], list[fs.FileInfo]] = {}
+        found: dict[tuple[str, str, str], list[fs.FileInfo]] = {}
         for names, info in self._batch_files():
             found.setdefault(names, []).append(info)
         return [
             Batch(
-                *names,
+                queue,
+                day,
+                name,
                 path=infos[0].path.rpartition("/")[0],
                 files=tuple(info.path for info in infos),
                 bytes=sum(info.size for info in infos),
                 written=max(info.mtime for info in infos),
             )
-            for names, infos in sorted(found.items())
+            for (queue, day, name), infos in sorted(found.items())
         ]
 
     def leftovers(self) -> list[str]:

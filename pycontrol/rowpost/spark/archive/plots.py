@@ -37,11 +37,11 @@ def plot_metrics(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
     colours = _colours(flow)
     base = [0] * len(hours)
     for name, heights in _largest(flow, hours).items():
-        above.bar(hours, heights, _BAR_WIDTH_DAYS, bottom=base, label=_short(name), color=colours.get(name, "0.7"))
+        above.bar(hours, heights, _BAR_WIDTH_DAYS, bottom=base, label=_short(name), color=colours.get(name, "0.7"))  # type: ignore[arg-type]  # see _figure
         base = [low + height for low, height in zip(base, heights, strict=True)]
     for name in [name for name in colours if name in critical]:
         points = sorted(critical[name].items())
-        below.plot([hour for hour, _ in points], [value for _, value in points], marker="o", markersize=3, color=colours[name])
+        below.plot([hour for hour, _ in points], [value for _, value in points], marker="o", markersize=3, color=colours[name])  # type: ignore[arg-type]  # see _figure
     _label(above, "Messages handled per hour", "messages")
     _label(below, "Critical time (from sending to handled), 95th percentile", "seconds")
     below.set_ylim(bottom=0)
@@ -71,12 +71,16 @@ def plot_failures(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
 
 
 def _figure(count: int) -> tuple[Figure, Sequence[Axes]]:
+    """Return a figure with `count` axes, one below the other.
+
+    Matplotlib's axes accept datetimes (its documentation, "Plotting dates and strings"), but its annotations say float.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise SparkUnavailable("Plots need matplotlib: pip install 'rowpost[spark]'") from error
     figure = Figure(figsize=_INCHES, layout="constrained")
-    return figure, figure.subplots(count, 1, squeeze=False, sharex=True)[:, 0]
+    return figure, list(figure.subplots(count, 1, squeeze=False, sharex=True)[:, 0])
 
 
 def _colours(flow: Mapping[str, Mapping[datetime, int]]) -> dict[str, str]:
@@ -94,7 +98,7 @@ def _largest(flow: Mapping[str, Mapping[datetime, int]], hours: Sequence[datetim
 
 def _one_hour(all_axes: Sequence[Axes], hour: datetime) -> None:
     for axes in all_axes:
-        axes.set_xlim(hour - timedelta(hours=3), hour + timedelta(hours=3))
+        axes.set_xlim(hour - timedelta(hours=3), hour + timedelta(hours=3))  # type: ignore[arg-type]  # see _figure
 
 
 def _label(axes: Axes, title: str, unit: str) -> None:

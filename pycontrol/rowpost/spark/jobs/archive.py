@@ -139,7 +139,7 @@ def follow(query: StreamingQuery, progress: Progress = lambda batches, rows: Non
     try:
         ended = False
         while not ended:
-            ended = query.awaitTermination(_POLL_INTERVAL_S)
+            ended = bool(query.awaitTermination(_POLL_INTERVAL_S))  # type: ignore[arg-type]  # PySpark accepts fractions of a second, its annotation says int
             counted |= {each["batchId"]: each["numInputRows"] for each in query.recentProgress if each["numInputRows"]}
             progress(len(counted), sum(counted.values()))
     finally:

@@ -93,7 +93,7 @@ def check(df: DataFrame, spec: LoadMap) -> int:
         raise InvalidMessages(f"The files have no column {', '.join(missing)}. Nothing was sent. Their columns are {', '.join(df.columns)}.")
     key = [F.col(f"`{name}`") for name in spec.key]
     empty = F.count_if(F.greatest(*(each.isNull().cast("int") for each in key), F.lit(0)) == 1)
-    rows, nulls, distinct = df.agg(F.count(F.lit(1)), empty, F.count_distinct(F.struct(*key))).first()
+    rows, nulls, distinct = df.agg(F.count(F.lit(1)), empty, F.count_distinct(F.struct(*key))).collect()[0]
     if nulls:
         raise InvalidMessages(f"{nulls} of {rows} rows have no {' or '.join(spec.key)}, which the message id is computed from. Nothing was sent. Remove these rows or choose another key.")
     if distinct < rows:

@@ -180,11 +180,12 @@ def run(
     for index in range(done["steps"], len(plan["steps"])):
         of_step = {row["destination"]: row["messages"] for row in plan["steps"][index]}
         progress(done["messages"], plan["messages"])
-        rows = spark.read.parquet(f"{folder.path}/{METADATA_FOLDER}/{place}/rows/step={index}") if of_step else None
-        for destination, messages in of_step.items():
-            queue = plan["queues"][destination]
-            rows_there = rows.where(F.col("destination") == destination)
-            send(rows_there, queue, f"{replay.key}/{index}/{_short(queue)}", partitions_for(messages), environment)
+        if of_step:
+            rows = spark.read.parquet(f"{folder.path}/{METADATA_FOLDER}/{place}/rows/step={index}")
+            for destination, messages in of_step.items():
+                queue = plan["queues"][destination]
+                rows_there = rows.where(F.col("destination") == destination)
+                send(rows_there, queue, f"{replay.key}/{index}/{_short(queue)}", partitions_for(messages), environment)
         done = {"steps": index + 1, "messages": done["messages"] + sum(of_step.values())}
         folder.write(f"{place}/sent.json", done)
         if index + 1 < len(plan["steps"]):

@@ -9,7 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from pyspark.sql import functions as F
 
@@ -23,7 +23,7 @@ from rowpost.wire.headers import EXCEPTION_DATA, EXCEPTION_MESSAGE, EXCEPTION_ST
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["REDACTED_HEADER", "decide", "over_limits", "plan", "redact", "run"]
+__all__ = ["REDACTED_HEADER", "PlannedChange", "decide", "over_limits", "plan", "redact", "run"]
 
 #: The header that marks a redacted message.
 REDACTED_HEADER = "Rowpost.Redacted"
@@ -69,6 +69,19 @@ def redact(df: DataFrame) -> DataFrame:
     })
 
 
+class PlannedChange(TypedDict):
+    """What a run would do to the messages of a queue and day.
+
+    `bytes` are those of the bodies; if a limit deletes the day, those of its files.
+    """
+
+    queue: str
+    day: str
+    action: str
+    messages: int
+    bytes: int
+
+
 def over_limits(batches: Iterable[Batch], policy: Policy) -> set[tuple[str, str]]:
     """Return the queue and day of each day to delete: the oldest days that exceed a limit."""
     sizes: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
@@ -85,14 +98,11 @@ def over_limits(batches: Iterable[Batch], policy: Policy) -> set[tuple[str, str]
     return over
 
 
-def plan(spark: SparkSession, folder: ArchiveFolder, policy: Policy, now: datetime) -> list[dict[str, object]]:
-    """Return what a run would do: queue, day, action, messages and bytes, ordered by queue and day.
-
-    Bytes are those of the bodies; if a limit deletes the day, those of its files.
-    """
+def plan(spark: SparkSession, folder: ArchiveFolder, policy: Policy, now: datetime) -> list[PlannedChange]:
+    """Return what a run would do, ordered by queue and day."""
     batches = folder.batches()
     over = over_limits(batches, policy)
-    found = [
+    found: list[PlannedChange] = [
         {"queue": queue, "day": day, "action": _WHOLE_DAY, "messages": folder.rows(path for batch in of_day for path in batch.files),
          "bytes": sum(batch.bytes for batch in of_day)}
         for (queue, day), of_day in _by_day(batches).items()
@@ -110,7 +120,7 @@ def plan(spark: SparkSession, folder: ArchiveFolder, policy: Policy, now: dateti
 def run(
     spark: SparkSession, path: str, policy: Policy, now: datetime, *, apply: bool = False,
     progress: Callable[[int, int], None] = lambda done, of: None,
-) -> tuple[list[dict[str, object]], dict[str, int]]:  # fmt: skip
+) -> tuple[list[PlannedChange], dict[str, int]]:  # fmt: skip
     """Return the plan and counts of the changes. Nothing is changed unless `apply` is true. Raises ArchiveNotFound, SparkFailed."""
     folder = ArchiveFolder(path)
     folder.check_exists()
@@ -134,7 +144,7 @@ def run(
                          name=new_name(now.strftime("%Y%m%dT%H%M%S")), kind="retain")  # fmt: skip
         counts["days"] += 1
         counts["deleted"] += change.rows_before - change.rows_after
-        counts["redacted"] += int(actions.get("redact", 0))
+        counts["redacted"] += actions.get("redact", 0)
     progress(len(todo), len(todo))
     return steps, counts
 

@@ -18,7 +18,7 @@ from rowpost.spark.jobs.archive import read_archive
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Finding", "Report", "compare", "duplicates", "missing_batches", "run"]
+__all__ = ["Finding", "Report", "Waiting", "compare", "duplicates", "missing_batches", "run"]
 
 MAX_SHOWN = 20
 
@@ -39,6 +39,14 @@ class Report:
     days: list[tuple[str, str, int, int]]
     findings: list[Finding]
     counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """The messages that are in a queue now. `messages` has the columns id and row_version."""
+
+    queue: str
+    messages: DataFrame
 
 
 def duplicates(df: DataFrame) -> DataFrame:
@@ -62,15 +70,15 @@ def missing_batches(batches: Iterable[Batch], journal: Iterable[dict]) -> dict[t
 def compare(archived: DataFrame, waiting: DataFrame) -> dict[str, int]:
     """Count a queue's messages (id, row_version) that its archive lacks: newer ones (not archived yet) and older ones (missed)."""
     known = archived.select("id", "row_version")
-    newest = known.agg(F.max("row_version")).first()[0]
+    newest = known.agg(F.max("row_version")).collect()[0][0]
     absent = waiting.select("id", "row_version").join(known, ["id", "row_version"], "left_anti")
     missed = F.count_if(F.col("row_version") <= F.lit(-1 if newest is None else newest))
-    row = absent.agg(F.count(F.lit(1)).alias("absent"), missed.alias("missed")).first()
+    (row,) = absent.agg(F.count(F.lit(1)).alias("absent"), missed.alias("missed")).collect()
     return {"not_archived_yet": row.absent - row.missed, "missed": row.missed}
 
 
-def run(spark: SparkSession, path: str, waiting: DataFrame | None = None, queue: str | None = None) -> Report:
-    """Check an archive. If `waiting` has the id and row_version of a queue's messages, compare them too.
+def run(spark: SparkSession, path: str, waiting: Waiting | None = None) -> Report:
+    """Check an archive, and compare it with the messages that are in a queue now.
 
     Raises ArchiveNotFound.
     """
@@ -96,10 +104,10 @@ def run(spark: SparkSession, path: str, waiting: DataFrame | None = None, queue:
                      for row in twice[:MAX_SHOWN]]  # fmt: skip
         counts |= {"messages": df.count() if folder.is_delta else counts["messages"], "duplicates": duplicates(df).count() if twice else 0}
         if waiting is not None:
-            own = df.where(F.col("queue") == queue)
-            counts |= compare(own, waiting)
+            own = df.where(F.col("queue") == waiting.queue)
+            counts |= compare(own, waiting.messages)
             if counts["missed"]:
-                what = f"{counts['missed']} messages of {queue} are older than the newest archived message"
+                what = f"{counts['missed']} messages of {waiting.queue} are older than the newest archived message"
                 findings.append(Finding("missed", what, "a drain archives messages that were locked in its next run; after a tail, start a new archive"))
     return Report(_by_day(batches, rows), findings, counts | {"findings": len(findings)})
 
@@ -109,7 +117,7 @@ def _by_day(batches: Iterable[Batch], rows: dict[str, int | None]) -> list[tuple
     for batch in batches:
         days[batch.queue, batch.day][0] += sum(rows[path] or 0 for path in batch.files)
         days[batch.queue, batch.day][1] += batch.bytes
-    return [(*key, *sums) for key, sums in sorted(days.items())]
+    return [(queue, day, rows_of_day, size) for (queue, day), (rows_of_day, size) in sorted(days.items())]
 
 
 def _numbers(missing: list[int]) -> str:

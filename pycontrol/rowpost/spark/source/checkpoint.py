@@ -77,7 +77,7 @@ def _names(where: str, folder: str, spark: SparkSession | None) -> list[str]:
 def _text(where: str, file: str, spark: SparkSession | None) -> str:
     if ":/" not in where:
         return (Path(where) / file).read_text(encoding="utf-8")
-    row = _session(spark, where).read.format("binaryFile").load(f"{where}/{file}").select("content").first()
+    (row,) = _session(spark, where).read.format("binaryFile").load(f"{where}/{file}").select("content").collect()
     return bytes(row.content).decode()
 
 

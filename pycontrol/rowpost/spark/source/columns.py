@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -28,7 +29,7 @@ def _from_rows(rows: list[tuple]) -> Callable[[pa.Field], pa.Array]:
     values = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True))
 
     def column(field: pa.Field) -> pa.Array:
-        found = values[field.name]
+        found: Sequence[Any] = values[field.name]
         if field.name == "id":
             found = [str(value) for value in found]
         elif field.name == "expires":

@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from rowpost.spark.source.options import EARLIEST, LATEST, WATERMARK, ReadOptions
+from rowpost.spark.source.options import LATEST, WATERMARK, ReadOptions
 from rowpost.spark.source.queue_stream import (
     Range,
     check_schema,
@@ -53,15 +53,15 @@ class Pushed:
 
     def accept(self, condition: Filter) -> Pushed | None:
         """Return these filters with one more. Returns None if Spark must apply the new one."""
-        column, value = ".".join(condition.attribute) if hasattr(condition, "attribute") else "", getattr(condition, "value", None)
+        column = ".".join(condition.attribute) if hasattr(condition, "attribute") else ""
         if column == "row_version":
-            return self._narrowed(condition, value)
+            return self._narrowed(condition, getattr(condition, "value", None))
         if column == "id" and self.ids is None and isinstance(condition, EqualTo | In):
-            wanted = value if isinstance(condition, In) else [value]
+            wanted = condition.value if isinstance(condition, In) else [condition.value]
             # Spark compares text and the database compares UUIDs: only the canonical spelling is equal in both
             return replace(self, ids=tuple(each for each in wanted if isinstance(each, str) and _is_canonical(each)))
         if column == "headers" and self.headers_contain is None and isinstance(condition, StringContains):
-            return replace(self, headers_contain=value) if "\0" not in value else None
+            return replace(self, headers_contain=condition.value) if "\0" not in condition.value else None
         return None
 
     def _narrowed(self, condition: Filter, value: Any) -> Pushed | None:
@@ -93,12 +93,13 @@ class QueueReader(DataSourceReader):
         """Plan `minPartitions` ranges. The default is the number of cores of this machine."""
         with open_queue(self.options) as database:
             state = describe(database, self.options.queue)
-            ending = self.options.ending
+            lowest, ending = self.options.starting, self.options.ending
             if ending == WATERMARK:
                 ending = wait_for_watermark(database, self.options.queue, self.options.watermark_timeout_s)
-        lowest = {EARLIEST: 0, LATEST: state.last}.get(self.options.starting, self.options.starting)
+        if not isinstance(lowest, int):
+            lowest = state.last if lowest == LATEST else 0
         above = max(lowest, self.pushed.above, state.last if state.first is None else state.first - 1)
-        upto = min(state.last if ending == LATEST else ending, self.pushed.upto, state.last)
+        upto = min(ending if isinstance(ending, int) else state.last, self.pushed.upto, state.last)
         return split(above, upto, self.options.partitions) if self.pushed.ids != () else []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

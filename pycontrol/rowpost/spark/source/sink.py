@@ -152,10 +152,9 @@ class LedgerWriter(_Writer, DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Send one partition, unless the ledger has recorded it."""
-        part, tally = TaskContext.get().partitionId(), Tally()
+        part, tally = _task().partitionId(), Tally()
         with self._open() as database, database.transaction():
-            claim = {"job_key": self.job_key, "part": part, "parts": self.options.job_parts}
-            claimed, messages, digest = database.call("claim_ledger", **claim)[0]
+            claimed, messages, digest = database.call("claim_ledger", job_key=self.job_key, part=part, parts=self.options.job_parts)[0]
             if claimed:
                 for group in self._groups(iterator, tally):
                     database.call("send_messages", self.options.queue, messages=group)
@@ -166,7 +165,7 @@ class LedgerWriter(_Writer, DataSourceArrowWriter):
             self._check_same_messages((messages, digest), tally, f"partition {part}")
         return Written(self.job_key, "", tally.messages, tally.digest)
 
-    def commit(self, messages: list[Written | None]) -> None:
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Record the number of partitions. Raises SettingsError if it differs from jobParts."""
         with self._open() as database:
             database.call("complete_ledger", job_key=self.job_key, parts=len(messages))
@@ -176,7 +175,7 @@ class LedgerWriter(_Writer, DataSourceArrowWriter):
                 f"once. Set jobParts to {len(messages)} before the job runs again."
             )
 
-    def abort(self, messages: list[Written | None]) -> None:
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Do nothing: the ledger has recorded the partitions that were sent, and the next run skips them."""
 
 
@@ -187,9 +186,9 @@ class StagedWriter(_Writer, DataSourceArrowWriter):
         """Stage one partition."""
         return self._stage(self.job_key, iterator)
 
-    def commit(self, messages: list[Written | None]) -> None:
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Send all staged messages, unless the ledger has recorded the job."""
-        written = [each for each in messages if each is not None]
+        written = [each for each in messages if isinstance(each, Written)]
         total = Tally(sum(each.messages for each in written), sum(int(each.digest, 16) for each in written) % _MODULUS)
         with self._open() as database, database.transaction():
             claimed, stored, digest = database.call("claim_ledger", job_key=self.job_key, part=0, parts=1)[0]
@@ -201,7 +200,7 @@ class StagedWriter(_Writer, DataSourceArrowWriter):
         if not claimed:
             self._check_same_messages((stored, digest), total, "the job")
 
-    def abort(self, messages: list[Written | None]) -> None:
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Delete the staged messages."""
         self._drop_staged(self.job_key)
 
@@ -211,12 +210,12 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Stage one partition of a batch."""
-        query = TaskContext.get().getLocalProperty("sql.streaming.queryId")
+        query = _task().getLocalProperty("sql.streaming.queryId")
         return self._stage(_job_key(f"stream {query}", self.options.queue), iterator)
 
-    def commit(self, messages: list[Written | None], batchId: int) -> None:
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Send the batch, unless the ledger has recorded it or a later one."""
-        written = [each for each in messages if each is not None]
+        written = [each for each in messages if isinstance(each, Written)]
         if not written:
             return
         key = written[0].job_key
@@ -225,11 +224,19 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
                 self._send_staged(database, written)
         self._drop_staged(key)
 
-    def abort(self, messages: list[Written | None], batchId: int) -> None:
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Delete the staged messages."""
         for each in messages:
-            if each is not None:
+            if isinstance(each, Written):
                 self._drop_staged(each.job_key)
+
+
+def _task() -> TaskContext:
+    """Return the context of the task in which Spark calls a writer."""
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("The writer is not called by a task of Spark.")
+    return context
 
 
 def _columns(schema: StructType) -> frozenset[str]:

@@ -17,6 +17,7 @@ single message.
 from __future__ import annotations
 
 import sys
+from types import FrameType
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
@@ -74,7 +75,7 @@ class QueueSource(DataSource):
 
 def _pushes_filters() -> bool:
     """Tell whether Spark is planning a push-down of filters now. Otherwise it refuses a reader that has pushFilters."""
-    frame = sys._getframe()
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_code.co_filename.endswith(_PUSHDOWN_WORKER):
             return True

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseUnavailable
-from rowpost.spark.source.options import EARLIEST, LATEST, ReadOptions
+from rowpost.spark.source.options import LATEST, ReadOptions
 from rowpost.spark.source.queue_stream import (
     QueueState,
     Range,
@@ -118,9 +118,9 @@ class TailReader(_QueueStream):
         """Return the start of a stream without a checkpoint, from the option startingOffsets."""
         state = self.describe()
         starting = self.options.starting
-        if starting == LATEST:
-            starting = self._wait_for_watermark()
-        return self._offset(state, 0 if starting == EARLIEST else int(starting))
+        if not isinstance(starting, int):
+            starting = self._wait_for_watermark() if starting == LATEST else 0
+        return self._offset(state, starting)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Limit the run to the messages written before it. Waits up to watermarkTimeoutSeconds for open transactions."""
@@ -136,7 +136,7 @@ class TailReader(_QueueStream):
         begin = start["row_version"]
         if end <= begin:
             return start
-        if not isinstance(limit, ReadAllAvailable):
+        if isinstance(limit, ReadMaxRows):
             # no message will appear below the first visible one, up to the watermark: skip that range without counting it
             empty_to = min(end, (end if state.first is None else state.first - 1))
             end = min(end, max(begin, empty_to) + limit.max_rows)
@@ -156,6 +156,8 @@ class TailReader(_QueueStream):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the messages of one range, then check that no purge removed some of them meanwhile."""
+        if not isinstance(partition, TailRange):
+            raise _not_ours(partition)
         with open_queue(self.options) as database:
             yield from read_batches(database, "read_range", self.options, self.schema, partition)
             state = describe(database, self.options.queue)
@@ -221,7 +223,7 @@ class DrainReader(_QueueStream):
         self.check_same_queue(start, state.identity)
         self._check_no_consumers(state)
         upto = state.last if self._target is None else self._target
-        wanted = None if isinstance(limit, ReadAllAvailable) else limit.max_rows
+        wanted = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         spooled = self._spooled(start["owner"])
         if spooled > start["number"]:
             return {**start, "number": spooled}
@@ -246,6 +248,8 @@ class DrainReader(_QueueStream):
 
         Spark starts tasks only after it has logged the batch, so reading also confirms the owner of the spool.
         """
+        if not isinstance(partition, SpoolRange):
+            raise _not_ours(partition)
         with open_queue(self.options) as database:
             database.call("confirm_spool", self.options.queue, owner=partition.owner)
             yield from read_batches(database, "read_spool", self.options, self.schema, partition)
@@ -256,8 +260,8 @@ class DrainReader(_QueueStream):
 
     def _move(self, owner: str, count: int, upto: int) -> tuple[int, int]:
         with self.database.transaction():
-            arguments = {"owner": owner, "count": count, "upto": upto, "take_over": self.options.take_over}
-            return self.database.call("move_to_spool", self.options.queue, **arguments)[0]
+            take_over = self.options.take_over
+            return self.database.call("move_to_spool", self.options.queue, owner=owner, count=count, upto=upto, take_over=take_over)[0]
 
     def _spooled(self, owner: str) -> int:
         """Return the highest number in the spool if this stream owns it; 0 if the spool is empty or has another owner."""
@@ -277,3 +281,7 @@ class DrainReader(_QueueStream):
                 "Drain only queues without consumers, such as audit and error. Otherwise use mode=tail, or set allowConsumers=true."
             )
         self._checked = True
+
+
+def _not_ours(partition: InputPartition) -> TypeError:
+    return TypeError(f"A {type(partition).__name__} is not a partition of this stream.")
