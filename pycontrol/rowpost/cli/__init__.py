@@ -5,6 +5,7 @@ conversion of errors into messages. Every group of commands has one module or pa
 deploy (plan, apply, verify, version), queue, errors, subscriptions, sagas, transactions, outbox, spark and demo.
 """
 
+import io
 import signal
 import sys
 
@@ -14,7 +15,8 @@ __all__ = ["main"]
 def main() -> None:
     """Run the program rowpost."""
     for stream in (sys.stdout, sys.stderr):  # a terminal that cannot display a name must not end the program
-        stream.reconfigure(errors="backslashreplace")
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         from rowpost.cli.app import app
 

@@ -202,7 +202,8 @@ def retry_all(
 
 def _retry_rows(session: Session, errors: ErrorQueue, rows: list[int]) -> Retried:
     """Retry in batches, each in a transaction of its own, so that Ctrl-C never leaves a batch half done."""
-    retried, gone, refused = 0, 0, []
+    retried, gone = 0, 0
+    refused: list[tuple[int, str]] = []
     try:
         with session.progress() as bar:
             task = bar.add_task("Retrying", total=len(rows))

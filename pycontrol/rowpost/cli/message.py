@@ -128,9 +128,9 @@ def _send_one(session: Session, name: str, message: OutgoingMessage) -> None:
                 )
         except KeyboardInterrupt:
             raise Interrupted(f"nothing was sent to {queue.name}") from None
-    message_id = message.headers.get(MESSAGE_ID)
+    message_id = decode_headers(message.raw_headers).get(MESSAGE_ID)
     if session.as_json:
-        size = len(message.body)
+        size = len(message.body or b"")
         session.document({"queue": queue.name, "id": str(message.id), "message_id": message_id, "body_bytes": size})
     else:
         session.note(f"Sent {message_id or message.id} to {queue.name}.")

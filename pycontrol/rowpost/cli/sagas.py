@@ -47,8 +47,8 @@ def list_sagas(
             _list_types(session, database)
             return
         name, by = _registered(session, database, saga)
-        rows = islice(_instances(database, name), count)
-        found = [_document(key, version, data, metadata, by) for key, _, version, _, data, metadata in rows]
+        instances = islice(_instances(database, name), count)
+        found = [_document(key, version, data, metadata, by) for key, _, version, _, data, metadata in instances]
     if session.as_json:
         session.document(found)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC
 
 import typer
@@ -87,7 +88,7 @@ def _participants(session: Session) -> dict[str, str]:
     if settings.engine != "postgresql":
         raise Refused("On SQL Server, the server itself resolves such transactions: see sys.dm_tran_active_transactions.")
     import_from_current_folder()
-    sources = [dict(settings.participants)]
+    sources: list[Mapping[str, str]] = [dict(settings.participants)]
     for queue in settings.queues:
         if queue.worker is None:
             continue

@@ -87,8 +87,8 @@ def print_summary(
     seconds = progress.burst_seconds
     rate = outcome.burst_handled / seconds
     out.print(f"\n{seconds:.1f} s for the burst: {rate:,.0f} messages per second, in batches while a backlog waits\n")
-    for text in chart_of_workers(progress, limit):
-        out.print(text)
+    for chart_line in chart_of_workers(progress, limit):
+        out.print(chart_line)
     missed = scenario.differences(outcome)
     for text in missed:
         out.print(Text(f"WRONG: {text}", style="bold red"))

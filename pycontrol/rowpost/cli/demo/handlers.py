@@ -45,11 +45,13 @@ def note_event(message: Message, connection: Any) -> None:
 
 
 def _read(message: Message) -> Order:
-    """Read an order from the body, or from the headers if another system sent no body."""
+    """Read an order from the body, or from the headers if another system sent no body. Raises OrderRefused without a number."""
     content = json.loads(message.body, parse_float=Decimal) if message.body else {}
     headers = message.headers
     types = headers.get(ENCLOSED_MESSAGE_TYPES) or content.get("$type") or "unknown"
     number = content.get("OrderId") or headers.get(ORDER_HEADER)
+    if number is None:
+        raise OrderRefused(f"the message has no order number: neither OrderId in its body nor the header {ORDER_HEADER}")
     return Order(int(number), types.partition(",")[0], content.get("Amount"))
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import IO
 
 from rowpost.cli.run.event_text import describe_event
 from rowpost.workers import events
@@ -49,7 +50,7 @@ class Burst:
     def start(self) -> None:
         """Start the process in its own session, so that Ctrl-C in the terminal does not reach it."""
         self._error = ""
-        self._process = subprocess.Popen(  # noqa: S603 -- our own program, no shell
+        process = subprocess.Popen(  # noqa: S603 -- our own program, no shell
             [sys.executable, "-m", "rowpost.cli.demo.sender", *self._arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -57,8 +58,9 @@ class Burst:
             start_new_session=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
-        for read in (self._count, self._read_errors):
-            threading.Thread(target=read, name="rowpost demo burst", daemon=True).start()
+        self._process = process
+        for read, stream in ((self._count, process.stdout), (self._read_errors, process.stderr)):
+            threading.Thread(target=read, args=(stream,), name="rowpost demo burst", daemon=True).start()
 
     def stop(self) -> None:
         """Terminate the process. Its last batch is either committed or rolled back."""
@@ -66,12 +68,12 @@ class Burst:
             self._process.terminate()
             self._process.wait()
 
-    def _count(self) -> None:
-        for line in self._process.stdout:
+    def _count(self, output: IO[str]) -> None:
+        for line in output:
             self.sent = int(line)
 
-    def _read_errors(self) -> None:
-        self._error = self._process.stderr.read()
+    def _read_errors(self, errors: IO[str]) -> None:
+        self._error = errors.read()
 
 
 class Progress:
