@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from rowpost.database.contract import Procedure, load_contract
 from rowpost.database.dialects.choice import dialect_for
@@ -79,7 +80,7 @@ class Step:
         return hash_text(self.text)
 
     @property
-    def record(self) -> dict[str, str | None]:
+    def record(self) -> dict[str, Any]:
         """The arguments of record_script."""
         return {
             "script_name": self.script_name,
@@ -346,7 +347,7 @@ def _sections(plan: Plan, dialect: Dialect) -> Iterator[str]:
 
     guard = SECTION_GUARD[dialect.name]
 
-    def call(procedure: str, arguments: dict[str, object]) -> str:
+    def call(procedure: str, arguments: Mapping[str, object]) -> str:
         return dialect.script_call(find(procedure, "database"), tuple(arguments.items())) + "\n"
 
     yield section(plan.scripts.begin.name, plan.scripts.begin.text)
@@ -355,10 +356,11 @@ def _sections(plan: Plan, dialect: Dialect) -> Iterator[str]:
             yield guard + section(f"{item.script_name} ({item.kind})", item.text)
         else:
             values = dict(zip((each.name for each in fields(item)), astuple(item), strict=True))
-            saga = isinstance(item, SagaEntry)
-            kind = "" if saga else f" ({item.kind})"
-            register = "register_saga" if saga else "register_queue"
-            yield guard + section(f"{' '.join(item.title.split())}{kind}", call(register, values))
+            title = " ".join(item.title.split())
+            if isinstance(item, SagaEntry):
+                yield guard + section(title, call("register_saga", values))
+            else:
+                yield guard + section(f"{title} ({item.kind})", call("register_queue", values))
     records = "".join(call("record_script", step.record) for step in plan.steps)
     yield guard + section("the journal: what ran, and what it left behind", records)
     version = {"schema_version": plan.schema_version, "tool_version": plan.tool_version}

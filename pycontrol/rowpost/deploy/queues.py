@@ -103,7 +103,8 @@ def _leave(database: Connection, name: str, drop: bool) -> None:
     with deployment(database, plan) as running:
         state = read_state(database)
         refuse_newer(plan, state)
-        entry = next((each for each in state.registry if each.title == f"queue {canonical}"), None)
+        queues = (each for each in state.registry if isinstance(each, QueueEntry))
+        entry = next((each for each in queues if each.title == f"queue {canonical}"), None)
         if entry is None:
             raise QueueNotFound(f"No queue named {canonical!r} is registered. rowpost queue list shows those that are.")
         if drop and entry.kind == "external":

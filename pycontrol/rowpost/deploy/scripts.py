@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from rowpost.database.sql_folder import ONE_TIME, dialect_folder, schema_version, sql_folder
 from rowpost.deploy.sql_text import SqlTextError, expand, render
@@ -101,7 +102,7 @@ class ScriptSet:
 
     def adapted(self, adapt: Callable[[Script], Script]) -> ScriptSet:
         """Return the same scripts, each as `adapt` returns it."""
-        changed = {
+        changed: dict[str, Any] = {
             each.name: tuple(map(adapt, value)) if isinstance(value, tuple) else adapt(value)
             for each in fields(self)
             if each.name not in ("engine", "folder") and (value := getattr(self, each.name))
