@@ -13,7 +13,7 @@ are kept in `sent`, in order, and its timeouts in `timeouts`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import astuple, dataclass
 from datetime import timedelta
@@ -62,15 +62,19 @@ class SagaTest:
         self._saga = saga
         self._endpoint = _Recording(f"SagaTest.{saga.__name__}", self)
         self._endpoint.saga(saga)
-        self._database, self._owned = database, database is None
+        self._given = database
+        #: exists within the `with` block
+        self._database: Connection
         #: the messages that the saga sent and published, and its timeouts that were not fired yet
         self.all_sent: list[Sent] = []
         self.timeouts: list[Sent] = []
         self.failure: BaseException | None = None
 
     def __enter__(self) -> SagaTest:
-        if self._database is None:
+        if self._given is None:
             self._database = connect(Settings(), application_name=f"rowpost {self._endpoint.name}")
+        else:
+            self._database = self._given
         self._drop_changed_saga()
         prepare(self._endpoint, self._database)
         Queue(self._endpoint.name, self._database).purge()
@@ -88,7 +92,7 @@ class SagaTest:
 
     def __exit__(self, *_: object) -> None:
         self._endpoint.close()
-        if self._owned and self._database is not None:
+        if self._given is None:
             self._database.close()
 
     @property
@@ -141,7 +145,7 @@ class SagaTest:
     def _table(self) -> str:
         return self._endpoint.sagas[0].name
 
-    def _rows(self) -> list[tuple]:
+    def _rows(self) -> list[Any]:
         return self._database.call("list_sagas", self._table, count=_PAGE)
 
     def _decoded(self, text: str) -> Any:
@@ -158,9 +162,16 @@ class _Recording(Endpoint):
         super().__init__(name, recoverability=Recoverability(policy=self._give_up), serializers=[self._written])
 
     def dispatch(
-        self, database: Connection, operations: list[Outgoing], *, begin: bool = False, commit: bool = False
+        self,
+        database: Connection,
+        operations: list[Outgoing],
+        *,
+        begin: bool = False,
+        commit: bool = False,
+        also: Iterable[Call] = (),
     ) -> None:
-        super().dispatch(database, [each for each in operations if isinstance(each, Call)], begin=begin, commit=commit)
+        calls: list[Outgoing] = [each for each in operations if isinstance(each, Call)]
+        super().dispatch(database, calls, begin=begin, commit=commit, also=also)
         for operation in operations:
             if isinstance(operation, Operation):
                 self._keep(operation)

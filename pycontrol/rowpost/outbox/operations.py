@@ -22,7 +22,7 @@ from rowpost.database.connection import Connection, connect_url
 from rowpost.errors import DatabaseError, SettingsError
 from rowpost.settings.engine import engine_of
 from rowpost.settings.secrets import resolve_participants
-from rowpost.wire.operation import Operation
+from rowpost.wire.operation import Call, Operation, Outgoing
 
 __all__ = ["Outbox", "decode_operations", "encode_operations", "named", "open_business"]
 
@@ -81,7 +81,7 @@ def named(business: str) -> Iterator[None]:
         raise type(error)(f"business database {business!r}: {error}") from error
 
 
-def encode_operations(operations: Iterable[Operation]) -> str:
+def encode_operations(operations: Iterable[Outgoing]) -> str:
     """Return operations as a readable JSON array. A body that is UTF-8 text is stored as text, another one as Base64.
 
     >>> encode_operations([Operation({"NServiceBus.MessageId": "1"}, b"{}", "Billing")])
@@ -90,7 +90,9 @@ def encode_operations(operations: Iterable[Operation]) -> str:
     return json.dumps([_entry(each) for each in operations], ensure_ascii=False, separators=(",", ":"))
 
 
-def _entry(operation: Operation) -> dict[str, Any]:
+def _entry(operation: Outgoing) -> dict[str, Any]:
+    if isinstance(operation, Call):  # only sagas make calls, and an endpoint with an outbox has none
+        raise TypeError(f"The outbox cannot store a call of {operation.procedure}, only messages.")
     entry: dict[str, Any] = {"headers": operation.headers}
     try:
         entry["body"] = operation.body.decode()

@@ -244,7 +244,7 @@ class OutboxProcessing:
             return self._send(message, database, []) or self._handled(message)
         self._step("repeating")
         try:
-            failed = self._send(message, database, decode_operations(stored, age_ms))
+            failed = self._send(message, database, [*decode_operations(stored, age_ms)])
         except AlreadyDispatched:
             roll_back(database)
             self._settle(business, [Call("settle_operations", None, self._key(message.message_id))])

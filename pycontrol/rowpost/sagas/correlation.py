@@ -7,11 +7,12 @@ from typing import Any
 from uuid import UUID
 
 from rowpost.errors import InvalidCorrelation
+from rowpost.settings.saga import CorrelationType
 
 __all__ = ["KINDS", "LIMIT", "correlation_text"]
 
 #: the types that a correlation property may have, and the names of the column's kinds
-KINDS: dict[type, str] = {str: "string", int: "integer", UUID: "uuid", datetime: "timestamp"}
+KINDS: dict[type, CorrelationType] = {str: "string", int: "integer", UUID: "uuid", datetime: "timestamp"}
 #: maximum number of characters, as in NServiceBus.Persistence.Sql
 LIMIT = 200
 _BIGINT = range(-(2**63), 2**63)

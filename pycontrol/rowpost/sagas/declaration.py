@@ -21,6 +21,7 @@ from rowpost.handling.handlers import check_runs, name_of
 from rowpost.sagas.correlation import KINDS
 from rowpost.sagas.state import property_name
 from rowpost.settings.environment import SagaSettings
+from rowpost.settings.saga import CorrelationType
 from rowpost.wire.message_types import type_name
 
 __all__ = ["Declaration", "Method", "Saga", "handles", "starts"]
@@ -75,9 +76,9 @@ class Declaration:
     name: str
     state: type
     property: str
-    kind: str
+    kind: CorrelationType
     transitional: str | None
-    transitional_kind: str | None
+    transitional_kind: CorrelationType | None
     table: str | None
     short_name: str
     optimistic: bool
@@ -204,7 +205,7 @@ class _Problem:
 def _state_of(cls: type, problem: _Problem) -> type:
     for base in getattr(cls, "__orig_bases__", ()):
         arguments = typing.get_args(base)
-        if arguments and dataclasses.is_dataclass(arguments[0]):
+        if arguments and isinstance(arguments[0], type) and dataclasses.is_dataclass(arguments[0]):
             return arguments[0]
     raise problem("has no state. Write class X(Saga[XState], …) with a dataclass XState.")
 
@@ -215,7 +216,7 @@ def _common_field(correlate: Mapping[type, str], problem: _Problem) -> str:
     raise problem("is correlated by fields with different names. Name the state's field with the value: by='…'.")
 
 
-def _kinds(state: type, names: tuple[str | None, ...], problem: _Problem) -> dict[str, str]:
+def _kinds(state: type, names: tuple[str | None, ...], problem: _Problem) -> dict[str, CorrelationType]:
     hints = typing.get_type_hints(state)
     kinds = {}
     for name in filter(None, names):

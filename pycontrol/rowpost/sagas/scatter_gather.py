@@ -27,6 +27,7 @@ from __future__ import annotations
 import dataclasses
 import typing
 from collections.abc import Iterable, Sequence
+from types import GenericAlias
 from typing import Any, ClassVar, Generic, TypeVar
 
 from rowpost.errors import InvalidMessage, SettingsError
@@ -78,8 +79,8 @@ class ScatterGather(Saga[Any], Generic[Request, Response]):
         for name, value, least in (("at_most", at_most, 2), ("at_once", at_once, 1)):
             if value is not None and value < least:
                 raise SettingsError(f"The saga {cls.__name__} has {name}={value}. Use a number of at least {least}, or None.")
-        cls.Part = _message(cls, "Part", name=str, items=tuple[request, ...])
-        cls.Gathered = _message(cls, "Gathered", name=str, results=tuple[response, ...])
+        cls.Part = _message(cls, "Part", name=str, items=GenericAlias(tuple, (request, ...)))
+        cls.Gathered = _message(cls, "Gathered", name=str, results=GenericAlias(tuple, (response, ...)))
 
         @starts(cls.Part)
         def started(self: ScatterGather, message: Any, context: SagaContext) -> None:
@@ -93,7 +94,8 @@ class ScatterGather(Saga[Any], Generic[Request, Response]):
         def gathered(self: ScatterGather, message: Any, context: SagaContext) -> None:
             self._take(message.results, context)
 
-        cls.started, cls.answered, cls.gathered = started, answered, gathered
+        for method in (started, answered, gathered):
+            setattr(cls, method.__name__, method)
         super().__init_subclass__(correlate={cls.Part: "name"}, state=_state_of(cls, request, response), **options)
 
     @classmethod
@@ -155,6 +157,7 @@ def _message(cls: type, called: str, /, **fields: Any) -> type:
 
 def _state_of(cls: type, request: type, response: type) -> type:
     """Return the class of the state: the number of awaited answers, the requests to send, and the results so far."""
-    lists = ((name, list[kind], dataclasses.field(default_factory=list)) for name, kind in (("waiting", request), ("results", response)))
-    fields = [("name", str), ("awaits", int, dataclasses.field(default=0)), *lists]
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [("name", str), ("awaits", int, dataclasses.field(default=0))]
+    for name, kind in (("waiting", request), ("results", response)):
+        fields.append((name, GenericAlias(list, (kind,)), dataclasses.field(default_factory=list)))
     return dataclasses.make_dataclass(f"{cls.__name__}State", fields, namespace={"__module__": cls.__module__})

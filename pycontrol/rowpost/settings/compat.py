@@ -24,8 +24,12 @@ locks; a peek delay under 100 ms is always refused.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-__all__ = ["DEFAULT", "VERSIONS", "Compat", "compat_of"]
+__all__ = ["DEFAULT", "VERSIONS", "Compat", "StrategyName", "compat_of"]
+
+#: how workers are started and stopped
+StrategyName = Literal["adaptive", "fixed", "peek"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,7 @@ class Compat:
     """The switches of one generation."""
 
     version: str
-    strategy: str
+    strategy: StrategyName
     legacy_columns: bool
     clustered: bool
 

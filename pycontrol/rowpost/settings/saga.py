@@ -10,9 +10,10 @@ from msgspec import Meta
 
 from rowpost.settings.yaml_node import Node, decode
 
-__all__ = ["SagaSettings", "read_sagas"]
+__all__ = ["CorrelationType", "SagaSettings", "read_sagas"]
 
-_CorrelationType = Literal["string", "integer", "timestamp", "uuid"]
+#: the types of a correlation property
+CorrelationType = Literal["string", "integer", "timestamp", "uuid"]
 _Property = Annotated[
     str,
     Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}\Z", description="a property's name: write letters, digits and underscores"),
@@ -33,9 +34,9 @@ class SagaSettings:
 
     name: str
     correlation: _Property
-    type: _CorrelationType = "string"
+    type: CorrelationType = "string"
     transitional: _Property | None = None
-    transitional_type: _CorrelationType | None = None
+    transitional_type: CorrelationType | None = None
 
     def __post_init__(self) -> None:
         kind = (self.transitional_type or "string") if self.transitional else None

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta
 
 from rowpost.errors import SettingsError
-from rowpost.settings.compat import compat_of
+from rowpost.settings.compat import StrategyName, compat_of
 from rowpost.settings.yaml_node import Count, Node, Seconds, decode
 
 __all__ = [
@@ -66,7 +66,7 @@ class WorkerSettings:
 
     handler: Annotated[str, _HANDLER]
     limit: Count = 0
-    strategy: Literal["adaptive", "fixed", "peek"] = "peek"
+    strategy: StrategyName = "peek"
     secondary: bool = False
     peek_delay: Annotated[float, Meta(ge=MINIMUM_PEEK_DELAY)] = 1.0
     attempts: Count = 6

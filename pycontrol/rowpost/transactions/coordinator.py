@@ -221,7 +221,7 @@ class Coordinator:
             else:
                 self._step(f"after commit {branch.participant.name}")
         self._carried_out = [each for each in self._carried_out if each not in self._forgetting]
-        if done:
+        if done and self._transaction_id is not None:
             self._carried_out.append(self._transaction_id)
         self._end(in_doubt=not done)
 

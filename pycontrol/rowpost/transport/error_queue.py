@@ -270,7 +270,7 @@ class ErrorQueue:
         for message in messages:
             self.database.call_all([self._send(destination, message.raw_headers, message.body, message.id)])
 
-    def _send(self, destination: str, raw_headers: str, body: bytes | None, row_id: UUID) -> Call:
+    def _send(self, destination: str, raw_headers: str, body: bytes | None, row_id: UUID | None) -> Call:
         content = {"headers": raw_headers, "body": body, "id": row_id}
         return send_call(self.database, self._directory, destination, content)
 

@@ -28,7 +28,7 @@ def send_call(database: Connection, directory: Directory, destination: str, cont
     address = parse_address(destination)
     name = directory.find(database, address)
     if name is not None:
-        return ("send_message", name, content)
+        return Call("send_message", name, content)
     return unregistered_call(database, address, content)
 
 
@@ -38,4 +38,4 @@ def unregistered_call(database: Connection, address: Address, content: dict[str,
     names = {"schema_name": place.schema, "table_name": place.table}
     if place.catalog is not None:
         names["catalog_name"] = place.catalog
-    return ("send_unregistered", None, {**names, **content})
+    return Call("send_unregistered", None, {**names, **content})
