@@ -11,7 +11,7 @@ import pytest
 from rowpost.database.connection import connect_url
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
-from rowpost.errors import QueueNotFound, SettingsError
+from rowpost.errors import HandlerNotFound, QueueNotFound, SettingsError
 from rowpost.settings.environment import QueueSettings, load_settings
 from rowpost.transport.partitions import partition_of, split
 from rowpost.transport.queue import Queue
@@ -142,6 +142,11 @@ def test_a_function_may_say_the_value_and_may_fail_for_one_message(shop):
 
     assert len(warnings) == 1
     assert "no such customer" in warnings[0]
+
+
+def test_an_endpoint_cannot_say_the_value():
+    with pytest.raises(HandlerNotFound, match="is an Endpoint"):
+        key_of("tests.support.endpoints:web")
 
 
 def test_what_has_expired_is_dropped_and_the_rest_of_the_time_moves_along(shop):

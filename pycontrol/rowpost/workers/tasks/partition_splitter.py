@@ -32,7 +32,7 @@ def key_of(by: str) -> KeyOf:
     if ":" in by:
         handler = resolve_handler(by)
         if isinstance(handler, Endpoint):
-            raise HandlerNotFound(f"partition_by {by!r} is an Endpoint: it must be a function that returns a message's value")
+            raise HandlerNotFound(f"partitions by {by!r}: it is an Endpoint. Name a function that returns a message's value, or a header.")
         function: Callable[..., Any] = handler
         return function
     return lambda message: message.headers.get(by)
