@@ -46,7 +46,7 @@ from rowpost.settings.environment import Settings
 from rowpost.wire.address import parse_address
 from rowpost.wire.headers import CORRELATION_ID, REPLY_TO_ADDRESS
 from rowpost.wire.message import Message
-from rowpost.wire.operation import Outgoing
+from rowpost.wire.operation import Operation, Outgoing
 
 __all__ = ["Callbacks", "Requester", "opener"]
 
@@ -192,7 +192,8 @@ class Callbacks:
                 self._sending = self._connect()
             bus = Bus(self.endpoint, self._sending)
             bus.send(message, to, headers={**(extra or {}), REPLY_TO_ADDRESS: self._address})
-            correlation_id = str(bus.operations[0].headers.get(CORRELATION_ID) or "")
+            (request,) = (each for each in bus.operations if isinstance(each, Operation))
+            correlation_id = str(request.headers.get(CORRELATION_ID) or "")
             if not correlation_id or correlation_id in self._pending:
                 raise InvalidMessage(f"The request cannot be sent: it needs a {CORRELATION_ID} of its own. Do not set this header.")
             self._pending[correlation_id] = future  # before it is sent: the reply may be faster than this thread

@@ -17,6 +17,7 @@ from rowpost.outbox.operations import Outbox
 from rowpost.recoverability.policy import Host, Recoverability
 from rowpost.sagas.declaration import Saga
 from rowpost.sagas.hosted import HostedSagas
+from rowpost.settings.compat import StrategyName
 from rowpost.settings.environment import SagaSettings
 from rowpost.settings.worker import STRATEGIES, check_batch
 from rowpost.transactions.scope import MODES
@@ -49,7 +50,7 @@ class Declaration:
         serializers: Iterable[Serializer] = (),
         send_only: bool = False,
         limit: int | None = None,
-        strategy: str | None = None,
+        strategy: StrategyName | None = None,
         instance: str | None = None,
         time_limit: timedelta | None = None,
         batch: str | int | None = None,

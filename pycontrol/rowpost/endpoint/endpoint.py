@@ -32,6 +32,7 @@ from rowpost.outbox.operations import Outbox
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Outcome
 from rowpost.recoverability.policy import Recoverability
+from rowpost.settings.compat import StrategyName
 from rowpost.settings.environment import Settings
 from rowpost.transactions.scope import Scope
 from rowpost.transport.delayed import move_due
@@ -89,7 +90,7 @@ class Endpoint(Declaration):
         serializers: Iterable[Serializer] = (),
         send_only: bool = False,
         limit: int | None = None,
-        strategy: str | None = None,
+        strategy: StrategyName | None = None,
         instance: str | None = None,
         time_limit: timedelta | None = None,
         batch: str | int | None = None,

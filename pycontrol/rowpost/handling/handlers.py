@@ -9,8 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from typing import Any
 
 from rowpost.errors import NoHandler, SettingsError
@@ -62,7 +61,7 @@ def check_ran(returned: Any, what: str) -> None:
         inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned)
     ):
         return
-    with suppress(AttributeError):
+    if isinstance(returned, Coroutine | Generator):
         returned.close()  # without it, Python warns of a coroutine that was never awaited
     raise SettingsError(
         f"{what} returned a {type(returned).__name__}, which is never run, so the message was not handled. Use a plain function."

@@ -18,6 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from rowpost.errors import DatabaseUnavailable, Deadlock, MessageCorrupt, RowpostError
 from rowpost.pipeline.batch_size import BatchSize
@@ -124,7 +125,7 @@ class Batches:
             return [DEADLOCKED]
         self._size = self._size.after(len(rows), seconds, sum(len(m.raw_headers) + len(m.body) for m in batch.messages))
         self.kept = batch.messages[-1].row_version
-        return sorted(batch.outcomes, key=lambda outcome: outcome.row_version)
+        return sorted(batch.outcomes, key=attrgetter("row_version"))
 
     def _attempt(self, message: Message, batch: _Batch) -> Outcome | None:
         """Handle one message. Return its outcome if it ended the transaction, else None."""

@@ -34,7 +34,7 @@ from rowpost.recoverability.retries import Retries
 from rowpost.transport.exclusive import SingleActiveConsumer
 from rowpost.wire.address import parse_address, queue_key
 from rowpost.wire.headers import CONTROL_MESSAGE
-from rowpost.wire.message import Message
+from rowpost.wire.message import Message, MessageRow
 from rowpost.wire.operation import Call, Outgoing
 
 __all__ = ["Pipeline"]
@@ -159,7 +159,7 @@ class Pipeline:
             self.stopwatch.add([(due, started)], time.time())
         return outcome
 
-    def _receive(self, count: int, after_row_version: int | None, begin: Begin) -> list[tuple]:
+    def _receive(self, count: int, after_row_version: int | None, begin: Begin) -> list[MessageRow]:
         started = time.perf_counter()
         rows = self.database.call("receive_messages", self.queue, begin=begin, count=count, after_row_version=after_row_version)
         self.receive_seconds = time.perf_counter() - started
@@ -197,7 +197,7 @@ class Pipeline:
         """Whether several messages may share a transaction."""
         return isinstance(self._mode, SendsAtomicWithReceive)
 
-    def receive_batch(self, count: int, after_row_version: int | None) -> list[tuple]:
+    def receive_batch(self, count: int, after_row_version: int | None) -> list[MessageRow]:
         """Begin a commit-guarded transaction and receive up to `count` messages. Raises Deadlock."""
         if not self._consumer.held(self.database):
             return []

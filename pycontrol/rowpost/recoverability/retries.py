@@ -39,7 +39,7 @@ from rowpost.recoverability.policy import (
     delayed_rounds,
     in_words,
 )
-from rowpost.wire.message import Message, decode_headers
+from rowpost.wire.message import Message, MessageRow, decode_headers
 from rowpost.wire.operation import Call
 
 __all__ = ["Retries", "roll_back"]
@@ -197,7 +197,7 @@ class Retries:
                 f"The message stays in its queue and is tried again. The attempt had failed with {in_words(error)}"
             ) from trouble
 
-    def _receive_again(self, database: Connection, row_version: int) -> list[tuple]:
+    def _receive_again(self, database: Connection, row_version: int) -> list[MessageRow]:
         """Receive the message of a dead worker, in a transaction that stays open.
 
         Returns an empty list if the server does not release the message in time, or if another worker has received it.

@@ -17,6 +17,7 @@ __all__ = [
     "BrowsedMessage",
     "Headers",
     "Message",
+    "MessageRow",
     "OutgoingMessage",
     "decode_headers",
     "encode_headers",
@@ -27,6 +28,8 @@ __all__ = [
 ]
 
 Headers = Mapping[str, str | None]
+#: a row of a receiving procedure: id, row version, whether it has expired, headers, body
+MessageRow = tuple[UUID, int, bool, str, bytes | None]
 
 _encode_quickly = msgspec.json.Encoder().encode
 _decode_quickly = msgspec.json.Decoder(dict[str, str | None]).decode

@@ -84,9 +84,9 @@ class Worker:
         self._in_flight = in_flight
         self._clock = clock
         self._connect_to = connect
-        self._handler: Handler | None = None
+        self._handler: Handler | Endpoint  # set by run()
         self._pipeline: Pipeline | None = None
-        self._batches: Batches | None = None
+        self._batches: Batches  # set with the pipeline
         self._breaker = assignment.breaker
         self._round = 1 if assignment.receive or assignment.polls else 0
         self._receiving = assignment.receive or assignment.polls
@@ -155,12 +155,13 @@ class Worker:
         outcomes = self._batches.process(start)
         if start is None:
             self._cursor.full_scan_ended(self._clock(), self._batches.receive_seconds)
+        first, last = outcomes[0].row_version, self._batches.kept
         if outcomes[0].kind is Kind.EMPTY:
             self._cursor.found_nothing()
-        elif self._batches.kept is None:
+        elif first is None or last is None:  # nothing was removed for good
             self._cursor.rolled_back()
         else:
-            self._cursor.removed(len(outcomes), outcomes[0].row_version, self._batches.kept)
+            self._cursor.removed(len(outcomes), first, last)
         return outcomes
 
     def _record(self, outcome: Outcome) -> None:
