@@ -11,6 +11,9 @@ YES := $(if $(filter 1 yes true,$(YES)),--yes)
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3.14 python3 python; do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
 
+# The tests start hundreds of programs, each of which would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help run example/shop example/flow test test/spark-slow lint format plan deploy verify bench test/tsqlt clean
 
 help: ## list the verbs

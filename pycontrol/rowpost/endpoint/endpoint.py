@@ -39,7 +39,7 @@ from rowpost.transport.delayed import move_due
 from rowpost.transport.directory import Directory
 from rowpost.transport.dispatch import dispatch
 from rowpost.wire.address import parse_address
-from rowpost.wire.headers import CONTROL_MESSAGE, FORWARD_DESTINATION
+from rowpost.wire.headers import CONTROL_MESSAGE, FORWARD_DESTINATION, RETRY_UNIQUE_MESSAGE_ID
 from rowpost.wire.message import Message, decode_headers
 from rowpost.wire.operation import Call, Outgoing
 from rowpost.wire.serialization import Serializer
@@ -153,7 +153,7 @@ class Endpoint(Declaration):
             database = database or self._own_database()
             if self._pipeline is None or self._pipeline.database is not database:
                 self._pipeline = Pipeline(database, self.name, self, reconnect=database.open_second)
-            if self._directory.find(database, parse_address(self.name)) and self._directory.delays(self.name):
+            if self._directory.find(database, self.name).delays:
                 move_due(database, self.name, error_queue=self.error_queue, directory=self._directory)
             return self._pipeline.process_one()
 
@@ -210,7 +210,8 @@ class Endpoint(Declaration):
             return []
         context = Context(self, database, message, scope)
         self._handlers.run(message, context)
-        context.operations += acknowledgement(headers)
+        if headers.get(RETRY_UNIQUE_MESSAGE_ID):
+            context.operations += acknowledgement(headers)
         if self.audit_queue is not None and started is not None:
             original = decode_headers(message.raw_headers)  # a handler may have changed message.headers
             copied = {**original, **context.audit_headers}

@@ -24,7 +24,7 @@ from typing import Any
 from uuid import uuid4
 
 from rowpost.database.connection import Connection
-from rowpost.database.dialects.protocol import Begin
+from rowpost.database.dialects.protocol import Begin, Guard, NoGuard
 from rowpost.errors import (
     AlreadyDispatched,
     AlreadyHandled,
@@ -42,7 +42,7 @@ from rowpost.handling.processor import Processor
 from rowpost.outbox.operations import Outbox, decode_operations, encode_operations, named, open_business
 from rowpost.recoverability.outcome import DEADLOCKED, Kind, Outcome, RowState
 from rowpost.recoverability.retries import Retries, roll_back
-from rowpost.transactions.guard import ConnectionGuard, broken_transaction
+from rowpost.transactions.guard import broken_transaction, connection_guard
 from rowpost.transactions.scope import OneDatabase
 from rowpost.wire.message import Message
 from rowpost.wire.operation import Call, Outgoing
@@ -115,7 +115,7 @@ class OutboxProcessing:
         self._url = outbox.find_url(urls)
         self._retries, self._step = retries, step
         self._database = database
-        self._guard = ConnectionGuard(queue)
+        self._guard: Guard = NoGuard()
         self._scope = BusinessDatabase(outbox.database, processor.transaction_mode)
         #: whether record_handled was called before the handler (pessimistic)
         self._recorded = False
@@ -201,7 +201,7 @@ class OutboxProcessing:
         """Run the handler. Return what it sent, or its error and whether it may have committed something."""
         operations: list[Outgoing] = []
         failure: BaseException | None = None
-        self._guard.start(business)
+        self._guard.start()
         try:
             operations = self._processor.handle(message, database, self._scope)
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
@@ -330,6 +330,7 @@ class OutboxProcessing:
                 business.close()
                 raise
             self._scope.connection = business
+            self._guard = connection_guard(business, self._queue)
         return business
 
     def _rehearse(self, business: Connection) -> None:

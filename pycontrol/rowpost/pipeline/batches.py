@@ -65,14 +65,10 @@ class Batches:
 
     def __init__(self, pipeline: Pipeline, size: BatchSize, clock: Callable[[], float] = time.perf_counter) -> None:
         self._pipeline = pipeline
-        self._size = size if pipeline.allows_batches else BatchSize(1, None)
+        #: says how many messages the next receive takes at most
+        self.size = size if pipeline.allows_batches else BatchSize(1, None)
         self._clock = clock
         self.kept: int | None = None
-
-    @property
-    def size(self) -> int:
-        """How many messages the next receive takes at most."""
-        return self._size.now
 
     @property
     def receive_seconds(self) -> float:
@@ -89,26 +85,28 @@ class Batches:
             RowpostError: as `Pipeline.process_one`.
         """
         self.kept = None
-        if self._size.now > 1:
-            with self._pipeline.transaction():
+        if self.size.now > 1:
+            with self._pipeline.transaction:
                 return self._process_many(after_row_version)
         outcome = self._pipeline.process_one(after_row_version)
         if outcome.kind in REMOVED:
             self.kept = outcome.row_version
+        if self.size.limit == 1:
+            return [outcome]
         if outcome.kind in SUCCEEDED:
-            self._size = self._size.after(1, self._pipeline.handler_seconds)
+            self.size = self.size.after(1, self._pipeline.handler_seconds)
         elif outcome.kind is not Kind.EMPTY:
-            self._size = self._size.after_failure(place=1)
+            self.size = self.size.after_failure(place=1)
         return [outcome]
 
     def _process_many(self, after_row_version: int | None) -> list[Outcome]:
         pipeline = self._pipeline
         try:
-            rows = pipeline.receive_batch(self._size.now, after_row_version)
+            rows = pipeline.receive_batch(self.size.now, after_row_version)
         except Deadlock:
             return [DEADLOCKED]
         if not rows:
-            self._size = self._size.after(0, 0.0)
+            self.size = self.size.after(0, 0.0)
             pipeline.database.rollback()
             return [pipeline.found_nothing()]
         started, batch = self._clock(), _Batch([Message(*row[:4], row[4] or b"") for row in rows])
@@ -117,13 +115,13 @@ class Batches:
             if ended is not None:
                 place = batch.messages.index(message) + 1
                 conflict = ended.kind is Kind.DEADLOCKED
-                self._size = self._size.after_conflict() if conflict else self._size.after_failure(place)
+                self.size = self.size.after_conflict() if conflict else self.size.after_failure(place)
                 return [ended]
         seconds = self._clock() - started
         if not self._commit(batch):
-            self._size = self._size.after_loss(len(rows))
+            self.size = self.size.after_loss(len(rows))
             return [DEADLOCKED]
-        self._size = self._size.after(len(rows), seconds, sum(len(m.raw_headers) + len(m.body) for m in batch.messages))
+        self.size = self.size.after(len(rows), seconds, sum(len(m.raw_headers) + len(m.body) for m in batch.messages))
         self.kept = batch.messages[-1].row_version
         return sorted(batch.outcomes, key=attrgetter("row_version"))
 

@@ -18,11 +18,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Begin
-from rowpost.database.receive_transaction import receive_transaction
+from rowpost.database.receive_transaction import ReceiveTransaction
 from rowpost.errors import Deadlock, MessageCorrupt
 from rowpost.handling.processor import Processor
 from rowpost.pipeline.modes import choose_mode
@@ -38,7 +37,6 @@ from rowpost.wire.message import Message, MessageRow
 from rowpost.wire.operation import Call, Outgoing
 
 __all__ = ["Pipeline"]
-
 
 
 class Pipeline:
@@ -89,25 +87,17 @@ class Pipeline:
         self._mode = choose_mode(self._receiver, participants or {}, outboxes or {})
         self._hold = hold
         self._step = step
-        self._consumer = SingleActiveConsumer(queue, wanted=exclusive)
-        #: owns the receiving transaction; see database.receive_transaction
-        self.transaction = partial(receive_transaction, self._get_database)
+        self._consumer = SingleActiveConsumer(queue) if exclusive else None
+        #: owns the receiving transaction, whenever it is entered
+        self.transaction = ReceiveTransaction(self._receiver)
         self.stopwatch = Stopwatch()
-        #: how long the last receive took
-        self.receive_seconds = 0.0
+        #: how long the last receive and the last handler took
+        self.receive_seconds = self.handler_seconds = 0.0
 
     @property
     def database(self) -> Connection:
         """The receiving connection."""
         return self._receiver.database
-
-    def _get_database(self) -> Connection:
-        return self._receiver.database
-
-    @property
-    def handler_seconds(self) -> float:
-        """How long the last handler ran."""
-        return self._mode.handler_seconds
 
     def process_one(self, after_row_version: int | None = None) -> Outcome:
         """Receive and handle at most one message: the oldest one that is not locked, above `after_row_version`.
@@ -118,12 +108,12 @@ class Pipeline:
             DatabaseUnavailable: the connection is lost. The message is in its queue again.
             RowpostError: the queue cannot be received from, or a failed attempt cannot be counted. Nothing was committed.
         """
-        with self.transaction():
+        with self.transaction:
             return self._process_one(after_row_version)
 
     def _process_one(self, after_row_version: int | None) -> Outcome:
         mode, database = self._mode, self.database
-        if not self._consumer.held(database):
+        if self._consumer is not None and not self._consumer.held(database):
             return EMPTY
         try:
             rows = self._receive(1, after_row_version, mode.begin)
@@ -153,6 +143,7 @@ class Pipeline:
         if self._hold is not None:
             self._hold(message)
         outcome = mode.handle(message)
+        self.handler_seconds = mode.handler_seconds
         if self._hold is not None:
             self._hold(None)
         if outcome.kind is Kind.HANDLED:
@@ -199,7 +190,7 @@ class Pipeline:
 
     def receive_batch(self, count: int, after_row_version: int | None) -> list[MessageRow]:
         """Begin a commit-guarded transaction and receive up to `count` messages. Raises Deadlock."""
-        if not self._consumer.held(self.database):
+        if self._consumer is not None and not self._consumer.held(self.database):
             return []
         rows = self._receive(count, after_row_version, "commit_guarded")
         self._step("received")
@@ -207,7 +198,7 @@ class Pipeline:
 
     def in_lock_order(self, messages: list[Message]) -> list[Message]:
         """Return the messages of a batch in the order in which to handle them. Those of an exclusive queue keep their order."""
-        return messages if self._consumer.wanted else self.processor.in_lock_order(messages)
+        return messages if self._consumer is not None else self.processor.in_lock_order(messages)
 
     def attempt(self, message: Message) -> list[Outgoing] | Outcome | None:
         """Run the handler of one message of a batch.

@@ -2,7 +2,7 @@
 
 `WithinTransaction` is what the modes with a receiving transaction share. It runs the handler on the guarded connection and finds out
 whether its transaction can be committed. Then it commits, or leaves the failed attempt to `recoverability.retries`. Its subclasses
-say what is sent when. The caller's `receive_transaction` owns the transaction: no exception leaves it open.
+say what is sent when. The caller's `ReceiveTransaction` owns the transaction: no exception leaves it open.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rowpost.errors import (
 from rowpost.handling.processor import Processor
 from rowpost.recoverability.outcome import DEADLOCKED, Kind, Outcome, RowState
 from rowpost.recoverability.retries import Retries, roll_back
-from rowpost.transactions.guard import ConnectionGuard, broken_transaction
+from rowpost.transactions.guard import broken_transaction, connection_guard
 from rowpost.transactions.scope import OneDatabase, Scope
 from rowpost.wire.message import Message
 from rowpost.wire.operation import Outgoing
@@ -75,7 +75,8 @@ class WithinTransaction:
     def __init__(self, receiver: Receiver, scope: Scope | None = None) -> None:
         self._receiver = receiver
         self._scope = scope or OneDatabase(self.name)
-        self._guard = ConnectionGuard(receiver.queue)
+        self._guarded = receiver.database
+        self._guard = connection_guard(receiver.database, receiver.queue)
         #: whether any handler asked for the driver's connection so far
         self._connection_was_used = False
         self.handler_seconds = 0.0
@@ -101,7 +102,9 @@ class WithinTransaction:
             transaction is over.
         """
         receiver, database = self._receiver, self._receiver.database
-        self._guard.start(database)
+        if database is not self._guarded:  # a handler closed the one before
+            self._guarded, self._guard = database, connection_guard(database, receiver.queue)
+        self._guard.start()
         database.lent, started = False, time.perf_counter()
         try:
             operations = receiver.processor.handle(message, database, self._scope)

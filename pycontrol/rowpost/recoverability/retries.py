@@ -21,7 +21,7 @@ from contextlib import suppress
 from uuid import UUID
 
 from rowpost.database.connection import Connection
-from rowpost.database.receive_transaction import receive_transaction
+from rowpost.database.receive_transaction import ReceiveTransaction
 from rowpost.errors import (
     DatabaseError,
     DatabaseUnavailable,
@@ -138,7 +138,7 @@ class Retries:
 
         Raises:
             DatabaseError: the attempt could not be counted. If `row` is HELD, the receiving transaction is still open. The
-                caller's `receive_transaction` rolls it back, so that the message is in its queue again.
+                caller's `ReceiveTransaction` rolls it back, so that the message is in its queue again.
         """
         self._savepoints_until = self._clock() + SAVEPOINTS_FOR_SECONDS
         if row in _IN_MEMORY:
@@ -169,7 +169,7 @@ class Retries:
         """
         attempts = self._count(database, row_id, error)
         if attempts > self._recoverability.immediate_retries:
-            with receive_transaction(lambda: database):
+            with ReceiveTransaction(database):
                 rows = self._receive_again(database, row_version)
                 if rows:
                     message = Message(*rows[0][:4], rows[0][4] or b"")

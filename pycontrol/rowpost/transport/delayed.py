@@ -20,11 +20,10 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 from rowpost.database.connection import Connection
-from rowpost.database.receive_transaction import receive_transaction
+from rowpost.database.receive_transaction import ReceiveTransaction
 from rowpost.errors import DatabaseUnavailable, Deadlock, MessageCorrupt, RowpostError
 from rowpost.recoverability.policy import Host, failure_headers
 from rowpost.transport.directory import Directory
-from rowpost.transport.sending import send_call
 from rowpost.wire.headers import FORWARD_DESTINATION, MESSAGE_ID
 from rowpost.wire.message import decode_headers, encode_headers
 from rowpost.wire.operation import Call
@@ -106,7 +105,7 @@ def move_due(
     """
     move = ("move_due_messages", queue, {"count": batch})
     several = database.engine == "sqlserver"  # several statements need a transaction; on PostgreSQL the call is one statement
-    with receive_transaction(lambda: database):
+    with ReceiveTransaction(database):
         # an idle queue costs one round trip; messages to forward take a second call, in a transaction that stays open
         ((moved, forwards, next_due_ms),) = database.call_all([move], begin=several, commit=several)[0]
         next_due = None if next_due_ms is None else next_due_ms / 1000
@@ -183,7 +182,7 @@ class _Forwarder:
         content = {"headers": encode_headers(headers), "body": body}
         if not destination:  # the header's name occurred elsewhere in the headers: the message belongs to this queue
             return Call("send_message", self._queue, content)
-        return send_call(self._database, self._directory, destination, content)
+        return self._directory.find(self._database, destination).send(content)
 
     def _give_up(self, row: Row, error: RowpostError) -> Call:
         """Move a message to the error queue. FailedQ is the destination, because a retry has to go there."""

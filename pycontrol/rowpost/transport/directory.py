@@ -1,11 +1,45 @@
-"""Look up which queues are registered in a database, and which of them have a delayed table."""
+"""Look up where an address leads: to a registered queue of a database, or to a table that nobody registered."""
 
 from __future__ import annotations
 
-from rowpost.database.connection import Connection
-from rowpost.wire.address import Address
+from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["Directory"]
+from rowpost.database.connection import Connection
+from rowpost.wire.address import Address, parse_address
+from rowpost.wire.operation import Call
+
+__all__ = ["Directory", "Place", "send_unregistered", "table_of"]
+
+REMEMBERED_PLACES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an address leads, seen from one database.
+
+    Attributes:
+        name: the address in the form that the registry uses; the queue's name if it is registered.
+        registered: whether the database has a registered queue there.
+        delays: whether that queue has a delayed table.
+        table: the table, with its schema, and with its catalog if it lies in another database.
+    """
+
+    name: str
+    registered: bool
+    delays: bool
+    table: Address
+
+    def send(self, content: dict[str, Any]) -> Call:
+        """Return the call that stores a message there.
+
+        Registered queues have a send procedure of their own. Other tables are sent to by the general procedure
+        `send_unregistered`, with the caller's own right to the table.
+
+        Args:
+            content: the arguments that both procedures have: headers, body, and others by the contract's names.
+        """
+        return Call("send_message", self.name, content) if self.registered else send_unregistered(self.table, content)
 
 
 class Directory:
@@ -17,17 +51,41 @@ class Directory:
 
     def __init__(self) -> None:
         self._queues: dict[str, bool] | None = None
+        #: by the address as it was spelt
+        self._places: dict[str, Place] = {}
 
-    def find(self, database: Connection, address: Address) -> str | None:
-        """Return the registered name of an address; None if it is not registered."""
-        return self.find_name(database, database.local(address).format())
+    def find(self, database: Connection, address: str) -> Place:
+        """Return where a queue's name, or an address in any spelling that occurs in headers, leads.
 
-    def find_name(self, database: Connection, name: str) -> str | None:
-        """Return `name`, which is an address in the form that the registry uses, if it is registered; else None."""
+        Raises:
+            InvalidQueueName: the text is not an address.
+        """
+        place = self._places.get(address)
+        if place is None or not place.registered:
+            place = self._find(database, address)
+            if len(self._places) >= REMEMBERED_PLACES:
+                self._places.clear()
+            self._places[address] = place
+        return place
+
+    def _find(self, database: Connection, text: str) -> Place:
+        address = database.local(parse_address(text))
+        name = address.format()
         if self._queues is None or name not in self._queues:
-            self._queues = {row[0]: bool(row[8]) for row in database.call("list_queues")}
-        return name if name in self._queues else None
+            self._queues = {row.queue_name: row.delayed for row in database.call("list_queues")}
+            self._places.clear()
+        registered, delays = name in self._queues, self._queues.get(name, False)
+        return Place(name, registered=registered, delays=delays, table=address.qualified(database.engine))
 
-    def delays(self, name: str) -> bool:
-        """Return whether a registered queue has a delayed table."""
-        return bool((self._queues or {}).get(name))
+
+def table_of(database: Connection, address: str) -> Address:
+    """Return the table of an address, with its schema, and with its catalog if it lies in another database."""
+    return database.local(parse_address(address)).qualified(database.engine)
+
+
+def send_unregistered(table: Address, content: dict[str, Any]) -> Call:
+    """Return the call of `send_unregistered` for a table of `table_of`; `content` as for `Place.send`."""
+    names = {"schema_name": table.schema, "table_name": table.table}
+    if table.catalog is not None:
+        names["catalog_name"] = table.catalog
+    return Call("send_unregistered", None, {**names, **content})

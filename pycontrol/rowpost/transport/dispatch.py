@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Commit
 from rowpost.errors import DelayNotSupported, RowpostError
-from rowpost.transport.directory import Directory
+from rowpost.transport.directory import Directory, Place, send_unregistered, table_of
 from rowpost.transport.queue import Row, legacy_values, split
-from rowpost.wire.address import Address, parse_address
+from rowpost.wire.address import Address
 from rowpost.wire.headers import FORWARD_DESTINATION, MESSAGE_ID
 from rowpost.wire.message import encode_headers
 from rowpost.wire.operation import Call, Operation, Outgoing
@@ -88,20 +88,19 @@ def _add_group(
         elif outgoing.topics:
             batch.publish(outgoing)
         else:
-            address = parse_address(outgoing.destination or "")
-            name = database.local(address).format()
-            key = (name, outgoing.headers.get(MESSAGE_ID) or "")
+            place = directory.find(database, outgoing.destination or "")
+            key = (place.name, outgoing.headers.get(MESSAGE_ID) or "")
             if key[1] and key in seen:
                 continue
             seen.add(key)
-            batch.add(_send(database, outgoing, address, directory.find_name(database, name), directory, own_queue))
+            batch.add(_send(database, outgoing, place, directory, own_queue))
 
 
 def _publish_and_send(database: Connection, batch: _Batch, begin: bool, commit: Commit) -> None:
     """Make the calls of a batch with events, then send copies to the subscribers that the server could not reach."""
     rows = database.call_all(batch.calls, begin=begin)
     calls = [
-        _send_unregistered(database.local(parse_address(row[0])).qualified(database.engine), operation)
+        _send_unregistered(table_of(database, row[0]), operation)
         for place, operation in batch.events
         for row in rows[place]
         if not row[1]
@@ -159,21 +158,16 @@ class _Batch:
 
 
 def _send(
-    database: Connection,
-    operation: Operation,
-    address: Address,
-    name: str | None,
-    directory: Directory,
-    own_queue: str | None,
+    database: Connection, operation: Operation, place: Place, directory: Directory, own_queue: str | None
 ) -> Call | _QueueRow:
-    """Return how an operation leaves. `name` is the registered name of its destination, None if it is not registered."""
+    """Return how an operation leaves for its destination."""
     if operation.delay is not None:
-        return _delay(database, operation, name, directory, own_queue)
-    if name is None:
-        return _send_unregistered(database.local(address).qualified(database.engine), operation)
+        return _delay(database, operation, place, directory, own_queue)
+    if not place.registered:
+        return _send_unregistered(place.table, operation)
     legacy = legacy_values(operation.headers) if database.legacy_columns else ()
     time_ms = _milliseconds(operation.time_to_be_received)
-    return _QueueRow(name, Row(encode_headers(operation.headers), operation.body, None, time_ms, *legacy))
+    return _QueueRow(place.name, Row(encode_headers(operation.headers), operation.body, None, time_ms, *legacy))
 
 
 def _send_one(queue: str, row: Row) -> Call:
@@ -185,29 +179,26 @@ def _send_one(queue: str, row: Row) -> Call:
 
 
 def _delay(
-    database: Connection, operation: Operation, name: str | None, directory: Directory, own_queue: str | None
+    database: Connection, operation: Operation, place: Place, directory: Directory, own_queue: str | None
 ) -> Call:
     """Store a message in the delayed table of its destination, or in the sender's, which forwards it when it is due."""
     arguments = {**_content(operation), "delay_ms": _milliseconds(operation.delay)}
-    if name is not None and directory.delays(name):
-        return Call("delay_message", name, arguments)
-    own = None if own_queue is None else directory.find(database, parse_address(own_queue))
-    if own is None or not directory.delays(own):
+    if place.delays:
+        return Call("delay_message", place.name, arguments)
+    own = None if own_queue is None else directory.find(database, own_queue)
+    if own is None or not own.delays:
         sender = "the sender has no queue" if own_queue is None else f"the sender's queue {own_queue!r} has none either"
         raise DelayNotSupported(
             f"The delayed message to {operation.destination!r} cannot be stored: the destination has no delayed table in this "
             f"database, and {sender}. Create the destination's or the sender's queue with a delayed table, or send without a delay."
         )
     headers = {**operation.headers, FORWARD_DESTINATION: operation.destination}
-    return Call("delay_message", own, {**arguments, "headers": encode_headers(headers)})
+    return Call("delay_message", own.name, {**arguments, "headers": encode_headers(headers)})
 
 
-def _send_unregistered(place: Address, operation: Operation) -> Call:
-    names = {"schema_name": place.schema, "table_name": place.table}
-    if place.catalog is not None:
-        names["catalog_name"] = place.catalog
+def _send_unregistered(table: Address, operation: Operation) -> Call:
     time_ms = _milliseconds(operation.time_to_be_received)
-    return Call("send_unregistered", None, {**names, **_content(operation), "time_to_be_received_ms": time_ms})
+    return send_unregistered(table, {**_content(operation), "time_to_be_received_ms": time_ms})
 
 
 def _content(operation: Operation) -> dict[str, Any]:

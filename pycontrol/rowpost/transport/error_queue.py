@@ -20,7 +20,6 @@ from rowpost.errors import DatabaseUnavailable, InvalidMessage, InvalidQueueName
 from rowpost.transport.directory import Directory
 from rowpost.transport.failed_message import FailedMessage, edited_headers
 from rowpost.transport.queue import Queue
-from rowpost.transport.sending import send_call
 from rowpost.wire.address import parse_address
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, FAILED_QUEUE
 from rowpost.wire.message import BrowsedMessage, Headers, OutgoingMessage, encode_headers
@@ -263,16 +262,16 @@ class ErrorQueue:
         return len(found)
 
     def _send_many(self, destination: str, messages: Sequence[OutgoingMessage]) -> None:
-        name = self._directory.find(self.database, parse_address(destination))
-        if name is not None:
-            Queue(name, self.database).send_many(messages)
+        place = self._directory.find(self.database, destination)
+        if place.registered:
+            Queue(place.name, self.database).send_many(messages)
             return
         for message in messages:
             self.database.call_all([self._send(destination, message.raw_headers, message.body, message.id)])
 
     def _send(self, destination: str, raw_headers: str, body: bytes | None, row_id: UUID | None) -> Call:
         content = {"headers": raw_headers, "body": body, "id": row_id}
-        return send_call(self.database, self._directory, destination, content)
+        return self._directory.find(self.database, destination).send(content)
 
 
 def _failed(row: tuple) -> FailedMessage:

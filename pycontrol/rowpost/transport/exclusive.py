@@ -11,18 +11,14 @@ class SingleActiveConsumer:
     """The right of one session to receive from a queue, as long as its connection lives.
 
     The right is a lock of the session. The server releases it after the session's transaction has ended, never before.
-
-    Args:
-        wanted: whether the queue has a single active consumer; if not, every session holds the right.
     """
 
-    def __init__(self, queue: str, *, wanted: bool) -> None:
-        self.wanted = wanted
+    def __init__(self, queue: str) -> None:
         self._queue = queue
         self._holder: Connection | None = None
 
     def held(self, database: Connection) -> bool:
         """Return whether this session may receive; requests the lock if it does not have it. Raises DatabaseError."""
-        if self.wanted and self._holder is not database and database.call("acquire_queue", queue_name=self._queue)[0].acquired:
+        if self._holder is not database and database.call("acquire_queue", queue_name=self._queue)[0].acquired:
             self._holder = database
-        return not self.wanted or self._holder is database
+        return self._holder is database

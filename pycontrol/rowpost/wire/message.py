@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from os import urandom
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -138,21 +139,17 @@ class _Stored:
     __slots__ = ()
     id: UUID
     raw_headers: str
-    _headers: dict[str, str | None] | None
+    headers: dict[str, str | None]
+    message_id: str
 
-    @property
-    def headers(self) -> dict[str, str | None]:
-        """The headers. Raises MessageCorrupt where they cannot be read; raw_headers is there all the same."""
-        headers = self._headers
-        if headers is None:
-            headers = decode_headers(self.raw_headers)
-            object.__setattr__(self, "_headers", headers)
-        return headers
-
-    @property
-    def message_id(self) -> str:
-        """The header NServiceBus.MessageId; the row's id where a sender left it out."""
-        return self.headers.get(MESSAGE_ID) or str(self.id)
+    def __getattr__(self, name: str) -> Any:
+        """Decode the headers when they or the message id are first read: until then, these slots are empty."""
+        if name not in {"headers", "message_id"}:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        headers = decode_headers(self.raw_headers)
+        object.__setattr__(self, "headers", headers)
+        object.__setattr__(self, "message_id", headers.get(MESSAGE_ID) or str(self.id))
+        return getattr(self, name)
 
     @property
     def reply_to(self) -> str | None:
@@ -170,6 +167,8 @@ class Message(_Stored):
         expired: by the server's clock, when it was received.
         raw_headers: the Headers column, verbatim.
         body: the bytes; a NULL body is empty bytes.
+        headers: the decoded headers. Reading them raises MessageCorrupt if they cannot be decoded.
+        message_id: the header NServiceBus.MessageId as it arrived; the row's id where a sender left it out. Raises as `headers`.
     """
 
     id: UUID
@@ -177,14 +176,15 @@ class Message(_Stored):
     expired: bool
     raw_headers: str
     body: bytes
-    _headers: dict[str, str | None] | None = field(default=None, init=False, repr=False, compare=False)
+    headers: dict[str, str | None] = field(init=False, repr=False, compare=False)
+    message_id: str = field(init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class BrowsedMessage(_Stored):
     """A message that was read but not received.
 
-    `body` may be cut, `body_bytes` is the whole length; `expires` is in UTC.
+    `body` may be cut, `body_bytes` is the whole length; `expires` is in UTC. `headers` and `message_id` as in `Message`.
     """
 
     id: UUID
@@ -194,7 +194,8 @@ class BrowsedMessage(_Stored):
     raw_headers: str
     body: bytes
     body_bytes: int
-    _headers: dict[str, str | None] | None = field(default=None, init=False, repr=False, compare=False)
+    headers: dict[str, str | None] = field(init=False, repr=False, compare=False)
+    message_id: str = field(init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ The caller passes the current time in seconds, so that tests need no clock.
 
 >>> cursor = ReceiveCursor()
 >>> cursor.full_scan_ended(10.0, seconds=0.0)
->>> cursor.reserve(cursor.start(10.5), 500)
+>>> start = cursor.start(10.5, 500)
 >>> cursor.removed(500, first=1, last=500)
->>> cursor.start(10.5), cursor.start(11.0)
+>>> cursor.start(10.5, 500), cursor.start(11.0, 500)
 (500, None)
 >>> cursor.full_scan_ended(12.0, seconds=0.15)
->>> cursor.needs_full_scan(13.0), cursor.start(14.0), cursor.needs_full_scan(15.0)
+>>> cursor.needs_full_scan(13.0), cursor.start(14.0, 500), cursor.needs_full_scan(15.0)
 (False, 500, True)
 """
 
@@ -61,12 +61,26 @@ class ReceiveCursor:
     behind_until: int = 0
     _requested: int = 0
 
-    def start(self, now: float) -> int | None:
-        """Return the row version above which to receive; None means from the start of the queue."""
-        if self._full_scan_is_due(now, SCAN_INTERVAL_S):
-            return None
-        behind = self.row_version < self.behind_until
-        return (self.row_version if behind else max(self.row_version, self.shared.row_version)) or None
+    def start(self, now: float, count: int) -> int | None:
+        """Return the row version above which to receive at most `count` messages; None means from the start of the queue.
+
+        The shared mark advances by as many messages, so that other workers start above them.
+        """
+        start = None
+        if not self._full_scan_is_due(now, SCAN_INTERVAL_S):
+            behind = self.row_version < self.behind_until
+            start = (self.row_version if behind else max(self.row_version, self.shared.row_version)) or None
+        self._reserve(start, count)
+        return start
+
+    def start_scan(self, count: int) -> None:
+        """Advance the shared mark before a receive of at most `count` messages from the start of the queue."""
+        self._reserve(None, count)
+
+    def _reserve(self, start: int | None, count: int) -> None:
+        self._requested, others = count, self.shared.row_version
+        if (start is None and others) or (start is not None and start >= others):
+            self.shared.row_version = max(self.row_version, others) + count
 
     def needs_full_scan(self, now: float) -> bool:
         """Return whether to scan from the start after a receive above the cursor found nothing."""
@@ -85,12 +99,6 @@ class ReceiveCursor:
     def full_scan_ended(self, now: float, seconds: float) -> None:
         """Record a receive from the start of the queue and its duration."""
         self.shared.scanned_at, self.shared.scan_seconds = now, seconds
-
-    def reserve(self, start: int | None, count: int) -> None:
-        """Advance the shared mark before a receive of at most `count` messages, so that other workers start above them."""
-        self._requested, others = count, self.shared.row_version
-        if (start is None and others) or (start is not None and start >= others):
-            self.shared.row_version = max(self.row_version, others) + count
 
     def removed(self, count: int, first: int, last: int) -> None:
         """Record that `count` messages from row version `first` to `last` were removed for good."""

@@ -144,14 +144,14 @@ class Worker:
     def _receive(self) -> list[Outcome]:
         """Receive above the cursor; from the start if a full scan is due."""
         now = self._clock()
-        start = self._cursor.start(now)
+        start = self._cursor.start(now, self._batches.size.now)
         outcomes = self._process(start)
         if start is not None and outcomes[0].kind is Kind.EMPTY and self._cursor.needs_full_scan(now):
+            self._cursor.start_scan(self._batches.size.now)
             return self._process(None)
         return outcomes
 
     def _process(self, start: int | None) -> list[Outcome]:
-        self._cursor.reserve(start, self._batches.size)
         outcomes = self._batches.process(start)
         if start is None:
             self._cursor.full_scan_ended(self._clock(), self._batches.receive_seconds)
@@ -166,7 +166,7 @@ class Worker:
 
     def _record(self, outcome: Outcome) -> None:
         kind = outcome.kind
-        if self._breaker.armed and kind is not Kind.UNMOVABLE:
+        if self._breaker.armed_at is not None and kind is not Kind.UNMOVABLE:
             self._breaker = self._breaker.after_success()
             self._send(ReceiveRecovered())
         if kind is Kind.DEADLOCKED:

@@ -3,8 +3,8 @@
 from uuid import UUID, uuid4
 
 from rowpost.database.connection import Connection
-from rowpost.transport.sending import unregistered_call
-from rowpost.wire.address import parse_address
+from rowpost.transport.directory import send_unregistered as unregistered_call
+from rowpost.transport.directory import table_of
 from rowpost.wire.message import encode_headers
 
 __all__ = ["send_unregistered"]
@@ -15,5 +15,5 @@ def send_unregistered(database, address: str, body: bytes, headers: dict | None 
     database = database if isinstance(database, Connection) else Connection.share(database)
     row_id = uuid4()
     content = {"headers": encode_headers(headers or {}), "body": body, "id": row_id}
-    database.call_all([unregistered_call(database, parse_address(address), content)])
+    database.call_all([unregistered_call(table_of(database, address), content)])
     return row_id

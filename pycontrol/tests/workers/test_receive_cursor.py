@@ -14,8 +14,10 @@ def shared():
 
 
 def receive(cursor, count, first, last, now=NOW, taken=None):
-    cursor.reserve(cursor.start(now), count)
+    """Return where the receive started."""
+    start = cursor.start(now, count)
     cursor.removed(count if taken is None else taken, first, last)
+    return start
 
 
 def test_slow_full_scans_are_rare():
@@ -23,8 +25,7 @@ def test_slow_full_scans_are_rare():
     cursor, now, scans = ReceiveCursor(), 1000.0, 0
     while now < 1100.0:
         now += 0.001  # a message
-        start = cursor.start(now)
-        cursor.reserve(start, 1)
+        start = cursor.start(now, 1)
         if start is None:
             scans, now = scans + 1, now + 0.1
             cursor.full_scan_ended(now, 0.1)
@@ -36,7 +37,7 @@ def test_slow_full_scans_are_rare():
 def test_a_pool_scans_as_often_as_one_worker_does(shared):
     cursors = [ReceiveCursor(shared) for _ in range(16)]
 
-    scans = [cursor.start(LONG_AGO + 1.0) for cursor in cursors].count(None)
+    scans = [cursor.start(LONG_AGO + 1.0, 500) for cursor in cursors].count(None)
 
     assert scans == 1
 
@@ -54,63 +55,58 @@ def test_workers_that_find_nothing_together_do_not_all_scan_from_the_start(share
 
 def test_a_scan_that_never_ends_is_followed_by_another(shared):
     lost, cursor = ReceiveCursor(shared), ReceiveCursor(shared)
-    assert lost.start(LONG_AGO + 1.0) is None
+    assert lost.start(LONG_AGO + 1.0, 500) is None
 
-    assert cursor.start(LONG_AGO + 4.0) is None
+    assert cursor.start(LONG_AGO + 4.0, 500) is None
 
 
 def test_workers_that_receive_concurrently_start_above_one_another(shared):
     first, second = ReceiveCursor(shared), ReceiveCursor(shared)
 
-    starts = []
-    for cursor in (first, second, first):
-        starts.append(cursor.start(NOW))
-        cursor.reserve(starts[-1], 500)
+    starts = [cursor.start(NOW, 500) for cursor in (first, second, first)]
 
     assert starts == [1000, 1500, 2000]
 
 
 def test_a_new_worker_starts_where_the_others_are(shared):
-    assert ReceiveCursor(shared).start(NOW) == 1000
+    assert ReceiveCursor(shared).start(NOW, 500) == 1000
 
 
 def test_what_may_come_back_is_received_again_whatever_others_took_meanwhile(shared):
     cursor, other = ReceiveCursor(shared, row_version=900), ReceiveCursor(shared)
-    cursor.reserve(cursor.start(NOW), 100)
+    cursor.start(NOW, 100)
     cursor.rolled_back()
     receive(other, 500, 1101, 1600)
 
-    starts = [cursor.start(NOW)]
-    receive(cursor, 50, 1001, 1050)  # half of what it gave back
-    starts.append(cursor.start(NOW))
-    receive(cursor, 100, 1051, 1700)
-    starts.append(cursor.start(NOW))
-    receive(cursor, 100, 1701, 1800)
+    half = receive(cursor, 50, 1001, 1050)
+    rest = receive(cursor, 100, 1051, 1700)
+    next_ones = receive(cursor, 100, 1701, 1800)
 
-    assert starts == [900, 1050, 1700]
-    assert cursor.start(NOW) == max(1800, shared.row_version)
+    assert (half, rest, next_ones) == (900, 1050, 1700)
+    mark = shared.row_version
+    assert cursor.start(NOW, 100) == max(1800, mark)
 
 
 def test_rows_that_appear_below_are_taken_to_their_end(shared):
     """A large transaction commits late: the worker that finds its first rows goes on with the others."""
     cursor = ReceiveCursor(shared, row_version=990)
-    cursor.reserve(None, 100)
+    cursor.start_scan(100)
     cursor.removed(100, 301, 400)
 
-    assert cursor.start(NOW) == 400
+    assert cursor.start(NOW, 500) == 400
 
 
 def test_a_worker_that_removes_less_than_it_reserved_releases_the_rest(shared):
     cursor, other = ReceiveCursor(shared), ReceiveCursor(shared)
     receive(cursor, 500, 1001, 1020, taken=20)
 
-    assert other.start(NOW) == 1020
+    assert other.start(NOW, 500) == 1020
 
 
 def test_a_worker_that_finds_nothing_resets_the_shared_mark(shared):
     """What it reserved was beyond the end of the queue, and messages will come there."""
     cursor, other = ReceiveCursor(shared, row_version=1000), ReceiveCursor(shared, row_version=980)
-    cursor.reserve(cursor.start(NOW), 500)
+    cursor.start(NOW, 500)
     cursor.found_nothing()
 
-    assert (cursor.start(NOW), other.start(NOW)) == (1000, 980)
+    assert (cursor.start(NOW, 500), other.start(NOW, 500)) == (1000, 980)

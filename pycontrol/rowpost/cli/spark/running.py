@@ -19,7 +19,6 @@ from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
 from rowpost.errors import ArchiveNotFound, QueueNotFound, SparkUnavailable
 from rowpost.transport.directory import Directory
-from rowpost.wire.address import parse_address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -152,10 +151,10 @@ def local_folder(path: str) -> None:
 def registered_queues(database: Connection, names: Sequence[str]) -> Mapping[str, str]:
     """Return the registered queue of each address. Raises QueueNotFound, which names all that are missing."""
     directory = Directory()
-    found = {name: directory.find(database, parse_address(name)) for name in names}
-    missing = sorted(name for name, queue in found.items() if queue is None)
+    found = {name: directory.find(database, name) for name in names}
+    missing = sorted(name for name, place in found.items() if not place.registered)
     if missing:
         raise QueueNotFound(f"There is no queue {' and no '.join(map(repr, missing))} in this database: nothing was sent or read. To list the queues, run: rowpost queue list")
-    return {name: queue for name, queue in found.items() if queue is not None}
+    return {name: place.name for name, place in found.items()}
 
 

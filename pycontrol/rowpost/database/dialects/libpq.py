@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import select
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -30,6 +29,7 @@ _NULL = _INT4.pack(-1)
 _EPOCH = datetime(2000, 1, 1)
 _TYPES = psycopg.postgres.types
 _UNKNOWN = SafeUUID.unknown  # an enumeration looks its members up each time
+_SUCCEEDED = (int(ExecStatus.COMMAND_OK), int(ExecStatus.TUPLES_OK))
 
 
 def _uuid(data: bytes) -> UUID:
@@ -88,7 +88,8 @@ def call(connection: psycopg.Connection, statement: Call) -> list[Any]:
             result = connection.pgconn.exec_params(statement.text.encode(), values, None, formats, 1)
         else:
             result = connection.pgconn.exec_prepared(name, values, formats, 1)
-        return _rows(connection.pgconn, result, statement)
+        _check(connection.pgconn, result)
+        return _rows(result, statement)
 
 
 def call_all(
@@ -109,10 +110,13 @@ def call_all(
     encoded = [_values(statement) for statement in statements]
     with connection.lock:
         pgconn = connection.pgconn
-        names = []
-        for place, statement in enumerate(statements):
-            with _failing(place):
+        names: list[bytes | None] = []
+        try:
+            for statement in statements:
                 names.append(_prepare(connection, statement.text))
+        except psycopg.Error as error:
+            error.failed_call = len(names)  # type: ignore[attr-defined]
+            raise
         pgconn.enter_pipeline_mode()
         try:
             for text in before:
@@ -133,20 +137,11 @@ def call_all(
         if not results:
             raise psycopg.OperationalError(pgconn.get_error_message() or "the connection is lost")
         for place, result in enumerate(results, start=-len(before)):
-            with _failing(place):
-                _check(pgconn, result)
-        del results[: len(before)]
-        return [_rows(pgconn, r, s) for r, s in zip(results, statements, strict=False)]
-
-
-@contextmanager
-def _failing(place: int) -> Iterator[None]:
-    """Errors within say which call of the batch they are of."""
-    try:
-        yield
-    except psycopg.Error as error:
-        error.failed_call = place  # type: ignore[attr-defined]
-        raise
+            if result.status not in _SUCCEEDED:
+                failed = _error(pgconn, result)
+                failed.failed_call = place  # type: ignore[attr-defined]
+                raise failed
+        return [_rows(r, s) for r, s in zip(results[len(before) :], statements, strict=False)]
 
 
 def _results(pgconn: Any) -> list[Any]:
@@ -232,15 +227,17 @@ def _prepare(connection: psycopg.Connection, text: str) -> bytes | None:
 
 
 def _check(pgconn: Any, result: Any) -> None:
-    if result.status in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
-        return
+    if result.status not in _SUCCEEDED:
+        raise _error(pgconn, result)
+
+
+def _error(pgconn: Any, result: Any) -> psycopg.Error:
     if pgconn.status == ConnStatus.BAD:
-        raise psycopg.OperationalError(result.get_error_message() or pgconn.get_error_message())
-    raise error_from_result(result)
+        return psycopg.OperationalError(result.get_error_message() or pgconn.get_error_message())
+    return error_from_result(result)
 
 
-def _rows(pgconn: Any, result: Any, statement: Call) -> list[Any]:
-    _check(pgconn, result)
+def _rows(result: Any, statement: Call) -> list[Any]:
     if not statement.result_types:
         return []
     get, rows = result.get_value, range(result.ntuples)

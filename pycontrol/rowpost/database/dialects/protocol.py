@@ -12,7 +12,7 @@ from typing import Any, Literal, NoReturn, Protocol
 from rowpost.database.contract import Procedure
 from rowpost.errors import RowpostError
 
-__all__ = ["Begin", "Commit", "Dialect", "Statement", "in_order", "row_maker", "saga_missing", "where_rights_are"]
+__all__ = ["Begin", "Commit", "Dialect", "Guard", "NoGuard", "Statement", "in_order", "row_maker", "saga_missing", "where_rights_are"]
 
 
 #: whether a call opens a transaction; "distributed": one over several SQL Servers; "commit_guarded": one that a plain COMMIT
@@ -61,7 +61,7 @@ def row_maker(procedure: str, columns: tuple[str, ...], types: tuple[str, ...]) 
 def in_order(statement: Statement, rows: list[Any]) -> list[Any]:
     """The rows in the contract's order: neither OUTPUT nor RETURNING promises one, and a sort there copies every body."""
     order = statement.procedure.ordered_by
-    if order and len(rows) > 1:
+    if order:
         rows.sort(key=itemgetter([column.name for column in statement.procedure.result].index(order)))
     return rows
 
@@ -71,6 +71,31 @@ def where_rights_are(statement: Statement | None) -> str:
     if statement is None:
         return "docs/for-dbas.md lists the rights that a deployment needs."
     return "rowpost queue grant prints the statements that give the right."
+
+
+class Guard(Protocol):
+    """The guard of one connection, which several handlers use one after the other.
+
+    Attributes:
+        ended: the command of a handler's SQL that ended the transaction, COMMIT or ROLLBACK; None if none did, or none was seen.
+    """
+
+    ended: str | None
+
+    def start(self) -> None:
+        """Guard the connection, for one handler."""
+
+    def stop(self) -> None:
+        """Stop guarding. Does nothing if the guard is not active."""
+
+
+class NoGuard:
+    """Guards nothing: for connections of drivers that offer no way, and while there is no connection."""
+
+    ended: str | None = None
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
 
 
 class Dialect(Protocol):
@@ -134,8 +159,8 @@ class Dialect(Protocol):
 
     def driver_error(self) -> type[Exception]: ...
 
-    def guard(self, connection: Any, refuse: Callable[[str], NoReturn]) -> Any:
-        """Return the guard of a connection that a handler uses; None if the driver offers no way."""
+    def guard(self, connection: Any, refuse: Callable[[str], NoReturn]) -> Guard:
+        """Return the guard of a connection that handlers use. It calls `refuse` with the verb of what a handler must not do."""
 
     def database_name(self, connection: Any) -> str: ...
     def quote(self, name: str) -> str: ...

@@ -20,7 +20,7 @@ import pyodbc
 
 from rowpost.database.contract import Parameter, Procedure
 from rowpost.database.dialects.odbc import find_driver
-from rowpost.database.dialects.protocol import Begin, Commit, Statement, in_order, row_maker
+from rowpost.database.dialects.protocol import Begin, Commit, NoGuard, Statement, in_order, row_maker
 from rowpost.database.dialects.sqlserver_errors import translate
 from rowpost.errors import RowpostError, UnsupportedServer
 
@@ -211,8 +211,9 @@ class SQLServer:
     def driver_error(self) -> type[Exception]:
         return pyodbc.Error
 
-    def guard(self, connection: pyodbc.Connection, refuse: Callable[[str], NoReturn]) -> None:
+    def guard(self, connection: pyodbc.Connection, refuse: Callable[[str], NoReturn]) -> NoGuard:
         """pyodbc's connections take no attributes: what a handler did wrong is found afterwards."""
+        return NoGuard()
 
     def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
         return translate(error, statement)
