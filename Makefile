@@ -29,11 +29,11 @@ example/shop: $(VENV)/.installed ## three endpoints and a web form (ARGS="--port
 example/flow: $(VENV)/.developer ## the shop seen from Spark: archive, percentiles, a conversation, a replay (ARGS="--orders 100 --out flow")
 	$(BIN)/python -m examples.flow $(ARGS)
 
-test: $(VENV)/.developer ## lint, and every test on every engine that can be reached (ARGS="-k ramp")
+test: $(VENV)/.developer ## lint, and every test on every engine that can be reached, side by side (ARGS="-k ramp", ARGS="-n 0")
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/sqlfluff lint --disable-progress-bar pycontrol/rowpost/cli/demo/sql
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto $(ARGS)
 
 test/spark-slow: $(VENV)/.developer ## Spark for an hour: kill -9 at random, a cluster on this machine, Connect (ARGS="-k kill")
 	$(BIN)/python -m pytest pycontrol/tests/spark -m slow --timeout 3600 $(ARGS)

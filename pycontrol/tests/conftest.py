@@ -3,6 +3,7 @@
 ROWPOST_TEST_SQLSERVER      ODBC connection string of a SQL Server, Azure SQL or Babelfish whose login may create databases
 ROWPOST_TEST_POSTGRESQL     URL of another PostgreSQL, tested beside the embedded one
 
+Side by side, each process of pytest-xdist has an embedded server of its own, and databases of its own on the other engines.
 Every fixture that depends on `target` runs once per engine. What an engine cannot do is skipped with the reason, and
 pytest lists the reasons at its end (-rs).
 """
@@ -51,6 +52,18 @@ def pytest_configure(config: pytest.Config) -> None:
     path = config.getoption("--engines-report")
     if path is not None:
         config.pluginmanager.register(EnginesReport(path, getattr(config, "workeroutput", None)), PLUGIN)
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Let tests that wait for a server or a process leave the processors to the others (`-n auto`)."""
+    return (os.cpu_count() or 1) + 1
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests of a file in one process, because they share what they have deployed; and all tests of Spark, which share a JVM."""
+    for item in items:
+        file = item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group("spark" if "/tests/spark/" in f"/{file}" else file))
 
 
 @dataclass(frozen=True)

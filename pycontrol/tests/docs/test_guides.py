@@ -34,6 +34,7 @@ from rowpost.recoverability.policy import Decision, Failure, Recoverability
 from rowpost.sagas import ConflictPolicy, Saga, handles, starts
 from rowpost.settings.environment import Settings, load_settings
 from rowpost.transport.queue import Queue
+from rowpost.wire import message_types
 from rowpost.wire.message_types import message_type, type_name
 from tests.support.documents import ROOT, Block, blocks, pages, typed_lines
 
@@ -105,6 +106,8 @@ def stage(data_folder, empty_server, tmp_path, monkeypatch) -> Iterator[Stage]:
     for secret in ("SHOP_PASSWORD", "APP_PASSWORD"):
         monkeypatch.setenv(secret, "secret")
     monkeypatch.chdir(tmp_path)
+    for cls in MESSAGES:  # a name belongs to the class that was declared last, and other tests declare some of these names too
+        monkeypatch.setitem(message_types._classes, type_name(cls), cls)
     with psycopg.connect(empty_server, autocommit=True) as connection:
         for (name,) in connection.execute("SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public'").fetchall():
             connection.execute(f"TRUNCATE public.{name}")
@@ -165,13 +168,10 @@ class ServiceBusy(Exception):
     """A service that a handler calls is overloaded."""
 
 
-#: a name on the wire belongs to the class that was declared last, and other tests' modules declare some of these names too
 MESSAGES = (PlaceOrder, OrderPlaced, ChargeCard, OrderAccepted, CheckLine, LineChecked)
 
 
 def common(stage: Stage) -> dict[str, Any]:
-    for cls in MESSAGES:
-        message_type(type_name(cls))(cls)
     sales = Endpoint("Sales")
     connection = stage.stack.enter_context(psycopg.connect(stage.database.driver_connection.info.dsn, autocommit=True))
     context = stage.stack.enter_context(sales.open(connection))

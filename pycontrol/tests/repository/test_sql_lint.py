@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from sqlfluff.core import FluffConfig, Linter
 
+pytestmark = pytest.mark.timeout(900)  # sqlfluff reads all of sql/, which takes minutes beside other tests
 REPOSITORY = Path(__file__).resolve().parents[3]
 PROCEDURE = """SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;

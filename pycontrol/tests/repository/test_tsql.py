@@ -11,6 +11,7 @@ from rowpost.deploy.sql_text import tokens
 from tests.support.tsql.compiler import Finding, Source, compile_sets, compile_tree, read_sources
 from tests.support.tsql.runtime import UnsupportedMachine, prepare_runtime
 
+pytestmark = pytest.mark.timeout(900)  # every procedure is compiled several times, which takes minutes beside other tests
 SETTINGS = "SET NOCOUNT, XACT_ABORT ON;"
 COLUMN = re.compile(r"(?<=\b[a-z]\.)[A-Za-z_]+\b(?!\()")
 PARAMETER = re.compile(r"(?<=@)\w+(?= \w+.*,? ?(?:--.*)?\n)")

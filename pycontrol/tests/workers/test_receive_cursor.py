@@ -108,5 +108,6 @@ def test_a_worker_that_finds_nothing_resets_the_shared_mark(shared):
     cursor, other = ReceiveCursor(shared, row_version=1000), ReceiveCursor(shared, row_version=980)
     cursor.start(NOW, 500)
     cursor.found_nothing()
+    mark = shared.row_version
 
-    assert (cursor.start(NOW, 500), other.start(NOW, 500)) == (1000, 980)
+    assert (mark, other.start(NOW, 500), cursor.row_version) == (0, 980, 1000)
