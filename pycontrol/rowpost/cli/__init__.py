@@ -21,9 +21,10 @@ def main() -> None:
         from rowpost.cli.app import app
 
         app(prog_name="rowpost")
-    except KeyboardInterrupt:  # modules were still being imported: no command has started
-        sys.stderr.write("rowpost: stopped by Ctrl-C: nothing was changed\n")
-        raise SystemExit(130) from None
+    except KeyboardInterrupt:
+        from rowpost.cli.exits import stop_before_start
+
+        stop_before_start()
     finally:
         # the embedded server is stopped at exit; an interrupted stop would leave it running
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -2,23 +2,68 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from rowpost.cli import deploy, errors, message, outbox, queue, sagas, spark, subscriptions, transactions
 from rowpost.cli.command import EnvironmentOption, JsonOption
-from rowpost.cli.demo import command as demo
-from rowpost.cli.exits import EXIT_CODES
-from rowpost.cli.run import command as run
+from rowpost.cli.exits import EXIT_CODES, stop_before_start
 from rowpost.version import __version__
 
 __all__ = ["app"]
 
 _EPILOG = "Exit codes:\n\n" + "\n\n".join(f"- **{code.value}** {meaning}" for code, meaning in EXIT_CODES.items())
 
+#: the module of each command, which adds it with `register`, or which has a group of commands as `app`
+_MODULES = {
+    "run": "run.command",
+    "send": "message",
+    "receive": "message",
+    "plan": "deploy",
+    "apply": "deploy",
+    "verify": "deploy",
+    "version": "deploy",
+    "queue": "queue",
+    "errors": "errors",
+    "subscriptions": "subscriptions",
+    "sagas": "sagas",
+    "transactions": "transactions",
+    "outbox": "outbox",
+    "spark": "spark",
+    "demo": "demo.command",
+}
+
+
+class _Commands(TyperGroup):
+    """Imports the module of a command when the command is used. A start of the program loads no other command's modules."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(_MODULES)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in _MODULES and cmd_name not in self.commands:
+            try:
+                self.commands[cmd_name] = _load(cmd_name)
+            except KeyboardInterrupt:
+                stop_before_start()
+        return super().get_command(ctx, cmd_name)
+
+
+def _load(name: str) -> Any:
+    module = import_module(f"rowpost.cli.{_MODULES[name]}")
+    holder = typer.Typer(rich_markup_mode="markdown")
+    if hasattr(module, "register"):
+        module.register(holder)
+    else:
+        holder.add_typer(module.app, name=name)
+    return typer.main.get_group(holder).commands[name]
+
+
 app = typer.Typer(
     name="rowpost",
+    cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -46,17 +91,3 @@ def rowpost(
     Without an environment, rowpost starts a private PostgreSQL server: try `rowpost demo`.
     """
 
-
-for _group in (run, message, deploy):
-    _group.register(app)
-for _name, _commands in (
-    ("queue", queue),
-    ("errors", errors),
-    ("subscriptions", subscriptions),
-    ("sagas", sagas),
-    ("transactions", transactions),
-    ("outbox", outbox),
-    ("spark", spark),
-):
-    app.add_typer(_commands.app, name=_name)
-demo.register(app)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from enum import IntEnum
+from typing import NoReturn
 
 from rowpost import errors
 
-__all__ = ["EXIT_CODES", "ExitCode", "Interrupted", "Refused", "exit_code"]
+__all__ = ["EXIT_CODES", "ExitCode", "Interrupted", "Refused", "exit_code", "stop_before_start"]
 
 
 class ExitCode(IntEnum):
@@ -80,3 +82,9 @@ def exit_code(error: errors.RowpostError) -> ExitCode:
     if isinstance(error, Refused):
         return error.code
     return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), ExitCode.FAILED)
+
+
+def stop_before_start() -> NoReturn:
+    """End the program after Ctrl-C while modules were still being imported: no command has started."""
+    sys.stderr.write("rowpost: stopped by Ctrl-C: nothing was changed\n")
+    raise SystemExit(ExitCode.INTERRUPTED) from None

@@ -13,7 +13,8 @@ from tests.support.documents import ROOT, calls, calls_of_script, pages
 
 def commands(group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
     """Every command below a group, by its path."""
-    for name, command in group.commands.items():
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
         if hasattr(command, "commands"):
             yield from commands(command, (*path, name))
         yield (*path, name), command
