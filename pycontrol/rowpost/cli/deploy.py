@@ -80,6 +80,7 @@ def show_plan(
     ] = None,
 ) -> ExitCode:
     """Show what apply would change in the database and in the business databases of outboxes."""
+    session.offline = sql or any(each is not None for each in (output, archive, earlier))
     session, *others = session.databases(outbox)
     planned = _planned(session)
     if archive is not None:

@@ -73,13 +73,15 @@ class Session:
         self.as_json = as_json
         #: the outbox whose business database this session uses; None for the database of the queues
         self.outbox: str | None = None
+        #: whether the command connects to nothing, so that it needs no secrets; set it before the settings are read
+        self.offline = False
         self.out = console(sys.stdout)
         self.err = console(sys.stderr)
 
     @cached_property
     def settings(self) -> Settings:
         """The environment's settings. Raises SettingsError."""
-        return load_settings(self.environment)
+        return load_settings(self.environment, offline=self.offline)
 
     @contextmanager
     def connected(self) -> Iterator[Connection]:

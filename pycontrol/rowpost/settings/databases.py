@@ -44,8 +44,8 @@ class _Participant:
     url: str = field(repr=False)
 
 
-def read_participants(root: Node, dialect: str) -> tuple[tuple[str, str], ...]:
-    """Read the section `participants`.
+def read_participants(root: Node, dialect: str, *, offline: bool = False) -> tuple[tuple[str, str], ...]:
+    """Read the section `participants`. `offline` as for `yaml_file.expand_secrets`.
 
     Returns:
         Names and URLs. On SQL Server the URL is the name of a database, with its linked server's if it lies on one.
@@ -55,19 +55,25 @@ def read_participants(root: Node, dialect: str) -> tuple[tuple[str, str], ...]:
     """
     found = []
     for node in root.children("participants"):
-        url = expand_secrets(node, "url", decode(node, _Participant).url, dialect)
-        if dialect == "postgresql" and not url.startswith(("postgresql://", "postgres://")):
+        url = expand_secrets(node, "url", decode(node, _Participant).url, dialect, offline=offline)
+        unknown = offline and url.startswith("${")
+        if dialect == "postgresql" and not unknown and not url.startswith(("postgresql://", "postgres://")):
             raise node.error("url", "must be a PostgreSQL url that starts with postgresql://")
         found.append((node.name, url))
     return tuple(found)
 
 
-def read_outboxes(root: Node) -> tuple[OutboxSettings, ...]:
-    """Read the section `outbox`. Raises SettingsError."""
+def read_outboxes(root: Node, *, offline: bool = False) -> tuple[OutboxSettings, ...]:
+    """Read the section `outbox`. `offline` as for `yaml_file.expand_secrets`.
+
+    Raises:
+        SettingsError: also if a URL consists of a variable without a value, because the URL says which engine is planned for.
+    """
     found = []
     for node in root.children("outbox"):
         outbox = decode(node, OutboxSettings, given={"name": node.name})
-        url = expand_secrets(node, "url", outbox.url, outbox.engine)
+        known = offline and not outbox.url.startswith("${")
+        url = expand_secrets(node, "url", outbox.url, outbox.engine, offline=known)
         if engine_of(url) == "sqlserver" and not ODBC_SERVER.search(url):
             raise node.error("url", "must be a PostgreSQL url, or an ODBC connection string such as Server=sql01;Database=shop;...")
         found.append(OutboxSettings(node.name, url, outbox.retention))

@@ -147,11 +147,12 @@ class _Top:
     compat: Literal["v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9"] | None = None
 
 
-def load_settings(environment: str | Path | None = None) -> Settings:
+def load_settings(environment: str | Path | None = None, *, offline: bool = False) -> Settings:
     """Read an environment.
 
     Args:
         environment: its name, or the path of its file; None for ROWPOST_ENV, or else `local`.
+        offline: nothing will be connected to, so that variables of URLs need no value. Those without one stay as they are written.
 
     Raises:
         SettingsError: the file is missing, or something in it is wrong.
@@ -167,7 +168,7 @@ def load_settings(environment: str | Path | None = None) -> Settings:
     return Settings(
         environment=top.environment or path.stem,
         engine=dialect,
-        url=_read_url(root, top),
+        url=_read_url(root, top, offline=offline),
         data_folder=_data_folder(path, top.data_folder),
         default_schema=schema,
         compat=compat,
@@ -175,12 +176,12 @@ def load_settings(environment: str | Path | None = None) -> Settings:
         sagas=read_sagas(root, lambda node: canonical_name(node, node.name, dialect, schema), dialect),
         supervisor=_read_supervisor(sections["supervisor"], dialect, schema),
         folder=path.parent,
-        participants=read_participants(root, dialect),
-        outboxes=read_outboxes(root),
+        participants=read_participants(root, dialect, offline=offline),
+        outboxes=read_outboxes(root, offline=offline),
     )
 
 
-def _read_url(root: Node, top: _Top) -> str | None:
+def _read_url(root: Node, top: _Top, *, offline: bool) -> str | None:
     if top.engine == "embedded":
         if top.url is not None:
             raise root.error("url", "the embedded engine has no url: remove it, or write engine: postgresql")
@@ -192,7 +193,9 @@ def _read_url(root: Node, top: _Top) -> str | None:
             else '"Server=sql01;Database=shop;UID=app;PWD=${APP_PASSWORD}"'
         )
         raise root.error("url", f"missing: engine {top.engine} needs one, such as {example}")
-    url = expand_secrets(root, "url", top.url, top.engine)
+    url = expand_secrets(root, "url", top.url, top.engine, offline=offline)
+    if offline and url.startswith("${"):
+        return url
     if top.engine == "postgresql" and not url.startswith(("postgresql://", "postgres://")):
         raise root.error("url", "must be a PostgreSQL url that starts with postgresql://")
     if top.engine == "sqlserver" and not ODBC_SERVER.search(url):

@@ -77,11 +77,18 @@ def read_root(path: Path) -> Node:
     return Node(path, "", values)
 
 
-def expand_secrets(node: Node, key: str, template: str, engine: str) -> str:
+def expand_secrets(node: Node, key: str, template: str, engine: str, *, offline: bool = False) -> str:
     """Replace `${VARIABLE}` from the process environment, and escape each value for its place in the text.
 
     If a variable is the whole text, its value is not escaped. In a PostgreSQL URL, a value before the host is
     percent-encoded. In an ODBC connection string, a value with special characters is put into braces.
+
+    Args:
+        node: the part of the file that contains the text.
+        key: the text's key.
+        template: the text.
+        engine: the engine of the database that it leads to.
+        offline: nobody will connect to it, so that a variable without a value stays as it is written.
 
     Raises:
         SettingsError: a variable is not set or empty, or its name is not one.
@@ -92,6 +99,8 @@ def expand_secrets(node: Node, key: str, template: str, engine: str) -> str:
         if not re.fullmatch(r"[A-Za-z_]\w*", name):
             raise node.error(key, f"${{{name}}} is not a variable's name: write letters, digits and underscores")
         value = os.environ.get(name)
+        if not value and offline:
+            return match.group(0)
         if not value:
             state = "not set" if value is None else "empty"
             raise node.error(key, f"the environment variable {name} is {state}: export {name}=... and try again")

@@ -16,13 +16,12 @@ from rowpost.deploy.verify import verify
 from rowpost.errors import InvalidQueueName, SchemaTooNew
 from rowpost.settings.environment import QueueSettings, Settings
 from tests.support.babelfish import HandRunner
-from tests.support.driver_manager import needs_driver_manager
 
 NOWHERE = {
     "postgresql": Settings(engine="postgresql", url="postgresql://app:hunter2@127.0.0.1:1/shop"),
     "sqlserver": Settings(engine="sqlserver", url="Server=127.0.0.1,1;PWD=hunter2", default_schema="dbo"),
 }
-every_engine = pytest.mark.parametrize("engine", ["postgresql", pytest.param("sqlserver", marks=needs_driver_manager)])
+every_engine = pytest.mark.parametrize("engine", ["postgresql", "sqlserver"])
 QUEUES = (QueueSettings("Sales"), QueueSettings("it's ]\"odd"), QueueSettings("Legacy.Orders@[nsb]", "external"))
 
 
@@ -128,7 +127,6 @@ def test_a_queue_in_another_database_can_only_be_external(kind):
         offline("sqlserver", QueueSettings("Sales@[dbo]@[other]", kind))
 
 
-@needs_driver_manager
 def test_the_t_sql_script_skips_the_rest_when_an_error_has_ended_its_transaction():
     planned = offline("sqlserver")
 

@@ -16,7 +16,6 @@ from rowpost.deploy.verify import verify
 from rowpost.errors import DeployError, InvalidQueueName, PermissionDenied, QueueNotFound, SchemaMissing, SchemaTooNew
 from rowpost.settings.environment import Settings
 from rowpost.transport.queue import Queue
-from tests.support.driver_manager import needs_driver_manager
 
 
 @pytest.fixture
@@ -170,12 +169,11 @@ def test_a_queue_that_nobody_registered_cannot_leave(deployed, leave):
 @pytest.mark.parametrize(
     ("engine", "role", "receive", "send"),
     [
-        pytest.param(
+        (
             "sqlserver",
             "ALTER ROLE rowpost_endpoint ADD MEMBER [shop]]x];",
             "GRANT EXECUTE ON rowpost.[receive_messages:Sales] TO [shop]]x];",
             "GRANT EXECUTE ON rowpost.[send_messages:error] TO [shop]]x];",
-            marks=needs_driver_manager,
         ),
         (
             "postgresql",

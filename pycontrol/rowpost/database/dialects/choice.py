@@ -13,24 +13,19 @@ __all__ = ["dialect_for", "dialect_of"]
 
 @cache
 def dialect_for(engine: str) -> Dialect:
-    """The dialect of "postgresql" or "sqlserver"; imports the driver only now.
+    """Return the dialect of "postgresql" or "sqlserver". A dialect imports its driver when it opens a connection.
 
     Raises:
-        SettingsError: the engine is unknown, or its driver is not installed.
+        SettingsError: the engine is unknown.
     """
-    try:
-        if engine == "postgresql":
-            from rowpost.database.dialects.postgresql import PostgreSQL
+    if engine == "postgresql":
+        from rowpost.database.dialects.postgresql import PostgreSQL
 
-            return PostgreSQL()
-        if engine == "sqlserver":
-            from rowpost.database.dialects.sqlserver import SQLServer
+        return PostgreSQL()
+    if engine == "sqlserver":
+        from rowpost.database.dialects.sqlserver import SQLServer
 
-            return SQLServer()
-    except ImportError as error:
-        raise SettingsError(
-            f"The driver for {engine} is not installed ({error}). Install it with: pip install 'rowpost[{engine}]'"
-        ) from error
+        return SQLServer()
     raise SettingsError(f"There is no engine {engine!r}. Use embedded, postgresql or sqlserver.")
 
 

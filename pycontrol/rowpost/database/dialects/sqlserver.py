@@ -13,33 +13,33 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
 
-import pyodbc
-
 from rowpost.database.contract import Parameter, Procedure
-from rowpost.database.dialects.odbc import find_driver
+from rowpost.database.dialects.odbc import find_driver, load_pyodbc
 from rowpost.database.dialects.protocol import Begin, Commit, NoGuard, Statement, in_order, row_maker
 from rowpost.database.dialects.sqlserver_errors import translate
 from rowpost.errors import RowpostError, UnsupportedServer
+
+if TYPE_CHECKING:
+    import pyodbc
 
 __all__ = ["SQLServer", "check_version"]
 
 Call = tuple[Statement, dict[str, Any]]
 
-pyodbc.native_uuid = True
-pyodbc.pooling = False  # a pool would hand on isolation levels and settings of others
-
+#: the driver's type of each parameter, from the header sqlext.h: pyodbc has them too, but is imported at the connection only
+_WVARCHAR, _VARBINARY, _GUID, _INTEGER, _BIGINT, _BIT = -9, -3, -11, 4, -5, -7
 _SIZES = {
-    "text": (pyodbc.SQL_WVARCHAR, 0, 0),
-    "binary": (pyodbc.SQL_VARBINARY, 0, 0),
-    "string": (pyodbc.SQL_WVARCHAR, 0, 0),
-    "strings": (pyodbc.SQL_WVARCHAR, 0, 0),
-    "uuid": (pyodbc.SQL_GUID, 16, 0),
-    "integer": (pyodbc.SQL_INTEGER, 0, 0),
-    "bigint": (pyodbc.SQL_BIGINT, 0, 0),
-    "boolean": (pyodbc.SQL_BIT, 0, 0),
+    "text": (_WVARCHAR, 0, 0),
+    "binary": (_VARBINARY, 0, 0),
+    "string": (_WVARCHAR, 0, 0),
+    "strings": (_WVARCHAR, 0, 0),
+    "uuid": (_GUID, 16, 0),
+    "integer": (_INTEGER, 0, 0),
+    "bigint": (_BIGINT, 0, 0),
+    "boolean": (_BIT, 0, 0),
 }
 _CONNECT_TIMEOUT = 10  # seconds
 _BATCH_TEXT, _BATCH_PARAMETERS = 3500, 2000  # characters (nvarchar holds 4000), and marks (the server takes 2100)
@@ -69,6 +69,7 @@ class SQLServer:
     name = "sqlserver"
 
     def connect(self, url: str, application_name: str) -> pyodbc.Connection:
+        pyodbc = load_pyodbc()
         text = url if re.search(r"(^|;)\s*driver\s*=", url, re.IGNORECASE) else f"Driver={{{find_driver()}}};{url}"
         if not re.search(r"(^|;)\s*app\s*=", text, re.IGNORECASE):
             text = f"{text.rstrip(';')};APP={{{application_name.replace('}', '}}')}}}"
@@ -209,7 +210,7 @@ class SQLServer:
         return []
 
     def driver_error(self) -> type[Exception]:
-        return pyodbc.Error
+        return load_pyodbc().Error
 
     def guard(self, connection: pyodbc.Connection, refuse: Callable[[str], NoReturn]) -> NoGuard:
         """pyodbc's connections take no attributes: what a handler did wrong is found afterwards."""
@@ -223,7 +224,7 @@ class SQLServer:
         return f"rowpost.{procedure.name}" if key is None else f"rowpost.{self.quote(f'{procedure.name}:{key}')}"
 
     def database_name(self, connection: pyodbc.Connection) -> str:
-        return connection.getinfo(pyodbc.SQL_DATABASE_NAME)
+        return connection.getinfo(load_pyodbc().SQL_DATABASE_NAME)
 
     def quote(self, name: str) -> str:
         return "[" + name.replace("]", "]]") + "]"
