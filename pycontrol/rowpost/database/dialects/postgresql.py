@@ -187,6 +187,10 @@ class PostgreSQL:
     def is_closed(self, connection: psycopg.Connection) -> bool:
         return connection.closed or connection.broken
 
+    def clock(self, connection: psycopg.Connection) -> float:
+        row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
+        return 0.0 if row is None else float(row[0])
+
     def listen(self, connection: psycopg.Connection) -> bool:
         return notifications.listen(connection)
 

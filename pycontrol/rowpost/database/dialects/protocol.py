@@ -148,6 +148,9 @@ class Dialect(Protocol):
 
     def is_closed(self, connection: Any) -> bool: ...
 
+    def clock(self, connection: Any) -> float:
+        """Return the server's time, in seconds since 1970."""
+
     def listen(self, connection: Any) -> bool:
         """Start to listen to senders; False where the engine, or what lies in between, knows no such thing."""
 

@@ -203,6 +203,10 @@ class SQLServer:
     def is_closed(self, connection: pyodbc.Connection) -> bool:
         return connection.closed
 
+    def clock(self, connection: pyodbc.Connection) -> float:
+        milliseconds = connection.execute("SELECT DATEDIFF_BIG(millisecond, '1970-01-01', SYSUTCDATETIME());").fetchval()
+        return milliseconds / 1000
+
     def listen(self, connection: pyodbc.Connection) -> bool:
         return False
 

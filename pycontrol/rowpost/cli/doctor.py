@@ -1,0 +1,49 @@
+"""rowpost doctor: everything that this environment needs, on this machine and on its server."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import typer
+
+from rowpost.cli.command import command
+from rowpost.cli.exits import ExitCode
+from rowpost.cli.printing import table
+from rowpost.cli.session import Session
+from rowpost.database.requirements import Check, check_drivers, check_server
+from rowpost.version import __version__
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    command(app, "doctor")(doctor)
+
+
+def doctor(session: Session) -> ExitCode:
+    """Check what the environment needs: Python, drivers, server, clock, schema, queues, Spark. Exit code 1 if a check fails."""
+    settings = session.settings
+    checks = [
+        Check("rowpost", "ok", __version__),
+        Check("environment", "ok", f"{settings.environment}: {settings.target}"),
+        *check_drivers(settings.engine),
+        *check_server(settings),
+        *_spark(),
+    ]
+    bad = [check for check in checks if check.state == "bad"]
+    if session.as_json:
+        session.document({"healthy": not bad, "bad": len(bad), "checks": [check.__dict__ for check in checks]})
+    else:
+        table(session.out, ("check", "state", "found", "what to do"), [(c.name, c.state, c.found, c.advice) for c in checks])
+    return ExitCode.FINDING if bad else ExitCode.OK
+
+
+def _spark() -> list[Check]:
+    """Check what Spark needs without starting it. What it lacks is a note: queues and workers need no Spark."""
+    if find_spec("pyspark") is None:
+        return [Check("Spark", "note", "pyspark is not installed", "needed only for rowpost spark; install it: pip install 'rowpost[spark]'")]
+    from rowpost.spark.doctor import check_environment
+
+    found = [Check(f"Spark: {each.name}", "note" if each.state == "bad" else each.state, each.found, each.advice) for each in check_environment()]
+    return [*found, Check("Spark: session", "note", "not started", "run: rowpost spark doctor")]

