@@ -228,11 +228,6 @@ class Connection:
         """Whether the connection is closed or broken."""
         return self.dialect.is_closed(self._connection)
 
-    def clock(self) -> float:
-        """Return the server's time, in seconds since 1970."""
-        with self.translated():
-            return self.dialect.clock(self._connection)
-
     def listen(self) -> bool:
         """Start to listen to senders to any queue of the database; return False if the engine cannot notify."""
         with self.translated():

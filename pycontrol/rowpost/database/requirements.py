@@ -87,7 +87,7 @@ def check_server(settings: Settings) -> Iterator[Check]:
 
 def _clock(database: Connection, now: Callable[[], float] = time.time) -> Check:
     before = now()
-    theirs = database.clock()
+    theirs = database.dialect.clock(database.driver_connection)
     after = now()
     skew = theirs - (before + after) / 2
     found = f"the server's clock is {abs(skew):.3f} s {'ahead of' if skew > 0 else 'behind'} this machine's; a round trip takes {(after - before) * 1000:.1f} ms"
