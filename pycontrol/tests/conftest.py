@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # programs that tests interrupt inherit it; `make test &` ignores it
     path = config.getoption("--engines-report")
     if path is not None:
-        config.pluginmanager.register(EnginesReport(path, getattr(config, "workeroutput", None)), PLUGIN)
+        config.pluginmanager.register(EnginesReport(None if hasattr(config, "workeroutput") else path), PLUGIN)
 
 
 def pytest_xdist_auto_num_workers() -> int:

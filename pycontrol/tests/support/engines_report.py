@@ -5,7 +5,7 @@ The plugin writes two files. `docs/engines.md` and `docs/reference/behaviour.md`
     FILE                outcomes per engine and test file; `docs/reference/engines.json` in the repository
     behaviour.json      next to FILE: outcomes per engine of each test with a `promise` marker
 
-If the tests run side by side, the processes that run them tell the one that collects the outcomes which engines they met.
+If the tests run side by side, each test's report tells the process that collects them which engine the test met.
 
 Runs on several machines add up. A run replaces the outcomes of the test files and tests that it contains, and keeps
 all others. An engine has the name and version that the server reports. Write the option with `=`: before pytest has found
@@ -17,7 +17,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -57,10 +56,9 @@ def note_engine(config: pytest.Config, label: str, database: Connection) -> None
 class EnginesReport:
     """Count outcomes by engine and test file, and by engine and promised test."""
 
-    def __init__(self, path: Path, told: dict[str, Any] | None) -> None:
-        """Take the file, and what a process of pytest-xdist returns to the one that collects; None in the latter."""
+    def __init__(self, path: Path | None) -> None:
+        """Take the file; None in a process of pytest-xdist that only runs tests."""
         self._path = path
-        self._told = told
         self._files: dict[str, dict[str, Counter]] = defaultdict(lambda: defaultdict(Counter))
         self._promised: dict[str, dict[str, Counter]] = defaultdict(lambda: defaultdict(Counter))
         self.names: dict[str, str] = {}
@@ -71,10 +69,13 @@ class EnginesReport:
         report = yield
         callspec = getattr(item, "callspec", None)
         report.engine_label = callspec.params.get("target") if callspec else None
+        report.engine_name = self.names.get(report.engine_label)
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         found, label = FILE.search(report.nodeid), report.engine_label
+        if report.engine_name is not None:
+            self.names[label] = report.engine_name
         if found is None or (report.when != "call" and report.outcome == "passed"):
             return
         file, test = found.groups()
@@ -85,14 +86,8 @@ class EnginesReport:
         if "promise" in report.keywords:
             self._promised[label or WITHOUT_TARGET][f"{file}.py::{test}"][report.outcome] += 1
 
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:
-        """Take the engines that a process of pytest-xdist met."""
-        self.names.update(getattr(node, "workeroutput", {}).get(PLUGIN, {}))
-
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if self._told is not None:
-            self._told[PLUGIN] = self.names
+        if self._path is None:
             return
         _update(self._path, {name: self._files[label] for label, name in self.names.items()})
         promised = {**self.names, WITHOUT_TARGET: WITHOUT_TARGET}
