@@ -22,7 +22,6 @@ from rowpost.spark.jobs.conversations import one_conversation
 from rowpost.spark.jobs.failures import failures
 from rowpost.spark.jobs.metrics import metrics
 from rowpost.transport.directory import Directory
-from rowpost.wire.address import parse_address
 
 __all__ = ["Story"]
 
@@ -114,7 +113,7 @@ class Story:
             directory = Directory()
 
             def found(names):
-                return {name: directory.find(database, parse_address(name)) for name in names}
+                return {name: directory.find(database, name).name for name in names}
 
             asked = replay.Replay("unblocked", where="failed_queue is not null")
             first, second = (replay.run(self.spark, self.folder, asked, environment=ENVIRONMENT, resolve_queues=found) for _ in range(2))
