@@ -39,7 +39,7 @@ from rowpost.transport.delayed import move_due
 from rowpost.transport.directory import Directory
 from rowpost.transport.dispatch import dispatch
 from rowpost.wire.address import parse_address
-from rowpost.wire.headers import CONTROL_MESSAGE, FORWARD_DESTINATION, RETRY_UNIQUE_MESSAGE_ID
+from rowpost.wire.headers import CONTROL_MESSAGE, FORWARD_DESTINATION
 from rowpost.wire.message import Message, decode_headers
 from rowpost.wire.operation import Call, Outgoing
 from rowpost.wire.serialization import Serializer
@@ -210,8 +210,7 @@ class Endpoint(Declaration):
             return []
         context = Context(self, database, message, scope)
         self._handlers.run(message, context)
-        if headers.get(RETRY_UNIQUE_MESSAGE_ID):
-            context.operations += acknowledgement(headers)
+        context.operations += acknowledgement(headers)
         if self.audit_queue is not None and started is not None:
             original = decode_headers(message.raw_headers)  # a handler may have changed message.headers
             copied = {**original, **context.audit_headers}

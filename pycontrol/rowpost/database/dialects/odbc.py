@@ -38,7 +38,7 @@ _PACKAGES = {
     "libkrb5": ("libkrb5-3", "krb5-libs", "krb5-libs", "krb5"),
 }
 _COMMANDS = ("apt-get install --yes {}", "dnf install --assumeyes {}", "apk add {}", "brew install {}")
-_FAMILIES = ({"debian", "ubuntu"}, {"rhel", "fedora", "centos", "rocky", "almalinux", "amzn", "suse", "sles"}, {"alpine"})
+_FAMILIES = ({"debian", "ubuntu"}, {"rhel", "fedora", "centos", "rocky", "almalinux", "amzn"}, {"alpine"})
 _LIBRARY = re.compile(r"\b(lib[\w+-]+?)(?:[.-][\d.]*)?\.(?:so|dylib)[\w.]*")
 _PYTHON_PARTS = "Python has no package {0!r}, which connections to SQL Server need. Install it: pip install '{1}'"
 
