@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from examples.shop.messages import OrderAccepted, PlaceOrder
@@ -14,6 +15,7 @@ from examples.shop.web import web
 from pyspark.sql import SparkSession
 
 from rowpost import Queue
+from rowpost.cli.spark.running import registered_queues
 from rowpost.spark.archive.conversation_tree import mermaid, tree
 from rowpost.spark.archive.plots import plot_failures, plot_metrics
 from rowpost.spark.explain import explained
@@ -21,7 +23,6 @@ from rowpost.spark.jobs import archive, replay, verify
 from rowpost.spark.jobs.conversations import one_conversation
 from rowpost.spark.jobs.failures import failures
 from rowpost.spark.jobs.metrics import metrics
-from rowpost.transport.directory import Directory
 
 __all__ = ["Story"]
 
@@ -46,7 +47,7 @@ class Story:
                 blocked = self.order(orders)
                 self.wait("the good orders are shipped", lambda: self.count("shipped") == orders - blocked)
                 self.wait(f"{blocked} payments failed and wait in {ERROR}", lambda: len(self.shop.failed_payments()) == blocked)
-                self.wait("the archive grew while the shop was at work", lambda: bool(stream.recentProgress and stream.lastProgress["batchId"] > 0))
+                self.wait("the archive grew while the shop was at work", lambda: (stream.lastProgress or {"batchId": 0})["batchId"] > 0)
             finally:
                 stream.stop()
             self.catch_up()
@@ -94,14 +95,14 @@ class Story:
             self.say(f"{row['hour']:%Y-%m-%d %H:%M}  {row['endpoint']:16}{row['message_type']:34}{row['messages']:8}{times}")
         groups = failures(kept, datetime.now(UTC)).collect()
         plot_failures([row.asDict() for row in groups], self.out / "failures.png")
-        for row in groups:
-            self.say(f"\n{row.messages} failed in {row.endpoint}: {row.exception_type}, such as {row.sample_message!r}")
+        for group in groups:
+            self.say(f"\n{group.messages} failed in {group.endpoint}: {group.exception_type}, such as {group.sample_message!r}")
 
     def draw_one_conversation(self) -> None:
         """Print the conversation of an order that was shipped."""
         kept = archive.read_archive(self.spark, self.folder)
-        shipped = kept.where("message_type = 'Shop.Messages.ShipOrder'").select("conversation_id").first()
-        steps = one_conversation(kept, shipped.conversation_id)
+        shipped = kept.where("message_type = 'Shop.Messages.ShipOrder'").select("conversation_id").collect()
+        steps = one_conversation(kept, shipped[0].conversation_id)
         assert len(steps) > 1, "a conversation of one message"
         self.say("\n" + "\n".join(tree(steps)) + "\n")
         self.say(mermaid(steps) + "\n")
@@ -110,11 +111,7 @@ class Story:
         """Correct the cause, then replay from the archive twice. The second replay must send nothing."""
         with self.shop.connected() as database:
             database.driver_connection.execute("DELETE FROM shop.blocked_cards")
-            directory = Directory()
-
-            def found(names):
-                return {name: directory.find(database, name).name for name in names}
-
+            found = partial(registered_queues, database)
             asked = replay.Replay("unblocked", where="failed_queue is not null")
             first, second = (replay.run(self.spark, self.folder, asked, environment=ENVIRONMENT, resolve_queues=found) for _ in range(2))
         assert (first["sent_now"], second["sent_now"]) == (blocked, 0), f"replayed {first}, then {second}"

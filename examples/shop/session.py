@@ -96,4 +96,4 @@ def _audited(shop: Shop) -> int:
     """How many, without the policy's reminders: it asks for none where the payment overtook the order."""
     with shop.connected() as database:
         types = [each.headers["NServiceBus.EnclosedMessageTypes"] for each in Queue("Shop.audit", database).browse(100)]
-    return sum("PaymentOverdue" not in each for each in types)
+    return sum("PaymentOverdue" not in (each or "") for each in types)

@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Window
@@ -155,7 +155,7 @@ def run(
     progress: Callable[[int, int], None] = lambda done, of: None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Replay messages, or continue an earlier run of the same key. Returns counts.
 
     Args:
