@@ -7,6 +7,7 @@ is decoded strictly by msgspec: an unknown key, a missing one or a value of anot
 from __future__ import annotations
 
 from functools import cache
+from threading import RLock
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -18,6 +19,8 @@ from rowpost.errors import ContractError
 __all__ = ["CatalogueEntry", "Contract", "Parameter", "Procedure", "load_contract", "parse_contract"]
 
 T = TypeVar("T")
+# msgspec analyses a class when it first meets it, and the process crashes if two threads do so at once.
+_ANALYSIS = RLock()
 
 Side = Literal["receive", "send", "operate", "read", "deploy"]
 Role = Literal["endpoint", "operator", "reader"]
@@ -132,13 +135,18 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     procedures: dict[str, dict[str, Any]]
 
 
-@cache
 def load_contract() -> Contract:
-    """Read sql/contract.yml, once per process.
+    """Read sql/contract.yml, once per process; threads wait for the first of them.
 
     Raises:
         ContractError: the file does not have the contract's form; the message names the file and the key.
     """
+    with _ANALYSIS:
+        return _load()
+
+
+@cache
+def _load() -> Contract:
     return parse_contract((sql_folder() / "contract.yml").read_text(encoding="utf-8"))
 
 
@@ -158,7 +166,8 @@ def parse_contract(text: str) -> Contract:
 
 def _decode(path: str, values: Any, cls: type[T]) -> T:
     try:
-        return msgspec.convert(values, cls)
+        with _ANALYSIS:
+            return msgspec.convert(values, cls)
     except msgspec.ValidationError as error:
         where = f"procedures.{path}" if path else "the top level"
         raise ContractError(f"sql/contract.yml: {where}: {error}. Correct the file, or install rowpost again.") from error

@@ -8,11 +8,12 @@ None pass as they are.
 from __future__ import annotations
 
 import dataclasses
+import threading
 import types
 import typing
 from collections.abc import Callable, Mapping
-from functools import cache
-from typing import Any, Protocol
+from functools import cache, wraps
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -22,6 +23,10 @@ __all__ = ["JSON", "JsonSerializer", "Serializer", "Serializers", "named_in_body
 
 JSON = "application/json"
 _BOM = b"\xef\xbb\xbf"
+# msgspec analyses a class when it first meets it, and the process crashes if two threads do so at once.
+_ANALYSIS = threading.RLock()
+
+Found = TypeVar("Found")
 
 
 class Serializer(Protocol):
@@ -46,7 +51,7 @@ class JsonSerializer:
             if hasattr(message, "model_dump_json"):
                 return message.model_dump_json(by_alias=True).encode()
             if dataclasses.is_dataclass(message) and not isinstance(message, type):
-                message = msgspec.convert(message, _mirror(type(message)), from_attributes=True)
+                message = msgspec.convert(message, _written(type(message)), from_attributes=True)
             return msgspec.json.encode(message)
         except (msgspec.MsgspecError, TypeError, ValueError) as error:
             raise InvalidMessage(f"{type(message).__name__} cannot be written as JSON: {error}") from error
@@ -91,9 +96,26 @@ def named_in_body(body: bytes, serializer: Serializer) -> list[str]:
     return [named.partition(",")[0].strip()] if isinstance(named, str) else []
 
 
-@cache
+def _once(find: Callable[[type], Found]) -> Callable[[type], Found]:
+    """Find out something about each class once, one thread after the other."""
+    known: dict[type, Found] = {}
+
+    @wraps(find)
+    def look_up(cls: type) -> Found:
+        try:
+            return known[cls]
+        except KeyError:
+            with _ANALYSIS:
+                if cls not in known:
+                    known[cls] = find(cls)
+                return known[cls]
+
+    return look_up
+
+
+@_once
 def _reader(cls: type) -> Callable[[bytes], Any]:
-    """How the bodies of a class are read, found out once."""
+    """How the bodies of a class are read."""
     if hasattr(cls, "model_validate_json"):
         return cls.model_validate_json
     as_it_stands: Callable[[bytes], Any] = msgspec.json.Decoder(cls).decode
@@ -108,6 +130,14 @@ def _reader(cls: type) -> Callable[[bytes], Any]:
             return as_it_stands(text)  # a sender that keeps Python's names
 
     return read
+
+
+@_once
+def _written(cls: type) -> type[msgspec.Struct]:
+    """The struct as which a dataclass is written, analysed already."""
+    mirror = _mirror(cls)
+    msgspec.json.Decoder(mirror)
+    return mirror
 
 
 @cache

@@ -4,6 +4,7 @@ import pytest
 
 from rowpost.database.contract import parse_contract
 from rowpost.errors import ContractError
+from tests.support.at_once import run_at_once
 
 HEAD = """
 version: 1
@@ -42,3 +43,18 @@ def test_a_mistake_in_the_contract_names_file_and_key(was, becomes, expected):
 
     assert str(caught.value).startswith("sql/contract.yml: ")
     assert all(part in str(caught.value) for part in expected), str(caught.value)
+
+
+def test_threads_that_need_the_contract_at_once():
+    run_at_once(
+        """
+import importlib
+from rowpost.database import contract
+
+for _ in range(10):
+    importlib.reload(contract)
+    found = set()
+    at_once(lambda: found.add(id(contract.load_contract())))
+    assert len(found) == 1
+"""
+    )

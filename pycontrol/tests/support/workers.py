@@ -214,6 +214,11 @@ def supervisor_process(shop: Shop, handler: str, limit: int = 2, stop_timeout: f
     )
     try:
         yield process
+    except AssertionError as error:
+        if process.poll() is None:
+            raise
+        said = "".join(process.stdout.readlines()[-20:])
+        raise AssertionError(f"{error}\nThe supervisor's process had ended with {process.returncode}, and said:\n{said}") from None
     finally:
         with suppress(ProcessLookupError):
             process.kill()
