@@ -119,6 +119,7 @@ def _trace(settings: Any, package: Path) -> Trace:
         worker._handler = endpoint
         for _ in range(3):
             worker._turn()
+        worker._reported_at += 3600.0  # the report that is due every 50 ms is not part of the way
         with Trace(package) as trace:
             worker._turn()
         worker._disconnect()

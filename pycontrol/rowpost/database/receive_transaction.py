@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,13 +23,13 @@ class _Fixed:
     database: Connection
 
 
-class ReceiveTransaction:
+class ReceiveTransaction(AbstractContextManager["ReceiveTransaction", None]):
     """Owns the transaction in which messages are received: no way out of a `with` block leaves it open.
 
-    BEGIN and COMMIT travel with the calls inside the block, so that they cost no round trip of their own. Every
-    exception rolls back, also one of rowpost's own code: otherwise the next COMMIT on the connection would commit the
-    removal of a message that nobody has handled. If the connection cannot roll back, it is closed: then the server does.
-    The object can be entered again and again.
+    The first call of the block begins the transaction: BEGIN and COMMIT travel with calls, so that they cost no round trip
+    of their own. Every exception rolls back, also one of rowpost's own code: otherwise the next COMMIT on the connection
+    would commit the removal of a message that nobody has handled. If the connection cannot roll back, it is closed: then
+    the server does. The object can be entered again and again.
 
     Args:
         receiving: a connection, or what has the receiving connection at the end of the block: a handler that closes its
@@ -40,9 +41,6 @@ class ReceiveTransaction:
 
     def __init__(self, receiving: Receiving | Connection) -> None:
         self._receiving = _Fixed(receiving) if isinstance(receiving, Connection) else receiving
-
-    def __enter__(self) -> None:
-        """Do nothing: the first call of the block begins the transaction."""
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         database = self._receiving.database

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 
-from rowpost.database.connection import Connection
 from rowpost.errors import InvalidMessage, SettingsError
 from rowpost.handling.handlers import Handle, HandlerRegistry, RegisteredHandler, check_runs, name_of
 from rowpost.outbox.operations import Outbox
@@ -21,7 +21,7 @@ from rowpost.settings.compat import StrategyName
 from rowpost.settings.environment import SagaSettings
 from rowpost.settings.worker import STRATEGIES, check_batch
 from rowpost.transactions.scope import MODES
-from rowpost.wire.address import parse_address
+from rowpost.wire.address import Address, parse_address
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message import Message
 from rowpost.wire.message_types import find_class, split_enclosed_types, type_name, type_names
@@ -113,6 +113,11 @@ class Declaration:
                 self._subscriptions.add(topic)
         return saga
 
+    @cached_property
+    def address(self) -> Address:
+        """The address of the endpoint's queue. Raises InvalidAddress."""
+        return parse_address(self.name)
+
     @property
     def sagas(self) -> tuple[SagaSettings, ...]:
         """The tables that the endpoint's sagas need."""
@@ -152,10 +157,6 @@ class Declaration:
             if cls is not None:
                 return self._handlers.decode(message, cls)
         return message.body
-
-    def reply_address(self, database: Connection) -> str:
-        """Return the canonical address of the endpoint's queue in this database."""
-        return database.canonical(parse_address(self.name))
 
 
 def _check(

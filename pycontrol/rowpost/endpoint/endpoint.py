@@ -39,7 +39,7 @@ from rowpost.transport.delayed import move_due
 from rowpost.transport.directory import Directory
 from rowpost.transport.dispatch import dispatch
 from rowpost.wire.address import parse_address
-from rowpost.wire.headers import CONTROL_MESSAGE, FORWARD_DESTINATION
+from rowpost.wire.headers import CONTROL_MESSAGE, FORWARD_DESTINATION, RETRY_UNIQUE_MESSAGE_ID
 from rowpost.wire.message import Message, decode_headers
 from rowpost.wire.operation import Call, Outgoing
 from rowpost.wire.serialization import Serializer
@@ -210,7 +210,8 @@ class Endpoint(Declaration):
             return []
         context = Context(self, database, message, scope)
         self._handlers.run(message, context)
-        context.operations += acknowledgement(headers)
+        if RETRY_UNIQUE_MESSAGE_ID in headers:
+            context.operations += acknowledgement(headers)
         if self.audit_queue is not None and started is not None:
             original = decode_headers(message.raw_headers)  # a handler may have changed message.headers
             copied = {**original, **context.audit_headers}
@@ -245,7 +246,7 @@ class Endpoint(Declaration):
         """Send the operations of several messages in one round trip, together with `also` and COMMIT."""
         dispatch(database, groups, self._directory, own_queue=self._own_queue, commit=commit, also=also)
 
-    # -------------------------------------------------------------- what a bus calls: Sender, with route_of and reply_address
+    # -------------------------------------------------------------- what a bus calls: Sender, with route_of
     def dispatch_isolated(self, database: Connection, operations: list[Outgoing]) -> None:
         """Send operations in a transaction of their own, on a second connection."""
         self.dispatch(database.second_connection(), operations, begin=True, commit=True)

@@ -43,7 +43,7 @@ def prepare(endpoint: Declaration, database: Connection) -> None:
 
 def subscribe(endpoint: Declaration, database: Connection) -> None:
     """Subscribe an endpoint to what its handlers declare, in one round trip. All its processes share the subscription."""
-    address = endpoint.reply_address(database)
+    address = database.canonical(endpoint.address)
     calls = [
         Call("subscribe", None, {"endpoint": endpoint.name, "topic": topic, "queue_address": address})
         for topic in endpoint.subscriptions

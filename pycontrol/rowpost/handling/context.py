@@ -161,7 +161,7 @@ class Bus:
             headers[ENCLOSED_MESSAGE_TYPES] = enclosed_type_names(message)
             headers[CONTENT_TYPE] = self.endpoint.serializers.default.content_type
         if not self.endpoint.send_only:
-            headers[REPLY_TO_ADDRESS] = self.endpoint.reply_address(self.database)
+            headers[REPLY_TO_ADDRESS] = self.database.canonical(self.endpoint.address)
         return headers
 
     def _conversation(self) -> str:

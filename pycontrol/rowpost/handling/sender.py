@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from rowpost.database.connection import Connection
 from rowpost.recoverability.policy import Host
+from rowpost.wire.address import Address
 from rowpost.wire.operation import Outgoing
 from rowpost.wire.serialization import Serializers
 
@@ -41,11 +42,12 @@ class Sender(Protocol):
     serializers: Serializers
     send_only: bool
 
+    @property
+    def address(self) -> Address:
+        """The address of the endpoint's queue."""
+
     def route_of(self, cls: type) -> str:
         """Return the destination of a message class. Raises InvalidMessage if there is none."""
-
-    def reply_address(self, database: Connection) -> str:
-        """Return the canonical address of the endpoint's queue in this database."""
 
     def dispatch_isolated(self, database: Connection, operations: list[Outgoing]) -> None:
         """Send operations in a transaction of their own, on a second connection."""

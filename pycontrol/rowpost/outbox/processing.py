@@ -260,7 +260,8 @@ class OutboxProcessing:
         """Send the operations and remove the message, in one transaction of the queue's database. Return an outcome if that failed."""
         forget = [Call("forget_dispatch", None, self._key(each)) for each in self._settled]
         try:
-            self._retries.forget(database, message)
+            if message.id in self._retries.counted:
+                self._retries.forget(database, message)
             if operations:
                 record = Call("record_dispatch", None, self._key(message.message_id))
                 self._processor.dispatch(database, operations, commit=True, also=[*forget, record])

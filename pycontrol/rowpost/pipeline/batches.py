@@ -16,14 +16,13 @@ that a batch would lose or repeat more messages than the mode allows. In `transa
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 
 from rowpost.errors import DatabaseUnavailable, Deadlock, MessageCorrupt, RowpostError
 from rowpost.pipeline.batch_size import BatchSize
 from rowpost.pipeline.pipeline import Pipeline
-from rowpost.pipeline.timings import due_at
 from rowpost.recoverability.outcome import DEADLOCKED, Kind, Outcome
 from rowpost.recoverability.policy import in_words
 from rowpost.recoverability.retries import roll_back
@@ -41,14 +40,14 @@ REMOVED = SUCCEEDED | {Kind.CORRUPT, Kind.DELAYED, Kind.MOVED_TO_ERROR}
 class _Batch:
     """The messages of a transaction in the queue's order, and what they caused so far.
 
-    `times`: for each handled message, when it was due and when its handler started.
+    `times`: for each handled message, its headers and when its handler started.
     """
 
     messages: list[Message]
     outcomes: list[Outcome] = field(default_factory=list)
     groups: list[list[Outgoing]] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
-    times: list[tuple[str | None, float]] = field(default_factory=list)
+    times: list[tuple[Mapping[str, str | None], float]] = field(default_factory=list)
 
 
 class Batches:
@@ -132,12 +131,12 @@ class Batches:
             if message.expired:
                 kind = Kind.EXPIRED
             else:
-                started, due = time.time(), due_at(message.headers)
+                started, headers = time.time(), message.headers
                 result = pipeline.attempt(message)
                 if isinstance(result, Outcome):
                     return result
                 if result is not None:
-                    batch.times.append((due, started))
+                    batch.times.append((headers, started))
                 if result:
                     batch.groups.append(result)
         except MessageCorrupt as error:

@@ -26,7 +26,7 @@ from rowpost.errors import Deadlock, MessageCorrupt
 from rowpost.handling.processor import Processor
 from rowpost.pipeline.modes import choose_mode
 from rowpost.pipeline.plain_handler import Handler, PlainHandler
-from rowpost.pipeline.timings import Stopwatch, due_at
+from rowpost.pipeline.timings import Stopwatch
 from rowpost.pipeline.within_transaction import Receiver, SendsAtomicWithReceive, no_step
 from rowpost.recoverability.outcome import DEADLOCKED, EMPTY, Kind, Outcome, RowState
 from rowpost.recoverability.retries import Retries
@@ -136,10 +136,11 @@ class Pipeline:
         except MessageCorrupt as error:
             return self.retries.move_corrupt(database, message, error, mode.row)
         if self._drops(headers):
-            self.retries.forget(database, message)
+            if message.id in self.retries.counted:
+                self.retries.forget(database, message)
             self._end_receive()
             return Outcome(Kind.HANDLED, message.row_version, message.id)
-        due, started = due_at(headers), time.time()
+        started = time.time()
         if self._hold is not None:
             self._hold(message)
         outcome = mode.handle(message)
@@ -147,7 +148,7 @@ class Pipeline:
         if self._hold is not None:
             self._hold(None)
         if outcome.kind is Kind.HANDLED:
-            self.stopwatch.add([(due, started)], time.time())
+            self.stopwatch.add([(headers, started)], time.time())
         return outcome
 
     def _receive(self, count: int, after_row_version: int | None, begin: Begin) -> list[MessageRow]:

@@ -15,6 +15,8 @@ from rowpost.wire.message import parse_timestamp
 
 __all__ = ["Stopwatch", "Times", "critical_time", "due_at"]
 
+Headers = Mapping[str, str | None]
+
 
 @dataclass(frozen=True, slots=True)
 class Times:
@@ -54,15 +56,15 @@ class Stopwatch:
     def __init__(self) -> None:
         self._times = Times()
 
-    def add(self, begun: Sequence[tuple[str | None, float]], completed: float) -> None:
+    def add(self, begun: Sequence[tuple[Headers, float]], completed: float) -> None:
         """Add handled messages.
 
         Args:
-            begun: for each message, what `due_at` returned before its handler ran, and when its handler started.
+            begun: for each message, its headers, and when its handler started.
             completed: when the messages were committed. Both times are in seconds since 1970.
         """
         processing = [max(0.0, completed - started) for _, started in begun]
-        waits = (critical_time(due, completed) for due, _ in begun)
+        waits = (critical_time(due_at(headers), completed) for headers, _ in begun)
         waited = [wait for wait in waits if wait is not None]
         self._times += Times(
             len(processing), sum(processing), max(processing, default=0.0), len(waited), sum(waited), max(waited, default=0.0)
@@ -74,7 +76,7 @@ class Stopwatch:
         return times
 
 
-def due_at(headers: Mapping[str, str | None]) -> str | None:
+def due_at(headers: Headers) -> str | None:
     """Return when a message was due, in the format of headers; None if its headers do not say that."""
     return headers.get(DELIVER_AT) or headers.get(TIME_SENT)
 

@@ -141,7 +141,8 @@ class WithinTransaction:
         """Commit the removal, the handler's SQL and, depending on the mode, what was sent."""
         receiver, database = self._receiver, self._receiver.database
         try:
-            receiver.retries.forget(database, message)
+            if message.id in receiver.retries.counted:
+                receiver.retries.forget(database, message)
             operations = self._before_commit(database, operations)
             receiver.step("before commit")
             if operations:

@@ -88,7 +88,8 @@ class Retries:
         self._second: Connection | None = None
         self._clock = clock
         self._savepoints_until = float("-inf")
-        self._known: dict[UUID, None] = {}
+        #: the ids of messages of which a failure was counted, the oldest first
+        self.counted: dict[UUID, None] = {}
 
     # -------------------------------------------------------------- on the way of every message
     def set_savepoint(self, database: Connection) -> RowState:
@@ -104,19 +105,18 @@ class Retries:
         return RowState.HELD
 
     def forget(self, database: Connection, message: Message) -> None:
-        """Delete the count of a message that succeeds after failures, within the receiving transaction."""
-        if message.id in self._known:
-            database.call("forget_failure", queue_key=self._key, id=message.id)
-            del self._known[message.id]
+        """Delete the count of a message that is among `counted` and succeeded, within the receiving transaction."""
+        database.call("forget_failure", queue_key=self._key, id=message.id)
+        del self.counted[message.id]
 
     def forget_calls(self, messages: Iterable[Message]) -> list[Call]:
         """Return the calls that `forget` would make for a batch. Call `forgot` when they are committed."""
-        return [self._forget_call(message) for message in messages if message.id in self._known]
+        return [self._forget_call(message) for message in messages if message.id in self.counted]
 
     def forgot(self, messages: Iterable[Message]) -> None:
         """Note that the counts of these messages are deleted."""
-        for message in messages if self._known else ():
-            self._known.pop(message.id, None)
+        for message in messages if self.counted else ():
+            self.counted.pop(message.id, None)
 
     def _forget_call(self, message: Message) -> Call:
         return Call("forget_failure", None, {"queue_key": self._key, "id": message.id})
@@ -261,7 +261,7 @@ class Retries:
             stored = self._rescue(database, message, copy.call, row, trouble)
             if not stored:
                 return self._unmovable(database, message, trouble, failure.attempts)
-        self._known.pop(message.id, None)
+        self.counted.pop(message.id, None)
         kind = copy.kind if stored else Kind.FAILED
         return Outcome(kind, message.row_version, message.id, failure.attempts, in_words(failure.error))
 
@@ -359,9 +359,9 @@ class Retries:
         return self._second
 
     def _remember(self, row_id: UUID) -> None:
-        if len(self._known) >= REMEMBERED_FAILURES:
-            del self._known[next(iter(self._known))]
-        self._known[row_id] = None
+        if len(self.counted) >= REMEMBERED_FAILURES:
+            del self.counted[next(iter(self.counted))]
+        self.counted[row_id] = None
 
 
 def roll_back(database: Connection) -> None:

@@ -166,7 +166,7 @@ class Worker:
 
     def _record(self, outcome: Outcome) -> None:
         kind = outcome.kind
-        if self._breaker.armed and kind is not Kind.UNMOVABLE:
+        if self._breaker.armed_at is not None and kind is not Kind.UNMOVABLE:
             self._breaker = self._breaker.after_success()
             self._send(ReceiveRecovered())
         if kind is Kind.DEADLOCKED:

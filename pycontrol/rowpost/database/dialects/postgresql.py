@@ -118,7 +118,8 @@ class PostgreSQL:
         if begin:
             return self.execute_all(connection, [(statement, arguments)], begin, False)[0]
         self.join(connection)
-        return in_order(statement, libpq.call(connection, _call(statement, arguments)))
+        rows = libpq.call(connection, _call(statement, arguments))
+        return in_order(statement, rows) if len(rows) > 1 else rows
 
     def execute_all(
         self,
@@ -135,7 +136,7 @@ class PostgreSQL:
             _check_committable(connection)
         spelt = [_call(*each) for each in calls]
         found = libpq.call_all(connection, spelt, before=_BEGIN[begin], after=_COMMIT[commit])
-        return [in_order(statement, rows) for (statement, _), rows in zip(calls, found, strict=True)]
+        return [in_order(statement, rows) if len(rows) > 1 else rows for (statement, _), rows in zip(calls, found, strict=True)]
 
     def stream(
         self, connection: psycopg.Connection, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int

@@ -61,7 +61,7 @@ def row_maker(procedure: str, columns: tuple[str, ...], types: tuple[str, ...]) 
 def in_order(statement: Statement, rows: list[Any]) -> list[Any]:
     """The rows in the contract's order: neither OUTPUT nor RETURNING promises one, and a sort there copies every body."""
     order = statement.procedure.ordered_by
-    if order and len(rows) > 1:
+    if order:
         rows.sort(key=itemgetter([column.name for column in statement.procedure.result].index(order)))
     return rows
 

@@ -137,7 +137,8 @@ class SQLServer:
                 cursor.setinputsizes([size for statement, _ in calls for size in statement.sizes])
                 cursor.execute(text, [value for call in calls for value in _values(*call)])
             found = iter(_all_results(cursor))
-        return [in_order(s, list(map(s.make_row, next(found, [])))) if s.procedure.result else [] for s, _ in calls]
+        rows_of = [(each, list(map(each.make_row, next(found, []))) if each.procedure.result else []) for each, _ in calls]
+        return [in_order(statement, rows) if len(rows) > 1 else rows for statement, rows in rows_of]
 
     def _literally(self, statement: Statement, arguments: dict[str, Any]) -> str:
         given = ((name, self.literal(arguments.get(name))) for name, _ in statement.parameters)
