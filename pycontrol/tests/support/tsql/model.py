@@ -84,23 +84,23 @@ def check_set(script_dom: Any, batches: list[dict[str, Any]]) -> list[tuple[str,
 
 
 def _build(definitions: list[Definition], found: Found) -> Any:
-    """The model of all definitions that DacFx takes at all: one that it refuses would spoil a model for good."""
+    """The model of all definitions that DacFx takes; what it says of the others becomes a finding."""
+    model, sound = _new_model(), []
+    for definition in definitions:
+        said = _add(model, definition)
+        if said:  # the model is spoilt: it refuses everything from now on
+            found.findings += [(*definition[1:], each) for each in said]
+            model.Dispose()
+            model = _new_model()
+        else:
+            sound.append(definition)
+    if len(sound) == len(definitions):
+        return model
+    model.Dispose()
     model = _new_model()
-    for text, _, _ in _sound(definitions, found):
-        model.AddObjects(text)
+    for definition in sound:
+        _add(model, definition)
     return model
-
-
-def _sound(definitions: list[Definition], found: Found) -> list[Definition]:
-    """The definitions that DacFx takes, found by halving; what it says of the others becomes a finding."""
-    refused = _refused(definitions)
-    if not refused:
-        return definitions
-    if len(definitions) == 1:
-        found.findings += [(*definitions[0][1:], said) for said in refused]
-        return []
-    middle = len(definitions) // 2
-    return _sound(definitions[:middle], found) + _sound(definitions[middle:], found)
 
 
 def _new_model() -> Any:
@@ -109,18 +109,14 @@ def _new_model() -> Any:
     return TSqlModel(SqlServerVersion.Sql150, TSqlModelOptions())
 
 
-def _refused(definitions: list[Definition]) -> list[str]:
-    """What DacFx has against these definitions, in a model of their own."""
+def _add(model: Any, definition: Definition) -> list[str]:
+    """Add a definition to a model; return what DacFx has against it."""
     from Microsoft.SqlServer.Dac.Model import DacModelException
 
-    model = _new_model()
     try:
-        for text, _, _ in definitions:
-            model.AddObjects(text)
+        model.AddObjects(definition[0])
     except DacModelException as error:
         return [f"{each.Prefix}{each.Number}: {each.Message}" for each in error.Messages] or [str(error.Message)]
-    finally:
-        model.Dispose()
     return []
 
 
