@@ -32,12 +32,17 @@ from rowpost.transport.queue import Queue
 from tests.support import babelfish
 from tests.support.engines_report import PLUGIN, EnginesReport, note_engine
 from tests.support.probe import Probe, probe_for
+from tests.support.program import FORK_SERVER
 from tests.support.workers import shop
 
 __all__ = ["shop"]  # a fixture
 
 WIRE = Path(__file__).parents[1] / "rowpost" / "cli" / "demo" / "wire"
 QUEUE = "Sales"
+#: folders with files that take minutes
+LONG = ("spark", "repository", "examples", "docs")
+#: a folder for PYTHONPATH, which makes Python processes of Spark start sooner
+SPARK_START = Path(__file__).parent / "support" / "spark" / "start"
 #: free memory that the data of the embedded server may need
 MEMORY_BYTES = 4 * 1024**3
 
@@ -49,21 +54,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     babelfish.install()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # programs that tests interrupt inherit it; `make test &` ignores it
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(SPARK_START), os.environ.get("PYTHONPATH"))))
     path = config.getoption("--engines-report")
     if path is not None:
         config.pluginmanager.register(EnginesReport(None if hasattr(config, "workeroutput") else path), PLUGIN)
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Let tests that wait for a server or a process leave the processors to the others (`-n auto`)."""
-    return (os.cpu_count() or 1) + 1
+def pytest_unconfigure() -> None:
+    FORK_SERVER.stop()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests of a file in one process, because they share what they have deployed; and all tests of Spark, which share a JVM."""
-    for item in items:
-        file = item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group("spark" if "/tests/spark/" in f"/{file}" else file))
+    """Begin with the files that take minutes, so that side by side no process waits for another one at the end."""
+    items.sort(key=lambda item: not set(LONG) & set(item.path.parts))
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Let tests that wait for a server or a process leave the processors to the others (`-n auto`)."""
+    return (os.cpu_count() or 1) + 1
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The one Spark session of all tests in this folder: starting a JVM takes as long as thirty tests."""
+"""The one Spark session of all tests in this folder that a process runs: starting a JVM takes as long as thirty tests."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -28,8 +28,15 @@ def spark(spark_url: str) -> Iterator[SparkSession]:
     spark = session(
         "rowpost tests",
         master="local[2,4]",
-        config={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2",
-                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"},
+        config={
+            "spark.driver.memory": "1g",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.default.parallelism": "2",
+            # a few rows are read sooner than code for them is compiled
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        },
     )
     yield spark
     spark.stop()

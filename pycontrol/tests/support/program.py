@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["Ended", "Program", "Started", "environment_file", "program", "rowpost"]
+from tests.support.fork_server import ForkServer
+
+__all__ = ["FORK_SERVER", "Ended", "Program", "Started", "environment_file", "program", "rowpost"]
 
 ROWPOST = Path(sys.executable).with_name("rowpost")
 TIMEOUT = 120  # seconds
+FORK_SERVER = ForkServer()
 # by the label of the test's target
 ENGINES = {"embedded": "postgresql", "postgresql": "postgresql", "babelfish": "sqlserver", "sqlserver": "sqlserver"}
 QUEUES = "queues: {Sales: {}, Billing: {}, error: {}, audit: {}}\n"
@@ -68,16 +71,13 @@ class Program:
         return changed
 
     def __call__(self, *arguments: object, stdin: bytes | str = b"") -> Ended:
-        done = subprocess.run(
-            [*self._command, *map(str, arguments)],
-            input=stdin.encode() if isinstance(stdin, str) else stdin,
-            capture_output=True,
-            timeout=TIMEOUT,
-            env=self.variables,
-            cwd=self.folder,
-            check=False,
-        )
-        return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        options = {"env": self.variables, "cwd": self.folder, "timeout": TIMEOUT}
+        if self.babelfish:
+            done = subprocess.run([*self._command, *map(str, arguments)], input=given, capture_output=True, check=False, **options)
+            return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
+        code, out, err = FORK_SERVER.call(ROWPOST, [*map(str, arguments)], stdin=given, **options)
+        return Ended(code, out.decode(), err.decode())
 
     @contextmanager
     def started(self, *arguments: object, **options: object) -> Iterator["Started"]:
