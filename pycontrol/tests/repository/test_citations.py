@@ -54,3 +54,25 @@ def test_a_citation_by_number_is_found(line):
 @pytest.mark.parametrize("line", ["docs/reference/behaviour.md", "the reference of the API", "Saga concurrency", "random.Random(seed)"])
 def test_other_words_are_no_citation(line):
     assert cited(line, "x.py") == []
+
+
+#: a path from the root of the repository, in a comment or on a page
+PATH = re.compile(r"(?<![\w./-])(?:benchmarks|docs|examples|pycontrol|sql)/[\w./-]*[\w/]")
+#: paths that somebody makes when they are needed, and patterns
+MADE = {"benchmarks/.peers", "benchmarks/X.py", "sql/tables/undo/"}
+
+
+def missing_paths(text: str) -> set[str]:
+    """Return the paths of the repository that a text names and that do not exist."""
+    named = {found.rstrip(".") for found in PATH.findall(text.replace("\\.", "."))}
+    return {path for path in named - MADE if not (REPOSITORY / path).exists()}
+
+
+def test_every_path_that_a_text_names_exists():
+    found = {path.relative_to(REPOSITORY).as_posix(): missing_paths(path.read_text("utf-8")) for path in texts()}
+
+    assert {name: sorted(paths) for name, paths in found.items() if paths} == {}
+
+
+def test_a_path_that_does_not_exist_is_found():
+    assert missing_paths("see `pycontrol/tests/conformance/` and docs/engines.md.") == {"pycontrol/tests/conformance/"}

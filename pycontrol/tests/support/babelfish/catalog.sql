@@ -1,4 +1,4 @@
--- What the files below sql/babelfish use of PostgreSQL's catalog, declared for the offline compiler.
+-- What the files of this folder use of PostgreSQL's catalog, declared for the offline compiler.
 CREATE SCHEMA pg_catalog;
 GO
 CREATE TYPE dbo.json FROM nvarchar(4000);
