@@ -11,9 +11,9 @@ from rowpost.cli.exits import ExitCode
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.database.requirements import Check, check_drivers, check_server
-from rowpost.version import __version__
+from rowpost.version import __version__, install_command
 
-__all__ = ["register"]
+__all__ = ["print_checks", "register"]
 
 
 def register(app: typer.Typer) -> None:
@@ -31,6 +31,11 @@ def doctor(session: Session) -> ExitCode:
         *check_server(settings),
         *_spark(),
     ]
+    return print_checks(session, checks)
+
+
+def print_checks(session: Session, checks: list[Check]) -> ExitCode:
+    """Print a table, or JSON with --json. Return the exit code: whether a check failed."""
     bad = [check for check in checks if check.state == "bad"]
     if session.as_json:
         session.document({"healthy": not bad, "bad": len(bad), "checks": [check.__dict__ for check in checks]})
@@ -42,7 +47,8 @@ def doctor(session: Session) -> ExitCode:
 def _spark() -> list[Check]:
     """Check what Spark needs without starting it. What it lacks is a note: queues and workers need no Spark."""
     if find_spec("pyspark") is None:
-        return [Check("Spark", "note", "pyspark is not installed", "needed only for rowpost spark; install it: pip install 'rowpost[spark]'")]
+        advice = f"needed only for rowpost spark; install it: {install_command('spark')}"
+        return [Check("Spark", "note", "pyspark is not installed", advice)]
     from rowpost.spark.doctor import check_environment
 
     found = [Check(f"Spark: {each.name}", "note" if each.state == "bad" else each.state, each.found, each.advice) for each in check_environment()]

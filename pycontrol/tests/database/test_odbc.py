@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rowpost.database.dialects.odbc import how_to_install, missing_library
+from rowpost.version import install_command
 
 NO_LIBRARY = "libodbc.so.2: cannot open shared object file: No such file or directory"
 ENVIRONMENT = 'environment: shop\nengine: sqlserver\nurl: "Server=127.0.0.1,1;UID=shop;PWD=shop;Encrypt=no"\nqueues: {Sales: {}, error: {}}\n'
@@ -53,7 +54,7 @@ def test_a_connection_without_pyodbc_names_the_package(tmp_path):
 
     assert done.returncode == 3
     assert "Python has no package 'pyodbc'" in done.stderr
-    assert "pip install 'rowpost[sqlserver]'" in done.stderr
+    assert install_command("sqlserver") in done.stderr
     assert "Traceback" not in done.stderr
 
 

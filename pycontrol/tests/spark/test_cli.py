@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from rowpost.cli.app import app
 from rowpost.spark.jobs.archive import BatchWriter, archive
+from rowpost.version import install_command
 from tests.support.spark.messages import NOON, audit_row, error_row, messages
 
 OK, FINDING, USAGE, SETTINGS, UNAVAILABLE, NOT_FOUND, FAILED = 0, 1, 2, 3, 4, 6, 7
@@ -152,4 +153,4 @@ def test_without_the_extra_a_command_says_what_to_install(tmp_path):
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
 
     assert ended.returncode == UNAVAILABLE
-    assert "pip install 'rowpost[spark]'" in ended.stderr and "Traceback" not in ended.stderr
+    assert install_command("spark") in ended.stderr and "Traceback" not in ended.stderr

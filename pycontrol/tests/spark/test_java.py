@@ -1,5 +1,6 @@
 """The choice of a Java, the errors if there is none, and the translation of Spark's errors. No JVM is started."""
 
+import re
 import stat
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from rowpost.spark import java
 from rowpost.spark.doctor import check_environment
 from rowpost.spark.explain import explained, to_rowpost_error
 from rowpost.spark.session import session
+from rowpost.version import install_command
 
 
 def fake_java(folder: Path, version: str) -> Path:
@@ -93,7 +95,7 @@ def test_without_pyspark_the_session_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark", None)
     monkeypatch.setitem(sys.modules, "pyspark.errors", None)
 
-    with pytest.raises(SparkUnavailable, match=r"pip install 'rowpost\[spark\]'"):
+    with pytest.raises(SparkUnavailable, match=re.escape(install_command("spark"))):
         session()
 
 

@@ -9,6 +9,6 @@ from rowpost.cli.spark import analysis, archives, sending
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Archive, measure and resend messages with Spark: pip install 'rowpost[spark]'.", no_args_is_help=True)
+app = typer.Typer(help="Archive, measure and resend messages with Spark. It needs the extra rowpost[spark].", no_args_is_help=True)
 for _part in (analysis, archives, sending):
     _part.register(app)

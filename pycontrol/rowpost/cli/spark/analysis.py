@@ -14,6 +14,7 @@ from rich.text import Text
 
 from rowpost.cli.command import command
 from rowpost.cli.completion import queue_names
+from rowpost.cli.doctor import print_checks
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import table, visible
@@ -57,11 +58,7 @@ def doctor(session: Session, master: MasterOption = None, conf: ConfOption = Non
     if not any(check.state == "bad" for check in checks):
         with running(session, master, conf, "doctor"):
             checks += check_session(start, lambda: _database(session))
-    bad = [check for check in checks if check.state == "bad"]
-    if not session.as_json:
-        table(session.out, ("check", "state", "found", "what to do"), [(c.name, c.state, c.found, c.advice) for c in checks])
-    counts(session, {"healthy": not bad, "bad": len(bad), "checks": [check.__dict__ for check in checks]})
-    return ExitCode.FINDING if bad else ExitCode.OK
+    return print_checks(session, checks)
 
 
 def _database(session: Session) -> str:

@@ -57,7 +57,7 @@ def archive(
     every: Annotated[str | None, typer.Option("--every", metavar="DURATION", help="Keep running and poll at this interval, such as 10s.")] = None,
     once: Annotated[bool, typer.Option("--once", help="Archive the messages that are there now, then exit. This is the default.")] = False,
     max_rows: Annotated[int, typer.Option("--max-rows", min=1, help="Maximum number of messages in one batch.")] = 50_000,
-    format: Annotated[str, typer.Option("--format", metavar="parquet|delta", help="The file format. delta needs pip install 'rowpost[delta]'.")] = "parquet",
+    format: Annotated[str, typer.Option("--format", metavar="parquet|delta", help="The file format. delta needs the extra rowpost[delta].")] = "parquet",
     checkpoint: Annotated[str | None, typer.Option("--checkpoint", metavar="DIR", help="Where Spark stores its progress. Default: a folder in DIR.")] = None,
     master: MasterOption = None,
     conf: ConfOption = None,

@@ -19,6 +19,7 @@ from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
 from rowpost.errors import ArchiveNotFound, QueueNotFound, SparkUnavailable
 from rowpost.transport.directory import Directory
+from rowpost.version import install_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,7 +85,7 @@ def _stop(spark: SparkSession) -> None:
 
 
 def _missing(error: ImportError) -> SparkUnavailable:
-    return SparkUnavailable(f"rowpost spark needs {error.name or 'a package'}, which is not installed. Install it with: pip install 'rowpost[spark]'")
+    return SparkUnavailable(f"rowpost spark needs {error.name or 'a package'}, which is not installed. Install it with: {install_command('spark')}")
 
 
 def _settings(conf: list[str] | None) -> dict[str, str]:

@@ -17,6 +17,7 @@ from psycopg.conninfo import make_conninfo
 
 from rowpost.database.dialects.protocol import Statement
 from rowpost.errors import SettingsError
+from rowpost.version import install_command
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +45,7 @@ def copy_rows(
     try:
         from adbc_driver_postgresql import dbapi
     except ImportError as error:
-        raise SettingsError(f"{error.name} is not installed: pip install 'rowpost[spark]'") from error
+        raise SettingsError(f"{error.name} is not installed: {install_command('spark')}") from error
     query = _query(connection, function, statement, arguments, columns)
     try:
         with dbapi.connect(_where(connection), autocommit=True) as reader, reader.cursor() as cursor:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rowpost.errors import SettingsError
+from rowpost.version import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +41,7 @@ _PACKAGES = {
 _COMMANDS = ("apt-get install --yes {}", "dnf install --assumeyes {}", "apk add {}", "brew install {}")
 _FAMILIES = ({"debian", "ubuntu"}, {"rhel", "fedora", "centos", "rocky", "almalinux", "amzn"}, {"alpine"})
 _LIBRARY = re.compile(r"\b(lib[\w+-]+?)(?:[.-][\d.]*)?\.(?:so|dylib)[\w.]*")
-_PYTHON_PARTS = "Python has no package {0!r}, which connections to SQL Server need. Install it: pip install '{1}'"
+_PYTHON_PARTS = "Python has no package {0!r}, which connections to SQL Server need. Install it: {1}"
 
 
 @cache
@@ -53,7 +54,7 @@ def load_pyodbc() -> Any:
     try:
         pyodbc: Any = import_module("pyodbc")
     except ModuleNotFoundError as error:
-        raise SettingsError(_PYTHON_PARTS.format("pyodbc", "rowpost[sqlserver]")) from error
+        raise SettingsError(_PYTHON_PARTS.format("pyodbc", install_command("sqlserver"))) from error
     except ImportError as error:
         raise SettingsError(f"pyodbc cannot be loaded, and without it no connection to SQL Server: {missing_library(str(error))}") from error
     pyodbc.native_uuid, pyodbc.pooling = True, False
@@ -84,7 +85,7 @@ def find_driver() -> str:
         raise SettingsError(
             "Windows has no ODBC driver for SQL Server. Install Microsoft's: winget install Microsoft.msodbcsql.18"
         )
-    raise SettingsError(_PYTHON_PARTS.format("mssql_python_odbc", "rowpost[sqlserver]"))
+    raise SettingsError(_PYTHON_PARTS.format("mssql_python_odbc", install_command("sqlserver")))
 
 
 def _check_loads(driver: Path) -> None:

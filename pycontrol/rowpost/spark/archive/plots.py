@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rowpost.errors import SparkUnavailable
+from rowpost.version import install_command
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,7 +79,7 @@ def _figure(count: int) -> tuple[Figure, Sequence[Axes]]:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise SparkUnavailable("Plots need matplotlib: pip install 'rowpost[spark]'") from error
+        raise SparkUnavailable(f"Plots need matplotlib: {install_command('spark')}") from error
     figure = Figure(figsize=_INCHES, layout="constrained")
     return figure, list(figure.subplots(count, 1, squeeze=False, sharex=True)[:, 0])
 

@@ -24,6 +24,7 @@ from rowpost.spark.archive.folder import METADATA_FOLDER, ArchiveFolder, Batch
 from rowpost.spark.archive.headers import parse_headers
 from rowpost.spark.archive.schemas import ARCHIVE, MESSAGE, shaped
 from rowpost.spark.session import is_connect
+from rowpost.version import install_command
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -213,5 +214,5 @@ def _delta():
     try:
         import deltalake
     except ImportError as error:
-        raise SparkUnavailable("Cannot use a Delta table: the package deltalake is not installed. Run: pip install 'rowpost[delta]'") from error
+        raise SparkUnavailable(f"Cannot use a Delta table: the package deltalake is not installed. Run: {install_command('delta')}") from error
     return deltalake
