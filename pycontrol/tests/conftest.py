@@ -69,6 +69,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not set(LONG) & set(item.path.parts))
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Let tests that wait for a server or a process leave the processors to the others (`-n auto`)."""
     return (os.cpu_count() or 1) + 1

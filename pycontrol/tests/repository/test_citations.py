@@ -11,7 +11,7 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 DEAD = re.compile(
-    r"\bseeds? 00\d|\breference [A-K]\d|\breference (?:section )?\d|\bstatements? \d|\bpain #\d|[(,] ?[A-K]\d{1,2}[),;]",
+    r"\bseeds? 00\d|\breference [A-K]\d|\breference (?:section )?\d|\b(?:statements?|decisions?) \d|\bpain #\d|[(,] ?[A-K]\d{1,2}[),;]",
     re.IGNORECASE,
 )
 #: not citations: file, and the text that contains the match
