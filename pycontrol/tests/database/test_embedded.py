@@ -34,7 +34,8 @@ def folder() -> Iterator[Path]:
 def as_nobody(work: Callable[[], str]) -> str:
     """What a function returns, or the error that it raises, in a process of the user nobody."""
     read, write = os.pipe()
-    if os.fork() == 0:
+    child = os.fork()
+    if child == 0:
         try:
             os.setgroups([])
             os.setgid(NOBODY)
@@ -47,7 +48,7 @@ def as_nobody(work: Callable[[], str]) -> str:
     os.close(write)
     with os.fdopen(read) as answer:
         said = answer.read()
-    os.wait()
+    os.waitpid(child, 0)
     return said
 
 
