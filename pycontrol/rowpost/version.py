@@ -13,7 +13,8 @@ def install_command(extra: str) -> str:
     """
     import json
     from importlib.metadata import PackageNotFoundError, distribution
-    from urllib.parse import unquote, urlsplit
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
 
     try:
         came_from = distribution("rowpost").read_text("direct_url.json")
@@ -23,6 +24,7 @@ def install_command(extra: str) -> str:
         return f"pip install 'rowpost[{extra}]'"
     origin = json.loads(came_from)
     if "dir_info" not in origin:
-        return f"pip install 'rowpost[{extra}] @ {origin['url']}'"
+        repository = origin.get("vcs_info", {}).get("vcs")
+        return f"pip install 'rowpost[{extra}] @ {f'{repository}+' if repository else ''}{origin['url']}'"
     option = "--editable " if origin["dir_info"].get("editable") else ""
-    return f"pip install {option}'{unquote(urlsplit(origin['url']).path)}[{extra}]'"
+    return f"pip install {option}'{url2pathname(urlsplit(origin['url']).path)}[{extra}]'"

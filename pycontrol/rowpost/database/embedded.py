@@ -10,6 +10,8 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import warnings
@@ -34,6 +36,7 @@ max_wal_size = 2GB
 # Settings that later releases added. Authentication is `trust`: who may open the socket is a superuser.
 _ADDED = ("max_prepared_transactions = 64\n", "unix_socket_permissions = 0700\n")
 _MARK = "# rowpost:"
+_NEEDED_BYTES = 100_000_000
 _SOCKET = ".s.PGSQL.5432"
 _SOCKET_BYTES = 103 if sys.platform == "darwin" else 107
 _SOCKET_LINE = 4  # of postmaster.pid
@@ -50,6 +53,7 @@ def start(data_folder: Path) -> str:
     """
     folder = data_folder.expanduser().resolve() / "postgresql"
     _check_length(folder)
+    log = folder / "log"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # no XDG_RUNTIME_DIR: it falls back to /tmp, as it should
@@ -59,6 +63,7 @@ def start(data_folder: Path) -> str:
         _check_version(folder)
         _forget_dead_owners(folder)
         _complete(folder)
+        logged = log.stat().st_size if log.exists() else 0
         server = get_server(folder, cleanup_mode="stop")
         if _configure(folder):
             server.stop()
@@ -73,9 +78,9 @@ def start(data_folder: Path) -> str:
             "ROWPOST_DATA to a folder that this user may write to, and that no other user's server uses."
         ) from error
     except (subprocess.SubprocessError, AssertionError, RuntimeError) as error:
-        raise DatabaseUnavailable(
-            f"The embedded PostgreSQL in {folder} does not start: {_last_complaint(folder) or error} Its log is {folder / 'log'}."
-        ) from error
+        said = _complaint(log, logged) or _full_disk(folder) or str(error)
+        where = f" Its log is {log}." if log.exists() else ""
+        raise DatabaseUnavailable(f"The embedded PostgreSQL in {folder} does not start: {said.strip().rstrip('.')}.{where}") from error
 
 
 def running(data_folder: Path) -> str | None:
@@ -126,11 +131,18 @@ def _check_version(folder: Path) -> None:
         )
 
 
-def _last_complaint(folder: Path) -> str:
-    """Return what the server wrote last about what went wrong; an empty text if there is nothing."""
-    with suppress(OSError):
-        said = [line for line in (folder / "log").read_text(errors="replace").splitlines() if "FATAL:" in line or "PANIC:" in line]
-        return f"{said[-1].partition(':  ')[2] or said[-1]}." if said else ""
+def _full_disk(folder: Path) -> str:
+    """Return what to say if the disk has no room for a new server; an empty text if it has."""
+    free = shutil.disk_usage(folder.parent).free
+    return "" if free > _NEEDED_BYTES else f"its disk has {free // 1_000_000} MB left, and a new server needs {_NEEDED_BYTES // 1_000_000} MB"
+
+
+def _complaint(log: Path, start: int) -> str:
+    """Return the last error in a server's log, from a place in the file on; an empty text if there is none."""
+    with suppress(OSError), log.open("rb") as file:
+        file.seek(start)
+        said = re.findall(r"(?:FATAL|PANIC):  (.*)", file.read().decode(errors="replace"))
+        return said[-1] if said else ""
     return ""
 
 

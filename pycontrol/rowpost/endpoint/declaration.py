@@ -115,7 +115,7 @@ class Declaration:
 
     @cached_property
     def address(self) -> Address:
-        """The address of the endpoint's queue. Raises InvalidAddress."""
+        """The address of the endpoint's queue. Raises InvalidQueueName."""
         return parse_address(self.name)
 
     @property

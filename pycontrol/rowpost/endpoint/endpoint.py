@@ -210,7 +210,7 @@ class Endpoint(Declaration):
             return []
         context = Context(self, database, message, scope)
         self._handlers.run(message, context)
-        if RETRY_UNIQUE_MESSAGE_ID in headers:
+        if headers.get(RETRY_UNIQUE_MESSAGE_ID):
             context.operations += acknowledgement(headers)
         if self.audit_queue is not None and started is not None:
             original = decode_headers(message.raw_headers)  # a handler may have changed message.headers

@@ -66,9 +66,9 @@ def forwarded(message: Message, headers: Headers) -> Operation:
 
 
 def acknowledgement(headers: Headers) -> list[Operation]:
-    """Return the message that tells ServiceControl that a message it retried was handled; an empty list for other messages."""
-    retried, queue = headers.get(RETRY_UNIQUE_MESSAGE_ID), headers.get(RETRY_ACKNOWLEDGEMENT_QUEUE)
-    if not (retried and queue):
+    """Return the message that tells ServiceControl that a message it retried was handled; none if it asked for none."""
+    retried, queue = headers[RETRY_UNIQUE_MESSAGE_ID], headers.get(RETRY_ACKNOWLEDGEMENT_QUEUE)
+    if not queue:
         return []
     confirmation: dict[str, str | None] = {
         RETRY_SUCCESSFUL: format_timestamp(datetime.now(UTC)),

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import stat
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -153,3 +154,27 @@ def test_what_the_server_complains_of_is_in_the_message(folder):
 
     with pytest.raises(DatabaseUnavailable, match=r"does not start: configuration file .* contains errors. Its log is"):
         _started_again(folder)
+
+
+def test_a_complaint_of_an_earlier_start_is_not_the_reason(folder):
+    log = folder / "log"
+    log.write_text("2026-01-01 00:00:00 UTC [1] FATAL:  an old complaint\n")
+    start = log.stat().st_size
+    with log.open("a") as file:
+        file.write("2026-01-02 00:00:00 UTC [2] LOG:  starting\n")
+
+    assert (embedded._complaint(log, 0), embedded._complaint(log, start)) == ("an old complaint", "")
+
+
+@root
+def test_a_full_disk_and_a_read_only_one_are_named(folder):
+    for name, option, said in (("full", "size=6m", "its disk has"), ("ro", "ro", "Read-only file system")):
+        place = folder / name
+        place.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", option, "tmpfs", place], capture_output=True, check=False).returncode:
+            pytest.skip("needs the right to mount a file system")
+        try:
+            with pytest.raises(DatabaseUnavailable, match=said):
+                embedded.start(place / "data")
+        finally:
+            subprocess.run(["umount", place], check=True)

@@ -23,8 +23,9 @@ class Installed:
         ({"url": "file:///home/a%20b/rowpost", "dir_info": {}}, "pip install '/home/a b/rowpost[spark]'"),
         ({"url": "file:///srv/rowpost", "dir_info": {"editable": True}}, "pip install --editable '/srv/rowpost[spark]'"),
         ({"url": "file:///srv/r.whl", "archive_info": {}}, "pip install 'rowpost[spark] @ file:///srv/r.whl'"),
+        ({"url": "https://host/r", "vcs_info": {"vcs": "git"}}, "pip install 'rowpost[spark] @ git+https://host/r'"),
     ],
-    ids=["from an index", "from a folder", "from a clone", "from a wheel"],
+    ids=["from an index", "from a folder", "from a clone", "from a wheel", "from a repository"],
 )
 def test_an_extra_is_installed_from_where_rowpost_came(monkeypatch, origin, command):
     monkeypatch.setattr(metadata, "distribution", lambda name: Installed(origin))

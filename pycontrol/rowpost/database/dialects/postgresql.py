@@ -18,8 +18,8 @@ from rowpost.database.dialects.protocol import (
     Begin,
     Commit,
     Statement,
-    in_order,
     row_maker,
+    row_order,
     saga_missing,
     where_rights_are,
 )
@@ -109,6 +109,7 @@ class PostgreSQL:
             known=frozenset(p.name for p in procedure.parameters),
             result_types=types_of_result,
             make_row=row_maker(procedure.name, tuple(c.name for c in procedure.result), types_of_result),
+            order=row_order(procedure),
             key=key,
         )
 
@@ -119,7 +120,9 @@ class PostgreSQL:
             return self.execute_all(connection, [(statement, arguments)], begin, False)[0]
         self.join(connection)
         rows = libpq.call(connection, _call(statement, arguments))
-        return in_order(statement, rows) if len(rows) > 1 else rows
+        if statement.order is not None:
+            rows.sort(key=statement.order)
+        return rows
 
     def execute_all(
         self,
@@ -136,7 +139,10 @@ class PostgreSQL:
             _check_committable(connection)
         spelt = [_call(*each) for each in calls]
         found = libpq.call_all(connection, spelt, before=_BEGIN[begin], after=_COMMIT[commit])
-        return [in_order(statement, rows) if len(rows) > 1 else rows for (statement, _), rows in zip(calls, found, strict=True)]
+        for (statement, _), rows in zip(calls, found, strict=True):
+            if statement.order is not None:
+                rows.sort(key=statement.order)
+        return found
 
     def stream(
         self, connection: psycopg.Connection, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int

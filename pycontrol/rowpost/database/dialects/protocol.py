@@ -12,7 +12,7 @@ from typing import Any, Literal, NoReturn, Protocol
 from rowpost.database.contract import Procedure
 from rowpost.errors import RowpostError
 
-__all__ = ["Begin", "Commit", "Dialect", "Guard", "NoGuard", "Statement", "in_order", "row_maker", "saga_missing", "where_rights_are"]
+__all__ = ["Begin", "Commit", "Dialect", "Guard", "NoGuard", "Statement", "row_maker", "row_order", "saga_missing", "where_rights_are"]
 
 
 #: whether a call opens a transaction; "distributed": one over several SQL Servers; "commit_guarded": one that a plain COMMIT
@@ -40,6 +40,8 @@ class Statement:
     result_types: tuple[str, ...]
     #: turns the values of one row into a named tuple
     make_row: Callable[[Iterable[Any]], Any]
+    #: the key by which rows are sorted here; None if the statement promises the contract's order
+    order: Callable[[Any], Any] | None
     #: driver's type hints, one per placeholder, where the driver cannot see them from a null
     sizes: tuple[Any, ...] = ()
     #: the queue's key, where a batch's error names the procedure that failed and not its place
@@ -58,12 +60,14 @@ def row_maker(procedure: str, columns: tuple[str, ...], types: tuple[str, ...]) 
     return partial(tuple.__new__, namedtuple(f"{procedure}_row", columns))
 
 
-def in_order(statement: Statement, rows: list[Any]) -> list[Any]:
-    """The rows in the contract's order: neither OUTPUT nor RETURNING promises one, and a sort there copies every body."""
-    order = statement.procedure.ordered_by
-    if order:
-        rows.sort(key=itemgetter([column.name for column in statement.procedure.result].index(order)))
-    return rows
+def row_order(procedure: Procedure) -> Callable[[Any], Any] | None:
+    """Return the key by which a procedure's rows are sorted here; None if the statement itself promises the contract's order.
+
+    Neither OUTPUT nor RETURNING promises an order, and a sort on the server copies every body.
+    """
+    if procedure.ordered_by is None:
+        return None
+    return itemgetter([column.name for column in procedure.result].index(procedure.ordered_by))
 
 
 def where_rights_are(statement: Statement | None) -> str:

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from rowpost.database.contract import Parameter, Procedure
 from rowpost.database.dialects.odbc import find_driver, load_pyodbc
-from rowpost.database.dialects.protocol import Begin, Commit, NoGuard, Statement, in_order, row_maker
+from rowpost.database.dialects.protocol import Begin, Commit, NoGuard, Statement, row_maker, row_order
 from rowpost.database.dialects.sqlserver_errors import translate
 from rowpost.errors import RowpostError, UnsupportedServer
 
@@ -96,6 +96,7 @@ class SQLServer:
             known=frozenset(p.name for p in procedure.parameters),
             result_types=types_of_result,
             make_row=row_maker(procedure.name, tuple(c.name for c in procedure.result), types_of_result),
+            order=row_order(procedure),
             sizes=tuple(_SIZES[kind] for _, kind in physical),
             key=key,
         )
@@ -137,8 +138,11 @@ class SQLServer:
                 cursor.setinputsizes([size for statement, _ in calls for size in statement.sizes])
                 cursor.execute(text, [value for call in calls for value in _values(*call)])
             found = iter(_all_results(cursor))
-        rows_of = [(each, list(map(each.make_row, next(found, []))) if each.procedure.result else []) for each, _ in calls]
-        return [in_order(statement, rows) if len(rows) > 1 else rows for statement, rows in rows_of]
+        results = [list(map(each.make_row, next(found, []))) if each.procedure.result else [] for each, _ in calls]
+        for (statement, _), rows in zip(calls, results, strict=True):
+            if statement.order is not None:
+                rows.sort(key=statement.order)
+        return results
 
     def _literally(self, statement: Statement, arguments: dict[str, Any]) -> str:
         given = ((name, self.literal(arguments.get(name))) for name, _ in statement.parameters)
