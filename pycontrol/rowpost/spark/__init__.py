@@ -13,3 +13,7 @@ line imports this package only when a `rowpost spark` command runs.
 * `archive/` reads and changes an archive's files. `archive/schemas.py` defines the columns of all results.
 * `jobs/` has one module for each command: a function from DataFrame to DataFrame, and a `run` that reads and writes.
 """
+
+from rowpost.spark.broken_pipes import hide_broken_pipes
+
+hide_broken_pipes()  # every worker that reads or writes queues imports this package first

@@ -113,8 +113,7 @@ def _build(builder, master: str | None, config: dict[str, str]) -> SparkSession:
         if not submitted and master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             java_options = f"-Dlog4j2.configurationFile={_LOG.as_uri()} {settings.pop(_JAVA_OPTIONS, '')}".strip()
-            daemon = {} if master.startswith("local-cluster") else {"spark.python.daemon.module": "rowpost.spark.daemon"}
-            settings = {**LOCAL, **daemon, "spark.driver.memory": _driver_memory(), **settings, _JAVA_OPTIONS: java_options}
+            settings = {**LOCAL, "spark.driver.memory": _driver_memory(), **settings, _JAVA_OPTIONS: java_options}
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()

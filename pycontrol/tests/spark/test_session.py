@@ -1,5 +1,8 @@
 """The session, and the settings that all jobs require."""
 
+import os
+import socket
+import struct
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -7,6 +10,7 @@ from pathlib import Path
 
 from rowpost.spark.archive.schemas import MESSAGE
 from tests.support.spark.killing import python_of
+from tests.support.workers import eventually
 
 ENOUGH = """
 import sys
@@ -15,6 +19,10 @@ spark = session(master="local[2]", config={"spark.driver.memory": "1g"})
 reader = spark.read.format("rowpost").option("environment", sys.argv[1]).option("queue", sys.argv[2])
 print(len(reader.option("maxBytesPerBatch", 1024).load().limit(1).collect()))
 """
+
+#: Workers of PySpark's daemon: one that plans a read, and one that has imported the data source as well.
+PLANNER = "pyspark.sql.worker.plan_data_source_read"
+PLANNER_OF_QUEUES = f"import pyspark_rowpost\nfrom {PLANNER} import main\n"
 
 
 def test_times_are_utc_and_written_as_every_engine_reads_them(spark):
@@ -44,3 +52,37 @@ def test_a_reader_that_has_enough_leaves_no_stack_on_the_terminal(queues):
 
     assert (ended.returncode, ended.stdout.split()[-1]) == (0, "1"), ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_a_worker_without_work_leaves_no_stack_on_the_terminal(tmp_path):
+    (tmp_path / "pyspark_planner_of_queues.py").write_text(PLANNER_OF_QUEUES)
+
+    assert "BrokenPipeError" in said_when_closed(PLANNER, tmp_path)
+    assert said_when_closed("pyspark_planner_of_queues", tmp_path) == ""
+
+
+def said_when_closed(worker: str, folder: Path) -> str:
+    """Start PySpark's daemon, let it start a worker, and close the worker's socket, as Spark does after a minute without work.
+
+    Args:
+        worker: the module that the worker runs. It is imported from `folder` too.
+
+    Returns:
+        What the worker wrote to stderr.
+    """
+    environment = python_of(Path(__file__).parents[2])
+    environment |= {
+        "PYTHONPATH": os.pathsep.join([str(folder), environment["PYTHONPATH"]]),
+        "PYTHON_UNIX_DOMAIN_ENABLED": "true",
+        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(folder),
+        "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",  # Spark's default
+        "SPARK_REUSE_WORKER": "1",
+    }
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-m", "pyspark.daemon", worker], stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as daemon:
+        (length,) = struct.unpack("!i", daemon.stdout.read(4))
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(daemon.stdout.read(length).decode())
+            (pid,) = struct.unpack("!i", connection.recv(4))
+        eventually(lambda: not Path(f"/proc/{pid}").exists(), "the worker ends")
+        return daemon.communicate()[1].decode()
