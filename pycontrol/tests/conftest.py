@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -41,8 +42,9 @@ WIRE = Path(__file__).parents[1] / "rowpost" / "cli" / "demo" / "wire"
 QUEUE = "Sales"
 #: folders with files that take minutes
 LONG = ("spark", "repository", "examples", "docs")
-#: a folder for PYTHONPATH, which makes Python processes of Spark start sooner
-SPARK_START = Path(__file__).parent / "support" / "spark" / "start"
+SPARK = Path(__file__).parent / "support" / "spark"
+#: Variables that configure Spark on a user's machine, and must not affect the tests.
+INHERITED_VARIABLES = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "JAVA_TOOL_OPTIONS", "PYSPARK_PYTHON")
 #: free memory that the data of the embedded server may need
 MEMORY_BYTES = 4 * 1024**3
 
@@ -54,10 +56,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     babelfish.install()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # programs that tests interrupt inherit it; `make test &` ignores it
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(SPARK_START), os.environ.get("PYTHONPATH"))))
+    _quicken_spark()
     path = config.getoption("--engines-report")
     if path is not None:
         config.pluginmanager.register(EnginesReport(None if hasattr(config, "workeroutput") else path), PLUGIN)
+
+
+def _quicken_spark() -> None:
+    """Let Java, Spark and its Python processes start sooner, in this process and in all programs that tests start."""
+    for name in INHERITED_VARIABLES:
+        os.environ.pop(name, None)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(SPARK / "start"), os.environ.get("PYTHONPATH"))))
+    os.environ["SPARK_CONF_DIR"] = str(SPARK / "conf")
+    os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def pytest_unconfigure() -> None:
@@ -122,8 +133,8 @@ def embedded_url(data_folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def new_database(request: pytest.FixtureRequest) -> Iterator[Callable[[str], str]]:
-    """Makes an empty database on the engine of that label, and returns its URL; dropped when the session ends."""
+def make_database(request: pytest.FixtureRequest) -> Iterator[Callable[[str], tuple[str, Callable[[], None]]]]:
+    """Makes an empty database on the engine of that label; returns its URL, and what drops it. Dropped at the latest when the session ends."""
     numbers = count(1)
     admins: dict[str, Connection] = {}  # one connection a server, however many databases
     with ExitStack() as stack:
@@ -133,23 +144,40 @@ def new_database(request: pytest.FixtureRequest) -> Iterator[Callable[[str], str
                 admins[server] = stack.enter_context(connect_url(engine, server))
             return admins[server]
 
-        def make(label: str) -> str:
+        def make(label: str) -> tuple[str, Callable[[], None]]:
             name = f"rowpost_test_{os.getpid()}_{next(numbers)}"
             if label == "sqlserver":
                 server = os.environ["ROWPOST_TEST_SQLSERVER"]
-                admin = admin_of("sqlserver", server)
+                admin, force = admin_of("sqlserver", server), ""
                 url = re.sub(r"(?i)database=[^;]*;?", "", server).rstrip(";") + f";Database={name}"
-                _create(admin, f"CREATE DATABASE {name}")
-                stack.callback(_drop, admin, f"DROP DATABASE {name}")
-                return url
-            embedded_server = label == "embedded"
-            server = request.getfixturevalue("embedded_url") if embedded_server else os.environ["ROWPOST_TEST_POSTGRESQL"]
-            admin = admin_of("postgresql", server)
-            admin.driver_connection.execute(f"CREATE DATABASE {name}")
-            stack.callback(_drop, admin, f"DROP DATABASE {name} WITH (FORCE)")
-            return re.sub(r"^(postgres(?:ql)?://[^/]*/)[^?]*", rf"\g<1>{name}", server)
+            else:
+                server = request.getfixturevalue("embedded_url") if label == "embedded" else os.environ["ROWPOST_TEST_POSTGRESQL"]
+                admin, force = admin_of("postgresql", server), " WITH (FORCE)"
+                url = re.sub(r"^(postgres(?:ql)?://[^/]*/)[^?]*", rf"\g<1>{name}", server)
+            _create(admin, f"CREATE DATABASE {name}")
+            drop = partial(_drop, admin, f"DROP DATABASE IF EXISTS {name}{force}")
+            stack.callback(drop)
+            return url, drop
 
         yield make
+
+
+def _makes_databases(make_database: Callable[[str], tuple[str, Callable[[], None]]]) -> Iterator[Callable[[str], str]]:
+    with ExitStack() as stack:
+
+        def make(label: str) -> str:
+            url, drop = make_database(label)
+            stack.callback(drop)
+            return url
+
+        yield make
+
+
+#: Makes an empty database on the engine of that label, and returns its URL. The database lives as long as the test:
+#: Babelfish keeps all databases in one catalog, and each one that stays makes every later deployment slower.
+new_database = pytest.fixture(_makes_databases, name="new_database")
+#: The same, for fixtures that outlive a test.
+lasting_database = pytest.fixture(_makes_databases, scope="session", name="lasting_database")
 
 
 def _create(admin: Connection, statement: str) -> None:
@@ -178,11 +206,11 @@ def _lifetime(fixture_name: str, config: pytest.Config) -> str:
 
 
 @pytest.fixture(scope=_lifetime, params=_labels())
-def target(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Target:
+def target(request: pytest.FixtureRequest, lasting_database: Callable[[str], str]) -> Target:
     """An engine with rowpost deployed and the queues Sales, Billing, error and audit."""
     label = request.param
     engine = "sqlserver" if label == "sqlserver" else "postgresql"
-    url = new_database(label)
+    url = lasting_database(label)
     queues = tuple(QueueSettings(name) for name in (QUEUE, "Billing", "error", "audit"))
     settings = Settings(
         engine=engine, url=url, default_schema="dbo" if engine == "sqlserver" else "public", queues=queues
@@ -195,10 +223,10 @@ def target(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -
 
 
 @pytest.fixture(scope=_lifetime)
-def business_url(target: Target, new_database: Callable[[str], str]) -> str:
+def business_url(target: Target, lasting_database: Callable[[str], str]) -> str:
     """Another database of the engine, with rowpost, without queues, and with the table `business`: for outboxes."""
     engine = target.settings.engine
-    url = new_database("sqlserver" if engine == "sqlserver" else target.label)
+    url = lasting_database("sqlserver" if engine == "sqlserver" else target.label)
     with connect_url(engine, url) as database:
         apply(database, plan(replace(target.settings, url=url, queues=())))
         database.driver_connection.execute("CREATE TABLE business (number integer NOT NULL)")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import psycopg
 import pytest
 
+from rowpost.database.dialects.odbc import find_driver, load_pyodbc
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import QueueNotFound
 from rowpost.transport.queue import Queue
@@ -26,12 +27,12 @@ def lend(target):
     connections = []
 
     if target.settings.engine == "postgresql":
-        driver = psycopg
+        driver, url = psycopg, target.url
     else:
-        import pyodbc as driver
+        driver, url = load_pyodbc(), f"Driver={{{find_driver()}}};{target.url}"
 
     def connect(autocommit):
-        connections.append(driver.connect(target.url, autocommit=autocommit))
+        connections.append(driver.connect(url, autocommit=autocommit))
         return connections[-1]
 
     yield connect

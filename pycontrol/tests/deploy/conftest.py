@@ -14,6 +14,7 @@ from rowpost.deploy.plan import Plan, plan
 from rowpost.deploy.scripts import Script
 from rowpost.settings.environment import QueueSettings, Settings
 from tests.conftest import Target
+from tests.support.babelfish import adapt, is_babelfish
 from tests.support.logins import Logins, logins
 from tests.support.probe import Probe, probe_for
 
@@ -117,7 +118,8 @@ def change_by_hand(shop: Shop, database: Connection) -> Callable[[str], None]:
     def change(script_name: str) -> None:
         step = next(step for step in shop.plan().steps if step.script_name == script_name)
         with deployment(database, shop.plan()) as running:
-            running.run_script(Script("by hand", step.text.replace("/*\n", "/*\nChanged by hand.\n", 1)))
+            changed = Script(step.script_name, step.text.replace("/*\n", "/*\nChanged by hand.\n", 1))
+            running.run_script(adapt(changed) if is_babelfish(database) else changed)
 
     return change
 

@@ -1,5 +1,6 @@
 """apply: all or nothing, once, whoever else deploys at the same time."""
 
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -187,6 +188,8 @@ def test_a_deployment_killed_half_way_leaves_nothing(shop, database):
         "from rowpost.deploy.apply import apply\n"
         "from rowpost.deploy.plan import plan\n"
         "from rowpost.settings.environment import QueueSettings, Settings\n"
+        "from tests.support import babelfish\n"
+        "babelfish.install()\n"
         "engine, url, schema = sys.argv[1:]\n"
         "queues = (QueueSettings('Sales'), QueueSettings('Billing'))\n"
         "def stop(number, total, name):\n"
@@ -196,9 +199,10 @@ def test_a_deployment_killed_half_way_leaves_nothing(shop, database):
         "settings = Settings(engine=engine, url=url, default_schema=schema, queues=queues)\n"
         "apply(connect_url(engine, url), plan(settings), stop)\n"
     )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     arguments = (shop.engine, shop.settings.url, shop.settings.default_schema)
     with subprocess.Popen(
-        [sys.executable, "-c", code, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     ) as process:
         assert process.stdout.readline() == "half-way\n"
 

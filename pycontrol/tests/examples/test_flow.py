@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.mark.timeout(400)
 def test_the_story_is_right_on_a_small_scale(embedded_url, data_folder, tmp_path):
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("ROWPOST_", "SPARK_"))}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("ROWPOST_")}
     path = os.pathsep.join([str(ROOT / "pycontrol"), inherited.get("PYTHONPATH", "")])
     ended = subprocess.run(
         [sys.executable, "-m", "examples.flow", "--orders", "7", "--out", str(tmp_path / "out")],

@@ -90,7 +90,7 @@ def test_what_a_test_stores_of_a_result_has_the_contracts_columns(each):
 @pytest.fixture(scope="module")
 def url(request: pytest.FixtureRequest) -> str:
     """Return the URL of a database with rowpost, the sample queue and the shim."""
-    url = request.getfixturevalue("new_database")("sqlserver")
+    url = request.getfixturevalue("lasting_database")("sqlserver")
     settings = Settings(engine="sqlserver", url=url, default_schema="dbo", queues=(QueueSettings(runner.SAMPLE),), sagas=(runner.SAMPLE_SAGA,))
     with connect_url("sqlserver", url) as database:
         note_engine(request.config, "sqlserver", database)

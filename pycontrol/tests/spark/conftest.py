@@ -9,35 +9,19 @@ from pyspark.sql import SparkSession
 from rowpost.spark.session import session
 from tests.support.spark.queues import Queues
 
-#: Variables that configure Spark on a user's machine, and must not affect the tests.
-INHERITED_VARIABLES = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "JAVA_TOOL_OPTIONS", "PYSPARK_PYTHON")
-
 
 @pytest.fixture(scope="session")
-def spark_url(new_database: Callable[[str], str]) -> str:
+def spark_url(lasting_database: Callable[[str], str]) -> str:
     """A database for these tests. Spark's processes inherit the variable with its URL from the JVM."""
-    url = os.environ["ROWPOST_SPARK_TEST_URL"] = new_database("embedded")
+    url = os.environ["ROWPOST_SPARK_TEST_URL"] = lasting_database("embedded")
     return url
 
 
 @pytest.fixture(scope="session")
 def spark(spark_url: str) -> Iterator[SparkSession]:
     """A session with two cores and four attempts for each task, because retries are tested too."""
-    for name in INHERITED_VARIABLES:
-        os.environ.pop(name, None)
-    spark = session(
-        "rowpost tests",
-        master="local[2,4]",
-        config={
-            "spark.driver.memory": "1g",
-            "spark.sql.shuffle.partitions": "2",
-            "spark.default.parallelism": "2",
-            # a few rows are read sooner than code for them is compiled
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        },
-    )
+    config = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+    spark = session("rowpost tests", master="local[2,4]", config=config)
     yield spark
     spark.stop()
 

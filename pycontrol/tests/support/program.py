@@ -121,18 +121,18 @@ def environment_file(folder: Path, engine: str = "postgresql", rest: str = QUEUE
 
 
 @pytest.fixture(scope="module")
-def program(new_database: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Program:
+def program(lasting_database: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Program:
     """Return the program on a database of the embedded server, with its four queues deployed."""
     folder = tmp_path_factory.mktemp("program")
-    return _deployed(Program(environment_file(folder), folder, SHOP_URL=new_database("embedded")))
+    return _deployed(Program(environment_file(folder), folder, SHOP_URL=lasting_database("embedded")))
 
 
 @pytest.fixture(scope="module")
-def rowpost(target, new_database: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Program:
+def rowpost(target, lasting_database: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Program:
     """Return the same for each engine."""
     engine = ENGINES[target.label]
     folder = tmp_path_factory.mktemp("program")
-    url = new_database("sqlserver" if engine == "sqlserver" else target.label)
+    url = lasting_database("sqlserver" if engine == "sqlserver" else target.label)
     return _deployed(Program(environment_file(folder, engine), folder, babelfish=target.babelfish, SHOP_URL=url))
 
 

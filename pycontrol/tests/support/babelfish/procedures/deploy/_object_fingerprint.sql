@@ -10,7 +10,8 @@ AS
 /*
 Returns the fingerprint of an object: the SHA-256 of a procedure's definition, or a table's columns, one a line.
 NULL if the object does not exist.
-Babelfish: CONVERT with style 2 writes no hexadecimal digits there; they are spelt one by one.
+Babelfish: CONVERT with style 2 writes no hexadecimal digits there; they are spelt one by one. One reading of sys.columns
+or sys.sql_modules takes a tenth of a second or more: columns are read at once, definitions where the view finds them.
 */
 BEGIN
     DECLARE @object_id int = OBJECT_ID(@object_name);
@@ -22,9 +23,11 @@ BEGIN
         DECLARE @hash varbinary(32);
         DECLARE @byte int = 0;
 
-        SELECT @hash = HASHBYTES('SHA2_256', m.[definition])
-        FROM sys.sql_modules AS m
-        WHERE m.object_id = @object_id;
+        SELECT @hash = HASHBYTES('SHA2_256', CAST(x.definition AS nvarchar(max)))
+        FROM pg_catalog.pg_proc AS p
+        INNER JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
+        INNER JOIN sys.babelfish_function_ext AS x ON x.funcname = p.proname AND x.nspname = n.nspname
+        WHERE p.oid = @object_id;
 
         WHILE @byte < DATALENGTH(@hash)
         BEGIN
@@ -38,31 +41,17 @@ BEGIN
     END;
 
     IF @object_kind = 'table'
-    BEGIN
-        DECLARE @column_id int = 0;
-        DECLARE @column nvarchar(1000) = N'';
-
-        WHILE @column IS NOT NULL
-        BEGIN
-            SET @column = NULL;
-
-            SELECT TOP (1)
-                @column_id = c.column_id,
-                @column = CONCAT(
-                    c.name, N' ', TYPE_NAME(c.user_type_id), N'(', c.max_length, N',', c.[precision], N',', c.scale, N')',
-                    CASE WHEN c.is_nullable = 1 THEN N' null' ELSE N' not null' END,
-                    CASE WHEN c.is_identity = 1 THEN N' identity' ELSE N'' END,
-                    CASE WHEN c.is_computed = 1 THEN N' computed' ELSE N'' END
-                )
-            FROM sys.columns AS c
-            WHERE c.object_id = @object_id
-              AND c.column_id > @column_id
-            ORDER BY c.column_id;
-
-            IF @column IS NOT NULL
-                SET @fingerprint = CONCAT(@fingerprint + NCHAR(10), @column);
-        END;
-    END;
+        SELECT @fingerprint = STRING_AGG(
+            CONCAT(
+                c.name, N' ', TYPE_NAME(c.user_type_id), N'(', c.max_length, N',', c.[precision], N',', c.scale, N')',
+                CASE WHEN c.is_nullable = 1 THEN N' null' ELSE N' not null' END,
+                CASE WHEN c.is_identity = 1 THEN N' identity' ELSE N'' END,
+                CASE WHEN c.is_computed = 1 THEN N' computed' ELSE N'' END
+            ),
+            NCHAR(10)
+        ) WITHIN GROUP (ORDER BY c.column_id)
+        FROM sys.columns AS c
+        WHERE c.object_id = @object_id;
 
     RETURN @fingerprint;
 END;
