@@ -95,12 +95,12 @@ class Business:
 
 
 @pytest.fixture(scope="module")
-def places(target, new_database):
+def places(target, lasting_database):
     """Two more databases of the same server, each with the table `business`."""
     label = "sqlserver" if target.settings.engine == "sqlserver" else target.label
     made = {}
     for name in ("shop", "books"):
-        url = new_database(label)
+        url = lasting_database(label)
         with connect_url(target.settings.engine, url) as database:
             database.driver_connection.execute("CREATE TABLE business (number integer NOT NULL)")
         made[name] = url if label != "sqlserver" else url.rpartition("Database=")[2]

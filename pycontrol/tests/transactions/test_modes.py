@@ -49,13 +49,13 @@ def run(queue, database, business):
 
 
 @pytest.fixture(scope="module")
-def shop(target, new_database):
+def shop(target, lasting_database):
     """Another database with the table `business`: its URL, or its name on SQL Server."""
     if target.settings.engine == "postgresql":
         with target.connect() as database:
             if database.driver_connection.execute("SHOW max_prepared_transactions").fetchone() == ("0",):
                 pytest.skip("max_prepared_transactions is 0 on this server")
-    url = new_database("sqlserver" if target.settings.engine == "sqlserver" else target.label)
+    url = lasting_database("sqlserver" if target.settings.engine == "sqlserver" else target.label)
     with connect_url(target.settings.engine, url) as database:
         database.driver_connection.execute("CREATE TABLE business (number integer NOT NULL)")
     return url if target.settings.engine == "postgresql" else url.rpartition("Database=")[2]
