@@ -9,29 +9,20 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from rowpost.database.connection import Connection, connect
 from rowpost.database.dialects.odbc import find_driver, load_pyodbc
+from rowpost.database.dialects.protocol import Check
 from rowpost.errors import DatabaseUnavailable, PermissionDenied, QueueNotFound, RowpostError, SettingsError
 from rowpost.settings.environment import Settings
 from rowpost.version import install_command
+from rowpost.wire.address import parse_address
 
 __all__ = ["Check", "check_drivers", "check_server"]
 
 #: from this difference on, times of several machines cannot be compared
 CLOCK_SKEW_SECONDS = 1.0
-
-
-@dataclass(frozen=True)
-class Check:
-    """The result of one check. `state` is ok, note or bad. `advice` says what to do."""
-
-    name: str
-    state: str
-    found: str
-    advice: str = ""
 
 
 def check_drivers(engine: str) -> Iterator[Check]:
@@ -79,11 +70,35 @@ def check_server(settings: Settings) -> Iterator[Check]:
     with database:
         yield Check("server", "ok", settings.target)
         yield _clock(database)
+        yield from _server(database, settings)
         schema = _schema(database)
         yield schema
         if schema.state == "ok":
             for queue in settings.queues:
                 yield _queue(database, queue.name)
+    if settings.engine == "postgresql":
+        for name, url in settings.participants:
+            yield _participant(name, url)
+
+
+def _server(database: Connection, settings: Settings) -> Iterator[Check]:
+    """Check what the server allows in the schemas of the environment's own queues."""
+    addresses = [parse_address(queue.name).qualified(settings.engine) for queue in settings.queues if queue.kind == "own"]
+    try:
+        with database.translated():
+            yield from database.dialect.checks(database.driver_connection, sorted({str(each.schema) for each in addresses}))
+    except RowpostError as error:
+        yield Check("rights to deploy", "note", f"could not be checked: {error}")
+
+
+def _participant(name: str, url: str) -> Check:
+    from rowpost.database.dialects.two_phase import open_participant  # imports psycopg, which may be missing
+
+    try:
+        open_participant(name, url, "rowpost doctor").close()
+    except RowpostError as error:
+        return Check(f"participant {name}", "bad", str(error))
+    return Check(f"participant {name}", "ok", "reached, and its server prepares transactions")
 
 
 def _clock(database: Connection, now: Callable[[], float] = time.time) -> Check:

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from rowpost.database import requirements
+from rowpost.database.dialects import postgresql_checks, sqlserver_checks
 from rowpost.settings.environment import QueueSettings, Settings
 from tests.support.logins import logins
 from tests.support.program import Program, environment_file, program  # noqa: F401 -- a fixture
@@ -86,3 +87,45 @@ def test_a_login_without_rights_is_told_what_is_refused(target, sql):
     assert len(bad) == 1
     assert bad[0].name in {"server", "schema"}
     assert "ermission denied" in bad[0].found or "rowpost" in bad[0].found
+
+
+@pytest.mark.parametrize(("prepared", "state"), [(0, "note"), (64, "ok")])
+def test_a_server_that_prepares_no_transactions_is_named(prepared, state):
+    check = postgresql_checks._two_phase(prepared)
+
+    assert (check.state, f"is {prepared}" in check.found) == (state, True)
+
+
+def test_a_participant_that_does_not_answer_is_named(program: Program, tmp_path):  # noqa: F811
+    rest = 'queues: {Sales: {}}\nparticipants: {here: {url: "${SHOP_URL}"}, there: {url: "postgresql://127.0.0.1:1/there"}}\n'
+
+    checks = by_name(program.with_environment(environment_file(tmp_path, rest=rest))("doctor", "--json").json["checks"])
+
+    assert (checks["participant here"]["state"], checks["participant there"]["state"]) == ("ok", "bad")
+
+
+def of_sql_server(updateability="READ_WRITE", missing=(), owners=None) -> dict[str, tuple[str, str]]:
+    """What the doctor says of a SQL Server that answers so: state and advice by check. No SQL Server is asked."""
+    found = sqlserver_checks.describe(updateability, "[shop]", missing, {"dbo": "[dbo]"} | (owners or {}), ["dbo"])
+    return {check.name: (check.state, check.advice) for check in found}
+
+
+def test_a_sql_server_where_all_is_well_has_no_advice():
+    assert of_sql_server(owners={"rowpost": "[dbo]"}) == {"writable": ("ok", ""), "rights to deploy": ("ok", "")}
+
+
+def test_a_secondary_replica_of_sql_server_is_named():
+    assert of_sql_server("READ_ONLY")["writable"][0] == "bad"
+
+
+@pytest.mark.parametrize(("owners", "state"), [({}, "bad"), ({"rowpost": "[dbo]"}, "note")])
+def test_rights_that_a_deployment_on_sql_server_lacks_are_printed(owners, state):
+    told = of_sql_server(missing=["CREATE SCHEMA", "CREATE ROLE"], owners=owners)["rights to deploy"]
+
+    assert told == (state, "an administrator runs: GRANT CREATE SCHEMA, CREATE ROLE TO [shop];")
+
+
+def test_an_owner_that_breaks_the_ownership_chain_of_sql_server_is_named():
+    told = of_sql_server(owners={"rowpost": "[deployer]"})["owner of rowpost"]
+
+    assert told == ("bad", "an administrator runs: ALTER AUTHORIZATION ON SCHEMA::rowpost TO [dbo];")

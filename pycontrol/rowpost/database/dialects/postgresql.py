@@ -11,11 +11,12 @@ import psycopg
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from rowpost.database.contract import Procedure
-from rowpost.database.dialects import libpq, notifications
+from rowpost.database.dialects import libpq, notifications, postgresql_checks
 from rowpost.database.dialects.copying import copy_rows
 from rowpost.database.dialects.guarding import HandlerGuard
 from rowpost.database.dialects.protocol import (
     Begin,
+    Check,
     Commit,
     Statement,
     row_maker,
@@ -55,7 +56,11 @@ _TYPES = {
     "timestamp": "timestamp",
 }
 _MESSAGE_ARRAYS = ("text[]", "bytea[]", "uuid[]", "bigint[]")  # headers, bodies, ids, times to be received
-_UNAVAILABLE = {"57P01", "57P02", "57P03", "57P05", "53300", "25006"}  # 25006: read only, after a failover
+_UNAVAILABLE = {"57P01", "57P02", "57P03", "57P05", "53300", "25006"}
+_READ_ONLY = "25006"  # among those that are unavailable, because a failover ends it
+#: what libpq says, without a SQLSTATE, if no server of the url is as target_session_attrs requires
+_STANDBY = ("session is read-only", "server is in hot standby mode")
+_READ_ONLY_REMEDY = f"It is a standby or a replica, or its default_transaction_read_only is on: {postgresql_checks.READ_ONLY_REMEDY}"
 _LOGIN_REFUSED = {"28P01", "28000", "3D000"}
 _TRY_AGAIN = {"40P01", "40001", "55P03", "25P04"}
 _CONNECT_TIMEOUT = 10  # seconds
@@ -197,6 +202,9 @@ class PostgreSQL:
         row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
         return 0.0 if row is None else float(row[0])
 
+    def checks(self, connection: psycopg.Connection, schemas: Sequence[str]) -> Iterator[Check]:
+        return postgresql_checks.checks(connection, schemas)
+
     def listen(self, connection: psycopg.Connection) -> bool:
         return notifications.listen(connection)
 
@@ -224,6 +232,8 @@ class PostgreSQL:
             kind = LockTimeout if state == "55P03" else Deadlock
         elif state in _LOGIN_REFUSED or (not state and _is_refusal(said)):
             kind, said = LoginRefused, f"The server refused the login: {said}. Check user, password and database."
+        elif state == _READ_ONLY or (not state and any(sign in said for sign in _STANDBY)):
+            kind, said = DatabaseUnavailable, f"The server is read-only: {said}. {_READ_ONLY_REMEDY}"
         elif (
             state in _UNAVAILABLE or state.startswith("08") or (not state and isinstance(error, psycopg.OperationalError))
         ):

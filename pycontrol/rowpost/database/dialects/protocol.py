@@ -12,7 +12,7 @@ from typing import Any, Literal, NoReturn, Protocol
 from rowpost.database.contract import Procedure
 from rowpost.errors import RowpostError
 
-__all__ = ["Begin", "Commit", "Dialect", "Guard", "NoGuard", "Statement", "row_maker", "row_order", "saga_missing", "where_rights_are"]
+__all__ = ["Begin", "Check", "Commit", "Dialect", "Guard", "NoGuard", "Statement", "row_maker", "row_order", "saga_missing", "where_rights_are"]
 
 
 #: whether a call opens a transaction; "distributed": one over several SQL Servers; "commit_guarded": one that a plain COMMIT
@@ -22,6 +22,16 @@ Begin = bool | Literal["distributed", "commit_guarded"]
 
 #: whether a transaction is committed after the calls; "commit_guarded": one that was begun so
 Commit = bool | Literal["commit_guarded"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """The result of one check of `rowpost doctor`. `state` is ok, note or bad. `advice` says what to do."""
+
+    name: str
+    state: str
+    found: str
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +82,8 @@ def row_order(procedure: Procedure) -> Callable[[Any], Any] | None:
 
 def where_rights_are(statement: Statement | None) -> str:
     """What to say to a login that lacks a right: for a call, or for a script of a deployment."""
-    if statement is None:
-        return "docs/for-dbas.md lists the rights that a deployment needs."
+    if statement is None or (statement.procedure.feature == "deploy" and "endpoint" not in statement.procedure.roles):
+        return "rowpost doctor prints the statements that give a deployment its rights, and docs/for-dbas.md lists these rights."
     return "rowpost queue grant prints the statements that give the right."
 
 
@@ -154,6 +164,9 @@ class Dialect(Protocol):
 
     def clock(self, connection: Any) -> float:
         """Return the server's time, in seconds since 1970."""
+
+    def checks(self, connection: Any, schemas: Sequence[str]) -> Iterator[Check]:
+        """Check what the server allows: writing, the rights of a deployment with queues in these schemas, and more."""
 
     def listen(self, connection: Any) -> bool:
         """Start to listen to senders; False where the engine, or what lies in between, knows no such thing."""

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
 
 from rowpost.database.contract import Parameter, Procedure
+from rowpost.database.dialects import sqlserver_checks
 from rowpost.database.dialects.odbc import find_driver, load_pyodbc
-from rowpost.database.dialects.protocol import Begin, Commit, NoGuard, Statement, row_maker, row_order
+from rowpost.database.dialects.protocol import Begin, Check, Commit, NoGuard, Statement, row_maker, row_order
 from rowpost.database.dialects.sqlserver_errors import translate
 from rowpost.errors import RowpostError, UnsupportedServer
 
@@ -211,6 +212,9 @@ class SQLServer:
     def clock(self, connection: pyodbc.Connection) -> float:
         milliseconds = connection.execute("SELECT DATEDIFF_BIG(millisecond, '1970-01-01', SYSUTCDATETIME());").fetchval()
         return milliseconds / 1000
+
+    def checks(self, connection: pyodbc.Connection, schemas: Sequence[str]) -> Iterator[Check]:
+        return sqlserver_checks.checks(connection, schemas)
 
     def listen(self, connection: pyodbc.Connection) -> bool:
         return False

@@ -1,0 +1,100 @@
+"""What `rowpost doctor` checks on a PostgreSQL server: what managed servers and replicas often do not allow.
+
+Nothing is changed. Rights that only a deployment needs are a note if rowpost is deployed, because the login of a supervisor
+needs none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import psycopg
+
+from rowpost.database.dialects.protocol import Check
+
+__all__ = ["READ_ONLY_REMEDY", "checks"]
+
+READ_ONLY_REMEDY = "name the primary in the url, or all servers and target_session_attrs=read-write"
+
+_SERVER = (
+    "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')::boolean,"
+    " current_setting('max_prepared_transactions')::integer"
+)
+#: who owns rowpost's objects, or would after a first deployment
+_OWNER = (
+    "SELECT quote_ident(r.rolname), r.rolname = current_user, pg_has_role(r.oid, 'USAGE'), pg_has_role(r.oid, 'pg_read_all_stats', 'USAGE')"
+    " FROM pg_roles AS r"
+    " WHERE r.oid = coalesce((SELECT n.nspowner FROM pg_namespace AS n WHERE n.nspname = 'rowpost'), to_regrole(quote_ident(current_user)))"
+)
+#: the statements that an administrator runs, one a missing right
+_MISSING = """
+SELECT format('GRANT CREATE ON DATABASE %%I TO %%I;', current_database(), current_user)
+WHERE NOT has_database_privilege(current_database(), 'CREATE')
+UNION ALL
+SELECT format('CREATE SCHEMA %%I AUTHORIZATION %%I;', s.name, current_user)
+FROM unnest(%(schemas)s::text[]) AS s (name)
+WHERE to_regnamespace(quote_ident(s.name)) IS NULL
+UNION ALL
+SELECT format('GRANT CREATE ON SCHEMA %%I TO %%I;', n.nspname, current_user)
+FROM pg_namespace AS n
+WHERE n.nspname = ANY (%(schemas)s::text[]) AND NOT has_schema_privilege(n.oid, 'CREATE')
+UNION ALL
+SELECT format('CREATE ROLE %%I;', r.name)
+FROM unnest(ARRAY['rowpost_endpoint', 'rowpost_operator', 'rowpost_reader']) AS r (name)
+WHERE to_regrole(r.name) IS NULL
+  AND NOT (SELECT u.rolcreaterole OR u.rolsuper FROM pg_roles AS u WHERE u.rolname = current_user)
+UNION ALL
+SELECT format('GRANT %%I TO %%I WITH ADMIN OPTION;', r.rolname, current_user)
+FROM pg_roles AS r
+JOIN pg_roles AS u ON u.rolname = current_user
+WHERE r.rolname = 'rowpost_endpoint'
+  AND NOT pg_has_role(r.oid, 'MEMBER WITH ADMIN OPTION')
+  AND NOT (u.rolcreaterole AND current_setting('server_version_num')::integer < 160000)
+"""
+
+
+def checks(connection: psycopg.Connection, schemas: Sequence[str]) -> Iterator[Check]:
+    """Check a server on which queues in these schemas are, or are to be, deployed.
+
+    Raises:
+        psycopg.Error: the connection was lost.
+    """
+    recovery, read_only, prepared = connection.execute(_SERVER, prepare=False).fetchone()  # type: ignore[misc]
+    yield _writable(recovery, read_only)
+    yield _two_phase(prepared)
+    owner, owns, member, sees = connection.execute(_OWNER, prepare=False).fetchone()  # type: ignore[misc]
+    if owns:
+        deployed = connection.execute("SELECT to_regnamespace('rowpost')", prepare=False).fetchone() != (None,)
+        yield _rights(connection, schemas, deployed)
+    else:
+        found = f"the role {owner} owns rowpost here, and what this login creates would have another owner"
+        advice = f"only a deployment needs them: deploy with the login {owner}" + (f", or add to the url: options=-c%20role%3D{owner}" if member else "")
+        yield Check("rights to deploy", "note", found, advice)
+    if not sees:
+        found = f"the role {owner} cannot see since when sessions of other logins have a transaction open, so that queue check cannot name them"
+        yield Check("statistics", "note", found, f"an administrator runs: GRANT pg_read_all_stats TO {owner};")
+
+
+def _writable(recovery: bool, read_only: bool) -> Check:
+    if recovery:
+        return Check("writable", "bad", "the server is a standby or a read replica: it stores nothing", READ_ONLY_REMEDY)
+    if read_only:
+        return Check("writable", "bad", "default_transaction_read_only is on: the server stores nothing", READ_ONLY_REMEDY)
+    return Check("writable", "ok", "the server is a primary")
+
+
+def _two_phase(prepared: int) -> Check:
+    if prepared:
+        return Check("two-phase commit", "ok", f"max_prepared_transactions is {prepared}")
+    advice = "needed only on servers below `participants`: set it to 64, at least as many as there are workers, and restart the server"
+    return Check("two-phase commit", "note", "max_prepared_transactions is 0: the server prepares no transactions", advice)
+
+
+def _rights(connection: psycopg.Connection, schemas: Sequence[str], deployed: bool) -> Check:
+    """The rights that apply and queue grant need. `schemas` are those of the queues; subscriptions are in public."""
+    wanted = sorted({"public", *schemas})
+    missing = [row[0] for row in connection.execute(_MISSING, {"schemas": wanted}, prepare=False).fetchall()]
+    if not missing:
+        return Check("rights to deploy", "ok", "this login may run apply and queue grant")
+    found = "this login lacks rights that apply or queue grant need"
+    return Check("rights to deploy", "note" if deployed else "bad", found, f"an administrator runs: {' '.join(missing)}")

@@ -1,0 +1,61 @@
+"""What `rowpost doctor` checks on SQL Server and Azure SQL: what replicas and managed servers often do not allow.
+
+Nothing is changed. Rights that only a deployment needs are a note if rowpost is deployed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rowpost.database.dialects.protocol import Check
+
+if TYPE_CHECKING:
+    import pyodbc
+
+__all__ = ["DATABASE", "MISSING", "OWNERS", "checks", "describe"]
+
+DATABASE = "SELECT CAST(DATABASEPROPERTYEX(DB_NAME(), 'Updateability') AS nvarchar(20)), QUOTENAME(USER_NAME());"
+#: the schemas with their owners, quoted
+OWNERS = "SELECT s.name, QUOTENAME(USER_NAME(s.principal_id)) FROM sys.schemas AS s;"
+#: the rights that apply needs in the database and the login does not have
+MISSING = """
+SELECT w.name
+FROM (VALUES (N'CREATE TABLE'), (N'CREATE PROCEDURE'), (N'CREATE FUNCTION'), (N'CREATE SCHEMA'), (N'CREATE ROLE')) AS w (name)
+WHERE HAS_PERMS_BY_NAME(QUOTENAME(DB_NAME()), N'DATABASE', w.name) = 0
+  AND (w.name <> N'CREATE SCHEMA' OR SCHEMA_ID(N'rowpost') IS NULL)
+  AND (w.name <> N'CREATE ROLE' OR DATABASE_PRINCIPAL_ID(N'rowpost_endpoint') IS NULL);
+"""
+
+
+def checks(connection: pyodbc.Connection, schemas: Sequence[str]) -> Iterator[Check]:
+    """Check a database in which queues in these schemas are, or are to be, deployed.
+
+    Raises:
+        pyodbc.Error: the connection was lost, or the server does not know a function of the queries.
+    """
+    updateability, login = connection.execute(DATABASE).fetchone()
+    missing = [row[0] for row in connection.execute(MISSING).fetchall()]
+    owners = {str(name): str(owner) for name, owner in connection.execute(OWNERS).fetchall()}
+    yield from describe(updateability, login, missing, owners, schemas)
+
+
+def describe(updateability: str, login: str, missing: Sequence[str], owners: dict[str, str], schemas: Sequence[str]) -> Iterator[Check]:
+    """Say what the server's answers mean. `login` and the owners of schemas in `owners` are quoted."""
+    if updateability == "READ_ONLY":
+        advice = "name the primary in the url, and no ApplicationIntent=ReadOnly"
+        yield Check("writable", "bad", "the database is read-only: a secondary replica, or set so", advice)
+    else:
+        yield Check("writable", "ok", "the database can be written to")
+    owner = owners.get("rowpost")
+    if missing:
+        rights = ", ".join(missing)
+        advice = f"an administrator runs: GRANT {rights} TO {login};"
+        yield Check("rights to deploy", "bad" if owner is None else "note", f"this login lacks {rights}, which apply needs", advice)
+    else:
+        yield Check("rights to deploy", "ok", "this login may create what apply creates")
+    others = [name for name in schemas if owner is not None and owners.get(name, owner) != owner]
+    if others:
+        found = f"{owner} owns the schema rowpost, and not {', '.join(others)}: a login that may only execute procedures is refused"
+        advice = f"an administrator runs: ALTER AUTHORIZATION ON SCHEMA::rowpost TO {owners[others[0]]};"
+        yield Check("owner of rowpost", "bad", found, advice)
