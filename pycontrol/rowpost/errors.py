@@ -20,7 +20,7 @@
      │    └── NoReply             a request whose reply did not come in time
      ├── DatabaseError            carries what the server said
      │    ├── DatabaseUnavailable down, restarting, unreachable
-     │    ├── UnsupportedServer   older than rowpost can work with
+     │    ├── UnsupportedServer   too old, or behind a pooler that shares sessions
      │    ├── LoginRefused        wrong user or password, or no such database
      │    ├── PermissionDenied    the login lacks a right
      │    ├── SchemaMissing       rowpost was not deployed here
@@ -187,7 +187,7 @@ class LoginRefused(DatabaseError):
 
 
 class UnsupportedServer(DatabaseError):
-    """The server is older than rowpost can work with: PostgreSQL before 14, SQL Server before 2016."""
+    """rowpost cannot work with what answers: PostgreSQL before 14, SQL Server before 2016, or a pooler that shares sessions."""
 
 
 class PermissionDenied(DatabaseError):

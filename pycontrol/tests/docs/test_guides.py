@@ -213,7 +213,7 @@ def callbacks(stage: Stage) -> dict[str, Any]:
 
 
 def endpoints(stage: Stage) -> dict[str, Any]:
-    stage.database.driver_connection.execute("CREATE TABLE orders (order_id bigint NOT NULL)")
+    stage.database.driver_connection.execute("CREATE TABLE IF NOT EXISTS orders (order_id bigint NOT NULL)")
     return {}
 
 
@@ -230,6 +230,7 @@ def recoverability(stage: Stage) -> dict[str, Any]:
 PRELUDES: dict[str, Callable[[Stage], dict[str, Any]]] = {
     "callbacks.md": callbacks,
     "endpoints.md": endpoints,
+    "poolers-and-replicas.md": endpoints,
     "publish-subscribe.md": publish_subscribe,
     "recoverability.md": recoverability,
 }
@@ -246,6 +247,10 @@ def check_endpoints(names: dict[str, Any]) -> None:
     assert names["outcome"].kind is Kind.HANDLED
 
 
+def check_poolers(names: dict[str, Any]) -> None:
+    assert [message.body for message in names["Queue"]("Sales", names["database"]).browse(10)] == [b'{"OrderId": 42}']
+
+
 def check_recoverability(names: dict[str, Any]) -> None:
     def policy(error: Exception, attempts: int) -> object:
         return names["policy"](Failure(error, attempts, 0, {}))
@@ -257,6 +262,7 @@ def check_recoverability(names: dict[str, Any]) -> None:
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "callbacks.md": check_callbacks,
     "endpoints.md": check_endpoints,
+    "poolers-and-replicas.md": check_poolers,
     "recoverability.md": check_recoverability,
 }
 

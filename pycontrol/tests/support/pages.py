@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 
 from rowpost.database.contract import load_contract
-from rowpost.database.dialects import postgresql, sqlserver_errors
+from rowpost.database.dialects import postgresql_errors, sqlserver_errors
 from rowpost.database.sql_folder import sql_folder
 from tests.support import babelfish
 from tests.support.behaviour import behaviour_page, prune_recorded, recorded
@@ -48,10 +48,10 @@ def errors_page() -> str:
         for number, entry in load_contract().errors.items()
     ]
     theirs = [
-        ("`Deadlock`: the transaction was rolled back and can be run again", sqlserver_errors.TRY_AGAIN, postgresql._TRY_AGAIN),
+        ("`Deadlock`: the transaction was rolled back and can be run again", sqlserver_errors.TRY_AGAIN, postgresql_errors.TRY_AGAIN),
         ("`DatabaseUnavailable`: the server is down, restarts, fails over, or has no free connection", sqlserver_errors.UNAVAILABLE,
-         postgresql._UNAVAILABLE | {"08xxx"}),
-        ("`LoginRefused`", sqlserver_errors.LOGIN_REFUSED, postgresql._LOGIN_REFUSED),
+         postgresql_errors.UNAVAILABLE | {"08xxx"}),
+        ("`LoginRefused`", sqlserver_errors.LOGIN_REFUSED, postgresql_errors.LOGIN_REFUSED),
         ("`PermissionDenied`", sqlserver_errors.PERMISSION, {"42501"}),
         ("`SchemaMissing`, or `QueueNotFound` for a queue's own procedure or table", {2812, 208}, {"42883", "3F000", "42P01"}),
         ("`InvalidCount`: a number is out of the range of its type", {8115}, {"22003"}),
@@ -62,7 +62,8 @@ def errors_page() -> str:
         f"{MADE}\n# Errors\n\n## Raised by rowpost's procedures\n\n"
         + table(("Number", "SQL Server", "PostgreSQL", "Python", "Meaning"), ours)
         + "\n\n## Raised by the servers\n\nrowpost translates these errors of the servers. Every other error is a `DatabaseError` with the"
-        " text of the server. `UnsupportedServer` is raised for PostgreSQL before 14 and SQL Server before 2016.\n\n"
+        " text of the server. `UnsupportedServer` is raised for PostgreSQL before 14, for SQL Server before 2016, and for a pooler that"
+        " shares sessions or allows no transactions.\n\n"
         + table(("Python", "SQL Server", "PostgreSQL"), rows)
         + "\n"
     )

@@ -237,19 +237,18 @@ class Pooler:
         self._door.close()
 
 
-def test_behind_a_pooler_a_supervisor_peeks_and_requests_no_wake_ups(postgresql_only, shop, sql):
+def test_behind_a_pooler_that_keeps_sessions_a_supervisor_is_woken(postgresql_only, shop, sql):
     info = sql.database.driver_connection.info
     pooler = Pooler(info.host, info.port)
     url = f"postgresql://{info.user}@127.0.0.1:{pooler.port}/{info.dbname}?sslmode=disable&gssencmode=disable"
 
-    with Running(replace(shop.settings(), url=url)) as supervisor:
-        supervisor.until(lambda: len(supervisor.seen(events.Peeked)) > 2, "three peeks")
-        told = wake_up_requested(sql, shop.name)
+    with Running(replace(shop.settings(peek_delay=LONG), url=url)) as supervisor:
+        supervisor.until(lambda: wake_up_requested(sql, shop.name), "it waits for a wake-up")
         shop.queue.send(b"42")
-        supervisor.until(lambda: shop.handled() == 1, "handled")
+        supervisor.until(lambda: shop.handled() == 1, "handled", LONG / 2)
 
     pooler.close()
-    assert not told
+    assert not wake_up_requested(sql, shop.name)
 
 
 # ------------------------------------------------------------------ what it costs

@@ -11,17 +11,11 @@ __all__ = ["heard", "listen"]
 
 
 def listen(connection: psycopg.Connection) -> bool:
-    """Listens from now on; False where notifications would not arrive.
-
-    A pooler that hands its server connections around (PgBouncer's transaction mode) accepts LISTEN and delivers to
-    nobody. It gives itself away: the process that answers is not the one that the client was told.
+    """Listen from now on. The connection must be rowpost's own: `pooling` has checked that it keeps its session.
 
     Raises:
         psycopg.Error: lost, or refused (a standby).
     """
-    row = connection.execute("SELECT pg_catalog.pg_backend_pid()", prepare=False).fetchone()
-    if row is None or row[0] != connection.info.backend_pid:
-        return False
     connection.execute("LISTEN rowpost", prepare=False)
     return True
 

@@ -11,9 +11,10 @@ import psycopg
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from rowpost.database.contract import Procedure
-from rowpost.database.dialects import libpq, notifications, postgresql_checks
+from rowpost.database.dialects import libpq, notifications, pooling, postgresql_checks
 from rowpost.database.dialects.copying import copy_rows
 from rowpost.database.dialects.guarding import HandlerGuard
+from rowpost.database.dialects.postgresql_errors import first_line, translate
 from rowpost.database.dialects.protocol import (
     Begin,
     Check,
@@ -21,26 +22,8 @@ from rowpost.database.dialects.protocol import (
     Statement,
     row_maker,
     row_order,
-    saga_missing,
-    where_rights_are,
 )
-from rowpost.errors import (
-    CATALOGUE,
-    DatabaseError,
-    DatabaseUnavailable,
-    Deadlock,
-    InvalidCount,
-    InvalidMessage,
-    LockTimeout,
-    LoginRefused,
-    PermissionDenied,
-    QueueNotFound,
-    RowpostError,
-    SagaNotDeployed,
-    SchemaMissing,
-    SettingsError,
-    UnsupportedServer,
-)
+from rowpost.errors import RowpostError, SettingsError, UnsupportedServer
 
 __all__ = ["PostgreSQL", "check_version"]
 
@@ -56,13 +39,6 @@ _TYPES = {
     "timestamp": "timestamp",
 }
 _MESSAGE_ARRAYS = ("text[]", "bytea[]", "uuid[]", "bigint[]")  # headers, bodies, ids, times to be received
-_UNAVAILABLE = {"57P01", "57P02", "57P03", "57P05", "53300", "25006"}
-_READ_ONLY = "25006"  # among those that are unavailable, because a failover ends it
-#: what libpq says, without a SQLSTATE, if no server of the url is as target_session_attrs requires
-_STANDBY = ("session is read-only", "server is in hot standby mode")
-_READ_ONLY_REMEDY = f"It is a standby or a replica, or its default_transaction_read_only is on: {postgresql_checks.READ_ONLY_REMEDY}"
-_LOGIN_REFUSED = {"28P01", "28000", "3D000"}
-_TRY_AGAIN = {"40P01", "40001", "55P03", "25P04"}
 _CONNECT_TIMEOUT = 10  # seconds
 # A cursor WITH HOLD is carried out at COMMIT, and this one fails: without CLOSE the transaction cannot be committed, by
 # whatever way a COMMIT comes. CLOSE fails where another transaction was begun meanwhile.
@@ -80,17 +56,25 @@ class PostgreSQL:
 
     name = "postgresql"
 
+    def __init__(self) -> None:
+        #: URLs whose connections have a session each
+        self._checked: set[str] = set()
+
     def connect(self, url: str, application_name: str) -> psycopg.Connection:
         try:
-            connection = psycopg.connect(
-                url, autocommit=True, application_name=application_name, connect_timeout=_CONNECT_TIMEOUT
-            )
+            connection = _open(url, application_name)
         except psycopg.ProgrammingError as error:  # the URL itself
-            raise SettingsError(f"The PostgreSQL URL cannot be read: {_first_line(error)}") from None
+            raise SettingsError(f"The PostgreSQL URL cannot be read: {first_line(error)}") from None
         except psycopg.Error as error:
             raise self.translate(error) from error
         try:
             check_version(connection.info.server_version)
+            if url not in self._checked:
+                pooling.check_sessions(connection, lambda: _open(url, application_name))
+                self._checked.add(url)
+        except psycopg.Error as error:
+            connection.close()
+            raise self.translate(error) from error
         except UnsupportedServer:
             connection.close()
             raise
@@ -218,31 +202,7 @@ class PostgreSQL:
         return HandlerGuard(connection, refuse)
 
     def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
-        state = getattr(error, "sqlstate", None) or ""
-        said = _first_line(error)
-        where = f" ({statement.procedure.scope} {statement.queue!r})" if statement and statement.queue else ""
-        kind: type[RowpostError] = DatabaseError
-        if state.startswith("RP") and int(state[2:]) in CATALOGUE:
-            kind = CATALOGUE[int(state[2:])]
-        elif state in ("42883", "3F000", "42P01") or (state == "42703" and _of_saga(statement)):
-            return _missing(state, said, statement)
-        elif state == "42501":
-            kind, said = PermissionDenied, f"{said}. {where_rights_are(statement)}"
-        elif state in _TRY_AGAIN:
-            kind = LockTimeout if state == "55P03" else Deadlock
-        elif state in _LOGIN_REFUSED or (not state and _is_refusal(said)):
-            kind, said = LoginRefused, f"The server refused the login: {said}. Check user, password and database."
-        elif state == _READ_ONLY or (not state and any(sign in said for sign in _STANDBY)):
-            kind, said = DatabaseUnavailable, f"The server is read-only: {said}. {_READ_ONLY_REMEDY}"
-        elif (
-            state in _UNAVAILABLE or state.startswith("08") or (not state and isinstance(error, psycopg.OperationalError))
-        ):
-            kind, said = DatabaseUnavailable, f"The database cannot be reached: {said}"
-        elif state == "22003":
-            kind = InvalidCount
-        elif state in ("23502", "22021") or isinstance(error, psycopg.DataError):
-            kind = InvalidMessage
-        return kind(said + where)
+        return translate(error, statement)
 
     def object_name(self, procedure: Procedure, key: str | None) -> str:
         """The function's quoted name, with its schema."""
@@ -268,6 +228,10 @@ class PostgreSQL:
     def script_call(self, procedure: Procedure, arguments: Sequence[tuple[str, Any]]) -> str:
         given = ", ".join(f"p_{name} => {self.literal(value)}" for name, value in arguments)
         return f"SELECT {self.object_name(procedure, None)}({given});"
+
+
+def _open(url: str, application_name: str) -> psycopg.Connection:
+    return psycopg.connect(url, autocommit=True, application_name=application_name, connect_timeout=_CONNECT_TIMEOUT)
 
 
 def check_version(number: int) -> None:
@@ -326,34 +290,3 @@ def _message_arrays(messages: Sequence[Any]) -> list[tuple[str, bytes | None]]:
         ("array", libpq.pack_array("uuid", ids) if any(ids) else None),
         ("array", libpq.pack_array("int8", times) if any(times) else None),
     ]
-
-
-def _missing(state: str, said: str, statement: Statement | None) -> RowpostError:
-    if state == "3F000" or statement is None or statement.queue is None:
-        return SchemaMissing(f"rowpost is not deployed in this database, or is older than this program: {said}. Run: rowpost apply")
-    if _of_saga(statement):
-        return SagaNotDeployed(saga_missing(statement, said))
-    if state == "42P01":
-        return QueueNotFound(f"The table of the queue {statement.queue!r} is gone: {said}. Run: rowpost queue check")
-    return QueueNotFound(
-        f"No queue named {statement.queue!r} in this database. rowpost queue list shows those that are; "
-        "rowpost queue create makes one."
-    )
-
-
-def _of_saga(statement: Statement | None) -> bool:
-    return statement is not None and statement.procedure.scope == "saga"
-
-
-def _is_refusal(said: str) -> bool:
-    """libpq gives no SQLSTATE for what fails while connecting."""
-    return any(sign in said for sign in ("password authentication failed", "does not exist", "no password supplied", "pg_hba"))
-
-
-def _first_line(error: Exception) -> str:
-    diagnostics = getattr(error, "diag", None)
-    if diagnostics is not None and diagnostics.message_primary:
-        hint = f" {diagnostics.message_hint}" if diagnostics.message_hint else ""
-        return diagnostics.message_primary.rstrip(".") + ("." + hint if hint else "")
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__).rstrip(".")

@@ -1,4 +1,4 @@
-"""What `rowpost doctor` checks on a PostgreSQL server: what managed servers and replicas often do not allow.
+"""What `rowpost doctor` checks on a PostgreSQL server: what managed servers, replicas and poolers often do not allow.
 
 Nothing is changed. Rights that only a deployment needs are a note if rowpost is deployed, because the login of a supervisor
 needs none of them.
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import psycopg
 
+from rowpost.database.dialects.pooling import is_pooled
 from rowpost.database.dialects.protocol import Check
 
 __all__ = ["READ_ONLY_REMEDY", "checks"]
@@ -61,6 +62,8 @@ def checks(connection: psycopg.Connection, schemas: Sequence[str]) -> Iterator[C
     """
     recovery, read_only, prepared = connection.execute(_SERVER, prepare=False).fetchone()  # type: ignore[misc]
     yield _writable(recovery, read_only)
+    if is_pooled(connection):
+        yield Check("pooler", "ok", "a pooler answers, and each connection keeps its session (PgBouncer's session mode)")
     yield _two_phase(prepared)
     owner, owns, member, sees = connection.execute(_OWNER, prepare=False).fetchone()  # type: ignore[misc]
     if owns:

@@ -1,0 +1,99 @@
+"""What PostgreSQL says, as rowpost's errors: by SQLSTATE, else by what libpq says."""
+
+from __future__ import annotations
+
+import psycopg
+
+from rowpost.database.dialects.pooling import SHARED
+from rowpost.database.dialects.postgresql_checks import READ_ONLY_REMEDY
+from rowpost.database.dialects.protocol import Statement, saga_missing, where_rights_are
+from rowpost.errors import (
+    CATALOGUE,
+    DatabaseError,
+    DatabaseUnavailable,
+    Deadlock,
+    InvalidCount,
+    InvalidMessage,
+    LockTimeout,
+    LoginRefused,
+    PermissionDenied,
+    QueueNotFound,
+    RowpostError,
+    SagaNotDeployed,
+    SchemaMissing,
+    UnsupportedServer,
+)
+
+__all__ = ["LOGIN_REFUSED", "TRY_AGAIN", "UNAVAILABLE", "first_line", "translate"]
+
+UNAVAILABLE = {"57P01", "57P02", "57P03", "57P05", "53300", "25006"}
+LOGIN_REFUSED = {"28P01", "28000", "3D000"}
+TRY_AGAIN = {"40P01", "40001", "55P03", "25P04"}
+_READ_ONLY = "25006"  # among those that are unavailable, because a failover ends it
+#: what libpq says, without a SQLSTATE, if no server of the url is as target_session_attrs requires
+_STANDBY = ("session is read-only", "server is in hot standby mode")
+_WHY_READ_ONLY = f"It is a standby or a replica, or its default_transaction_read_only is on: {READ_ONLY_REMEDY}"
+_NOT_PREPARED = {"26000", "42P05"}
+
+
+def translate(error: Exception, statement: Statement | None = None) -> RowpostError:
+    """Return the driver's error as one of rowpost's."""
+    state = getattr(error, "sqlstate", None) or ""
+    said = first_line(error)
+    where = f" ({statement.procedure.scope} {statement.queue!r})" if statement and statement.queue else ""
+    kind: type[RowpostError] = DatabaseError
+    if state.startswith("RP") and int(state[2:]) in CATALOGUE:
+        kind = CATALOGUE[int(state[2:])]
+    elif state in ("42883", "3F000", "42P01") or (state == "42703" and _of_saga(statement)):
+        return _missing(state, said, statement)
+    elif state == "42501":
+        kind, said = PermissionDenied, f"{said}. {where_rights_are(statement)}"
+    elif state in TRY_AGAIN:
+        kind = LockTimeout if state == "55P03" else Deadlock
+    elif state in LOGIN_REFUSED or (not state and _is_refusal(said)):
+        kind, said = LoginRefused, f"The server refused the login: {said}. Check user, password and database."
+    elif state == _READ_ONLY or (not state and any(sign in said for sign in _STANDBY)):
+        kind, said = DatabaseUnavailable, f"The server is read-only: {said}. {_WHY_READ_ONLY}"
+    elif state in _NOT_PREPARED:
+        kind, said = UnsupportedServer, f"{said}. Either SQL of a handler deallocated it, or: {SHARED}"
+    elif (
+        state in UNAVAILABLE or state.startswith("08") or (not state and isinstance(error, psycopg.OperationalError))
+    ):
+        kind, said = DatabaseUnavailable, f"The database cannot be reached: {said}"
+    elif state == "22003":
+        kind = InvalidCount
+    elif state in ("23502", "22021") or isinstance(error, psycopg.DataError):
+        kind = InvalidMessage
+    return kind(said + where)
+
+
+def _missing(state: str, said: str, statement: Statement | None) -> RowpostError:
+    if state == "3F000" or statement is None or statement.queue is None:
+        return SchemaMissing(f"rowpost is not deployed in this database, or is older than this program: {said}. Run: rowpost apply")
+    if _of_saga(statement):
+        return SagaNotDeployed(saga_missing(statement, said))
+    if state == "42P01":
+        return QueueNotFound(f"The table of the queue {statement.queue!r} is gone: {said}. Run: rowpost queue check")
+    return QueueNotFound(
+        f"No queue named {statement.queue!r} in this database. rowpost queue list shows those that are; "
+        "rowpost queue create makes one."
+    )
+
+
+def _of_saga(statement: Statement | None) -> bool:
+    return statement is not None and statement.procedure.scope == "saga"
+
+
+def _is_refusal(said: str) -> bool:
+    """libpq gives no SQLSTATE for what fails while connecting."""
+    return any(sign in said for sign in ("password authentication failed", "does not exist", "no password supplied", "pg_hba"))
+
+
+def first_line(error: Exception) -> str:
+    """Return the error's message with its hint, or the first line of what the driver says; no period at the end."""
+    diagnostics = getattr(error, "diag", None)
+    if diagnostics is not None and diagnostics.message_primary:
+        hint = f" {diagnostics.message_hint}" if diagnostics.message_hint else ""
+        return diagnostics.message_primary.rstrip(".") + ("." + hint if hint else "")
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__).rstrip(".")
