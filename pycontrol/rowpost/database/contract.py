@@ -1,12 +1,14 @@
 """Read sql/contract.yml: what every procedure takes, returns and can raise.
 
-`load_contract` returns the `Contract`. Its `Procedure`s describe parameters and result columns as `Parameter`s. The file
-is decoded strictly by msgspec: an unknown key, a missing one or a value of another type is a ContractError.
+`load_contract` returns the `Contract` that this program calls by, `read_contract` that of any sql folder, such as an earlier
+release's. Its `Procedure`s describe parameters and result columns as `Parameter`s. The file is decoded strictly by msgspec:
+an unknown key, a missing one or a value of another type is a ContractError.
 """
 
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from threading import RLock
 from typing import Any, Literal, TypeVar
 
@@ -16,7 +18,7 @@ import yaml
 from rowpost.database.sql_folder import sql_folder
 from rowpost.errors import ContractError
 
-__all__ = ["CatalogueEntry", "Contract", "Parameter", "Procedure", "load_contract", "parse_contract"]
+__all__ = ["CatalogueEntry", "Contract", "Parameter", "Procedure", "load_contract", "parse_contract", "read_contract"]
 
 T = TypeVar("T")
 # msgspec analyses a class when it first meets it, and the process crashes if two threads do so at once.
@@ -147,12 +149,23 @@ def load_contract() -> Contract:
 
 @cache
 def _load() -> Contract:
-    return parse_contract((sql_folder() / "contract.yml").read_text(encoding="utf-8"))
+    return read_contract(sql_folder())
+
+
+def read_contract(folder: Path) -> Contract:
+    """Read the contract of a sql folder. Raises ContractError."""
+    try:
+        return parse_contract((folder / "contract.yml").read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ContractError(f"{folder / 'contract.yml'}: cannot be read: {error}") from error
 
 
 def parse_contract(text: str) -> Contract:
     """Decode the text of a contract. Raises ContractError."""
-    values = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 -- both are safe loaders
+    try:
+        values = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 -- both are safe loaders
+    except yaml.YAMLError as error:
+        raise ContractError(f"sql/contract.yml: is not YAML: {error}. Correct the file, or install rowpost again.") from error
     document = _decode("", values, _Document)
     found = []
     for path, entry in document.procedures.items():

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rowpost.database.contract import Procedure, load_contract
+from rowpost.database.contract import Procedure
 from rowpost.database.dialects.choice import dialect_for
 from rowpost.database.dialects.protocol import Dialect
 from rowpost.deploy.contract_sql import drop_procedures, role_grants, template_rows
@@ -204,18 +204,14 @@ def build_plan(environment: str, scripts: ScriptSet, entries: Iterable[Entry], w
 
 
 def contract_fragments(scripts: ScriptSet) -> dict[str, str]:
-    """The SQL that the contract determines, by placeholder, for the procedures that these scripts make.
-
-    The scripts of an earlier release lack some procedures of this contract.
-    """
-    contract, engine = load_contract(), scripts.engine
-    of_queues = _made(scripts.templates, contract.templates())
-    single = _made(scripts.database, (each for each in contract.procedures if each.scope == "database"))
+    """The SQL that the scripts' own contract determines, by placeholder."""
+    contract, engine = scripts.contract, scripts.engine
+    of_queues = contract.templates()
     return {
-        "procedure_grants": role_grants(engine, single),
+        "procedure_grants": role_grants(engine, [each for each in contract.procedures if each.scope == "database"]),
         "queue_procedures": template_rows(of_queues),
         "drop_queue_procedures": drop_procedures(engine, of_queues),
-        "drop_saga_procedures": drop_procedures(engine, _made(scripts.saga_templates, contract.saga_templates())),
+        "drop_saga_procedures": drop_procedures(engine, contract.saga_templates()),
     }
 
 
@@ -268,17 +264,12 @@ def _delayed_table_name(queue: QueueEntry, dialect: Dialect) -> str:
     return ".".join(dialect.quote(part) for part in (queue.schema_name, name))
 
 
-def _made(scripts: Iterable[Script], procedures: Iterable[Procedure]) -> list[Procedure]:
-    names = {script.stem for script in scripts}
-    return [procedure for procedure in procedures if procedure.name in names]
+def _queue_procedures(queue: QueueEntry, scripts: ScriptSet) -> tuple[Procedure, ...]:
+    return scripts.contract.templates(queue.kind, queue.delayed)
 
 
-def _queue_procedures(queue: QueueEntry, scripts: ScriptSet) -> list[Procedure]:
-    return _made(scripts.templates, load_contract().templates(queue.kind, queue.delayed))
-
-
-def _saga_procedures(saga: SagaEntry, scripts: ScriptSet) -> list[Procedure]:
-    return _made(scripts.saga_templates, load_contract().saga_templates(saga.transitional_name is not None))
+def _saga_procedures(saga: SagaEntry, scripts: ScriptSet) -> tuple[Procedure, ...]:
+    return scripts.contract.saga_templates(saga.transitional_name is not None)
 
 
 def _expanded(script: Script, fragments: Mapping[str, str]) -> Script:
@@ -336,7 +327,7 @@ def _counted(plan: Plan) -> str:
 
 
 def _sections(plan: Plan, dialect: Dialect) -> Iterator[str]:
-    find = load_contract().find
+    find = plan.scripts.contract.find
     go = "GO\n" if dialect.name == "sqlserver" else ""
 
     def section(title: str, text: str) -> str:

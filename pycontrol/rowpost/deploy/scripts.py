@@ -17,10 +17,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from rowpost.database.contract import Contract, load_contract, read_contract
 from rowpost.database.sql_folder import ONE_TIME, dialect_folder, schema_version, sql_folder
 from rowpost.deploy.sql_text import SqlTextError, expand, render
 from rowpost.errors import DeployError
@@ -76,10 +77,14 @@ class Script:
 
 @dataclass(frozen=True)
 class ScriptSet:
-    """All scripts of one dialect, by what they are for. `folder` is the sql folder that they came from."""
+    """All scripts of one dialect, by what they are for.
+
+    `folder` is the sql folder that they came from, and `contract` its contract: an earlier release is rendered by its own.
+    """
 
     engine: str
     folder: Path
+    contract: Contract = field(repr=False)
     begin: Script
     database: tuple[Script, ...]
     create: Script
@@ -105,7 +110,7 @@ class ScriptSet:
         changed: dict[str, Any] = {
             each.name: tuple(map(adapt, value)) if isinstance(value, tuple) else adapt(value)
             for each in fields(self)
-            if each.name not in ("engine", "folder") and (value := getattr(self, each.name))
+            if each.name not in ("engine", "folder", "contract") and (value := getattr(self, each.name))
         }
         return replace(self, **changed)
 
@@ -131,7 +136,7 @@ def database_scripts(engine: str, folder: Path | None = None) -> tuple[Script, .
 
 
 def load_scripts(engine: str, folder: Path | None = None) -> ScriptSet:
-    """Every script of a dialect, in order. Raises DeployError."""
+    """Every script of a dialect, in order. Raises DeployError and ContractError."""
     root = dialect_folder(engine, folder)
     procedures = [read_script(engine, name, folder) for name in _procedure_names(root)]
     of_sagas = sorted(_names(root, "tables/saga/*.sql"))  # none in a release that knew no sagas
@@ -142,6 +147,7 @@ def load_scripts(engine: str, folder: Path | None = None) -> ScriptSet:
     return ScriptSet(
         engine=engine,
         folder=folder or sql_folder(),
+        contract=load_contract() if folder is None else read_contract(folder),
         begin=read("begin.sql"),
         database=database_scripts(engine, folder),
         create=read("tables/queue/create.sql"),

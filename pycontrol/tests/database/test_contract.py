@@ -35,6 +35,7 @@ def test_a_contract_becomes_values():
         ("scope: queue", "scope: queue, name: other", ("procedures.queue/peek_queue", "`name`")),
         ("version: 1", "version: one", ("the top level", "version")),
         ("version: 1", "version: 1\nowner: me", ("the top level", "`owner`")),
+        ("version: 1", "version: [1", ("is not YAML", "line 3")),
     ],
 )
 def test_a_mistake_in_the_contract_names_file_and_key(was, becomes, expected):

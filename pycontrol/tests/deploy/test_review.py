@@ -5,6 +5,7 @@ import zipfile
 
 import pytest
 
+from rowpost.database import contract
 from rowpost.deploy.apply import apply, difference
 from rowpost.deploy.queues import create_queue
 from rowpost.deploy.release import go_back, open_release, undo_scripts, write_bundle
@@ -78,6 +79,23 @@ def test_the_same_scripts_make_the_same_bundle(tmp_path):
     write_bundle(second)
 
     assert first.read_bytes() == second.read_bytes()
+
+
+def test_a_saved_release_is_rendered_by_its_own_contract_whatever_the_current_one_says(shop, tmp_path, folder, monkeypatch):
+    write_bundle(tmp_path / "old.zip")
+    with open_release(tmp_path / "old.zip") as release:
+        before = shop.plan(folder=release.folder)
+        text = (folder / "contract.yml").read_text(encoding="utf-8")
+        text = text.replace("receive: [endpoint, operator]", "receive: [reader]").replace("queue/peek_queue:", "queue/look:")
+        text = text.replace("deploy/record_script:", "deploy/note_script:")
+        (folder / "contract.yml").write_text(text, encoding="utf-8")
+        monkeypatch.setattr(contract, "_load", lambda: contract.read_contract(folder))
+
+        after = shop.plan(folder=release.folder)
+
+    assert contract.load_contract().find("look", "queue").roles == ("operator", "reader")
+    assert after.script == before.script
+    assert after.hash == before.hash
 
 
 def test_going_back_brings_the_saved_procedures_for_every_queue_and_keeps_tables_and_messages(
