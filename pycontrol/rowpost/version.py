@@ -1,8 +1,28 @@
-"""The version of this rowpost, and where it was installed from."""
+"""The version of this rowpost, which releases serve its programs, and where it was installed from."""
 
-__all__ = ["__version__", "install_command"]
+import re
 
-__version__ = "0.1.0"
+__all__ = ["__version__", "install_command", "is_served_by"]
+
+__version__ = "0.2.0"
+
+
+def is_served_by(deployed: str, program: str = __version__) -> bool:
+    """Return whether programs of a release may run in a database that another release deployed later.
+
+    A release keeps the procedures of the one before, so that programs can be replaced after the database, one by one.
+    Releases are counted by minor versions.
+
+    >>> is_served_by("0.3.1", "0.2.0"), is_served_by("0.4.0", "0.2.0"), is_served_by("1.0.0", "0.2.0")
+    (True, False, False)
+    """
+    (major, minor), (our_major, our_minor) = _release(deployed), _release(program)
+    return major == our_major and minor <= our_minor + 1
+
+
+def _release(version: str) -> tuple[int, int]:
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found else (-1, -1)
 
 
 def install_command(extra: str) -> str:

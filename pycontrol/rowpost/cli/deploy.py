@@ -173,7 +173,7 @@ def run_apply(
         typer.Option("--to", metavar="ZIP|FOLDER", help="Go back to a saved release: run its procedures and grants again. Tables stay.", exists=True),
     ] = None,
     tables: Annotated[
-        bool, typer.Option("--tables", help="With --to: also undo what later releases changed in rowpost's own tables.")
+        bool, typer.Option("--tables", help="With --to: also undo what later releases changed in rowpost's own tables, and drop their procedures.")
     ] = False,
 ) -> ExitCode:
     """Deploy rowpost and the environment's queues in one transaction. Business databases of outboxes come first."""
@@ -223,20 +223,23 @@ def _which(session: Session) -> dict[str, str]:
 def _go_back(session: Session, to: Path, yes: bool, tables: bool) -> None:
     with open_release(to) as release, session.deployed() as database:
         version = f"rowpost {release.version or to}"
-        undo = undo_scripts(database, release) if tables else ()
-        for script in undo:
+        undo = undo_scripts(database, release) if tables else None
+        for script in undo or ():
             session.note(f"-- {script.name}\n{script.text}")
-        also = f" Run these {len(undo)} scripts too? They may delete data." if undo else ""
+        also = " Procedures that it does not have are dropped." if tables else ""
+        also += f" Run these {len(undo)} scripts too? They may delete data." if undo else ""
         session.confirm(f"Go back to the procedures and grants of {version} in {session.settings.target}?{also}", yes)
         result = go_back(database, release, session.settings.environment, undo)
-    undone = [script.name for script in undo]
+    undone = [script.name for script in undo or ()]
     if session.as_json:
         session.document(
-            {"applied": result.applied, "unchanged": result.unchanged, "undone": undone, "version": release.version}
-        )
+            {"applied": result.applied, "unchanged": result.unchanged, "undone": undone, "dropped": result.dropped,
+             "version": release.version}
+        )  # fmt: skip
     else:
         stay = f"Undone: {', '.join(undone)}." if undone else "Tables were not changed."
-        session.note(f"Went back to {version}: {len(result.applied)} procedures changed. {stay}")
+        gone = f", {len(result.dropped)} dropped" if result.dropped else ""
+        session.note(f"Went back to {version}: {len(result.applied)} procedures changed{gone}. {stay}")
 
 
 def _state_after_interrupt(session: Session, planned: Plan) -> str:

@@ -13,6 +13,7 @@ from rowpost.database.dialects.protocol import Begin, Commit, Dialect, Statement
 from rowpost.database.sql_folder import schema_version
 from rowpost.errors import ContractError, DatabaseError, SchemaMissing, SchemaTooNew
 from rowpost.settings.compat import compat_of
+from rowpost.version import __version__, is_served_by
 from rowpost.wire.address import Address, parse_address, queue_key
 
 if TYPE_CHECKING:
@@ -302,7 +303,7 @@ class Connection:
         self.close()
 
     def check_schema(self) -> None:
-        """Make sure that rowpost is deployed here, and not newer than this program.
+        """Make sure that rowpost is deployed here, by a release that serves this program's.
 
         Raises:
             SchemaMissing: run rowpost apply.
@@ -312,10 +313,10 @@ class Connection:
         if not rows:
             raise SchemaMissing("rowpost is not deployed in this database. Run: rowpost apply")
         deployed, ours = rows[0].schema_version, schema_version(self.engine)
-        if deployed > ours:
+        if deployed > ours and not is_served_by(rows[0].tool_version):
             raise SchemaTooNew(
-                f"The database has schema {deployed}, deployed by rowpost {rows[0].tool_version}; this rowpost knows schema "
-                f"{ours}. Install a rowpost at least as new as the database's."
+                f"The database has schema {deployed}, deployed by rowpost {rows[0].tool_version}, which keeps the procedures of "
+                f"one release before it; this is rowpost {__version__} with schema {ours}. Install a newer rowpost here."
             )
 
 

@@ -49,13 +49,15 @@ class ApplyResult:
     """What a deployment did. Names are those of scripts, and `queue <name>`, `saga <name>` for entries of the registry.
 
     `altered` are tables whose columns somebody changed by hand: left alone. `undeclared` are registered queues and sagas that
-    the environment does not declare: deployed like the others.
+    the environment does not declare: deployed like the others. `dropped` are scripts whose procedures were dropped, because
+    the release that was gone back to does not have them.
     """
 
     applied: tuple[str, ...] = ()
     unchanged: int = 0
     altered: tuple[str, ...] = ()
     undeclared: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

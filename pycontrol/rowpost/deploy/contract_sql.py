@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from rowpost.database.contract import Procedure
 
-__all__ = ["drop_procedures", "role_grants", "template_rows"]
+__all__ = ["drop_object", "drop_procedures", "role_grants", "template_rows"]
 
 
 def role_grants(engine: str, procedures: Iterable[Procedure]) -> str:
@@ -35,6 +35,14 @@ def drop_procedures(engine: str, procedures: Iterable[Procedure]) -> str:
     """Spell the removal of these procedures; one that does not exist is skipped."""
     kind = "PROCEDURE" if engine == "sqlserver" else "FUNCTION"
     return "\n".join(f"DROP {kind} IF EXISTS {_name(engine, each)};" for each in procedures)
+
+
+def drop_object(engine: str, name: str) -> str:
+    """Spell the removal of a procedure or function by its quoted name; it is skipped if it does not exist."""
+    if engine == "postgresql":
+        return f"DROP FUNCTION IF EXISTS {name};"
+    text = name.replace("'", "''")
+    return f"IF OBJECT_ID(N'{text}', N'P') IS NOT NULL\n    DROP PROCEDURE {name};\nELSE\n    DROP FUNCTION IF EXISTS {name};"
 
 
 def template_rows(procedures: Iterable[Procedure]) -> str:

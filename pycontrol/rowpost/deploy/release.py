@@ -4,10 +4,11 @@
     with open_release(Path("rowpost-1.4.zip")) as release:
         go_back(database, release)
 
-A bundle holds the templates, not what was rendered from them, so that queues made since are served too. Procedures and
-grants go back. Tables stay, for an earlier release's workers run on a later schema. What a later release did to the
-product's own tables is taken back by its scripts in tables/undo/, and by nothing else: they may lose what those tables
-hold, so that a person has to ask for them.
+A bundle holds the templates, not what was rendered from them, so that queues made since are served too. Its own contract
+renders them. Procedures and grants go back. Tables stay, for an earlier release's workers run on a later schema, and so do
+procedures that only a later release has: its workers may still run. What a later release did to the product's own tables is
+taken back by its scripts in tables/undo/, and by nothing else: they may lose what those tables hold, so that a person has
+to ask for them. Then the later release's procedures are dropped too.
 
     go_back(database, release, undo=undo_scripts(database, release))
 """
@@ -23,9 +24,10 @@ from pathlib import Path, PurePosixPath
 
 from rowpost.database.connection import Connection
 from rowpost.database.sql_folder import sql_folder
-from rowpost.deploy.apply import ApplyResult, deployment, fitted, read_state
-from rowpost.deploy.diff import compare
-from rowpost.deploy.plan import Step, build_plan
+from rowpost.deploy.apply import ApplyResult, State, deployment, fitted, read_state
+from rowpost.deploy.contract_sql import drop_object
+from rowpost.deploy.diff import JournalEntry, compare
+from rowpost.deploy.plan import Plan, Step, build_plan
 from rowpost.deploy.scripts import Script, database_scripts, load_scripts, read_script
 from rowpost.errors import DeployError
 from rowpost.version import __version__
@@ -92,8 +94,10 @@ def undo_scripts(database: Connection, release: Release, folder: Path | None = N
         raise DeployError(f"Nothing takes these scripts back: {', '.join(later)}. Their tables stay: {error}") from error
 
 
-def go_back(database: Connection, release: Release, environment: str = "", undo: Sequence[Script] = ()) -> ApplyResult:
-    """Run the procedures and grants of a release again, for every registered queue, and then `undo` for the tables.
+def go_back(database: Connection, release: Release, environment: str = "", undo: Sequence[Script] | None = None) -> ApplyResult:
+    """Run the procedures and grants of a release again, for every registered queue.
+
+    If `undo` is given, also run these scripts for the tables, and drop the procedures that the release does not have.
 
     Raises:
         SchemaMissing: nothing is deployed here.
@@ -111,15 +115,26 @@ def go_back(database: Connection, release: Release, environment: str = "", undo:
             )
         diff = compare(replace(plan, items=steps), state.journal, ())
         running.run_changes(diff.changes, None)
-        for script in undo:
+        for script in undo or ():
             running.run_script(script)
             database.call("forget_script", script_name=script.name.replace("/undo/", "/"))
-        version = plan.schema_version if undo else state.schema_version
+        version = state.schema_version if undo is None else plan.schema_version
         database.call("record_version", schema_version=version, tool_version=release.version or state.tool_version)
+        dropped = () if undo is None else _later_procedures(plan, state)
+        for entry in dropped:
+            database.call("forget_script", script_name=entry.script_name)
+        for entry in dropped:  # after the calls: a later release may call procedures that only it has
+            running.run_script(Script(entry.script_name, drop_object(database.engine, str(entry.object_name))))
     applied = tuple(
         change.name for change in diff.changes if isinstance(change.item, Step) and change.runs and change.state != "everytime"
     )
-    return ApplyResult(applied, len(diff.unchanged))
+    return ApplyResult(applied, len(diff.unchanged), dropped=tuple(entry.script_name for entry in dropped))
+
+
+def _later_procedures(plan: Plan, state: State) -> tuple[JournalEntry, ...]:
+    """Return the journal's procedures that the plan does not have."""
+    names = {step.script_name for step in plan.steps}
+    return tuple(each for each in state.journal if each.object_kind == "procedure" and each.script_name not in names)
 
 
 def _extract(bundle: zipfile.ZipFile, name: str, folder: Path, path: Path) -> None:

@@ -85,5 +85,8 @@ def _has_sagas(endpoint: Declaration, database: Connection) -> bool:
 
 
 def _is_current(database: Connection) -> bool:
-    rows = database.call("get_version")
-    return bool(rows) and rows[0][0] == schema_version(database.engine)
+    """Return whether the database has this release's schema, or a newer one that serves it. Raises SchemaTooNew."""
+    rows, ours = database.call("get_version"), schema_version(database.engine)
+    if rows and rows[0].schema_version > ours:
+        database.check_schema()
+    return bool(rows) and rows[0].schema_version >= ours

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rowpost.database.connection import connect_url
+from rowpost.version import __version__
 from tests.support.program import Ended, Program, environment_file, program
 
 __all__ = ["program"]
@@ -299,6 +300,20 @@ def test_a_schema_of_a_newer_rowpost_is_left_alone(program: Program, tmp_path: P
     assert_refused(applied, FAILED)
     assert "9.9.9" in applied.err
     assert [finding["kind"] for finding in verified.json["findings"]] == ["schema_newer"]
+
+
+def test_a_program_works_in_a_database_of_the_next_release_and_deploys_nothing_there(program: Program, tmp_path: Path, new_database):
+    newer = at(program, tmp_path, new_database("embedded"))
+    major, minor, _ = __version__.split(".")
+    assert newer("apply").code == 0
+    with connect_url("postgresql", newer.variables["SHOP_URL"]) as database:
+        database.call("record_version", schema_version=999, tool_version=f"{major}.{int(minor) + 1}.0")
+
+    sent = newer("send", "Sales", "--body", "x")
+    applied = newer("apply")
+
+    assert sent.code == 0, sent.err
+    assert_refused(applied, FAILED)
 
 
 def test_a_login_without_rights_is_told_so_and_granted_ones_work(program: Program, tmp_path: Path):

@@ -118,6 +118,28 @@ def test_going_back_brings_the_saved_procedures_for_every_queue_and_keeps_tables
     assert Queue("Sales", database).receive()[0].body == b"kept"
 
 
+def test_procedures_that_only_a_later_release_has_are_dropped_with_its_tables(shop, database, tmp_path, folder, scripts):
+    write_bundle(tmp_path / "old.zip")
+    later = {}  # a template, and on SQL Server also a function
+    for name in ("queue/peek_queue", "deploy/_object_fingerprint"):
+        text = (scripts / "procedures" / f"{name}.sql").read_text(encoding="utf-8")
+        stem = name.rpartition("/")[2]
+        later[f"procedures/queue/_later{stem}.sql"] = text.replace(stem, f"_later{stem}")
+    for name, text in later.items():
+        (scripts / name).write_text(text, encoding="utf-8")
+    apply(database, shop.plan(folder=folder))
+
+    with open_release(tmp_path / "old.zip") as release:
+        kept = go_back(database, release)
+        found = {finding.kind for finding in verify(database, shop.plan())}
+        gone = go_back(database, release, undo=())
+
+    template, function = later
+    assert (kept.dropped, found) == ((), {"script_missing"})
+    assert set(gone.dropped) == {f"{template}:Sales", f"{template}:Billing", function}
+    assert verify(database, shop.plan()) == []
+
+
 @pytest.fixture
 def later_table(shop, database, tmp_path, scripts, folder):
     """The shop deployed by a later release, which has altered a table of rowpost's own; the release before is saved."""
