@@ -7,6 +7,8 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 ENV ?= local
+VERSION = $(shell $(BIN)/python -c 'from rowpost.version import __version__; print(__version__)')
+KEPT = pycontrol/tests/data/releases/$(VERSION)
 YES := $(if $(filter 1 yes true,$(YES)),--yes)
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3.14 python3 python; do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
@@ -14,7 +16,7 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3.14 python
 # The tests start hundreds of programs, each of which would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run example/shop example/flow test test/spark-slow lint format plan deploy verify bench test/tsqlt clean
+.PHONY: help run example/shop example/flow test test/spark-slow lint format plan deploy verify bench test/tsqlt dist release-files clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z/-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | \
@@ -63,6 +65,13 @@ bench: $(VENV)/.developer ## what is claimed about speed, peers beside it: 25 mi
 
 test/tsqlt: $(VENV)/.developer ## the tSQLt classes on the server of ROWPOST_TEST_SQLSERVER, with a JUnit report (ARGS="--tsqlt tSQLt.zip --sha256 ...")
 	$(BIN)/python deploy/tsqlt/run.py --junit tsqlt.xml $(ARGS)
+
+dist: $(VENV)/.developer ## build wheel and sdist into dist/; the same source makes the same bytes
+	$(BIN)/python -m hatchling build -d dist
+
+release-files: $(VENV)/.developer ## keep this version's wheel and release archive for the tests of upgrades
+	$(BIN)/python -m hatchling build -t wheel -d $(KEPT)
+	$(BIN)/rowpost --env local plan --release-archive $(KEPT)/rowpost-$(VERSION).zip
 
 clean: ## take away what was built here; databases stay
 	rm -rf $(VENV) build dist .ruff_cache *.egg-info tsqlt.xml

@@ -47,13 +47,15 @@ class Release:
 
 
 def write_bundle(path: Path, folder: Path | None = None) -> int:
-    """Writes the scripts of this release into a zip file; returns how many. Raises OSError."""
+    """Write what this release deploys, and its contract, into a zip file; return how many files. Raises OSError."""
     root = folder or sql_folder()
-    files = sorted([*root.rglob("*.sql"), root / "contract.yml"])
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as bundle:
+    scripts = (file for file in root.rglob("*.sql") if file.relative_to(root).parts[0] != "tests")
+    files = sorted([*scripts, root / "contract.yml"])
+    with zipfile.ZipFile(path, "w") as bundle:
         bundle.writestr(zipfile.ZipInfo(VERSION, _EPOCH), __version__ + "\n")
         for file in files:
-            bundle.writestr(zipfile.ZipInfo(file.relative_to(root).as_posix(), _EPOCH), file.read_bytes())
+            info = zipfile.ZipInfo(file.relative_to(root).as_posix(), _EPOCH)
+            bundle.writestr(info, file.read_bytes(), zipfile.ZIP_DEFLATED)
     return len(files)
 
 

@@ -43,11 +43,16 @@ class Ended:
 
 
 class Program:
-    """Calls of rowpost that share an environment file and variables. They have no terminal."""
+    """Calls of rowpost that share an environment file and variables. They have no terminal.
 
-    def __init__(self, environment: Path | None, folder: Path, *, babelfish: bool = False, **variables: str) -> None:
-        self.environment, self.folder, self.babelfish = environment, folder, babelfish
-        self._command = [sys.executable, "-m", "tests.support.babelfish"] if babelfish else [ROWPOST]
+    `installed` is the program of another environment, which has its own rowpost.
+    """
+
+    def __init__(
+        self, environment: Path | None, folder: Path, *, babelfish: bool = False, installed: Path | None = None, **variables: str
+    ) -> None:
+        self.environment, self.folder, self.babelfish, self.installed = environment, folder, babelfish, installed
+        self._command = [sys.executable, "-m", "tests.support.babelfish"] if babelfish else [installed or ROWPOST]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("ROWPOST_")}
         self.variables = {
             **inherited,
@@ -56,6 +61,7 @@ class Program:
             "PYTHONUNBUFFERED": "1",
             **({"ROWPOST_ENV": str(environment)} if environment else {}),
             **({"PYTHONPATH": str(Path(__file__).resolve().parents[1])} if babelfish else {}),
+            **({"PYTHONPATH": ""} if installed else {}),
             **variables,
         }
 
@@ -66,14 +72,14 @@ class Program:
 
     def with_environment(self, path: Path) -> "Program":
         """Return the same program with another environment file."""
-        changed = Program(path, self.folder, babelfish=self.babelfish)
+        changed = Program(path, self.folder, babelfish=self.babelfish, installed=self.installed)
         changed.variables = {**self.variables, "ROWPOST_ENV": str(path)}
         return changed
 
     def __call__(self, *arguments: object, stdin: bytes | str = b"") -> Ended:
         given = stdin.encode() if isinstance(stdin, str) else stdin
         options = {"env": self.variables, "cwd": self.folder, "timeout": TIMEOUT}
-        if self.babelfish:
+        if self.babelfish or self.installed:
             done = subprocess.run([*self._command, *map(str, arguments)], input=given, capture_output=True, check=False, **options)
             return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
         code, out, err = FORK_SERVER.call(ROWPOST, [*map(str, arguments)], stdin=given, **options)
