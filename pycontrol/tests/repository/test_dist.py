@@ -54,7 +54,7 @@ def spoil(folder: Path) -> None:
     for path in folder.rglob("*"):
         os.utime(path, (time.time() - YEAR,) * 2)
         path.chmod(path.stat().st_mode & 0o700)  # git knows whether a file is executable, and nothing else
-    for name in (".venv/bin/python", "build/x", "dist/rowpost-0.0.1.whl", ".ruff_cache/x", "tsqlt.xml", "pycontrol/rowpost/__pycache__/cli.pyc"):
+    for name in (".venv/bin/python", "build/x", "dist/rowpost-0.0.1.whl", ".ruff_cache/x", "tsqlt.xml", "__pycache__/x.pyc"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("ignored")
 
