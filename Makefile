@@ -34,6 +34,7 @@ example/flow: $(VENV)/.developer ## the shop seen from Spark: archive, percentil
 test: $(VENV)/.developer ## lint, and every test on every engine that can be reached, side by side (ARGS="-k ramp", ARGS="-n 0")
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --platform win32
 	$(BIN)/sqlfluff lint --disable-progress-bar pycontrol/rowpost/cli/demo/sql
 	$(BIN)/python -m pytest -n auto $(ARGS)
 
@@ -44,6 +45,7 @@ test/spark-slow: $(VENV)/.developer ## Spark for an hour: kill -9 at random, a c
 lint: $(VENV)/.developer ## Python and SQL by their linters and Microsoft's T-SQL compiler, without tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --platform win32
 	$(BIN)/sqlfluff lint sql deploy pycontrol/rowpost/cli/demo/sql
 	PYTHONPATH=pycontrol $(BIN)/python -m tests.support.tsql.compiler sql
 

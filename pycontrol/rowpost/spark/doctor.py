@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from rowpost.database.requirements import Check
 from rowpost.errors import RowpostError
-from rowpost.spark.java import find_java
+from rowpost.spark.java import NOT_ON_WINDOWS, find_java, memory_bytes
 from rowpost.version import install_command
 
 if TYPE_CHECKING:
@@ -37,10 +37,13 @@ def check_environment(environ: Mapping[str, str] = os.environ) -> Iterator[Check
     yield _pyspark()
     for name, needed in _PACKAGES.items():
         yield _package(name, needed)
+    if sys.platform == "win32":
+        yield Check("system", "bad", "Windows", NOT_ON_WINDOWS)
+        return
     yield _java()
     bash = shutil.which("bash")
     yield Check("bash", "ok", bash) if bash else Check("bash", "bad", "not on the PATH", "install bash: Spark's launcher is a bash script")
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = memory_bytes()
     state = "ok" if memory >= _MIN_MEMORY_BYTES else "note"
     yield Check("memory", state, f"{memory / (1 << 30):.1f} GB", "" if state == "ok" else "little memory: use --conf spark.driver.memory=1g --max-rows 5000")
     for name in SPARK_VARIABLES:

@@ -13,6 +13,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +23,13 @@ import platformdirs
 from rowpost.errors import SparkUnavailable
 from rowpost.version import install_command
 
-__all__ = ["MINIMUM_JAVA", "Java", "ensure_java", "find_java", "java_version", "shim"]
+__all__ = ["MINIMUM_JAVA", "NOT_ON_WINDOWS", "Java", "ensure_java", "find_java", "java_version", "memory_bytes", "shim"]
 
 MINIMUM_JAVA = 17
+NOT_ON_WINDOWS = (
+    "rowpost cannot start Spark on Windows. Run the command on Linux, on macOS or in the Windows Subsystem for Linux, "
+    "or use a Spark Connect server: --master sc://host."
+)
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _SHIM = """#!/bin/sh
 for argument do
@@ -46,10 +51,19 @@ class Java:
 
 def ensure_java() -> Java:
     """Find a Java and set JAVA_HOME. Call it before the first session. Raises SparkUnavailable."""
+    if sys.platform == "win32":
+        raise SparkUnavailable(NOT_ON_WINDOWS)
     java = find_java()
     if java.program.parents[1].parent != _shims():  # else a parent process has done this already
         os.environ["JAVA_HOME"] = str(shim(_shims(), java.program))
     return java
+
+
+def memory_bytes() -> int:
+    """Return the size of this machine's memory in bytes. Raises SparkUnavailable on Windows."""
+    if sys.platform == "win32":
+        raise SparkUnavailable(NOT_ON_WINDOWS)
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def find_java() -> Java:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rowpost.errors import SparkUnavailable
-from rowpost.spark.java import ensure_java
+from rowpost.spark.java import ensure_java, memory_bytes
 from rowpost.version import install_command
 
 if TYPE_CHECKING:
@@ -127,8 +127,7 @@ def _remote(master: str | None) -> str | None:
 
 def _driver_memory() -> str:
     """Return a quarter of the machine's memory, from 1 to 8 GB. Spark's default of 1 GB is too small for a day of audit messages."""
-    quarter = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
-    return f"{min(max(quarter // _GIBIBYTE, 1), _MAX_DRIVER_GB)}g"
+    return f"{min(max(memory_bytes() // 4 // _GIBIBYTE, 1), _MAX_DRIVER_GB)}g"
 
 
 def _changeable(config: Mapping[str, str] | None) -> dict[str, str]:

@@ -1,12 +1,14 @@
 """Start worker processes, send them commands, receive their reports, and kill them.
 
-Processes come from the fork server of multiprocessing. The fork server has imported rowpost already, and it has no threads,
-connections or signal handlers of the caller, so that a worker starts within milliseconds in any program.
+If the system has it, processes come from the fork server of multiprocessing. The fork server has imported rowpost already,
+and it has no threads, connections or signal handlers of the caller, so that a worker starts within milliseconds in any
+program. Windows has no fork server: there each worker is a new interpreter that imports rowpost first (`spawn`).
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.sharedctypes
 import sys
 import types
 from collections.abc import Iterator
@@ -82,9 +84,17 @@ class WorkerProcess:
         self._process.close()
 
 
-def spawn_worker(assignment: Assignment) -> WorkerProcess:
-    """Start a worker process. Raises OSError."""
-    context = _context()
+def spawn_worker(assignment: Assignment, method: str | None = None) -> WorkerProcess:
+    """Start a worker process.
+
+    Args:
+        assignment: the worker's parameters.
+        method: a start method of multiprocessing, `forkserver` or `spawn`. Default: the first of them that the system has.
+
+    Raises:
+        OSError: the system refuses to start a process.
+    """
+    context = _context(method or _start_method())
     ours, theirs = context.Pipe()
     in_flight = InFlight(context.RawArray("B", InFlight.SIZE))
     process = context.Process(
@@ -101,13 +111,18 @@ def spawn_worker(assignment: Assignment) -> WorkerProcess:
 
 def shared_high_water_mark() -> SharedHighWaterMark:
     """Allocate the shared memory of a queue's high-water mark; each worker gets it with its assignment."""
-    return _context().RawValue(SharedHighWaterMark)
+    return multiprocessing.sharedctypes.RawValue(SharedHighWaterMark)
+
+
+def _start_method() -> str:
+    return "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 
 
 @cache
-def _context() -> Any:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOAD)
+def _context(method: str) -> Any:
+    context = multiprocessing.get_context(method)
+    if method == "forkserver":
+        context.set_forkserver_preload(PRELOAD)
     return context
 
 

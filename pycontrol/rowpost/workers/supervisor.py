@@ -9,13 +9,13 @@ kills the workers at once. No message is lost when a handler is killed: its tran
 queue again.
 
 All waiting happens in this loop. The queue monitor and the periodic tasks run in threads of their own, because a database may
-hang; they put what they found into an inbox and wake the loop through a pipe.
+hang; they put what they found into an inbox and wake the loop through a socket, because Windows cannot wait for a pipe.
 """
 
 from __future__ import annotations
 
-import os
 import signal
+import socket
 import threading
 import time
 from collections import deque
@@ -98,9 +98,9 @@ class Supervisor:
         self._emit = on_event or log_event
         self._breaker = replace(breaker or CircuitBreaker(), seconds=settings.supervisor.breaker_seconds)
         self._inbox: deque[tuple[str, Any]] = deque()
-        self._wake_reader, self._wake_writer = os.pipe()
-        os.set_blocking(self._wake_reader, False)
-        os.set_blocking(self._wake_writer, False)
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        self._wake_reader.setblocking(False)
+        self._wake_writer.setblocking(False)
         self._stops = 0
         self._kill_at = float("inf")
         self._workers = {queue.name: queue.worker for queue in settings.queues if queue.worker is not None}
@@ -116,7 +116,7 @@ class Supervisor:
     def __del__(self) -> None:
         for end in (getattr(self, "_wake_reader", None), getattr(self, "_wake_writer", None)):
             if end is not None:
-                os.close(end)
+                end.close()
 
     # -------------------------------------------------------------- for any thread
     def stop(self) -> None:
@@ -216,12 +216,12 @@ class Supervisor:
     # -------------------------------------------------------------- inbox
     def _post(self, kind: str, value: Any) -> None:
         self._inbox.append((kind, value))
-        with suppress(BlockingIOError):  # the pipe is full, so that the loop wakes up anyway
-            os.write(self._wake_writer, b"!")
+        with suppress(BlockingIOError):  # the buffer is full, so that the loop wakes up anyway
+            self._wake_writer.send(b"!")
 
     def _open_inbox(self, now: float) -> None:
         with suppress(BlockingIOError):
-            os.read(self._wake_reader, 4096)
+            self._wake_reader.recv(4096)
         while self._inbox:
             match self._inbox.popleft():
                 case ("stop", _):
@@ -269,8 +269,8 @@ class Supervisor:
         """Kill the workers that still run, whatever ended the loop."""
         for pool in self._pools.values():
             for handle in pool.handles:
-                handle.process.kill()
-                pool.on_exit(handle, -signal.SIGKILL, self._clock())
+                handle.kill()
+                pool.on_exit(handle, None, self._clock())
                 handle.process.close()
 
     @contextmanager

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -63,7 +64,7 @@ class Worker:
 
     Args:
         pipe: the worker's end of the pipe.
-        wake: a file descriptor that becomes readable when a signal has arrived.
+        wake: a socket that becomes readable when a signal has arrived.
         in_flight: shared memory for the message that the handler handles.
     """
 
@@ -72,7 +73,7 @@ class Worker:
         assignment: Assignment,
         pipe: PipeEnd,
         *,
-        wake: int | None = None,
+        wake: socket.socket | None = None,
         in_flight: InFlight | None = None,
         clock: Callable[[], float] = time.monotonic,
         connect: Callable[..., Connection] = connect,
@@ -260,8 +261,8 @@ class Worker:
         """Execute pending commands; wait for the first one for at most `timeout` seconds, None without a limit."""
         ready = wait(self._waitables, timeout)
         self._read_commands_at = self._clock()
-        if self._wake in ready:
-            os.read(self._wake, 64)
+        if self._wake is not None and self._wake in ready:
+            self._wake.recv(64)
         if self._pipe not in ready:
             return
         try:
@@ -309,10 +310,10 @@ def _crash_policy(handler: Any, assignment: Assignment) -> CrashPolicy:
 
 def run_worker(assignment: Assignment, pipe: PipeEnd, in_flight: InFlight) -> None:
     """Run a worker; the entry point of its process."""
-    read, write = os.pipe()
-    os.set_blocking(write, False)
-    worker = Worker(assignment, pipe, wake=read, in_flight=in_flight)
-    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    reader, writer = socket.socketpair()  # Windows can wait for sockets, and not for the pipes of os.pipe
+    writer.setblocking(False)
+    worker = Worker(assignment, pipe, wake=reader, in_flight=in_flight)
+    signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: worker.exit())
     worker.run()

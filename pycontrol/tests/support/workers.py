@@ -182,8 +182,11 @@ def shop(target, make_queue, sql) -> Shop:
 
 
 @contextmanager
-def supervisor_process(shop: Shop, handler: str, limit: int = 2, stop_timeout: float = 30.0):
-    """Run a supervisor in a separate process, as the command line does; it is killed at the end if it still runs."""
+def supervisor_process(shop: Shop, handler: str, limit: int = 2, stop_timeout: float = 30.0, path: tuple[Path, ...] = ()):
+    """Run a supervisor in a separate process, as the command line does; it is killed at the end if it still runs.
+
+    `path` are folders that the process and its workers import from first.
+    """
     program = (
         "import sys, json; from dataclasses import replace; from rowpost.settings.environment import *;"
         "from rowpost.workers.supervisor import Supervisor; a = json.loads(sys.argv[1]);"
@@ -204,10 +207,10 @@ def supervisor_process(shop: Shop, handler: str, limit: int = 2, stop_timeout: f
             "stop_timeout": stop_timeout,
         }
     )
-    path = os.pathsep.join(filter(None, sys.path))
+    python_path = os.pathsep.join([*map(str, path), *filter(None, sys.path)])
     process = subprocess.Popen(
         [sys.executable, "-c", program, arguments],
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": python_path},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

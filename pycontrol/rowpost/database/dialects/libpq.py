@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import select
 import struct
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -174,12 +175,12 @@ def _wait(pgconn: Any) -> None:
 
 def _ready(socket: int, *, writable: bool) -> None:
     """Waits until the socket can be read from; with `writable`, or written to."""
-    if hasattr(select, "poll"):  # select knows no descriptor above 1023, and Windows has no poll
-        poll = select.poll()
-        poll.register(socket, select.POLLIN | (select.POLLOUT if writable else 0))
-        poll.poll()
-    else:
+    if sys.platform == "win32":
         select.select([socket], [socket] if writable else [], [])
+        return
+    poll = select.poll()  # select knows no descriptor above 1023
+    poll.register(socket, select.POLLIN | (select.POLLOUT if writable else 0))
+    poll.poll()
 
 
 def _values(statement: Call) -> list[Any]:
