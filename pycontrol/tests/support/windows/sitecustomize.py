@@ -16,86 +16,26 @@ import socket
 import sys
 import types
 
-MODULES = set(
-    ["crypt", "curses", "fcntl", "grp", "posix", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty"]
-)
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+MODULES = _names("crypt curses fcntl grp posix pty pwd readline resource syslog termios tty")
 MISSING = {
     # Windows has kill and pipe, but os.kill(pid, 0) presses Ctrl-C there, and nothing can wait for the ends of os.pipe
-    os: [
-        "kill",
-        "pipe",
-        "fork",
-        "forkpty",
-        "getuid",
-        "geteuid",
-        "getgid",
-        "getegid",
-        "getgroups",
-        "getpgid",
-        "getpgrp",
-        "setsid",
-        "killpg",
-        "sysconf",
-        "statvfs",
-        "fstatvfs",
-        "chown",
-        "fchown",
-        "lchown",
-        "chroot",
-        "mkfifo",
-        "mknod",
-        "nice",
-        "uname",
-        "wait",
-        "getloadavg",
-        "pread",
-        "pwrite",
-        "posix_fadvise",
-        "posix_fallocate",
-        "sched_getaffinity",
-        "sched_setaffinity",
-        "set_blocking",
-        "get_blocking",
-        "openpty",
-        "ttyname",
-        "ctermid",
-        "sendfile",
-        "pidfd_open",
-        "memfd_create",
-        "eventfd",
-        "O_DIRECTORY",
-        "O_NOFOLLOW",
-        "O_CLOEXEC",
-        "O_NONBLOCK",
-        "O_SYNC",
-        "WNOHANG",
-        "EX_OK",
-        "SCHED_OTHER",
-    ],
-    signal: [
-        "SIGKILL",
-        "SIGHUP",
-        "SIGQUIT",
-        "SIGALRM",
-        "SIGCHLD",
-        "SIGPIPE",
-        "SIGSTOP",
-        "SIGCONT",
-        "SIGTSTP",
-        "SIGUSR1",
-        "SIGUSR2",
-        "SIGWINCH",
-        "alarm",
-        "setitimer",
-        "pause",
-        "sigwait",
-        "sigtimedwait",
-        "pthread_kill",
-        "pthread_sigmask",
-        "siginterrupt",
-    ],
-    select: ["poll", "epoll", "kqueue", "devpoll", "POLLIN", "POLLOUT"],
-    socket: ["AF_UNIX", "send_fds", "recv_fds", "SOCK_CLOEXEC", "SOCK_NONBLOCK"],
+    os: _names("""
+        kill pipe fork forkpty getuid geteuid getgid getegid getgroups getpgid getpgrp setsid killpg sysconf statvfs fstatvfs chown
+        fchown lchown chroot mkfifo mknod nice uname wait getloadavg pread pwrite posix_fadvise posix_fallocate sched_getaffinity
+        sched_setaffinity set_blocking get_blocking openpty ttyname ctermid sendfile pidfd_open memfd_create eventfd
+        O_DIRECTORY O_NOFOLLOW O_CLOEXEC O_NONBLOCK O_SYNC WNOHANG EX_OK SCHED_OTHER
+    """),
+    signal: _names("""
+        SIGKILL SIGHUP SIGQUIT SIGALRM SIGCHLD SIGPIPE SIGSTOP SIGCONT SIGTSTP SIGUSR1 SIGUSR2 SIGWINCH alarm setitimer pause
+        sigwait sigtimedwait pthread_kill pthread_sigmask siginterrupt
+    """),
+    select: _names("poll epoll kqueue devpoll POLLIN POLLOUT"),
+    socket: _names("AF_UNIX send_fds recv_fds SOCK_CLOEXEC SOCK_NONBLOCK"),
 }
 
 
