@@ -9,20 +9,28 @@
 
 Each message is stored, received, handled and committed as in production. Messages that the saga sends are not delivered: they
 are kept in `sent`, in order, and its timeouts in `timeouts`.
+
+An endpoint is tested on a database of its own:
+
+    with temporary_database(sales) as database:
+        with sales.open(database) as bus:
+            bus.send(PlaceOrder(42), to="Sales")
+        outcome = sales.process_one(database)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass
 from datetime import timedelta
 from typing import Any
 
-from rowpost.database.connection import Connection, connect
+from rowpost.database import embedded
+from rowpost.database.connection import Connection, connect_url
 from rowpost.deploy.sagas import drop_saga
 from rowpost.endpoint.endpoint import Endpoint
-from rowpost.endpoint.provisioning import prepare, registered_sagas
+from rowpost.endpoint.provisioning import open_temporary, prepare, registered_sagas
 from rowpost.errors import InvalidMessage, SchemaMissing
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Decision, Failure, Recoverability
@@ -35,9 +43,30 @@ from rowpost.wire.headers import IS_SAGA_TIMEOUT, REPLY_TO_ADDRESS
 from rowpost.wire.operation import Call, Operation, Outgoing
 from rowpost.wire.serialization import JsonSerializer
 
-__all__ = ["SagaTest", "Sent"]
+__all__ = ["SagaTest", "Sent", "temporary_database"]
 
 _PAGE = 1000
+
+
+@contextmanager
+def temporary_database(*endpoints: Endpoint) -> Iterator[Connection]:
+    """Create an empty database on the embedded server, deploy the endpoints there, and drop it at the end of the block.
+
+    No environment uses this database, so that a test finds no messages but its own. Create the tables of your handlers with
+    `database.driver_connection`, which is a psycopg connection.
+
+    Raises:
+        DatabaseUnavailable: the embedded server does not start.
+    """
+    settings = Settings()
+    url = embedded.create_temporary(settings.data_folder)
+    try:
+        with connect_url(settings.engine, url, "rowpost test") as database:
+            for endpoint in endpoints:
+                prepare(endpoint, database)
+            yield database
+    finally:
+        embedded.drop_temporary(url)
 
 
 @dataclass(frozen=True)
@@ -55,7 +84,7 @@ class SagaTest:
 
     Args:
         saga: the saga's class.
-        database: the database to use; by default the embedded server.
+        database: the database to use; by default one of the embedded server that only this process uses.
     """
 
     def __init__(self, saga: type[Saga], database: Connection | None = None) -> None:
@@ -72,7 +101,7 @@ class SagaTest:
 
     def __enter__(self) -> SagaTest:
         if self._given is None:
-            self._database = connect(Settings(), application_name=f"rowpost {self._endpoint.name}")
+            self._database = open_temporary(f"rowpost {self._endpoint.name}")
         else:
             self._database = self._given
         self._drop_changed_saga()

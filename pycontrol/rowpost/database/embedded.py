@@ -16,13 +16,16 @@ import subprocess
 import sys
 import warnings
 from contextlib import suppress
+from functools import cache
+from itertools import count
 from pathlib import Path
-from urllib.parse import quote
+from typing import Any
+from urllib.parse import quote, urlsplit
 
 from rowpost.errors import DatabaseUnavailable, SettingsError
 from rowpost.version import install_command
 
-__all__ = ["running", "start", "stop"]
+__all__ = ["create_temporary", "drop_temporary", "running", "start", "stop", "temporary"]
 
 DATABASE = "rowpost"
 # No wal_compression: the wheel knows pglz only, which took 40 % of the processor time of a batched receive after a checkpoint.
@@ -40,6 +43,9 @@ _NEEDED_BYTES = 100_000_000
 _SOCKET = ".s.PGSQL.5432"
 _SOCKET_BYTES = 103 if sys.platform == "darwin" else 107
 _SOCKET_LINE = 4  # of postmaster.pid
+# Temporary databases are named by the process that made them, so that those of a killed process are found.
+_TEMPORARY = "rowpost_temporary_{pid}_{number}"
+_numbers = count(1)
 
 
 def start(data_folder: Path) -> str:
@@ -101,6 +107,47 @@ def running(data_folder: Path) -> str | None:
     if not socket_folder or not _is_alive(int(lines[0])):
         return None
     return f"postgresql://postgres:@/{DATABASE}?host={quote(socket_folder, safe='')}"
+
+
+@cache
+def temporary(data_folder: Path) -> str:
+    """Return the URL of a database of this process alone, for tests. It is dropped when the process ends.
+
+    Raises what `start` raises.
+    """
+    url = create_temporary(data_folder)
+    atexit.register(drop_temporary, url)  # runs before the server's own cleanup, which start() registered
+    return url
+
+
+def create_temporary(data_folder: Path) -> str:
+    """Create an empty database on the server in this folder and return its URL. Drops those that killed processes left.
+
+    Raises what `start` raises.
+    """
+    url = start(data_folder)
+    made = _TEMPORARY.format(pid=os.getpid(), number=next(_numbers))
+    with _administrator(url) as connection:
+        for (name,) in connection.execute(r"SELECT datname FROM pg_database WHERE datname LIKE 'rowpost\_temporary\_%'").fetchall():
+            if not _is_alive(int(name.split("_")[2])):
+                connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        connection.execute(f"CREATE DATABASE {made}")
+    return url.replace(f"/{DATABASE}?", f"/{made}?", 1)
+
+
+def drop_temporary(url: str) -> None:
+    """Drop a database that `create_temporary` made; do nothing if its server has stopped."""
+    from psycopg import OperationalError
+
+    name = urlsplit(url).path.removeprefix("/")
+    with suppress(OperationalError), _administrator(url.replace(f"/{name}?", f"/{DATABASE}?", 1)) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+def _administrator(url: str) -> Any:
+    import psycopg
+
+    return psycopg.connect(url, autocommit=True, application_name="rowpost temporary databases")
 
 
 def stop(data_folder: Path) -> None:

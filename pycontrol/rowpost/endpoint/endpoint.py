@@ -25,7 +25,7 @@ from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Commit
 from rowpost.endpoint.callbacks import Callbacks, opener
 from rowpost.endpoint.declaration import MODES, Declaration
-from rowpost.endpoint.provisioning import open_embedded, subscribe
+from rowpost.endpoint.provisioning import open_temporary, prepare, subscribe
 from rowpost.handling.audit import acknowledgement, audited, forwarded
 from rowpost.handling.context import Bus, Context
 from rowpost.outbox.operations import Outbox
@@ -127,7 +127,7 @@ class Endpoint(Declaration):
         either all of them are stored, or none.
 
         Args:
-            connection: a `Connection`, or a connection of psycopg or pyodbc. None uses the embedded server.
+            connection: a `Connection`, or a connection of psycopg or pyodbc. None uses a temporary database of this process.
         """
         if connection is None:
             connection = self._own_database()
@@ -141,7 +141,7 @@ class Endpoint(Declaration):
         """Move due delayed messages, then receive and handle at most one message in this process. Useful in tests.
 
         Args:
-            database: the connection. None uses the embedded server, where the endpoint's queues are created if they are missing.
+            database: the connection. None uses a temporary database of this process on the embedded server, with the endpoint's queues.
 
         Returns:
             What happened: `kind` is `Kind.EMPTY` if the queue is empty, and `error` says why a handler failed.
@@ -161,8 +161,8 @@ class Endpoint(Declaration):
         """Return the receiver of replies to this process's requests. The first call creates it; `close` ends it.
 
         Args:
-            where: settings of the database, or a connection to it that a second one can be opened for. None uses the
-                embedded server.
+            where: settings of the database, or a connection to it that a second one can be opened for. None uses a
+                temporary database of this process.
 
         Raises:
             SettingsError: the endpoint has no `instance`.
@@ -189,7 +189,8 @@ class Endpoint(Declaration):
     def _own_database(self) -> Connection:
         with self._lock:
             if self._embedded is None or self._embedded.closed:
-                self._embedded = open_embedded(self)
+                self._embedded = open_temporary(f"rowpost {self.name}")
+                prepare(self, self._embedded)
             return self._embedded
 
     # -------------------------------------------------------------- what the pipeline calls: Processor

@@ -1,14 +1,15 @@
-"""Create what endpoints need in a database: queues, tables of sagas, subscriptions, and the embedded server for tests.
+"""Create what endpoints need in a database: queues, tables of sagas, subscriptions, and temporary databases for tests.
 
-`prepare` deploys one endpoint, `subscribe` subscribes it, `open_embedded` does both on the embedded server. Supervisors use
-`endpoint.hosting` instead, which works on whole environments.
+`prepare` deploys one endpoint, `subscribe` subscribes it, `open_temporary` opens a database of the embedded server that only
+this process uses. Supervisors use `endpoint.hosting` instead, which works on whole environments.
 """
 
 from __future__ import annotations
 
 from dataclasses import astuple, replace
 
-from rowpost.database.connection import Connection, connect
+from rowpost.database import embedded
+from rowpost.database.connection import Connection, connect_url
 from rowpost.database.sql_folder import schema_version
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
@@ -18,14 +19,13 @@ from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.wire.address import DEFAULT_SCHEMA, Address, parse_address
 from rowpost.wire.operation import Call
 
-__all__ = ["open_embedded", "prepare", "queue_name", "registered_sagas", "subscribe"]
+__all__ = ["open_temporary", "prepare", "queue_name", "registered_sagas", "subscribe"]
 
 
-def open_embedded(endpoint: Declaration) -> Connection:
-    """Open a connection to the embedded server and deploy the endpoint there. For tests and trials."""
-    database = connect(Settings(), application_name=f"rowpost {endpoint.name}")
-    prepare(endpoint, database)
-    return database
+def open_temporary(application_name: str) -> Connection:
+    """Open a connection to this process's own database on the embedded server: no environment's messages are in it."""
+    settings = Settings()
+    return connect_url(settings.engine, embedded.temporary(settings.data_folder), application_name)
 
 
 def prepare(endpoint: Declaration, database: Connection) -> None:

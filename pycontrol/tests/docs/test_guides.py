@@ -212,8 +212,8 @@ def callbacks(stage: Stage) -> dict[str, Any]:
     return {"load_settings": lambda name: settings}
 
 
-def endpoints(stage: Stage) -> dict[str, Any]:
-    stage.database.driver_connection.execute("CREATE TABLE IF NOT EXISTS orders (order_id bigint NOT NULL)")
+def poolers(stage: Stage) -> dict[str, Any]:
+    stage.database.driver_connection.execute("CREATE TABLE orders (order_id bigint NOT NULL)")
     return {}
 
 
@@ -229,8 +229,7 @@ def recoverability(stage: Stage) -> dict[str, Any]:
 
 PRELUDES: dict[str, Callable[[Stage], dict[str, Any]]] = {
     "callbacks.md": callbacks,
-    "endpoints.md": endpoints,
-    "poolers-and-replicas.md": endpoints,
+    "poolers-and-replicas.md": poolers,
     "publish-subscribe.md": publish_subscribe,
     "recoverability.md": recoverability,
 }

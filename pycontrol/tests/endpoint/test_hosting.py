@@ -3,17 +3,23 @@
 import logging
 import os
 import re
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from rowpost.database.connection import connect
+from rowpost.deploy.apply import apply
+from rowpost.deploy.plan import plan
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.hosting import needed_queues, with_endpoints
 from rowpost.endpoint.provisioning import subscribe
-from rowpost.errors import HandlerNotFound, SettingsError
+from rowpost.errors import HandlerNotFound, LoginRefused, SettingsError
 from rowpost.recoverability.outcome import Kind
 from rowpost.settings.environment import QueueSettings, Settings, WorkerSettings
+from rowpost.testing import temporary_database
 from rowpost.transport.delayed import move_due
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import parse_timestamp
@@ -321,6 +327,71 @@ def test_process_one_brings_its_own_database(embedded_url, data_folder, monkeypa
 
     assert kinds == [Kind.HANDLED] * 3 + [Kind.EMPTY]
     assert sorted(each.order_id for each in seen) == [1, 2, 3]
+
+
+@pytest.fixture
+def environment(embedded_url, data_folder, monkeypatch):
+    """The queue Sales of an environment on the embedded server, with one message, as a developer has it."""
+    monkeypatch.setenv("ROWPOST_DATA", str(data_folder))
+    with connect(Settings()) as database:
+        apply(database, plan(Settings(queues=(QueueSettings("Sales"), QueueSettings("error")))))
+        sales = Queue("Sales", database)
+        sales.purge()
+        with Endpoint("Developer", send_only=True).open(database) as bus:
+            bus.send(PlaceOrder(777), to="Sales")
+        yield sales
+        sales.purge()
+
+
+def noting() -> tuple[Endpoint, list[int]]:
+    sales, seen = Endpoint("Sales"), []
+    sales.handles("Shop.Messages.PlaceOrder", PlaceOrder)(lambda message, context: seen.append(message.order_id))
+    return sales, seen
+
+
+def test_a_test_without_a_database_leaves_the_messages_of_environments_alone(environment):
+    sales, seen = noting()
+
+    with sales.open() as bus:
+        bus.send(PlaceOrder(42), to="Sales")
+    kinds = [sales.process_one().kind for _ in range(2)]
+    sales.close()
+
+    assert (kinds, seen) == ([Kind.HANDLED, Kind.EMPTY], [42])
+    assert environment.peek() == 1
+
+
+def test_a_temporary_database_has_the_endpoints_queues_and_nothing_else_and_is_dropped(environment):
+    sales, seen = noting()
+
+    found = []
+    for number in (1, 2):
+        with temporary_database(sales) as database:
+            found.append(sales.process_one(database).kind)
+            with sales.open(database) as bus:
+                bus.send(PlaceOrder(number), to="Sales")
+            found.append(sales.process_one(database).kind)
+
+    assert (found, seen) == ([Kind.EMPTY, Kind.HANDLED] * 2, [1, 2])
+    assert environment.peek() == 1
+    with pytest.raises(LoginRefused):
+        database.open_second()
+
+
+def test_temporary_databases_of_ended_and_of_killed_processes_are_dropped(environment, data_folder):
+    names = "SELECT datname FROM pg_database WHERE datname LIKE 'rowpost\\_temporary%'"
+    code = "import os, sys; from pathlib import Path; from rowpost.database import embedded; embedded.temporary(Path(sys.argv[1])); "
+    databases = set()
+
+    for end in ("pass", "os.kill(os.getpid(), 9)"):
+        ended = subprocess.run([sys.executable, "-c", code + end, data_folder], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=False)
+        with connect(Settings()) as admin:
+            databases |= {(ended.returncode, name) for (name,) in admin.driver_connection.execute(names).fetchall() if f"_{os.getpid()}_" not in name}
+    with temporary_database(), connect(Settings()) as admin:
+        left = {name for (name,) in admin.driver_connection.execute(names).fetchall() if f"_{os.getpid()}_" not in name}
+
+    assert {code for code, _ in databases} == {-9}
+    assert left == set()
 
 
 # ------------------------------------------------------------------ the command line
