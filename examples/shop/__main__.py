@@ -16,7 +16,7 @@ from rowpost.cli.run.event_text import describe_event
 from rowpost.workers.events import Event
 
 
-def main() -> int:
+def main() -> int | str:
     """Run the shop until Ctrl-C. With --ci, run a scripted session and exit with 0 if all checks pass."""
     parser = argparse.ArgumentParser(prog="python -m examples.shop", description=main.__doc__)
     parser.add_argument("--port", type=int, default=8080, help="port of the web form on 127.0.0.1")
@@ -25,7 +25,12 @@ def main() -> int:
     shop = Shop()
     shop.set_up(fresh=arguments.ci)
     supervisor = Supervisor(shop.settings, _print_event)
-    with closing(web), make_server(shop, 0 if arguments.ci else arguments.port) as server:
+    try:
+        made = make_server(shop, 0 if arguments.ci else arguments.port)
+    except OSError as error:
+        web.close()
+        return f"The shop cannot use port {arguments.port}: {error.strerror}. Name another one: --port {arguments.port + 1}"
+    with closing(web), made as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_address[1]}"
         print(f"The shop is open: {address}", flush=True)

@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext, redirect_stdout
 from typing import Annotated, Any
 
 import typer
@@ -73,7 +74,9 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Command], Co
 def _run_to_exit_code(session: Session, function: Command, values: dict[str, Any]) -> int:
     """Run a command. Convert its result or exception into a message on stderr and an exit code."""
     try:
-        return int(function(session, **values) or ExitCode.OK)
+        # with --json, what a user's module prints while it is imported must not come between the documents
+        with redirect_stdout(sys.stderr) if session.as_json else nullcontext():
+            return int(function(session, **values) or ExitCode.OK)
     except (typer.Exit, typer.BadParameter):
         raise
     except BrokenPipeError:

@@ -22,7 +22,7 @@ from rowpost.deploy.plan import Plan, plan
 from rowpost.deploy.release import go_back, open_release, undo_scripts, write_bundle
 from rowpost.deploy.review import Review, compare_releases, read_definition, review
 from rowpost.deploy.verify import verify
-from rowpost.endpoint.hosting import with_sagas
+from rowpost.endpoint.hosting import undeclared_queues, with_sagas
 from rowpost.errors import HandlerNotFound, RowpostError, SchemaMissing
 from rowpost.version import __version__
 
@@ -137,8 +137,8 @@ def _print_difference(session: Session, planned: Plan, diff: PlanDiff, found: Re
         return
     _print_review(session, planned, found, session.settings.target)
     changes = sum(count for state, count in found.counts.items() if state != "unknown")
-    what = f"{changes} to change" if changes else "Nothing to change"
-    session.note(f"{what}, {len(diff.unchanged)} unchanged.{_also_registered(diff.undeclared)}")
+    what = f"{changes} to change, " if changes else ""
+    session.note(f"{what}{len(diff.unchanged)} unchanged.{_also_registered(diff.undeclared)}")
 
 
 def _print_review(session: Session, planned: Plan, found: Review, where: str) -> None:
@@ -184,6 +184,21 @@ def run_apply(
     return ExitCode.OK
 
 
+def _note_missing_queues(session: Session, registered: tuple[str, ...]) -> None:
+    """Name the queues that the environment's workers need and that do not exist: `rowpost run` refuses to start without them.
+
+    `registered` are the queues that exist although the environment does not declare them.
+    """
+    settings = session.settings
+    for name in undeclared_queues(settings):
+        if name in registered:
+            continue
+        session.note(
+            f"The workers need the queue {name!r}, which the environment {settings.environment!r} does not declare. "
+            f"Add `{name}: {{}}` to its queues."
+        )
+
+
 def _apply(session: Session, yes: bool) -> None:
     planned = _planned(session)
     with session.connected() as database:
@@ -201,6 +216,8 @@ def _apply(session: Session, yes: bool) -> None:
                 )
         except KeyboardInterrupt:
             raise Interrupted(_state_after_interrupt(session, planned)) from None
+    if session.outbox is None:
+        _note_missing_queues(session, result.undeclared)
     if session.as_json:
         session.document(
             {"applied": result.applied, "unchanged": result.unchanged, "altered": result.altered,
@@ -276,7 +293,7 @@ def _verify(session: Session) -> bool:
         table(session.out, ("object", "finding", "remedy"), rows)
     else:
         where = planned.environment if session.outbox is None else f"{planned.environment}, outbox {session.outbox}"
-        session.out.print(f"{where}: clean, all {len(planned.steps)} scripts are as planned.")
+        session.out.print(f"{where}: clean, everything is as planned.")
     return bool(findings)
 
 

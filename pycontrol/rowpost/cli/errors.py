@@ -114,7 +114,7 @@ def _document(message: FailedMessage) -> dict[str, object]:
         "id": str(message.id),
         "message_id": message.message_id,
         "failed_queue": message.failed_queue,
-        "failed_at": message.failed_at or None,
+        "failed_at": message.failed_at_iso,
         "exception_type": message.exception_type or None,
         "exception": message.exception_message or None,
         "message_type": message.message_type or None,

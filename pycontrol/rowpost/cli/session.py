@@ -156,8 +156,9 @@ class Session:
 
     def document(self, value: Any) -> None:
         """Print a JSON document on one line of stdout."""
-        sys.stdout.write(json.dumps(value, ensure_ascii=sys.stdout.encoding.lower() != "utf-8", default=str) + "\n")
-        sys.stdout.flush()
+        stream: Any = self.out.file
+        stream.write(json.dumps(value, ensure_ascii=stream.encoding.lower() != "utf-8", default=str) + "\n")
+        stream.flush()
 
     def note(self, text: str) -> None:
         """Print a text that is not part of the result to stderr."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import logging
 import os
 import re
 import shutil
@@ -27,6 +28,8 @@ from rowpost.version import install_command
 
 __all__ = ["create_temporary", "drop_temporary", "running", "start", "stop", "temporary"]
 
+logger = logging.getLogger("rowpost")
+
 DATABASE = "rowpost"
 # No wal_compression: the wheel knows pglz only, which took 40 % of the processor time of a batched receive after a checkpoint.
 _CONFIGURATION = """
@@ -39,6 +42,7 @@ max_wal_size = 2GB
 # Settings that later releases added. Authentication is `trust`: who may open the socket is a superuser.
 _ADDED = ("max_prepared_transactions = 64\n", "unix_socket_permissions = 0700\n")
 _MARK = "# rowpost:"
+_USER = "pgserver"  # of the wheel; it runs the server if root starts it
 _NEEDED_BYTES = 100_000_000
 _SOCKET = ".s.PGSQL.5432"
 _SOCKET_BYTES = 103 if sys.platform == "darwin" else 107
@@ -74,6 +78,7 @@ def start(data_folder: Path) -> str:
         _check_version(folder)
         _forget_dead_owners(folder)
         _complete(folder)
+        _announce_user()
         logged = log.stat().st_size if log.exists() else 0
         server = get_server(folder, cleanup_mode="stop")
         if _configure(folder):
@@ -183,6 +188,18 @@ def _check_version(folder: Path) -> None:
             f"The data in {folder} were written by PostgreSQL {found}, and the embedded server is PostgreSQL {SERVER}, which cannot read "
             f"them. Set the variable ROWPOST_DATA to another folder, or export the data with pg_dump of PostgreSQL {found} first."
         )
+
+
+def _announce_user() -> None:
+    """Say that the first start by root creates a user of the system, because PostgreSQL refuses to run as root."""
+    if sys.platform == "win32" or os.geteuid() != 0:
+        return
+    import pwd
+
+    try:
+        pwd.getpwnam(_USER)
+    except KeyError:
+        logger.warning("Creating the system user %s, which runs the embedded PostgreSQL: PostgreSQL refuses to run as root", _USER)
 
 
 def _full_disk(folder: Path) -> str:

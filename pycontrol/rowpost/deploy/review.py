@@ -69,7 +69,8 @@ class Review:
         names = ("added", "changed", "drifted", "dropped", "altered", "edited")
         counted = [f"{self.counts[name]} {name}" for name in names if name in self.counts]
         if not counted:
-            return ["Nothing changes."]
+            unknown = self.counts.get("unknown", 0)
+            return [f"Nothing changes. Not part of this release, and left as they are: {unknown}." if unknown else "Nothing changes."]
         workers = (
             "Workers may keep running; some of their calls wait until the commit."
             if self.pauses

@@ -26,6 +26,7 @@ __all__ = [
     "check_sagas",
     "needed_queues",
     "subscribe_all",
+    "undeclared_queues",
     "with_endpoints",
     "with_sagas",
 ]  # fmt: skip
@@ -112,6 +113,11 @@ def needed_queues(settings: Settings) -> tuple[str, ...]:
             copies = (endpoint.error_queue, endpoint.audit_queue)
             names.update(dict.fromkeys(queue_name(settings, copy) for copy in copies if copy is not None))
     return tuple(names)
+
+
+def undeclared_queues(settings: Settings) -> tuple[str, ...]:
+    """Return the queues that the workers need and that the environment does not declare, so that `apply` does not make them."""
+    return tuple(name for name in needed_queues(settings) if settings.queue(name) is None)
 
 
 def subscribe_all(settings: Settings, database: Connection) -> None:

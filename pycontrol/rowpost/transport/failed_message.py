@@ -20,7 +20,7 @@ from rowpost.wire.headers import (
     RETRY_UNIQUE_MESSAGE_ID,
     TIME_OF_FAILURE,
 )
-from rowpost.wire.message import BrowsedMessage, Headers
+from rowpost.wire.message import BrowsedMessage, Headers, parse_timestamp
 
 __all__ = [ "FailedMessage", "edited_headers"]
 
@@ -57,6 +57,14 @@ class FailedMessage:
     def failed_queue(self) -> str | None:
         """The address of the queue where it failed, to which a retry sends it; None if the headers do not name it."""
         return self.headers.get(FAILED_QUEUE) or None
+
+    @property
+    def failed_at_iso(self) -> str | None:
+        """When the handler failed, as ISO 8601; the header's text if it is not a time, None if there is none."""
+        try:
+            return parse_timestamp(self.failed_at).isoformat()
+        except ValueError:
+            return self.failed_at or None
 
     @property
     def failed_at(self) -> str:

@@ -57,6 +57,7 @@ REPORT_INTERVAL_S = 0.05
 COMMAND_INTERVAL_S = 0.01
 # The worker of an exclusive queue releases the queue after this time without work.
 RELEASE_AFTER_S = 1.0
+_STDOUT, _STDERR = 1, 2
 
 
 class Worker:
@@ -309,7 +310,12 @@ def _crash_policy(handler: Any, assignment: Assignment) -> CrashPolicy:
 
 
 def run_worker(assignment: Assignment, pipe: PipeEnd, in_flight: InFlight) -> None:
-    """Run a worker; the entry point of its process."""
+    """Run a worker; the entry point of its process.
+
+    What handlers print goes to stderr: stdout belongs to the supervisor, which may print JSON there.
+    """
+    with suppress(OSError):  # a stream is closed
+        os.dup2(_STDERR, _STDOUT)
     reader, writer = socket.socketpair()  # Windows can wait for sockets, and not for the pipes of os.pipe
     writer.setblocking(False)
     worker = Worker(assignment, pipe, wake=reader, in_flight=in_flight)

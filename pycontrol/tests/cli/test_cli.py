@@ -228,6 +228,13 @@ def test_grant_prints_statements_and_connects_to_nothing(rowpost: Program):
     assert not any("receive_messages:error" in each for each in statements)
 
 
+def test_a_grant_on_a_queue_that_does_not_exist_is_refused(rowpost: Program):
+    refused = rowpost("queue", "grant", "--login", "shop", "--receive-from", "Nix")
+
+    assert (refused.code, refused.out) == (6, "")
+    assert "'Nix'" in refused.err
+
+
 # ---------------------------------------------------------------------------------------------- deployment
 def test_plan_prints_one_script_offline_and_the_difference_online(rowpost: Program, tmp_path: Path):
     script = rowpost("plan", "--sql")
@@ -288,7 +295,10 @@ def test_version_names_program_schema_and_server(rowpost: Program):
 HANDLER = """
 import json
 
+print("the module is imported")
+
 def place_order(message, connection):
+    print("a handler prints")
     if json.loads(message.body)["OrderId"] == 13:
         raise ValueError("thirteen")
 """
@@ -307,6 +317,19 @@ def shop(sales: Program, tmp_path: Path) -> Program:
     (sales.folder / "shop.py").write_text(HANDLER)
     assert sales("queue", "purge", "error", "--yes").code == 0
     return sales.with_environment(environment_file(tmp_path, sales.engine, WORKED))
+
+
+def test_apply_and_run_name_a_queue_that_the_workers_need_and_nobody_declares(shop: Program, tmp_path: Path):
+    worked = WORKED.replace("error: {}", "Other: {}") + "supervisor: {error_queue: Broken}\n"
+    lacking = shop.with_environment(environment_file(tmp_path, shop.engine, worked, name="lacking"))
+
+    applied = lacking("apply")
+    ran = lacking("run", "--until-idle")
+
+    assert applied.code == 0
+    assert "Add `Broken: {}`" in applied.err
+    assert ran.code == 6
+    assert "Add `Broken: {}`" in ran.err
 
 
 def test_run_works_a_queue_off_with_log_lines_and_moves_failures_to_the_error_queue(shop: Program):
@@ -329,6 +352,18 @@ def test_run_tells_machines_in_json_lines(shop: Program):
     assert ran.code == 0
     assert {"WorkerStarted", "WorkerStopped", "Totals"} <= {line["event"] for line in ran.lines}
     assert ran.lines[-1]["handled"] == 1
+    assert "a handler prints" in ran.err
+
+
+def test_what_a_module_prints_when_it_is_imported_is_not_among_the_json(shop: Program, tmp_path: Path):
+    (shop.folder / "typed.py").write_text("from rowpost import Endpoint\nprint('the module is imported')\nbilling = Endpoint('Billing')\n")
+    typed = WORKED.replace("Billing: {}", "Billing: {worker: {handler: 'typed:billing'}}")
+    program = shop.with_environment(environment_file(tmp_path, shop.engine, typed, name="typed"))
+
+    planned = program("plan", "--json")
+
+    assert planned.json["environment"] == "typed"
+    assert "the module is imported" in planned.err
 
 
 # ---------------------------------------------------------------------------------------------- help

@@ -327,9 +327,14 @@ def test_a_login_without_rights_is_told_so_and_granted_ones_work(program: Progra
     granted = program("queue", "grant", "--login", "cli_test_shop", "--send-to", "Sales", "--apply")
     sent = shop("send", "Sales", "--body", "x")
     received = shop("receive", "Sales")
+    listed = shop("errors", "list")
 
     with connect_url("postgresql", url) as database:
         database.driver_connection.execute("DROP OWNED BY cli_test_shop; DROP ROLE cli_test_shop")
     assert_refused(refused, PERMISSION)
     assert (granted.code, sent.code) == (0, 0), granted.err + sent.err
     assert_refused(received, PERMISSION)
+    assert_refused(listed, PERMISSION)
+    assert "queue grant" in received.err
+    assert "rowpost_reader" in listed.err
+    assert "queue grant" not in listed.err

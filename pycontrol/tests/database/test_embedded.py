@@ -1,6 +1,7 @@
 """The embedded server lets in only its user and root, survives a crash, and says what is wrong with its folder."""
 
 import os
+import pwd
 import shutil
 import signal
 import stat
@@ -65,6 +66,25 @@ def test_only_its_user_may_open_the_socket_and_there_is_no_port(folder):
     assert addresses == ""
     assert stat.S_IMODE(socket_of(folder).stat().st_mode) == 0o700
     assert stat.S_IMODE((folder / "postgresql").stat().st_mode) == 0o700
+
+
+@root
+def test_root_is_told_that_the_first_start_creates_a_user(folder, monkeypatch, caplog):
+    embedded.start(folder)  # this may be the first start on this machine
+    caplog.clear()
+    embedded.start(folder)
+    silent = list(caplog.messages)
+
+    with monkeypatch.context() as changed:
+        changed.setattr(pwd, "getpwnam", no_user)
+        embedded._announce_user()
+
+    assert silent == []
+    assert [("pgserver" in said, "root" in said) for said in caplog.messages] == [(True, True)]
+
+
+def no_user(name: str) -> None:
+    raise KeyError(name)
 
 
 @root

@@ -9,7 +9,7 @@ from rowpost.database import contract
 from rowpost.deploy.apply import apply, difference
 from rowpost.deploy.queues import create_queue
 from rowpost.deploy.release import go_back, open_release, undo_scripts, write_bundle
-from rowpost.deploy.review import compare_releases, read_definition, review
+from rowpost.deploy.review import Item, Review, compare_releases, read_definition, review
 from rowpost.deploy.verify import verify
 from rowpost.errors import DeployError, SchemaMissing
 from rowpost.transport.queue import Queue
@@ -221,3 +221,9 @@ def test_a_bundle_that_reaches_outside_is_refused(tmp_path):
         pass
 
     assert not (tmp_path / "outside.sql").exists()
+
+
+def test_a_review_counts_what_is_not_part_of_the_release_apart_from_what_changes():
+    unknown = Review((Item("a", "unknown", "1", None), Item("b", "unknown", "2", None)), (), False)
+
+    assert unknown.summary == ["Nothing changes. Not part of this release, and left as they are: 2."]

@@ -1,6 +1,7 @@
 """The example shop, as somebody runs it."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -37,3 +38,13 @@ def test_the_scripted_session_is_right_and_can_be_played_again(shop):
         assert (ended.returncode, ended.stderr) == (0, ""), f"{ended.stdout}\n{ended.stderr}"
         assert ended.stdout.endswith("all checks passed\n")
         assert "moved to the error queue" in ended.stdout
+
+
+def test_a_port_that_another_program_uses_is_named_in_one_sentence(shop):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        ended = shop("--port", str(port))
+
+    assert ended.returncode == 1
+    assert f"port {port}" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1

@@ -258,6 +258,11 @@ def test_no_error_repeats_a_long_text_of_the_file(write, text):
     assert len(complaint(write(text))) < 600
 
 
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "---\n"])
+def test_an_empty_file_is_refused(write, text):
+    assert "production.yml: is empty" in complaint(write(text))
+
+
 def test_an_own_queue_cannot_lie_in_another_database(write):
     path = write('engine: sqlserver\nurl: "Server=a;Database=b"\nqueues: {"Sales@[dbo]@[other]": {}}')
 

@@ -363,6 +363,7 @@ def test_list_shows_where_when_why_and_what_and_filters(program: Program):
     assert all(text in line for text in ("Sales", "2026-04-29 21:58:00", "ValueError: no such order", TYPE))
     assert "\x1b" not in shown.out
     assert [document["failed_queue"] for document in filtered.lines] == ["Billing"]
+    assert filtered.lines[0]["failed_at"] == "2026-04-29T21:58:00.406166+00:00"
     assert "No message" in program("errors", "list", "--type", "Nothing").err
 
 

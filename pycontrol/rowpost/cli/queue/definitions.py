@@ -155,6 +155,21 @@ def check(
     return ExitCode.FINDING if rows else ExitCode.OK
 
 
+def _check_known(session: Session, names: list[str]) -> None:
+    """Check that queues are declared in the environment, or else registered in its database. Raises QueueNotFound."""
+    undeclared = [name for name in names if session.settings.queue(name) is None]
+    if not undeclared:
+        return
+    with session.deployed() as database:
+        registered = {row.queue_name for row in database.call("list_queues")}
+    for name in undeclared:
+        if name not in registered:
+            raise QueueNotFound(
+                f"There is no queue {name!r}: the environment {session.settings.environment!r} does not declare it, and it is not "
+                f"registered in {session.settings.target}. rowpost queue list shows the registered queues."
+            )
+
+
 def grant(
     session: Session,
     login: Annotated[str, typer.Option("--login", help="The database user or role of the endpoint.", show_default=False)],
@@ -181,6 +196,7 @@ def grant(
     login = session.text(login)
     wanted = [[session.name(each) for each in names or ()] for names in (receive_from, send_to, purge_too)]
     sagas = [session.name(each) for each in saga or ()]
+    _check_known(session, [name for names in wanted for name in names])
     if apply_them:
         with session.deployed() as database:
             statements = registry.grant(database, login, *wanted, sagas=sagas, tables=tables)

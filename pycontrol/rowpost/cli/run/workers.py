@@ -112,7 +112,8 @@ def _prepare(session: Session, settings: Settings) -> None:
         registered = {row.queue_name for row in database.call("list_queues")}
         for name in needed_queues(settings):
             if name not in registered:
-                raise QueueNotFound(f"The queue {name!r} is not deployed in {settings.target}. Run: rowpost apply")
+                declare = "" if session.settings.queue(name) else f"Add `{name}: {{}}` to the queues of the environment {settings.environment!r}. "
+                raise QueueNotFound(f"The queue {name!r} is not deployed in {settings.target}. {declare}Run: rowpost apply")
         check_sagas(with_sagas(settings), database)
         subscribe_all(settings, database)
 

@@ -28,6 +28,7 @@ __all__ = ["LOGIN_REFUSED", "TRY_AGAIN", "UNAVAILABLE", "first_line", "translate
 
 UNAVAILABLE = {"57P01", "57P02", "57P03", "57P05", "53300", "25006"}
 LOGIN_REFUSED = {"28P01", "28000", "3D000"}
+_ADD_MEMBER = 'GRANT {role} TO "LOGIN"'
 TRY_AGAIN = {"40P01", "40001", "55P03", "25P04"}
 _READ_ONLY = "25006"  # among those that are unavailable, because a failover ends it
 #: what libpq says, without a SQLSTATE, if no server of the url is as target_session_attrs requires
@@ -47,7 +48,7 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
     elif state in ("42883", "3F000", "42P01") or (state == "42703" and _of_saga(statement)):
         return _missing(state, said, statement)
     elif state == "42501":
-        kind, said = PermissionDenied, f"{said}. {where_rights_are(statement)}"
+        kind, said = PermissionDenied, f"{said}. {where_rights_are(statement, _ADD_MEMBER)}"
     elif state in TRY_AGAIN:
         kind = LockTimeout if state == "55P03" else Deadlock
     elif state in LOGIN_REFUSED or (not state and _is_refusal(said)):

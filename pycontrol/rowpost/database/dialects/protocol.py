@@ -80,11 +80,25 @@ def row_order(procedure: Procedure) -> Callable[[Any], Any] | None:
     return itemgetter([column.name for column in procedure.result].index(procedure.ordered_by))
 
 
-def where_rights_are(statement: Statement | None) -> str:
-    """What to say to a login that lacks a right: for a call, or for a script of a deployment."""
-    if statement is None or (statement.procedure.feature == "deploy" and "endpoint" not in statement.procedure.roles):
+def where_rights_are(statement: Statement | None, add_member: str) -> str:
+    """Return what a login that lacks a right needs: for a call, or for a script of a deployment.
+
+    `add_member` is the engine's statement that adds a login to the role `{role}`.
+    """
+    if statement is None or _is_of_deployment(statement.procedure):
         return "rowpost doctor prints the statements that give a deployment its rights, and docs/for-dbas.md lists these rights."
-    return "rowpost queue grant prints the statements that give the right."
+    granted = "rowpost queue grant prints the statements that give the right."
+    if statement.procedure.side in ("send", "receive"):
+        return granted
+    role = "rowpost_reader" if "reader" in statement.procedure.roles else "rowpost_operator"
+    needed = f"the role {role}: {add_member.format(role=role)}"
+    if "endpoint" in statement.procedure.roles:
+        return f"An endpoint's login: {granted} An operator's login needs {needed}"
+    return f"The login needs {needed}"
+
+
+def _is_of_deployment(procedure: Procedure) -> bool:
+    return not procedure.roles or (procedure.feature == "deploy" and "endpoint" not in procedure.roles)
 
 
 class Guard(Protocol):

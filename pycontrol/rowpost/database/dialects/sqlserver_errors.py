@@ -33,6 +33,7 @@ UNAVAILABLE = {64, 233, 978, 983, 3906, 10053, 10054, 10060, 10928, 10929, 40143
 UNAVAILABLE |= {49918, 49919, 49920}
 LOGIN_REFUSED = {18456, 18452, 4060, 18470, 18486}
 TRY_AGAIN = {1205, 1222, 3960, 3961}
+_ADD_MEMBER = "ALTER ROLE {role} ADD MEMBER [LOGIN]"
 PERMISSION = {229, 230, 262, 297, 300, 916}
 
 
@@ -49,7 +50,7 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
     elif number in (2812, 208) or (number == _NO_COLUMN and _of_saga(statement)) or (number > 1e7 and "does not exist" in said):
         return _missing(number, said, statement)
     elif number in PERMISSION or "permission denied" in said:
-        kind, said = PermissionDenied, f"{said}. {where_rights_are(statement)}"
+        kind, said = PermissionDenied, f"{said}. {where_rights_are(statement, _ADD_MEMBER)}"
     elif number == _LOCK_TIMEOUT or "lock timeout" in said:  # an engine may use another number for it
         kind = LockTimeout
     elif number in TRY_AGAIN:
