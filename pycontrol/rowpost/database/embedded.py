@@ -20,7 +20,6 @@ from contextlib import suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, urlsplit
 
 from rowpost.errors import DatabaseUnavailable, SettingsError
@@ -48,7 +47,7 @@ _SOCKET = ".s.PGSQL.5432"
 _SOCKET_BYTES = 103 if sys.platform == "darwin" else 107
 _SOCKET_LINE = 4  # of postmaster.pid
 # Temporary databases are named by the process that made them, so that those of a killed process are found.
-_TEMPORARY = "rowpost_temporary_{pid}_{number}"
+_TEMPORARY = "rowpost_temporary_"
 _numbers = count(1)
 
 
@@ -130,13 +129,14 @@ def create_temporary(data_folder: Path) -> str:
 
     Raises what `start` raises.
     """
+    from rowpost.database.dialects.temporary import create_database, databases_named, drop_database
+
     url = start(data_folder)
-    made = _TEMPORARY.format(pid=os.getpid(), number=next(_numbers))
-    with _administrator(url) as connection:
-        for (name,) in connection.execute(r"SELECT datname FROM pg_database WHERE datname LIKE 'rowpost\_temporary\_%'").fetchall():
-            if not _is_alive(int(name.split("_")[2])):
-                connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
-        connection.execute(f"CREATE DATABASE {made}")
+    for name in databases_named(url, _TEMPORARY):
+        if not _is_alive(int(name.removeprefix(_TEMPORARY).partition("_")[0])):
+            drop_database(url, name)
+    made = f"{_TEMPORARY}{os.getpid()}_{next(_numbers)}"
+    create_database(url, made)
     return url.replace(f"/{DATABASE}?", f"/{made}?", 1)
 
 
@@ -144,15 +144,11 @@ def drop_temporary(url: str) -> None:
     """Drop a database that `create_temporary` made; do nothing if its server has stopped."""
     from psycopg import OperationalError
 
+    from rowpost.database.dialects.temporary import drop_database
+
     name = urlsplit(url).path.removeprefix("/")
-    with suppress(OperationalError), _administrator(url.replace(f"/{name}?", f"/{DATABASE}?", 1)) as connection:
-        connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
-
-
-def _administrator(url: str) -> Any:
-    import psycopg
-
-    return psycopg.connect(url, autocommit=True, application_name="rowpost temporary databases")
+    with suppress(OperationalError):
+        drop_database(url.replace(f"/{name}?", f"/{DATABASE}?", 1), name)
 
 
 def stop(data_folder: Path) -> None:
