@@ -204,6 +204,8 @@ class SQLServer:
         return False  # pyodbc does not know: BEGIN itself asks, in the round trip that it makes anyway
 
     def is_intact(self, connection: pyodbc.Connection, begin: Begin) -> bool:
+        if connection.closed:  # by a handler
+            return False
         return connection.execute("SELECT @@TRANCOUNT;").fetchval() == (2 if begin == "commit_guarded" else 1)
 
     def is_closed(self, connection: pyodbc.Connection) -> bool:

@@ -15,7 +15,7 @@ Locking:   skips rows that others lock (READPAST). Waits for another move of the
            time assigns numbers. A stream calls it in a transaction; otherwise this holds only for each statement.
 Order:     the oldest first; within one move the numbers are in the order of the delete.
 Babelfish: no DELETE from a CTE; READPAST is ignored, so that it waits for receivers; INSERT and DELETE are two
-statements, in the transaction that a stream opens.
+statements, in the transaction that a stream opens. HOLDLOCK is ignored: a lock of PostgreSQL's makes moves wait.
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -26,6 +26,10 @@ IF @count IS NULL OR @count NOT BETWEEN 1 AND 10000
 DECLARE @last bigint = ISNULL(@upto, 9223372036854775807);
 DECLARE @held_by nvarchar(200);
 DECLARE @confirmed bit;
+
+DECLARE @none nvarchar(10) = (
+    SELECT N'' FROM pg_catalog.pg_advisory_xact_lock(CAST(OBJECT_ID(N'{queue_table}', N'U') AS bigint)) AS waited
+);
 
 SELECT @held_by = s.owned_by, @confirmed = s.confirmed
 FROM rowpost.spool AS s WITH (UPDLOCK, HOLDLOCK, ROWLOCK)
