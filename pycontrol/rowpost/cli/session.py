@@ -114,6 +114,7 @@ class Session:
 
     def _session_of(self, outbox: OutboxSettings) -> Session:
         session = Session(self.environment, self.as_json)
+        session.out, session.err = self.out, self.err
         session.outbox, session.settings = outbox.name, business_settings(self.settings, outbox)
         return session
 

@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 import platformdirs
 from msgspec import Meta
 
+from rowpost.errors import SettingsError
 from rowpost.settings import compat as generations
 from rowpost.settings.compat import compat_of
 from rowpost.settings.databases import ODBC_SERVER, OutboxSettings, read_outboxes, read_participants
@@ -159,6 +160,8 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
     """
     path = find_environment(environment or os.environ.get("ROWPOST_ENV") or "local")
     root = read_root(path)
+    if not root.all:
+        raise SettingsError(f"{path}: is empty: write the engine and the queues, such as engine: embedded")
     sections = {key: root.child(key) for key in ("queues", "external", "sagas", "supervisor", "participants", "outbox")}
     top = decode(root, _Top)
     dialect = "postgresql" if top.engine == "embedded" else top.engine

@@ -54,10 +54,10 @@ def find_environment(environment: str | Path) -> Path:
 
 
 def read_root(path: Path) -> Node:
-    """Parse a YAML file that holds a mapping.
+    """Parse a YAML file that holds a mapping. An empty file is an empty mapping.
 
     Raises:
-        SettingsError: the file cannot be read, or is not YAML, or is empty, or holds something else than a mapping.
+        SettingsError: the file cannot be read, or is not YAML, or holds something else than a mapping.
     """
     try:
         values = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)  # noqa: S506 - a SafeLoader
@@ -71,7 +71,7 @@ def read_root(path: Path) -> Node:
     except RecursionError:
         raise SettingsError(f"{path}: is nested too deeply: settings have at most five levels") from None
     if values is None:
-        raise SettingsError(f"{path}: is empty: write the engine and the queues, such as engine: embedded")
+        values = {}
     if not isinstance(values, dict):
         raise SettingsError(f"{path}: must be a mapping of keys and values, such as engine: embedded")
     return Node(path, "", values)

@@ -88,7 +88,7 @@ def test_the_sdist_holds_all_that_git_knows_and_makes_itself_again(sdist, unpack
 
 
 @pytest.fixture(scope="module")
-def elsewhere(sdist: Path, new_database, tmp_path_factory: pytest.TempPathFactory) -> Program:
+def elsewhere(sdist: Path, lasting_database, tmp_path_factory: pytest.TempPathFactory) -> Program:
     """The wheel, built from the sdist and installed into an empty environment, in a folder with a handler."""
     folder = tmp_path_factory.mktemp("elsewhere")
     with tarfile.open(sdist) as archive:
@@ -100,7 +100,7 @@ def elsewhere(sdist: Path, new_database, tmp_path_factory: pytest.TempPathFactor
     (folder / "shop.py").write_text("def place_order(message, connection):\n    connection.execute('SELECT 1')\n")
     queues = 'queues: {Sales: {worker: {handler: "shop:place_order"}}, error: {}}\n'
     environment = environment_file(folder, rest=queues)
-    return Program(environment, folder, installed=install(wheel, folder / "venv"), SHOP_URL=new_database("embedded"))
+    return Program(environment, folder, installed=install(wheel, folder / "venv"), SHOP_URL=lasting_database("embedded"))
 
 
 def test_the_installed_package_is_the_wheels_own(elsewhere: Program):

@@ -1,10 +1,12 @@
 """The session, and the settings that all jobs require."""
 
 import os
+import shutil
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -70,19 +72,22 @@ def said_when_closed(worker: str, folder: Path) -> str:
     Returns:
         What the worker wrote to stderr.
     """
+    pipe = subprocess.PIPE
+    sockets = tempfile.mkdtemp()  # short: the path of a socket has room for a hundred characters
     environment = python_of(Path(__file__).parents[2])
     environment |= {
         "PYTHONPATH": os.pathsep.join([str(folder), environment["PYTHONPATH"]]),
         "PYTHON_UNIX_DOMAIN_ENABLED": "true",
-        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(folder),
+        "PYTHON_WORKER_FACTORY_SOCK_DIR": sockets,
         "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",  # Spark's default
         "SPARK_REUSE_WORKER": "1",
     }
-    pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-m", "pyspark.daemon", worker], stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as daemon:
         (length,) = struct.unpack("!i", daemon.stdout.read(4))
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(daemon.stdout.read(length).decode())
             (pid,) = struct.unpack("!i", connection.recv(4))
         eventually(lambda: not Path(f"/proc/{pid}").exists(), "the worker ends")
-        return daemon.communicate()[1].decode()
+        said = daemon.communicate()[1].decode()
+    shutil.rmtree(sockets)
+    return said

@@ -33,3 +33,10 @@ BEGIN
     RETURN 0;
 END;
 GO
+CREATE FUNCTION pg_catalog.pg_advisory_xact_lock (@key bigint)
+RETURNS nvarchar(10)
+AS
+BEGIN
+    RETURN N'';
+END;
+GO

@@ -10,8 +10,8 @@ AS
 /*
 Returns the fingerprint of an object: the SHA-256 of a procedure's definition, or a table's columns, one a line.
 NULL if the object does not exist.
-Babelfish: CONVERT with style 2 writes no hexadecimal digits there; they are spelt one by one. One reading of sys.columns
-or sys.sql_modules takes a tenth of a second or more: columns are read at once, definitions where the view finds them.
+Babelfish: CONVERT with style 2 writes no hexadecimal digits there; they are spelt one by one. One reading of
+sys.columns takes a tenth of a second: a table's columns are read at once.
 */
 BEGIN
     DECLARE @object_id int = OBJECT_ID(@object_name);
@@ -23,11 +23,9 @@ BEGIN
         DECLARE @hash varbinary(32);
         DECLARE @byte int = 0;
 
-        SELECT @hash = HASHBYTES('SHA2_256', CAST(x.definition AS nvarchar(max)))
-        FROM pg_catalog.pg_proc AS p
-        INNER JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
-        INNER JOIN sys.babelfish_function_ext AS x ON x.funcname = p.proname AND x.nspname = n.nspname
-        WHERE p.oid = @object_id;
+        SELECT @hash = HASHBYTES('SHA2_256', m.[definition])
+        FROM sys.sql_modules AS m
+        WHERE m.object_id = @object_id;
 
         WHILE @byte < DATALENGTH(@hash)
         BEGIN

@@ -27,9 +27,7 @@ DECLARE @last bigint = ISNULL(@upto, 9223372036854775807);
 DECLARE @held_by nvarchar(200);
 DECLARE @confirmed bit;
 
-DECLARE @none nvarchar(10) = (
-    SELECT N'' FROM pg_catalog.pg_advisory_xact_lock(CAST(OBJECT_ID(N'{queue_table}', N'U') AS bigint)) AS waited
-);
+DECLARE @none nvarchar(10) = CONCAT(N'', pg_catalog.pg_advisory_xact_lock(CAST(OBJECT_ID(N'{queue_table}', N'U') AS bigint)));
 
 SELECT @held_by = s.owned_by, @confirmed = s.confirmed
 FROM rowpost.spool AS s WITH (UPDLOCK, HOLDLOCK, ROWLOCK)
