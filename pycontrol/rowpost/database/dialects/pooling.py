@@ -30,8 +30,7 @@ _NO_TRANSACTIONS = (
     "A pooler allows no transactions of several statements (PgBouncer's statement mode), so that no message could be received or "
     f"sent in one commit with other data. {_REMEDY}"
 )
-#: Other clients may take a session in between. With twelve busy clients, one round missed the transaction mode in 9 of 150 tries,
-#: and ten rounds in none of 600.
+#: Other clients may take a session in between, so that one round can miss the transaction mode.
 _ROUNDS = 10
 
 
