@@ -46,6 +46,7 @@ class Connection:
         #: whether CorrelationId and ReplyToAddress are filled, for endpoints of transport versions 1 to 6 (compat)
         self.legacy_columns = legacy_columns and dialect.name == "sqlserver"
         self._connection = connection
+        self._session = dialect.session(connection)
         #: whether anybody asked for the driver's connection, began or ended a transaction, since this was last set to False
         self.lent = False
         self.dialect = dialect
@@ -87,7 +88,7 @@ class Connection:
         """
         statement = self._statement(procedure, queue, arguments)
         try:
-            return self.dialect.execute(self._connection, statement, arguments, begin)
+            return self.dialect.execute(self._session, statement, arguments, begin)
         except self.dialect.driver_error() as error:
             if begin:
                 self._abandon()
@@ -106,7 +107,7 @@ class Connection:
         """
         spelt = [(self._statement(name, queue, arguments), arguments) for name, queue, arguments in calls]
         try:
-            return self.dialect.execute_all(self._connection, spelt, begin, commit)
+            return self.dialect.execute_all(self._session, spelt, begin, commit)
         except self.dialect.driver_error() as error:
             if begin:
                 self._abandon()
@@ -121,8 +122,9 @@ class Connection:
         which comes over a connection of its own. Arguments and errors as for `call`; an error can come in the middle.
         """
         statement = self._statement(procedure, queue, arguments)
+        self.lent = True
         try:
-            yield from self.dialect.stream(self.driver_connection, statement, arguments, columns, chunk_bytes)
+            yield from self.dialect.stream(self._session, statement, arguments, columns, chunk_bytes)
         except self.dialect.driver_error() as error:
             raise self.dialect.translate(error, statement) from error
 

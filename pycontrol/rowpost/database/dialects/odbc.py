@@ -21,8 +21,9 @@ from rowpost.version import install_command
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["find_driver", "how_to_install", "load_pyodbc", "missing_library"]
+__all__ = ["connection_string", "find_driver", "how_to_install", "load_pyodbc", "missing_library"]
 
+_MARS = re.compile(r"(?:^|;)\s*(?:mars[_ ]connection|multipleactiveresultsets)\s*=\s*\{?\s*(?:yes|true|1)\s*\}?\s*(?:;|$)", re.IGNORECASE)
 _KERBEROS = ("Kerberos", ": Microsoft's ODBC driver loads it even if nobody uses it")
 #: what a missing library belongs to, and who loads it
 _PARTS = {
@@ -42,6 +43,23 @@ _COMMANDS = ("apt-get install --yes {}", "dnf install --assumeyes {}", "apk add 
 _FAMILIES = ({"debian", "ubuntu"}, {"rhel", "fedora", "centos", "rocky", "almalinux", "amzn"}, {"alpine"})
 _LIBRARY = re.compile(r"\b(lib[\w+-]+?)(?:[.-][\d.]*)?\.(?:so|dylib)[\w.]*")
 _PYTHON_PARTS = "Python has no package {0!r}, which connections to SQL Server need. Install it: {1}"
+
+
+def connection_string(url: str, application_name: str) -> str:
+    """Return the ODBC connection string of an environment's url, with a driver and the name of the application.
+
+    Raises:
+        SettingsError: the url asks for MARS, or there is no driver.
+    """
+    if _MARS.search(url):
+        raise SettingsError(
+            "The url says MARS_Connection=yes, with which rowpost cannot work: SQL Server then rolls back a transaction that was begun in "
+            "T-SQL at the end of its batch (error 3997). Remove MARS_Connection from the url. Nothing was connected."
+        )
+    text = url if re.search(r"(^|;)\s*driver\s*=", url, re.IGNORECASE) else f"Driver={{{find_driver()}}};{url}"
+    if re.search(r"(^|;)\s*app\s*=", text, re.IGNORECASE):
+        return text
+    return f"{text.rstrip(';')};APP={{{application_name.replace('}', '}}')}}}"
 
 
 @cache

@@ -81,6 +81,10 @@ class PostgreSQL:
         libpq.keeps_prepared(connection)
         return connection
 
+    def session(self, connection: psycopg.Connection) -> psycopg.Connection:
+        """The connection: libpq keeps the names of prepared statements by it."""
+        return connection
+
     def spell(self, procedure: Procedure, queue: str | None, key: str | None) -> Statement:
         parameters = procedure.parameters_on(self.name)
         types: list[str] = []
@@ -103,41 +107,41 @@ class PostgreSQL:
         )
 
     def execute(
-        self, connection: psycopg.Connection, statement: Statement, arguments: dict[str, Any], begin: Begin
+        self, session: psycopg.Connection, statement: Statement, arguments: dict[str, Any], begin: Begin
     ) -> list[Any]:
         if begin:
-            return self.execute_all(connection, [(statement, arguments)], begin, False)[0]
-        self.join(connection)
-        rows = libpq.call(connection, _call(statement, arguments))
+            return self.execute_all(session, [(statement, arguments)], begin, False)[0]
+        self.join(session)
+        rows = libpq.call(session, _call(statement, arguments))
         if statement.order is not None:
             rows.sort(key=statement.order)
         return rows
 
     def execute_all(
         self,
-        connection: psycopg.Connection,
+        session: psycopg.Connection,
         calls: Sequence[tuple[Statement, dict[str, Any]]],
         begin: Begin,
         commit: Commit,
     ) -> list[list[Any]]:
         if begin:
-            _check_not_nested(connection)
+            _check_not_nested(session)
         else:
-            self.join(connection)
+            self.join(session)
         if commit:
-            _check_committable(connection)
+            _check_committable(session)
         spelt = [_call(*each) for each in calls]
-        found = libpq.call_all(connection, spelt, before=_BEGIN[begin], after=_COMMIT[commit])
+        found = libpq.call_all(session, spelt, before=_BEGIN[begin], after=_COMMIT[commit])
         for (statement, _), rows in zip(calls, found, strict=True):
             if statement.order is not None:
                 rows.sort(key=statement.order)
         return found
 
     def stream(
-        self, connection: psycopg.Connection, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int
+        self, session: psycopg.Connection, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int
     ) -> Iterator[Any]:
         function = self.object_name(statement.procedure, statement.key)
-        return copy_rows(connection, function, statement, arguments, columns, chunk_bytes)
+        return copy_rows(session, function, statement, arguments, columns, chunk_bytes)
 
     def script(self, connection: psycopg.Connection, text: str) -> list[tuple]:
         cursor = connection.execute(text, prepare=False)

@@ -136,19 +136,22 @@ class Dialect(Protocol):
     def connect(self, url: str, application_name: str) -> Any:
         """Open a connection in autocommit mode. Raises DatabaseUnavailable, LoginRefused, SettingsError."""
 
+    def session(self, connection: Any) -> Any:
+        """Return what `execute`, `execute_all` and `stream` use: the connection, or what keeps something on it between calls."""
+
     def spell(self, procedure: Procedure, queue: str | None, key: str | None) -> Statement:
         """Spell the call of a procedure."""
 
-    def execute(self, connection: Any, statement: Statement, arguments: dict[str, Any], begin: Begin) -> list[Any]:
+    def execute(self, session: Any, statement: Statement, arguments: dict[str, Any], begin: Begin) -> list[Any]:
         """Calls; with `begin` opens the transaction in the same round trip. Rows stand in the contract's order."""
 
     def execute_all(
-        self, connection: Any, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: Begin, commit: Commit
+        self, session: Any, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: Begin, commit: Commit
     ) -> list[list[Any]]:
         """Call several at once, optionally between BEGIN and COMMIT; the rows of each."""
 
     def stream(
-        self, connection: Any, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int
+        self, session: Any, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int
     ) -> Iterator[Any]:
         """Calls; the rows, with these columns at least, come in chunks of about so many bytes."""
 

@@ -2,15 +2,17 @@
 
 The driver is looked for on the system (18, 17, FreeTDS) and then in the wheel mssql-python-odbc, so that pip alone
 makes a working client. What has parameters runs as a procedure call of its own (sp_prepexec), which must end with as
-many transactions as it began with, or the server raises error 266: BEGIN and COMMIT travel in one batch with the calls
-between them where both are wanted, BEGIN with calls whose values are numbers (a receive), and alone otherwise.
+many transactions as it began with, or the server raises error 266. Therefore BEGIN and COMMIT are in one batch with the calls
+between them if both are needed. BEGIN is in one batch with calls that need no parameters, and is otherwise sent alone.
+
+A text is the same for each call, or the server would compile and cache every one: row versions, texts and bodies are parameters.
+Counts and flags have few values and are part of the text. Nulls are too: see `odbc_session`, which also keeps the statements.
 """
 
 from __future__ import annotations
 
 import datetime
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -18,10 +20,11 @@ from uuid import UUID
 
 from rowpost.database.contract import Parameter, Procedure
 from rowpost.database.dialects import sqlserver_checks
-from rowpost.database.dialects.odbc import find_driver, load_pyodbc
+from rowpost.database.dialects.odbc import connection_string, load_pyodbc
+from rowpost.database.dialects.odbc_session import Session, all_results, prepare_connection
 from rowpost.database.dialects.protocol import Begin, Check, Commit, NoGuard, Statement, row_maker, row_order
 from rowpost.database.dialects.sqlserver_errors import translate
-from rowpost.errors import RowpostError, UnsupportedServer
+from rowpost.errors import DatabaseError, RowpostError, UnsupportedServer
 
 if TYPE_CHECKING:
     import pyodbc
@@ -64,16 +67,20 @@ _COMMIT: dict[Commit, str] = {
 }
 
 
+# With autocommit off, Microsoft's driver begins a transaction before the next statement, whatever it is. Other drivers set
+# IMPLICIT_TRANSACTIONS ON: then a SELECT that reads a table begins one, and a SELECT of a value does not (SET IMPLICIT_TRANSACTIONS,
+# Remarks). TOP (1) reads a row; a condition that never holds may be compiled to a plan that reads nothing.
+_JOIN = "SET NOCOUNT ON; DECLARE @one int; SELECT TOP (1) @one = s.schema_id FROM sys.schemas AS s; SELECT @@TRANCOUNT;"
+
+
 class SQLServer:
     """The dialect of SQL Server 2016 and later."""
 
     name = "sqlserver"
 
     def connect(self, url: str, application_name: str) -> pyodbc.Connection:
+        text = connection_string(url, application_name)
         pyodbc = load_pyodbc()
-        text = url if re.search(r"(^|;)\s*driver\s*=", url, re.IGNORECASE) else f"Driver={{{find_driver()}}};{url}"
-        if not re.search(r"(^|;)\s*app\s*=", text, re.IGNORECASE):
-            text = f"{text.rstrip(';')};APP={{{application_name.replace('}', '}}')}}}"
         try:
             connection = pyodbc.connect(text, autocommit=True, timeout=_CONNECT_TIMEOUT)
         except pyodbc.Error as error:
@@ -83,7 +90,11 @@ class SQLServer:
         except UnsupportedServer:
             connection.close()
             raise
+        prepare_connection(connection)
         return connection
+
+    def session(self, connection: pyodbc.Connection) -> Session:
+        return Session(connection)
 
     def spell(self, procedure: Procedure, queue: str | None, key: str | None) -> Statement:
         parameters = procedure.parameters_on(self.name)
@@ -102,43 +113,32 @@ class SQLServer:
             key=key,
         )
 
-    def execute(
-        self, connection: pyodbc.Connection, statement: Statement, arguments: dict[str, Any], begin: Begin
-    ) -> list[Any]:
-        return self.execute_all(connection, [(statement, arguments)], begin, False)[0]
+    def execute(self, session: Session, statement: Statement, arguments: dict[str, Any], begin: Begin) -> list[Any]:
+        return self.execute_all(session, [(statement, arguments)], begin, False)[0]
 
-    def execute_all(
-        self, connection: pyodbc.Connection, calls: Sequence[Call], begin: Begin, commit: Commit
-    ) -> list[list[Any]]:
+    def execute_all(self, session: Session, calls: Sequence[Call], begin: Begin, commit: Commit) -> list[list[Any]]:
         batches = _batched(calls)
         undo = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; "
         if begin and len(batches) == 1 and (commit or _is_plain(batches[0])):
-            return self._run(connection, batches[0], f"{_BEGIN[begin]};", _COMMIT[commit], undo)
+            return self._run(session, batches[0], f"{_BEGIN[begin]};", _COMMIT[commit], undo)
         if begin:
-            connection.execute(f"{_BEGIN[begin]};").close()
+            session.run(f"{_BEGIN[begin]};")
         # Where the transaction is over already, the first COMMIT fails (3902): nothing is sent outside of it.
         head = "IF @@TRANCOUNT = 0 COMMIT TRANSACTION;" if commit else ""
-        results = [rows for batch in batches for rows in self._run(connection, batch, head)]
+        results = [rows for batch in batches for rows in self._run(session, batch, head)]
         if commit:
-            connection.execute(_COMMIT[commit]).close()
+            session.run(_COMMIT[commit])
         return results
 
-    def _run(
-        self, connection: pyodbc.Connection, calls: Sequence[Call], head: str, tail: str = "", undo: str = ""
-    ) -> list[list[Any]]:
+    def _run(self, session: Session, calls: Sequence[Call], head: str, tail: str = "", undo: str = "") -> list[list[Any]]:
         """Calls in one round trip, between two statements; an error of any of them goes through `undo` and ends it."""
         plain = _is_plain(calls)
-        text = " ".join([head, *(self._literally(*call) if plain else call[0].text for call in calls), tail])
+        spoken = [(self._literally(*call), (), ()) if plain else self._with_parameters(*call) for call in calls]
+        text = " ".join([head, *(each for each, _, _ in spoken), tail])
         if head:
             # A call that finds no procedure, or no right to it, does not end a batch: without TRY the next would run.
             text = f"BEGIN TRY {text} END TRY BEGIN CATCH {undo}THROW; END CATCH;"
-        with closing(connection.cursor()) as cursor:  # a cursor as a block would commit
-            if plain:
-                cursor.execute(text)
-            else:
-                cursor.setinputsizes([size for statement, _ in calls for size in statement.sizes])
-                cursor.execute(text, [value for call in calls for value in _values(*call)])
-            found = iter(_all_results(cursor))
+        found = iter(session.run(text, [size for _, sizes, _ in spoken for size in sizes], [value for *_, values in spoken for value in values]))
         results = [list(map(each.make_row, next(found, []))) if each.procedure.result else [] for each, _ in calls]
         for (statement, _), rows in zip(calls, results, strict=True):
             if statement.order is not None:
@@ -149,10 +149,20 @@ class SQLServer:
         given = ((name, self.literal(arguments.get(name))) for name, _ in statement.parameters)
         return self._exec(statement.procedure, statement.key, given)
 
+    def _with_parameters(self, statement: Statement, arguments: dict[str, Any]) -> tuple[str, Sequence[Any], Sequence[Any]]:
+        """The text of a call with a mark for each value that is not null, the driver's types of these values, and the values."""
+        values = _values(statement, arguments)
+        if None not in values:
+            return statement.text, statement.sizes, values
+        names = [name for each in statement.procedure.parameters_on(self.name) for name, _ in _physical(each)]
+        text = self._exec(statement.procedure, statement.key, zip(names, ("NULL" if value is None else "?" for value in values), strict=True))
+        sizes, given = zip(*((size, value) for size, value in zip(statement.sizes, values, strict=True) if value is not None), strict=True)
+        return text, sizes, given
+
     def stream(
-        self, connection: pyodbc.Connection, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int
+        self, session: Session, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int
     ) -> Iterator[list[tuple]]:
-        with closing(connection.cursor()) as cursor:
+        with closing(session.connection.cursor()) as cursor:
             cursor.setinputsizes(list(statement.sizes))
             cursor.execute(statement.text, _values(statement, arguments))
             while cursor.description is None and cursor.nextset():
@@ -171,7 +181,7 @@ class SQLServer:
     def script(self, connection: pyodbc.Connection, text: str) -> list[tuple]:
         with closing(connection.cursor()) as cursor:  # a cursor as a block would commit
             cursor.execute(text)
-            return [tuple(row) for row in (_all_results(cursor) or [[]])[-1]]
+            return [tuple(row) for row in (all_results(cursor) or [[]])[-1]]
 
     def begin(self, connection: pyodbc.Connection) -> None:
         connection.execute(f"{_BEGIN[True]};").close()
@@ -179,7 +189,12 @@ class SQLServer:
     def join(self, connection: pyodbc.Connection) -> bool:
         if connection.autocommit:
             return False
-        connection.execute("DECLARE @none int; SELECT @none = 1 FROM sys.schemas WHERE 1 = 0;").close()
+        if not connection.execute(_JOIN).fetchval():
+            raise DatabaseError(
+                "The lent connection has autocommit off, but no transaction: a COMMIT or ROLLBACK in T-SQL has probably ended the one "
+                "that its driver had begun. Call commit() or rollback() of the connection instead of these statements, or lend a "
+                "connection with autocommit=True."
+            )
         return True
 
     def commit(self, connection: pyodbc.Connection) -> None:
@@ -332,15 +347,7 @@ def _batched(calls: Sequence[Call]) -> list[list[Call]]:
 
 
 def _is_plain(calls: Sequence[Call]) -> bool:
-    """Whether all values are numbers or null: such calls need no parameters, so that BEGIN may travel with them."""
-    return all(value is None or isinstance(value, int) for _, arguments in calls for value in arguments.values())
-
-
-def _all_results(cursor: pyodbc.Cursor) -> list[list[Any]]:
-    """Return the driver's rows of every result. Reads to the end, so that an error that follows a row is raised."""
-    results: list[list[Any]] = []
-    while True:
-        if cursor.description is not None:
-            results.append(cursor.fetchall())
-        if not cursor.nextset():
-            return results
+    """Whether all values are null, counts or flags: such calls need no parameters, so that BEGIN can be in their batch."""
+    return all(
+        arguments.get(name) is None or kind in ("integer", "boolean") for each, arguments in calls for name, kind in each.parameters
+    )

@@ -1,0 +1,96 @@
+"""Execute statements on one connection of pyodbc, with as few round trips as the driver allows.
+
+`Session` holds the connection and a cursor for each of the last statements with parameters. What costs a round trip of its own
+in pyodbc with Microsoft's driver, and is avoided here:
+
+- Closing a cursor that has executed a prepared statement (`sp_unprepare`). The cursors stay open. Each has its own statement, so
+  that the driver can use the prepared one again. If it prepares again, the same request frees the old one.
+- A null as a parameter (`sp_describe_undeclared_parameters`). `SQLServer` writes nulls into the text.
+- A value of more than 8,000 bytes (`sp_prepare` before `sp_execute`). `prepare_connection` lets pyodbc send it with the others.
+
+An error closes the cursor of its statement, so that nothing of a lost or changed session is used again. What is kept holds no
+results and no shapes of results, and dies with the connection. `benchmarks/round_trips.py` counts the requests.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyodbc
+
+__all__ = ["KEPT_STATEMENTS", "Session", "all_results", "prepare_connection"]
+
+#: statements that a session keeps a cursor for; the server keeps a few kilobytes for each
+KEPT_STATEMENTS = 64
+_INLINE_BYTES = 2**30
+#: the server does not know the prepared statement (any more): nothing was executed
+_HANDLE_LOST = re.compile(r"\((?:8179|586)\) \(SQL\w+\)")
+
+
+class Session:
+    """A connection of pyodbc with its kept statements. Not for several threads at once."""
+
+    def __init__(self, connection: pyodbc.Connection) -> None:
+        self.connection = connection
+        self._cursors: OrderedDict[str, pyodbc.Cursor] = OrderedDict()
+
+    def run(self, text: str, sizes: Sequence[Any] = (), values: Sequence[Any] = ()) -> list[list[Any]]:
+        """Execute a batch, and return the driver's rows of each result.
+
+        Args:
+            text: the same for the same statement, or none is kept for it.
+            sizes: the driver's type of each value; always the same for a text.
+            values: without None.
+
+        Raises:
+            pyodbc.Error: what the server or the driver said.
+        """
+        if not values:
+            with closing(self.connection.cursor()) as cursor:  # a cursor as a block would commit
+                cursor.execute(text)
+                return all_results(cursor)
+        kept = self._cursors.pop(text, None)
+        try:
+            return self._keep(text, kept or self.connection.cursor(), sizes, values)
+        except Exception as error:
+            if kept is None or not _HANDLE_LOST.search(str(error)):
+                raise
+        return self._keep(text, self.connection.cursor(), sizes, values)
+
+    def _keep(self, text: str, cursor: pyodbc.Cursor, sizes: Sequence[Any], values: Sequence[Any]) -> list[list[Any]]:
+        try:
+            cursor.setinputsizes(sizes)
+            cursor.execute(text, values)
+            results = all_results(cursor)
+        except BaseException:
+            _close(cursor)
+            raise
+        self._cursors[text] = cursor
+        if len(self._cursors) > KEPT_STATEMENTS:
+            _close(self._cursors.popitem(last=False)[1])
+        return results
+
+
+def prepare_connection(connection: pyodbc.Connection) -> None:
+    """Let the driver send long values within the request, on a connection that rowpost has opened."""
+    connection.maxwrite = _INLINE_BYTES
+
+
+def all_results(cursor: pyodbc.Cursor) -> list[list[Any]]:
+    """Return the driver's rows of every result. Reads to the end, so that an error that follows a row is raised."""
+    results: list[list[Any]] = []
+    while True:
+        if cursor.description is not None:
+            results.append(cursor.fetchall())
+        if not cursor.nextset():
+            return results
+
+
+def _close(cursor: pyodbc.Cursor) -> None:
+    with suppress(Exception):  # of a connection that is lost or closed
+        cursor.close()
