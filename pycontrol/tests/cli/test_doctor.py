@@ -129,3 +129,13 @@ def test_an_owner_that_breaks_the_ownership_chain_of_sql_server_is_named():
     told = of_sql_server(owners={"rowpost": "[deployer]"})["owner of rowpost"]
 
     assert told == ("bad", "an administrator runs: ALTER AUTHORIZATION ON SCHEMA::rowpost TO [dbo];")
+
+
+@pytest.mark.parametrize(("is_login", "told"), [
+    (True, ("ok", "")),
+    (False, ("bad", "an administrator runs: ALTER AUTHORIZATION ON DATABASE::[shop]]s] TO [sa];")),
+])  # fmt: skip
+def test_an_owner_that_is_no_login_of_the_server_is_named_with_its_cure(is_login, told):
+    (check,) = sqlserver_checks.describe_owner(is_login, "shop]s")
+
+    assert (check.state, check.advice) == told

@@ -5,8 +5,11 @@ import pytest
 from psycopg import errors as pg
 
 from rowpost import errors
+from rowpost.database.connection import connect_url
+from rowpost.database.contract import load_contract
 from rowpost.database.dialects import postgresql
 from rowpost.database.dialects.choice import dialect_for
+from rowpost.database.dialects.odbc import connection_string
 
 SQLSERVER = {
     1205: errors.Deadlock, 1222: errors.LockTimeout, 3960: errors.Deadlock, 3961: errors.Deadlock,
@@ -17,6 +20,9 @@ SQLSERVER = {
     42108: errors.DatabaseUnavailable, 42109: errors.DatabaseUnavailable, 49918: errors.DatabaseUnavailable,
     49919: errors.DatabaseUnavailable, 49920: errors.DatabaseUnavailable, 3906: errors.DatabaseUnavailable,
     983: errors.DatabaseUnavailable, 978: errors.DatabaseUnavailable,
+    **dict.fromkeys((596, 945, 976, 982, 4221, 6005, 10936, 18401, 40544, 40549, 40552), errors.DatabaseUnavailable),
+    **dict.fromkeys((1105, 9002), errors.DatabaseUnavailable), **dict.fromkeys((701, 1204, 8645), errors.Deadlock),
+    **dict.fromkeys((15151, 15404, 15517), errors.PermissionDenied),
     18456: errors.LoginRefused, 4060: errors.LoginRefused, 229: errors.PermissionDenied, 262: errors.PermissionDenied,
     51001: errors.QueueNotFound, 51007: errors.ScriptEdited, 51008: errors.SchemaTooNew, 8134: errors.DatabaseError,
 }  # fmt: skip
@@ -40,6 +46,70 @@ def test_a_number_of_sql_server_is_one_of_our_errors(number, kind):
 
     assert type(error) is kind
     assert "What happened" in str(error)
+
+
+#: numbers, and a word that says what to do
+ADVICE = {
+    976: "listener", 978: "ApplicationIntent", 982: "listener", 983: "listener", 3906: "primary", 4221: "primary", 596: "again", 6005: "again",
+    945: "error log", 18401: "upgrade", 10928: "fewer workers", 10929: "fewer workers", 10936: "fewer workers", 40501: "again",
+    40613: "again", 40197: "again", 49918: "again", 49919: "again", 49920: "again", 40552: "batch", 9002: "log_reuse_wait_desc",
+    1105: "filegroup", 40544: "Enlarge", 1204: "smaller batches", 701: "run it again", 8645: "run it again",
+    15517: "ALTER AUTHORIZATION ON DATABASE", 15404: "ALTER AUTHORIZATION ON DATABASE", 15151: "doctor",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("number", "words"), ADVICE.items())
+def test_the_last_sentence_says_what_to_do(number, words):
+    error = dialect_for("sqlserver").translate(Exception("42000", f"[42000] [Microsoft][SQL Server]What happened. ({number}) (SQLExecDirectW)"))
+
+    assert words in str(error).removeprefix("What happened.")
+
+
+@pytest.mark.parametrize("number", [18401, 40613, 983, 10928])
+def test_a_refused_login_during_a_failover_or_upgrade_is_tried_again(number):
+    """The server refuses the login with the state of a wrong password, and with a second record."""
+    one = Exception("28000", f"[28000] [Microsoft][SQL Server]Not now. ({number}) (SQLDriverConnect)")
+    two = Exception(
+        "42000", f"[42000] [Microsoft][SQL Server]Cannot open. (4060) (SQLDriverConnect); [42000] [Microsoft][SQL Server]Not now. ({number}) (SQLDriverConnect)"
+    )
+
+    for each in (one, two):
+        error = dialect_for("sqlserver").translate(each)
+
+        assert type(error) is errors.DatabaseUnavailable
+        assert "moment: Not now. " in str(error)
+
+
+def _statement(name: str, queue: str):
+    return dialect_for("sqlserver").spell(load_contract().find_template(name), queue, queue)
+
+
+def test_a_hint_that_fails_names_the_index_of_the_queue_or_of_the_saga():
+    driver = Exception("42000", "[42000] [Microsoft][SQL Server]No plan because of the hints. (8622) (SQLExecDirectW)")
+
+    queue = dialect_for("sqlserver").translate(driver, _statement("receive_messages", "Sales"))
+    saga = dialect_for("sqlserver").translate(driver, _statement("load_saga", "Order"))
+
+    assert "RowVersion" in str(queue) and "queue check" in str(queue)
+    assert "saga" in str(saga) and "rowpost verify" in str(saga) and "RowVersion" not in str(saga)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("dbo.Sales", errors.QueueNotFound), ("rowpost.queue", errors.SchemaMissing)])
+def test_a_missing_table_in_a_batch_is_a_queue_or_the_deployment(name, kind):
+    driver = Exception("42S02", f"[42S02] [Microsoft][SQL Server]Invalid object name '{name}'. (208) (SQLExecDirectW)")
+
+    assert type(dialect_for("sqlserver").translate(driver)) is kind
+
+
+@pytest.mark.parametrize("setting", ["MARS_Connection=yes", "mars_connection = YES", "Mars_Connection={Yes}", "MultipleActiveResultSets=true"])
+@pytest.mark.parametrize("place", ["{};Server=127.0.0.1,1", "Server=127.0.0.1,1;{}", "Driver={{none}};Server=127.0.0.1,1;{};UID=a"])
+def test_mars_is_refused_before_connecting(setting, place):
+    with pytest.raises(errors.SettingsError, match="Remove MARS_Connection"):
+        connect_url("sqlserver", place.format(setting))
+
+
+def test_mars_that_is_off_is_not_refused():
+    assert "MARS_Connection=no" in connection_string("Driver={x};Server=s;MARS_Connection=no", "rowpost")
 
 
 @pytest.mark.parametrize("state", ["08001", "08S01", "HYT00", "HYT01"])

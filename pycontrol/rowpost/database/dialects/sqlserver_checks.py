@@ -8,16 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from rowpost.database.dialects.odbc import load_pyodbc
 from rowpost.database.dialects.protocol import Check
 
 if TYPE_CHECKING:
     import pyodbc
 
-__all__ = ["DATABASE", "MISSING", "OWNERS", "checks", "describe"]
+__all__ = ["DATABASE", "MISSING", "OWNERS", "OWNER_LOGIN", "checks", "describe", "describe_owner"]
 
 DATABASE = "SELECT CAST(DATABASEPROPERTYEX(DB_NAME(), 'Updateability') AS nvarchar(20)), QUOTENAME(USER_NAME());"
 #: the schemas with their owners, quoted
 OWNERS = "SELECT s.name, QUOTENAME(USER_NAME(s.principal_id)) FROM sys.schemas AS s;"
+#: whether the owner of the database, dbo, is a login of this server: not on Azure SQL Database, whose logins are in another database
+OWNER_LOGIN = """
+SELECT CASE WHEN CAST(SERVERPROPERTY('EngineEdition') AS int) <> 5 AND p.sid IS NOT NULL AND SUSER_SNAME(p.sid) IS NULL THEN 0 ELSE 1 END
+FROM sys.database_principals AS p
+WHERE p.name = N'dbo';
+"""
 #: the rights that apply needs in the database and the login does not have
 MISSING = """
 SELECT w.name
@@ -38,6 +45,17 @@ def checks(connection: pyodbc.Connection, schemas: Sequence[str]) -> Iterator[Ch
     missing = [row[0] for row in connection.execute(MISSING).fetchall()]
     owners = {str(name): str(owner) for name, owner in connection.execute(OWNERS).fetchall()}
     yield from describe(updateability, login, missing, owners, schemas)
+    yield from describe_owner(bool(connection.execute(OWNER_LOGIN).fetchval()), connection.getinfo(load_pyodbc().SQL_DATABASE_NAME))
+
+
+def describe_owner(is_login: bool, database: str) -> Iterator[Check]:
+    """Say what it means if the owner of the database is no login of the server: EXECUTE AS OWNER fails with 15517 or 15404."""
+    if is_login:
+        yield Check("owner of the database", "ok", "a login of this server")
+        return
+    found = "no login of this server, as after a restore or on another replica: queue metrics and maintenance fail with error 15517"
+    name = database.replace("]", "]]")
+    yield Check("owner of the database", "bad", found, f"an administrator runs: ALTER AUTHORIZATION ON DATABASE::[{name}] TO [sa];")
 
 
 def describe(updateability: str, login: str, missing: Sequence[str], owners: dict[str, str], schemas: Sequence[str]) -> Iterator[Check]:

@@ -25,54 +25,124 @@ from rowpost.errors import (
 __all__ = ["LOGIN_REFUSED", "PERMISSION", "TRY_AGAIN", "UNAVAILABLE", "translate"]
 
 _NUMBER = re.compile(r"\((\d+)\) \(SQL\w+\)")
+_OBJECT = re.compile(r"object name '([^']+)'")
 _DRIVER_PREFIX = re.compile(r"^(\[[^\]]*\] ?)+")
 _CATALOGUE_BASE = 51000
 _NO_COLUMN, _LOCK_TIMEOUT = 207, 1222
-#: the connection, a failover (978, 983, 3906: an availability group's replica; 40xxx, 42xxx, 49xxx: Azure SQL), its limits
-UNAVAILABLE = {64, 233, 978, 983, 3906, 10053, 10054, 10060, 10928, 10929, 40143, 40197, 40501, 40540, 40613, 42108, 42109}
-UNAVAILABLE |= {49918, 49919, 49920}
+#: a replica that is not the primary, or not yet (3906: the database is read-only)
+_REPLICA = {976, 978, 982, 983, 3906, 4221}
+#: Azure SQL: limits of sessions and workers, of a pool, and of what one session may use
+_LIMITS = {10928, 10929, 10936}
+_SESSION_LIMITS = {40549, 40550, 40551, 40552, 40553}
+#: nothing can be stored: transaction log, filegroup, size of a database of Azure SQL
+_FULL = {1105, 9002, 40544}
+_FILES, _UPGRADE = 945, 18401
+#: the connection, a shutdown (596, 6005), a failover or throttling of Azure SQL (40xxx, 42xxx, 49xxx), and all of the above
+UNAVAILABLE = {64, 233, 596, 6005, 10053, 10054, 10060, 40143, 40197, 40501, 40540, 40613, 42108, 42109, 49918, 49919, 49920}
+UNAVAILABLE |= {*_REPLICA, *_LIMITS, *_SESSION_LIMITS, *_FULL, _FILES, _UPGRADE}
 LOGIN_REFUSED = {18456, 18452, 4060, 18470, 18486}
-TRY_AGAIN = {1205, 1222, 3960, 3961}
+#: locks or memory that the server does not have at the moment
+_SHORTAGE = {701, 1204, 8645}
+TRY_AGAIN = {1205, 1222, 3960, 3961, *_SHORTAGE}
 _ADD_MEMBER = "ALTER ROLE {role} ADD MEMBER [LOGIN]"
-PERMISSION = {229, 230, 262, 297, 300, 916}
+#: EXECUTE AS OWNER fails: the database's owner has no login here, or the domain cannot be asked
+_OWNER = {15404, 15517}
+PERMISSION = {229, 230, 262, 297, 300, 916, 15151, *_OWNER}
+_NO_VALUE, _NO_PLAN = 515, 8622
+_KINDS: dict[int, type[RowpostError]] = {
+    **dict.fromkeys(PERMISSION, PermissionDenied),
+    **dict.fromkeys(TRY_AGAIN, Deadlock),
+    **dict.fromkeys(LOGIN_REFUSED, LoginRefused),
+    **dict.fromkeys(UNAVAILABLE, DatabaseUnavailable),
+    _LOCK_TIMEOUT: LockTimeout,
+    _NO_VALUE: InvalidMessage,
+    8115: InvalidCount,
+}
+_STATES: dict[str, type[RowpostError]] = {
+    "28000": LoginRefused,
+    **dict.fromkeys(("08001", "08S01", "08003", "08007", "HYT00", "HYT01", "IMC06"), DatabaseUnavailable),
+    **dict.fromkeys(("IM002", "01000"), SettingsError),
+    "22003": InvalidCount,
+}
+_QUEUE_INDEX = "The queue has lost its index on RowVersion: run rowpost queue check"
+_SAGA_INDEX = "The table of the saga has lost an index: run rowpost verify, which names it, and rowpost apply"
+_SENTENCES: dict[type[RowpostError], str] = {
+    LoginRefused: "The server refused the login: {}. Check user, password and database.",
+    SettingsError: "No ODBC driver could be loaded: {}. Install rowpost[sqlserver].",
+}
+_AGAIN = "Workers connect again by themselves; run a command again after a while."
+_WHAT_TO_DO: dict[int, str] = {
+    **dict.fromkeys(_REPLICA, "The url must lead to the primary: name the listener of the availability group, and no "
+                    f"ApplicationIntent=ReadOnly. After a failover: {_AGAIN}"),
+    **dict.fromkeys(_LIMITS, "Run fewer workers, or choose a larger service tier: see docs/guides/azure-sql.md."),
+    **dict.fromkeys(_SESSION_LIMITS, "The server ended the session. Make the transaction smaller: fewer messages a batch (worker: batch)."),
+    9002: "Nothing was stored. An administrator backs the transaction log up or enlarges it: log_reuse_wait_desc in sys.databases says "
+          "what keeps it from being reused.",
+    1105: "Nothing was stored. An administrator adds space to the filegroup, or removes messages of audit and error queues.",
+    40544: "Nothing was stored. Enlarge the database, or remove messages of audit and error queues.",
+    _FILES: "An administrator reads the server's error log: files, disk space or memory of the database are missing.",
+    _UPGRADE: f"The server runs scripts of its own upgrade. {_AGAIN}",
+    701: "The server has too little memory at the moment: run it again. If that lasts, an administrator looks at its memory.",
+    8645: "The server has too little memory at the moment: run it again. If that lasts, an administrator looks at its memory grants.",
+    1204: "The server has no memory for locks at the moment: run it again. If that lasts, use smaller batches (worker: batch).",
+    **dict.fromkeys(_OWNER, "The owner of the database has no login on this server, as after a restore or on another replica. An administrator "
+                    "runs: ALTER AUTHORIZATION ON DATABASE::[DATABASE] TO [sa]; and rowpost doctor checks it."),
+}  # fmt: skip
 
 
 def translate(error: Exception, statement: Statement | None = None) -> RowpostError:
     """What the server or the driver said, as one of rowpost's errors."""
     state, said = (str(a) for a in (*error.args, "", "")[:2])
-    match = _NUMBER.search(said)
+    matches = list(_NUMBER.finditer(said))
+    # One failure can have several records: a login to a replica is refused (4060) because it is not the primary (983).
+    match = next((each for each in matches if int(each[1]) in UNAVAILABLE), matches[0] if matches else None)
     number = int(match[1]) if match else 0
-    said = _DRIVER_PREFIX.sub("", said[: match.start()] if match else said).strip().rstrip(".") or state
+    said = _DRIVER_PREFIX.sub("", _record(said, match) if match else said).strip().rstrip(".") or state
     where = f" ({statement.procedure.scope} {statement.queue!r})" if statement and statement.queue else ""
-    kind: type[RowpostError] = DatabaseError
     if number - _CATALOGUE_BASE in CATALOGUE:
-        kind = CATALOGUE[number - _CATALOGUE_BASE]
-    elif number in (2812, 208) or (number == _NO_COLUMN and _of_saga(statement)) or (number > 1e7 and "does not exist" in said):
+        return CATALOGUE[number - _CATALOGUE_BASE](said + where)
+    if number in (2812, 208) or (number == _NO_COLUMN and _of_saga(statement)) or (number > 1e7 and "does not exist" in said):
         return _missing(number, said, statement)
-    elif number in PERMISSION or "permission denied" in said:
-        kind, said = PermissionDenied, f"{said}. {where_rights_are(statement, _ADD_MEMBER)}"
-    elif number == _LOCK_TIMEOUT or "lock timeout" in said:  # an engine may use another number for it
-        kind = LockTimeout
-    elif number in TRY_AGAIN:
-        kind = Deadlock
-    elif number in LOGIN_REFUSED or state == "28000":
-        kind, said = LoginRefused, f"The server refused the login: {said}. Check user, password and database."
-    elif number in UNAVAILABLE or state in ("08001", "08S01", "08003", "08007", "HYT00", "HYT01", "IMC06"):
-        kind, said = DatabaseUnavailable, f"The database cannot be reached: {said}"
-    elif state in ("IM002", "01000") and not number:
-        kind, said = SettingsError, f"No ODBC driver could be loaded: {said}. Install rowpost[sqlserver]."
-    elif number == 8115 or state == "22003":
-        kind = InvalidCount
-    elif number == 515 and "Recoverable" in said:
-        said = f"{said}. The column Recoverable has lost its default: run rowpost queue check"
-    elif number == 515:
-        kind = InvalidMessage
-    elif number == 8622:
-        said = f"The queue has lost its index on RowVersion: run rowpost queue check ({said})"
-    return kind(said + where)
+    kind = _KINDS.get(number) or _kind_of_state(state, number, said)
+    if number == _NO_VALUE and "Recoverable" in said:  # not the message's fault
+        kind, said = DatabaseError, f"{said}. The column Recoverable has lost its default: run rowpost queue check"
+    return kind(_explained(kind, number, said, statement) + where)
+
+
+def _kind_of_state(state: str, number: int, said: str) -> type[RowpostError]:
+    """The class of an error whose number has none: an engine may use other numbers for the same words."""
+    if "permission denied" in said:
+        return PermissionDenied
+    if "lock timeout" in said:
+        return LockTimeout
+    if number and state in ("IM002", "01000"):
+        return DatabaseError
+    return _STATES.get(state, DatabaseError)
+
+
+def _explained(kind: type[RowpostError], number: int, said: str, statement: Statement | None) -> str:
+    """What the server said, and what to do."""
+    advice = _WHAT_TO_DO.get(number)
+    if kind is DatabaseUnavailable:
+        return f"The database cannot be used at the moment: {said}. {advice or _AGAIN}"
+    if advice or kind is PermissionDenied:
+        return f"{said}. {advice or where_rights_are(statement, _ADD_MEMBER)}"
+    if number == _NO_PLAN:
+        lost = _SAGA_INDEX if _of_saga(statement) else _QUEUE_INDEX
+        return f"{lost} ({said})"
+    return _SENTENCES.get(kind, "{}").replace("{}", said)
+
+
+def _record(said: str, match: re.Match[str]) -> str:
+    """Return the text of the record that ends with this number: a driver joins several with a semicolon."""
+    _, separator, last = said[: match.start()].rpartition("; [")
+    return f"[{last}" if separator else last
 
 
 def _missing(number: int, said: str, statement: Statement | None) -> RowpostError:
+    lost = _OBJECT.search(said) if number == 208 else None
+    if statement is None and lost and not lost[1].casefold().startswith("rowpost."):  # of one of several calls
+        return QueueNotFound(f"The table of a queue is gone: {said}. Run: rowpost queue check")
     if statement is None or statement.queue is None:
         return SchemaMissing(f"rowpost is not deployed in this database, or is older than this program: {said}. Run: rowpost apply")
     if _of_saga(statement):
