@@ -1,8 +1,9 @@
 """Count the round trips and the texts of each operation on SQL Server, through a proxy that reads TDS.
 
-    ROWPOST_TEST_SQLSERVER='Server=…;UID=…;PWD=…;Encrypt=no' python -m benchmarks.round_trips
+    ROWPOST_TEST_SQLSERVER='Server=…;UID=…;PWD=…;Encrypt=no' PYTHONPATH=pycontrol python -m benchmarks.round_trips
 
-The login may create databases: a new one is made and dropped. No time is measured. `benchmarks/tds.py` has the proxy.
+The login may create databases: a new one is made and dropped. No time is measured. `benchmarks/tds.py` has the proxy. All
+columns but the last are numbers for one operation. The last one counts the different texts of all repetitions.
 """
 
 from __future__ import annotations
@@ -10,18 +11,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.suite.server import BODY, HEADERS
+from benchmarks.suite.tsql import new_database
 from benchmarks.tds import Request, through_proxy
 from rowpost.database.connection import Connection, connect_url
-from rowpost.deploy.apply import apply
-from rowpost.deploy.plan import plan
-from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
 
@@ -29,7 +26,6 @@ __all__ = ["count", "main", "table"]
 
 REPEATS = 20
 RESULT = Path(__file__).parent / "results" / "round-trips.json"
-DATABASE = "rowpost_round_trips"
 PREPARES = ("sp_prepare", "sp_prepexec", "sp_prepexecrpc")
 
 
@@ -81,16 +77,11 @@ def count(url: str) -> dict[str, dict[str, float]]:
 def figures(requests: list[Request]) -> dict[str, float]:
     """Return the figures of `REPEATS` repetitions, for one of them."""
     rpcs = [each.text for each in requests if each.kind == "RPC"]
-    texts = {each.text for each in requests if each.kind == "SQLBatch"}
-    return {
-        "round trips": len(requests) / REPEATS,
-        "batches": sum(each.kind == "SQLBatch" for each in requests) / REPEATS,
-        "calls (RPC)": sum(not text.startswith("sp_") for text in rpcs) / REPEATS,
-        "sp_executesql": rpcs.count("sp_executesql") / REPEATS,
-        "prepared": sum(text in PREPARES for text in rpcs) / REPEATS,
-        "unprepared": rpcs.count("sp_unprepare") / REPEATS,
-        "different ad hoc texts": len(texts),
-    }
+    texts = [each.text for each in requests if each.kind == "SQLBatch"]
+    prepared, unprepared = sum(text in PREPARES for text in rpcs), rpcs.count("sp_unprepare")
+    others = len(requests) - len(texts) - prepared - unprepared
+    counted = {"round trips": len(requests), "batches": len(texts), "prepared": prepared, "unprepared": unprepared, "others": others}
+    return {**{name: number / REPEATS for name, number in counted.items()}, "different ad hoc texts": len(set(texts))}
 
 
 def table(found: dict[str, dict[str, float]]) -> str:
@@ -99,22 +90,6 @@ def table(found: dict[str, dict[str, float]]) -> str:
     lines = [f"| operation | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
     lines += [f"| {name} | {' | '.join(f'{each:g}' for each in values.values())} |" for name, values in found.items()]
     return "\n".join(lines)
-
-
-@contextmanager
-def new_database(server: str) -> Iterator[str]:
-    """Create a database with rowpost and two queues for the block; yield its connection string."""
-    url = re.sub(r"(?i)database=[^;]*;?", "", server).rstrip(";") + f";Database={DATABASE}"
-    with connect_url("sqlserver", server) as admin:
-        admin.driver_connection.execute(f"DROP DATABASE IF EXISTS {DATABASE}").close()
-        admin.driver_connection.execute(f"CREATE DATABASE {DATABASE}").close()
-        try:
-            queues = tuple(QueueSettings(name) for name in ("Sales", "Billing", "error"))
-            with connect_url("sqlserver", url) as database:
-                apply(database, plan(Settings(engine="sqlserver", url=url, default_schema="dbo", queues=queues)))
-            yield url
-        finally:
-            admin.driver_connection.execute(f"DROP DATABASE {DATABASE}").close()
 
 
 def main() -> int:
@@ -126,10 +101,11 @@ def main() -> int:
     server = os.environ.get("ROWPOST_TEST_SQLSERVER")
     if not server:
         parser.error("set ROWPOST_TEST_SQLSERVER to an ODBC connection string, with a login that may create databases")
-    with new_database(server) as url:
+    with new_database(server, "rowpost_round_trips", "Sales", "Billing") as (url, engine):
         found = count(url)
     known = json.loads(options.output.read_text(encoding="utf-8")) if options.output.exists() else {}
-    options.output.write_text(json.dumps({**known, options.label: found}, indent=1) + "\n", encoding="utf-8")
+    about = {"engine": engine, "repeats": REPEATS, "operations": found}
+    options.output.write_text(json.dumps({**known, options.label: about}, indent=1) + "\n", encoding="utf-8")
     print(table(found))
     return 0
 

@@ -24,7 +24,45 @@ CREATE TABLE [sys~].dm_exec_sessions
     session_id smallint NOT NULL,
     program_name nvarchar(128) NULL,
     database_id smallint NOT NULL,
-    transaction_isolation_level smallint NOT NULL
+    transaction_isolation_level smallint NOT NULL,
+    open_transaction_count int NOT NULL
+);
+GO
+CREATE TABLE [sys~].dm_exec_requests
+(
+    session_id smallint NOT NULL,
+    sql_handle varbinary(64) NULL,
+    wait_type nvarchar(60) NULL,
+    wait_time int NOT NULL,
+    wait_resource nvarchar(256) NOT NULL,
+    blocking_session_id smallint NULL
+);
+GO
+CREATE FUNCTION [sys~].dm_exec_sql_text (@handle varbinary(64))
+RETURNS @text TABLE
+(
+    dbid smallint NULL,
+    objectid int NULL
+)
+AS
+BEGIN
+    RETURN;
+END;
+GO
+CREATE TABLE [sys~].dm_exec_procedure_stats
+(
+    database_id int NOT NULL,
+    object_id int NOT NULL,
+    cached_time datetime NULL,
+    execution_count bigint NOT NULL,
+    total_worker_time bigint NOT NULL,
+    total_elapsed_time bigint NOT NULL,
+    total_logical_reads bigint NOT NULL
+);
+GO
+CREATE TABLE [sys~].server_event_sessions
+(
+    name sysname NOT NULL
 );
 GO
 CREATE TABLE [sys~].dm_db_partition_stats
@@ -42,7 +80,13 @@ RETURNS @stats TABLE
     index_id int NOT NULL,
     leaf_insert_count bigint NOT NULL,
     leaf_delete_count bigint NOT NULL,
-    leaf_ghost_count bigint NOT NULL
+    leaf_ghost_count bigint NOT NULL,
+    object_id int NOT NULL,
+    row_lock_wait_count bigint NOT NULL,
+    page_lock_wait_count bigint NOT NULL,
+    index_lock_promotion_count bigint NOT NULL,
+    page_latch_wait_count bigint NOT NULL,
+    page_latch_wait_in_ms bigint NOT NULL
 )
 AS
 BEGIN
