@@ -36,6 +36,9 @@ FILL = 'INSERT INTO "{}" (id, headers, body) SELECT gen_random_uuid(), %s, %s FR
 class Place:
     """A separate database with a deployment of rowpost."""
 
+    #: the backends of connected workers
+    connected = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'rowpost worker%'"
+
     def __init__(self, url: str, name: str, *queues: str | QueueSettings) -> None:
         self.url = re.sub(r"^(postgres(?:ql)?://[^/]*/)[^?]*", rf"\g<1>{name}", url)
         self.database = connect_url("postgresql", self.url, "rowpost benchmark")

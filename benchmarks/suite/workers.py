@@ -18,6 +18,7 @@ from pathlib import Path
 import yaml
 
 from benchmarks.suite.server import Place, tree, wait_until
+from benchmarks.suite.tsql import TsqlPlace
 from rowpost.workers.process import shared_high_water_mark, spawn_worker
 from rowpost.workers.protocol import Assignment, Exit, Progress, Ready, Receive, ReceiveFailed, Refused
 
@@ -27,7 +28,6 @@ HANDLERS = "benchmarks.handlers.worked"  # the module of the handlers
 NOTES = "ROWPOST_BENCH_NOTES"  # the same name as in that module
 ROOT = Path(__file__).parents[2]
 ROUND_TIMEOUT_S = 240.0
-CONNECTED = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'rowpost worker%'"
 
 
 def make_ready(folder: Path) -> None:
@@ -59,9 +59,9 @@ class Notes:
         return found
 
 
-def backends(place: Place) -> set[int]:
+def backends(place: Place | TsqlPlace) -> set[int]:
     """Return the process ids of the server's backends of all connected workers."""
-    return {pid for (pid,) in place.sql(CONNECTED).fetchall()}
+    return {pid for (pid,) in place.sql(place.connected).fetchall()}
 
 
 class WorkerPool:
@@ -92,7 +92,7 @@ class WorkerPool:
 
 
 @contextmanager
-def worker_pool(place: Place, handler: str, number: int = 1, queue: str = "Bench", **assignment) -> Iterator[WorkerPool]:
+def worker_pool(place: Place | TsqlPlace, handler: str, number: int = 1, queue: str = "Bench", **assignment) -> Iterator[WorkerPool]:
     """Start connected workers. `handler` names a function of handlers/worked.py, or `module:function`."""
     before = backends(place)
     name = handler if ":" in handler else f"{HANDLERS}:{handler}"
