@@ -30,7 +30,7 @@ from rowpost.deploy.sql_text import PLACEHOLDER, SqlTextError, expand, render, s
 from tests.support import babelfish
 from tests.support.tsql.runtime import UnsupportedMachine, prepare_runtime
 
-__all__ = ["Finding", "Source", "compile_sets", "compile_tree", "read_sources"]
+__all__ = ["Finding", "Source", "compile_sets", "compile_tree", "read_sources", "tree_sets"]
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 CATALOG = Path(__file__).with_name("server_catalog.sql")
@@ -69,13 +69,18 @@ def read_sources(*roots: Path) -> list[Source]:
     return [Source(_label(path), path.read_text(encoding="utf-8-sig")) for path in wanted]
 
 
-def compile_tree(root: Path) -> tuple[int, list[Finding]]:
-    """Compiles the sql folder as SQL Server gets it, then as Babelfish does; returns how many files, and findings."""
+def tree_sets(root: Path) -> list[list[Source]]:
+    """The sql folder as SQL Server gets it, and as Babelfish does."""
     sources = read_sources(root)
     scripts = [Script(source.path.removeprefix(f"{_label(root)}/"), source.text) for source in sources]
     adapted = [Source(source.path, babelfish.adapt(script).text) for source, script in zip(sources, scripts, strict=True)]
-    findings = {finding for found in compile_sets([sources, [*read_sources(BABELFISH), *adapted]]) for finding in found}
-    return len(sources), sorted(findings)
+    return [sources, [*read_sources(BABELFISH), *adapted]]
+
+
+def compile_tree(root: Path) -> tuple[int, list[Finding]]:
+    """Compiles the sql folder for both servers; returns how many files, and findings."""
+    sets = tree_sets(root)
+    return len(sets[0]), sorted({finding for found in compile_sets(sets) for finding in found})
 
 
 def compile_sets(sets: Iterable[Iterable[Source]]) -> list[list[Finding]]:

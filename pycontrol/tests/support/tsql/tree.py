@@ -1,7 +1,7 @@
-"""ScriptDom's tree of a batch, and four mistakes in it that DacFx lets pass.
+"""ScriptDom's tree of a batch, and five mistakes in it.
 
-A required parameter left out; arguments of sp_executesql that its parameter list does not declare; a row of INSERT that
-is longer or shorter than its column list; the number of a function's arguments.
+DacFx refuses an undeclared variable, and everything that it is given afterwards. It lets the others pass: a required parameter left out; arguments of sp_executesql that its parameter list does not declare; a row of INSERT that is longer
+or shorter than its column list; the number of a function's arguments.
 """
 
 from __future__ import annotations
@@ -11,7 +11,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Signatures", "full_name", "kind", "misfits", "walk"]
+__all__ = ["Node", "Signatures", "full_name", "kind", "misfits", "undeclared", "walk"]
+
+
+class Node:
+    """A node of the tree: its properties have the names of ScriptDom's class; one without a value is None."""
+
+    __slots__ = ("fields", "kind")
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.kind: str = fields.pop("$type").partition(",")[0].rpartition(".")[2]
+        self.fields = fields
+
+    def __getattr__(self, name: str) -> Any:
+        return self.fields.get(name)
+
+    def text(self, batch: str) -> str:
+        """The node's text in the text of its batch. .NET counts in units of UTF-16."""
+        units = batch.encode("utf-16-le")
+        return units[2 * self.StartOffset : 2 * (self.StartOffset + self.FragmentLength)].decode("utf-16-le")
 
 
 @dataclass(frozen=True)
@@ -21,7 +39,7 @@ class Signatures:
     procedures: dict[str, dict[str, bool]] = field(default_factory=dict)  # name → parameter → required
     functions: dict[str, int] = field(default_factory=dict)  # name → how many parameters
 
-    def remember(self, statement: Any) -> str | None:
+    def remember(self, statement: Node) -> str | None:
         """Takes note of a CREATE PROCEDURE or FUNCTION; returns its name, None for anything else."""
         procedure = "Procedure" in kind(statement)
         if not procedure and "Function" not in kind(statement):
@@ -35,7 +53,21 @@ class Signatures:
         return name
 
 
-def misfits(tree: Any, signatures: Signatures) -> Iterator[tuple[Any, str]]:
+def undeclared(tree: Node) -> Iterator[tuple[Node, str]]:
+    """Variables that a batch uses and does not declare. The names of a call's arguments are the procedure's."""
+    declared = {name.lower() for node in walk(tree) if (name := _declares(node))}
+    foreign = {id(node.Variable) for node in walk(tree) if kind(node) == "ExecuteParameter"}
+    for node in walk(tree):
+        if kind(node) == "VariableReference" and id(node) not in foreign and node.Name.lower() not in declared:
+            yield node, f"variables: {node.Name} is not declared"
+
+
+def _declares(node: Node) -> str | None:
+    name = node.VariableName
+    return name.Value if isinstance(name, Node) else None
+
+
+def misfits(tree: Node, signatures: Signatures) -> Iterator[tuple[Node, str]]:
     """What is wrong with calls and inserts, where DacFx says nothing."""
     for node in walk(tree):
         if kind(node) == "ExecutableProcedureReference":
@@ -45,12 +77,12 @@ def misfits(tree: Any, signatures: Signatures) -> Iterator[tuple[Any, str]]:
         elif kind(node) == "FunctionCall" and kind(node.CallTarget) == "MultiPartIdentifierCallTarget":
             owner = [f"[{part.Value}]" for part in node.CallTarget.MultiPartIdentifier.Identifiers]
             name = ".".join([*owner, f"[{node.FunctionName.Value}]"])
-            wanted, given = signatures.functions.get(name.lower()), node.Parameters.Count
+            wanted, given = signatures.functions.get(name.lower()), len(node.Parameters)
             if wanted not in (None, given):
                 yield node, f"arguments: {name} takes {wanted}, not {given}"
 
 
-def _call(node: Any, signatures: Signatures) -> Iterator[str]:
+def _call(node: Node, signatures: Signatures) -> Iterator[str]:
     reference = node.ProcedureReference and node.ProcedureReference.ProcedureReference
     if reference is None:
         return
@@ -66,56 +98,43 @@ def _call(node: Any, signatures: Signatures) -> Iterator[str]:
         yield from _dynamic_call(node, [p for p in given[2:] if p])
 
 
-def _dynamic_call(node: Any, given: list[str]) -> Iterator[str]:
-    if node.Parameters.Count > 1 and kind(node.Parameters[1].ParameterValue) == "StringLiteral":
+def _dynamic_call(node: Node, given: list[str]) -> Iterator[str]:
+    if len(node.Parameters) > 1 and kind(node.Parameters[1].ParameterValue) == "StringLiteral":
         declared = re.findall(r"(@\w+)\s+\w", node.Parameters[1].ParameterValue.Value.lower())
         if declared != given:
             yield f"arguments: sp_executesql declares {', '.join(declared)} and is given {', '.join(given)}"
 
 
-def _insert(node: Any) -> Iterator[str]:
-    columns, source = node.Columns.Count, node.InsertSource
+def _insert(node: Node) -> Iterator[str]:
+    columns, source = len(node.Columns), node.InsertSource
     rows: list[int] = []
     if columns and kind(source) == "ValuesInsertSource":
-        rows = [row.ColumnValues.Count for row in source.RowValues]
+        rows = [len(row.ColumnValues) for row in source.RowValues]
     elif columns and kind(source) == "SelectInsertSource" and kind(source.Select) == "QuerySpecification":
         elements = source.Select.SelectElements
-        rows = [] if any(kind(e) == "SelectStarExpression" for e in elements) else [elements.Count]
+        rows = [] if any(kind(e) == "SelectStarExpression" for e in elements) else [len(elements)]
     for length in {r for r in rows if r != columns}:
         yield f"insert: {columns} columns are named and {length} values given"
 
 
-_CHILDREN: dict[str, list[tuple[str, bool]]] = {}
+def walk(node: Node) -> Iterator[Node]:
+    """A node of the tree and all below it, in the order of the text as far as ScriptDom's properties keep it."""
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for value in reversed(node.fields.values()):
+            if isinstance(value, Node):
+                waiting.append(value)
+            elif isinstance(value, list):
+                waiting += [each for each in reversed(value) if isinstance(each, Node)]
 
 
-def walk(node: Any) -> Iterator[Any]:
-    """A node of the tree and all below it."""
-    yield node
-    if kind(node) not in _CHILDREN:
-        _CHILDREN[kind(node)] = list(_child_properties(node))
-    for name, many in _CHILDREN[kind(node)]:
-        value = getattr(node, name)
-        for child in value if many and value is not None else [value]:
-            if child is not None:
-                yield from walk(child)
-
-
-def _child_properties(node: Any) -> Iterator[tuple[str, bool]]:
-    import clr
-    from Microsoft.SqlServer.TransactSql.ScriptDom import TSqlFragment
-
-    base = clr.GetClrType(TSqlFragment)
-    for each in node.GetType().GetProperties():
-        arguments = list(each.PropertyType.GetGenericArguments()) if each.PropertyType.IsGenericType else []
-        if not each.GetIndexParameters() and any(base.IsAssignableFrom(t) for t in [each.PropertyType, *arguments]):
-            yield each.Name, bool(arguments)
-
-
-def kind(node: Any) -> str:
+def kind(node: Node | None) -> str:
     """Name of a node's class; empty where there is no node."""
-    return "" if node is None else type(node).__name__  # GetType().Name is the same, and takes ten times as long
+    return "" if node is None else node.kind
 
 
-def full_name(name: Any) -> str:
+def full_name(name: Node) -> str:
     """A SchemaObjectName with its parts in brackets."""
     return ".".join(f"[{part.Value}]" for part in name.Identifiers)
