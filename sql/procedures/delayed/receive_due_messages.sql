@@ -16,6 +16,7 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 IF @count IS NULL OR @count NOT BETWEEN 1 AND 500
     THROW 51003, N'The number of messages to receive must be between 1 and 500.', 1;
 
+-- rule output_into: a received message would be written and read twice more; a trigger on a queue table is not supported.
 WITH oldest AS (
     SELECT TOP (@count) d.Due, d.Headers, d.Body
     FROM {delayed_table} AS d WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)

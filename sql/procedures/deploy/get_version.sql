@@ -10,6 +10,7 @@ Locking:   none that lasts.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
+-- rule ordered_top: the table has one row for each release that was deployed.
 SELECT TOP (1)
     v.schema_version,
     v.tool_version,

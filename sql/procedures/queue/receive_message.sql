@@ -13,6 +13,7 @@ Order:     at most one row.
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
+-- rule output_into: a received message would be written and read twice more; a trigger on a queue table is not supported.
 DELETE q
 OUTPUT
     deleted.Id AS id,

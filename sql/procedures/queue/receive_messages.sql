@@ -23,6 +23,7 @@ IF @count IS NULL OR @count NOT BETWEEN 1 AND 500
 -- row-version index, independent of the statistics. A given row version skips ghost records at the start of the index.
 DECLARE @above bigint = ISNULL(@after_row_version, -9223372036854775808);
 
+-- rule output_into: a received message would be written and read twice more; a trigger on a queue table is not supported.
 WITH oldest AS (
     SELECT TOP (@count) q.Id, q.RowVersion, q.Expires, q.Headers, q.Body
     FROM {queue_table} AS q WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK, FORCESEEK)

@@ -44,10 +44,11 @@ TIMEOUT = 300  # seconds
 
 @dataclass(frozen=True)
 class Source:
-    """A file of T-SQL; `path` only names it in findings."""
+    """A file of T-SQL; `path` only names it in findings. `ruled` says that it must keep the rules of rules.py, too."""
 
     path: str
     text: str
+    ruled: bool = False
 
 
 @dataclass(frozen=True, order=True)
@@ -62,11 +63,11 @@ class Finding:
         return f"{self.path or '(no place)'}:{self.line}: {self.message}"
 
 
-def read_sources(*roots: Path) -> list[Source]:
+def read_sources(*roots: Path, ruled: bool = False) -> list[Source]:
     """The .sql files below folders (PostgreSQL's left out), and single files."""
     paths = [p for root in roots for p in (sorted(root.rglob("*.sql")) if root.is_dir() else [root])]
     wanted = [p for p in paths if "postgresql" not in p.parts]
-    return [Source(_label(path), path.read_text(encoding="utf-8-sig")) for path in wanted]
+    return [Source(_label(path), path.read_text(encoding="utf-8-sig"), ruled) for path in wanted]
 
 
 def tree_sets(root: Path) -> list[list[Source]]:
@@ -123,7 +124,7 @@ def _complete(sources: list[Source]) -> list[Source]:
     return [*read_sources(CATALOG), *(read_sources(SHIM) if needs_shim else []), *sources]
 
 
-def _batches(source: Source, found: list[Finding]) -> list[dict[str, str | int]]:
+def _batches(source: Source, found: list[Finding]) -> list[dict[str, str | int | bool]]:
     text = expand(source.text, _fragments(source.path))
     names = {name: _sample(name) for name in PLACEHOLDER.findall(text)}
     try:
@@ -134,7 +135,7 @@ def _batches(source: Source, found: list[Finding]) -> list[dict[str, str | int]]
         return []
     classes = [f"CREATE SCHEMA [{name}];" for name in TEST_CLASS.findall(source.text)]
     found_batches = [*((1, text) for text in classes), *((batch.line, batch.text) for batch in batches)]
-    return [{"path": source.path, "line": line, "text": text} for line, text in found_batches]
+    return [{"path": source.path, "line": line, "text": text, "ruled": source.ruled} for line, text in found_batches]
 
 
 def _fragments(path: str) -> dict[str, str]:

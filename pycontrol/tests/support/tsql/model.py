@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from rowpost.deploy.sql_text import tokens
+from tests.support.tsql.rules import Batch, check_rules
 from tests.support.tsql.tree import Node, Signatures, full_name, kind, misfits, undeclared, walk
 
 __all__ = ["Parser", "check_set", "main", "start_dotnet"]
@@ -136,6 +137,8 @@ def check_set(parser: Parser, batches: list[dict[str, Any]]) -> list[tuple[str, 
     model.Dispose()
     for batch, tree in parsed:
         found.findings += [(batch["path"], _line(batch, node), said) for node, said in misfits(tree, found.signatures)]
+    ruled = [Batch(batch["path"], batch["line"], batch["text"], tree) for batch, tree in parsed if batch["ruled"]]
+    found.findings += check_rules(ruled, [tree for _, tree in parsed])
     return sorted({(path, line, text.replace(f"[{CATALOG}]", "[sys]")) for path, line, text in found.findings})
 
 

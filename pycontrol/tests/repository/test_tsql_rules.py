@@ -1,0 +1,185 @@
+"""Each rule over the T-SQL finds a sample that breaks it, and nothing in one that keeps it."""
+
+import pytest
+
+from tests.support.tsql.compiler import Finding, Source, compile_sets
+from tests.support.tsql.rules import RULES
+from tests.support.tsql.runtime import UnsupportedMachine, prepare_runtime
+
+pytestmark = pytest.mark.timeout(900)  # .NET compiles the parser and the compiler first
+
+TABLES = """CREATE TABLE dbo.heap (number bigint IDENTITY (1, 1) NOT NULL, due datetime NOT NULL, name nvarchar(100) NOT NULL, version bigint NULL);
+GO
+CREATE NONCLUSTERED INDEX heap_due ON dbo.heap (due);
+GO
+CREATE TABLE dbo.keyed (name nvarchar(100) NOT NULL, part int NOT NULL, due datetime NOT NULL, PRIMARY KEY CLUSTERED (name, part));
+GO
+CREATE NONCLUSTERED INDEX keyed_due ON dbo.keyed (due);
+GO
+"""
+TESTS = "sql/tests"
+OPTIONS = "SET ANSI_NULLS ON;\nSET QUOTED_IDENTIFIER ON;\nGO\n"
+READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\n"
+BETWEEN = "IF @count NOT BETWEEN 1 AND {} THROW 51003, N'Too many.', 1;\n"
+ORDERED = "WITH old AS (SELECT TOP (@count) h.due FROM dbo.heap AS h ORDER BY h.due)\nDELETE FROM old;"
+
+#: rule, statements that break it, statements that keep it; in a procedure with @count int and @name nvarchar(100)
+SAMPLES = [
+    ("literal_option", "SET LOCK_TIMEOUT @count;", "SET LOCK_TIMEOUT 1000;"),
+    (
+        "bigint_literal",
+        "SELECT h.due FROM dbo.heap AS h WHERE h.number > -9223372036854775808;",
+        "DECLARE @above bigint = -9223372036854775808;\nSELECT h.due FROM dbo.heap AS h WHERE h.number > @above;",
+    ),
+    (
+        "bigint_literal",
+        "UPDATE h SET h.version = 9223372036854775807 FROM dbo.heap AS h WHERE h.number = 1;",
+        "UPDATE h SET h.version = 2147483647 FROM dbo.heap AS h WHERE h.number = 1;",
+    ),
+    ("bounded_change", "DELETE FROM dbo.keyed WHERE name = @name;", "DELETE FROM dbo.keyed WHERE name = @name AND part = 1;"),
+    ("bounded_change", "DELETE h FROM dbo.heap AS h WHERE h.due = 1;", "DELETE h FROM dbo.heap AS h WHERE h.number = @count;"),
+    ("bounded_change", "UPDATE k SET k.due = 1 FROM dbo.keyed AS k;", "UPDATE TOP (100) k SET k.due = 1 FROM dbo.keyed AS k;"),
+    ("bounded_change", BETWEEN.format(10000) + ORDERED, BETWEEN.format(4000) + ORDERED),
+    (
+        "bounded_change",
+        "DELETE k FROM dbo.keyed AS k WHERE k.name = @name OR k.part = 1;",
+        "DECLARE @rows TABLE (a int);\nDELETE FROM @rows;",
+    ),
+    (
+        "ordered_top",
+        "SELECT TOP (5) h.number FROM dbo.heap AS h ORDER BY h.due, h.number;",
+        "SELECT TOP (5) h.number FROM dbo.heap AS h ORDER BY h.due;",
+    ),
+    (
+        "ordered_top",
+        "SELECT TOP (5) k.part FROM dbo.keyed AS k ORDER BY k.part;",
+        "SELECT TOP (5) k.part FROM dbo.keyed AS k WHERE k.name = @name ORDER BY k.part;",
+    ),
+    (
+        "ordered_top",
+        "SELECT TOP (5) k.part FROM dbo.keyed AS k ORDER BY k.due, k.name DESC;",
+        "SELECT TOP (5) k.part FROM dbo.keyed AS k ORDER BY k.due, k.name;",
+    ),
+    (
+        "readpast_level",
+        "SELECT h.due FROM dbo.heap AS h WITH (READPAST);",
+        "SELECT h.due FROM dbo.heap AS h WITH (READPAST, READCOMMITTEDLOCK);",
+    ),
+    (
+        "readpast_level",
+        "SET TRANSACTION ISOLATION LEVEL SNAPSHOT;\nSELECT h.due FROM dbo.heap AS h WITH (READPAST);",
+        READ_COMMITTED + "SELECT h.due FROM dbo.heap AS h WITH (READPAST);",
+    ),
+    (
+        "catalog_collation",
+        "SELECT CONCAT(h.name, c.name) AS a FROM dbo.heap AS h CROSS JOIN sys.columns AS c;",
+        "SELECT CONCAT(h.name, c.name COLLATE DATABASE_DEFAULT) AS a FROM dbo.heap AS h CROSS JOIN sys.columns AS c;",
+    ),
+    (
+        "catalog_collation",
+        "SELECT h.due FROM dbo.heap AS h INNER JOIN sys.columns AS c ON h.name = c.name;",
+        "SELECT h.due FROM dbo.heap AS h INNER JOIN sys.columns AS c ON h.name = c.name COLLATE DATABASE_DEFAULT AND c.name = N'a';",
+    ),
+    (
+        "throw_percent",
+        "DECLARE @message nvarchar(200) = CONCAT(N'No ', @name);\nTHROW 51001, @message, 1;",
+        "DECLARE @message nvarchar(200) = CONCAT(N'No ', REPLACE(@name, N'%', N'%%'), @count);\nTHROW 51001, @message, 1;",
+    ),
+    (
+        "throw_percent",
+        "DECLARE @message nvarchar(200);\nSELECT @message = h.name FROM dbo.heap AS h;\nTHROW 51001, @message, 1;",
+        "DECLARE @message nvarchar(200) = @name;\nSET @message = REPLACE(@message, N'%', N'%%');\nTHROW 51001, @message, 1;",
+    ),
+    ("throw_percent", "THROW 51001, N'{queue_name} is full.', 1;", "THROW 51001, N'It is 100 %% full.', 1;"),
+    (
+        "output_into",
+        "DELETE FROM dbo.heap OUTPUT deleted.due WHERE number = 1;",
+        "DECLARE @rows TABLE (due datetime);\nDELETE FROM dbo.heap OUTPUT deleted.due INTO @rows (due) WHERE number = 1;",
+    ),
+    ("throw_only", "RAISERROR (N'Wrong.', 16, 1);", "THROW 51001, N'Wrong.', 1;"),
+    ("throw_only", "PRINT N'Done.';", "SELECT N'Done.' AS said;"),
+]
+ODD = "SELECT TOP (5) h.number FROM dbo.heap AS h ORDER BY h.name;"
+EXCUSES = {
+    "excused": f"-- rule ordered_top: the table is small.\n{ODD}",
+    "without a reason": f"-- rule ordered_top:\n{ODD}",
+    "of nothing": "-- rule ordered_top: the table is small.\nSELECT h.number FROM dbo.heap AS h;",
+    "of no rule": "-- rule no_such_rule: the table is small.\nSELECT h.number FROM dbo.heap AS h;",
+}
+FILES = {
+    "set_options wrong": "SELECT 1 AS a;\nGO\n",
+    "set_options half": "SET ANSI_NULLS ON;\nGO\nSELECT 1 AS a;\nGO\n",
+    "set_options right": f"{OPTIONS}SELECT 1 AS a;\nGO\n",
+}
+
+
+def sample(path: str, body: str) -> Source:
+    head = f"CREATE OR ALTER PROCEDURE dbo.[{path}]\n    @count int,\n    @name nvarchar(100)\nAS\n"
+    return Source(path, f"{OPTIONS}{head}{body}\nGO\n", ruled=True)
+
+
+@pytest.fixture(scope="module")
+def findings() -> list[Finding]:
+    """Return the findings of all samples, compiled in one process."""
+    try:
+        prepare_runtime()
+    except UnsupportedMachine as reason:
+        pytest.skip(str(reason))
+    samples = [sample(f"{rule} {number} {kind}", body) for number, (rule, *bodies) in enumerate(SAMPLES) for kind, body in zip("wr", bodies, strict=True)]
+    samples += [sample(f"exception {name}", body) for name, body in EXCUSES.items()]
+    samples += [sample(f"{TESTS}/{name}", body) for name, body in (("sorted", ODD), ("printed", "PRINT N'Done.';"))]
+    files = [Source(f"deploy/operations/{name}", text, ruled=True) for name, text in FILES.items()]
+    (found,) = compile_sets([[Source("tables.sql", TABLES), *samples, *files]])
+    return found
+
+
+def said(findings: list[Finding], path: str) -> list[str]:
+    return [finding.message for finding in findings if finding.path == path]
+
+
+def test_every_rule_has_a_sample_a_reason_and_a_document():
+    tried = {rule for rule, _, _ in SAMPLES} | {"set_options"}
+
+    assert {rule.name for rule in RULES} == tried
+    assert all(rule.reason and rule.document for rule in RULES)
+
+
+@pytest.mark.parametrize("number", range(len(SAMPLES)), ids=[f"{rule}-{number}" for number, (rule, _, _) in enumerate(SAMPLES)])
+def test_a_rule_finds_the_wrong_sample_and_nothing_in_the_right_one(findings, number):
+    rule = SAMPLES[number][0]
+
+    wrong, right = (said(findings, f"{rule} {number} {kind}") for kind in "wr")
+
+    assert any(message.startswith(f"rule {rule}:") for message in wrong), wrong
+    assert [message for message in right if not message.startswith("rule bounded_change:") or rule == "bounded_change"] == []
+
+
+def test_a_file_of_operations_begins_with_the_options_of_its_session(findings):
+    refused = [name for name in FILES if said(findings, f"deploy/operations/{name}")]
+
+    assert refused == ["set_options wrong", "set_options half"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("excused", []),
+        ("without a reason", ["gives no reason", "no index gives"]),
+        ("of nothing", ["excuses nothing"]),
+        ("of no rule", ["excuses nothing"]),
+    ],
+)
+def test_an_exception_needs_a_reason_and_something_to_excuse(findings, name, expected):
+    messages = said(findings, f"exception {name}")
+
+    assert len(messages) == len(expected)
+    assert all(any(part in message for message in messages) for part in expected)
+
+
+def test_rules_about_other_sessions_and_many_rows_leave_the_tests_alone(findings):
+    assert said(findings, f"{TESTS}/sorted") == []
+    assert [message.partition(":")[0] for message in said(findings, f"{TESTS}/printed")] == ["rule throw_only"]
+
+
+def test_the_samples_show_no_other_fault_than_a_rule(findings):
+    assert [str(finding) for finding in findings if not finding.message.startswith("rule ")] == []

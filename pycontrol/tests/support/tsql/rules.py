@@ -1,0 +1,384 @@
+"""What SQL Server refuses, or does badly, although the parser and the schema compiler take it: one class a rule.
+
+A rule is excused in the file concerned by a comment `-- rule NAME: reason`. An excuse that excuses nothing is a finding.
+The bodies of sql/tests run alone, on tables of a few rows: the rules about other sessions and about many rows
+(`in_tests` is False) do not apply there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from tests.support.tsql.schema import Table, column_name, read_tables, table_name
+from tests.support.tsql.tree import Node, kind, walk
+
+__all__ = ["MOST_ROWS", "RULES", "Batch", "Rule", "check_rules"]
+
+#: locks escalate at 5,000 on one table, and an index has locks of its own
+MOST_ROWS = 4000
+#: the name that the templates are rendered for
+SAMPLE = "Sample"
+EXCUSE = re.compile(r"-- rule (\w+):[ ]*(.*)")
+Wrong = Iterator[tuple[Node, str]]
+
+
+@dataclass
+class Batch:
+    """One batch of a file, and the tables of its set."""
+
+    path: str
+    line: int
+    text: str
+    tree: Node
+    tables: dict[str, Table] = field(default_factory=dict)
+
+    def all(self, *kinds: str) -> Iterator[Node]:
+        """The nodes of some classes."""
+        return (node for node in walk(self.tree) if kind(node) in kinds)
+
+
+class Rule:
+    """A rule: its name in excuses, its reason, and the public document that says so (title, section)."""
+
+    name: ClassVar[str]
+    reason: ClassVar[str]
+    document: ClassVar[str]
+    in_tests: ClassVar[bool] = True
+
+    def check(self, batch: Batch) -> Wrong:
+        """What breaks the rule."""
+        raise NotImplementedError
+
+
+class LiteralOption(Rule):
+    name = "literal_option"
+    reason = "the server's grammar takes a literal here; Microsoft's parser also takes a variable"
+    document = "SET LOCK_TIMEOUT (Transact-SQL), Syntax"
+
+    def check(self, batch: Batch) -> Wrong:
+        for node in batch.all("GeneralSetCommand"):
+            if kind(node.Parameter) == "VariableReference" and node.CommandType == "LockTimeout":
+                yield node, f"{node.Parameter.Name} stands where SET takes a literal"
+
+
+class BigintLiteral(Rule):
+    name = "bigint_literal"
+    reason = "a whole number outside int is numeric: a comparison converts, and an index is read without its order"
+    document = "Constants (Transact-SQL), decimal constants; Data type precedence (Transact-SQL)"
+
+    def check(self, batch: Batch) -> Wrong:
+        for node in batch.all("BooleanComparisonExpression", "BooleanTernaryExpression", "AssignmentSetClause", "InPredicate"):
+            sides = [node.FirstExpression, node.SecondExpression, node.ThirdExpression, node.Expression, *(node.Values or [])]
+            sides += [node.Column, node.NewValue]
+            names = {column_name(side) for side in sides}
+            if any(_big(side) for side in sides) and any(table.types.get(n) == "bigint" for n in names for table in batch.tables.values()):
+                yield node, "a literal outside int meets a bigint column: use a variable of type bigint"
+
+
+def _big(node: Node | None) -> bool:
+    if kind(node) in ("UnaryExpression", "ParenthesisExpression") and node is not None:
+        return _big(node.Expression)
+    if kind(node) == "CoalesceExpression" and node is not None:
+        return any(_big(each) for each in node.Expressions)
+    literal = kind(node) in ("IntegerLiteral", "NumericLiteral") and node is not None
+    return literal and node is not None and node.Value.isdigit() and int(node.Value) > 2**31 - 1
+
+
+@dataclass
+class Change:
+    """A DELETE or UPDATE with what bounds its rows, seen through the CTE that it changes."""
+
+    node: Node
+    table: str
+    tops: list[Node]
+    wheres: list[Node]
+
+
+def _changes(batch: Batch) -> Iterator[Change]:
+    for statement in batch.all("DeleteStatement", "UpdateStatement"):
+        node = statement.DeleteSpecification or statement.UpdateSpecification
+        if kind(node.Target) != "NamedTableReference":
+            continue  # a table variable
+        ctes = statement.WithCtesAndXmlNamespaces
+        queries = {c.ExpressionName.Value.lower(): c.QueryExpression for c in (ctes.CommonTableExpressions if ctes else [])}
+        specifications = [node]
+        target = node.Target.SchemaObject
+        query = queries.get(target.Identifiers[-1].Value.lower())
+        if query is not None:
+            specifications.append(query)
+        sources = [reference for each in specifications for reference in _sources(each)]
+        named = [reference for reference in sources if _alias(reference) == target.Identifiers[-1].Value.lower()]
+        real = named or ([r for r in sources if query is not None] or [node.Target])
+        table = table_name(real[0].SchemaObject) if kind(real[0]) == "NamedTableReference" else "@"
+        if not table.startswith("@") and "#" not in table:
+            yield Change(
+                node,
+                table,
+                [s.TopRowFilter.Expression for s in specifications if s.TopRowFilter],
+                [s.WhereClause.SearchCondition for s in specifications if s.WhereClause],
+            )
+
+
+def _sources(query: Node) -> list[Node]:
+    """The tables of a FROM clause, those of subqueries left out."""
+    waiting = list(query.FromClause.TableReferences) if query.FromClause else []
+    found = []
+    while waiting:
+        node = waiting.pop(0)
+        if node.FirstTableReference is not None:
+            waiting = [node.FirstTableReference, node.SecondTableReference, *waiting]
+        else:
+            found.append(node)
+    return found
+
+
+def _alias(reference: Node) -> str:
+    named = reference.Alias or (reference.SchemaObject and reference.SchemaObject.Identifiers[-1])
+    return named.Value.lower() if named else ""
+
+
+def _conditions(node: Node | None) -> Iterator[Node]:
+    """The parts of a condition that must all be true."""
+    if kind(node) == "BooleanBinaryExpression" and node is not None and node.BinaryExpressionType == "And":
+        yield from _conditions(node.FirstExpression)
+        yield from _conditions(node.SecondExpression)
+    elif kind(node) == "BooleanParenthesisExpression" and node is not None:
+        yield from _conditions(node.Expression)
+    elif node is not None:
+        yield node
+
+
+def _fixed(wheres: Iterable[Node]) -> set[str]:
+    """The columns that a condition compares with one value."""
+    found = set()
+    for each in (c for where in wheres for c in _conditions(where)):
+        if kind(each) == "BooleanComparisonExpression" and each.ComparisonType == "Equals":
+            for one, other in ((each.FirstExpression, each.SecondExpression), (each.SecondExpression, each.FirstExpression)):
+                if column_name(one) and not any(column_name(node) for node in walk(other)):
+                    found.add(column_name(one))
+    return found
+
+
+class BoundedChange(Rule):
+    name = "bounded_change"
+    reason = f"a statement that locks 5,000 rows locks the table, which READPAST does not skip: at most {MOST_ROWS} rows"
+    document = "Transaction locking and row versioning guide, Lock escalation"
+    in_tests = False
+
+    def check(self, batch: Batch) -> Wrong:
+        for change in _changes(batch):
+            fixed = _fixed(change.wheres)
+            table = batch.tables.get(change.table)
+            unique = table is not None and (table.identity in fixed or any(i.unique and set(i.keys) <= fixed for i in table.indexes))
+            if not unique and not any(self._bounded(batch, top) for top in change.tops):
+                yield change.node, f"nothing keeps this change of {change.table} below {MOST_ROWS} rows"
+
+    def _bounded(self, batch: Batch, top: Node) -> bool:
+        top = top.Expression if kind(top) == "ParenthesisExpression" else top
+        if kind(top) == "IntegerLiteral":
+            return int(top.Value) <= MOST_ROWS
+        for node in batch.all("BooleanTernaryExpression"):
+            if node.TernaryExpressionType == "NotBetween" and node.FirstExpression.Name == top.Name and top.Name:
+                return kind(node.ThirdExpression) == "IntegerLiteral" and int(node.ThirdExpression.Value) <= MOST_ROWS
+        for node in batch.all("DeclareVariableElement"):
+            if node.VariableName.Value == top.Name and kind(node.Value) == "IntegerLiteral":
+                return int(node.Value.Value) <= MOST_ROWS
+        return False
+
+
+class OrderedTop(Rule):
+    name = "ordered_top"
+    reason = "without an index of this order, TOP reads and sorts every row that qualifies; a heap's index ends with its key"
+    document = "SQL Server and Azure SQL index architecture and design guide, Nonclustered index architecture"
+    in_tests = False
+
+    def check(self, batch: Batch) -> Wrong:
+        for query in batch.all("QuerySpecification"):
+            if query.TopRowFilter is None or query.OrderByClause is None:
+                continue
+            elements = query.OrderByClause.OrderByElements
+            keys = tuple(column_name(element.Expression) for element in elements)
+            tables = {_alias(r): batch.tables.get(table_name(r.SchemaObject)) for r in _sources(query) if kind(r) == "NamedTableReference"}
+            parts = elements[0].Expression.MultiPartIdentifier
+            owner = parts.Identifiers[0].Value.lower() if parts and len(parts.Identifiers) > 1 else next(iter(tables), "")
+            table = tables.get(owner)
+            if table is not None and not self._given(table, keys, {e.SortOrder for e in elements}, query.WhereClause):
+                yield query, f"no index gives the order of {', '.join(keys)}"
+
+    def _given(self, table: Table, keys: tuple[str, ...], orders: set[str], where: Node | None) -> bool:
+        fixed = _fixed([where.SearchCondition] if where else [])
+        used = {column_name(node) for node in walk(where)} if where else set()
+        mixed = "Descending" in orders and len(orders) > 1
+        for index in table.orders():
+            rest = tuple(key for key in index.keys if key not in fixed)
+            wanted = tuple(key for key in keys if key not in fixed)
+            if rest[: len(wanted)] == wanted and not mixed and (not index.filtered or index.keys[0] in used):
+                return True
+        return False
+
+
+class ReadpastLevel(Rule):
+    name = "readpast_level"
+    reason = "READPAST raises an error under SERIALIZABLE, and under SNAPSHOT without a hint that takes locks"
+    document = "Table hints (Transact-SQL), READPAST"
+    in_tests = False
+
+    def check(self, batch: Batch) -> Wrong:
+        if any(node.Level == "ReadCommitted" for node in batch.all("SetTransactionIsolationLevelStatement")):
+            return
+        for node in batch.all("NamedTableReference"):
+            hints = {hint.HintKind for hint in node.TableHints}
+            if "ReadPast" in hints and "ReadCommittedLock" not in hints:
+                yield node, "READPAST without READCOMMITTEDLOCK, and without SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+
+
+class CatalogCollation(Rule):
+    name = "catalog_collation"
+    reason = "the catalog's names may have another collation than the database: the two do not compare or concatenate"
+    document = "Contained database collations, Contained databases; CREATE DATABASE (Transact-SQL), CATALOG_COLLATION"
+    TEXTS: ClassVar[set[str]] = {"name", "type_desc", "definition", "program_name", "collation_name"}
+
+    def check(self, batch: Batch) -> Wrong:
+        aliases = {_alias(r): r for r in batch.all("NamedTableReference")}
+        for node in batch.all("BooleanComparisonExpression", "FunctionCall", "BinaryExpression", "InPredicate"):
+            if kind(node) == "FunctionCall":
+                parts = node.Parameters if node.FunctionName.Value.upper() == "CONCAT" else []
+            else:
+                parts = [node.FirstExpression, node.SecondExpression, node.Expression, *(node.Values or [])]
+            columns = [part for part in parts if column_name(part)]
+            catalog = [c for c in columns if self._of_catalog(c, aliases) and column_name(c) in self.TEXTS and c.Collation is None]
+            if catalog and any(not self._of_catalog(c, aliases) for c in columns):
+                yield node, f"{column_name(catalog[0])} of the catalog meets the database's text without COLLATE DATABASE_DEFAULT"
+
+    def _of_catalog(self, column: Node, aliases: dict[str, Node]) -> bool:
+        source = aliases.get(column.MultiPartIdentifier.Identifiers[0].Value.lower())
+        return source is not None and table_name(source.SchemaObject).startswith(("sys.", "sys~."))
+
+
+class ThrowPercent(Rule):
+    name = "throw_percent"
+    reason = "% is reserved in the message of THROW: a name with % garbles it"
+    document = "THROW (Transact-SQL), Arguments"
+
+    def check(self, batch: Batch) -> Wrong:
+        for node in batch.all("ThrowStatement"):
+            if kind(node.Message) == "StringLiteral" and (SAMPLE in node.Message.Value or "%" in node.Message.Value.replace("%%", "")):
+                yield node, "a name that is rendered into the message, or a single %, is not escaped"
+            elif kind(node.Message) == "VariableReference" and self._unescaped(batch, node.Message.Name):
+                yield node, f"{node.Message.Name} holds a text whose % is not doubled: REPLACE(…, N'%', N'%%')"
+
+    def _unescaped(self, batch: Batch, name: str) -> bool:
+        values = [(n.VariableName and n.VariableName.Value, n.Value) for n in batch.all("DeclareVariableElement")]
+        values += [(n.Variable.Name, n.Expression) for n in batch.all("SetVariableStatement", "SelectSetVariable")]
+        numbers = {
+            n.VariableName.Value
+            for n in batch.all("DeclareVariableElement", "ProcedureParameter")
+            if n.DataType.Name.Identifiers[-1].Value.lower() in ("bit", "int", "bigint")
+        }
+        texts = [value for variable, value in values if variable == name and value is not None]
+        if any(_escapes(text) and any(n.Name == name for n in walk(text)) for text in texts):
+            return False  # escaped as a whole
+        return any(each not in numbers for text in texts for each in _unescaped_parts(text))
+
+
+def _escapes(node: Node) -> bool:
+    return (
+        kind(node) == "FunctionCall"
+        and node.FunctionName.Value.upper() == "REPLACE"
+        and [p.Value for p in node.Parameters[1:]] == ["%", "%%"]
+    )
+
+
+def _unescaped_parts(node: Node) -> Iterator[str]:
+    if _escapes(node):
+        return
+    if kind(node) == "VariableReference":
+        yield node.Name
+    elif column_name(node):
+        yield column_name(node)
+    elif kind(node) == "StringLiteral" and SAMPLE in node.Value:
+        yield node.Value
+    for value in node.fields.values():
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, Node) and kind(child) not in ("BooleanComparisonExpression", "MultiPartIdentifier"):
+                yield from _unescaped_parts(child)
+
+
+class OutputInto(Rule):
+    name = "output_into"
+    reason = "OUTPUT without INTO is refused on a table with an enabled trigger, and an adopted table may have one"
+    document = "OUTPUT clause (Transact-SQL), Triggers"
+    in_tests = False
+
+    def check(self, batch: Batch) -> Wrong:
+        for node in batch.all("DeleteSpecification", "UpdateSpecification", "InsertSpecification"):
+            if node.OutputClause is not None and kind(node.Target) == "NamedTableReference":
+                yield node, "OUTPUT without INTO"
+
+
+class ThrowOnly(Rule):
+    name = "throw_only"
+    reason = "RAISERROR does not honour XACT_ABORT, and PRINT reaches no caller as a result"
+    document = "RAISERROR (Transact-SQL), Remarks; PRINT (Transact-SQL)"
+
+    def check(self, batch: Batch) -> Wrong:
+        for node in batch.all("RaiseErrorStatement", "PrintStatement"):
+            yield node, f"{kind(node).removesuffix('Statement')} instead of THROW or a result"
+
+
+class SetOptions(Rule):
+    name = "set_options"
+    reason = "sqlcmd and SQL Server Agent start with QUOTED_IDENTIFIER OFF, which a filtered index refuses"
+    document = "SET QUOTED_IDENTIFIER (Transact-SQL), Remarks; CREATE INDEX (Transact-SQL), Required SET options for filtered indexes"
+    NEEDED: ClassVar[set[str]] = {"AnsiNulls", "QuotedIdentifier"}
+
+    def check(self, batch: Batch) -> Wrong:
+        statements = [s for b in batch.tree.Batches for s in b.Statements]
+        if batch.line == 1 and statements and ("deploy/operations" in batch.path or "procedures/" in batch.path):
+            on = {o for s in statements if kind(s) == "PredicateSetStatement" and s.IsOn for o in s.Options.split(", ")}
+            if not on >= self.NEEDED or any(kind(s) != "PredicateSetStatement" for s in statements):
+                yield statements[0], "the first batch of the file must be SET ANSI_NULLS ON; SET QUOTED_IDENTIFIER ON;"
+
+
+RULES: tuple[Rule, ...] = (
+    LiteralOption(),
+    BigintLiteral(),
+    BoundedChange(),
+    OrderedTop(),
+    ReadpastLevel(),
+    CatalogCollation(),
+    ThrowPercent(),
+    OutputInto(),
+    ThrowOnly(),
+    SetOptions(),
+)
+
+
+def check_rules(batches: list[Batch], all_trees: Iterable[Node]) -> Iterator[tuple[str, int, str]]:
+    """Yields path, line and message of what breaks a rule, and of excuses that excuse nothing or give no reason."""
+    tables = read_tables(all_trees)
+    excuses: dict[str, dict[str, tuple[int, str]]] = defaultdict(dict)
+    for batch in batches:
+        for match in EXCUSE.finditer(batch.text):
+            line = batch.line + batch.text.count("\n", 0, match.start())
+            excuses[batch.path][match[1]] = line, match[2].strip()
+    used = set()
+    for batch in batches:
+        batch.tables = tables
+        for rule in RULES:
+            if not rule.in_tests and "tests/" in batch.path:
+                continue
+            for node, said in rule.check(batch):
+                if excuses[batch.path].get(rule.name, (0, ""))[1]:
+                    used.add((batch.path, rule.name))
+                else:
+                    yield batch.path, batch.line + node.StartLine - 1, f"rule {rule.name}: {said} ({rule.reason})"
+    for path, excused in excuses.items():
+        for name, (line, reason) in excused.items():
+            if (path, name) not in used:
+                said = "excuses nothing" if reason else "gives no reason"
+                yield path, line, f"rule {name}: the exception {said}"
