@@ -38,8 +38,8 @@
           ├── ScriptEdited 7             ├── NotASagaTable 16
           ├── SchemaTooNew 8             ├── AlreadyHandled 20
           ├── AlreadyDispatched 21       ├── InvalidMessageId 22
-          ├── SpoolTaken 30              ├── JobKeyUsed 31
-          └── InvalidJobKey 32
+          ├── InvalidOutboxEndpoint 23   ├── SpoolTaken 30
+          ├── JobKeyUsed 31              └── InvalidJobKey 32
 
 A message says what happened, to which queue, and what to do. The catalogue's numbers stand in sql/contract.yml, which
 a test compares with this module.
@@ -68,6 +68,7 @@ __all__ = [
     "InvalidMessage",
     "InvalidMessageId",
     "InvalidMessages",
+    "InvalidOutboxEndpoint",
     "InvalidQueueName",
     "InvalidSagaState",
     "InvalidSubscription",
@@ -330,6 +331,12 @@ class InvalidMessageId(CatalogueError):
     """A message id that an outbox cannot keep: empty, or of more than 200 characters."""
 
     code = 22
+
+
+class InvalidOutboxEndpoint(CatalogueError):
+    """The endpoint of an outbox is missing, or longer than 200 characters."""
+
+    code = 23
 
 
 class SpoolTaken(CatalogueError):

@@ -19,6 +19,7 @@ from rowpost.errors import (
     DatabaseUnavailable,
     InvalidCount,
     InvalidMessageId,
+    InvalidOutboxEndpoint,
     SchemaMissing,
     SettingsError,
 )
@@ -158,6 +159,27 @@ def test_endpoints_and_message_ids_are_told_apart_by_case_too(business, other):
 def test_a_message_id_that_would_be_cut_off_is_refused(business, procedure, message_id):
     with pytest.raises(InvalidMessageId):
         business.database.call(procedure, endpoint="Sales", message_id=message_id)
+
+
+@pytest.mark.parametrize("procedure", ["find_handled", "record_handled", "record_dispatch"])
+@pytest.mark.parametrize("endpoint", ["", "x" * 201, None])
+def test_an_endpoint_that_would_be_cut_off_is_refused(business, procedure, endpoint):
+    with pytest.raises(InvalidOutboxEndpoint):
+        business.database.call(procedure, endpoint=endpoint, message_id="m-1")
+
+
+def test_what_ends_a_message_of_an_endpoint_that_is_too_long_touches_no_other(business):
+    key = {"endpoint": "x" * 200, "message_id": "m-1"}
+    business.database.call("record_dispatch", **key)
+    business.database.call("record_handled", **key)
+    business.database.call("store_operations", **key, operations="[]")
+
+    for procedure in ("forget_dispatch", "settle_operations"):
+        business.database.call(procedure, **(key | {"endpoint": "x" * 201}))
+
+    assert business.database.call("find_handled", **key)[0][0] == "[]"
+    with pytest.raises(AlreadyDispatched):
+        business.database.call("record_dispatch", **key)
 
 
 def test_a_message_id_of_200_characters_is_kept_whole(business):

@@ -190,6 +190,23 @@ def test_a_subscription_without_endpoint_topic_or_queue_is_refused(database, wro
         subscribe(database, *wrong)
 
 
+@pytest.mark.parametrize("place", range(3))
+def test_a_subscription_longer_than_its_columns_is_refused_and_not_cut(database, place):
+    given = ["Long", "Shop.Long", "Billing"]
+    given[place] = "x" * 201
+
+    with pytest.raises(InvalidSubscription):
+        subscribe(database, *given)
+
+
+def test_unsubscribing_from_a_topic_that_is_too_long_leaves_the_one_of_its_first_200_characters(database):
+    subscribe(database, "Unsubscribing long", "x" * 200, "Billing")
+
+    database.call("unsubscribe", endpoint="Unsubscribing long", topic="x" * 201)
+
+    assert [row[0] for row in subscriptions(database) if row[1] == "Unsubscribing long"] == ["x" * 200]
+
+
 def test_unsubscribing_ends_that_one_subscription_and_a_second_time_nothing(database):
     for topic in ("Shop.OrderPlaced", "Shop.OrderShipped"):
         subscribe(database, "Unsubscribing", topic, "Billing")

@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.find_handled
-    @endpoint nvarchar(200),
+    @endpoint nvarchar(400), -- longer than allowed, so that the check sees a value that is too long
     @message_id nvarchar(400) -- longer than allowed, so that the check sees a value that is too long
 AS
 /*
@@ -13,6 +13,9 @@ Locking:   operations that are not sent yet are locked until the caller's transa
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET LOCK_TIMEOUT 10000;
+
+IF LEN(CONCAT(@endpoint, N'.')) NOT BETWEEN 2 AND 201
+    THROW 51023, N'The endpoint of an outbox must have 1 to 200 characters.', 1;
 
 IF LEN(CONCAT(@message_id, N'.')) NOT BETWEEN 2 AND 201
     THROW 51022, N'The message id must have 1 to 200 characters to be stored in an outbox.', 1;

@@ -2,7 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.forget_dispatch
-    @endpoint nvarchar(200),
+    @endpoint nvarchar(400), -- longer than any that is stored, so that a value is never cut to one that is
     @message_id nvarchar(200)
 AS
 /*

@@ -24,5 +24,6 @@ SELECT TOP (@count) p.endpoint, p.message_id, DATEDIFF_BIG(MILLISECOND, o.handle
 FROM rowpost.outbox_operations AS p WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
 INNER JOIN rowpost.outbox AS o ON p.endpoint = o.endpoint AND p.message_id = o.message_id
 WHERE o.handled_at < DATEADD(SECOND, -@seconds, SYSUTCDATETIME())
-ORDER BY o.handled_at;
+ORDER BY o.handled_at
+OPTION (FORCE ORDER); -- from the few unsent operations to their records, and not the other way
 GO

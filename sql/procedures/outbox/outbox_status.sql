@@ -22,7 +22,8 @@ FROM
     FROM rowpost.outbox_operations AS p
     INNER JOIN rowpost.outbox AS o ON p.endpoint = o.endpoint AND p.message_id = o.message_id
     ORDER BY o.handled_at
-) AS head;
+) AS head
+OPTION (FORCE ORDER); -- from the few unsent operations to their records, and not the other way
 
 SELECT
     SUM(CASE WHEN s.index_id = 1 THEN s.row_count ELSE 0 END) AS records,

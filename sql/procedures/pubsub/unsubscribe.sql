@@ -2,8 +2,8 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.unsubscribe
-    @endpoint nvarchar(200),
-    @topic nvarchar(200)
+    @endpoint nvarchar(400), -- longer than any that is stored, so that a value is never cut to one that is
+    @topic nvarchar(400)
 AS
 /*
 Ends an endpoint's subscription to a topic; does nothing if there is none.

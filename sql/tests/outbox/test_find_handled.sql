@@ -68,6 +68,13 @@ EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51022;
 
 EXEC rowpost.find_handled @endpoint = N'Sales', @message_id = NULL;
 GO
+CREATE OR ALTER PROCEDURE outbox_find_handled.[test find_handled refuses an endpoint of 201 characters]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51023;
+DECLARE @endpoint nvarchar(400) = REPLICATE(N'x', 201);
+
+EXEC rowpost.find_handled @endpoint = @endpoint, @message_id = N'm-1';
+GO
 CREATE OR ALTER PROCEDURE outbox_find_handled.[test find_handled leaves the callers session as it was]
 AS
 DECLARE @options int = @@OPTIONS;

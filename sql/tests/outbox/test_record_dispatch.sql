@@ -56,6 +56,13 @@ ROLLBACK TRANSACTION before_it;
 DECLARE @rows int = (SELECT COUNT(*) FROM rowpost.dispatch AS d);
 EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
 GO
+CREATE OR ALTER PROCEDURE outbox_record_dispatch.[test record_dispatch refuses an endpoint of 201 characters]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51023;
+DECLARE @endpoint nvarchar(400) = REPLICATE(N'x', 201);
+
+EXEC rowpost.record_dispatch @endpoint = @endpoint, @message_id = N'm-1';
+GO
 CREATE OR ALTER PROCEDURE outbox_record_dispatch.[test record_dispatch leaves the callers session as it was]
 AS
 DECLARE @options int = @@OPTIONS;

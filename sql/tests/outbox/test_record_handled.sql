@@ -78,6 +78,13 @@ ROLLBACK TRANSACTION before_it;
 DECLARE @rows int = (SELECT COUNT(*) FROM rowpost.outbox AS o);
 EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
 GO
+CREATE OR ALTER PROCEDURE outbox_record_handled.[test record_handled refuses an endpoint of 201 characters]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51023;
+DECLARE @endpoint nvarchar(400) = REPLICATE(N'x', 201);
+
+EXEC rowpost.record_handled @endpoint = @endpoint, @message_id = N'm-1';
+GO
 CREATE OR ALTER PROCEDURE outbox_record_handled.[test record_handled leaves the callers session as it was]
 AS
 DECLARE @options int = @@OPTIONS;

@@ -35,6 +35,13 @@ EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51011;
 
 EXEC rowpost.subscribe @endpoint = N'Billing', @topic = N'Shop.OrderPlaced', @queue_address = NULL;
 GO
+CREATE OR ALTER PROCEDURE pubsub_subscribe.[test subscribe refuses a topic of 201 characters]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51011;
+DECLARE @topic nvarchar(400) = REPLICATE(N'x', 201);
+
+EXEC rowpost.subscribe @endpoint = N'Billing', @topic = @topic, @queue_address = N'Billing@[dbo]';
+GO
 CREATE OR ALTER PROCEDURE pubsub_subscribe.[test subscribe takes a topic that looks like SQL as a topic]
 AS
 EXEC rowpost.subscribe @endpoint = N'Billing', @topic = N'''); DELETE FROM dbo.SubscriptionRouting; --', @queue_address = N'Billing@[dbo]';

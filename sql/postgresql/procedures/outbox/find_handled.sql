@@ -16,6 +16,10 @@ DECLARE
     v_handled_at timestamp;
     v_operations text;
 BEGIN
+    IF p_endpoint IS NULL OR length(p_endpoint) NOT BETWEEN 1 AND 200 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP023', MESSAGE = 'The endpoint of an outbox must have 1 to 200 characters.';
+    END IF;
+
     IF p_message_id IS NULL OR length(p_message_id) NOT BETWEEN 1 AND 200 THEN
         RAISE EXCEPTION USING ERRCODE = 'RP022', MESSAGE = 'The message id must have 1 to 200 characters to be stored in an outbox.';
     END IF;

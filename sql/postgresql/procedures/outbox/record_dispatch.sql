@@ -10,6 +10,10 @@ Atomicity: in the caller's transaction, with what is sent.
 Locking:   the new row. Waits for a session that sends the same operations, 10 s at most.
 */
 BEGIN
+    IF p_endpoint IS NULL OR length(p_endpoint) NOT BETWEEN 1 AND 200 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP023', MESSAGE = 'The endpoint of an outbox must have 1 to 200 characters.';
+    END IF;
+
     INSERT INTO rowpost.dispatch (endpoint, message_id, dispatched_at)
     VALUES (p_endpoint, p_message_id, clock_timestamp() AT TIME ZONE 'UTC')
     ON CONFLICT DO NOTHING;

@@ -10,6 +10,10 @@ Atomicity: in the caller's transaction.
 Locking:   the new row. Waits for a session that handles the same message, 10 s at most.
 */
 BEGIN
+    IF p_endpoint IS NULL OR length(p_endpoint) NOT BETWEEN 1 AND 200 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP023', MESSAGE = 'The endpoint of an outbox must have 1 to 200 characters.';
+    END IF;
+
     IF p_message_id IS NULL OR length(p_message_id) NOT BETWEEN 1 AND 200 THEN
         RAISE EXCEPTION USING ERRCODE = 'RP022', MESSAGE = 'The message id must have 1 to 200 characters to be stored in an outbox.';
     END IF;
