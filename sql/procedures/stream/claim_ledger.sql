@@ -10,9 +10,11 @@ AS
 Claims one part of a job in the transaction that sends its messages; if it was sent before, returns what was sent.
 Parts that follow one another are claimed in order: a part that is not after the last one was sent before.
 Atomicity: in the caller's transaction, with what is sent.
-Locking:   the new row. Waits for a session that writes the same part, 60 s at most.
+Locking:   the new row, and nothing beside it: tasks claim other parts at the same time. Waits for a session that writes the
+           same part, 60 s at most.
 */
 SET NOCOUNT, XACT_ABORT ON;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED; -- READPAST is not allowed in SERIALIZABLE
 SET LOCK_TIMEOUT 60000;
 
 IF LEN(ISNULL(@job_key, N'')) = 0 OR ISNULL(@part, -1) < 0 OR @parts < 0 OR (@parts > 0 AND @part >= @parts)
@@ -20,7 +22,7 @@ IF LEN(ISNULL(@job_key, N'')) = 0 OR ISNULL(@part, -1) < 0 OR @parts < 0 OR (@pa
 
 DECLARE @other bigint = (
     SELECT MAX(ISNULL(l.parts, -1))
-    FROM rowpost.ledger AS l
+    FROM rowpost.ledger AS l WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) -- parts that other tasks send now are no reason to wait
     WHERE l.job_key = @job_key AND (ISNULL(l.parts, -1) <> @parts OR (l.parts > 0 AND l.parts <= @part))
 );
 
@@ -40,17 +42,21 @@ DECLARE @claimed bit = 0;
 
 IF @parts IS NULL OR @parts > 0 OR NOT EXISTS (SELECT 1 FROM rowpost.ledger AS l WHERE l.job_key = @job_key AND l.part > @part)
 BEGIN
-    INSERT INTO rowpost.ledger (job_key, part, parts, claimed_at)
-    SELECT @job_key, @part, @parts, SYSUTCDATETIME()
-    WHERE NOT EXISTS
-    (
-        SELECT 1
-        FROM rowpost.ledger AS l WITH (UPDLOCK, HOLDLOCK)
-        WHERE l.job_key = @job_key AND l.part = @part
-    );
+    SET XACT_ABORT OFF; -- A part that was sent before must not end the caller's transaction.
 
-    IF @@ROWCOUNT = 1
+    BEGIN TRY
+        INSERT INTO rowpost.ledger (job_key, part, parts, claimed_at)
+        VALUES (@job_key, @part, @parts, SYSUTCDATETIME());
         SET @claimed = 1;
+    END TRY
+    BEGIN CATCH
+        SET XACT_ABORT ON;
+
+        IF ERROR_NUMBER() NOT IN (2601, 2627)
+            THROW;
+    END CATCH;
+
+    SET XACT_ABORT ON;
 END;
 
 IF @claimed = 1 AND @parts = 0

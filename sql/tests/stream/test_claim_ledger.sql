@@ -57,6 +57,22 @@ DECLARE @rows int = (SELECT COUNT(*) FROM rowpost.ledger AS l WHERE l.job_key = 
 EXEC tSQLt.AssertEquals @Expected = 2, @Actual = @claimed;
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rows;
 GO
+CREATE OR ALTER PROCEDURE stream_claim_ledger.[test claim_ledger leaves the transaction usable if the part was sent before]
+AS
+CREATE TABLE #claim (claimed bit, messages bigint, digest varchar(64));
+INSERT INTO #claim (claimed, messages, digest)
+EXEC rowpost.claim_ledger @job_key = N'job', @part = 0, @parts = 2;
+INSERT INTO #claim (claimed, messages, digest)
+EXEC rowpost.claim_ledger @job_key = N'job', @part = 0, @parts = 2;
+
+INSERT INTO #claim (claimed, messages, digest)
+EXEC rowpost.claim_ledger @job_key = N'job', @part = 1, @parts = 2;
+
+DECLARE @state int = XACT_STATE();
+DECLARE @rows int = (SELECT COUNT(*) FROM rowpost.ledger AS l WHERE l.job_key = N'job');
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @state;
+EXEC tSQLt.AssertEquals @Expected = 2, @Actual = @rows;
+GO
 CREATE OR ALTER PROCEDURE stream_claim_ledger.[test claim_ledger refuses an empty key]
 AS
 EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51032;
