@@ -10,8 +10,7 @@ AS
 Claims one part of a job in the transaction that sends its messages; if it was sent before, returns what was sent.
 Parts that follow one another are claimed in order: a part that is not after the last one was sent before.
 Atomicity: in the caller's transaction, with what is sent.
-Locking:   the new row, and nothing beside it: tasks claim other parts at the same time. Waits for a session that writes the
-           same part, 60 s at most.
+Locking:   the new row. Waits for a session that writes the same part, 60 s at most.
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED; -- READPAST is not allowed in SERIALIZABLE
