@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
+from uuid import UUID
 
 from rowpost.database.connection import Connection
 from rowpost.deploy.apply import Deployment, State, deployment, fitted, read_state, refuse_newer
@@ -52,12 +53,14 @@ def correlate(database: Connection, name: str) -> Correlated:
         raise DeployError(
             f"The saga {entry.saga_name} has no second correlation: declare one in its class, transitional='…', and run rowpost apply."
         )
-    total = 0
+    correlated = missing = 0
+    after: UUID | None = None
     while True:
-        ((done, missing),) = database.call("correlate_sagas", entry.saga_name, count=BATCH)
-        total += done
-        if done < BATCH:
-            return Correlated(total, missing)
+        ((done, left, after),) = database.call("correlate_sagas", entry.saga_name, count=BATCH, after_id=after)
+        if after is None:
+            return Correlated(correlated, missing)
+        correlated += done
+        missing += left
 
 
 def drop_correlation(database: Connection, name: str, correlation: str) -> None:

@@ -190,7 +190,7 @@ def test_a_move_waits_for_another_so_that_numbers_grow_as_they_are_seen(stream, 
     assert len(stream.spool(upto=first)) == 2
 
 
-@pytest.mark.parametrize("count", [0, 10001, None])
+@pytest.mark.parametrize("count", [0, 4001, None])
 def test_a_move_of_none_or_too_many_is_refused(stream, count):
     with pytest.raises(InvalidCount):
         stream("move_to_spool", owner="one", count=count)
@@ -243,6 +243,46 @@ def test_a_claim_that_is_rolled_back_can_be_made_again(database, ledger):
     assert ledger(0)[0] is True
 
 
+def test_two_tasks_claim_their_parts_at_the_same_time(ledger, open_database):
+    one, other = open_database(), open_database()
+    one.begin()
+    one.call("claim_ledger", job_key="job", part=1, parts=3)
+    other.begin()
+
+    claimed = [other.call("claim_ledger", job_key="job", part=part, parts=3)[0][0] for part in (2, 0)]
+    other.commit()
+    one.commit()
+
+    assert claimed == [True, True]
+    assert [ledger(part, 3)[0] for part in (0, 1, 2)] == [False] * 3
+
+
+def test_a_part_that_was_sent_before_leaves_the_callers_transaction_usable(database, ledger, sql):
+    ledger(0, 2)
+    with database.transaction():
+        again, other = ledger(0, 2), ledger(1, 2)
+
+    assert (again[0], other[0]) == (False, True)
+    assert sql.value("SELECT COUNT(*) FROM rowpost.ledger") == 2
+
+
+def test_a_task_that_claims_the_part_of_another_waits_for_it(ledger, open_database):
+    one, other = open_database(), open_database()
+    one.begin()
+    one.call("claim_ledger", job_key="job", part=0, parts=1)
+    seen = []
+    task = threading.Thread(target=lambda: seen.append(other.call("claim_ledger", job_key="job", part=0, parts=1)[0][0]))
+    task.start()
+    task.join(0.3)
+
+    waiting = task.is_alive()
+    one.commit()
+    task.join(20)
+
+    assert waiting
+    assert seen == [False]
+
+
 @pytest.mark.parametrize(("key", "part", "parts"), [("", 0, 1), (None, 0, 1), ("job", -1, 1), ("job", 0, -1), ("job", 2, 2)])
 def test_a_key_or_part_that_is_none_is_refused(ledger, key, part, parts):
     with pytest.raises(InvalidJobKey):
@@ -266,6 +306,29 @@ def test_staged_messages_are_sent_by_the_tries_that_count(database, ledger, stre
     assert (rows[0]["id"], rows[0]["headers"]) == (id, '{"a": "漢"}')
     assert database.call("drop_staged", seconds=3600)[0][0] == 0
     assert database.call("drop_staged")[0][0] == 1
+
+
+def test_staged_messages_are_sent_in_the_order_of_the_tasks(database, ledger, stream):
+    for attempt, body in (("b", b"1"), ("a", b"2"), ("b", b"3"), ("c", b"4")):
+        database.call("stage_messages", job_key="job", attempt=attempt, messages=[OutgoingMessage(body)])
+
+    stream("send_staged", job_key="job", attempts=["c", "b", "a"])
+
+    assert [row["body"] for row in stream.read()] == [b"4", b"1", b"3", b"2"]
+
+
+def test_more_staged_and_spooled_messages_than_one_statement_writes_are_sent_and_dropped(database, ledger, stream):
+    messages = [OutgoingMessage(b"%d" % number) for number in range(4001)]
+    for attempt in ("t1", "t2"):
+        database.call("stage_messages", job_key="job", attempt=attempt, messages=messages)
+
+    sent = stream("send_staged", job_key="job", attempts=["t1"])[0][0]
+    dropped = database.call("drop_staged", job_key="job")[0][0]
+    for _ in range(2):
+        stream("move_to_spool", owner="one", count=4000)
+
+    assert (sent, dropped) == (4001, 4001)
+    assert stream("drop_spool", owner="one", upto=2**62)[0] == (4001, False)
 
 
 def test_staging_refuses_what_is_no_messages_and_no_key(database, ledger):

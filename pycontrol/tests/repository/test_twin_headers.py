@@ -42,7 +42,6 @@ DIFFERENT = {
     ("queue/watch_queue", "Order"): WAKE_UP,
     ("saga/list_sagas", "Locking"): NO_SHARED_LOCKS,
     ("stream/describe_spool", "Locking"): NO_SHARED_LOCKS,
-    ("stream/describe_stream", "Locking"): "to see the locks of others needs a right on SQL Server, and a lock is the alternative",
     ("stream/move_to_spool", "Atomicity"): TWO_STATEMENTS,
     ("stream/move_to_spool", "Locking"): "outside of a transaction, SQL Server commits each of its two statements",
     ("stream/move_to_spool", "Order"): TWO_STATEMENTS,

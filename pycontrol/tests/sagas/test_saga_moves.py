@@ -5,6 +5,7 @@ from uuid import uuid4
 
 import pytest
 
+from rowpost.deploy import sagas
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.deploy.sagas import Correlated, correlate, drop_correlation, drop_saga
@@ -169,14 +170,40 @@ def test_a_count_that_cannot_be_is_refused(table, count):
         table.database.call("correlate_sagas", FIRST.name, count=count)
 
 
-def test_correlate_sagas_writes_so_many_at_a_time(table):
+def test_correlate_sagas_reads_so_many_at_a_time_and_none_twice(table):
     for number in range(5):
         table.start(f"A{number}", f'{{"OrderId":"A{number}","Number":{number}}}')
     table.declare(BOTH)
 
-    rows = [table.database.call("correlate_sagas", FIRST.name, count=2)[0] for _ in range(3)]
+    table.start("B", '{"OrderId":"B"}')
+    rows, after = [], None
+    for _ in range(4):
+        rows.append(table.database.call("correlate_sagas", FIRST.name, count=2, after_id=after)[0])
+        after = rows[-1].last_id
 
-    assert [tuple(row) for row in rows] == [(2, 3), (2, 1), (1, 0)]
+    assert [row.correlated + row.missing for row in rows] == [2, 2, 2, 0]
+    assert (sum(row.correlated for row in rows), sum(row.missing for row in rows), after) == (5, 1, None)
+
+
+def test_correlating_goes_on_after_many_instances_that_hold_no_value(table, monkeypatch):
+    for number in range(6):
+        table.start(f"A{number}", f'{{"OrderId":"A{number}"' + (f',"Number":{number}}}' if number % 3 == 0 else "}"))
+    table.declare(BOTH)
+    monkeypatch.setattr(sagas, "BATCH", 1)
+
+    assert correlate(table.database, FIRST.name) == Correlated(2, 4)
+
+
+def test_a_state_that_is_no_json_is_named(table, sql):
+    if table.database.engine == "postgresql":
+        pytest.skip("PostgreSQL: the column has the type jsonb, which stores no other text")
+    table.start("A", '{"OrderId":"A","Number":1}')
+    table.declare(BOTH)
+    ((id,),) = sql.run(f"SELECT Id FROM {FIRST.name}")
+    sql.run(f"UPDATE {FIRST.name} SET Data = 'no JSON'")
+
+    with pytest.raises(InvalidCorrelation, match=f"(?i){id}"):
+        correlate(table.database, FIRST.name)
 
 
 def test_a_saga_that_moves_nowhere_has_nothing_to_fill(table):

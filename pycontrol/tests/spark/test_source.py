@@ -7,10 +7,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
-from rowpost.errors import SettingsError
+from rowpost.errors import PermissionDenied, SettingsError
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.options import read_options, write_options
-from rowpost.spark.source.queue_stream import Range, split
+from rowpost.spark.source.queue_stream import QueueState, Range, split, split_visible
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
 
@@ -145,3 +145,20 @@ def test_a_range_is_split_into_equal_parts_and_none_that_is_empty():
     assert split(10, 10, 4) == [] and split(11, 10, 4) == []
     assert split(0, 3, 8) == [Range(0, 1), Range(1, 2), Range(2, 3)]
     assert split(5, 105, 3) == [Range(5, 38), Range(38, 71), Range(71, 105)]
+
+
+@pytest.mark.parametrize(
+    ("first", "ranges"),
+    [(51, [Range(0, 75), Range(75, 100)]), (1, [Range(0, 50), Range(50, 100)]), (None, [Range(0, 100)]), (101, [Range(0, 100)])],
+)
+def test_a_range_is_split_where_messages_are_and_read_from_its_start(first, ranges):
+    state = QueueState("q", first, 100, None, None, 0)
+
+    assert split_visible(0, 100, state, 2) == ranges
+
+
+def test_a_login_that_may_not_see_who_writes_is_told_which_right_it_needs():
+    state = QueueState("Sales", 1, 100, None, None, 0)
+
+    with pytest.raises(PermissionDenied, match="VIEW SERVER STATE"):
+        _ = state.poll

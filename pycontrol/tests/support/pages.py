@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 from rowpost.database.contract import load_contract
 from rowpost.database.dialects import postgresql_errors, sqlserver_errors
 from rowpost.database.sql_folder import sql_folder
+from rowpost.deploy.scripts import load_scripts
 from tests.support import babelfish
 from tests.support.behaviour import behaviour_page, prune_recorded, recorded
 from tests.support.engines_report import WITHOUT_TARGET
@@ -134,7 +136,6 @@ def engines_page() -> str:
         (feature, *(_outcome(results[engine].get(feature)) for engine in names), *("compiled" for _ in compiled))
         for feature in features
     ]
-    changed = {name.removeprefix("procedures/").removesuffix(".sql"): lack for name, lack in babelfish.adapted_procedures().items()}
     hand = (
         "No SQL Server was available. Its T-SQL is *compiled* offline with Microsoft's compiler, and executed on"
         " Babelfish where a column says so. "
@@ -147,10 +148,26 @@ def engines_page() -> str:
         " 2017, 2019 and 2022 and PostgreSQL 14 to 18 if a container engine is available.\n\n"
         + table(("Tests", *names, *compiled), rows)
         + "\n\n## Babelfish\n\nBabelfish is an engine for rowpost's tests. It is not supported, and `rowpost apply` refuses it."
-        " The tests change these procedures to run them there. A test that passes on Babelfish does not show that the"
-        " procedure runs on SQL Server.\n\n"
-        + table(("Procedure", "Changed, because Babelfish lacks"), sorted((f"`{name}`", f"{lack}") for name, lack in changed.items()))
-        + "\n"
+        " To run procedures there, the tests change some statements of some, and replace others as a whole. What is changed or"
+        " replaced was never executed as SQL Server gets it. A test that passes on Babelfish does not show that the procedure"
+        f" runs on SQL Server.\n\n{_execution()}\n"
+    )
+
+
+def _execution() -> str:
+    """Return how each procedure of sql/ is executed on Babelfish, as a sentence of counts and a table."""
+    scripts = load_scripts("sqlserver")
+    adapted = babelfish.adapted_procedures()
+    names = sorted(each.name for each in (*scripts.database, *scripts.templates, *scripts.saga_templates) if each.name.startswith("procedures/"))
+    rows = []
+    for name in names:
+        lack = adapted.get(name, "")
+        how = "as shipped" if not lack else "never" if (babelfish.STAND_INS / name).is_file() else "with changes"
+        rows.append((f"`{name.removeprefix('procedures/').removesuffix('.sql')}`", how, lack))
+    counts = Counter(how for _, how, _ in rows)
+    return (
+        f"Of {len(rows)} procedures, {counts['as shipped']} are executed as shipped, {counts['with changes']} with changes, and"
+        f" {counts['never']} never: another procedure stands in.\n\n" + table(("Procedure", "Executed", "What Babelfish lacks"), rows)
     )
 
 

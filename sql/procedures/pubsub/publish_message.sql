@@ -15,12 +15,7 @@ Order:     by queue.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
-DECLARE @destinations TABLE (queue_address nvarchar(200) NOT NULL PRIMARY KEY, queue_key nvarchar(128) NULL);
-
-INSERT INTO @destinations (queue_address, queue_key)
-SELECT d.queue_address, d.queue_key
-FROM
-(
+DECLARE @destinations nvarchar(max) = ISNULL((
     -- one row for each queue, also if several spellings of its name are subscribed
     SELECT MIN(s.QueueAddress) AS queue_address, q.queue_key
     FROM dbo.SubscriptionRouting AS s
@@ -34,14 +29,14 @@ FROM
             CONCAT(q.table_name, N'@', QUOTENAME(q.schema_name), N'@', QUOTENAME(ISNULL(q.catalog_name, DB_NAME())))
         )
     GROUP BY q.queue_key, CASE WHEN q.queue_key IS NULL THEN s.QueueAddress END
-) AS d;
-
+    FOR JSON PATH
+), N'[]');
 DECLARE @queue_key nvarchar(128) = N'';
 DECLARE @procedure nvarchar(300);
 
 WHILE 1 = 1
 BEGIN
-    SET @queue_key = (SELECT MIN(d.queue_key) FROM @destinations AS d WHERE d.queue_key > @queue_key);
+    SET @queue_key = (SELECT MIN(d.queue_key) FROM OPENJSON(@destinations) WITH (queue_key nvarchar(128)) AS d WHERE d.queue_key > @queue_key);
 
     IF @queue_key IS NULL
         BREAK;
@@ -54,6 +49,6 @@ END;
 SELECT
     d.queue_address,
     CAST(CASE WHEN d.queue_key IS NULL THEN 0 ELSE 1 END AS bit) AS stored
-FROM @destinations AS d
+FROM OPENJSON(@destinations) WITH (queue_address nvarchar(200), queue_key nvarchar(128)) AS d
 ORDER BY d.queue_address;
 GO

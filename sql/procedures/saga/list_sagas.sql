@@ -25,5 +25,6 @@ SELECT TOP (@count)
     s.Metadata AS metadata
 FROM {saga_table} AS s
 WHERE @after_id IS NULL OR s.Id > @after_id
-ORDER BY s.Id;
+ORDER BY s.Id
+OPTION (RECOMPILE); -- with the value of @after_id in the plan, each page begins at its first id
 GO

@@ -8,10 +8,11 @@ Returns the identity of the queue's table, its last assigned row version, and th
 A row version is assigned before its transaction commits. A reader that continues after the highest row version that it
 sees would therefore skip the rows of slower writers.
 A writer holds its intent lock on the table from before it gets a row version until it ends. The locks are read after the
-last row version: a transaction that is not among the writers has committed everything up to it. To see locks needs VIEW
-DATABASE STATE. Without that right, a shared lock on the table, if granted within 200 ms, shows that nobody writes.
+last row version: a transaction that is not among the writers has committed everything up to it.
+Rights:    to see locks needs VIEW SERVER STATE, from SQL Server 2022 on VIEW SERVER PERFORMANCE STATE, in Azure SQL Database
+           VIEW DATABASE STATE. Without the right writers and settled_row_version are NULL, and everything else is returned.
 Atomicity: reads only.
-Locking:   none; without the right to see locks a shared lock on the table, for this statement and at most 200 ms.
+Locking:   none.
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -24,48 +25,44 @@ DECLARE @last bigint = (
     WHERE i.object_id = @table
 );
 DECLARE @settled bigint;
-DECLARE @writers nvarchar(max) = N'["unknown"]';
+DECLARE @writers nvarchar(max);
 DECLARE @sees_locks bit = CASE
-    WHEN HAS_PERMS_BY_NAME(DB_NAME(), N'DATABASE', N'VIEW DATABASE STATE') = 1 THEN 1
+    WHEN CAST(SERVERPROPERTY('EngineEdition') AS int) IN (5, 12) THEN HAS_PERMS_BY_NAME(DB_NAME(), N'DATABASE', N'VIEW DATABASE STATE')
     WHEN HAS_PERMS_BY_NAME(NULL, NULL, N'VIEW SERVER STATE') = 1 THEN 1
-    ELSE 0
+    ELSE HAS_PERMS_BY_NAME(NULL, NULL, N'VIEW SERVER PERFORMANCE STATE')
 END;
 
-IF @sees_locks = 1
-BEGIN
-    SET @writers = ISNULL((
-        SELECT DISTINCT l.request_owner_id AS writer
-        FROM sys.dm_tran_locks AS l
-        WHERE l.resource_type = N'OBJECT'
-          AND l.resource_database_id = DB_ID()
-          AND l.resource_associated_entity_id = @table
-          AND l.request_mode IN (N'IX', N'SIX', N'UIX', N'X', N'BU', N'Sch-M')
-          AND l.request_session_id <> @@SPID
-        FOR JSON PATH
-    ), N'[]');
+SET XACT_ABORT OFF; -- A right that is missing must not end the caller's transaction.
 
-    IF @writers = N'[]'
-        SET @settled = @last;
-END;
-ELSE
-BEGIN
-    SET XACT_ABORT OFF; -- A lock that is not granted in time must not end the caller's transaction.
-    SET LOCK_TIMEOUT 200;
+BEGIN TRY
+    IF @sees_locks = 1
+        SET @writers = ISNULL((
+            SELECT DISTINCT l.request_owner_id AS writer
+            FROM sys.dm_tran_locks AS l
+            WHERE l.resource_type = N'OBJECT'
+              AND l.resource_database_id = DB_ID()
+              AND l.resource_associated_entity_id = @table
+              AND l.request_mode IN (N'IX', N'SIX', N'UIX', N'X', N'BU', N'Sch-M')
+              AND l.request_session_id <> @@SPID
+            FOR JSON PATH
+        ), N'[]');
+END TRY
+BEGIN CATCH
+    SET XACT_ABORT ON;
 
-    BEGIN TRY
-        DECLARE @seen bigint = (SELECT MAX(q.RowVersion) FROM {queue_table} AS q WITH (TABLOCK, HOLDLOCK));
-        SET @settled = ISNULL(@seen, 0);
-        SET @writers = N'[]';
-    END TRY
-    BEGIN CATCH
-        IF ERROR_NUMBER() <> 1222
-            THROW;
-    END CATCH;
-END;
+    -- Some service objectives of Azure SQL Database require a right on the server, which HAS_PERMS_BY_NAME does not know.
+    IF ERROR_NUMBER() NOT IN (262, 297, 300)
+        THROW;
+END CATCH;
+
+SET XACT_ABORT ON;
+
+IF @writers = N'[]'
+    SET @settled = @last;
 
 SELECT
     CONCAT(DB_NAME(), N'/', N'{schema_name}', N'.', N'{table_name}', N'#', @table, N':', CONVERT(nvarchar(30), t.create_date, 126)) AS stream_identity,
-    (SELECT MIN(q.RowVersion) FROM {queue_table} AS q) AS first_row_version,
+    (SELECT MIN(q.RowVersion) FROM {queue_table} AS q WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)) AS first_row_version,
     @last AS last_row_version,
     @settled AS settled_row_version,
     @writers AS writers,

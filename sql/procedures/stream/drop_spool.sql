@@ -8,7 +8,7 @@ CREATE OR ALTER PROCEDURE rowpost.[drop_spool:{queue_key}]
 AS
 /*
 Deletes spooled messages that their stream has stored durably.
-Atomicity: one DELETE in the caller's transaction.
+Atomicity: in the caller's transaction.
 Locking:   the spool's row; waits for move_to_spool.
 */
 SET NOCOUNT, XACT_ABORT ON;
@@ -16,11 +16,19 @@ SET NOCOUNT, XACT_ABORT ON;
 IF NOT EXISTS (SELECT 1 FROM rowpost.spool AS s WITH (UPDLOCK, ROWLOCK) WHERE s.queue_key = N'{queue_key}' AND s.owned_by = @owner)
     THROW 51030, N'Nothing was deleted: the spool of this queue belongs to another stream.', 1;
 
-DELETE FROM m
-FROM rowpost.spooled_message AS m
-WHERE m.queue_key = N'{queue_key}' AND m.number <= @upto;
+DECLARE @dropped bigint = 0;
+DECLARE @batch int = 4000;
 
-DECLARE @dropped bigint = @@ROWCOUNT;
+WHILE @batch = 4000 -- fewer rows a statement than the threshold of lock escalation
+BEGIN
+    DELETE TOP (4000) FROM m
+    FROM rowpost.spooled_message AS m
+    WHERE m.queue_key = N'{queue_key}' AND m.number <= @upto;
+
+    SET @batch = @@ROWCOUNT;
+    SET @dropped = @dropped + @batch;
+END;
+
 DECLARE @remaining bit = 0;
 
 IF EXISTS (SELECT 1 FROM rowpost.spooled_message AS m WHERE m.queue_key = N'{queue_key}')

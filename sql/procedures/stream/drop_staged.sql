@@ -7,19 +7,34 @@ CREATE OR ALTER PROCEDURE rowpost.drop_staged
 AS
 /*
 Deletes staged messages that are not going to be sent, because their attempt failed or their job was stopped.
-Atomicity: one DELETE in the caller's transaction.
+Atomicity: in the caller's transaction.
 Locking:   the staged rows.
 */
 SET NOCOUNT, XACT_ABORT ON;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
 IF @seconds < 0
     THROW 51003, N'The age must be 0 seconds or more.', 1;
 
-DELETE FROM s
-FROM rowpost.staged_message AS s
-WHERE (@job_key IS NULL OR s.job_key = @job_key)
-  AND (@seconds IS NULL OR s.staged_at < DATEADD(SECOND, -@seconds, SYSUTCDATETIME()));
+DECLARE @before datetime2(3) = CASE WHEN @seconds IS NULL THEN '99991231' ELSE DATEADD(SECOND, -@seconds, SYSUTCDATETIME()) END;
+DECLARE @dropped bigint = 0;
+DECLARE @batch int = 4000;
 
-DECLARE @dropped bigint = @@ROWCOUNT;
+WHILE @batch = 4000 -- fewer rows a statement than the threshold of lock escalation
+BEGIN
+    -- Two statements, so that the plan of the first one reads the rows of its job only. The second one skips locked rows.
+    IF @job_key IS NOT NULL
+        DELETE TOP (4000) FROM s
+        FROM rowpost.staged_message AS s WITH (ROWLOCK)
+        WHERE s.job_key = @job_key AND s.staged_at < @before;
+    ELSE
+        DELETE TOP (4000) FROM s
+        FROM rowpost.staged_message AS s WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
+        WHERE s.staged_at < @before;
+
+    SET @batch = @@ROWCOUNT;
+    SET @dropped = @dropped + @batch;
+END;
+
 SELECT @dropped AS dropped;
 GO

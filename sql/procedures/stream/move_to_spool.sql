@@ -3,7 +3,7 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[move_to_spool:{queue_key}]
     @owner nvarchar(200), -- names the stream: the unique id in its checkpoint
-    @count int, -- how many at most, 1 to 10000
+    @count int, -- how many at most, 1 to 4000
     @upto bigint = NULL, -- only messages up to this row version
     @take_over bit = NULL -- also take over another stream's spool, with the messages in it
 AS
@@ -18,8 +18,8 @@ Order:     the oldest first; within one move the numbers are in the order of the
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
-IF @count IS NULL OR @count NOT BETWEEN 1 AND 10000
-    THROW 51003, N'The number of messages to move must be between 1 and 10000.', 1;
+IF @count IS NULL OR @count NOT BETWEEN 1 AND 4000
+    THROW 51003, N'The number of messages to move must be between 1 and 4000.', 1;
 
 DECLARE @last bigint = ISNULL(@upto, 9223372036854775807);
 DECLARE @held_by nvarchar(200);

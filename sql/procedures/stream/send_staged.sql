@@ -3,27 +3,60 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[send_staged:{queue_key}]
     @job_key nvarchar(200),
-    @attempts nvarchar(max) -- JSON array: the attempts that count, one of each task
+    @attempts nvarchar(max) -- JSON array: the attempts that count, one of each task, in the order of the tasks
 AS
 /*
 Moves a job's staged messages to the queue, and returns how many.
-Atomicity: one INSERT and one DELETE; the caller runs them in one transaction with the ledger.
+Atomicity: the caller runs it in one transaction with the ledger. Its statements write fewer rows than the threshold of SQL
+           Server's lock escalation, so that receivers continue.
 Locking:   the staged rows.
 Order:     by task, and within a task as they were staged.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
-INSERT INTO {queue_table} (Id, Headers, Body)
-SELECT ISNULL(s.id, NEWID()), s.headers, s.body
-FROM rowpost.staged_message AS s
-WHERE s.job_key = @job_key AND s.attempt IN (SELECT j.[value] COLLATE Latin1_General_100_BIN2 FROM OPENJSON(@attempts) AS j)
-ORDER BY s.number;
+DECLARE @attempt nvarchar(100);
+DECLARE @upto bigint;
+DECLARE @batch int;
+DECLARE @sent bigint = 0;
+DECLARE @task int = 0;
 
-DECLARE @sent bigint = @@ROWCOUNT;
+WHILE 1 = 1
+BEGIN
+    SET @attempt = (SELECT j.[value] FROM OPENJSON(@attempts) AS j WHERE CAST(j.[key] AS int) = @task);
 
-DELETE FROM s
-FROM rowpost.staged_message AS s
-WHERE s.job_key = @job_key AND s.attempt IN (SELECT j.[value] COLLATE Latin1_General_100_BIN2 FROM OPENJSON(@attempts) AS j);
+    IF @attempt IS NULL
+        BREAK;
+
+    SET @task = @task + 1;
+    SET @batch = 4000;
+
+    WHILE @batch = 4000
+    BEGIN
+        SET @upto = (
+            SELECT MAX(b.number)
+            FROM
+            (
+                SELECT TOP (4000) s.number
+                FROM rowpost.staged_message AS s
+                WHERE s.job_key = @job_key AND s.attempt = @attempt
+                ORDER BY s.number
+            ) AS b
+        );
+
+        INSERT INTO {queue_table} (Id, Headers, Body)
+        SELECT ISNULL(s.id, NEWID()), s.headers, s.body
+        FROM rowpost.staged_message AS s
+        WHERE s.job_key = @job_key AND s.attempt = @attempt AND s.number <= @upto
+        ORDER BY s.number;
+
+        SET @batch = @@ROWCOUNT;
+        SET @sent = @sent + @batch;
+
+        DELETE FROM s
+        FROM rowpost.staged_message AS s
+        WHERE s.job_key = @job_key AND s.attempt = @attempt AND s.number <= @upto;
+    END;
+END;
 
 SELECT @sent AS sent;
 GO

@@ -28,6 +28,24 @@ EXEC rowpost.[correlate_sagas:SampleSaga] @count = 1;
 DECLARE @rows int = (SELECT COUNT(*) FROM dbo.SampleSaga AS s WHERE s.Correlation_Sample IS NOT NULL);
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rows;
 GO
+CREATE OR ALTER PROCEDURE saga_correlate_sagas.[test correlate_sagas continues after an id]
+AS
+EXEC rowpost.[correlate_sagas:SampleSaga] @count = 1000, @after_id = 'aaaaaaaa-0000-0000-0000-000000000001';
+
+DECLARE @first int = (SELECT COUNT(*) FROM dbo.SampleSaga AS s WHERE s.Correlation_Sample = N'one');
+DECLARE @second int = (SELECT COUNT(*) FROM dbo.SampleSaga AS s WHERE s.Correlation_Sample = N'two');
+EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @first;
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @second;
+GO
+CREATE OR ALTER PROCEDURE saga_correlate_sagas.[test correlate_sagas refuses a state that is no JSON]
+AS
+UPDATE s
+SET s.Data = N'no JSON'
+FROM dbo.SampleSaga AS s;
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51014;
+
+EXEC rowpost.[correlate_sagas:SampleSaga] @count = 1000;
+GO
 CREATE OR ALTER PROCEDURE saga_correlate_sagas.[test correlate_sagas refuses two states with the same value]
 AS
 UPDATE s

@@ -42,11 +42,11 @@ EXEC rowpost.[move_to_spool:Sample] @owner = N'two', @count = 2, @take_over = 1;
 DECLARE @owner nvarchar(200) = (SELECT s.owned_by FROM rowpost.spool AS s WHERE s.queue_key = N'Sample' AND s.confirmed = 0);
 EXEC tSQLt.AssertEqualsString @Expected = N'two', @Actual = @owner;
 GO
-CREATE OR ALTER PROCEDURE stream_move_to_spool.[test move_to_spool refuses a count of 10001]
+CREATE OR ALTER PROCEDURE stream_move_to_spool.[test move_to_spool refuses a count of 4001]
 AS
 EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51003;
 
-EXEC rowpost.[move_to_spool:Sample] @owner = N'one', @count = 10001;
+EXEC rowpost.[move_to_spool:Sample] @owner = N'one', @count = 4001;
 GO
 CREATE OR ALTER PROCEDURE stream_move_to_spool.[test move_to_spool is undone by the callers rollback]
 AS

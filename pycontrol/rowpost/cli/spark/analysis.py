@@ -63,10 +63,12 @@ def doctor(session: Session, master: MasterOption = None, conf: ConfOption = Non
 
 def _database(session: Session) -> str:
     """Check that the database can be reached and that a stream may read one of its queues."""
+    from rowpost.spark.source.queue_stream import describe
+
     with session.deployed() as database:
         own = [row.queue_name for row in database.call("list_queues") if row.kind != "external"]
         for queue in own[:1]:
-            database.call("describe_stream", queue)
+            _ = describe(database, queue).poll
         return f"{session.settings.target}, {len(own)} queues" + (f"; {own[0]} can be streamed" if own else "")
 
 

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from rowpost.database.connection import Connection
-from rowpost.errors import RowpostError, SettingsError
+from rowpost.errors import PermissionDenied, RowpostError, SettingsError
 from rowpost.settings.environment import load_settings
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.connection import open_database
@@ -35,10 +35,16 @@ __all__ = [
     "open_queue",
     "read_batches",
     "split",
+    "split_visible",
     "wait_for_watermark",
 ]
 
 POLL_INTERVAL_S = 0.05
+SEE_WRITERS = (
+    "The login has no right to see which transactions write to the queue {}, so that a stream cannot know how far it may read. Grant the "
+    "login VIEW SERVER PERFORMANCE STATE (SQL Server 2022 and newer), VIEW SERVER STATE (older, and Azure SQL Managed Instance) or "
+    "VIEW DATABASE STATE (Azure SQL Database). A batch read with endingOffsets=latest does not need it."
+)
 _ZONE = "UTC"
 
 
@@ -64,14 +70,22 @@ class QueueState:
         last: the last row version that was assigned.
         purged: the highest row version that a purge removed; None if the queue was never purged.
         consumers: number of connected workers.
+        writers: the transactions that write to the queue, and the watermark that they leave; None if the login has no right to see them.
     """
 
     identity: str
     first: int | None
     last: int
-    poll: Poll
+    writers: Poll | None
     purged: int | None
     consumers: int
+
+    @property
+    def poll(self) -> Poll:
+        """Return the writers. Raises PermissionDenied if the login has no right to see them."""
+        if self.writers is None:
+            raise PermissionDenied(SEE_WRITERS.format(self.identity))
+        return self.writers
 
 
 def open_queue(options: ReadOptions) -> Connection:
@@ -82,7 +96,7 @@ def open_queue(options: ReadOptions) -> Connection:
 def describe(database: Connection, queue: str) -> QueueState:
     """Poll the queue's state. Raises QueueNotFound, PermissionDenied."""
     identity, first, last, watermark, writers, purged, consumers = database.call("describe_stream", queue)[0]
-    return QueueState(identity, first, last, Poll.of(last, watermark, writers), purged, consumers)
+    return QueueState(identity, first, last, None if writers is None else Poll.of(last, watermark, writers), purged, consumers)
 
 
 def wait_for_watermark(database: Connection, queue: str, timeout_s: float, watermark: Watermark | None = None) -> int:
@@ -108,6 +122,13 @@ def split(above: int, upto: int, parts: int) -> list[Range]:
     parts = max(min(parts, upto - above), 0)
     cuts = [above + (upto - above) * part // parts for part in range(parts)] + [upto]
     return [Range(low, high) for low, high in pairwise(cuts)]
+
+
+def split_visible(above: int, upto: int, state: QueueState, parts: int) -> list[Range]:
+    """Split a range at the row versions that are visible, and read below the first one too: receivers may hold messages there."""
+    first = state.last if state.first is None else state.first - 1
+    ranges = split(max(above, first), upto, parts)
+    return [Range(above, ranges[0].upto), *ranges[1:]] if ranges else split(above, upto, 1)
 
 
 def check_schema(schema: StructType) -> pa.Schema:

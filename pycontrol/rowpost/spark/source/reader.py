@@ -33,7 +33,7 @@ from rowpost.spark.source.queue_stream import (
     describe,
     open_queue,
     read_batches,
-    split,
+    split_visible,
     wait_for_watermark,
 )
 
@@ -98,9 +98,9 @@ class QueueReader(DataSourceReader):
                 ending = wait_for_watermark(database, self.options.queue, self.options.watermark_timeout_s)
         if not isinstance(lowest, int):
             lowest = state.last if lowest == LATEST else 0
-        above = max(lowest, self.pushed.above, state.last if state.first is None else state.first - 1)
+        above = max(lowest, self.pushed.above)
         upto = min(ending if isinstance(ending, int) else state.last, self.pushed.upto, state.last)
-        return split(above, upto, self.options.partitions) if self.pushed.ids != () else []
+        return split_visible(above, upto, state, self.options.partitions) if self.pushed.ids != () else []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the messages of one range in one database snapshot."""

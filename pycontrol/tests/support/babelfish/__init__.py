@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from rowpost.database.connection import Connection
@@ -20,6 +20,7 @@ from rowpost.deploy import apply as deploy
 from rowpost.deploy.runner import SqlserverRunner, code_only, is_babelfish
 from rowpost.deploy.scripts import Script, load_scripts
 from rowpost.deploy.sql_text import Batch
+from tests.support.babelfish.fragments import FRAGMENTS
 
 __all__ = ["STAND_INS", "SUBSTITUTIONS", "HandRunner", "adapt", "adapted_procedures", "install", "is_babelfish"]
 
@@ -104,6 +105,10 @@ def _guarded(text: str) -> str:
     return GUARDED.sub(as_texts, text)
 
 
+def _replace(statement: str, other: str, text: str) -> str:
+    return text.replace(statement, other)
+
+
 #: what Babelfish lacks, and the change to a script's text that does without it
 SUBSTITUTIONS: dict[str, Callable[[str], str]] = {
     "a refused lock leaves a frame on the server's error stack, and the fifth ends the server; a caught error clears it":
@@ -111,13 +116,11 @@ SUBSTITUTIONS: dict[str, Callable[[str], str]] = {
     "DELETE FROM a common table expression": lambda text: DELETE_FROM_CTE.sub(_delete_by_key, text),
     "deleted.… inside of CASE, in OUTPUT": lambda text: text.replace("CASE WHEN deleted.Expires", "CASE WHEN q.Expires"),
     "text of more than 4,000 characters, and escapes, in OPENJSON": _openjson,
-    "JSON_VALUE returns JSON's null as the word null": lambda text: re.sub(
-        r"(JSON_VALUE\(s\.Data, [^)]*\)) <> N''", r"\1 NOT IN (N'', N'null')", text
-    ),
     "row counts in sys.partitions": lambda text: BLOAT.sub(
         "    RETURN NULL;\n", DEPTH.sub("    CAST(NULL AS bigint) AS depth\n", text)
     ),
     "sizes in sys.dm_db_partition_stats": _outbox_figures,
+    **{lack: partial(_replace, statement, other) for lack, statement, other in FRAGMENTS},
 }  # fmt: skip
 
 #: Babelfish chains no ownership: who calls a procedure needs rights on what the procedure touches

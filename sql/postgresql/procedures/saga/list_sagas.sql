@@ -7,6 +7,7 @@ CREATE OR REPLACE FUNCTION rowpost."list_sagas:{saga_key}"(
 LANGUAGE plpgsql STABLE
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_custom_plan
 AS $rowpost$
 /*
 Reads the instances of a saga, one page at a time.

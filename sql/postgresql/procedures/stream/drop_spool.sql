@@ -11,7 +11,7 @@ SET enable_seqscan = off
 AS $rowpost$
 /*
 Deletes spooled messages that their stream has stored durably.
-Atomicity: one DELETE in the caller's transaction.
+Atomicity: in the caller's transaction.
 Locking:   the spool's row; waits for move_to_spool.
 */
 DECLARE

@@ -8,7 +8,7 @@ SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
 Deletes staged messages that are not going to be sent, because their attempt failed or their job was stopped.
-Atomicity: one DELETE in the caller's transaction.
+Atomicity: in the caller's transaction.
 Locking:   the staged rows.
 */
 DECLARE

@@ -1,6 +1,6 @@
 CREATE OR REPLACE FUNCTION rowpost."move_to_spool:{queue_key}"(
     p_owner text, -- names the stream: the unique id in its checkpoint
-    p_count integer, -- how many at most, 1 to 10000
+    p_count integer, -- how many at most, 1 to 4000
     p_upto bigint DEFAULT NULL, -- only messages up to this row version
     p_take_over boolean DEFAULT NULL -- also take over another stream's spool, with the messages in it
 ) RETURNS TABLE (moved integer, spooled_to bigint)
@@ -23,8 +23,8 @@ DECLARE
     v_confirmed boolean;
     v_moved integer;
 BEGIN
-    IF p_count IS NULL OR p_count NOT BETWEEN 1 AND 10000 THEN
-        RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'The number of messages to move must be between 1 and 10000.';
+    IF p_count IS NULL OR p_count NOT BETWEEN 1 AND 4000 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'The number of messages to move must be between 1 and 4000.';
     END IF;
 
     INSERT INTO rowpost.spool (queue_key, owned_by, confirmed, taken_at)

@@ -1,6 +1,6 @@
 CREATE OR REPLACE FUNCTION rowpost."send_staged:{queue_key}"(
     p_job_key text,
-    p_attempts text[] -- the attempts that count, one of each task
+    p_attempts text[] -- the attempts that count, one of each task, in the order of the tasks
 ) RETURNS TABLE (sent bigint)
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -18,12 +18,13 @@ BEGIN
     WITH removed AS (
         DELETE FROM rowpost.staged_message AS s
         WHERE s.job_key = p_job_key AND s.attempt = ANY (p_attempts)
-        RETURNING s.number, s.id, s.headers, s.body
+        RETURNING s.attempt, s.number, s.id, s.headers, s.body
     )
     INSERT INTO {queue_table} (id, headers, body)
     SELECT coalesce(r.id, gen_random_uuid()), r.headers, r.body
     FROM removed AS r
-    ORDER BY r.number;
+    JOIN unnest(p_attempts) WITH ORDINALITY AS a (attempt, task) ON a.attempt = r.attempt
+    ORDER BY a.task, r.number;
 
     GET DIAGNOSTICS v_sent = ROW_COUNT;
     RETURN QUERY SELECT v_sent;

@@ -1,0 +1,104 @@
+"""Statements of single procedures that Babelfish lacks, and the statements that the tests run instead.
+
+Everything else in these procedures is executed as SQL Server gets it.
+"""
+
+from __future__ import annotations
+
+__all__ = ["FRAGMENTS"]
+
+_LOCK_SAGA = """    SELECT @id = s.Id
+    FROM {saga_table} AS s WITH (UPDLOCK, ROWLOCK, READCOMMITTEDLOCK)
+    WHERE s.Id = @id;
+"""
+#: changes nothing, and locks
+_TOUCH_SAGA = """    UPDATE s
+    SET s.Concurrency = s.Concurrency
+    FROM {saga_table} AS s
+    WHERE s.Id = @id;
+"""
+_CALL = "    EXEC @procedure @headers = @headers, @body = @body;\n"
+_DYNAMIC_CALL = """    SET @procedure = CONCAT(N'EXEC ', @procedure, N' @headers = @headers, @body = @body;');
+    EXEC sys.sp_executesql @procedure, N'@headers nvarchar(max), @body varbinary(max)', @headers = @headers, @body = @body;
+"""
+_LAST_IDENTITY = """DECLARE @last bigint = (
+    SELECT CASE WHEN i.last_value IS NULL THEN 0 ELSE CAST(IDENT_CURRENT(N'{queue_table}') AS bigint) END
+    FROM sys.identity_columns AS i
+    WHERE i.object_id = @table
+);
+"""
+_LAST_OF_SEQUENCE = """DECLARE @relation nvarchar(400) = LOWER(CONCAT(N'"', DB_NAME(), N'_', N'{schema_name}', N'"."', N'{table_name}', N'"'));
+DECLARE @last bigint = ISNULL(pg_catalog.pg_sequence_last_value(pg_catalog.pg_get_serial_sequence(@relation, N'rowversion')), 0);
+"""
+_RIGHT_TO_SEE_LOCKS = """DECLARE @sees_locks bit = CASE
+    WHEN CAST(SERVERPROPERTY('EngineEdition') AS int) IN (5, 12) THEN HAS_PERMS_BY_NAME(DB_NAME(), N'DATABASE', N'VIEW DATABASE STATE')
+    WHEN HAS_PERMS_BY_NAME(NULL, NULL, N'VIEW SERVER STATE') = 1 THEN 1
+    ELSE HAS_PERMS_BY_NAME(NULL, NULL, N'VIEW SERVER PERFORMANCE STATE')
+END;
+"""
+_SEES_LOCKS = "DECLARE @sees_locks bit = 1;\n"
+_LOCKS = """            SELECT DISTINCT l.request_owner_id AS writer
+            FROM sys.dm_tran_locks AS l
+            WHERE l.resource_type = N'OBJECT'
+              AND l.resource_database_id = DB_ID()
+              AND l.resource_associated_entity_id = @table
+              AND l.request_mode IN (N'IX', N'SIX', N'UIX', N'X', N'BU', N'Sch-M')
+              AND l.request_session_id <> @@SPID
+"""
+_POSTGRESQL_LOCKS = """            SELECT DISTINCT l.virtualtransaction AS writer
+            FROM pg_catalog.pg_locks AS l
+            WHERE l.locktype = N'relation'
+              AND CAST(l.relation AS int) = @table
+              AND l.mode IN (N'RowExclusiveLock', N'ShareRowExclusiveLock', N'ExclusiveLock', N'AccessExclusiveLock')
+              AND l.pid <> @@SPID
+"""
+_OWNER = "SELECT @held_by = s.owned_by, @confirmed = s.confirmed\n"
+_LOCKED_OWNER = """DECLARE @none nvarchar(10) = CONCAT(N'', pg_catalog.pg_advisory_xact_lock(CAST(OBJECT_ID(N'{queue_table}', N'U') AS bigint)));
+
+SELECT @held_by = s.owned_by, @confirmed = s.confirmed
+"""
+_MOVE = """WITH oldest AS (
+    SELECT TOP (@count) q.Id, q.CorrelationId, q.ReplyToAddress, q.Expires, q.Headers, q.Body, q.RowVersion
+    FROM {queue_table} AS q WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK, FORCESEEK)
+    WHERE q.RowVersion <= @last
+    ORDER BY q.RowVersion
+)
+DELETE FROM oldest
+OUTPUT N'{queue_key}', deleted.Id, deleted.CorrelationId, deleted.ReplyToAddress, 1, deleted.Expires, deleted.Headers, deleted.Body, deleted.RowVersion
+INTO rowpost.spooled_message (queue_key, id, correlation_id, reply_to_address, recoverable, expires, headers, body, row_version)
+OPTION (MAXDOP 1);
+"""
+#: in the transaction that a stream opens; the UPDATE changes nothing, and waits until receivers have ended
+_COPY_AND_DELETE = """DECLARE @before bigint = (SELECT ISNULL(MAX(m.number), 0) FROM rowpost.spooled_message AS m WHERE m.queue_key = N'{queue_key}');
+
+UPDATE q
+SET q.Id = q.Id
+FROM {queue_table} AS q
+WHERE q.RowVersion IN (SELECT TOP (@count) o.RowVersion FROM {queue_table} AS o WHERE o.RowVersion <= @last ORDER BY o.RowVersion);
+
+INSERT INTO rowpost.spooled_message (queue_key, id, correlation_id, reply_to_address, recoverable, expires, headers, body, row_version)
+SELECT TOP (@count) N'{queue_key}', q.Id, q.CorrelationId, q.ReplyToAddress, 1, q.Expires, q.Headers, q.Body, q.RowVersion
+FROM {queue_table} AS q
+WHERE q.RowVersion <= @last
+ORDER BY q.RowVersion;
+
+DELETE q
+FROM {queue_table} AS q
+WHERE q.RowVersion IN
+(
+    SELECT m.row_version
+    FROM rowpost.spooled_message AS m
+    WHERE m.queue_key = N'{queue_key}' AND m.number > @before
+);
+"""
+
+#: what Babelfish lacks; a statement as SQL Server gets it, and the one that replaces it
+FRAGMENTS: tuple[tuple[str, str, str], ...] = (
+    ("UPDLOCK: an UPDATE that changes nothing locks the instance", _LOCK_SAGA, _TOUCH_SAGA),
+    ("the call of a procedure that a variable names: a dynamic call, so that a publisher needs the right to send", _CALL, _DYNAMIC_CALL),
+    ("an identity that says whether one was ever assigned: PostgreSQL's sequence", _LAST_IDENTITY, _LAST_OF_SEQUENCE),
+    ("rights by the server's edition", _RIGHT_TO_SEE_LOCKS, _SEES_LOCKS),
+    ("sys.dm_tran_locks: PostgreSQL's pg_locks", _LOCKS, _POSTGRESQL_LOCKS),
+    ("HOLDLOCK: an advisory lock of PostgreSQL makes moves wait for one another", _OWNER, _LOCKED_OWNER),
+    ("DELETE from a common table expression with OUTPUT INTO, and READPAST: INSERT and DELETE, which wait for receivers", _MOVE, _COPY_AND_DELETE),
+)
