@@ -24,6 +24,7 @@
      │    ├── LoginRefused        wrong user or password, or no such database
      │    ├── PermissionDenied    the login lacks a right
      │    ├── SchemaMissing       rowpost was not deployed here
+     │    │    └── FeatureMissing a feature that the environment does not declare
      │    ├── SagaNotDeployed     a saga without a table, or whose table has lost a column
      │    ├── ParticipantFailed   another database of a transaction is out of reach, or refused
      │    └── Deadlock            victim of a deadlock, a lock timeout or a serialization failure: try again
@@ -59,6 +60,7 @@ __all__ = [
     "Deadlock",
     "DelayNotSupported",
     "DeployError",
+    "FeatureMissing",
     "HandlerBrokeTransaction",
     "HandlerNotFound",
     "InvalidCorrelation",
@@ -197,6 +199,10 @@ class PermissionDenied(DatabaseError):
 
 class SchemaMissing(DatabaseError):
     """This database has no rowpost schema yet: run rowpost apply."""
+
+
+class FeatureMissing(SchemaMissing):
+    """This database does not have a feature: the message names the line for the environment's file, and rowpost apply."""
 
 
 class ParticipantFailed(DatabaseError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +18,7 @@ from rowpost.database.sql_folder import schema_version
 from rowpost.deploy.apply import apply, difference
 from rowpost.deploy.capabilities import capabilities
 from rowpost.deploy.diff import PlanDiff
+from rowpost.deploy.features import Kept
 from rowpost.deploy.plan import Plan, plan
 from rowpost.deploy.release import go_back, open_release, undo_scripts, write_bundle
 from rowpost.deploy.review import Review, compare_releases, read_definition, review
@@ -29,6 +30,8 @@ from rowpost.version import __version__
 __all__ = ["register"]
 
 PRODUCTION = "production"
+#: features that an endpoint uses by itself: whether it does is known only to who can import it
+OF_HANDLERS = ("outbox", "sagas", "transactions")
 STATES = {
     "added": "new",
     "changed": "changed",
@@ -36,6 +39,7 @@ STATES = {
     "altered": "table changed by hand, not replaced",
     "edited": "script edited after it ran: apply refuses",
     "dropped": "no longer part of the release",
+    "undeclared": "no longer declared, empty: will be dropped",
     "unknown": "not part of this release",
 }
 
@@ -52,10 +56,15 @@ def _planned(session: Session, folder: Path | None = None) -> Plan:
     """Make the plan, including the saga tables of the environment's endpoints, whose code is in the current folder."""
     import_from_current_folder()
 
+    unknown: list[str] = []
+
     def note_missing(error: HandlerNotFound) -> None:
+        unknown.append(str(error))
         session.note(f"{error}. Its saga tables are planned only if the environment declares them below `sagas`.")
 
-    return plan(with_sagas(session.settings, note_missing), folder)
+    planned = plan(with_sagas(session.settings, note_missing), folder)
+    needed_by = "a handler of the environment" if unknown else ""
+    return replace(planned, uncertain=tuple((feature, needed_by) for feature in OF_HANDLERS if needed_by))
 
 
 def show_plan(
@@ -130,12 +139,14 @@ def _print_difference(session: Session, planned: Plan, diff: PlanDiff, found: Re
                 "review": _review_document(found),
                 "unchanged": len(diff.unchanged),
                 "undeclared": diff.undeclared,
+                "kept": [asdict(each) for each in diff.kept],
                 **_which(session),
                 "unknown": [entry.script_name for entry in diff.unknown],
             }
         )
         return
     _print_review(session, planned, found, session.settings.target)
+    _note_kept(session, diff.kept)
     changes = sum(count for state, count in found.counts.items() if state != "unknown")
     what = f"{changes} to change, " if changes else ""
     session.note(f"{what}{len(diff.unchanged)} unchanged.{_also_registered(diff.undeclared)}")
@@ -149,8 +160,8 @@ def _print_review(session: Session, planned: Plan, found: Review, where: str) ->
     for line in found.summary:
         session.note(line)
     if found.items:
-        rows = [(STATES[i.state], i.name, (i.old_hash or "-")[:12], (i.new_hash or "-")[:12]) for i in found.items]
-        table(session.out, ("change", "object", "old", "new"), rows)
+        rows = [(STATES[i.state], i.name, i.feature, (i.old_hash or "-")[:12], (i.new_hash or "-")[:12]) for i in found.items]
+        table(session.out, ("change", "object", "for", "old", "new"), rows)
     for item in found.items:
         if item.diff:
             session.out.print("\n" + visible(item.diff), soft_wrap=True)
@@ -159,6 +170,12 @@ def _print_review(session: Session, planned: Plan, found: Review, where: str) ->
 def _review_document(found: Review) -> dict[str, object]:
     return {"counts": found.counts, "locks": found.locks, "pauses": found.pauses,
             "items": [asdict(item) for item in found.items]}  # fmt: skip
+
+
+def _note_kept(session: Session, kept: tuple[Kept, ...]) -> None:
+    """Name what stays although the environment does not declare it."""
+    for each in kept:
+        session.note(f"Stays although the environment does not declare it: {each.subject}, because {each.reason}. {each.remedy}")
 
 
 def _also_registered(names: tuple[str, ...]) -> str:
@@ -221,13 +238,15 @@ def _apply(session: Session, yes: bool) -> None:
     if session.as_json:
         session.document(
             {"applied": result.applied, "unchanged": result.unchanged, "altered": result.altered,
-             "undeclared": result.undeclared, **_which(session)}
+             "undeclared": result.undeclared, "dropped": result.dropped, "kept": [asdict(each) for each in result.kept], **_which(session)}
         )  # fmt: skip
         return
+    dropped = f"{len(result.dropped)} dropped, " if result.dropped else ""
     session.note(
-        f"{planned.environment}: {session.settings.target}: {len(result.applied)} applied, "
+        f"{planned.environment}: {session.settings.target}: {len(result.applied)} applied, {dropped}"
         f"{result.unchanged} unchanged.{_also_registered(result.undeclared)}"
     )
+    _note_kept(session, result.kept)
     for name in result.altered:
         session.note(f"{name}: the table was changed by hand and was not replaced. rowpost verify shows the differences.")
 

@@ -7,6 +7,7 @@ an unknown key, a missing one or a value of another type is a ContractError.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 from threading import RLock
@@ -18,7 +19,12 @@ import yaml
 from rowpost.database.sql_folder import sql_folder
 from rowpost.errors import ContractError
 
-__all__ = ["CatalogueEntry", "Contract", "Parameter", "Procedure", "load_contract", "parse_contract", "read_contract"]
+__all__ = [
+    "CORE", "CatalogueEntry", "Contract", "Feature", "Parameter", "Procedure", "load_contract", "parse_contract", "read_contract",
+]  # fmt: skip
+
+#: the feature of all that every deployment has
+CORE = "core"
 
 T = TypeVar("T")
 # msgspec analyses a class when it first meets it, and the process crashes if two threads do so at once.
@@ -46,6 +52,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     queues: Literal["own", "all", "delayed"] = "own"
     sagas: Literal["own", "transitional"] = "own"
     side: Side
+    feature: str = CORE
     roles: tuple[Role, ...] | None = None
     parameters: tuple[Parameter, ...]
     result: tuple[Parameter, ...]
@@ -58,7 +65,7 @@ class Procedure(_Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One procedure of the contract.
 
     Attributes:
-        feature: its folder.
+        folder: its folder.
         name: its name.
         purpose: what it does, in one sentence.
         scope: "queue" or "saga" (rendered once for each of them), or "database".
@@ -67,6 +74,7 @@ class Procedure(_Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):
         sagas: which sagas get a procedure of scope "saga": "own" (all of them) or "transitional" (those that move to
             another correlation).
         side: what it is for: receive, send, operate, read or deploy.
+        feature: which feature needs it.
         roles: the database roles that may execute it. A template is never granted to the role endpoint.
         parameters: in order.
         result: its columns, in order; empty if it returns no rows.
@@ -75,7 +83,7 @@ class Procedure(_Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):
         differences: by engine, how its behaviour differs there.
     """
 
-    feature: str
+    folder: str
     name: str
     roles: tuple[Role, ...]
 
@@ -91,11 +99,50 @@ class CatalogueEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     meaning: str
 
 
+class Feature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an environment declares to have its procedures and tables. On the engines of `always` every environment has it."""
+
+    purpose: str
+    always: tuple[Literal["postgresql", "sqlserver"], ...] = ()
+
+
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the table of one script is for."""
+
+    purpose: str
+    feature: str = CORE
+
+
 class Contract(msgspec.Struct, frozen=True):
-    """All procedures, and the catalogue of errors by number."""
+    """All procedures, the catalogue of errors by number, and the features. An earlier release's may have no feature but the core.
+
+    `tables` are the scripts of tables by their paths below `tables`, without `.sql`.
+    """
 
     procedures: tuple[Procedure, ...]
     errors: dict[int, CatalogueEntry]
+    features: dict[str, Feature] = {}
+    tables: dict[str, Table] = {}
+
+    def feature_of(self, script_name: str) -> str:
+        """Return the feature that a script belongs to, by its name in the journal.
+
+        >>> load_contract().feature_of("procedures/stream/read_range.sql:Sales")
+        'spark'
+        """
+        found = self._described(script_name)
+        return CORE if found is None else found.feature
+
+    def purpose_of(self, script_name: str) -> str:
+        """Return what a script's object is for, in one sentence; an empty text if the contract does not say so."""
+        found = self._described(script_name)
+        return "" if found is None else found.purpose
+
+    def _described(self, script_name: str) -> Procedure | Table | None:
+        kind, _, path = script_name.partition(".sql")[0].partition("/")
+        if kind == "tables":
+            return self.tables.get(path)
+        return next((each for each in self.procedures if f"{each.folder}/{each.name}" == path), None)
 
     def find(self, name: str, scope: str) -> Procedure:
         """Return the procedure of that name and scope ("queue", "saga" or "database").
@@ -117,22 +164,26 @@ class Contract(msgspec.Struct, frozen=True):
         groups = {"own", "transitional"} if transitional else {"own"}
         return tuple(p for p in self.procedures if p.scope == "saga" and p.sagas in groups)
 
-    def templates(self, kind: str = "own", delayed: bool = True) -> tuple[Procedure, ...]:
+    def templates(self, kind: str = "own", delayed: bool = True, features: Collection[str] | None = None) -> tuple[Procedure, ...]:
         """Return the procedures of one queue.
 
         Args:
             kind: an "external" queue has only those that send.
             delayed: whether the queue has a table of delayed messages.
+            features: only procedures of these; None for all.
         """
         groups = {"all"} if kind == "external" else {"all", "own", "delayed"} if delayed else {"all", "own"}
-        return tuple(p for p in self.procedures if p.scope == "queue" and p.queues in groups)
+        known = self.features if features is None else {*features, "delayed"}
+        return tuple(p for p in self.procedures if p.scope == "queue" and p.queues in groups and (p.feature in known or p.feature == CORE))
 
 
-class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole file. Procedures are decoded one by one, so that an error can name the procedure."""
 
     version: int
     roles: dict[Side, tuple[Role, ...]]
+    features: dict[str, Feature] = {}
+    tables: dict[str, Table] = {}
     errors: dict[int, CatalogueEntry]
     procedures: dict[str, dict[str, Any]]
 
@@ -169,12 +220,14 @@ def parse_contract(text: str) -> Contract:
     document = _decode("", values, _Document)
     found = []
     for path, entry in document.procedures.items():
-        feature, _, name = path.partition("/")
-        checked = _decode(path, entry, _Entry)  # `feature` and `name` are the path's, and not allowed below it
+        folder, _, name = path.partition("/")
+        checked = _decode(path, entry, _Entry)  # `folder` and `name` are the path's, and not allowed below it
+        if checked.feature != CORE and checked.feature not in document.features:
+            raise ContractError(f"sql/contract.yml: procedures.{path}: the feature {checked.feature!r} is not listed below features.")
         wanted = document.roles.get(checked.side, ()) if checked.roles is None else checked.roles
         roles = [role for role in wanted if checked.scope == "database" or role != "endpoint"]
-        found.append(_decode(path, {**entry, "feature": feature, "name": name, "roles": roles}, Procedure))
-    return Contract(tuple(found), document.errors)
+        found.append(_decode(path, {**entry, "folder": folder, "name": name, "roles": roles}, Procedure))
+    return Contract(tuple(found), document.errors, document.features, document.tables)
 
 
 def _decode(path: str, values: Any, cls: type[T]) -> T:

@@ -8,12 +8,14 @@ Two deployments at once: the second waits for the first one's lock, reads the jo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 
 from rowpost.database.connection import Connection
+from rowpost.deploy.contract_sql import drop_empty_table, drop_object
 from rowpost.deploy.diff import Change, JournalEntry, PlanDiff, compare
+from rowpost.deploy.features import Declared, Kept
 from rowpost.deploy.plan import Entry, Plan, QueueEntry, Step, build_plan
 from rowpost.deploy.runner import BatchError, BatchRunner, SqlserverRunner, is_babelfish
 from rowpost.deploy.saga_entry import SagaEntry
@@ -28,6 +30,7 @@ __all__ = [
     "State",
     "adapt_for_babelfish",
     "apply",
+    "compare_with",
     "deployment",
     "difference",
     "fitted",
@@ -36,6 +39,7 @@ __all__ = [
 ]
 
 LIST_SAGAS = "procedures/saga/list_saga_types.sql"
+LIST_FEATURES = "procedures/deploy/list_features.sql"
 
 #: A test sets this to run on Babelfish, an engine for tests only: it returns each script as Babelfish can run it.
 adapt_for_babelfish: Callable[[Script], Script] | None = None
@@ -49,8 +53,9 @@ class ApplyResult:
     """What a deployment did. Names are those of scripts, and `queue <name>`, `saga <name>` for entries of the registry.
 
     `altered` are tables whose columns somebody changed by hand: left alone. `undeclared` are registered queues and sagas that
-    the environment does not declare: deployed like the others. `dropped` are scripts whose procedures were dropped, because
-    the release that was gone back to does not have them.
+    the environment does not declare: deployed like the others. `dropped` are scripts whose objects were dropped, because
+    the environment no longer declares their features, or the release that was gone back to does not have them. `kept` are features
+    that stay although the environment does not declare them.
     """
 
     applied: tuple[str, ...] = ()
@@ -58,26 +63,40 @@ class ApplyResult:
     altered: tuple[str, ...] = ()
     undeclared: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    kept: tuple[Kept, ...] = ()
 
 
 @dataclass(frozen=True)
 class State:
-    """What a server has: journal, registry, and the newest schema number (0 where nothing was recorded)."""
+    """What a server has: journal, registry, the newest schema number (0 if none was recorded), and who declared which feature."""
 
     journal: tuple[JournalEntry, ...]
     registry: tuple[Entry, ...]
     schema_version: int
     tool_version: str
+    declared: tuple[Declared, ...] = ()
 
 
 def read_state(database: Connection) -> State:
     """Read journal, registry and version. Raises SchemaMissing where nothing is deployed."""
     journal = tuple(JournalEntry(*row) for row in database.call("list_scripts"))
     registry = _entries(database, "list_queues", QueueEntry)
-    if any(entry.script_name == LIST_SAGAS for entry in journal):  # else deployed by a release that knew no sagas
+    ran = {entry.script_name for entry in journal}
+    if LIST_SAGAS in ran:  # else the feature is not deployed
         registry += _entries(database, "list_saga_types", SagaEntry)
+    declared = tuple((row.environment, row.feature) for row in database.call("list_features")) if LIST_FEATURES in ran else ()
     version = database.call("get_version")
-    return State(journal, registry, *(version[0][:2] if version else (0, "")))
+    schema_version, tool_version = version[0][:2] if version else (0, "")
+    return State(journal, registry, schema_version, tool_version, declared)
+
+
+def compare_with(database: Connection, plan: Plan, state: State) -> PlanDiff:
+    """Compare a plan with the state of a server, which is asked for rows in tables that the environment no longer declares."""
+
+    def has_rows(script_name: str) -> bool:
+        return bool(database.call("has_rows", script_name=script_name)[0].has_rows)
+
+    return compare(plan, state.journal, state.registry, state.declared, has_rows)
 
 
 def _entries(database: Connection, procedure: str, kind: type[Entry]) -> tuple[Entry, ...]:
@@ -102,7 +121,7 @@ def difference(database: Connection, plan: Plan) -> PlanDiff:
     except SchemaMissing:
         return compare(plan, (), ())
     refuse_newer(plan, state)
-    return compare(plan, state.journal, state.registry)
+    return compare_with(database, plan, state)
 
 
 def apply(database: Connection, plan: Plan, progress: Progress | None = None) -> ApplyResult:
@@ -124,18 +143,22 @@ def apply(database: Connection, plan: Plan, progress: Progress | None = None) ->
                     running.run(step)
         state = read_state(database)
         _refuse_other_schema(plan, state)
-        diff = compare(plan, state.journal, state.registry)
+        diff = compare_with(database, plan, state)
         if diff.edited:
             raise ScriptEdited(
                 f"One-time scripts were edited after they ran here: {', '.join(diff.edited)}. "
                 "Restore them and put the change into a new script."
             )
+        running.drop(diff.dropped)
         running.run_changes(diff.changes, progress)
+        if plan.whole:
+            running.record_features(plan, state, diff)
         ours = (plan.schema_version, plan.tool_version)
         if plan.whole and (state.schema_version, state.tool_version) != ours:
             database.call("record_version", schema_version=plan.schema_version, tool_version=plan.tool_version)
     applied = tuple(change.name for change in diff.changes if change.runs and change.state != "everytime")
-    return ApplyResult(applied, len(diff.unchanged), diff.altered, diff.undeclared)
+    dropped = tuple(entry.script_name for entry in diff.dropped)
+    return ApplyResult(applied, len(diff.unchanged), diff.altered, diff.undeclared, dropped, diff.kept)
 
 
 def _refuse_other_schema(plan: Plan, state: State) -> None:
@@ -167,6 +190,22 @@ class Deployment:
         for change in todo:
             if isinstance(change.item, Step) and not _is_recorded(change):
                 self._database.call("record_script", **change.item.record)
+
+    def drop(self, entries: Iterable[JournalEntry]) -> None:
+        """Drop what these scripts made, tables last, and take the scripts out of the journal. A table that has rows is an error."""
+        for entry in sorted(entries, key=lambda each: each.object_kind == "table"):
+            if entry.object_name is not None and entry.living_fingerprint is not None:
+                spell = drop_empty_table if entry.object_kind == "table" else drop_object
+                self.run_script(Script(entry.script_name, spell(self._database.engine, entry.object_name)))
+            self._database.call("forget_script", script_name=entry.script_name)
+
+    def record_features(self, plan: Plan, state: State, diff: PlanDiff) -> None:
+        """Record what the environment declares, and forget what it no longer does."""
+        for feature in diff.forgotten:
+            self._database.call("forget_feature", environment=plan.environment, feature=feature)
+        for feature in plan.declared:
+            if (plan.environment, feature) not in state.declared:
+                self._database.call("record_feature", environment=plan.environment, feature=feature)
 
     def register(self, entry: Entry) -> None:
         """Enter a queue or a saga into the registry; an adopted queue must have its table."""
@@ -226,7 +265,8 @@ def fitted(database: Connection, plan: Plan) -> Plan:
         return plan
     if adapt_for_babelfish is None:
         raise DeployError("The server is Babelfish, which rowpost does not support: use SQL Server, Azure SQL or PostgreSQL instead.")
-    return build_plan(plan.environment, plan.scripts.adapted(adapt_for_babelfish), plan.entries, plan.whole)
+    adapted = plan.scripts.adapted(adapt_for_babelfish)
+    return replace(build_plan(plan.environment, adapted, plan.entries, plan.whole, plan.features), uncertain=plan.uncertain)
 
 
 def _refuse_open_transaction(database: Connection) -> None:

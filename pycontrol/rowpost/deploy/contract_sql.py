@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from rowpost.database.contract import Procedure
 
-__all__ = ["drop_object", "drop_procedures", "role_grants", "template_rows"]
+__all__ = ["drop_empty_table", "drop_object", "drop_procedures", "role_grants", "template_rows"]
 
 
 def role_grants(engine: str, procedures: Iterable[Procedure]) -> str:
@@ -43,6 +43,20 @@ def drop_object(engine: str, name: str) -> str:
         return f"DROP FUNCTION IF EXISTS {name};"
     text = name.replace("'", "''")
     return f"IF OBJECT_ID(N'{text}', N'P') IS NOT NULL\n    DROP PROCEDURE {name};\nELSE\n    DROP FUNCTION IF EXISTS {name};"
+
+
+def drop_empty_table(engine: str, name: str) -> str:
+    """Spell the removal of a table by its quoted name; it is an error if the table has rows. Waits for transactions that use it."""
+    text = name.replace("'", "''")
+    said = f"The table {text} has rows by now and is not dropped: run rowpost plan again."
+    if engine == "postgresql":
+        return (
+            f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE;\n"
+            f"DO $rowpost$\nBEGIN\n    IF EXISTS (SELECT FROM {name}) THEN\n"
+            f"        RAISE EXCEPTION USING MESSAGE = '{said}';\n    END IF;\nEND\n$rowpost$;\nDROP TABLE {name};\n"
+        )
+    lock = "WITH (TABLOCKX, HOLDLOCK)"
+    return f"IF EXISTS (SELECT 1 FROM {name} {lock})\n    THROW 50000, N'{said}', 1;\nDROP TABLE {name};\n"  # noqa: S608 -- quoted
 
 
 def template_rows(procedures: Iterable[Procedure]) -> str:

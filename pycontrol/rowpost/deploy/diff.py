@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from rowpost.deploy.plan import Entry, Plan, Step, build_plan
+from rowpost.deploy.features import Declared, Kept, settle
+from rowpost.deploy.plan import Entry, Plan, Step
 
-__all__ = ["Change", "JournalEntry", "PlanDiff", "compare", "with_registered"]
+__all__ = ["Change", "JournalEntry", "PlanDiff", "compare"]
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,18 @@ class Change:
 @dataclass(frozen=True)
 class PlanDiff:
     """The whole comparison. `undeclared` are registered queues and sagas that the environment does not declare: they are
-    deployed like the others and never dropped; `unknown` are scripts in the journal that this release does not bring.
+    deployed like the others and never dropped; `unknown` are scripts in the journal that this release does not bring. `kept` are
+    features that stay without being declared. `dropped` are the scripts whose objects apply drops, because this environment declared
+    their features and no longer does. `forgotten` are features that it no longer has on record.
     """
 
+    plan: Plan
     changes: tuple[Change, ...]
-    undeclared: tuple[str, ...]
-    unknown: tuple[JournalEntry, ...]
+    undeclared: tuple[str, ...] = ()
+    unknown: tuple[JournalEntry, ...] = ()
+    kept: tuple[Kept, ...] = ()
+    dropped: tuple[JournalEntry, ...] = ()
+    forgotten: tuple[str, ...] = ()
 
     def names(self, state: str) -> tuple[str, ...]:
         """The names of what is in a state, in the plan's order."""
@@ -102,26 +109,21 @@ class PlanDiff:
     @property
     def is_empty(self) -> bool:
         """Whether apply would find nothing to do (but for what runs every time)."""
-        return not any(change.runs and change.state != "everytime" for change in self.changes)
+        return not self.dropped and not any(change.runs and change.state != "everytime" for change in self.changes)
 
 
-def with_registered(plan: Plan, registry: Iterable[Entry]) -> Plan:
-    """The plan with the registered queues and sagas that it does not declare: they get the same procedures as the others.
-
-    A plan that is not whole stays as it is.
-    """
-    if not plan.whole:
-        return plan
-    declared = {entry.title for entry in plan.entries}
-    others = [entry for entry in registry if entry.title not in declared]
-    return build_plan(plan.environment, plan.scripts, [*plan.entries, *others]) if others else plan
-
-
-def compare(plan: Plan, journal: Iterable[JournalEntry], registry: Iterable[Entry]) -> PlanDiff:
-    """How each item of the plan, registered queues included, stands on the server."""
+def compare(
+    plan: Plan,
+    journal: Iterable[JournalEntry],
+    registry: Iterable[Entry],
+    declared: Collection[Declared] = (),
+    has_rows: Callable[[str], bool] = lambda script_name: True,
+) -> PlanDiff:
+    """How each item of the plan, and all that stays without being declared, stands on the server. Arguments as for `settle`."""
     recorded = {entry.script_name: entry for entry in journal}
     entered = {entry.title: entry for entry in registry}
-    complete = with_registered(plan, entered.values())
+    settled = settle(plan, tuple(recorded.values()), entered.values(), declared, has_rows)
+    complete = settled.plan
     # Several one-time scripts may shape one table: the last one's fingerprint is the one that must be alive.
     last = {step.object_name: step.script_name for step in complete.steps if step.script_name in recorded}
     changes: list[Change] = []
@@ -140,12 +142,16 @@ def compare(plan: Plan, journal: Iterable[JournalEntry], registry: Iterable[Entr
             changes.append(Change(item, state, entry))
     planned = {step.script_name for step in complete.steps}
     if not plan.whole:
-        return PlanDiff(tuple(changes), (), ())
-    declared = {entry.title for entry in plan.entries}
+        return PlanDiff(complete, tuple(changes))
+    titles = {entry.title for entry in plan.entries}
     return PlanDiff(
+        complete,
         tuple(changes),
-        undeclared=tuple(entry.name for title, entry in entered.items() if title not in declared),
-        unknown=tuple(entry for name, entry in recorded.items() if name not in planned),
+        undeclared=tuple(entry.name for title, entry in entered.items() if title not in titles),
+        unknown=tuple(entry for name, entry in recorded.items() if name not in {*planned, *settled.dropped}),
+        kept=settled.kept,
+        dropped=tuple(recorded[name] for name in settled.dropped),
+        forgotten=settled.forgotten,
     )
 
 

@@ -6,13 +6,14 @@ psql; `rowpost.deploy.apply` runs the same steps, minus those that the journal s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rowpost.database.contract import Procedure
+from rowpost.database.contract import CORE, Procedure
 from rowpost.database.dialects.choice import dialect_for
 from rowpost.database.dialects.protocol import Dialect
 from rowpost.deploy.contract_sql import drop_procedures, role_grants, template_rows
@@ -26,7 +27,8 @@ from rowpost.version import __version__
 from rowpost.wire.address import DEFAULT_SCHEMA, Address, parse_address, queue_key
 
 __all__ = [
-    "Entry", "Plan", "QueueEntry", "Step", "build_plan", "business_settings", "contract_fragments", "describe_queue", "plan", "queue_names",
+    "Entry", "Plan", "QueueEntry", "Step", "build_plan", "business_settings", "contract_fragments", "count_by_feature", "declared_features",
+    "delayed_feature", "deployed_features", "describe_queue", "plan", "queue_names",
 ]  # fmt: skip
 
 HOW_TO_RUN = {
@@ -95,7 +97,10 @@ class Step:
 class Plan:
     """A deployment of one environment. `items` are in the order in which they run.
 
-    `whole` is False for the deployment of a few queues into a database that has the rest already.
+    `whole` is False for the deployment of a few queues into a database that has the rest already. `features` are those whose
+    objects are in `items`. `declared` are those that the environment declares, with `delayed:<queue key>` for a queue with a
+    delayed table: the database records them for the environment. `uncertain` are features that something needs which could not be
+    imported here, each with that something.
     """
 
     environment: str
@@ -103,6 +108,15 @@ class Plan:
     items: tuple[Step | Entry, ...] = field(repr=False)
     tool_version: str = __version__
     whole: bool = True
+    features: frozenset[str] = frozenset()
+    uncertain: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        """Features, and the queues with a delayed table, as the database records them; none with scripts of a release without the record."""
+        if not any(script.stem == "record_feature" for script in self.scripts.database):
+            return ()
+        return (*sorted(self.features), *sorted(delayed_feature(queue) for queue in self.queues if queue.delayed))
 
     @property
     def engine(self) -> str:
@@ -142,9 +156,11 @@ class Plan:
     @property
     def script(self) -> str:
         """One script, complete and safe to run again: what apply does on an empty database."""
+        made = (step.script_name for step in self.steps if step.object_name is not None)
         header = (
             f"rowpost {self.tool_version}: deployment of the environment {self.environment} ({self.engine})",
             f"Schema {self.schema_version}, {len(self.steps)} scripts, {_counted(self)}. Plan {self.hash}",
+            *(f"{feature}: {count} objects, to {purpose}" for feature, count, purpose in count_by_feature(self, made)),
             f"Run it with: {HOW_TO_RUN[self.engine]}",
             "One transaction: after an error nothing of it remains. Running it again does no harm.",
         )
@@ -162,13 +178,42 @@ def plan(settings: Settings, folder: Path | None = None) -> Plan:
     """
     entries: list[Entry] = [describe_queue(queue, settings.engine) for queue in settings.queues]
     entries += [describe_saga(saga, settings.engine) for saga in settings.sagas]
-    return build_plan(settings.environment, load_scripts(settings.engine, folder), entries)
+    scripts = load_scripts(settings.engine, folder)
+    return build_plan(settings.declarant, scripts, entries, features=declared_features(settings, scripts))
+
+
+def declared_features(settings: Settings, scripts: ScriptSet) -> frozenset[str]:
+    """The features that an environment has: those that it names, those of its sections, and those of its engine."""
+    of_sections = {"sagas": settings.sagas, "outbox": settings.outboxes, "transactions": settings.participants}
+    named = {*settings.features, *(name for name, section in of_sections.items() if section)}
+    known = scripts.contract.features
+    return frozenset(name for name, each in known.items() if name in named or settings.engine in each.always)
+
+
+def deployed_features(scripts: ScriptSet, script_names: Iterable[str]) -> frozenset[str]:
+    """The features of scripts that ran, by their names in the journal; without the core, and without delayed, which queues have."""
+    return frozenset(map(scripts.contract.feature_of, script_names)) - {CORE, "delayed"}
+
+
+def delayed_feature(queue: QueueEntry) -> str:
+    """The name under which the database records that an environment declares a queue's delayed table."""
+    return f"delayed:{queue.queue_key}"
+
+
+def count_by_feature(plan: Plan, script_names: Iterable[str]) -> list[tuple[str, int, str]]:
+    """Each feature of these scripts, with the number of scripts and what the feature is for."""
+    contract = plan.scripts.contract
+    counts = Counter(map(contract.feature_of, script_names))
+    order = (name for name in contract.features if name in counts)
+    return [(name, counts[name], contract.features[name].purpose) for name in order]
 
 
 def business_settings(settings: Settings, outbox: OutboxSettings) -> Settings:
-    """The settings with which rowpost is deployed into a business database: the same, without queues."""
+    """The settings with which rowpost is deployed into a business database: the same, with the outbox and without queues."""
     return replace(
         settings,
+        business_of=outbox.name,
+        features=("outbox",),
         engine=outbox.engine,
         url=outbox.url,
         default_schema=DEFAULT_SCHEMA[outbox.engine],
@@ -179,38 +224,42 @@ def business_settings(settings: Settings, outbox: OutboxSettings) -> Settings:
     )
 
 
-def build_plan(environment: str, scripts: ScriptSet, entries: Iterable[Entry], whole: bool = True) -> Plan:
+def build_plan(
+    environment: str, scripts: ScriptSet, entries: Iterable[Entry], whole: bool = True, features: Collection[str] = ()
+) -> Plan:
     """A plan out of its parts, queues and then sagas in the order given; not `whole`: of these alone."""
     entries = list(entries)
     queues = [entry for entry in entries if isinstance(entry, QueueEntry)]
     sagas = [entry for entry in entries if isinstance(entry, SagaEntry)] if scripts.saga_tables else []
+    features = frozenset(features) | ({"sagas"} if sagas else frozenset())
     dialect = dialect_for(scripts.engine)
-    fragments = contract_fragments(scripts)
-    items: list[Step | Entry] = [_database_step(_expanded(script, fragments), dialect) for script in scripts.database] if whole else []
+    fragments = contract_fragments(scripts, features)
+    wanted = [script for script in scripts.database if scripts.contract.feature_of(script.name) in {CORE, *features}] if whole else []
+    items: list[Step | Entry] = [_database_step(_expanded(script, fragments), dialect) for script in wanted]
     for queue in queues:
-        items += [queue, *_queue_steps(queue, scripts, dialect)]
+        items += [queue, *_queue_steps(queue, scripts, dialect, features)]
     for saga in sagas:
         items += [saga, *_saga_steps(saga, scripts, dialect)]
     if whole:
         grants = _expanded(scripts.grants, fragments)
         items.append(Step(grants.name, grants.kind, grants.text))
     for queue in queues:
-        granted = role_grants(scripts.engine, _queue_procedures(queue, scripts))
+        granted = role_grants(scripts.engine, _queue_procedures(queue, scripts, features))
         items.append(_queue_step(_expanded(scripts.queue_grants, {"procedure_grants": granted}), queue, dialect))
     for saga in sagas:
         granted = role_grants(scripts.engine, _saga_procedures(saga, scripts))
         items += [_saga_step(_expanded(script, {"procedure_grants": granted}), saga, dialect) for script in scripts.saga_grants]
-    return Plan(environment, scripts, tuple(items), whole=whole)
+    return Plan(environment, scripts, tuple(items), whole=whole, features=features)
 
 
-def contract_fragments(scripts: ScriptSet) -> dict[str, str]:
-    """The SQL that the scripts' own contract determines, by placeholder."""
+def contract_fragments(scripts: ScriptSet, features: Collection[str] | None = None) -> dict[str, str]:
+    """The SQL that the scripts' own contract determines, by placeholder; only of these features, or of all if None."""
     contract, engine = scripts.contract, scripts.engine
-    of_queues = contract.templates()
+    granted = [each for each in contract.procedures if each.scope == "database" and (features is None or each.feature in {CORE, *features})]
     return {
-        "procedure_grants": role_grants(engine, [each for each in contract.procedures if each.scope == "database"]),
-        "queue_procedures": template_rows(of_queues),
-        "drop_queue_procedures": drop_procedures(engine, of_queues),
+        "procedure_grants": role_grants(engine, granted),
+        "queue_procedures": template_rows(contract.templates(features=features)),
+        "drop_queue_procedures": drop_procedures(engine, contract.templates()),
         "drop_saga_procedures": drop_procedures(engine, contract.saga_templates()),
     }
 
@@ -264,8 +313,8 @@ def _delayed_table_name(queue: QueueEntry, dialect: Dialect) -> str:
     return ".".join(dialect.quote(part) for part in (queue.schema_name, name))
 
 
-def _queue_procedures(queue: QueueEntry, scripts: ScriptSet) -> tuple[Procedure, ...]:
-    return scripts.contract.templates(queue.kind, queue.delayed)
+def _queue_procedures(queue: QueueEntry, scripts: ScriptSet, features: Collection[str]) -> tuple[Procedure, ...]:
+    return scripts.contract.templates(queue.kind, queue.delayed, features)
 
 
 def _saga_procedures(saga: SagaEntry, scripts: ScriptSet) -> tuple[Procedure, ...]:
@@ -284,12 +333,12 @@ def _database_step(script: Script, dialect: Dialect) -> Step:
     return Step(script.name, script.kind, script.text, object_kind, f"rowpost.{dialect.quote(name)}")
 
 
-def _queue_steps(queue: QueueEntry, scripts: ScriptSet, dialect: Dialect) -> Iterator[Step]:
+def _queue_steps(queue: QueueEntry, scripts: ScriptSet, dialect: Dialect, features: Collection[str]) -> Iterator[Step]:
     if queue.kind != "external":
         yield _queue_step(scripts.create, queue, dialect, "table", _table_name(queue, dialect))
     if queue.delayed:
         yield _queue_step(scripts.create_delayed, queue, dialect, "table", _delayed_table_name(queue, dialect))
-    wanted = {procedure.name for procedure in _queue_procedures(queue, scripts)}
+    wanted = {procedure.name for procedure in _queue_procedures(queue, scripts, features)}
     for script in scripts.templates:
         if script.stem in wanted or script.stem.startswith("_"):
             name = f"rowpost.{dialect.quote(f'{script.stem}:{queue.queue_key}')}"
@@ -344,7 +393,8 @@ def _sections(plan: Plan, dialect: Dialect) -> Iterator[str]:
     yield section(plan.scripts.begin.name, plan.scripts.begin.text)
     for item in plan.items:
         if isinstance(item, Step):
-            yield guard + section(f"{item.script_name} ({item.kind})", item.text)
+            purpose = plan.scripts.contract.feature_of(item.script_name)
+            yield guard + section(f"{item.script_name} ({item.kind}, for {purpose})", item.text)
         else:
             values = dict(zip((each.name for each in fields(item)), astuple(item), strict=True))
             title = " ".join(item.title.split())
@@ -354,6 +404,9 @@ def _sections(plan: Plan, dialect: Dialect) -> Iterator[str]:
                 yield guard + section(f"{title} ({item.kind})", call("register_queue", values))
     records = "".join(call("record_script", step.record) for step in plan.steps)
     yield guard + section("the journal: what ran, and what it left behind", records)
+    if plan.whole and plan.declared:
+        declared = "".join(call("record_feature", {"environment": plan.environment, "feature": each}) for each in plan.declared)
+        yield guard + section("the features that this environment declares", declared)
     version = {"schema_version": plan.schema_version, "tool_version": plan.tool_version}
     yield guard + section("the version", call("record_version", version))
     yield guard + section(plan.scripts.commit.name, plan.scripts.commit.text) + SCRIPT_END[dialect.name]

@@ -19,11 +19,20 @@ from rowpost.database.contract import load_contract
 from rowpost.database.dialects.choice import dialect_for
 from rowpost.deploy.apply import ApplyResult, Progress, apply, deployment, fitted, read_state, refuse_newer
 from rowpost.deploy.grants import grant_execute, grant_role, grant_tables
-from rowpost.deploy.plan import QueueEntry, build_plan, contract_fragments, describe_queue, queue_names
+from rowpost.deploy.plan import (
+    QueueEntry,
+    build_plan,
+    contract_fragments,
+    declared_features,
+    delayed_feature,
+    deployed_features,
+    describe_queue,
+    queue_names,
+)
 from rowpost.deploy.scripts import Script, ScriptSet, load_scripts, render_script
 from rowpost.deploy.sql_text import expand
 from rowpost.errors import DeployError, QueueNotFound
-from rowpost.settings.environment import QueueSettings
+from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.wire.address import parse_address, queue_key
 
 __all__ = [
@@ -93,7 +102,9 @@ def drop_queue(database: Connection, name: str) -> None:
 
 def _enter(database: Connection, settings: QueueSettings, progress: Progress | None) -> ApplyResult:
     entry = describe_queue(settings, database.engine)
-    part = build_plan(f"queue {entry.queue_name}", load_scripts(database.engine), [entry], whole=False)
+    scripts = load_scripts(database.engine)
+    features = deployed_features(scripts, (each.script_name for each in read_state(database).journal))
+    part = build_plan(f"queue {entry.queue_name}", scripts, [entry], whole=False, features=features)
     return apply(database, part, progress)
 
 
@@ -114,6 +125,9 @@ def _leave(database: Connection, name: str, drop: bool) -> None:
         for each in state.journal:
             if each.script_name.partition(".sql:")[2] == entry.queue_key:
                 database.call("forget_script", script_name=each.script_name)
+        for environment, feature in state.declared:
+            if feature == delayed_feature(entry):
+                database.call("forget_feature", environment=environment, feature=feature)
 
 
 def _rendered(scripts: ScriptSet, script: Script, entry: QueueEntry) -> Script:
@@ -144,6 +158,7 @@ def grant_statements(
     `tables` asks for the rights on tables with which NServiceBus's own endpoints work.
     """
     dialect = dialect_for(where.engine)
+    features = _features(where)
     receive_from, send_to, purge, sagas = list(receive_from), list(send_to), list(purge), list(sagas)
     plain = _without_delayed_table(where)
     sides = (("receive", receive_from), ("send", send_to))
@@ -151,11 +166,11 @@ def grant_statements(
         (procedure, name)
         for side, names in sides
         for name in names
-        for procedure in load_contract().templates(delayed=name not in plain)
+        for procedure in load_contract().templates(delayed=name not in plain, features=features)
         if procedure.side == side
     ]
     wanted += [(load_contract().find("purge_queue", "queue"), name) for name in purge]
-    moving = _moving_sagas(where)
+    moving = _moving_sagas(where) if sagas else set()
     wanted += [(each, name) for name in sagas for each in load_contract().saga_templates(name in moving) if each.side == "receive"]
     grants = [
         grant_execute(dialect, procedure, queue_key(parse_address(name), where.engine), login)
@@ -177,6 +192,14 @@ def _without_delayed_table(where: _HasEngine) -> set[str]:
     if isinstance(where, Connection):
         return {row.queue_name for row in where.call("list_queues") if not row.delayed}
     return {queue.name for queue in getattr(where, "queues", ()) if not queue.delayed or queue.kind == "external"}
+
+
+def _features(where: _HasEngine) -> frozenset[str]:
+    """The features whose procedures the queues have."""
+    scripts = load_scripts(where.engine)
+    if isinstance(where, Connection):
+        return deployed_features(scripts, (row.script_name for row in where.call("list_scripts")))
+    return declared_features(where, scripts) if isinstance(where, Settings) else frozenset(scripts.contract.features)
 
 
 def _moving_sagas(where: _HasEngine) -> set[str]:

@@ -27,7 +27,7 @@ from rowpost.database.sql_folder import sql_folder
 from rowpost.deploy.apply import ApplyResult, State, deployment, fitted, read_state
 from rowpost.deploy.contract_sql import drop_object
 from rowpost.deploy.diff import JournalEntry, compare
-from rowpost.deploy.plan import Plan, Step, build_plan
+from rowpost.deploy.plan import Plan, Step, build_plan, deployed_features
 from rowpost.deploy.scripts import Script, database_scripts, load_scripts, read_script
 from rowpost.errors import DeployError
 from rowpost.version import __version__
@@ -105,8 +105,10 @@ def go_back(database: Connection, release: Release, environment: str = "", undo:
         SchemaMissing: nothing is deployed here.
         DeployError: the release is newer than the database, or the server refused a batch. Nothing was changed.
     """
-    registry = read_state(database).registry
-    plan = fitted(database, build_plan(environment, load_scripts(database.engine, release.folder), registry))
+    before = read_state(database)
+    scripts = load_scripts(database.engine, release.folder)
+    features = deployed_features(scripts, (entry.script_name for entry in before.journal))
+    plan = fitted(database, build_plan(environment, scripts, before.registry, features=features))
     steps = tuple(step for step in plan.steps if step.object_kind == "procedure" or step.kind == "everytime")
     with deployment(database, plan) as running:
         state = read_state(database)
@@ -115,7 +117,7 @@ def go_back(database: Connection, release: Release, environment: str = "", undo:
                 f"The release has schema {plan.schema_version} and the database {state.schema_version}: "
                 "that is forward. Run rowpost apply with that release."
             )
-        diff = compare(replace(plan, items=steps), state.journal, ())
+        diff = compare(replace(plan, items=steps, whole=False), state.journal, ())
         running.run_changes(diff.changes, None)
         for script in undo or ():
             running.run_script(script)

@@ -10,11 +10,11 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rowpost.database.connection import Connection
 from rowpost.deploy.diff import Change, PlanDiff
-from rowpost.deploy.plan import Plan, Step
+from rowpost.deploy.plan import Plan, Step, count_by_feature
 from rowpost.deploy.sql_text import split_batches, tokens
 from rowpost.errors import SchemaMissing
 
@@ -41,22 +41,28 @@ LOCKS: dict[str, tuple[tuple[str, str, bool], ...]] = {
 
 @dataclass(frozen=True)
 class Item:
-    """One object: how it stands, its old and new hash, and the difference of its texts where both are known."""
+    """One object: how it stands, its old and new hash, the difference of its texts where both are known, and what it is for."""
 
     name: str
     state: str
     old_hash: str | None
     new_hash: str | None
     diff: str = ""
+    feature: str = ""
+    purpose: str = ""
 
 
 @dataclass(frozen=True)
 class Review:
-    """All of it. `locks` are held until the deployment commits; `pauses` whether senders and receivers wait for one."""
+    """All of it. `locks` are held until the deployment commits; `pauses` whether senders and receivers wait for one.
+
+    `features` are those of the items, each with the number of items and what it is for.
+    """
 
     items: tuple[Item, ...]
     locks: tuple[str, ...]
     pauses: bool
+    features: tuple[tuple[str, int, str], ...] = ()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -66,8 +72,9 @@ class Review:
     @property
     def summary(self) -> list[str]:
         """What stands on top, a line each."""
-        names = ("added", "changed", "drifted", "dropped", "altered", "edited")
-        counted = [f"{self.counts[name]} {name}" for name in names if name in self.counts]
+        names = ("added", "changed", "drifted", "dropped", "undeclared", "altered", "edited")
+        words = {"undeclared": "no longer declared"}
+        counted = [f"{self.counts[name]} {words.get(name, name)}" for name in names if name in self.counts]
         if not counted:
             unknown = self.counts.get("unknown", 0)
             return [f"Nothing changes. Not part of this release, and left as they are: {unknown}." if unknown else "Nothing changes."]
@@ -76,14 +83,16 @@ class Review:
             if self.pauses
             else "Workers may keep running and wait for nothing."
         )
-        return [", ".join(counted) + ".", *(f"Locks: {lock}." for lock in self.locks), workers]
+        features = [f"{name}: {count} objects, to {purpose}." for name, count, purpose in self.features]
+        return [", ".join(counted) + ".", *features, *(f"Locks: {lock}." for lock in self.locks), workers]
 
 
 def review(diff: PlanDiff, engine: str, definition: ReadDefinition) -> Review:
     """What apply would change, with the difference against what lives in the server."""
     changes = [change for change in diff.changes if change.state not in ("unchanged", "everytime")]
     items = [_item(change, engine, definition) for change in changes]
-    gone = [Item(entry.script_name, "unknown", entry.script_hash, None) for entry in diff.unknown]
+    gone = [Item(entry.script_name, "undeclared", entry.script_hash, None) for entry in diff.dropped]
+    gone += [Item(entry.script_name, "unknown", entry.script_hash, None) for entry in diff.unknown]
     runs = [change.item.text for change in changes if change.runs and isinstance(change.item, Step)]
     existing = [
         change.item.text
@@ -91,7 +100,17 @@ def review(diff: PlanDiff, engine: str, definition: ReadDefinition) -> Review:
         if change.runs and isinstance(change.item, Step) and change.entry is not None
     ]
     locks = _locks(engine, existing if existing or not runs else ())
-    return Review((*items, *gone), tuple(text for text, _ in locks), any(waits for _, waits in locks))
+    return _described(Review((*items, *gone), tuple(text for text, _ in locks), any(waits for _, waits in locks)), diff.plan)
+
+
+def _described(found: Review, plan: Plan) -> Review:
+    """Add what each object is for."""
+    contract = plan.scripts.contract
+    items = tuple(
+        replace(item, feature=contract.feature_of(item.name), purpose=contract.purpose_of(item.name)) if ".sql" in item.name else item
+        for item in found.items
+    )
+    return replace(found, items=items, features=tuple(count_by_feature(plan, (item.name for item in items if ".sql" in item.name))))
 
 
 def compare_releases(old: Plan, new: Plan) -> Review:
@@ -109,7 +128,7 @@ def compare_releases(old: Plan, new: Plan) -> Review:
             texts.append(step.text)
     items += [Item(name, "dropped", step.hash, None) for name, step in before.items() if name not in after]
     locks = _locks(new.engine, texts)
-    return Review(tuple(items), tuple(text for text, _ in locks), any(waits for _, waits in locks))
+    return _described(Review(tuple(items), tuple(text for text, _ in locks), any(waits for _, waits in locks)), new)
 
 
 def read_definition(database: Connection) -> ReadDefinition:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rowpost.database.connection import Connection
-from rowpost.deploy.apply import fitted, read_state
-from rowpost.deploy.diff import Change, JournalEntry, PlanDiff, compare
+from rowpost.deploy.apply import compare_with, fitted, read_state
+from rowpost.deploy.diff import Change, JournalEntry, PlanDiff
 from rowpost.deploy.plan import Plan, Step
 from rowpost.errors import SchemaMissing
 
@@ -23,7 +23,7 @@ class Finding:
     """One thing that is not as planned, and what mends it.
 
     `kind` is schema_missing, schema_newer, script_missing, script_edited, not_applied, queue_changed,
-    procedure_changed, table_altered, object_gone, unmanaged_object, or a finding of check_queue.
+    procedure_changed, table_altered, object_gone, unmanaged_object, not_declared, or a finding of check_queue.
     """
 
     kind: str
@@ -45,9 +45,10 @@ def verify(database: Connection, plan: Plan) -> list[Finding]:
             f"this rowpost brings {plan.schema_version}."
         )
         return [Finding("schema_newer", "rowpost", detail, f"install rowpost {state.tool_version} or newer")]
-    diff = compare(plan, state.journal, state.registry)
+    diff = compare_with(database, plan, state)
     findings = [finding for change in diff.changes for finding in _of_change(change)]
     findings += [_of_unknown(entry) for entry in diff.unknown]
+    findings += [_of_dropped(entry) for entry in diff.dropped]
     findings += [
         Finding(
             "unmanaged_object",
@@ -105,6 +106,11 @@ def _of_columns(table: str, entry: JournalEntry) -> Iterator[Finding]:
 def _of_unknown(entry: JournalEntry) -> Finding:
     detail = f"{entry.script_name} ran here, and this rowpost does not bring it."
     return Finding("script_missing", entry.script_name, detail, "restore the file, or forget the queue it belonged to")
+
+
+def _of_dropped(entry: JournalEntry) -> Finding:
+    subject = entry.object_name or entry.script_name
+    return Finding("not_declared", subject, "The environment no longer declares it: rowpost plan shows what goes with it.", APPLY)
 
 
 def _of_queues(database: Connection, diff: PlanDiff) -> Iterator[Finding]:

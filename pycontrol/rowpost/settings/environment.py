@@ -19,7 +19,7 @@ import os
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 import platformdirs
@@ -37,6 +37,7 @@ from rowpost.settings.yaml_node import Node, Seconds, decode
 from rowpost.wire.address import DEFAULT_SCHEMA
 
 __all__ = [
+    "FEATURES",
     "OutboxSettings",
     "QueueSettings",
     "SagaSettings",
@@ -55,6 +56,11 @@ def default_data_folder() -> Path:
     return Path(named).expanduser() if named else Path(platformdirs.user_data_dir("rowpost", appauthor=False))
 
 
+Feature = Literal["maintenance", "outbox", "sagas", "spark", "transactions"]
+#: what an environment may declare: the features of sql/contract.yml but for those that the core and single queues have
+FEATURES: tuple[str, ...] = get_args(Feature)
+
+
 @dataclass(frozen=True)
 class SupervisorSettings:
     """Settings of the process that starts the workers. All times are seconds.
@@ -66,7 +72,7 @@ class SupervisorSettings:
         idle_timeout: time after which a worker that is not needed stops.
         delayed_lateness: longest time between two checks for delayed messages that are due.
         maintenance_every: time between two rounds of maintenance of the queues' tables and the outboxes, by one elected
-            process; 0 if something else does it.
+            process; 0 if something else does it. On SQL Server, tables are maintained only with the feature maintenance.
         wake_up: whether senders wake the supervisor (PostgreSQL). If not, it peeks once in each peek delay.
     """
 
@@ -96,6 +102,9 @@ class Settings:
         folder: where the file was found; None if the settings do not come from a file.
         participants: names and URLs of databases that can take part in transactions. The URLs are secrets.
         outboxes: business databases with an outbox.
+        features: what a deployment makes apart from the core (`FEATURES`); sections of sagas, outboxes and participants add theirs.
+            The embedded server, and settings that do not come from a file, have all unless they name some.
+        business_of: the outbox whose business database these settings lead to; empty for the database of the queues.
     """
 
     environment: str = "local"
@@ -110,6 +119,13 @@ class Settings:
     folder: Path | None = None
     participants: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     outboxes: tuple[OutboxSettings, ...] = ()
+    features: tuple[str, ...] = FEATURES
+    business_of: str = ""
+
+    @property
+    def declarant(self) -> str:
+        """Under which name a database records what these settings declare: a business database may be that of the queues."""
+        return f"{self.environment}, outbox {self.business_of}" if self.business_of else self.environment
 
     @property
     def embedded(self) -> bool:
@@ -146,6 +162,7 @@ class _Top:
     data_folder: str | None = None
     default_schema: str | None = None
     compat: Literal["v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9"] | None = None
+    features: tuple[Feature, ...] | None = None
 
 
 def load_settings(environment: str | Path | None = None, *, offline: bool = False) -> Settings:
@@ -168,6 +185,7 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
     schema = top.default_schema or DEFAULT_SCHEMA[dialect]
     compat = top.compat or Settings.compat
     clustered = compat_of(compat).clustered if top.compat else True
+    supervisor = _read_supervisor(sections["supervisor"], dialect, schema)
     return Settings(
         environment=top.environment or path.stem,
         engine=dialect,
@@ -175,12 +193,13 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
         data_folder=_data_folder(path, top.data_folder),
         default_schema=schema,
         compat=compat,
-        queues=read_queues(root, dialect, schema, compat, clustered),
+        queues=read_queues(root, dialect, schema, compat, clustered, supervisor.error_queue),
         sagas=read_sagas(root, lambda node: canonical_name(node, node.name, dialect, schema), dialect),
-        supervisor=_read_supervisor(sections["supervisor"], dialect, schema),
+        supervisor=supervisor,
         folder=path.parent,
         participants=read_participants(root, dialect, offline=offline),
         outboxes=read_outboxes(root, offline=offline),
+        features=(FEATURES if top.engine == "embedded" else ()) if top.features is None else top.features,
     )
 
 

@@ -27,7 +27,7 @@ class QueueSettings:
         kind: "own" (a deployment creates the table), "adopted" (the table exists) or "external" (rowpost only sends).
         body_string: whether the table has a readable column of the body.
         clustered: whether a new table's index on the row version is clustered (SQL Server).
-        delayed: whether the queue has a table of delayed messages.
+        delayed: whether the queue has a table of delayed messages. In a file, the error queue and `audit` have none unless they say so.
         worker: who handles the messages; None if no worker of this environment does.
         partitions: names of the queues among which the messages are split.
         partition_by: what selects the partition: a header's name, or a function as `module:function`.
@@ -49,8 +49,11 @@ class _Partitions:
     count: Annotated[int, Meta(ge=2, le=LARGEST_PARTITION_COUNT)] = 2
 
 
-def read_queues(root: Node, dialect: str, schema: str, compat: str, clustered: bool) -> tuple[QueueSettings, ...]:
+def read_queues(
+    root: Node, dialect: str, schema: str, compat: str, clustered: bool, error_queue: str = "error"
+) -> tuple[QueueSettings, ...]:
     """Read the sections `queues` and `external`, with the partitions of queues. Raises SettingsError."""
+    copies = {error_queue, canonical_name(root, "error", dialect, schema), canonical_name(root, "audit", dialect, schema)}
     paths: dict[str, str] = {}
     queues: list[QueueSettings] = []
     for group in ("queues", "external"):
@@ -62,7 +65,7 @@ def read_queues(root: Node, dialect: str, schema: str, compat: str, clustered: b
                 raise node.error("", f"is the same queue as {paths[key]}: declare it once")
             paths[key] = node.path
             external = group == "external"
-            queue = _read_external(node, name) if external else _read_queue(node, name, compat, clustered)
+            queue = _read_external(node, name) if external else _read_queue(node, name, compat, {"clustered": clustered, "delayed": name not in copies})
             queues += with_partitions(queue)
     names = [queue.name for queue in queues]
     if len(set(names)) < len(names):
@@ -85,7 +88,7 @@ def _read_external(node: Node, name: str) -> QueueSettings:
     return QueueSettings(name, "external")
 
 
-def _read_queue(node: Node, name: str, compat: str, clustered: bool) -> QueueSettings:
+def _read_queue(node: Node, name: str, compat: str, defaults: dict[str, bool]) -> QueueSettings:
     if parse_address(name).catalog is not None:
         raise node.error("", "lies in another database: declare it below external, rowpost can only send to it")
     worker = node.child("worker")
@@ -96,7 +99,9 @@ def _read_queue(node: Node, name: str, compat: str, clustered: bool) -> QueueSet
         "partitions": partitions,
         "partition_by": partition_by,
     }
-    queue = decode(node, QueueSettings, given=given, defaults={"clustered": clustered})
+    if worker is not None:
+        defaults = {**defaults, "delayed": True}  # its handlers may be retried later
+    queue = decode(node, QueueSettings, given=given, defaults=defaults)
     if queue.kind == "external":
         raise node.error("kind", "'external' is not one of own, adopted: declare the queue below external")
     return queue

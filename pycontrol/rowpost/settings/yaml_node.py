@@ -152,6 +152,10 @@ class Node:
         """Translate an error of msgspec into the words of settings."""
         value, kind = self.values[key], _kind(hint)
         shown = _repr.repr(value)
+        if kind is tuple and isinstance(value, list) and get_origin(get_args(hint)[0]) is Literal:
+            allowed = get_args(get_args(hint)[0])
+            value = next(each for each in value if each not in allowed)
+            return self.error(key, f"{_repr.repr(value)} is not one of {', '.join(allowed)}{did_you_mean(value, allowed)}")
         if get_origin(hint) is Literal:
             allowed = get_args(hint)
             return self.error(key, f"{shown} is not one of {', '.join(allowed)}{did_you_mean(value, allowed)}")

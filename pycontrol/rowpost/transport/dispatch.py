@@ -190,7 +190,8 @@ def _delay(
         sender = "the sender has no queue" if own_queue is None else f"the sender's queue {own_queue!r} has none either"
         raise DelayNotSupported(
             f"The delayed message to {operation.destination!r} cannot be stored: the destination has no delayed table in this "
-            f"database, and {sender}. Create the destination's or the sender's queue with a delayed table, or send without a delay."
+            f"database, and {sender}: write `delayed: true` at one of them below `queues:` in the environment's file and run rowpost "
+            "apply, or send without a delay."
         )
     headers = {**operation.headers, FORWARD_DESTINATION: operation.destination}
     return Call("delay_message", own.name, {**arguments, "headers": encode_headers(headers)})

@@ -20,7 +20,7 @@ def test_a_contract_becomes_values():
     contract = parse_contract(f"{HEAD}    {PEEK}")
 
     (procedure,) = contract.procedures
-    assert (procedure.feature, procedure.name, procedure.queues, procedure.roles) == ("queue", "peek_queue", "own", ())
+    assert (procedure.folder, procedure.name, procedure.queues, procedure.roles) == ("queue", "peek_queue", "own", ())
     assert [(column.name, column.type) for column in procedure.result] == [("waiting", "integer")]
     assert contract.errors[1].name == "QueueNotFound"
 

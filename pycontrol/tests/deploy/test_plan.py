@@ -80,10 +80,13 @@ def test_the_script_names_every_file_before_its_text_in_the_order_of_the_plan(en
 
     banners = re.findall(r"^-- =+\n-- (.*)\n-- =+$", planned.script, re.MULTILINE)
 
-    items = [f"{step.script_name} ({step.kind})" for step in planned.steps]
+    feature_of = planned.scripts.contract.feature_of
+    items = [f"{step.script_name} ({step.kind}, for {feature_of(step.script_name)})" for step in planned.steps]
     assert [banner for banner in banners if banner in items] == items
     assert banners[0] == "begin.sql"
-    assert banners[-3:] == ["the journal: what ran, and what it left behind", "the version", "commit.sql"]
+    assert banners[-4:] == [
+        "the journal: what ran, and what it left behind", "the features that this environment declares", "the version", "commit.sql",
+    ]  # fmt: skip
     assert "queue Sales (own)" in banners
 
 
@@ -133,7 +136,7 @@ def test_the_t_sql_script_skips_the_rest_when_an_error_has_ended_its_transaction
     sections = planned.script.split("\n-- " + "=" * 100 + "\n-- ")
 
     guarded = [section for section in sections[1:] if "IF @@TRANCOUNT = 0 SET NOEXEC ON;" in section]
-    assert len(guarded) == len(planned.items) + 3
+    assert len(guarded) == len(planned.items) + 4  # the journal, the features, the version, the commit
     assert planned.script.endswith("COMMIT TRANSACTION;\nGO\nSET NOEXEC OFF;\nGO\n")
 
 

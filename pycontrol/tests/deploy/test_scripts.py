@@ -77,7 +77,7 @@ def test_every_procedure_of_the_contract_has_its_file(engine):
 
     files = {script.name for script in (*scripts.database, *scripts.templates, *scripts.saga_templates)}
 
-    assert {f"procedures/{each.feature}/{each.name}.sql" for each in load_contract().procedures} <= files
+    assert {f"procedures/{each.folder}/{each.name}.sql" for each in load_contract().procedures} <= files
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -114,6 +114,10 @@ CALLS = {
         "get_definition": {"object_name": "rowpost.get_version"},
         "record_version": {"schema_version": 9999, "tool_version": "9.9"},
         "get_version": {},
+        "record_feature": {"environment": "shop", "feature": "spark"},
+        "forget_feature": {"environment": "local", "feature": "spark"},
+        "list_features": {},
+        "has_rows": {"script_name": "tables/004_queue.sql"},
     },
 }
 NO_QUEUE = (QueueNotFound, re.escape(f"No queue named '{HOSTILE}'"))

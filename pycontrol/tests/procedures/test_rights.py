@@ -119,7 +119,7 @@ ALLOWED = {
 }
 SAGA = SagaSettings("Of_rights", "Key", transitional="Other", transitional_type="string")
 #: procedures of the registry that look at other queues' messages or at the deployment: not for endpoints, not for readers
-EXCEPTIONS = {"rowpost_endpoint": {"list_scripts", "list_unmanaged_objects", "get_definition"}}
+EXCEPTIONS = {"rowpost_endpoint": {"list_scripts", "list_unmanaged_objects", "get_definition", "list_features", "has_rows"}}
 ALSO = {"rowpost_reader": {"peek_queue"}}
 ON_TABLES = (
     "SELECT * FROM {sales}", "INSERT INTO {sales} DEFAULT VALUES", "DELETE FROM {sales}", "UPDATE {sales} SET {headers} = ''",

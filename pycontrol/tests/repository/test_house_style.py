@@ -65,7 +65,7 @@ HISTORY = re.compile(r"\b(author|created|modified|changed by|(19|20)\d\d-\d\d)",
 
 def public(engine: str) -> list[tuple[Procedure, Header]]:
     found = headers(engine)
-    return [(procedure, found[f"{procedure.feature}/{procedure.name}"]) for procedure in load_contract().procedures]
+    return [(procedure, found[f"{procedure.folder}/{procedure.name}"]) for procedure in load_contract().procedures]
 
 
 def test_both_dialects_have_the_same_files():
@@ -121,7 +121,7 @@ def test_a_file_holds_one_procedure_of_its_name_in_the_form_of_the_house_style(e
 def test_the_contract_names_every_procedure_but_private_helpers(engine):
     written = {key for key in headers(engine) if not key.partition("/")[2].startswith("_")}
 
-    assert written == {f"{procedure.feature}/{procedure.name}" for procedure in load_contract().procedures}
+    assert written == {f"{procedure.folder}/{procedure.name}" for procedure in load_contract().procedures}
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -213,9 +213,9 @@ def errors_of(engine: str, key: str) -> set[int]:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_procedure_raises_the_errors_that_the_contract_lists_and_no_others(engine):
-    raised = {f"{p.feature}/{p.name}": errors_of(engine, f"{p.feature}/{p.name}") for p, _ in public(engine)}
+    raised = {f"{p.folder}/{p.name}": errors_of(engine, f"{p.folder}/{p.name}") for p, _ in public(engine)}
 
-    assert raised == {f"{p.feature}/{p.name}": set(p.errors) for p in load_contract().procedures}
+    assert raised == {f"{p.folder}/{p.name}": set(p.errors) for p in load_contract().procedures}
 
 
 def test_every_error_of_the_contract_has_a_class_of_its_name_and_number():

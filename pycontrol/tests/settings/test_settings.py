@@ -74,7 +74,7 @@ def test_a_whole_file_becomes_frozen_values(write, monkeypatch):
     assert settings.queues == (
         QueueSettings("Sales", worker=WorkerSettings("shop.handlers:place_order", limit=8)),
         QueueSettings("Billing", body_string=True, clustered=False),
-        QueueSettings("error"),
+        QueueSettings("error", delayed=False),
         QueueSettings("Legacy.Orders@[nsb]", "external"),
     )
     assert settings.supervisor == SupervisorSettings(stop_timeout=45.0)

@@ -82,7 +82,7 @@ def with_tables(text: str) -> str:
 def procedures_table() -> str:
     rows = []
     for procedure in load_contract().procedures:
-        path = f"procedures/{procedure.feature}/{procedure.name}.sql"
+        path = f"procedures/{procedure.folder}/{procedure.name}.sql"
         name = procedure.name + ("" if procedure.scope == "database" else f":<{procedure.scope}>")
         locks = [_locking(sql_folder() / path, "sqlserver"), _locking(sql_folder() / "postgresql" / path, "postgresql")]
         rows.append((f"`{name}`", procedure.purpose, procedure.side, *locks))

@@ -21,6 +21,7 @@ TIMEOUT = 120  # seconds
 FORK_SERVER = ForkServer()
 # by the label of the test's target
 ENGINES = {"embedded": "postgresql", "postgresql": "postgresql", "babelfish": "sqlserver", "sqlserver": "sqlserver"}
+FEATURES = "features: [maintenance, outbox, sagas, spark, transactions]\n"
 QUEUES = "queues: {Sales: {}, Billing: {}, error: {}, audit: {}}\n"
 
 
@@ -122,7 +123,8 @@ class Started:
 def environment_file(folder: Path, engine: str = "postgresql", rest: str = QUEUES, name: str = "shop") -> Path:
     """Write an environment file that takes its URL from the variable SHOP_URL, and return its path."""
     path = folder / f"{name}.yml"
-    path.write_text(f'environment: {name}\nengine: {engine}\nurl: "${{SHOP_URL}}"\n{rest}', encoding="utf-8")
+    features = "" if "features:" in rest else FEATURES
+    path.write_text(f'environment: {name}\nengine: {engine}\nurl: "${{SHOP_URL}}"\n{features}{rest}', encoding="utf-8")
     return path
 
 

@@ -6,7 +6,7 @@ import psycopg
 
 from rowpost.database.dialects.pooling import SHARED
 from rowpost.database.dialects.postgresql_checks import READ_ONLY_REMEDY
-from rowpost.database.dialects.protocol import Statement, saga_missing, where_rights_are
+from rowpost.database.dialects.protocol import Statement, feature_missing, saga_missing, where_rights_are
 from rowpost.errors import (
     CATALOGUE,
     DatabaseError,
@@ -69,6 +69,9 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
 
 
 def _missing(state: str, said: str, statement: Statement | None) -> RowpostError:
+    feature = None if state in ("3F000", "42P01") else feature_missing(statement)
+    if feature is not None:
+        return feature
     if state == "3F000" or statement is None or statement.queue is None:
         return SchemaMissing(f"rowpost is not deployed in this database, or is older than this program: {said}. Run: rowpost apply")
     if _of_saga(statement):

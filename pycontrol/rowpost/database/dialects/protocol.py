@@ -9,10 +9,13 @@ from functools import cache, partial
 from operator import itemgetter
 from typing import Any, Literal, NoReturn, Protocol
 
-from rowpost.database.contract import Procedure
-from rowpost.errors import RowpostError
+from rowpost.database.contract import CORE, Procedure
+from rowpost.errors import FeatureMissing, QueueNotFound, RowpostError
 
-__all__ = ["Begin", "Check", "Commit", "Dialect", "Guard", "NoGuard", "Statement", "row_maker", "row_order", "saga_missing", "where_rights_are"]
+__all__ = [
+    "Begin", "Check", "Commit", "Dialect", "Guard", "NoGuard", "Statement", "feature_missing", "row_maker", "row_order",
+    "saga_missing", "where_rights_are",
+]  # fmt: skip
 
 
 #: whether a call opens a transaction; "distributed": one over several SQL Servers; "commit_guarded": one that a plain COMMIT
@@ -98,7 +101,7 @@ def where_rights_are(statement: Statement | None, add_member: str) -> str:
 
 
 def _is_of_deployment(procedure: Procedure) -> bool:
-    return not procedure.roles or (procedure.feature == "deploy" and "endpoint" not in procedure.roles)
+    return not procedure.roles or (procedure.folder == "deploy" and "endpoint" not in procedure.roles)
 
 
 class Guard(Protocol):
@@ -204,6 +207,27 @@ class Dialect(Protocol):
     def literal(self, value: Any) -> str: ...
     def script_call(self, procedure: Procedure, arguments: Sequence[tuple[str, Any]]) -> str:
         """A call with literals, for a script that a person runs by hand."""
+
+
+def feature_missing(statement: Statement | None) -> RowpostError | None:
+    """Return what to raise for a procedure that does not exist because its feature is not declared; None if it is another cause."""
+    if statement is None or statement.procedure.scope == "saga" or statement.procedure.feature == CORE:
+        return None
+    feature, name = statement.procedure.feature, statement.procedure.name
+    if statement.queue is None:
+        return FeatureMissing(
+            f"{name} needs the feature {feature}, which is not deployed in this database: add `features: [{feature}]` to the "
+            "environment's file and run: rowpost apply"
+        )
+    if feature == "delayed":
+        return QueueNotFound(
+            f"The queue {statement.queue!r} has no table of delayed messages in this database: write `{statement.queue}: "
+            "{delayed: true}` below `queues:` in the environment's file and run: rowpost apply"
+        )
+    return QueueNotFound(
+        f"The queue {statement.queue!r} has no procedure {name}, which needs the feature {feature}: add `features: [{feature}]` to "
+        "the environment's file, and the queue if it is not declared there, and run: rowpost apply"
+    )
 
 
 def saga_missing(statement: Statement, said: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rowpost.database.dialects.protocol import Statement, saga_missing, where_rights_are
+from rowpost.database.dialects.protocol import Statement, feature_missing, saga_missing, where_rights_are
 from rowpost.errors import (
     CATALOGUE,
     DatabaseError,
@@ -143,6 +143,9 @@ def _missing(number: int, said: str, statement: Statement | None) -> RowpostErro
     lost = _OBJECT.search(said) if number == 208 else None
     if statement is None and lost and not lost[1].casefold().startswith("rowpost."):  # of one of several calls
         return QueueNotFound(f"The table of a queue is gone: {said}. Run: rowpost queue check")
+    feature = None if number == 208 else feature_missing(statement)
+    if feature is not None:
+        return feature
     if statement is None or statement.queue is None:
         return SchemaMissing(f"rowpost is not deployed in this database, or is older than this program: {said}. Run: rowpost apply")
     if _of_saga(statement):

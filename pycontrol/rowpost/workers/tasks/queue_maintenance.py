@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rowpost.database.connection import Connection
+from rowpost.database.contract import load_contract
 from rowpost.errors import PermissionDenied
 from rowpost.settings.environment import Settings
 from rowpost.transport.maintenance import maintain_queue
@@ -51,9 +52,13 @@ class _Maintenance:
 def make_queue_maintenance(
     settings: Settings, emit: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
 ) -> PeriodicTask:
-    """Return the maintenance task of a process. The database elects one of all processes. Off with maintenance_every: 0."""
+    """Return the maintenance task of a process. The database elects one of all processes.
+
+    Off with maintenance_every: 0, and on an engine where the feature maintenance is neither declared nor in every deployment.
+    """
     every = settings.supervisor.maintenance_every
-    queues = [queue.name for queue in settings.queues if queue.kind != "external"] if every > 0 else []
+    on = every > 0 and ("maintenance" in settings.features or settings.engine in load_contract().features["maintenance"].always)
+    queues = [queue.name for queue in settings.queues if queue.kind != "external"] if on else []
     return PeriodicTask(
         settings,
         queues,

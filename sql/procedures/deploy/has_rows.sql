@@ -1,0 +1,31 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.has_rows
+    @script_name nvarchar(400)
+WITH EXECUTE AS OWNER
+AS
+/*
+Returns whether the table that a script of the journal made has rows; 0 also if there is no such table.
+Atomicity: reads only.
+Locking:   none: rows that are not committed count too.
+Rights:    runs as the owner, because dynamic SQL has no ownership chain. The journal names the tables that it may read.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+
+DECLARE @has_rows bit = 0;
+DECLARE @table nvarchar(520) =
+(
+    SELECT j.object_name
+    FROM rowpost.journal AS j
+    WHERE j.script_name = @script_name
+      AND j.object_kind = 'table'
+      AND OBJECT_ID(j.object_name, N'U') IS NOT NULL
+);
+DECLARE @statement nvarchar(1000) = CONCAT(N'IF EXISTS (SELECT 1 FROM ', @table, N' WITH (READUNCOMMITTED)) SET @has_rows = 1;');
+
+IF @table IS NOT NULL
+    EXEC sys.sp_executesql @statement, N'@has_rows bit OUTPUT', @has_rows = @has_rows OUTPUT;
+
+SELECT @has_rows AS has_rows;
+GO
