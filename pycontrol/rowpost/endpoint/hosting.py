@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from rowpost.database.connection import Connection
 from rowpost.endpoint.endpoint import Endpoint
-from rowpost.endpoint.provisioning import queue_name
+from rowpost.endpoint.provisioning import queue_name, registered_sagas
 from rowpost.endpoint.resolve import resolve_handler
 from rowpost.errors import HandlerNotFound, SagaNotDeployed, SettingsError
 from rowpost.settings.compat import compat_of
@@ -78,7 +78,7 @@ def with_sagas(settings: Settings, unknown: Callable[[HandlerNotFound], None] = 
 
 def check_sagas(settings: Settings, database: Connection) -> None:
     """Check that the tables of all sagas are deployed. Raises SagaNotDeployed."""
-    registered = {row[0] for row in database.call("list_saga_types")} if settings.sagas else set()
+    registered = {each[0] for each in registered_sagas(database)} if settings.sagas else set()
     for saga in settings.sagas:
         if saga.name not in registered:
             raise SagaNotDeployed(
@@ -87,12 +87,17 @@ def check_sagas(settings: Settings, database: Connection) -> None:
             )
 
 
-def check_outboxes(settings: Settings) -> None:
-    """Check that the URLs of the business databases of all endpoints are known. Raises SettingsError."""
+def check_outboxes(settings: Settings) -> bool:
+    """Check that the URLs of the business databases of all endpoints are known. Return whether there is any.
+
+    Raises:
+        SettingsError: a URL is not known.
+    """
     known = {each.name: each.url for each in settings.outboxes}
-    for _, endpoint in _endpoints(settings):
-        if endpoint is not None and endpoint.outbox is not None:
-            endpoint.outbox.find_url(known)
+    outboxes = [endpoint.outbox for _, endpoint in _endpoints(settings) if endpoint is not None and endpoint.outbox is not None]
+    for outbox in outboxes:
+        outbox.find_url(known)
+    return bool(outboxes)
 
 
 def needed_queues(settings: Settings) -> tuple[str, ...]:

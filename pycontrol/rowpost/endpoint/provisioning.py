@@ -14,7 +14,7 @@ from rowpost.database.sql_folder import schema_version
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.endpoint.declaration import Declaration
-from rowpost.errors import InvalidQueueName, SchemaMissing, SettingsError
+from rowpost.errors import FeatureMissing, InvalidQueueName, SchemaMissing, SettingsError
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.wire.address import DEFAULT_SCHEMA, Address, parse_address
 from rowpost.wire.operation import Call
@@ -30,7 +30,9 @@ def open_temporary(application_name: str) -> Connection:
 
 def prepare(endpoint: Declaration, database: Connection) -> None:
     """Deploy the endpoint's queues and the tables of its sagas if they are missing, and subscribe it."""
-    settings = Settings(engine=database.engine, default_schema=DEFAULT_SCHEMA[database.engine])
+    default_schema = DEFAULT_SCHEMA[database.engine]
+    # under a name of its own, so that no environment of this database takes what others declare for its own
+    settings = Settings(f"endpoint {endpoint.name}", database.engine, default_schema=default_schema, features=_features(endpoint))
     queues = [] if endpoint.send_only else [QueueSettings(endpoint.name)]
     queues += [QueueSettings(name, delayed=False) for name in (endpoint.error_queue, endpoint.audit_queue) if name]
     wanted = {queue_name(settings, queue.name): queue for queue in queues}
@@ -39,6 +41,12 @@ def prepare(endpoint: Declaration, database: Connection) -> None:
         apply(database, plan(replace(settings, queues=tuple(wanted.values()), sagas=endpoint.sagas)))
     if not endpoint.send_only:
         subscribe(endpoint, database)
+
+
+def _features(endpoint: Declaration) -> tuple[str, ...]:
+    """The features that the endpoint's own declaration needs, apart from its sagas'."""
+    needs = {"outbox": endpoint.outbox is not None, "transactions": endpoint.transaction_mode == "transaction_scope"}
+    return tuple(feature for feature, needed in needs.items() if needed)
 
 
 def subscribe(endpoint: Declaration, database: Connection) -> None:
@@ -68,7 +76,10 @@ def queue_name(settings: Settings, name: str) -> str:
 
 def registered_sagas(database: Connection) -> set[tuple]:
     """Return the types of sagas that are deployed, each as `astuple` of its SagaSettings. Raises SchemaMissing."""
-    return {(row[0], *row[4:]) for row in database.call("list_saga_types")}
+    try:
+        return {(row[0], *row[4:]) for row in database.call("list_saga_types")}
+    except FeatureMissing:
+        return set()
 
 
 def _deployed_queues(database: Connection) -> set[str]:

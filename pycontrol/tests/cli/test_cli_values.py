@@ -117,6 +117,7 @@ def test_a_body_is_shown_as_text_or_as_its_first_bytes(body: bytes, whole: int |
         (errors.LoginRefused("x"), ExitCode.UNAVAILABLE),
         (errors.PermissionDenied("x"), ExitCode.PERMISSION),
         (errors.SchemaMissing("x"), ExitCode.NOT_FOUND),
+        (errors.FeatureMissing("x"), ExitCode.NOT_FOUND),
         (errors.QueueNotFound("x"), ExitCode.NOT_FOUND),
         (errors.InvalidTimeToBeReceived("x"), ExitCode.USAGE),
         (errors.SchemaTooNew("x"), ExitCode.FAILED),

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rowpost.settings.environment import QueueSettings, SupervisorSettings
+from rowpost.settings.environment import QueueSettings, Settings, SupervisorSettings
 from rowpost.transport.maintenance import maintain_queue, queue_metrics
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import format_timestamp
@@ -277,6 +277,17 @@ def test_the_task_looks_after_a_queue_and_tells_what_it_did(make_queue, database
     task.stop()
 
     assert [(event.queue, event.action) for event in told] == [(queue.name, "settings")]
+
+
+@pytest.mark.parametrize(("engine", "features", "on"), [
+    ("postgresql", (), True), ("sqlserver", (), False), ("sqlserver", ("maintenance",), True),
+])  # fmt: skip
+def test_on_sql_server_upkeep_runs_only_if_it_is_declared(engine, features, on):
+    settings = Settings(engine=engine, url="nowhere", features=features, queues=(QueueSettings("Sales"),))
+
+    task = make_queue_maintenance(settings, lambda event: None)
+
+    assert bool(task._queues) == on
 
 
 def test_upkeep_can_be_switched_off(target):

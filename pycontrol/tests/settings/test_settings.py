@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from rowpost.errors import SettingsError
-from rowpost.settings.environment import QueueSettings, Settings, SupervisorSettings, WorkerSettings, load_settings
+from rowpost.settings.environment import (
+    FEATURES,
+    QueueSettings,
+    Settings,
+    SupervisorSettings,
+    WorkerSettings,
+    load_settings,
+)
 
 REPOSITORY = Path(__file__).parents[3]
 PRODUCTION = """
@@ -22,6 +29,9 @@ external:
   Legacy.Orders@[nsb]: {}
 supervisor: {error_queue: error, stop_timeout: 45}
 """
+
+
+SERVER = 'engine: postgresql\nurl: "postgresql://app@db01/shop"\n'
 
 
 @pytest.fixture(autouse=True)
@@ -312,3 +322,45 @@ def test_new_tables_are_clustered_as_the_transport_did_it_where_compat_is_writte
     queues = load_settings(path).queues
 
     assert [queue.clustered for queue in queues] == [clustered, True]
+
+
+def test_features_are_those_that_the_file_names(write):
+    settings = load_settings(write(SERVER + "features: [spark, outbox]\n"))
+
+    assert settings.features == ("spark", "outbox")
+
+
+@pytest.mark.parametrize("text", ["", "features: []\n"])
+def test_an_environment_on_a_server_has_no_feature_that_it_does_not_name(write, text):
+    assert load_settings(write(SERVER + text)).features == ()
+
+
+def test_the_embedded_default_has_every_feature(write):
+    assert load_settings(None).features == FEATURES
+    assert load_settings(write("engine: embedded\n")).features == FEATURES
+    assert load_settings(write("engine: embedded\nfeatures: []\n")).features == ()
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("[sparc]", "features: 'sparc' is not one of maintenance, outbox, sagas, spark, transactions: did you mean spark?"),
+    ("[spark, 3]", "features: 3 is not one of maintenance, outbox, sagas, spark, transactions"),
+    ("[delayed]", "features: 'delayed' is not one of"),
+    ("spark", "features: must be a list of texts"),
+    ("{spark: true}", "features: must be a list of texts"),
+])  # fmt: skip
+def test_an_unknown_feature_is_refused_with_the_list(write, text, said):
+    assert said in complaint(write(SERVER + f"features: {text}\n"))
+
+
+def test_the_queues_of_copies_have_no_delayed_table_unless_they_ask_for_it(write):
+    text = 'queues: {Sales: {}, failed: {}, error: {}, audit: {delayed: true}, Audit: {}}\nsupervisor: {error_queue: failed}\n'
+
+    settings = load_settings(write(SERVER + text))
+
+    assert [queue.name for queue in settings.queues if queue.delayed] == ["Sales", "audit", "Audit"]
+
+
+def test_an_error_queue_with_a_worker_has_a_delayed_table(write):
+    settings = load_settings(write(SERVER + 'queues: {error: {worker: {handler: "shop:failed"}}}\n'))
+
+    assert settings.queues[0].delayed

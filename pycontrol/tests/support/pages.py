@@ -73,7 +73,8 @@ def errors_page() -> str:
 
 def with_tables(text: str) -> str:
     """Replace the text between the marks of a page by newly made tables."""
-    for name, content in (("procedures", procedures_table()), ("rights", rights_table()), ("tables", tables_table())):
+    made = {"procedures": procedures_table(), "rights": rights_table(), "tables": tables_table(), "features": features_table()}
+    for name, content in made.items():
         pattern = rf"(<!-- made: {name} -->\n).*?(<!-- end -->)"
         text = re.sub(pattern, lambda found, new=content: f"{found[1]}{new}\n{found[2]}", text, flags=re.DOTALL)
     return text
@@ -85,8 +86,8 @@ def procedures_table() -> str:
         path = f"procedures/{procedure.folder}/{procedure.name}.sql"
         name = procedure.name + ("" if procedure.scope == "database" else f":<{procedure.scope}>")
         locks = [_locking(sql_folder() / path, "sqlserver"), _locking(sql_folder() / "postgresql" / path, "postgresql")]
-        rows.append((f"`{name}`", procedure.purpose, procedure.side, *locks))
-    return table(("Procedure", "Purpose", "Side", "Locks, SQL Server", "Locks, PostgreSQL"), rows)
+        rows.append((f"`{name}`", procedure.feature, procedure.purpose, procedure.side, *locks))
+    return table(("Procedure", "Feature", "Purpose", "Side", "Locks, SQL Server", "Locks, PostgreSQL"), rows)
 
 
 def _locking(path: Path, engine: str) -> str:
@@ -112,8 +113,22 @@ def tables_table() -> str:
         text = path.read_text(encoding="utf-8")
         found = re.search(r"((?:^--.*\n)+)CREATE TABLE ([\w.]+)", text, re.MULTILINE)
         if found:
-            rows.append((f"`{found[2]}`", " ".join(line.lstrip("- ") for line in found[1].splitlines()), f"`{path.name}`"))
-    return table(("Table", "What it holds", "Made by"), rows)
+            feature = load_contract().feature_of(f"tables/{path.name}")
+            rows.append((f"`{found[2]}`", feature, " ".join(line.lstrip("- ") for line in found[1].splitlines()), f"`{path.name}`"))
+    return table(("Table", "Feature", "What it holds", "Made by"), rows)
+
+
+def features_table() -> str:
+    of = load_contract()
+    rows = [
+        (
+            f"`{name}`", each.purpose, str(sum(p.feature == name for p in of.procedures if p.scope == "database")),
+            str(sum(p.feature == name for p in of.procedures if p.scope == "queue")),
+            ", ".join(f"`{path}`" for path, entry in of.tables.items() if entry.feature == name) or "-",
+        )
+        for name, each in of.features.items()
+    ]  # fmt: skip
+    return table(("Feature", "What it is for", "Procedures", "Procedures per queue", "Scripts of tables"), rows)
 
 
 def read_results() -> dict[str, dict[str, dict[str, int]]]:

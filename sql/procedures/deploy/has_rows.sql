@@ -14,8 +14,7 @@ Rights:    runs as the owner, because dynamic SQL has no ownership chain. The jo
 SET NOCOUNT, XACT_ABORT ON;
 
 DECLARE @has_rows bit = 0;
-DECLARE @table nvarchar(520) =
-(
+DECLARE @table nvarchar(520) = (
     SELECT j.object_name
     FROM rowpost.journal AS j
     WHERE j.script_name = @script_name

@@ -105,10 +105,12 @@ def _settings_for_queues(session: Session, names: list[str] | None) -> Settings:
 def _prepare(session: Session, settings: Settings) -> None:
     """Check queues, sagas and outboxes, and subscribe the endpoints, before any worker starts.
 
-    Raises QueueNotFound, SagaNotDeployed, SchemaMissing, SchemaTooNew and SettingsError.
+    Raises QueueNotFound, SagaNotDeployed, FeatureMissing, SchemaMissing, SchemaTooNew and SettingsError.
     """
-    check_outboxes(settings)
+    has_outbox = check_outboxes(settings)
     with session.deployed() as database:
+        if has_outbox:
+            database.call("outbox_status")  # raises FeatureMissing
         registered = {row.queue_name for row in database.call("list_queues")}
         for name in needed_queues(settings):
             if name not in registered:
