@@ -6,10 +6,11 @@ CREATE OR ALTER PROCEDURE rowpost.has_rows
 WITH EXECUTE AS OWNER
 AS
 /*
-Returns whether the table that a script of the journal made has rows; 0 also if there is no such table.
+Returns whether the table that a script of the journal made has rows, and exists.
 Atomicity: reads only.
-Locking:   none: rows that are not committed count too.
+Locking:   none that lasts.
 Rights:    runs as the owner, because dynamic SQL has no ownership chain. The journal names the tables that it may read.
+It skips rows that others lock. A deployment therefore locks the table and looks again before it drops it.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
@@ -21,7 +22,7 @@ DECLARE @table nvarchar(520) = (
       AND j.object_kind = 'table'
       AND OBJECT_ID(j.object_name, N'U') IS NOT NULL
 );
-DECLARE @statement nvarchar(1000) = CONCAT(N'IF EXISTS (SELECT 1 FROM ', @table, N' WITH (READUNCOMMITTED)) SET @has_rows = 1;');
+DECLARE @statement nvarchar(1000) = CONCAT(N'IF EXISTS (SELECT 1 FROM ', @table, N' WITH (READPAST, READCOMMITTEDLOCK)) SET @has_rows = 1;');
 
 IF @table IS NOT NULL
     EXEC sys.sp_executesql @statement, N'@has_rows bit OUTPUT', @has_rows = @has_rows OUTPUT;

@@ -4,7 +4,7 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Returns whether the table that a script of the journal made has rows; false also if there is no such table.
+Returns whether the table that a script of the journal made has rows, and exists.
 Atomicity: reads only.
 Locking:   none that lasts.
 Rights:    runs as the owner. The journal names the tables that it may read.
