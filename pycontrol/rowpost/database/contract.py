@@ -18,6 +18,7 @@ import yaml
 
 from rowpost.database.sql_folder import sql_folder
 from rowpost.errors import ContractError
+from rowpost.wire.address import TEMPLATE_NAME_LIMIT
 
 __all__ = [
     "CORE", "CatalogueEntry", "Contract", "Feature", "Parameter", "Procedure", "load_contract", "parse_contract", "read_contract",
@@ -224,6 +225,11 @@ def parse_contract(text: str) -> Contract:
         checked = _decode(path, entry, _Entry)  # `folder` and `name` are the path's, and not allowed below it
         if checked.feature != CORE and checked.feature not in document.features:
             raise ContractError(f"sql/contract.yml: procedures.{path}: the feature {checked.feature!r} is not listed below features.")
+        if checked.scope != "database" and len(name) > TEMPLATE_NAME_LIMIT:
+            raise ContractError(
+                f"sql/contract.yml: procedures.{path}: the name has {len(name)} characters, and rendered names have room for "
+                f"{TEMPLATE_NAME_LIMIT}. Choose a shorter name."
+            )
         wanted = document.roles.get(checked.side, ()) if checked.roles is None else checked.roles
         roles = [role for role in wanted if checked.scope == "database" or role != "endpoint"]
         found.append(_decode(path, {**entry, "folder": folder, "name": name, "roles": roles}, Procedure))

@@ -12,15 +12,16 @@ from functools import lru_cache
 
 from rowpost.errors import InvalidQueueName
 
-__all__ = ["DEFAULT_SCHEMA", "IDENTIFIER_LIMIT", "Address", "parse_address", "queue_key"]
+__all__ = ["DEFAULT_SCHEMA", "IDENTIFIER_LIMIT", "TEMPLATE_NAME_LIMIT", "Address", "parse_address", "queue_key"]
 
 DEFAULT_SCHEMA = {"sqlserver": "dbo", "postgresql": "public"}
 #: characters on SQL Server, bytes of UTF-8 on PostgreSQL
 IDENTIFIER_LIMIT = {"sqlserver": 128, "postgresql": 63}
 #: characters of a whole address, which the registry keeps
 ADDRESS_LIMIT = 400
-#: what the longest procedure name and its colon may take of a rendered name
-_PREFIX_LENGTH = 20
+#: Characters of the longest template's name. A contract with a longer name is refused. It is a constant, because another
+#: value would change the keys of queues with long names that are deployed already.
+TEMPLATE_NAME_LIMIT = 20
 _HASH_LENGTH = 12
 _SHOWN = 80  # characters of a name in a message
 #: delimits the bodies of PL/pgSQL functions
@@ -167,7 +168,7 @@ def queue_key(address: Address, engine: str) -> str:
     'eu.Sales~653604d5d46f'
     """
     full = address.qualified(engine)
-    limit = IDENTIFIER_LIMIT[engine] - _PREFIX_LENGTH
+    limit = IDENTIFIER_LIMIT[engine] - TEMPLATE_NAME_LIMIT - len(":")
     plain = full.catalog is None and full.schema == DEFAULT_SCHEMA[engine] and "~" not in full.table
     if plain and _length(full.table, engine) <= limit:
         return full.table

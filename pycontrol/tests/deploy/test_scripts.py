@@ -11,6 +11,7 @@ from rowpost.deploy.plan import contract_fragments
 from rowpost.deploy.scripts import Script, database_scripts, hash_text, load_scripts, read_script, render_script
 from rowpost.deploy.sql_text import SqlTextError, code_line, expand, render, split_batches
 from rowpost.errors import DeployError
+from rowpost.wire.address import IDENTIFIER_LIMIT, Address, queue_key
 
 ENGINES = ("postgresql", "sqlserver")
 NASTY = {
@@ -69,6 +70,22 @@ def test_both_dialects_bring_the_same_files(engine):
 
     assert [script.name for script in scripts.database] == [script.name for script in twin.database]
     assert {script.stem for script in scripts.templates} == {script.stem for script in twin.templates}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("schema", [None, "other"])
+@pytest.mark.parametrize("character", ["n", "é", "🚀"])
+def test_every_template_s_name_fits_the_identifier_limit_for_names_of_every_length(engine, schema, character):
+    scripts = load_scripts(engine)
+    stems = {script.stem for script in (*scripts.templates, *scripts.saga_templates)}
+    size = {"postgresql": lambda text: len(text.encode()), "sqlserver": lambda text: len(text.encode("utf-16-le")) // 2}[engine]
+    names = [character * length for length in range(1, IDENTIFIER_LIMIT[engine] + 1) if size(character * length) <= IDENTIFIER_LIMIT[engine]]
+
+    keys = [queue_key(Address(name, schema), engine) for name in names]
+    lengths = {size(f"{stem}:{key}") for stem in stems for key in keys}
+
+    assert max(lengths) <= IDENTIFIER_LIMIT[engine]
+    assert len(set(keys)) == len(names)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -108,17 +108,6 @@ def test_no_two_addresses_share_a_key(engine):
     assert len(set(keys)) == len(keys)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_rendered_name_never_exceeds_the_identifier_limit(engine):
-    character = "é" if engine == "postgresql" else "🚀"
-    name = character * (IDENTIFIER_LIMIT[engine] // 2)
-
-    rendered = "receive_messages:" + queue_key(Address(name, "schema"), engine)
-
-    length = len(rendered.encode()) if engine == "postgresql" else len(rendered.encode("utf-16-le")) // 2
-    assert length <= IDENTIFIER_LIMIT[engine]
-
-
 def test_the_examples_in_the_docstrings_are_true():
     assert doctest.testmod(rowpost.wire.address).failed == 0
 
