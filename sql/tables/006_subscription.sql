@@ -1,13 +1,10 @@
-IF OBJECT_ID(N'dbo.SubscriptionRouting', N'U') IS NOT NULL SET NOEXEC ON;
-GO
 -- The subscriptions of endpoints to events: the NServiceBus transport's own table, shared by all endpoints of the database.
-CREATE TABLE dbo.SubscriptionRouting
-(
-    QueueAddress nvarchar(200) NOT NULL,
-    Endpoint nvarchar(200) NOT NULL,
-    Topic nvarchar(200) NOT NULL,
-    PRIMARY KEY CLUSTERED (Endpoint, Topic)
-);
-GO
-SET NOEXEC OFF;
+IF OBJECT_ID(N'dbo.SubscriptionRouting', N'U') IS NULL
+    CREATE TABLE dbo.SubscriptionRouting
+    (
+        QueueAddress nvarchar(200) NOT NULL,
+        Endpoint nvarchar(200) NOT NULL,
+        Topic nvarchar(200) NOT NULL,
+        PRIMARY KEY CLUSTERED (Endpoint, Topic)
+    );
 GO

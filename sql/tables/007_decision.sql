@@ -1,14 +1,11 @@
-IF OBJECT_ID(N'rowpost.decision', N'U') IS NOT NULL SET NOEXEC ON;
-GO
 -- Decisions to commit transactions over several databases. A decision commits with the message's own transaction. A
 -- prepared participant commits if its transaction is in this table; otherwise it rolls back.
-CREATE TABLE rowpost.decision
-(
-    transaction_id varchar(64) NOT NULL,
-    participants nvarchar(max) NOT NULL,
-    decided_at datetime2(3) NOT NULL,
-    CONSTRAINT decision_key PRIMARY KEY CLUSTERED (transaction_id)
-);
-GO
-SET NOEXEC OFF;
+IF OBJECT_ID(N'rowpost.decision', N'U') IS NULL
+    CREATE TABLE rowpost.decision
+    (
+        transaction_id varchar(64) NOT NULL,
+        participants nvarchar(max) NOT NULL,
+        decided_at datetime2(3) NOT NULL,
+        CONSTRAINT decision_key PRIMARY KEY CLUSTERED (transaction_id)
+    );
 GO

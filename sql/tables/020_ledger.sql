@@ -1,17 +1,14 @@
-IF OBJECT_ID(N'rowpost.ledger', N'U') IS NOT NULL SET NOEXEC ON;
-GO
 -- The parts of jobs that were sent: one row per part, committed together with the part's messages. If a part is sent
 -- again, by a retry or by the whole job with the same key, it is found here and skipped.
-CREATE TABLE rowpost.ledger
-(
-    job_key nvarchar(200) COLLATE Latin1_General_100_BIN2 NOT NULL,
-    part bigint NOT NULL,
-    parts bigint NULL,
-    messages bigint NULL,
-    digest varchar(64) NULL,
-    claimed_at datetime2(3) NOT NULL,
-    CONSTRAINT ledger_key PRIMARY KEY CLUSTERED (job_key, part)
-);
-GO
-SET NOEXEC OFF;
+IF OBJECT_ID(N'rowpost.ledger', N'U') IS NULL
+    CREATE TABLE rowpost.ledger
+    (
+        job_key nvarchar(200) COLLATE Latin1_General_100_BIN2 NOT NULL,
+        part bigint NOT NULL,
+        parts bigint NULL,
+        messages bigint NULL,
+        digest varchar(64) NULL,
+        claimed_at datetime2(3) NOT NULL,
+        CONSTRAINT ledger_key PRIMARY KEY CLUSTERED (job_key, part)
+    );
 GO

@@ -17,10 +17,10 @@ from rowpost.database.contract import CORE, Procedure
 from rowpost.database.dialects.choice import dialect_for
 from rowpost.database.dialects.protocol import Dialect
 from rowpost.deploy.contract_sql import drop_procedures, role_grants, template_rows
-from rowpost.deploy.runner import SCRIPT_END, SECTION_GUARD
+from rowpost.deploy.runner import BATCH_GUARD, SCRIPT_END, SESSION_BATCH, code_only
 from rowpost.deploy.saga_entry import SagaEntry, describe_saga, saga_names
 from rowpost.deploy.scripts import Script, ScriptSet, hash_text, load_scripts, render_script
-from rowpost.deploy.sql_text import expand
+from rowpost.deploy.sql_text import expand, split_batches
 from rowpost.errors import InvalidQueueName
 from rowpost.settings.environment import OutboxSettings, QueueSettings, Settings
 from rowpost.version import __version__
@@ -377,15 +377,11 @@ def _counted(plan: Plan) -> str:
 
 def _sections(plan: Plan, dialect: Dialect) -> Iterator[str]:
     find = plan.scripts.contract.find
-    go = "GO\n" if dialect.name == "sqlserver" else ""
 
-    def section(title: str, text: str) -> str:
+    def section(title: str, text: str, guard: str = BATCH_GUARD[dialect.name]) -> str:
         rule = "-- " + "=" * 100
-        text = text.rstrip() + "\n"
-        closed = text if not go or text.endswith("\nGO\n") else text + go
-        return f"\n{rule}\n-- {title}\n{rule}\n{closed}"
-
-    guard = SECTION_GUARD[dialect.name]
+        body = _guarded_batches(text, guard) if dialect.name == "sqlserver" else text.rstrip() + "\n"
+        return f"\n{rule}\n-- {title}\n{rule}\n{body}"
 
     def call(procedure: str, arguments: Mapping[str, object]) -> str:
         return dialect.script_call(find(procedure, "database"), tuple(arguments.items())) + "\n"
@@ -394,19 +390,25 @@ def _sections(plan: Plan, dialect: Dialect) -> Iterator[str]:
     for item in plan.items:
         if isinstance(item, Step):
             purpose = plan.scripts.contract.feature_of(item.script_name)
-            yield guard + section(f"{item.script_name} ({item.kind}, for {purpose})", item.text)
+            yield section(f"{item.script_name} ({item.kind}, for {purpose})", item.text)
         else:
             values = dict(zip((each.name for each in fields(item)), astuple(item), strict=True))
             title = " ".join(item.title.split())
             if isinstance(item, SagaEntry):
-                yield guard + section(title, call("register_saga", values))
+                yield section(title, call("register_saga", values))
             else:
-                yield guard + section(f"{title} ({item.kind})", call("register_queue", values))
+                yield section(f"{title} ({item.kind})", call("register_queue", values))
     records = "".join(call("record_script", step.record) for step in plan.steps)
-    yield guard + section("the journal: what ran, and what it left behind", records)
+    yield section("the journal: what ran, and what it left behind", records)
     if plan.whole and plan.declared:
         declared = "".join(call("record_feature", {"environment": plan.environment, "feature": each}) for each in plan.declared)
-        yield guard + section("the features that this environment declares", declared)
+        yield section("the features that this environment declares", declared)
     version = {"schema_version": plan.schema_version, "tool_version": plan.tool_version}
-    yield guard + section("the version", call("record_version", version))
-    yield guard + section(plan.scripts.commit.name, plan.scripts.commit.text) + SCRIPT_END[dialect.name]
+    yield section("the version", call("record_version", version))
+    yield section(plan.scripts.commit.name, plan.scripts.commit.text, guard="") + SCRIPT_END[dialect.name]
+
+
+def _guarded_batches(text: str, guard: str) -> str:
+    """The batches of a T-SQL script, each with `guard` behind it; one that only changes settings cannot fail."""
+    batches = (batch.text.strip("\n") for batch in split_batches(text, "sqlserver"))
+    return "".join(f"{batch}\nGO\n{'' if SESSION_BATCH.fullmatch(code_only(batch)) else guard}" for batch in batches)

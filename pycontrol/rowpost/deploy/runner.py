@@ -14,20 +14,24 @@ from rowpost.database.connection import Connection
 from rowpost.deploy.sql_text import Batch, code_line, tokens
 from rowpost.errors import DatabaseUnavailable, LockRefused
 
-__all__ = ["SCRIPT_END", "SECTION_GUARD", "BatchError", "BatchRunner", "SqlserverRunner", "code_only", "is_babelfish"]
+__all__ = ["BATCH_GUARD", "SCRIPT_END", "SESSION_BATCH", "BatchError", "BatchRunner", "SqlserverRunner", "code_only", "is_babelfish"]
 
-# Settings must outlive their batch, and NOEXEC must reach the session: such batches are not wrapped.
-SESSION_BATCH = re.compile(r"(?:\s*SET\s[^;]*;?)+\s*|.*\bSET\s+NOEXEC\b.*", re.IGNORECASE | re.DOTALL)
+# Settings must outlive their batch: such batches are not wrapped.
+SESSION_BATCH = re.compile(r"(?:\s*SET\s[^;]*;?)+\s*", re.IGNORECASE)
 INLINE_BLOCK = re.compile(r"inline_code_block line (\d+)")
 CAUGHT = "rowpost: batch failed"
 
-#: Between the sections of a script that a person runs. A tool that goes on after an error would run the rest outside
-#: the transaction, which the error has rolled back; PostgreSQL refuses by itself.
-SECTION_GUARD = {
-    "sqlserver": "IF @@TRANCOUNT = 0 SET NOEXEC ON; -- after an error: skip the rest\nGO\n",
+#: Stands behind each batch of a script that a person runs, because a tool may go on after an error. An error of execution has
+#: rolled the transaction back, so that the rest would run outside of it. An error of compilation leaves the transaction open, and
+#: the rest would commit without the batch. PostgreSQL refuses by itself.
+BATCH_GUARD = {
+    "sqlserver": "IF @@ERROR <> 0 OR @@TRANCOUNT = 0 SET NOEXEC ON; -- after an error: skip the rest\nGO\n",
     "postgresql": "",
 }
-SCRIPT_END = {"sqlserver": "SET NOEXEC OFF;\nGO\n", "postgresql": ""}
+SCRIPT_END = {
+    "sqlserver": "SET NOEXEC OFF;\nGO\nIF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; -- after an error: nothing remains\nGO\n",
+    "postgresql": "",
+}
 
 
 class BatchError(Exception):
@@ -97,11 +101,6 @@ class SqlserverRunner(BatchRunner):
             # A line of a procedure that the batch called says nothing about the batch.
             where = code_line(batch, "sqlserver") if procedure else batch.line + line - 1
             raise BatchError(where, f"{message} (error {number}{f' in {procedure}' if procedure else ''})")
-
-    def rollback(self) -> None:
-        with suppress(self._dialect.driver_error()):
-            self._dialect.script(self._connection, "SET NOEXEC OFF;")
-        super().rollback()
 
 
 def is_babelfish(database: Connection) -> bool:

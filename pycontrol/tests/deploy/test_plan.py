@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from rowpost.deploy.apply import apply, difference, fitted
+from rowpost.deploy.apply import apply, difference, fitted, read_state
 from rowpost.deploy.plan import plan
-from rowpost.deploy.runner import BatchError, SqlserverRunner
+from rowpost.deploy.runner import BATCH_GUARD, BatchError, SqlserverRunner, code_only
 from rowpost.deploy.scripts import load_scripts
 from rowpost.deploy.sql_text import split_batches
 from rowpost.deploy.verify import verify
-from rowpost.errors import InvalidQueueName, SchemaTooNew
+from rowpost.errors import InvalidQueueName, SchemaMissing, SchemaTooNew
 from rowpost.settings.environment import QueueSettings, Settings
 from tests.support.babelfish import HandRunner
 
@@ -130,14 +130,49 @@ def test_a_queue_in_another_database_can_only_be_external(kind):
         offline("sqlserver", QueueSettings("Sales@[dbo]@[other]", kind))
 
 
-def test_the_t_sql_script_skips_the_rest_when_an_error_has_ended_its_transaction():
+class GoesOn(HandRunner):
+    """Runs batches as SQL Server Management Studio does: an error is shown, and the next batch runs."""
+
+    def __init__(self, database):
+        super().__init__(database)
+        self.errors = []
+
+    def run(self, batch, bare=True):
+        try:
+            super().run(batch, bare)
+        except BatchError as error:
+            self.errors.append(error)
+
+
+def test_every_batch_of_the_t_sql_script_that_can_fail_is_guarded_and_no_script_undoes_the_guard():
     planned = offline("sqlserver")
 
-    sections = planned.script.split("\n-- " + "=" * 100 + "\n-- ")
+    batches = [code_only(batch.text).strip() for batch in split_batches(planned.script, "sqlserver")]
 
-    guarded = [section for section in sections[1:] if "IF @@TRANCOUNT = 0 SET NOEXEC ON;" in section]
-    assert len(guarded) == len(planned.items) + 4  # the journal, the features, the version, the commit
-    assert planned.script.endswith("COMMIT TRANSACTION;\nGO\nSET NOEXEC OFF;\nGO\n")
+    commit = batches.index("COMMIT TRANSACTION;")
+    guards = [place for place, batch in enumerate(batches) if batch == "IF @@ERROR <> 0 OR @@TRANCOUNT = 0 SET NOEXEC ON;"]
+    unguarded = [batch for place, batch in enumerate(batches[:commit]) if place not in guards and place + 1 not in guards]
+    assert all(re.fullmatch(r"(SET [A-Z_, ]+ ON;\s*)+", batch) for batch in unguarded), unguarded
+    assert batches[commit + 1 :] == ["SET NOEXEC OFF;", "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;"]
+    assert not any("NOEXEC" in step.text for step in planned.steps)
+
+
+@pytest.mark.parametrize("mistake", ["SELECT 1 / 0;", "SELEC 1;"], ids=["execution", "compilation"])
+def test_a_tool_that_goes_on_after_an_error_leaves_nothing_of_the_script(shop, database, mistake):
+    if shop.engine != "sqlserver":
+        pytest.skip("psql stops with ON_ERROR_STOP, and PostgreSQL refuses the rest of the transaction by itself")
+    title = f"-- tables/queue/create.sql:Sales (anytime)\n-- {'=' * 100}\n"
+    script = fitted(database, shop.plan()).script
+    assert script.count(title) == 1
+    runner = GoesOn(database)
+
+    for batch in split_batches(script.replace(title, f"{title}{mistake}\nGO\n{BATCH_GUARD['sqlserver']}"), "sqlserver"):
+        runner.run(batch)
+
+    assert len(runner.errors) == 1
+    assert not database.in_transaction
+    with pytest.raises(SchemaMissing):
+        read_state(database)
 
 
 def test_the_script_run_by_hand_deploys_everything_and_may_run_again(shop, database, psql, tmp_path):

@@ -1,23 +1,26 @@
-IF OBJECT_ID(N'{queue_table}', N'U') IS NOT NULL SET NOEXEC ON;
-GO
 -- The queue's table, with the same columns as the NServiceBus transport's. Because of the default on Recoverable, senders
 -- omit the column, and the same procedures work with a table that does not have it.
-CREATE TABLE {queue_table}
-(
-    Id uniqueidentifier NOT NULL,
-    CorrelationId varchar(255) NULL,
-    ReplyToAddress varchar(255) NULL,
-    Recoverable bit NOT NULL DEFAULT (1),
-    Expires datetime NULL,
-    Headers nvarchar(max) NOT NULL,
-    Body varbinary(max) NULL,
-    RowVersion bigint IDENTITY (1, 1) NOT NULL
-);
-GO
-SET NOEXEC OFF;
+IF OBJECT_ID(N'{queue_table}', N'U') IS NULL -- noqa: PRS
+BEGIN
+    CREATE TABLE {queue_table}
+    (
+        Id uniqueidentifier NOT NULL,
+        CorrelationId varchar(255) NULL,
+        ReplyToAddress varchar(255) NULL,
+        Recoverable bit NOT NULL DEFAULT (1),
+        Expires datetime NULL,
+        Headers nvarchar(max) NOT NULL,
+        Body varbinary(max) NULL,
+        RowVersion bigint IDENTITY (1, 1) NOT NULL
+    );
+
+    -- Receivers skip locked rows, and wait for a locked table. maintain_queue does this for a table that was made elsewhere.
+    ALTER TABLE {queue_table} SET (LOCK_ESCALATION = DISABLE);
+END;
 GO
 -- The index for the order of the queue. A clustered index keeps new rows at the end and releases empty pages. With a heap
 -- (nonclustered), many concurrent receivers wait less for page latches. See rowpost.queue.clustered.
+-- Statistics of a queue are outdated at once, and each update of them compiles the plans again, which hints determine.
 IF NOT EXISTS
 (
     SELECT 1
@@ -28,9 +31,9 @@ IF NOT EXISTS
 )
 BEGIN
     IF EXISTS (SELECT 1 FROM rowpost.queue AS q WHERE q.queue_key = N'{queue_key}' AND q.[clustered] = 1)
-        CREATE CLUSTERED INDEX Index_RowVersion ON {queue_table} (RowVersion);
+        CREATE CLUSTERED INDEX Index_RowVersion ON {queue_table} (RowVersion) WITH (STATISTICS_NORECOMPUTE = ON);
     ELSE
-        CREATE NONCLUSTERED INDEX Index_RowVersion ON {queue_table} (RowVersion);
+        CREATE NONCLUSTERED INDEX Index_RowVersion ON {queue_table} (RowVersion) WITH (STATISTICS_NORECOMPUTE = ON);
 
     -- SQL Server 2019 and later, Azure SQL Database (5) and Managed Instance (8)
     IF CAST(SERVERPROPERTY(N'ProductMajorVersion') AS int) >= 15 OR CAST(SERVERPROPERTY(N'EngineEdition') AS int) IN (5, 8)
@@ -45,7 +48,8 @@ IF NOT EXISTS
       AND ic.key_ordinal = 1
       AND COL_NAME(ic.object_id, ic.column_id) = N'Expires'
 )
-    CREATE NONCLUSTERED INDEX Index_Expires ON {queue_table} (Expires) INCLUDE (Id, RowVersion) WHERE Expires IS NOT NULL;
+    CREATE NONCLUSTERED INDEX Index_Expires ON {queue_table} (Expires) INCLUDE (Id, RowVersion) WHERE Expires IS NOT NULL
+    WITH (STATISTICS_NORECOMPUTE = ON);
 GO
 -- A table that was made elsewhere may have no default on Recoverable.
 IF EXISTS

@@ -1,15 +1,17 @@
-IF OBJECT_ID(N'{delayed_table}', N'U') IS NOT NULL SET NOEXEC ON;
-GO
 -- Messages that are not due yet, with the same columns as the NServiceBus transport's table.
-CREATE TABLE {delayed_table}
-(
-    Headers nvarchar(max) NOT NULL,
-    Body varbinary(max) NULL,
-    Due datetime NOT NULL,
-    RowVersion bigint IDENTITY (1, 1) NOT NULL
-);
-GO
-SET NOEXEC OFF;
+IF OBJECT_ID(N'{delayed_table}', N'U') IS NULL -- noqa: PRS
+BEGIN
+    CREATE TABLE {delayed_table}
+    (
+        Headers nvarchar(max) NOT NULL,
+        Body varbinary(max) NULL,
+        Due datetime NOT NULL,
+        RowVersion bigint IDENTITY (1, 1) NOT NULL
+    );
+
+    -- Otherwise a mover of many messages would lock the table, and senders of delayed messages would wait.
+    ALTER TABLE {delayed_table} SET (LOCK_ESCALATION = DISABLE);
+END;
 GO
 IF NOT EXISTS
 (

@@ -1,18 +1,15 @@
-IF OBJECT_ID(N'{saga_table}', N'U') IS NOT NULL SET NOEXEC ON;
-GO
 -- The instances of one type of saga, with the same columns as the table of NServiceBus.Persistence.Sql.
-CREATE TABLE {saga_table}
-(
-    Id uniqueidentifier NOT NULL PRIMARY KEY,
-    Metadata nvarchar(max) NOT NULL,
-    Data nvarchar(max) NOT NULL,
-    PersistenceVersion varchar(23) NOT NULL,
-    SagaTypeVersion varchar(23) NOT NULL,
-    Concurrency int NOT NULL,
-    [{correlation_column}] {correlation_type} NULL
-);
-GO
-SET NOEXEC OFF;
+IF OBJECT_ID(N'{saga_table}', N'U') IS NULL
+    CREATE TABLE {saga_table}
+    (
+        Id uniqueidentifier NOT NULL PRIMARY KEY,
+        Metadata nvarchar(max) NOT NULL,
+        Data nvarchar(max) NOT NULL,
+        PersistenceVersion varchar(23) NOT NULL,
+        SagaTypeVersion varchar(23) NOT NULL,
+        Concurrency int NOT NULL,
+        [{correlation_column}] {correlation_type} NULL
+    );
 GO
 IF COL_LENGTH(N'{saga_table}', N'Concurrency') IS NULL
     THROW 51016, N'There is a table {saga_table}, and it is not a saga''s: give the saga another table.', 1;

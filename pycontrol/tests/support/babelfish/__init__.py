@@ -32,7 +32,6 @@ ROW_VERSION = ("RowVersion",)
 _NAME = r"(?:\[(?:[^\]]|\]\])*\]|\w+)"
 CREATE_OR_ALTER = re.compile(rf"^CREATE OR ALTER (PROCEDURE|FUNCTION) ({_NAME}(?:\.{_NAME})?)", re.MULTILINE)
 NOEXEC = re.compile(r"(?:\s*IF\b(?P<condition>.*?)\s)?\s*SET\s+NOEXEC\s+(?P<state>ON|OFF)\s*;?\s*", re.I | re.S)
-GUARDED = re.compile(r"^IF (?P<condition>[^\n]*) SET NOEXEC ON;\nGO\n(?P<bodies>.*?\nGO\n)SET NOEXEC OFF;\nGO\n", re.MULTILINE | re.DOTALL)
 LOCK = re.compile(r"^( *)EXEC @(\w+) = sys\.sp_getapplock [^;]*@LockTimeout = 0;$", re.MULTILINE)
 REFUSED = """
 {0}IF @{1} < 0
@@ -93,16 +92,6 @@ def _outbox_figures(text: str) -> str:
         "FROM rowpost.outbox AS o;",
         text,
     )
-
-
-def _guarded(text: str) -> str:
-    """Turn batches between SET NOEXEC ON and OFF into texts that are executed if the condition does not hold."""
-
-    def as_texts(found: re.Match[str]) -> str:
-        bodies = (body.strip("\n").replace("'", "''") for body in found["bodies"].split("\nGO\n"))
-        return "".join(f"IF NOT ({found['condition']})\nEXEC (N'{body}');\nGO\n" for body in bodies if body)
-
-    return GUARDED.sub(as_texts, text)
 
 
 def _replace(statement: str, other: str, text: str) -> str:
@@ -175,13 +164,7 @@ def _limit(name: str) -> str:
 
 def install() -> None:
     """Let the deployment run on Babelfish, in this process."""
-    deploy.adapt_for_babelfish = _for_deployment
-
-
-def _for_deployment(script: Script) -> Script:
-    """The adapted script without SET NOEXEC, which Babelfish accepts without obeying it; the offline compiler needs it."""
-    adapted = adapt(script)
-    return Script(adapted.name, _guarded(adapted.text))
+    deploy.adapt_for_babelfish = adapt
 
 
 class HandRunner(SqlserverRunner):

@@ -39,6 +39,8 @@ SHIM = REPOSITORY / "deploy" / "tsqlt" / "shim.sql"
 SAMPLE = "Sample"
 #: tSQLt makes a schema of each test class
 TEST_CLASS = re.compile(r"EXEC tSQLt\.NewTestClass @ClassName = N'(\w+)'")
+#: a schema that a script makes below IF, which T-SQL allows in dynamic SQL only
+OWN_SCHEMA = re.compile(r"EXEC \(N'(CREATE SCHEMA \w+) AUTHORIZATION dbo;'\)")
 TIMEOUT = 300  # seconds
 
 
@@ -133,7 +135,7 @@ def _batches(source: Source, found: list[Finding]) -> list[dict[str, str | int |
     except SqlTextError as error:
         found.append(Finding(source.path, error.line, error.problem))
         return []
-    classes = [f"CREATE SCHEMA [{name}];" for name in TEST_CLASS.findall(source.text)]
+    classes = [f"CREATE SCHEMA [{name}];" for name in TEST_CLASS.findall(source.text)] + OWN_SCHEMA.findall(source.text)
     found_batches = [*((1, text) for text in classes), *((batch.line, batch.text) for batch in batches)]
     return [{"path": source.path, "line": line, "text": text, "ruled": source.ruled} for line, text in found_batches]
 

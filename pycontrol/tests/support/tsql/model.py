@@ -34,7 +34,7 @@ DEFINITIONS = (
     "CreateTypeUddtStatement",
 )
 #: definitions that a loose batch may hold below IF: each becomes part of the model
-NESTED = ("CreateIndexStatement", "CreateRoleStatement", "GrantStatement")
+NESTED = ("CreateTableStatement", "CreateIndexStatement", "CreateRoleStatement", "GrantStatement")
 ELEMENT = re.compile(r"(?:Sql\w+: |element )((?:\[(?:[^\]]|\]\])*\]\.?)+)(?: contains| has |: The)")
 #: the server's own, which takes whatever parameters its second argument declares; checked here instead
 OPEN_ENDED = re.compile(r"unresolved reference to object \[sys\]\.\[sp_executesql\]")
@@ -196,6 +196,10 @@ def _definitions(batch: dict[str, Any], tree: Node, known: set[str], found: Foun
             yield _text(batch, statement, known), statement
     for number, node in enumerate(n for s in loose for n in walk(s) if kind(n) in NESTED):
         rename = None
+        if kind(node) == "CreateTableStatement":
+            if node.SchemaObjectName.SchemaIdentifier is None:  # a temporary table
+                continue
+            found.places[full_name(node.SchemaObjectName)] = (batch["path"], _line(batch, node))
         if kind(node) == "CreateIndexStatement":
             rename = node.Name if number else None
             name = f"{node.Name.Value}~{number}" if number else node.Name.Value
