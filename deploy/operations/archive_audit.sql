@@ -1,6 +1,9 @@
 -- Archives the audit queue: the oldest messages go into audit_archive, in batches that commit one by one.
 -- SQL Server. Set the three values, run it in the queue's database; it may be stopped and run again at any time.
 -- The time of archiving is the server's. Receivers of the audit queue are stepped over.
+-- sqlcmd and SQL Server Agent connect with QUOTED_IDENTIFIER OFF, with which a table with a filtered index cannot be changed.
+SET ANSI_NULLS, QUOTED_IDENTIFIER ON;
+GO
 SET NOCOUNT, XACT_ABORT ON;
 
 DECLARE @batch int = 1000; -- messages per transaction: below 5,000 no lock grows into one of the whole table
@@ -20,13 +23,13 @@ IF OBJECT_ID(N'dbo.audit_archive', N'U') IS NULL
     );
 
 SELECT @newest = MIN(n.RowVersion)
-FROM (SELECT TOP (@keep) q.RowVersion FROM dbo.audit AS q WITH (READPAST) ORDER BY q.RowVersion DESC) AS n;
+FROM (SELECT TOP (@keep) q.RowVersion FROM dbo.audit AS q WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) ORDER BY q.RowVersion DESC) AS n;
 
 WHILE @moved > 0 AND @total < @at_most
 BEGIN
     WITH oldest AS (
         SELECT TOP (@batch) q.Id, q.RowVersion, q.Headers, q.Body
-        FROM dbo.audit AS q WITH (UPDLOCK, READPAST, ROWLOCK)
+        FROM dbo.audit AS q WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
         WHERE q.RowVersion < ISNULL(@newest, 9223372036854775807)
         ORDER BY q.RowVersion
     )

@@ -1,6 +1,9 @@
 -- Returns one failed message from the error queue to the queue where it failed, headers and body as they are: in one
 -- transaction, so that it is in the one queue or in the other. SQL Server. Put the row's number in the place of 0; the
 -- first column of inspect_queue.sql and of `rowpost errors list` has it.
+-- sqlcmd and SQL Server Agent connect with QUOTED_IDENTIFIER OFF, with which a table with a filtered index cannot be changed.
+SET ANSI_NULLS, QUOTED_IDENTIFIER ON;
+GO
 SET NOCOUNT, XACT_ABORT ON;
 
 DECLARE @row_version bigint = 0;

@@ -61,7 +61,7 @@ def add(
     endpoint, topic = session.text(endpoint), session.text(topic)
     with session.deployed() as database:
         address = database.canonical(parse_address(session.name(queue or endpoint)))
-        database.call("subscribe", endpoint=endpoint, topic=topic, queue_address=address)
+        database.call_atomically("subscribe", endpoint=endpoint, topic=topic, queue_address=address)
     if session.as_json:
         session.document({"topic": topic, "endpoint": endpoint, "queue": address})
     else:

@@ -94,6 +94,16 @@ class Connection:
                 self._abandon()
             raise self.dialect.translate(error, statement) from error
 
+    def call_atomically(self, procedure: str, /, queue: str | None = None, **arguments: Any) -> list[Any]:
+        """Call a procedure of several statements, all of which take effect or none.
+
+        Without a transaction, T-SQL commits each statement of a procedure, and releases its locks. So the call begins and
+        commits a transaction in the same round trip, unless one is open. On PostgreSQL a call is one statement.
+        Arguments, result and errors as for `call`.
+        """
+        own = self.engine == "sqlserver" and not self.join()
+        return self.call_all([(procedure, queue, arguments)], begin=own, commit=own)[0]
+
     def call_all(
         self, calls: Sequence[tuple[str, str | None, dict[str, Any]]], *, begin: Begin = False, commit: Commit = False
     ) -> list[list[Any]]:

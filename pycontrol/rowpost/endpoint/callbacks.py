@@ -289,7 +289,7 @@ class Callbacks:
     def _renew(self, database: Connection) -> None:
         now = time.monotonic()
         if now - self._renewed_at >= RENEW_EVERY_SECONDS:
-            database.call("renew_lease", queue_name=self.queue, seconds=LEASE_SECONDS)
+            database.call_atomically("renew_lease", queue_name=self.queue, seconds=LEASE_SECONDS)
             self._renewed_at = now
 
 

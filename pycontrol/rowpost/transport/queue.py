@@ -183,18 +183,18 @@ class Queue:
             for id, version, expired, expires, headers, body, body_bytes in rows
         ]
 
-    def purge(self, *, batch: int = 10_000, progress: Progress | None = None) -> int:
+    def purge(self, *, batch: int = 2_000, progress: Progress | None = None) -> int:
         """Remove all messages that no other session has locked, in batches that commit one by one; return their number."""
         return self._purge("purge_queue", batch, progress)
 
-    def purge_expired(self, *, batch: int = 10_000, progress: Progress | None = None) -> int:
+    def purge_expired(self, *, batch: int = 2_000, progress: Progress | None = None) -> int:
         """Remove the expired messages that no other session has locked, in batches that commit one by one; return their number."""
         return self._purge("purge_expired", batch, progress)
 
     def _purge(self, procedure: str, batch: int, progress: Progress | None) -> int:
         total = 0
         while True:
-            purged = self.database.call(procedure, queue=self.name, count=batch)[0].purged
+            purged = self.database.call_atomically(procedure, queue=self.name, count=batch)[0].purged
             total += purged
             if progress:
                 progress(total)

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from rowpost.errors import InvalidCount, QueueNotFound
+from rowpost.errors import DatabaseError, InvalidCount, QueueNotFound
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
 
@@ -177,7 +177,7 @@ def test_looking_with_a_count_out_of_range_is_refused(queue, verb, count):
 
 
 @pytest.mark.parametrize("procedure", ["purge_queue", "purge_expired"])
-@pytest.mark.parametrize("count", [0, 10_001, None])
+@pytest.mark.parametrize("count", [0, 4_001, None])
 def test_purging_with_a_count_out_of_range_is_refused(queue, database, procedure, count):
     with pytest.raises(InvalidCount):
         database.call(procedure, queue=queue.name, count=count)
@@ -220,15 +220,15 @@ def test_an_expired_row_is_flagged_and_a_living_one_is_not(queue, sql):
 
 
 @pytest.mark.promise("purge-of-expired")
-def test_purging_25000_expired_rows_leaves_the_10_living_ones_in_3_batches(make_queue, sql):
+def test_purging_10000_expired_rows_leaves_the_10_living_ones_in_3_batches(make_queue, sql):
     queue = make_queue()
-    sql.insert_expired(queue.name, 25_000)
+    sql.insert_expired(queue.name, 10_000)
     fill(queue, 10)
     batches = []
 
-    purged = queue.purge_expired(batch=10_000, progress=batches.append)
+    purged = queue.purge_expired(batch=4_000, progress=batches.append)
 
-    assert (purged, len(batches)) == (25_000, 3)
+    assert (purged, len(batches)) == (10_000, 3)
     assert bodies(queue.receive(100)) == list(range(10))
 
 
@@ -238,6 +238,31 @@ def test_purge_empties_the_queue_and_counts(queue):
 
     assert queue.purge(batch=50) == 120
     assert queue.peek() == 0
+
+
+def test_a_purge_that_cannot_be_recorded_for_streams_removes_nothing(make_queue, sql):
+    queue = make_queue()
+    fill(queue, 3)
+    sql.run(f"ALTER TABLE rowpost.purge ADD CONSTRAINT no_purge CHECK (queue_key <> '{queue.name}')")
+
+    try:
+        with pytest.raises(DatabaseError):
+            queue.purge()
+    finally:
+        sql.run("ALTER TABLE rowpost.purge DROP CONSTRAINT no_purge")
+
+    assert queue.peek() == 3
+
+
+def test_a_purge_joins_the_callers_transaction(make_queue, database):
+    queue = make_queue()
+    fill(queue, 3)
+
+    database.begin()
+    purged = queue.purge()
+    database.rollback()
+
+    assert (purged, queue.peek()) == (3, 3)
 
 
 def test_purging_steps_over_what_a_receiver_holds(queue, open_database, needs_readpast):

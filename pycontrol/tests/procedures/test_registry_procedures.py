@@ -135,6 +135,21 @@ def test_check_queue_names_every_template_of_the_contract_that_a_queue_lacks(dat
     assert sorted(missing) == sorted(f"The procedure {each.name} of this queue is missing." for each in templates)
 
 
+def test_check_queue_names_an_enabled_trigger_and_its_remedy_mends_it(make_queue, target, sql):
+    if target.settings.engine == "postgresql":
+        pytest.skip("PostgreSQL returns rows of a table with triggers")
+    queue = make_queue()
+    sql.run(f"CREATE TRIGGER watched ON {sql.table(queue.name)} AFTER INSERT AS SELECT 1")
+
+    found = sql.database.call("check_queue", queue_name=queue.name)
+
+    assert [row.finding for row in found] == ["trigger_enabled"]
+    if target.babelfish:
+        pytest.skip("Babelfish has no ALTER TABLE … DISABLE TRIGGER: the finding was checked, its remedy was not")
+    sql.run(found[0].remedy)
+    assert sql.database.call("check_queue", queue_name=queue.name) == []
+
+
 # ---------------------------------------------------------------------------------------------- send_unregistered
 def test_an_unregistered_table_is_sent_to_as_any_other(database, target):
     place = {"schema_name": target.settings.default_schema, "table_name": "Billing"}

@@ -14,11 +14,12 @@ from rowpost.deploy.queues import grant, grant_statements
 from rowpost.errors import DatabaseError, PermissionDenied, RowpostError
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
-from rowpost.settings.environment import SagaSettings
+from rowpost.settings.environment import QueueSettings, SagaSettings
 from rowpost.transport.maintenance import maintain_queue
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
 from tests.support.logins import logins
+from tests.support.probe import probe_for
 from tests.support.sagas import Open, deploy, make_desk, make_endpoint, make_ledger
 
 __all__ = ["make_desk"]
@@ -83,30 +84,83 @@ def test_a_login_without_any_right_is_told_so(queue, login):
     assert "permission" in str(caught.value).lower() or "denied" in str(caught.value).lower()
 
 
+class Deployer:
+    """A login that may create what apply creates and is no superuser, sa or dbo, in an empty database of its own.
+
+    Babelfish adds no members to db_owner: there the database's owner deploys.
+    """
+
+    def __init__(self, target, url, made, owner):
+        self.name, self.made, self.owner, self._target = made.make("deployer"), made, owner, target
+        self.url = url if target.babelfish else made.url(self.name, url)
+        if target.babelfish:
+            return
+        if owner.database.engine == "sqlserver":
+            owner.run(f"ALTER ROLE db_owner ADD MEMBER {self.name}")
+        else:
+            owner.run(f"GRANT CREATE ON DATABASE {owner.value('SELECT current_database()')} TO {self.name}")
+            owner.run(f"GRANT CREATE, USAGE ON SCHEMA public TO {self.name}")
+
+    def apply(self, *queues):
+        """Deploys rowpost and these queues; returns a connection of the deployer."""
+        settings = replace(self._target.settings, url=self.url, queues=queues, sagas=())
+        database = connect_url(settings.engine, self.url)
+        apply(database, plan(settings))
+        return database
+
+
+@pytest.fixture
+def deployer(target, new_database):
+    url = new_database("sqlserver" if target.settings.engine == "sqlserver" else target.label)
+    with connect_url(target.settings.engine, url) as owner:
+        probe = probe_for(owner, babelfish=target.babelfish)
+        with logins(probe, url) as made:
+            yield Deployer(target, url, made, probe)
+
+
 @pytest.mark.promise("deploy-rights-suffice")
-def test_the_deploying_login_needs_only_to_create_objects(target, new_database, login, sql):
-    from rowpost.deploy.apply import apply
-    from rowpost.deploy.plan import plan
-    from rowpost.settings.environment import QueueSettings, Settings
+def test_what_another_login_than_the_owner_of_the_database_deploys_works_with_execute_alone(target, deployer, not_on_babelfish):
+    not_on_babelfish("adds no members to db_owner")
+    with deployer.apply(QueueSettings("Sales"), QueueSettings("Billing")) as database:
+        found = database.call("check_queue")
+    endpoint = deployer.made.make("endpoint")
+    grant(deployer.owner.database, endpoint, receive_from=["Sales"], send_to=["Billing"])
 
+    with deployer.made.open(endpoint) as database:
+        Queue("Billing", database).send(b"out")
+        received = Queue("Sales", database).receive()
+
+        with pytest.raises(PermissionDenied):
+            Queue("Billing", database).receive()
+    assert (found, received) == ([], [])
     if target.settings.engine == "sqlserver":
-        pytest.skip("tried on PostgreSQL here; on SQL Server the rights are documented in docs/for-dbas.md")
-    name = login.make("deployer")
-    sql.run(f"GRANT CREATE ON DATABASE {sql.value('SELECT current_database()')} TO {name}")
-    url = new_database(target.label)
-    with connect_url("postgresql", url) as owner:
-        database_name = owner.driver_connection.execute("SELECT current_database()").fetchone()[0]
-        owner.driver_connection.execute(f"GRANT CREATE ON DATABASE {database_name} TO {name}")
-        owner.driver_connection.execute(f"GRANT CREATE, USAGE ON SCHEMA public TO {name}")
-    deployer_url = login.url(name, url)
+        owner = "SELECT USER_NAME(s.principal_id) FROM sys.schemas AS s WHERE s.name = N'rowpost'"
+        assert deployer.owner.value(owner) == "dbo"
 
-    with connect_url("postgresql", deployer_url) as database:
-        apply(database, plan(Settings(url=deployer_url, queues=(QueueSettings("Sales"),))))
-        Queue("Sales", database).send(b"x")
 
-        assert Queue("Sales", database).peek() == 1
-    with connect_url("postgresql", url) as owner:
-        owner.driver_connection.execute(f"DROP OWNED BY {name}")
+def test_a_table_of_an_owner_that_the_procedures_cannot_reach_is_found_and_the_remedy_mends_it(target, deployer):
+    run, engine = deployer.owner.run, target.settings.engine
+    if engine == "sqlserver":
+        run(f"CREATE SCHEMA theirs AUTHORIZATION {deployer.name}")
+        name = "Sales@[theirs]"
+    else:
+        name = "Sales"
+    with deployer.apply(QueueSettings(name)) as database:
+        if engine == "postgresql":
+            run('ALTER TABLE "Sales" OWNER TO current_user')
+            run(f'REVOKE ALL ON "Sales" FROM {deployer.name}')
+
+        found = [row for row in deployer.owner.database.call("check_queue") if row.finding == "owner_differs"]
+
+        assert [row.queue_name for row in found] == [name]
+        if target.babelfish:
+            pytest.skip("Babelfish has no ALTER AUTHORIZATION ON OBJECT: the finding was checked, its remedy was not")
+        if engine == "postgresql":
+            with pytest.raises(PermissionDenied):
+                Queue(name, database).send(b"")
+        run(found[0].remedy)
+        Queue(name, database).send(b"")
+        assert [row.finding for row in deployer.owner.database.call("check_queue")] == []
 
 
 #: what a member of each role may call, by the contract's scope and side; an endpoint's queues are granted one by one

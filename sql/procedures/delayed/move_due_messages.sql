@@ -11,7 +11,7 @@ these among the next @count due messages, so that a call reads few rows, indepen
 Atomicity: in the caller's transaction.
 Locking:   one mover at a time per queue, elected by an application lock until the transaction ends; another caller
            gets moved = NULL at once. Rows that others lock are skipped.
-Order:     by due time.
+Order:     by due time. Rows are selected in the order of the index on Due, because another order would read and lock all that are due.
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -31,9 +31,9 @@ IF @elected >= 0
 BEGIN
     WITH oldest AS (
         SELECT TOP (@count) d.Headers, d.Body, d.Due, d.RowVersion
-        FROM {delayed_table} AS d WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
+        FROM {delayed_table} AS d WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK, FORCESEEK)
         WHERE d.Due <= @now
-        ORDER BY d.Due, d.RowVersion
+        ORDER BY d.Due
     )
     DELETE FROM oldest
     OUTPUT deleted.Headers, deleted.Body, deleted.Due, deleted.RowVersion INTO @due (Headers, Body, Due, RowVersion)
@@ -55,9 +55,9 @@ SELECT
         FROM
         (
             SELECT TOP (@count) d.Headers
-            FROM {delayed_table} AS d WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
+            FROM {delayed_table} AS d WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK, FORCESEEK)
             WHERE d.Due <= @now
-            ORDER BY d.Due, d.RowVersion
+            ORDER BY d.Due
         ) AS f
         WHERE f.Headers LIKE N'%"NServiceBus.SqlServer.ForwardDestination"%'
     ) AS forwards,

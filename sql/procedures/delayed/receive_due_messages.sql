@@ -8,7 +8,7 @@ AS
 Removes and returns due messages that have the header ForwardDestination, so that the mover forwards them.
 Atomicity: one DELETE in the caller's transaction; a rollback returns the messages to their places.
 Locking:   skips rows that others lock and never waits.
-Order:     selects the next ones by due time; returns them in no order.
+Order:     selects the next ones by due time, as move_due_messages; returns them in no order.
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -19,10 +19,10 @@ IF @count IS NULL OR @count NOT BETWEEN 1 AND 500
 -- rule output_into: a received message would be written and read twice more; a trigger on a queue table is not supported.
 WITH oldest AS (
     SELECT TOP (@count) d.Due, d.Headers, d.Body
-    FROM {delayed_table} AS d WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
+    FROM {delayed_table} AS d WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK, FORCESEEK)
     WHERE d.Due <= GETUTCDATE()
       AND d.Headers LIKE N'%"NServiceBus.SqlServer.ForwardDestination"%'
-    ORDER BY d.Due, d.RowVersion
+    ORDER BY d.Due
 )
 DELETE FROM oldest
 OUTPUT deleted.Due AS due, deleted.Headers AS headers, deleted.Body AS body

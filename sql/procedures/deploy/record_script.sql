@@ -21,6 +21,7 @@ BEGIN
     DECLARE @message nvarchar(2048) = CONCAT(
         N'The one-time script ', @script_name, N' was edited after it ran here. Restore it, and put the change into a new script.'
     );
+    SET @message = REPLACE(@message, N'%', N'%%'); -- THROW reads % as the start of a placeholder
     THROW 51007, @message, 1;
 END;
 

@@ -20,6 +20,7 @@ BEGIN
         N'The version cannot be recorded: the database has schema ', @newest, N', and this rowpost has schema ', @schema_version,
         N'. Use a newer rowpost.'
     );
+    SET @message = REPLACE(@message, N'%', N'%%'); -- THROW reads % as the start of a placeholder
     THROW 51008, @message, 1;
 END;
 

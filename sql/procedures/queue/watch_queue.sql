@@ -20,6 +20,7 @@ IF @count IS NULL OR @count NOT BETWEEN 1 AND 10000
 
 DECLARE @now datetime = GETUTCDATE();
 DECLARE @due datetime;
+DECLARE @above bigint = -9223372036854775808; -- the literal alone is numeric, and a comparison with it may read the whole queue
 
 IF EXISTS (SELECT 1 FROM rowpost.queue AS r WHERE r.queue_key = N'{queue_key}' AND r.delayed = 1)
     SELECT @due = MIN(d.Due)
@@ -33,8 +34,8 @@ FROM
 (
     SELECT TOP (@count) q.RowVersion
     FROM {queue_table} AS q WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK, FORCESEEK)
-    WHERE q.RowVersion > -9223372036854775808
+    WHERE q.RowVersion > @above
     ORDER BY q.RowVersion
 ) AS head
-OPTION (MAXDOP 1, OPTIMIZE FOR (@count = 100));
+OPTION (MAXDOP 1, OPTIMIZE FOR (@count = 100, @above = 0));
 GO

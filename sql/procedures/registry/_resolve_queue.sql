@@ -20,6 +20,7 @@ BEGIN
         N'No queue named ''', @queue_name, N''' is registered in this database.',
         N' rowpost queue list shows those that are; rowpost queue create makes one.'
     );
+    SET @message = REPLACE(@message, N'%', N'%%'); -- THROW reads % as the start of a placeholder
     THROW 51001, @message, 1;
 END;
 GO

@@ -9,6 +9,7 @@ Compares queue tables with what a queue needs, and returns what is missing and t
 Atomicity: reads only the catalog.
 Locking:   none that lasts.
 Order:     by queue.
+The catalog may have another collation than the database, as in Azure SQL Database: what is concatenated gets the database's.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
@@ -81,8 +82,11 @@ FROM
     SELECT
         q.queue_name,
         N'column_shrunk',
-        CONCAT(N'The column ', c.name, N' holds at most ', c.max_length, N' bytes: longer messages cannot be stored.'),
-        CONCAT(N'ALTER TABLE ', q.table_name, N' ALTER COLUMN ', c.name, N' ', TYPE_NAME(c.system_type_id), N'(max);')
+        CONCAT(N'The column ', c.name COLLATE database_default, N' holds at most ', c.max_length, N' bytes: longer messages cannot be stored.'),
+        CONCAT(
+            N'ALTER TABLE ', q.table_name, N' ALTER COLUMN ', c.name COLLATE database_default, N' ',
+            TYPE_NAME(c.system_type_id) COLLATE database_default, N'(max);'
+        )
     FROM queues AS q
     INNER JOIN sys.columns AS c
         ON q.table_id = c.object_id AND c.name IN (N'Headers', N'Body') AND c.max_length <> -1
@@ -136,6 +140,32 @@ FROM
     FROM queues AS q
     INNER JOIN sys.columns AS c
         ON q.table_id = c.object_id AND c.name = N'Recoverable' AND c.is_nullable = 0 AND c.default_object_id = 0
+    UNION ALL
+    SELECT
+        q.queue_name,
+        N'owner_differs',
+        CONCAT(
+            QUOTENAME(USER_NAME(OBJECTPROPERTY(q.table_id, N'OwnerId'))) COLLATE database_default, N' owns the table, and ',
+            QUOTENAME(USER_NAME(s.principal_id)) COLLATE database_default,
+            N' the schema rowpost: a login that may only execute procedures is refused.'
+        ),
+        CASE
+            WHEN s.principal_id = USER_ID(N'dbo') THEN CONCAT(N'ALTER AUTHORIZATION ON OBJECT::', q.table_name, N' TO dbo;')
+            ELSE N'ALTER AUTHORIZATION ON SCHEMA::rowpost TO dbo;'
+        END
+    FROM queues AS q
+    INNER JOIN sys.schemas AS s
+        ON s.name = N'rowpost' AND OBJECTPROPERTY(q.table_id, N'OwnerId') <> s.principal_id
+    UNION ALL
+    SELECT
+        q.queue_name,
+        N'trigger_enabled',
+        CONCAT(N'The trigger ', QUOTENAME(t.name) COLLATE database_default, N' is enabled: messages cannot be received.'),
+        CONCAT(N'ALTER TABLE ', q.table_name, N' DISABLE TRIGGER ', QUOTENAME(t.name) COLLATE database_default, N';')
+    FROM queues AS q
+    INNER JOIN sys.triggers AS t
+        ON q.table_id = t.parent_id AND t.is_disabled = 0
+    WHERE q.kind <> 'external'
     UNION ALL
     SELECT
         q.queue_name,

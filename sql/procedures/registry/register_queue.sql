@@ -35,6 +35,7 @@ WHERE (q.queue_key = @queue_key OR q.queue_name = @queue_name
        OR (q.schema_name = @schema_name AND q.table_name = @table_name AND ISNULL(q.catalog_name, N'') = ISNULL(@catalog_name, N'')))
   AND CAST(q.queue_name AS varbinary(800)) <> CAST(@queue_name AS varbinary(800));
 
+SET @message = REPLACE(@message, N'%', N'%%'); -- THROW reads % as the start of a placeholder
 IF @message IS NOT NULL
     THROW 51005, @message, 1;
 

@@ -29,6 +29,7 @@ IF @time_to_be_received_ms NOT BETWEEN 1 AND 3155760000000
 IF @table IS NULL OR OBJECT_ID(@table, N'U') IS NULL
 BEGIN
     SET @message = CONCAT(N'There is no queue table ', ISNULL(@table, @table_name), N', or you may not see it.');
+    SET @message = REPLACE(@message, N'%', N'%%'); -- THROW reads % as the start of a placeholder
     THROW 51001, @message, 1;
 END;
 
@@ -45,6 +46,7 @@ EXEC sys.sp_executesql @look, N'@table nvarchar(1000), @columns int OUTPUT, @has
 IF @columns IS NULL OR @columns < 5
 BEGIN
     SET @message = CONCAT(N'The table ', @table, N' is not a queue: it needs the columns Id, Expires, Headers, Body and RowVersion.');
+    SET @message = REPLACE(@message, N'%', N'%%'); -- THROW reads % as the start of a placeholder
     THROW 51009, @message, 1;
 END;
 

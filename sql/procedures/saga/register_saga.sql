@@ -26,6 +26,7 @@ WHERE q.schema_name = @schema_name
   AND q.table_name = @table_name
   AND q.catalog_name IS NULL;
 
+SET @message = REPLACE(@message, N'%', N'%%'); -- THROW reads % as the start of a placeholder
 IF @message IS NOT NULL
     THROW 51005, @message, 1;
 

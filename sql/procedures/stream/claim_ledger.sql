@@ -34,6 +34,7 @@ BEGIN
         N'. If it is the same job, repartition it by a column of its data into the same number of parts.',
         N' If it has other data, use another job key.'
     );
+    SET @message = REPLACE(@message, N'%', N'%%'); -- THROW reads % as the start of a placeholder
     THROW 51031, @message, 1;
 END;
 

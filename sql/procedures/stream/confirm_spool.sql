@@ -17,6 +17,7 @@ BEGIN
         N'Another stream has taken over the spool of this queue: it contains the messages of the last batch of this stream.',
         N' Let that stream continue. Give this one a new checkpoint and a new target.'
     );
+    SET @message = REPLACE(@message, N'%', N'%%'); -- THROW reads % as the start of a placeholder
     THROW 51030, @message, 1;
 END;
 

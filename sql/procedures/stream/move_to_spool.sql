@@ -41,6 +41,7 @@ BEGIN
             N'Another stream drains this queue, or has stopped and can continue: it has its own checkpoint.',
             N' Run that stream, or take over its spool (option takeOver) if it does not continue.'
         );
+        SET @message = REPLACE(@message, N'%', N'%%'); -- THROW reads % as the start of a placeholder
         THROW 51030, @message, 1;
     END;
 

@@ -11,13 +11,20 @@ IF OBJECT_ID(N'{saga_table}', N'U') IS NULL
         [{correlation_column}] {correlation_type} NULL
     );
 GO
+-- THROW reads % as the start of a placeholder.
+DECLARE @message nvarchar(2048) = REPLACE(N'There is a table {saga_table}, and it is not a saga''s: give the saga another table.', N'%', N'%%');
+
 IF COL_LENGTH(N'{saga_table}', N'Concurrency') IS NULL
-    THROW 51016, N'There is a table {saga_table}, and it is not a saga''s: give the saga another table.', 1;
+    THROW 51016, @message, 1;
 
 -- The table was made for another correlation property.
 IF COL_LENGTH(N'{saga_table}', N'{correlation_column}') IS NULL
     EXEC (N'ALTER TABLE {saga_table} ADD [{correlation_column}] {correlation_type} NULL;');
 GO
+DECLARE @message nvarchar(2048) = REPLACE(
+    N'The column {correlation_column} of {saga_table} is not {correlation_type}: correlate by another property, or change the column.', N'%', N'%%'
+);
+
 IF NOT EXISTS
 (
     SELECT 1
@@ -26,7 +33,7 @@ IF NOT EXISTS
       AND c.name = N'{correlation_column}'
       AND '{correlation_type}' LIKE TYPE_NAME(c.user_type_id) + '%'
 )
-    THROW 51016, N'The column {correlation_column} of {saga_table} is not {correlation_type}: correlate by another property, or change the column.', 1;
+    THROW 51016, @message, 1;
 
 IF NOT EXISTS
 (

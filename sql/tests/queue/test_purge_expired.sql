@@ -37,7 +37,7 @@ AS
 CREATE TABLE #purged (purged int);
 
 INSERT INTO #purged (purged)
-EXEC rowpost.[purge_expired:Sample] @count = 10000;
+EXEC rowpost.[purge_expired:Sample] @count = 4000;
 
 DECLARE @purged int = (SELECT p.purged FROM #purged AS p);
 EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @purged;
@@ -48,11 +48,11 @@ EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51003;
 
 EXEC rowpost.[purge_expired:Sample] @count = 0;
 GO
-CREATE OR ALTER PROCEDURE queue_purge_expired.[test purge_expired refuses a count of 10001]
+CREATE OR ALTER PROCEDURE queue_purge_expired.[test purge_expired refuses a count of 4001]
 AS
 EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51003;
 
-EXEC rowpost.[purge_expired:Sample] @count = 10001;
+EXEC rowpost.[purge_expired:Sample] @count = 4001;
 GO
 CREATE OR ALTER PROCEDURE queue_purge_expired.[test purge_expired refuses a count of NULL]
 AS

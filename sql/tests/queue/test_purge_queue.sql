@@ -22,7 +22,7 @@ AS
 CREATE TABLE #purged (purged int);
 
 INSERT INTO #purged (purged)
-EXEC rowpost.[purge_queue:Sample] @count = 10000;
+EXEC rowpost.[purge_queue:Sample] @count = 4000;
 
 DECLARE @purged int = (SELECT p.purged FROM #purged AS p);
 EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @purged;
@@ -33,11 +33,11 @@ EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51003;
 
 EXEC rowpost.[purge_queue:Sample] @count = 0;
 GO
-CREATE OR ALTER PROCEDURE queue_purge_queue.[test purge_queue refuses a count of 10001]
+CREATE OR ALTER PROCEDURE queue_purge_queue.[test purge_queue refuses a count of 4001]
 AS
 EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51003;
 
-EXEC rowpost.[purge_queue:Sample] @count = 10001;
+EXEC rowpost.[purge_queue:Sample] @count = 4001;
 GO
 CREATE OR ALTER PROCEDURE queue_purge_queue.[test purge_queue refuses a count of NULL]
 AS

@@ -126,6 +126,20 @@ CREATE TABLE [sys~].objects
     type char(2) NULL
 );
 GO
+CREATE TABLE [sys~].schemas
+(
+    name sysname NOT NULL,
+    schema_id int NOT NULL,
+    principal_id int NULL
+);
+GO
+CREATE TABLE [sys~].triggers
+(
+    name sysname NOT NULL,
+    parent_id int NOT NULL,
+    is_disabled bit NOT NULL
+);
+GO
 CREATE TABLE [sys~].partitions
 (
     object_id int NOT NULL,

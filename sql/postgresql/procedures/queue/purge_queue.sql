@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION rowpost."purge_queue:{queue_key}"(
-    p_count integer -- how many at most, 1 to 10000; call until fewer were purged
+    p_count integer -- how many at most, 1 to 4000; call until fewer were purged
 ) RETURNS TABLE (purged integer)
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -17,8 +17,8 @@ DECLARE
     v_purged integer;
     v_last bigint;
 BEGIN
-    IF p_count IS NULL OR p_count NOT BETWEEN 1 AND 10000 THEN
-        RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'The number of messages to purge must be between 1 and 10000.';
+    IF p_count IS NULL OR p_count NOT BETWEEN 1 AND 4000 THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'The number of messages to purge must be between 1 and 4000.';
     END IF;
 
     WITH purged AS (

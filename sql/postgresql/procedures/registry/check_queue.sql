@@ -108,6 +108,18 @@ BEGIN
         UNION ALL
         SELECT
             q.queue_name,
+            'owner_differs',
+            format('%s owns the table, and %s, the owner of the schema rowpost, has no rights on it: its procedures are refused.',
+                   c.relowner::regrole, n.nspowner::regrole),
+            format('GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO %s;', q.table_name, n.nspowner::regrole)
+        FROM queues AS q
+        JOIN pg_class AS c ON c.oid = q.table_id
+        JOIN pg_namespace AS n ON n.nspname = 'rowpost'
+        WHERE NOT has_table_privilege(n.nspowner, q.table_id, 'INSERT')
+           OR (q.kind <> 'external' AND NOT (has_table_privilege(n.nspowner, q.table_id, 'SELECT') AND has_table_privilege(n.nspowner, q.table_id, 'DELETE')))
+        UNION ALL
+        SELECT
+            q.queue_name,
             'orphaned',
             format('The process that owns the queue let its lease end at %s UTC.', to_char(l.ends_at, 'YYYY-MM-DD HH24:MI:SS')),
             format('rowpost queue drop %s', q.queue_name)
