@@ -8,7 +8,7 @@ from typing import Any
 
 from rowpost.database.connection import Connection
 from rowpost.database.contract import load_contract
-from rowpost.errors import PermissionDenied
+from rowpost.errors import LockTimeout, PermissionDenied
 from rowpost.settings.environment import Settings
 from rowpost.transport.maintenance import maintain_queue
 from rowpost.workers import events
@@ -38,10 +38,12 @@ class _Maintenance:
                 "The login may not maintain queues. Make it a member of the role rowpost_operator, or set maintenance_every: 0.",
             )
             return None
+        except LockTimeout:  # a busy table: each try makes senders and receivers wait up to a second, so the next one is a round later
+            return self._every
         for step in steps:
             if step.state == "failed":
                 self._warn(queue, f"maintenance: {step.action} failed: {step.error}")
-            elif step.state == "done" and step.action != "statistics":
+            elif step.state == "done":
                 self._emit(events.Maintained(queue=queue, at=time.time(), action=step.action, text=step.reason))
         return self._every
 
