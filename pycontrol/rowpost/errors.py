@@ -190,7 +190,7 @@ class LoginRefused(DatabaseError):
 
 
 class UnsupportedServer(DatabaseError):
-    """rowpost cannot work with what answers: PostgreSQL before 14, SQL Server before 2016, or a pooler that shares sessions."""
+    """rowpost cannot work with what answers: PostgreSQL before 14, SQL Server before 2016 SP1 or compatibility level 130, or a pooler that shares sessions."""
 
 
 class PermissionDenied(DatabaseError):

@@ -258,10 +258,12 @@ def deployment(database: Connection, plan: Plan) -> Iterator[Deployment]:
 
 
 def fitted(database: Connection, plan: Plan) -> Plan:
-    """Return the plan as this server can run it. Raises DeployError if the plan is for another engine or for Babelfish."""
+    """Return the plan as this server can run it. Raises DeployError, or UnsupportedServer for an old compatibility level."""
     if database.engine != plan.engine:
         raise DeployError(f"The plan is for {plan.engine}, the connection leads to {database.engine}.")
     if not is_babelfish(database):
+        with database.translated():
+            database.dialect.check_deployable(database.driver_connection)
         return plan
     if adapt_for_babelfish is None:
         raise DeployError("The server is Babelfish, which rowpost does not support: use SQL Server, Azure SQL or PostgreSQL instead.")

@@ -143,7 +143,7 @@ def test_a_supported_postgresql_is_not_refused(number):
     postgresql.check_version(number)
 
 
-@pytest.mark.parametrize("version", ["10.50.1600", "11.00.2100", "12.00.2000"])
+@pytest.mark.parametrize("version", ["10.50.1600", "11.00.2100", "12.00.2000", "13.00.1601"])
 def test_an_old_sql_server_is_refused_by_version(version):
     from rowpost.database.dialects import sqlserver
 

@@ -8,11 +8,12 @@ from threading import Barrier
 
 import pytest
 
+from rowpost.database.dialects import sqlserver_checks
 from rowpost.deploy import apply as deploy
-from rowpost.deploy.apply import apply, deployment, difference
+from rowpost.deploy.apply import apply, deployment, difference, read_state
 from rowpost.deploy.queues import create_queue
 from rowpost.deploy.verify import verify
-from rowpost.errors import DeployError, LockRefused, SchemaTooNew, ScriptEdited
+from rowpost.errors import DeployError, LockRefused, SchemaMissing, SchemaTooNew, ScriptEdited, UnsupportedServer
 from rowpost.settings.environment import QueueSettings
 
 BREAKS = {
@@ -323,3 +324,23 @@ def test_babelfish_is_refused_unless_its_scripts_are_adapted(shop, database, mon
             apply(database, shop.plan())
 
     assert is_untouched(database, shop)
+
+
+def test_a_database_of_an_old_compatibility_level_is_refused_before_anything_changes(shop, database, monkeypatch):
+    if shop.engine == "postgresql":
+        pytest.skip("PostgreSQL has no compatibility levels")
+    with monkeypatch.context() as patch:
+        if shop.babelfish:  # it says 120, and is exempt
+            patch.setattr(deploy, "is_babelfish", lambda _: False)
+            level = "SELECT CAST(d.compatibility_level AS int) FROM sys.databases AS d WHERE d.name = DB_NAME();"
+            patch.setattr(sqlserver_checks, "COMPATIBILITY", level)
+        else:
+            database.driver_connection.execute("ALTER DATABASE CURRENT SET COMPATIBILITY_LEVEL = 120")
+        for command in (apply, difference):
+            with pytest.raises(UnsupportedServer, match=r"compatibility level 120, and rowpost needs 130"):
+                command(database, shop.plan())
+        checks = {check.name: check for check in database.dialect.checks(database.driver_connection, ["dbo"])}
+
+    assert checks["compatibility level"].state == "bad"
+    with pytest.raises(SchemaMissing):
+        read_state(database)

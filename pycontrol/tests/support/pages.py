@@ -64,7 +64,7 @@ def errors_page() -> str:
         f"{MADE}\n# Errors\n\n## Raised by rowpost's procedures\n\n"
         + table(("Number", "SQL Server", "PostgreSQL", "Python", "Meaning"), ours)
         + "\n\n## Raised by the servers\n\nrowpost translates these errors of the servers. Every other error is a `DatabaseError` with the"
-        " text of the server. `UnsupportedServer` is raised for PostgreSQL before 14, for SQL Server before 2016, and for a pooler that"
+        " text of the server. `UnsupportedServer` is raised for PostgreSQL before 14, for SQL Server before 2016 SP1, for databases below compatibility level 130 when they are deployed to, and for a pooler that"
         " shares sessions or allows no transactions.\n\n"
         + table(("Python", "SQL Server", "PostgreSQL"), rows)
         + "\n"

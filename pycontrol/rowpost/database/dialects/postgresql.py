@@ -190,6 +190,9 @@ class PostgreSQL:
         row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
         return 0.0 if row is None else float(row[0])
 
+    def check_deployable(self, connection: psycopg.Connection) -> None:
+        """Every database of a server that `connect` accepts can run the scripts."""
+
     def checks(self, connection: psycopg.Connection, schemas: Sequence[str]) -> Iterator[Check]:
         return postgresql_checks.checks(connection, schemas)
 

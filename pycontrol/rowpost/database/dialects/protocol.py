@@ -185,6 +185,9 @@ class Dialect(Protocol):
     def clock(self, connection: Any) -> float:
         """Return the server's time, in seconds since 1970."""
 
+    def check_deployable(self, connection: Any) -> None:
+        """Check that the database can run the scripts. Raises UnsupportedServer."""
+
     def checks(self, connection: Any, schemas: Sequence[str]) -> Iterator[Check]:
         """Check what the server allows: writing, the rights of a deployment with queues in these schemas, and more."""
 

@@ -48,7 +48,7 @@ _SIZES = {
 _CONNECT_TIMEOUT = 10  # seconds
 _BATCH_TEXT, _BATCH_PARAMETERS = 3500, 2000  # characters (nvarchar holds 4000), and marks (the server takes 2100)
 _CHUNK_ROWS = 5000
-_OLDEST, _AZURE = 13, 12  # major versions
+_OLDEST, _AZURE = (13, 0, 4001), 12  # 2016 SP1, the first with CREATE OR ALTER; Azure's major version
 # Most providers of linked servers want XACT_ABORT for changes within a transaction. A COMMIT ends the innermost of two:
 # one that is not ours ends nothing.
 # A transaction that is open already was left open by mistake: going on would commit what nobody meant to commit.
@@ -230,6 +230,9 @@ class SQLServer:
         milliseconds = connection.execute("SELECT DATEDIFF_BIG(millisecond, '1970-01-01', SYSUTCDATETIME());").fetchval()
         return milliseconds / 1000
 
+    def check_deployable(self, connection: pyodbc.Connection) -> None:
+        sqlserver_checks.check_compatibility(connection.execute(sqlserver_checks.COMPATIBILITY).fetchval())
+
     def checks(self, connection: pyodbc.Connection, schemas: Sequence[str]) -> Iterator[Check]:
         return sqlserver_checks.checks(connection, schemas)
 
@@ -276,14 +279,14 @@ class SQLServer:
 
 
 def check_version(version: str, is_azure: Callable[[], bool]) -> None:
-    """Check that a server is SQL Server 2016 (13) or newer. Azure SQL (12) is new enough.
+    """Check that a server is SQL Server 2016 SP1 (13.0.4001) or newer. Azure SQL (12) is new enough.
 
     `version` is the driver's, such as "13.00.5026"; `is_azure` is asked only of those that call themselves 12.
     """
-    major = int(version.partition(".")[0] or 0)
-    if major < _OLDEST and not (major == _AZURE and is_azure()):
+    parts = tuple(int(part) for part in version.split(".")[:3] if part.isdecimal()) or (0,)
+    if parts < _OLDEST and not (parts[0] == _AZURE and is_azure()):
         raise UnsupportedServer(
-            f"The server is SQL Server {version}; rowpost needs SQL Server 2016 (13.0) or newer, or Azure SQL. "
+            f"The server is SQL Server {version}; rowpost needs SQL Server 2016 SP1 (13.0.4001) or newer, or Azure SQL. "
             "Nothing was changed: upgrade the server, or name another one in the environment's url."
         )
 

@@ -10,13 +10,19 @@ from typing import TYPE_CHECKING
 
 from rowpost.database.dialects.odbc import load_pyodbc
 from rowpost.database.dialects.protocol import Check
+from rowpost.errors import UnsupportedServer
 
 if TYPE_CHECKING:
     import pyodbc
 
-__all__ = ["DATABASE", "MISSING", "OWNERS", "OWNER_LOGIN", "checks", "describe", "describe_owner"]
+__all__ = [
+    "COMPATIBILITY", "DATABASE", "MISSING", "OWNERS", "OWNER_LOGIN", "check_compatibility", "checks", "describe", "describe_owner",
+]  # fmt: skip
 
 DATABASE = "SELECT CAST(DATABASEPROPERTYEX(DB_NAME(), 'Updateability') AS nvarchar(20)), QUOTENAME(USER_NAME());"
+#: the database's compatibility level; Babelfish says 120 and has no levels
+COMPATIBILITY = "SELECT CASE WHEN SERVERPROPERTY('babelfish') IS NULL THEN d.compatibility_level END FROM sys.databases AS d WHERE d.name = DB_NAME();"
+_LOWEST_LEVEL = 130  # the first with OPENJSON
 #: the schemas with their owners, quoted
 OWNERS = "SELECT s.name, QUOTENAME(USER_NAME(s.principal_id)) FROM sys.schemas AS s;"
 #: whether the owner of the database, dbo, is a login of this server: not on Azure SQL Database, whose logins are in another database
@@ -44,6 +50,10 @@ def checks(connection: pyodbc.Connection, schemas: Sequence[str]) -> Iterator[Ch
     updateability, login = connection.execute(DATABASE).fetchone()
     missing = [row[0] for row in connection.execute(MISSING).fetchall()]
     owners = {str(name): str(owner) for name, owner in connection.execute(OWNERS).fetchall()}
+    try:
+        check_compatibility(connection.execute(COMPATIBILITY).fetchval())
+    except UnsupportedServer as error:
+        yield Check("compatibility level", "bad", str(error))
     yield from describe(updateability, login, missing, owners, schemas)
     yield from describe_owner(bool(connection.execute(OWNER_LOGIN).fetchval()), connection.getinfo(load_pyodbc().SQL_DATABASE_NAME))
 
@@ -56,6 +66,15 @@ def describe_owner(is_login: bool, database: str) -> Iterator[Check]:
     found = "no login of this server, as after a restore or on another replica: queue metrics and maintenance fail with error 15517"
     name = database.replace("]", "]]")
     yield Check("owner of the database", "bad", found, f"an administrator runs: ALTER AUTHORIZATION ON DATABASE::[{name}] TO [sa];")
+
+
+def check_compatibility(level: int | None) -> None:
+    """Check a database's compatibility level; None on an engine that has none. Raises UnsupportedServer."""
+    if level is not None and level < _LOWEST_LEVEL:
+        raise UnsupportedServer(
+            f"The database has compatibility level {level}, and rowpost needs {_LOWEST_LEVEL} or higher, for OPENJSON. Nothing was changed. "
+            f"An administrator runs: ALTER DATABASE CURRENT SET COMPATIBILITY_LEVEL = {_LOWEST_LEVEL};"
+        )
 
 
 def describe(updateability: str, login: str, missing: Sequence[str], owners: dict[str, str], schemas: Sequence[str]) -> Iterator[Check]:
