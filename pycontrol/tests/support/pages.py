@@ -111,7 +111,7 @@ def tables_table() -> str:
     rows = []
     for path in sorted((sql_folder() / "tables").glob("*_*.sql")):
         text = path.read_text(encoding="utf-8")
-        found = re.search(r"((?:^--.*\n)+)CREATE TABLE ([\w.]+)", text, re.MULTILINE)
+        found = re.search(r"((?:^--.*\n)+)(?:IF .*\n)?(?:BEGIN\n)? *CREATE TABLE ([\w.]+)", text, re.MULTILINE)
         if found:
             feature = load_contract().feature_of(f"tables/{path.name}")
             rows.append((f"`{found[2]}`", feature, " ".join(line.lstrip("- ") for line in found[1].splitlines()), f"`{path.name}`"))

@@ -179,3 +179,41 @@ EXEC rowpost.check_queue @queue_name = N'Sample';
 EXEC tSQLt.AssertEquals @Expected = @options, @Actual = @@OPTIONS;
 EXEC tSQLt.AssertEquals @Expected = @transactions, @Actual = @@TRANCOUNT;
 GO
+CREATE OR ALTER PROCEDURE registry_check_queue.[test check_queue names an enabled trigger and its remedy mends it]
+AS
+-- Babelfish: has no ALTER TABLE … DISABLE TRIGGER
+CREATE TABLE #findings (queue_name nvarchar(400), finding nvarchar(100), detail nvarchar(max), remedy nvarchar(max));
+EXEC (N'CREATE TRIGGER dbo.watched ON dbo.Sample AFTER INSERT AS SELECT 1;');
+
+INSERT INTO #findings (queue_name, finding, detail, remedy)
+EXEC rowpost.check_queue;
+DECLARE @found int = (SELECT COUNT(*) FROM #findings AS f WHERE f.finding = N'trigger_enabled');
+DECLARE @remedy nvarchar(max) = (SELECT f.remedy FROM #findings AS f WHERE f.finding = N'trigger_enabled');
+EXEC (@remedy);
+DELETE f FROM #findings AS f;
+INSERT INTO #findings (queue_name, finding, detail, remedy)
+EXEC rowpost.check_queue;
+
+DECLARE @rows int = (SELECT COUNT(*) FROM #findings AS f);
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @found;
+EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+GO
+CREATE OR ALTER PROCEDURE registry_check_queue.[test check_queue names a table of another owner and its remedy mends it]
+AS
+-- Babelfish: has no ALTER AUTHORIZATION ON OBJECT
+CREATE TABLE #findings (queue_name nvarchar(400), finding nvarchar(100), detail nvarchar(max), remedy nvarchar(max));
+EXEC (N'ALTER AUTHORIZATION ON OBJECT::dbo.Sample TO rowpost_operator;');
+
+INSERT INTO #findings (queue_name, finding, detail, remedy)
+EXEC rowpost.check_queue;
+DECLARE @found int = (SELECT COUNT(*) FROM #findings AS f WHERE f.finding = N'owner_differs');
+DECLARE @remedy nvarchar(max) = (SELECT f.remedy FROM #findings AS f WHERE f.finding = N'owner_differs');
+EXEC (@remedy);
+DELETE f FROM #findings AS f;
+INSERT INTO #findings (queue_name, finding, detail, remedy)
+EXEC rowpost.check_queue;
+
+DECLARE @rows int = (SELECT COUNT(*) FROM #findings AS f);
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @found;
+EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+GO
