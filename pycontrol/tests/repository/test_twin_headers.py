@@ -26,13 +26,19 @@ NOTIFY = "only PostgreSQL has NOTIFY, whose lock is held during the commit"
 WAKE_UP = "only PostgreSQL stores a wake-up request, in a sequence"
 INPUT = "the messages come as JSON on SQL Server and as arrays on PostgreSQL"
 TWO_STATEMENTS = "SQL Server has no statement that deletes from one table and inserts into another in a given order"
+ESCALATION = "only SQL Server replaces many row locks by a lock on the table"
+DUE_ORDER = "PostgreSQL sorts the rows of one due time without reading all that are due"
 DIFFERENT = {
+    ("delayed/move_due_messages", "Order"): DUE_ORDER,
+    ("delayed/receive_due_messages", "Order"): DUE_ORDER,
     ("monitoring/maintain_queue", "Atomicity"): "PostgreSQL cannot run VACUUM in a function, so the caller runs the statements",
     ("monitoring/maintain_queue", "Locking"): "index rebuilds and VACUUM take different locks",
     ("monitoring/queue_metrics", "Locking"): NO_SHARED_LOCKS,
     ("queue/browse_messages", "Locking"): NO_SHARED_LOCKS,
     ("queue/peek_queue", "Atomicity"): "PostgreSQL's text also says that no transaction id is assigned",
     ("queue/peek_queue", "Locking"): NO_SHARED_LOCKS,
+    ("queue/purge_expired", "Locking"): ESCALATION,
+    ("queue/purge_queue", "Locking"): ESCALATION,
     ("queue/receive_messages", "Order"): "each text gives the engine's reason why rows are not sorted",
     ("queue/send_message", "Locking"): NOTIFY,
     ("queue/send_messages", "Locking"): NOTIFY,

@@ -6,7 +6,7 @@ CREATE OR ALTER PROCEDURE rowpost.[purge_queue:{queue_key}]
 AS
 /*
 Removes the oldest messages that nobody has locked, returns how many, and records the last row version for streams.
-Atomicity: the DELETE and the record for streams need the caller's transaction.
+Atomicity: one DELETE in the caller's transaction, with the record for streams.
 Locking:   skips rows that receivers lock; waits only for another purge of the same queue. The limit of @count is below the
            5,000 locks from which on the server may lock the whole table.
 Order:     by RowVersion.

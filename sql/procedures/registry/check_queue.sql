@@ -6,10 +6,10 @@ CREATE OR ALTER PROCEDURE rowpost.check_queue
 AS
 /*
 Compares queue tables with what a queue needs, and returns what is missing and the command that repairs it.
+The catalog may have another collation than the database, as in Azure SQL Database: what is concatenated gets the database's.
 Atomicity: reads only the catalog.
 Locking:   none that lasts.
 Order:     by queue.
-The catalog may have another collation than the database, as in Azure SQL Database: what is concatenated gets the database's.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
