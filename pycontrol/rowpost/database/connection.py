@@ -95,12 +95,7 @@ class Connection:
             raise self.dialect.translate(error, statement) from error
 
     def call_atomically(self, procedure: str, /, queue: str | None = None, **arguments: Any) -> list[Any]:
-        """Call a procedure of several statements, all of which take effect or none.
-
-        Without a transaction, T-SQL commits each statement of a procedure, and releases its locks. So the call begins and
-        commits a transaction in the same round trip, unless one is open. On PostgreSQL a call is one statement.
-        Arguments, result and errors as for `call`.
-        """
+        """Call a procedure as `call` does; all its statements take effect or none. T-SQL commits each one outside of a transaction."""
         own = self.engine == "sqlserver" and not self.join()
         return self.call_all([(procedure, queue, arguments)], begin=own, commit=own)[0]
 
@@ -231,10 +226,8 @@ class Connection:
 
     def is_intact(self, begin: Begin) -> bool:
         """Whether the transaction that was begun so is still open, and can be committed. Cheap where the driver knows."""
-        try:
+        with self.translated():
             return self.dialect.is_intact(self._connection, begin)
-        except self.dialect.driver_error() as error:
-            raise self.dialect.translate(error) from error
 
     @property
     def closed(self) -> bool:
