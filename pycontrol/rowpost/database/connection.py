@@ -136,10 +136,8 @@ class Connection:
     def _statement(self, procedure: str, queue: str | None, arguments: dict[str, Any]) -> Statement:
         statement = _spell(self.dialect, procedure, queue)
         if not arguments.keys() <= statement.known:
-            raise ContractError(
-                f"{procedure} has no parameter {', '.join(sorted(arguments.keys() - statement.known))}; "
-                f"it has {', '.join(sorted(statement.known)) or 'none'}."
-            )
+            wrong, known = (", ".join(sorted(names)) for names in (arguments.keys() - statement.known, statement.known))
+            raise ContractError(f"{procedure} has no parameter {wrong}; it has {known or 'none'}.")
         return statement
 
     def begin(self) -> None:
@@ -269,10 +267,8 @@ class Connection:
         return self._remembered("local", address, self._local)
 
     def _local(self, address: Address) -> Address:
-        catalog = address.catalog
-        if catalog is not None and catalog.casefold() == self.dialect.database_name(self._connection).casefold():
-            catalog = None
-        return Address(address.table, address.schema, catalog).short(self.engine)
+        own = address.catalog and address.catalog.casefold() == self.dialect.database_name(self._connection).casefold()
+        return Address(address.table, address.schema, None if own else address.catalog).short(self.engine)
 
     def canonical(self, address: Address) -> str:
         """An address as endpoints elsewhere may use it: with schema and, on SQL Server, catalog."""
