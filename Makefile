@@ -42,7 +42,7 @@ test/spark-slow: $(VENV)/.developer ## Spark for an hour: kill -9 at random, a c
 	$(BIN)/python -m pytest pycontrol/tests/spark -m slow --timeout 3600 $(ARGS)
 
 # pytest lints sql/ too, and compiles it: the test command need not do it twice
-lint: $(VENV)/.developer ## Python and SQL by their linters and Microsoft's T-SQL compiler, without tests
+lint: $(VENV)/.developer ## Python and SQL by their linters, Microsoft's T-SQL compiler and the rules over its tree, without tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/mypy --platform win32

@@ -1,7 +1,10 @@
-"""The check of upserts in autocommit finds a wrong sample, and nothing in a right one."""
+"""The check of upserts in autocommit finds a wrong sample, and nothing in a right one, nor in the package."""
+
+from pathlib import Path
 
 import pytest
 
+import rowpost
 from rowpost.database.sql_folder import sql_folder
 from tests.support.upserts import in_autocommit, upserts
 
@@ -32,3 +35,12 @@ def test_the_upserts_are_read_from_the_procedures():
 
     assert {"subscribe", "record_failure", "renew_lease"} <= names
     assert "receive_messages" not in names
+
+
+def test_the_package_calls_every_upsert_in_a_transaction():
+    package = Path(rowpost.__file__).parent
+    names = upserts(sql_folder() / "procedures")
+
+    found = {f"{path.relative_to(package)}:{line} {name}" for path in package.rglob("*.py") for line, name in in_autocommit(path.read_text(encoding="utf-8"), names)}
+
+    assert found == set()

@@ -30,12 +30,13 @@ from rowpost.deploy.sql_text import PLACEHOLDER, SqlTextError, expand, render, s
 from tests.support import babelfish
 from tests.support.tsql.runtime import UnsupportedMachine, prepare_runtime
 
-__all__ = ["Finding", "Source", "compile_sets", "compile_tree", "read_sources", "tree_sets"]
+__all__ = ["Finding", "Source", "compile_sets", "compile_tree", "operations", "read_sources", "tree_sets"]
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 CATALOG = Path(__file__).with_name("server_catalog.sql")
 BABELFISH = babelfish.STAND_INS / "catalog.sql"
 SHIM = REPOSITORY / "deploy" / "tsqlt" / "shim.sql"
+OPERATIONS = REPOSITORY / "deploy" / "operations"
 SAMPLE = "Sample"
 #: tSQLt makes a schema of each test class
 TEST_CLASS = re.compile(r"EXEC tSQLt\.NewTestClass @ClassName = N'(\w+)'")
@@ -73,11 +74,20 @@ def read_sources(*roots: Path, ruled: bool = False) -> list[Source]:
 
 
 def tree_sets(root: Path) -> list[list[Source]]:
-    """The sql folder as SQL Server gets it, and as Babelfish does."""
-    sources = read_sources(root)
+    """The sql folder with the operations scripts as SQL Server gets it, which must keep the rules, and as Babelfish does."""
+    sources = read_sources(root, ruled=True)
     scripts = [Script(source.path.removeprefix(f"{_label(root)}/"), source.text) for source in sources]
     adapted = [Source(source.path, babelfish.adapt(script).text) for source, script in zip(sources, scripts, strict=True)]
-    return [sources, [*read_sources(BABELFISH), *adapted]]
+    return [[*sources, *operations()], [*read_sources(BABELFISH), *adapted]]
+
+
+def operations() -> list[Source]:
+    """The operations scripts, for the queue that the compiler knows."""
+    named = re.compile(r"\bdbo\.\[?(?:audit|Sales)\b(?!_)\]?|(?<=:)error(?=\])")
+    return [
+        Source(each.path, named.sub(lambda found: SAMPLE if found[0] == "error" else f"dbo.[{SAMPLE}]", each.text), ruled=True)
+        for each in read_sources(OPERATIONS)
+    ]
 
 
 def compile_tree(root: Path) -> tuple[int, list[Finding]]:
