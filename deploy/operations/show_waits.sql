@@ -1,5 +1,8 @@
 -- Shows what rowpost's sessions wait for now, and what its procedures have cost since their plans were cached. Changes nothing.
 -- SQL Server. Run it in the queue's database. Needs VIEW SERVER STATE (from SQL Server 2022 on: VIEW SERVER PERFORMANCE STATE).
+-- sqlcmd and SQL Server Agent connect with QUOTED_IDENTIFIER OFF, with which views of the server's XML cannot be read.
+SET ANSI_NULLS, QUOTED_IDENTIFIER ON;
+GO
 SET NOCOUNT ON;
 
 SELECT

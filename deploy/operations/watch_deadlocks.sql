@@ -2,6 +2,9 @@
 -- SQL Server 2016 and later, and Managed Instance (with a URL of a storage container as the filename). Needs ALTER ANY EVENT SESSION.
 -- Blocked processes are reported only if the server's setting is above 0: EXEC sys.sp_configure N'blocked process threshold (s)', 5;
 -- Set the name of the database, and run it once. To remove it: DROP EVENT SESSION rowpost_deadlocks ON SERVER;
+-- sqlcmd and SQL Server Agent connect with QUOTED_IDENTIFIER OFF, with which views of the server's XML cannot be read.
+SET ANSI_NULLS, QUOTED_IDENTIFIER ON;
+GO
 SET NOCOUNT, XACT_ABORT ON;
 
 IF NOT EXISTS (SELECT 1 FROM sys.server_event_sessions AS s WHERE s.name = N'rowpost_deadlocks') -- noqa: PRS

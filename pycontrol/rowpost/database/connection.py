@@ -306,9 +306,7 @@ class Connection:
     def check_schema(self) -> None:
         """Make sure that rowpost is deployed here, by a release that serves this program's.
 
-        Raises:
-            SchemaMissing: run rowpost apply.
-            SchemaTooNew: use a newer rowpost.
+        Raises SchemaMissing (run rowpost apply) and SchemaTooNew (use a newer rowpost).
         """
         rows = self.call("get_version")
         if not rows:

@@ -16,7 +16,8 @@ from rowpost.database.connection import Connection
 from rowpost.deploy.contract_sql import drop_empty_table, drop_object
 from rowpost.deploy.diff import Change, JournalEntry, PlanDiff, compare
 from rowpost.deploy.features import Declared, Kept
-from rowpost.deploy.plan import Entry, Plan, QueueEntry, Step, build_plan
+from rowpost.deploy.plan import Entry, Plan, Step, build_plan
+from rowpost.deploy.queue_entry import QueueEntry
 from rowpost.deploy.runner import BatchError, BatchRunner, SqlserverRunner, is_babelfish
 from rowpost.deploy.saga_entry import SagaEntry
 from rowpost.deploy.scripts import Script
@@ -210,9 +211,11 @@ class Deployment:
     def register(self, entry: Entry) -> None:
         """Enter a queue or a saga into the registry; an adopted queue must have its table."""
         if isinstance(entry, SagaEntry):
+            # rule upsert_in_transaction: the deployment has begun one
             self._database.call("register_saga", **asdict(entry))
             return
         queue = entry
+        # rule upsert_in_transaction: the deployment has begun one
         self._database.call("register_queue", **asdict(queue))
         if queue.kind == "adopted":
             findings = [row.finding for row in self._database.call("check_queue", queue_name=queue.queue_name)]

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from rowpost.deploy.plan import Entry, Plan, QueueEntry, build_plan, delayed_feature, deployed_features
+from rowpost.deploy.plan import Entry, Plan, build_plan, deployed_features
+from rowpost.deploy.queue_entry import QueueEntry, delayed_feature
 
 __all__ = ["Declared", "Kept", "Settled", "settle"]
 

@@ -17,49 +17,24 @@ from rowpost.database.contract import CORE, Procedure
 from rowpost.database.dialects.choice import dialect_for
 from rowpost.database.dialects.protocol import Dialect
 from rowpost.deploy.contract_sql import drop_procedures, role_grants, template_rows
+from rowpost.deploy.queue_entry import QueueEntry, delayed_feature, describe_queue, queue_names
 from rowpost.deploy.runner import BATCH_GUARD, SCRIPT_END, SESSION_BATCH, code_only
 from rowpost.deploy.saga_entry import SagaEntry, describe_saga, saga_names
 from rowpost.deploy.scripts import Script, ScriptSet, hash_text, load_scripts, render_script
 from rowpost.deploy.sql_text import expand, split_batches
-from rowpost.errors import InvalidQueueName
-from rowpost.settings.environment import OutboxSettings, QueueSettings, Settings
+from rowpost.settings.environment import OutboxSettings, Settings
 from rowpost.version import __version__
-from rowpost.wire.address import DEFAULT_SCHEMA, Address, parse_address, queue_key
+from rowpost.wire.address import DEFAULT_SCHEMA
 
 __all__ = [
-    "Entry", "Plan", "QueueEntry", "Step", "build_plan", "business_settings", "contract_fragments", "count_by_feature", "declared_features",
-    "delayed_feature", "deployed_features", "describe_queue", "plan", "queue_names",
+    "Entry", "Plan", "Step", "build_plan", "business_settings", "contract_fragments", "count_by_feature", "declared_features",
+    "deployed_features", "plan",
 ]  # fmt: skip
 
 HOW_TO_RUN = {
     "sqlserver": "sqlcmd -S <server> -d <database> -b -x -f 65001 -i <this file>",
     "postgresql": "PGCLIENTENCODING=UTF8 psql -v ON_ERROR_STOP=1 -f <this file> <database>",
 }
-
-
-@dataclass(frozen=True)
-class QueueEntry:
-    """A row of the registry, columns as register_queue takes them."""
-
-    queue_key: str
-    queue_name: str
-    catalog_name: str | None
-    schema_name: str
-    table_name: str
-    kind: str
-    body_string: bool
-    clustered: bool
-    delayed: bool
-
-    @property
-    def name(self) -> str:
-        """Its canonical address, short."""
-        return self.queue_name
-
-    @property
-    def title(self) -> str:
-        """As lists of changes name it."""
-        return f"queue {self.queue_name}"
 
 
 Entry = QueueEntry | SagaEntry
@@ -195,11 +170,6 @@ def deployed_features(scripts: ScriptSet, script_names: Iterable[str]) -> frozen
     return frozenset(map(scripts.contract.feature_of, script_names)) - {CORE, "delayed"}
 
 
-def delayed_feature(queue: QueueEntry) -> str:
-    """The name under which the database records that an environment declares a queue's delayed table."""
-    return f"delayed:{queue.queue_key}"
-
-
 def count_by_feature(plan: Plan, script_names: Iterable[str]) -> list[tuple[str, int, str]]:
     """Each feature of these scripts, with the number of scripts and what the feature is for."""
     contract = plan.scripts.contract
@@ -264,55 +234,6 @@ def contract_fragments(scripts: ScriptSet, features: Collection[str] | None = No
     }
 
 
-def describe_queue(queue: QueueSettings, engine: str) -> QueueEntry:
-    """The registry's entry of a declared queue. Raises InvalidQueueName."""
-    address = parse_address(queue.name)
-    full = address.qualified(engine)
-    if full.catalog is not None and queue.kind != "external":
-        raise InvalidQueueName(
-            f"The queue {queue.name!r} lies in another database: it can only be external here. "
-            "Deploy rowpost into that database to receive from it."
-        )
-    return QueueEntry(
-        queue_key=queue_key(address, engine),
-        queue_name=full.short(engine).format(),
-        catalog_name=full.catalog,
-        schema_name=str(full.schema),
-        table_name=full.table,
-        kind=queue.kind,
-        body_string=queue.body_string,
-        clustered=queue.clustered,
-        delayed=queue.delayed and queue.kind != "external",
-    )
-
-
-def queue_names(queue: QueueEntry, dialect: Dialect) -> dict[str, str]:
-    """The values of the placeholders in a queue's templates."""
-    return {
-        "queue_table": _table_name(queue, dialect),
-        "delayed_table": _delayed_table_name(queue, dialect),
-        "queue_key": queue.queue_key,
-        "queue_name": queue.queue_name,
-        "schema_name": queue.schema_name,
-        "table_name": queue.table_name,
-    }
-
-
-def _table_name(queue: QueueEntry, dialect: Dialect) -> str:
-    parts = (queue.catalog_name, queue.schema_name, queue.table_name)
-    return ".".join(dialect.quote(part) for part in parts if part is not None)
-
-
-def _delayed_table_name(queue: QueueEntry, dialect: Dialect) -> str:
-    """Beside the queue's table, named as the NServiceBus transport names it; by the queue's key where that is too long."""
-    name = f"{queue.table_name}.Delayed"
-    try:
-        Address(name).qualified(dialect.name)
-    except InvalidQueueName:
-        name = f"{queue.queue_key}.Delayed"
-    return ".".join(dialect.quote(part) for part in (queue.schema_name, name))
-
-
 def _queue_procedures(queue: QueueEntry, scripts: ScriptSet, features: Collection[str]) -> tuple[Procedure, ...]:
     return scripts.contract.templates(queue.kind, queue.delayed, features)
 
@@ -334,10 +255,11 @@ def _database_step(script: Script, dialect: Dialect) -> Step:
 
 
 def _queue_steps(queue: QueueEntry, scripts: ScriptSet, dialect: Dialect, features: Collection[str]) -> Iterator[Step]:
+    names = queue_names(queue, dialect)
     if queue.kind != "external":
-        yield _queue_step(scripts.create, queue, dialect, "table", _table_name(queue, dialect))
+        yield _queue_step(scripts.create, queue, dialect, "table", names["queue_table"])
     if queue.delayed:
-        yield _queue_step(scripts.create_delayed, queue, dialect, "table", _delayed_table_name(queue, dialect))
+        yield _queue_step(scripts.create_delayed, queue, dialect, "table", names["delayed_table"])
     wanted = {procedure.name for procedure in _queue_procedures(queue, scripts, features)}
     for script in scripts.templates:
         if script.stem in wanted or script.stem.startswith("_"):

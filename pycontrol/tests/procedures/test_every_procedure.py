@@ -12,7 +12,8 @@ import pytest
 
 from rowpost.database.contract import load_contract
 from rowpost.deploy.apply import apply
-from rowpost.deploy.plan import describe_queue, plan, queue_names
+from rowpost.deploy.plan import plan
+from rowpost.deploy.queue_entry import describe_queue, queue_names
 from rowpost.deploy.saga_entry import describe_saga, saga_names
 from rowpost.errors import DatabaseError, InvalidMessage, QueueNotFound, SpoolTaken
 from rowpost.settings.environment import QueueSettings, SagaSettings

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rowpost.deploy.plan import describe_queue
+from rowpost.deploy.queue_entry import describe_queue
 from rowpost.errors import InvalidQueueName, QueueNameConflict, QueueNotFound
 from rowpost.settings.environment import QueueSettings
 from rowpost.transport.queue import Queue

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from rowpost.database.connection import Connection
-from rowpost.deploy.plan import describe_queue, queue_names
+from rowpost.deploy.queue_entry import describe_queue, queue_names
 from rowpost.settings.environment import QueueSettings
 from rowpost.wire.address import parse_address
 

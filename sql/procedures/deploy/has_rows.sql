@@ -13,6 +13,7 @@ Rights:    runs as the owner, because dynamic SQL has no ownership chain. The jo
 It skips rows that others lock. A deployment therefore locks the table and looks again before it drops it.
 */
 SET NOCOUNT, XACT_ABORT ON;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
 DECLARE @has_rows bit = 0;
 DECLARE @table nvarchar(520) = (

@@ -27,6 +27,7 @@ WHERE q.Expires <= GETUTCDATE()
 ORDER BY q.Expires
 OPTION (MAXDOP 1);
 
+-- rule bounded_change: @expired has at most @count rows, 4,000.
 DELETE q
 FROM @expired AS e
 INNER LOOP JOIN {queue_table} AS q WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK, FORCESEEK)

@@ -68,7 +68,7 @@ FROM
     FROM queues AS q
     CROSS JOIN needed AS n
     WHERE q.table_id IS NOT NULL
-      AND NOT EXISTS (SELECT 1 FROM sys.columns AS c WHERE c.object_id = q.table_id AND c.name = n.column_name)
+      AND NOT EXISTS (SELECT 1 FROM sys.columns AS c WHERE c.object_id = q.table_id AND c.name COLLATE database_default = n.column_name)
     UNION ALL
     SELECT
         q.queue_name,

@@ -14,9 +14,16 @@ SET NOCOUNT, XACT_ABORT ON;
 DECLARE @queue_key nvarchar(128);
 EXEC rowpost._resolve_queue @queue_name = @queue_name, @queue_key = @queue_key OUTPUT;
 
-DELETE f
-FROM rowpost.failure AS f
-WHERE f.queue_key = @queue_key;
+DECLARE @deleted int = 4000;
+
+WHILE @deleted = 4000
+BEGIN
+    DELETE TOP (4000) f
+    FROM rowpost.failure AS f
+    WHERE f.queue_key = @queue_key;
+
+    SET @deleted = @@ROWCOUNT;
+END;
 
 DELETE l
 FROM rowpost.lease AS l

@@ -52,10 +52,12 @@ BEGIN
         N'The second correlation of the saga ', @wrong, N' cannot be stored: its state is no JSON,',
         N' or its {transitional_name} is no {transitional_type}, or longer than 200 characters. Correct it.'
     );
+    SET @message = REPLACE(@message, N'%', N'%%'); -- THROW reads % as the start of a placeholder
     THROW 51014, @message, 1;
 END;
 
 BEGIN TRY
+    -- rule bounded_change: the page has at most @count instances, 1,000.
     UPDATE s
     SET s.[{transitional_column}] = CAST(j.[value] AS {transitional_type})
     FROM {saga_table} AS s WITH (ROWLOCK)
@@ -71,7 +73,12 @@ BEGIN TRY
 END TRY
 BEGIN CATCH
     IF ERROR_NUMBER() IN (2601, 2627)
-        THROW 51015, N'The second correlation cannot be stored: two instances have the same {transitional_name}. Correct the state of one of them.', 1;
+    BEGIN
+        SET @message = REPLACE(
+            N'The second correlation cannot be stored: two instances have the same {transitional_name}. Correct the state of one of them.', N'%', N'%%'
+        );
+        THROW 51015, @message, 1;
+    END;
 
     THROW;
 END CATCH;

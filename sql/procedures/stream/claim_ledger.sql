@@ -59,6 +59,7 @@ BEGIN
     SET XACT_ABORT ON;
 END;
 
+-- rule bounded_change: each part of a stream removes its predecessor, so that one row is there.
 IF @claimed = 1 AND @parts = 0
     DELETE FROM l
     FROM rowpost.ledger AS l

@@ -7,13 +7,20 @@ CREATE OR ALTER PROCEDURE rowpost.complete_ledger
 AS
 /*
 Records that all parts of a job were sent, and how many there were; a job with the same key and more parts is refused.
-Atomicity: one UPDATE in the caller's transaction.
+Atomicity: in the caller's transaction.
 Locking:   the job's rows.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
-UPDATE l
-SET l.parts = @parts
-FROM rowpost.ledger AS l
-WHERE l.job_key = @job_key AND (l.parts IS NULL OR l.parts <> @parts);
+DECLARE @completed int = 4000;
+
+WHILE @completed = 4000
+BEGIN
+    UPDATE TOP (4000) l
+    SET l.parts = @parts
+    FROM rowpost.ledger AS l
+    WHERE l.job_key = @job_key AND (l.parts IS NULL OR l.parts <> @parts);
+
+    SET @completed = @@ROWCOUNT;
+END;
 GO

@@ -52,6 +52,7 @@ BEGIN
         SET @batch = @@ROWCOUNT;
         SET @sent = @sent + @batch;
 
+        -- rule bounded_change: @upto is the number of the 4,000th row at most.
         DELETE FROM s
         FROM rowpost.staged_message AS s
         WHERE s.job_key = @job_key AND s.attempt = @attempt AND s.number <= @upto;

@@ -45,6 +45,10 @@ IF NOT EXISTS
 )
     CREATE UNIQUE NONCLUSTERED INDEX [Index_{correlation_column}] ON {saga_table} ([{correlation_column}]) WHERE [{correlation_column}] IS NOT NULL;
 GO
+DECLARE @message nvarchar(2048) = REPLACE(
+    N'Instances have no {correlation_column}: declare it as transitional first, and run rowpost sagas correlate.', N'%', N'%%'
+);
+
 IF EXISTS (SELECT 1 FROM {saga_table} AS s WHERE s.[{correlation_column}] IS NULL)
-    THROW 51014, N'Instances have no {correlation_column}: declare it as transitional first, and run rowpost sagas correlate.', 1;
+    THROW 51014, @message, 1;
 GO

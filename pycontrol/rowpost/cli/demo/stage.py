@@ -12,7 +12,8 @@ from rowpost.cli.demo.statements import statement
 from rowpost.cli.session import canonical_name
 from rowpost.database.connection import Connection
 from rowpost.deploy.apply import apply
-from rowpost.deploy.plan import describe_queue, plan, queue_names
+from rowpost.deploy.plan import plan
+from rowpost.deploy.queue_entry import describe_queue, queue_names
 from rowpost.deploy.queues import drop_queue
 from rowpost.deploy.sql_text import render
 from rowpost.errors import MessageCorrupt, SchemaMissing

@@ -8,7 +8,7 @@ SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
 Records that all parts of a job were sent, and how many there were; a job with the same key and more parts is refused.
-Atomicity: one UPDATE in the caller's transaction.
+Atomicity: in the caller's transaction.
 Locking:   the job's rows.
 */
 BEGIN
