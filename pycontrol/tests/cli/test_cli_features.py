@@ -76,7 +76,7 @@ def test_a_command_without_its_feature_names_the_line_and_the_command(shop):
     rowpost = shop("[]")
     rowpost("apply")
 
-    ended = rowpost("saga", "list")
+    ended = rowpost("sagas", "list")
 
     assert ended.code == 6
     assert "add `features: [sagas]` to" in ended.err

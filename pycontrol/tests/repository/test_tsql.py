@@ -9,6 +9,7 @@ import pytest
 
 from rowpost.database.sql_folder import sql_folder
 from rowpost.deploy.sql_text import tokens
+from tests.support.documents import blocks, pages
 from tests.support.tsql.compiler import Finding, Source, compile_sets, operations, read_sources, tree_sets
 from tests.support.tsql.runtime import UnsupportedMachine, prepare_runtime
 
@@ -134,6 +135,15 @@ def without_table() -> list[Source]:
     return [source for source in read_sources(sql_folder()) if Path(source.path).name != "create.sql" and "tests/" not in source.path]
 
 
+WRONG_PAGE = Source("wrong.md", "SELECT FROM WHERE;", ruled=False)
+
+
+def shown() -> list[Source]:
+    """Return the statements that pages show to DBAs, and a wrong one. Their catalog views are not all declared."""
+    found = [block for page in pages() for block in blocks(page) if block.language == "tsql"]
+    return [*(Source(block.name, block.text, ruled=False) for block in found), WRONG_PAGE]
+
+
 @pytest.fixture(scope="module")
 def answers(compiler: None) -> list[list[Finding]]:
     """Return the findings of each set: both servers' scripts, these with all mistakes, and these without a queue's table.
@@ -143,7 +153,7 @@ def answers(compiler: None) -> list[list[Finding]]:
     scripts = [replace(script, ruled=False) for script in operations()]
     wrong = Source("wrong.sql", scripts[0].text.replace("RowVersion", "no_such_column"))
     product = read_sources(sql_folder())
-    mistakes = [*product, *copies_with_mistakes(), *trials(), *OUTSIDE_PROCEDURES, *scripts, wrong]
+    mistakes = [*product, *copies_with_mistakes(), *trials(), *OUTSIDE_PROCEDURES, *scripts, *shown(), wrong]
     return compile_sets([*tree_sets(sql_folder()), mistakes, without_table()])
 
 
@@ -197,3 +207,10 @@ def test_the_operations_scripts_compile_and_a_mistake_in_one_is_found(findings):
     scripts = {source.path for source in operations()}
 
     assert {finding.path for finding in findings} & {*scripts, "wrong.sql"} == {"wrong.sql"}
+
+
+def test_the_statements_that_pages_show_have_no_syntax_error(findings):
+    named = {source.path for source in shown()}
+
+    assert len(named) > 1
+    assert {finding.path for finding in findings if finding.path in named and finding.message.startswith("syntax:")} == {WRONG_PAGE.path}

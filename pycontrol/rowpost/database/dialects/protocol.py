@@ -228,8 +228,8 @@ def feature_missing(statement: Statement | None) -> RowpostError | None:
             "{delayed: true}` below `queues:` in the environment's file and run: rowpost apply"
         )
     return QueueNotFound(
-        f"The queue {statement.queue!r} has no procedure {name}, which needs the feature {feature}: add `features: [{feature}]` to "
-        "the environment's file, and the queue if it is not declared there, and run: rowpost apply"
+        f"No queue named {statement.queue!r} with the procedure {name} is in this database: `rowpost queue list` shows the queues; "
+        f"if it is one of them, add `features: [{feature}]` to the environment's file and run: rowpost apply"
     )
 
 
