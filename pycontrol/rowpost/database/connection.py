@@ -96,8 +96,9 @@ class Connection:
 
     def call_atomically(self, procedure: str, /, queue: str | None = None, **arguments: Any) -> list[Any]:
         """Call a procedure as `call` does; all its statements take effect or none. T-SQL commits each one outside of a transaction."""
-        own = self.engine == "sqlserver" and not self.join()
-        return self.call_all([(procedure, queue, arguments)], begin=own, commit=own)[0]
+        if self.engine == "postgresql" or self.join():
+            return self.call(procedure, queue, **arguments)
+        return self.call_all([(procedure, queue, arguments)], begin=True, commit=True)[0]
 
     def call_all(
         self, calls: Sequence[tuple[str, str | None, dict[str, Any]]], *, begin: Begin = False, commit: Commit = False

@@ -189,10 +189,10 @@ def test_an_attempt_that_cannot_be_counted_is_reported_and_leaves_the_message_in
             raise error("injected")
         return call(database, procedure, *arguments, **options)
 
-    call = type(desk.database).call
+    call = type(desk.database).call_atomically
     desk.send()
     pipeline = Pipeline(desk.database, "Sales", desk.endpoint(fail))
-    monkeypatch.setattr("rowpost.database.connection.Connection.call", count)
+    monkeypatch.setattr("rowpost.database.connection.Connection.call_atomically", count)
 
     with pytest.raises(DatabaseError, match=r"could not be counted: .*injected.*no such order") as caught:
         pipeline.process_one()
