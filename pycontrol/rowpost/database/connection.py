@@ -27,8 +27,7 @@ REMEMBERED_ADDRESSES = 4096
 class Connection:
     """A connection and its dialect. Not for several threads at once.
 
-    Calls run in autocommit unless a transaction is open. A connection that was lent (`share`) belongs to its owner:
-    rowpost neither commits nor closes it.
+    Calls run in autocommit unless a transaction is open. rowpost neither commits nor closes a lent connection (`share`).
 
     >>> database.call("peek_queue", queue="Sales", count=100)
     [peek_queue_row(waiting=0)]
@@ -225,8 +224,10 @@ class Connection:
 
     def is_intact(self, begin: Begin) -> bool:
         """Whether the transaction that was begun so is still open, and can be committed. Cheap where the driver knows."""
-        with self.translated():
+        try:  # once per message: `translated` costs more than the question
             return self.dialect.is_intact(self._connection, begin)
+        except self.dialect.driver_error() as error:
+            raise self.dialect.translate(error) from error
 
     @property
     def closed(self) -> bool:
@@ -251,8 +252,7 @@ class Connection:
     def second_connection(self) -> Connection:
         """Return a second connection to the same database, for work outside of this connection's transaction. It stays open.
 
-        Raises:
-            DatabaseError: the caller shared the connection, and rowpost does not know how to open a second one.
+        Raises DatabaseError: the caller shared the connection, and rowpost does not know how to open a second one.
         """
         if self._open_second is None:
             raise DatabaseError(

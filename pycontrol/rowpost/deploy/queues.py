@@ -19,16 +19,8 @@ from rowpost.database.contract import load_contract
 from rowpost.database.dialects.choice import dialect_for
 from rowpost.deploy.apply import ApplyResult, Progress, apply, deployment, fitted, read_state, refuse_newer
 from rowpost.deploy.grants import grant_execute, grant_role, grant_tables
-from rowpost.deploy.plan import (
-    QueueEntry,
-    build_plan,
-    contract_fragments,
-    declared_features,
-    delayed_feature,
-    deployed_features,
-    describe_queue,
-    queue_names,
-)
+from rowpost.deploy.plan import build_plan, contract_fragments, declared_features, deployed_features
+from rowpost.deploy.queue_entry import QueueEntry, delayed_feature, describe_queue, queue_names
 from rowpost.deploy.scripts import Script, ScriptSet, load_scripts, render_script
 from rowpost.deploy.sql_text import expand
 from rowpost.errors import DeployError, QueueNotFound

@@ -20,7 +20,7 @@ SQLSERVER = {
     42108: errors.DatabaseUnavailable, 42109: errors.DatabaseUnavailable, 49918: errors.DatabaseUnavailable,
     49919: errors.DatabaseUnavailable, 49920: errors.DatabaseUnavailable, 3906: errors.DatabaseUnavailable,
     983: errors.DatabaseUnavailable, 978: errors.DatabaseUnavailable,
-    **dict.fromkeys((596, 945, 976, 982, 4221, 6005, 10936, 18401, 40544, 40549, 40552), errors.DatabaseUnavailable),
+    **dict.fromkeys((586, 596, 945, 976, 982, 4221, 6005, 8179, 10936, 18401, 40544, 40549, 40552), errors.DatabaseUnavailable),
     **dict.fromkeys((1105, 9002), errors.DatabaseUnavailable), **dict.fromkeys((701, 1204, 8645), errors.Deadlock),
     **dict.fromkeys((15151, 15404, 15517), errors.PermissionDenied),
     18456: errors.LoginRefused, 4060: errors.LoginRefused, 229: errors.PermissionDenied, 262: errors.PermissionDenied,

@@ -14,7 +14,6 @@ results and no shapes of results, and dies with the connection. `benchmarks/roun
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import closing, suppress
@@ -28,8 +27,6 @@ __all__ = ["KEPT_STATEMENTS", "Session", "all_results", "prepare_connection"]
 #: statements that a session keeps a cursor for; the server keeps a few kilobytes for each
 KEPT_STATEMENTS = 64
 _INLINE_BYTES = 2**30
-#: the server does not know the prepared statement (any more): nothing was executed
-_HANDLE_LOST = re.compile(r"\((?:8179|586)\) \(SQL\w+\)")
 
 
 class Session:
@@ -54,15 +51,7 @@ class Session:
             with closing(self.connection.cursor()) as cursor:  # a cursor as a block would commit
                 cursor.execute(text)
                 return all_results(cursor)
-        kept = self._cursors.pop(text, None)
-        try:
-            return self._keep(text, kept or self.connection.cursor(), sizes, values)
-        except Exception as error:
-            if kept is None or not _HANDLE_LOST.search(str(error)):
-                raise
-        return self._keep(text, self.connection.cursor(), sizes, values)
-
-    def _keep(self, text: str, cursor: pyodbc.Cursor, sizes: Sequence[Any], values: Sequence[Any]) -> list[list[Any]]:
+        cursor = self._cursors.pop(text, None) or self.connection.cursor()
         try:
             cursor.setinputsizes(sizes)
             cursor.execute(text, values)

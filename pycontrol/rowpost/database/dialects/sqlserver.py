@@ -70,7 +70,7 @@ _COMMIT: dict[Commit, str] = {
 # With autocommit off, Microsoft's driver begins a transaction before the next statement, whatever it is. Other drivers set
 # IMPLICIT_TRANSACTIONS ON: then a SELECT that reads a table begins one, and a SELECT of a value does not (SET IMPLICIT_TRANSACTIONS,
 # Remarks). TOP (1) reads a row; a condition that never holds may be compiled to a plan that reads nothing.
-_JOIN = "SET NOCOUNT ON; DECLARE @one int; SELECT TOP (1) @one = s.schema_id FROM sys.schemas AS s; SELECT @@TRANCOUNT;"
+_JOIN = "SELECT TOP (1) @@TRANCOUNT FROM sys.schemas AS s;"
 
 
 class SQLServer:
@@ -156,8 +156,8 @@ class SQLServer:
             return statement.text, statement.sizes, values
         names = [name for each in statement.procedure.parameters_on(self.name) for name, _ in _physical(each)]
         text = self._exec(statement.procedure, statement.key, zip(names, ("NULL" if value is None else "?" for value in values), strict=True))
-        sizes, given = zip(*((size, value) for size, value in zip(statement.sizes, values, strict=True) if value is not None), strict=True)
-        return text, sizes, given
+        sizes = [size for size, value in zip(statement.sizes, values, strict=True) if value is not None]
+        return text, sizes, [value for value in values if value is not None]
 
     def stream(
         self, session: Session, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int

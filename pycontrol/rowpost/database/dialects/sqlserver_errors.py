@@ -37,9 +37,11 @@ _SESSION_LIMITS = {40549, 40550, 40551, 40552, 40553}
 #: nothing can be stored: transaction log, filegroup, size of a database of Azure SQL
 _FULL = {1105, 9002, 40544}
 _FILES, _UPGRADE = 945, 18401
+#: the session is another one, and does not know the statements that the driver has prepared: nothing was executed
+_PREPARED = {586, 8179}
 #: the connection, a shutdown (596, 6005), a failover or throttling of Azure SQL (40xxx, 42xxx, 49xxx), and all of the above
 UNAVAILABLE = {64, 233, 596, 6005, 10053, 10054, 10060, 40143, 40197, 40501, 40540, 40613, 42108, 42109, 49918, 49919, 49920}
-UNAVAILABLE |= {*_REPLICA, *_LIMITS, *_SESSION_LIMITS, *_FULL, _FILES, _UPGRADE}
+UNAVAILABLE |= {*_REPLICA, *_LIMITS, *_SESSION_LIMITS, *_FULL, *_PREPARED, _FILES, _UPGRADE}
 LOGIN_REFUSED = {18456, 18452, 4060, 18470, 18486}
 #: locks or memory that the server does not have at the moment
 _SHORTAGE = {701, 1204, 8645}
