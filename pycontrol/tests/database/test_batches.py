@@ -22,6 +22,13 @@ def test_calls_of_a_batch_each_return_their_rows(queue, database):
     assert not database.in_transaction
 
 
+def test_a_call_of_a_batch_may_have_no_value_but_null(queue, database):
+    _, checked = database.call_all([send(queue, b"x"), ("check_queue", None, {"queue_name": None})])
+
+    assert checked == database.call("check_queue", queue_name=None)
+    assert queue.peek() == 1
+
+
 def test_a_batch_without_commit_leaves_its_transaction_open(queue, database):
     database.call_all([send(queue, b"x")], begin=True)
 
