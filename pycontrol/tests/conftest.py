@@ -42,6 +42,10 @@ WIRE = Path(__file__).parents[1] / "rowpost" / "cli" / "demo" / "wire"
 QUEUE = "Sales"
 #: folders with files that take minutes
 LONG = ("spark", "repository", "examples", "docs")
+#: fixtures with a server or a program; most tests without them take milliseconds
+OUTSIDE = ("make_database", "data_folder", "program", "spark")
+#: what `make check` runs with a database: the way of a message through the procedures
+CONFORMANCE = ("test_send.py", "test_receive.py", "test_tables.py", "test_delayed.py")
 SPARK = Path(__file__).parent / "support" / "spark"
 #: Variables that configure Spark on a user's machine, and must not affect the tests.
 INHERITED_VARIABLES = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "JAVA_TOOL_OPTIONS", "PYSPARK_PYTHON")
@@ -50,6 +54,7 @@ MEMORY_BYTES = 4 * 1024**3
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--core", action="store_true", help="only tests without a database or a program, and the core of the procedures' tests")
     parser.addoption("--engines-report", type=Path, help="write what ran on which engine into this file (docs/reference/engines.json)")
 
 
@@ -75,15 +80,27 @@ def pytest_unconfigure() -> None:
     FORK_SERVER.stop()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out of the core whole folders whose tests start programs."""
+    return True if config.getoption("--core") and collection_path.name in (*LONG, "benchmarks", "models") else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with the files that take minutes, so that side by side no process waits for another one at the end."""
     items.sort(key=lambda item: not set(LONG) & set(item.path.parts))
+    if config.getoption("--core"):
+        config.hook.pytest_deselected(items=[item for item in items if not _is_core(item)])
+        items[:] = filter(_is_core, items)
+
+
+def _is_core(item: pytest.Item) -> bool:
+    return item.path.name in CONFORMANCE or not set(OUTSIDE) & set(getattr(item, "fixturenames", ()))
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Let tests that wait for a server or a process leave the processors to the others (`-n auto`)."""
-    return (os.cpu_count() or 1) + 1
+    return (os.cpu_count() or 1) + (not config.getoption("--core"))
 
 
 @dataclass(frozen=True)

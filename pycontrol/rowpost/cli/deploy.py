@@ -19,6 +19,7 @@ from rowpost.deploy.apply import apply, difference
 from rowpost.deploy.capabilities import capabilities
 from rowpost.deploy.diff import PlanDiff
 from rowpost.deploy.features import Kept
+from rowpost.deploy.parts import parts_by_queue
 from rowpost.deploy.plan import Plan, plan
 from rowpost.deploy.release import go_back, open_release, undo_scripts, write_bundle
 from rowpost.deploy.review import Review, compare_releases, read_definition, review
@@ -138,6 +139,7 @@ def _print_difference(session: Session, planned: Plan, diff: PlanDiff, found: Re
                 "changes": [{"state": item.state, "name": item.name} for item in found.items if item.state != "unknown"],
                 "review": _review_document(found),
                 "unchanged": len(diff.unchanged),
+                "transactions_by_queue": [part.title for part in parts_by_queue(diff)],
                 "undeclared": diff.undeclared,
                 "kept": [asdict(each) for each in diff.kept],
                 **_which(session),
@@ -150,6 +152,8 @@ def _print_difference(session: Session, planned: Plan, diff: PlanDiff, found: Re
     changes = sum(count for state, count in found.counts.items() if state != "unknown")
     what = f"{changes} to change, " if changes else ""
     session.note(f"{what}{len(diff.unchanged)} unchanged.{_also_registered(diff.undeclared)}")
+    if not diff.is_empty:
+        session.note(f"Transactions: 1, or {len(parts_by_queue(diff))} with rowpost apply --by-queue.")
 
 
 def _print_review(session: Session, planned: Plan, found: Review, where: str) -> None:
@@ -192,12 +196,17 @@ def run_apply(
     tables: Annotated[
         bool, typer.Option("--tables", help="With --to: also undo what later releases changed in rowpost's own tables, and drop their procedures.")
     ] = False,
+    by_queue: Annotated[
+        bool, typer.Option("--by-queue", help="Use one transaction for the shared objects and one for each queue and saga. After an error, run it again to go on.")
+    ] = False,
 ) -> ExitCode:
     """Deploy rowpost and the environment's queues in one transaction. Business databases of outboxes come first."""
+    if by_queue and to is not None:
+        raise Refused("--by-queue cannot be used with --to: going back is one transaction.", ExitCode.USAGE)
     if tables and to is None:
         raise Refused("--tables needs the release to go back to: add --to ZIP.", ExitCode.USAGE)
     for each in reversed(session.databases()):
-        _apply(each, yes) if to is None else _go_back(each, to, yes, tables)
+        _apply(each, yes, by_queue) if to is None else _go_back(each, to, yes, tables)
     return ExitCode.OK
 
 
@@ -216,7 +225,7 @@ def _note_missing_queues(session: Session, registered: tuple[str, ...]) -> None:
         )
 
 
-def _apply(session: Session, yes: bool) -> None:
+def _apply(session: Session, yes: bool, by_queue: bool) -> None:
     planned = _planned(session)
     with session.connected() as database:
         if session.settings.environment == PRODUCTION and not yes:
@@ -230,9 +239,10 @@ def _apply(session: Session, yes: bool) -> None:
                     database,
                     planned,
                     lambda number, total, name: bar.update(task, completed=number, total=total, description=name),
+                    by_queue=by_queue,
                 )
         except KeyboardInterrupt:
-            raise Interrupted(_state_after_interrupt(session, planned)) from None
+            raise Interrupted(_state_after_interrupt(session, planned, by_queue)) from None
     if session.outbox is None:
         _note_missing_queues(session, result.undeclared)
     if session.as_json:
@@ -278,14 +288,18 @@ def _go_back(session: Session, to: Path, yes: bool, tables: bool) -> None:
         session.note(f"Went back to {version}: {len(result.applied)} procedures changed{gone}. {stay}")
 
 
-def _state_after_interrupt(session: Session, planned: Plan) -> str:
+def _state_after_interrupt(session: Session, planned: Plan, by_queue: bool) -> str:
     """Ask the server whether the interrupted apply was committed."""
     try:
         with session.connected() as database:
             empty = difference(database, planned).is_empty
     except RowpostError:
-        return "either everything was applied or nothing: rowpost plan shows which"
-    return "everything was already applied" if empty else "rolled back, nothing was changed"
+        return "rowpost plan shows what was applied" if by_queue else "either everything was applied or nothing: rowpost plan shows which"
+    if empty:
+        return "everything was already applied"
+    if by_queue:
+        return "what was committed stays: rowpost plan shows what is left, and rowpost apply --by-queue goes on"
+    return "rolled back, nothing was changed"
 
 
 def run_verify(session: Session) -> ExitCode:

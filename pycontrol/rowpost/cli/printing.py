@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,7 +16,7 @@ from rich.text import Text
 from rowpost.errors import MessageCorrupt
 from rowpost.wire.message import BrowsedMessage, Message
 
-__all__ = ["describe_body", "message_document", "print_message", "table", "visible"]
+__all__ = ["describe_body", "json_text", "message_document", "print_message", "table", "visible"]
 
 HEX_BYTES = 256
 _PER_LINE = 16
@@ -30,6 +31,16 @@ def visible(text: str) -> str:
     'a\\x1b[31mb\tc'
     """
     return _UNSAFE.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def json_text(value: Any, *, indent: int | None = None, ascii_only: bool = False) -> str:
+    r"""Return a JSON document in which whatever could control a terminal is escaped. It means the same to a program.
+
+    >>> json_text({"name": "a\x9b31mb"})
+    '{"name": "a\\u009b31mb"}'
+    """
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=indent, default=str)
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def table(out: Console, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()) -> None:

@@ -12,7 +12,7 @@ import typer
 
 from rowpost.cli.command import YesOption, command
 from rowpost.cli.exits import ExitCode, Refused
-from rowpost.cli.printing import table
+from rowpost.cli.printing import json_text, table
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
 from rowpost.deploy import sagas as saga_registry
@@ -79,7 +79,7 @@ def show(session: Session, saga: SagaArgument, instance: InstanceArgument) -> No
         return
     facts = [("instance", found["instance"]), ("id", found["id"]), ("version", found["version"])]
     table(session.out, ("", ""), [*facts, *found["metadata"].items()])
-    session.out.print(json.dumps(found["state"], ensure_ascii=False, indent=2))
+    session.out.print(json_text(found["state"], indent=2))
 
 
 @command(app)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.interrupts import Interrupts, cancel_on_interrupt, defer_interrupts
+from rowpost.cli.printing import json_text, visible
 from rowpost.database.connection import Connection, connect
 from rowpost.deploy.plan import business_settings
 from rowpost.errors import InvalidQueueName, RowpostError, SettingsError
@@ -31,7 +31,13 @@ UNLIMITED_WIDTH = 100_000
 
 
 class _Console(Console):
-    """A console that raises BrokenPipeError if its reader closes the pipe. Rich's own console ends the program."""
+    """A console that shows control characters of texts instead of obeying them.
+
+    It raises BrokenPipeError if its reader closes the pipe. Rich's own console ends the program.
+    """
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*(visible(each) if isinstance(each, str) else each for each in objects), **options)
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
@@ -158,7 +164,7 @@ class Session:
     def document(self, value: Any) -> None:
         """Print a JSON document on one line of stdout."""
         stream: Any = self.out.file
-        stream.write(json.dumps(value, ensure_ascii=stream.encoding.lower() != "utf-8", default=str) + "\n")
+        stream.write(json_text(value, ascii_only=stream.encoding.lower() != "utf-8") + "\n")
         stream.flush()
 
     def note(self, text: str) -> None:
@@ -171,7 +177,7 @@ class Session:
             return
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise Refused(f"{question} This is not a terminal, so rowpost cannot ask: pass --yes.", ExitCode.USAGE)
-        if not typer.confirm(question, err=True):
+        if not typer.confirm(visible(question), err=True):
             raise Refused("Nothing was changed.")
 
     def progress(self) -> Progress:

@@ -239,6 +239,11 @@ class Connection:
         with self.translated():
             return self.dialect.listen(self._connection)
 
+    def limit_lock_waits(self, milliseconds: int | None) -> None:
+        """Let statements wait for a lock at most so long and then raise LockTimeout; None: as the login's settings say."""
+        with self.translated():
+            self.dialect.limit_lock_waits(self._connection, milliseconds)
+
     def heard(self) -> list[str]:
         """The keys of queues whose senders rang since the last time; does not wait. Raises DatabaseUnavailable."""
         with self.translated():
@@ -255,10 +260,7 @@ class Connection:
         Raises DatabaseError: the caller shared the connection, and rowpost does not know how to open a second one.
         """
         if self._open_second is None:
-            raise DatabaseError(
-                "This operation needs a second connection, and rowpost cannot open one to the database of a shared connection. "
-                "Use a Connection from rowpost.database.connection.connect instead of a driver's connection."
-            )
+            raise DatabaseError("This operation needs a second connection, and rowpost cannot open one beside a shared one. Pass a Connection of connect() instead.")
         if self._second is None or self._second.closed:
             self._second = self._open_second()
         return self._second
@@ -341,9 +343,7 @@ def _spell(dialect: Dialect, name: str, queue: str | None) -> Statement:
 def connect_url(engine: str, url: str, application_name: str = "rowpost", *, legacy_columns: bool = False) -> Connection:
     """Open a connection by engine and URL (PostgreSQL) or ODBC connection string (SQL Server).
 
-    Raises:
-        DatabaseUnavailable: nobody answers.
-        LoginRefused: user, password or database are wrong.
+    Raises DatabaseUnavailable: nobody answers; LoginRefused: user, password or database are wrong.
     """
     dialect = dialect_for(engine)
     return Connection(
@@ -357,9 +357,7 @@ def connect_url(engine: str, url: str, application_name: str = "rowpost", *, leg
 def connect(settings: Settings, application_name: str = "rowpost") -> Connection:
     """Open a connection as the settings say; start the embedded PostgreSQL where they name no server.
 
-    Raises:
-        DatabaseUnavailable: nobody answers.
-        LoginRefused: user, password or database are wrong.
+    Raises DatabaseUnavailable: nobody answers; LoginRefused: user, password or database are wrong.
     """
     url = settings.url
     if url is None:

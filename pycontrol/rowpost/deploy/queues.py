@@ -17,7 +17,8 @@ from typing import Protocol
 from rowpost.database.connection import Connection
 from rowpost.database.contract import load_contract
 from rowpost.database.dialects.choice import dialect_for
-from rowpost.deploy.apply import ApplyResult, Progress, apply, deployment, fitted, read_state, refuse_newer
+from rowpost.deploy.apply import ApplyResult, Progress, apply, fitted, read_state, refuse_newer
+from rowpost.deploy.deployment import deployment
 from rowpost.deploy.grants import grant_execute, grant_role, grant_tables
 from rowpost.deploy.plan import build_plan, contract_fragments, declared_features, deployed_features
 from rowpost.deploy.queue_entry import QueueEntry, delayed_feature, describe_queue, queue_names

@@ -24,8 +24,9 @@ from pathlib import Path, PurePosixPath
 
 from rowpost.database.connection import Connection
 from rowpost.database.sql_folder import sql_folder
-from rowpost.deploy.apply import ApplyResult, State, deployment, fitted, read_state
+from rowpost.deploy.apply import ApplyResult, State, fitted, read_state
 from rowpost.deploy.contract_sql import drop_object
+from rowpost.deploy.deployment import deployment
 from rowpost.deploy.diff import JournalEntry, compare
 from rowpost.deploy.plan import Plan, Step, build_plan, deployed_features
 from rowpost.deploy.scripts import Script, database_scripts, load_scripts, read_script
@@ -118,7 +119,7 @@ def go_back(database: Connection, release: Release, environment: str = "", undo:
                 "that is forward. Run rowpost apply with that release."
             )
         diff = compare(replace(plan, items=steps, whole=False), state.journal, ())
-        running.run_changes(diff.changes, None)
+        running.run_changes(diff.changes)
         for script in undo or ():
             running.run_script(script)
             database.call("forget_script", script_name=script.name.replace("/undo/", "/"))

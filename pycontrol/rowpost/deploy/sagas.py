@@ -15,7 +15,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from rowpost.database.connection import Connection
-from rowpost.deploy.apply import Deployment, State, deployment, fitted, read_state, refuse_newer
+from rowpost.deploy.apply import State, fitted, read_state, refuse_newer
+from rowpost.deploy.deployment import Deployment, deployment
 from rowpost.deploy.diff import JournalEntry
 from rowpost.deploy.plan import build_plan, contract_fragments
 from rowpost.deploy.saga_entry import SagaEntry, saga_names

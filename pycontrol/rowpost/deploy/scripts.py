@@ -85,6 +85,7 @@ class ScriptSet:
     engine: str
     folder: Path
     contract: Contract = field(repr=False)
+    lock: Script
     begin: Script
     database: tuple[Script, ...]
     create: Script
@@ -99,6 +100,7 @@ class ScriptSet:
     forget: Script
     drop: Script
     commit: Script
+    unlock: Script
 
     @property
     def schema_version(self) -> int:
@@ -148,6 +150,7 @@ def load_scripts(engine: str, folder: Path | None = None) -> ScriptSet:
         engine=engine,
         folder=folder or sql_folder(),
         contract=load_contract() if folder is None else read_contract(folder),
+        lock=read("lock.sql"),
         begin=read("begin.sql"),
         database=database_scripts(engine, folder),
         create=read("tables/queue/create.sql"),
@@ -162,6 +165,7 @@ def load_scripts(engine: str, folder: Path | None = None) -> ScriptSet:
         forget=read("tables/queue/forget.sql"),
         drop=read("tables/queue/drop.sql"),
         commit=read("commit.sql"),
+        unlock=read("unlock.sql"),
     )
 
 

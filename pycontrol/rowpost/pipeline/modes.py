@@ -162,7 +162,14 @@ class TransactionScope(WithinTransaction):
         self.begin = begin_scope(database.engine, participants)
 
     def handle(self, message: Message) -> Outcome:
-        """Run the handler and commit everywhere, or roll back everywhere."""
+        """Run the handler and commit everywhere, or roll back everywhere.
+
+        Raises:
+            ParticipantFailed: the attempt failed and a participant cannot be reached. It is not counted, because every other message
+                would fail in the same way: the worker waits instead.
+        """
+        if self._coordinator is not None:
+            self._coordinator.unreachable = None
         try:
             return super().handle(message)
         finally:
@@ -186,7 +193,19 @@ class TransactionScope(WithinTransaction):
     def _commit_failed(self, message: Message, error: RowpostError) -> Outcome:
         if self._coordinator is not None:
             self._coordinator.not_decided()
+        self._check_outage(error)
         return super()._commit_failed(message, error)
+
+    def _failed(self, message: Message, error: BaseException | None, row: RowState, batched: bool) -> Outcome:
+        if not self._receiver.database.closed and self._guard.ended is None:
+            self._check_outage(error)
+        return super()._failed(message, error, row, batched)
+
+    def _check_outage(self, error: BaseException | None) -> None:
+        """Raise ParticipantFailed if a participant cannot be reached. The caller's ReceiveTransaction rolls back."""
+        outage = None if self._coordinator is None else self._coordinator.find_outage()
+        if outage is not None:
+            raise outage from (None if error is outage else error)
 
     def settle(self) -> None:
         """Forget decisions that all participants have carried out, and end what is in doubt."""

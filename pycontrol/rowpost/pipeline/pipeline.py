@@ -28,7 +28,7 @@ from rowpost.pipeline.modes import choose_mode
 from rowpost.pipeline.plain_handler import Handler, PlainHandler
 from rowpost.pipeline.timings import Stopwatch
 from rowpost.pipeline.within_transaction import Receiver, SendsAtomicWithReceive, no_step
-from rowpost.recoverability.outcome import DEADLOCKED, EMPTY, Kind, Outcome, RowState
+from rowpost.recoverability.outcome import DEADLOCKED, EMPTY, Interrupted, Kind, Outcome, RowState
 from rowpost.recoverability.retries import Retries
 from rowpost.transport.exclusive import SingleActiveConsumer
 from rowpost.wire.address import parse_address, queue_key
@@ -170,6 +170,19 @@ class Pipeline:
         self.retries.close_second()
         self._mode.settle()
         return EMPTY
+
+    @property
+    def interrupted(self) -> Interrupted | None:
+        """The message whose handler was running when the connection was lost; None if there is none."""
+        return self._receiver.interrupted
+
+    def count_interrupted(self, interrupted: Interrupted) -> Outcome:
+        """Count the attempt that an earlier pipeline could not count, and treat the message accordingly. No transaction is open.
+
+        Raises:
+            DatabaseError: the attempt could not be counted.
+        """
+        return self.retries.crashed(self.database, *interrupted)
 
     def recover(self) -> None:
         """End what an earlier worker left in doubt. Call it when a worker starts."""

@@ -23,7 +23,7 @@ from rowpost.errors import (
     SagaConflict,
 )
 from rowpost.handling.processor import Processor
-from rowpost.recoverability.outcome import DEADLOCKED, Kind, Outcome, RowState
+from rowpost.recoverability.outcome import DEADLOCKED, Interrupted, Kind, Outcome, RowState
 from rowpost.recoverability.retries import Retries, roll_back
 from rowpost.transactions.guard import broken_transaction, connection_guard
 from rowpost.transactions.scope import OneDatabase, Scope
@@ -51,6 +51,7 @@ class Receiver:
         retries: treats failed attempts.
         reconnect: opens a new receiving connection; None if that is not possible.
         step: is called at each step of a message.
+        interrupted: the message whose handler was running when the connection was lost.
     """
 
     database: Connection
@@ -59,6 +60,7 @@ class Receiver:
     retries: Retries
     reconnect: Callable[[], Connection] | None
     step: Step
+    interrupted: Interrupted | None = None
 
 
 class WithinTransaction:
@@ -207,11 +209,16 @@ class WithinTransaction:
         return isinstance(error, from_database) or database.in_transaction
 
     def _closed(self, message: Message, error: BaseException | None) -> Outcome:
-        """Treat a message whose connection was lost, or closed by its handler. The server has rolled back in both cases."""
+        """Treat a message whose connection was lost, or closed by its handler. The server has rolled back in both cases.
+
+        A lost connection cannot count the attempt. The worker does that on its next connection, because the message itself may be
+        the cause: a query can end its server process.
+        """
         receiver = self._receiver
         if getattr(receiver.database.driver_connection, "broken", False):
-            text = f"The connection was lost while a message of queue {receiver.queue!r} was handled."
-            raise DatabaseUnavailable(text) from error
+            lost = DatabaseUnavailable(f"The connection was lost while a message of queue {receiver.queue!r} was handled.")
+            receiver.interrupted = Interrupted(message.id, message.row_version, lost)
+            raise lost from error
         broken = self._broken("closed the connection", error)
         if receiver.reconnect is None:
             raise broken

@@ -6,7 +6,10 @@ from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
-__all__ = ["DEADLOCKED", "EMPTY", "Kind", "Outcome", "RowState"]
+from rowpost.errors import MessageCorrupt
+from rowpost.wire.message import Message
+
+__all__ = ["DEADLOCKED", "EMPTY", "Interrupted", "Kind", "Outcome", "RowState"]
 
 
 class Kind(Enum):
@@ -35,6 +38,7 @@ class Outcome(NamedTuple):
         id: the id of the message's row.
         attempts: failed attempts so far, this one included.
         error: type and text of the error, if there was one.
+        message_id: the message's own id if an attempt failed; None if its headers cannot be read.
     """
 
     kind: Kind
@@ -42,6 +46,30 @@ class Outcome(NamedTuple):
     id: UUID | None = None
     attempts: int = 0
     error: str | None = None
+    message_id: str | None = None
+
+    @classmethod
+    def failed(cls, kind: Kind, message: Message, attempts: int, error: str) -> Outcome:
+        """Return the outcome of a failed attempt."""
+        try:
+            message_id = message.message_id
+        except MessageCorrupt:
+            message_id = None
+        return cls(kind, message.row_version, message.id, attempts, error, message_id)
+
+
+class Interrupted(NamedTuple):
+    """A message whose handler was running when its connection was lost. The attempt is not counted yet.
+
+    Attributes:
+        row_id: the id of the message's row.
+        row_version: the message's place in its queue.
+        error: says that the connection was lost.
+    """
+
+    row_id: UUID
+    row_version: int
+    error: Exception
 
 
 EMPTY = Outcome(Kind.EMPTY)

@@ -15,6 +15,7 @@ attempt and its move. `RowState` says in which state the row is.
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -32,13 +33,7 @@ from rowpost.errors import (
 )
 from rowpost.recoverability.copies import Copies, Copy
 from rowpost.recoverability.outcome import Kind, Outcome, RowState
-from rowpost.recoverability.policy import (
-    Decision,
-    Failure,
-    Recoverability,
-    delayed_rounds,
-    in_words,
-)
+from rowpost.recoverability.policy import Decision, Failure, Recoverability, delayed_rounds, in_words
 from rowpost.wire.message import Message, MessageRow, decode_headers
 from rowpost.wire.operation import Call
 
@@ -52,7 +47,8 @@ REMEMBERED_FAILURES = 10_000
 SAVEPOINTS_FOR_SECONDS = 60.0
 #: how long the server may take to end the transaction of a killed worker, and the time between two attempts to get its message
 KILL_NOTICED_WITHIN_SECONDS, KILL_POLL_SECONDS = 1.0, 0.02
-SAVEPOINT = "rowpost_handler"
+#: random, so that no handler rolls back to it by accident or on purpose
+SAVEPOINT = f"rowpost_{secrets.token_hex(8)}"
 #: states in which the message may exist only in memory, so that a store that fails loses it
 _IN_MEMORY = frozenset({RowState.REMOVED, RowState.GONE})
 
@@ -157,15 +153,15 @@ class Retries:
         return self._treat(database, message, self._failure(message, error, attempts), row)
 
     def crashed(self, database: Connection, row_id: UUID, row_version: int, error: BaseException) -> Outcome:
-        """Treat a message whose worker process died while it handled it.
+        """Treat a message whose worker process died, or whose connection was lost, while its handler ran.
 
-        That counts as a failed attempt. Otherwise the message would kill one worker after the other.
+        That counts as a failed attempt. Otherwise the message would kill one worker or one server process after the other.
 
         Args:
             database: a connection without an open transaction.
             row_id: the id of the message's row.
             row_version: the message's place in its queue.
-            error: says how the process died.
+            error: says how the process died, or that the connection was lost.
         """
         attempts = self._count(database, row_id, error)
         if attempts > self._recoverability.immediate_retries:
@@ -233,7 +229,7 @@ class Retries:
         if decision is Decision.RETRY:
             roll_back(database)
             self._remember(message.id)
-            return Outcome(Kind.FAILED, message.row_version, message.id, failure.attempts, in_words(failure.error))
+            return Outcome.failed(Kind.FAILED, message, failure.attempts, in_words(failure.error))
         if decision is Decision.DELAY:
             return self._move(database, message, failure, self.copies.for_later(message, failure, delay), row)
         return self._move(database, message, failure, self.copies.for_error_queue(message, failure), row)
@@ -244,7 +240,7 @@ class Retries:
             f"Failed to execute recoverability policy for message with native ID: `{message.id}` of queue "
             f"{self._queue!r}: {in_words(trouble)}"
         )
-        return Outcome(Kind.UNMOVABLE, message.row_version, message.id, failure.attempts, words)
+        return Outcome.failed(Kind.UNMOVABLE, message, failure.attempts, words)
 
     # -------------------------------------------------------------- moving the message
     def _move(self, database: Connection, message: Message, failure: Failure, copy: Copy, row: RowState) -> Outcome:
@@ -263,7 +259,7 @@ class Retries:
                 return self._unmovable(database, message, trouble, failure.attempts)
         self.counted.pop(message.id, None)
         kind = copy.kind if stored else Kind.FAILED
-        return Outcome(kind, message.row_version, message.id, failure.attempts, in_words(failure.error))
+        return Outcome.failed(kind, message, failure.attempts, in_words(failure.error))
 
     def _store(self, database: Connection, message: Message, copy: Call, row: RowState) -> bool:
         """Store a copy, and remove the row, which is received again unless the open transaction holds it.
@@ -321,7 +317,7 @@ class Retries:
             f"Message {message.id} of queue {self._queue!r} cannot be moved to {self._error_queue!r}: {trouble} It stays in its "
             "queue, unless its removal was committed, and is tried again."
         )
-        return Outcome(Kind.UNMOVABLE, message.row_version, message.id, attempts, words)
+        return Outcome.failed(Kind.UNMOVABLE, message, attempts, words)
 
     # -------------------------------------------------------------- messages with corrupt headers
     def move_corrupt(
@@ -341,7 +337,7 @@ class Retries:
         except RowpostError as trouble:
             if not (row is RowState.REMOVED and self._rescue(database, message, call, row, trouble)):
                 return self._unmovable(database, message, trouble, 1)
-        return Outcome(Kind.CORRUPT, message.row_version, message.id, 1, in_words(error))
+        return Outcome.failed(Kind.CORRUPT, message, 1, in_words(error))
 
     # -------------------------------------------------------------- the second connection
     def close_second(self) -> None:

@@ -16,11 +16,9 @@ none is named, and ROWPOST_DATA is the folder of the embedded server's data.
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
-from urllib.parse import urlsplit
+from typing import Annotated, Literal, get_args
 
 import platformdirs
 from msgspec import Meta
@@ -29,8 +27,10 @@ from rowpost.errors import SettingsError
 from rowpost.settings import compat as generations
 from rowpost.settings.compat import compat_of
 from rowpost.settings.databases import ODBC_SERVER, OutboxSettings, read_outboxes, read_participants
+from rowpost.settings.log import LogSettings, read_log
 from rowpost.settings.queue import QueueSettings, canonical_name, read_queues, with_partitions
 from rowpost.settings.saga import SagaSettings, read_sagas
+from rowpost.settings.target import describe_target
 from rowpost.settings.worker import MINIMUM_PEEK_DELAY, WorkerSettings
 from rowpost.settings.yaml_file import expand_secrets, find_environment, read_root
 from rowpost.settings.yaml_node import Node, Seconds, decode
@@ -38,6 +38,7 @@ from rowpost.wire.address import DEFAULT_SCHEMA
 
 __all__ = [
     "FEATURES",
+    "LogSettings",
     "OutboxSettings",
     "QueueSettings",
     "SagaSettings",
@@ -99,6 +100,7 @@ class Settings:
         queues: their names are canonical: in an environment whose default schema is `nsb`, `Sales` is `Sales@[nsb]`.
         sagas: tables of sagas.
         supervisor: settings of the process that starts the workers.
+        log: what is logged, and in which form.
         folder: where the file was found; None if the settings do not come from a file.
         participants: names and URLs of databases that can take part in transactions. The URLs are secrets.
         outboxes: business databases with an outbox.
@@ -116,6 +118,7 @@ class Settings:
     queues: tuple[QueueSettings, ...] = ()
     sagas: tuple[SagaSettings, ...] = ()
     supervisor: SupervisorSettings = SupervisorSettings()
+    log: LogSettings = field(default_factory=LogSettings)
     folder: Path | None = None
     participants: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     outboxes: tuple[OutboxSettings, ...] = ()
@@ -141,11 +144,7 @@ class Settings:
         """
         if self.url is None:
             return f"embedded PostgreSQL in {self.data_folder}"
-        if self.engine == "postgresql":
-            return f"postgresql {_postgresql_target(self.url)}"
-        parts = dict(re.findall(r"(?i)(?:^|;)\s*(server|database)\s*=\s*([^;{}]*)", self.url))
-        named = {key.lower(): value.strip() for key, value in parts.items()}
-        return f"sqlserver {named.get('server', '?')}/{named.get('database', '')}".rstrip("/")
+        return f"{self.engine} {describe_target(self.engine, self.url)}"
 
     def queue(self, name: str) -> QueueSettings | None:
         """Return the declared queue of that name; None if there is none."""
@@ -179,7 +178,7 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
     root = read_root(path)
     if not root.all:
         raise SettingsError(f"{path}: is empty: write the engine and the queues, such as engine: embedded")
-    sections = {key: root.child(key) for key in ("queues", "external", "sagas", "supervisor", "participants", "outbox")}
+    sections = {key: root.child(key) for key in ("queues", "external", "sagas", "supervisor", "participants", "outbox", "log")}
     top = decode(root, _Top)
     dialect = "postgresql" if top.engine == "embedded" else top.engine
     schema = top.default_schema or DEFAULT_SCHEMA[dialect]
@@ -196,6 +195,7 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
         queues=read_queues(root, dialect, schema, compat, clustered, supervisor.error_queue),
         sagas=read_sagas(root, lambda node: canonical_name(node, node.name, dialect, schema), dialect),
         supervisor=supervisor,
+        log=read_log(sections["log"]),
         folder=path.parent,
         participants=read_participants(root, dialect, offline=offline),
         outboxes=read_outboxes(root, offline=offline),
@@ -237,9 +237,3 @@ def _read_supervisor(node: Node | None, dialect: str, schema: str) -> Supervisor
     supervisor = decode(node, SupervisorSettings)
     name = canonical_name(node, supervisor.error_queue, dialect, schema, key="error_queue")
     return replace(supervisor, error_queue=name)
-
-
-def _postgresql_target(url: str) -> str:
-    parts: Any = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return f"{host or 'localhost'}{parts.path}".rstrip("/")

@@ -69,6 +69,7 @@ class Coordinator:
 
     Attributes:
         in_doubt: whether a transaction was left to recovery.
+        unreachable: why the current message could not enlist a participant; None if it could. The caller clears it.
     """
 
     def __init__(self, queue: str, participants: Mapping[str, str], step: Step) -> None:
@@ -81,6 +82,7 @@ class Coordinator:
         self._carried_out: list[str] = []
         self._forgetting: list[str] = []
         self.in_doubt = False
+        self.unreachable: ParticipantFailed | None = None
 
     @property
     def active(self) -> bool:
@@ -133,8 +135,27 @@ class Coordinator:
         if known is None or not (known.idle or known.identity in self._branches):
             if known is not None:
                 known.close()
-            known = self._participants[name] = open_participant(name, url, f"rowpost participant {self._queue}")
+            known = self._participants[name] = self._open(name, url)
         return known
+
+    def _open(self, name: str, url: str) -> Participant:
+        try:
+            return open_participant(name, url, f"rowpost participant {self._queue}")
+        except ParticipantFailed as error:
+            self.unreachable = error
+            raise
+
+    def find_outage(self) -> ParticipantFailed | None:
+        """Return why a participant of the failed message cannot be reached now; None if all can be reached.
+
+        A connection that was lost is opened again: if that works, the message itself may have ended the old one.
+        """
+        for branch in self._branches.values():
+            name = branch.participant.name
+            if self.unreachable is None and branch.participant.closed and name in self._urls:
+                with suppress(ParticipantFailed):
+                    self._open(name, self._urls[name]).close()
+        return self.unreachable
 
     def _adopted(self, connection: Any, home: str) -> Participant:
         """Return the participant of a connection that the handler brings. Its database must be one that recovery can reach."""

@@ -19,6 +19,7 @@ __all__ = [
     "Failed",
     "Handled",
     "LimitChanged",
+    "Logged",
     "Maintained",
     "MovedToError",
     "Peeked",
@@ -35,6 +36,7 @@ __all__ = [
     "WorkerDied",
     "WorkerStarted",
     "WorkerStopped",
+    "level_of",
     "log_event",
 ]
 
@@ -110,10 +112,15 @@ class Expired(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed(Event):
-    """A handler failed; the message is in the queue again and will be retried."""
+    """A handler failed; the message is in the queue again and will be retried.
+
+    `id` is that of the message's row; `message_id` is the message's own, as the error queue shows it, and None if its headers cannot be read
+    or its worker died.
+    """
 
     pid: int
     id: UUID | None
+    message_id: str | None = None
     attempts: int
     error: str
 
@@ -218,6 +225,21 @@ class Critical(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Logged(Event):
+    """A worker process logged something: code of a handler, or rowpost itself.
+
+    `level` is a number of the module logging, `logger` the logger's name, and `text` the message with the stack of its exception.
+    `message_id` is the message that was handled meanwhile, if any.
+    """
+
+    pid: int
+    level: int
+    logger: str
+    text: str
+    message_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered(Event):
     """A failure that was critical is over."""
 
@@ -246,6 +268,15 @@ LEVELS: dict[type[Event], int] = {
 }
 
 
+def level_of(event: Event) -> int:
+    """Return how severe an event is, as a level of the module logging."""
+    return event.level if isinstance(event, Logged) else LEVELS.get(type(event), logging.INFO)
+
+
 def log_event(event: Event) -> None:
-    """Write an event to the logger "rowpost"; the default of a supervisor without `on_event`."""
-    logger.log(LEVELS.get(type(event), logging.INFO), "%s", event)
+    """Write an event to the logger "rowpost", or to the logger that a worker used; the default of a supervisor without `on_event`."""
+    if isinstance(event, Logged):
+        extra = {"rowpost_queue": event.queue, "rowpost_worker": event.pid, "rowpost_message_id": event.message_id}
+        logging.getLogger(event.logger).log(event.level, "%s", event.text, extra=extra)
+    else:
+        logger.log(level_of(event), "%s", event)

@@ -26,7 +26,7 @@ from multiprocessing.connection import wait
 from uuid import UUID
 
 from rowpost.database.connection import Connection, connect
-from rowpost.errors import DatabaseUnavailable, PermissionDenied, QueueNotFound, RowpostError
+from rowpost.errors import DatabaseUnavailable, LockTimeout, PermissionDenied, QueueNotFound, RowpostError
 from rowpost.recoverability.outcome import Outcome
 from rowpost.recoverability.policy import Recoverability
 from rowpost.recoverability.retries import Retries
@@ -42,6 +42,8 @@ __all__ = ["Answer", "Crash", "MonitorFailure", "QueueMonitor", "WakeUp"]
 PEEK_COUNT = 1000
 # Pause after an unexpected error, so that a lasting defect does not make the thread spin.
 FAILURE_PAUSE_S = 1.0
+# A peek waits for a lock on a queue's table for so long, because the other queues of the supervisor wait with it.
+LOCK_TIMEOUT_MS = 1000
 NOT_WATCHED = (
     "The login may peek at {} but may not call its procedure watch_queue, so that senders cannot wake the supervisor and "
     "messages wait for the next peek. `rowpost queue grant` prints the statement that grants the right."
@@ -155,6 +157,9 @@ class QueueMonitor:
         self._connection_lost = False
         self._ended = threading.Event()
         self._unwatched: set[str] = set()
+        #: queues whose tables were locked at the last peek: each is peeked at apart, after the others
+        self._locked: set[str] = set()
+        self._lock_timeout_ms: int | None = None
         self._names: dict[str, str] = {}
         self._requests: deque[_Request] = deque()
         self._wake_reader, self._wake_writer = Pipe(duplex=False)
@@ -200,8 +205,11 @@ class QueueMonitor:
                 return
 
     def _execute(self, requests: list[_Request]) -> None:
-        for answer in self._peek([request for request in requests if isinstance(request, _Peek)]):
-            self._post(answer)
+        peeks = [request for request in requests if isinstance(request, _Peek)]
+        apart = [[peek] for peek in peeks if peek.queue in self._locked]
+        for group in ([peek for peek in peeks if peek.queue not in self._locked], *apart):
+            for answer in self._peek(group):
+                self._post(answer)
         for request in requests:
             if request is not None and not isinstance(request, _Peek):
                 self._post(request())
@@ -245,10 +253,11 @@ class QueueMonitor:
             return [answer for peek in peeks for answer in self._peek([peek])]
 
     def _peek_together(self, peeks: list[_Peek]) -> list[Answer]:
-        database = self._open()
+        database = self._open(LOCK_TIMEOUT_MS)
         started = time.perf_counter()
         results = database.call_all([self._call_for(peek) for peek in peeks])
         seconds = time.perf_counter() - started
+        self._locked.difference_update(peek.queue for peek in peeks)
         return [_answer(peek.queue, rows[0], seconds) for peek, rows in zip(peeks, results, strict=True)]
 
     def _call_for(self, peek: _Peek) -> Call:
@@ -263,6 +272,9 @@ class QueueMonitor:
         A login that may not watch a queue peeks at it from now on. A queue without its delayed table is worked anyway: its
         delayed mover reports the problem.
         """
+        if isinstance(error, LockTimeout):
+            self._locked.add(peek.queue)
+            return Answer(peek.queue, error=error)
         if peek.queue in self._unwatched or not isinstance(error, PermissionDenied | QueueNotFound):
             return Answer(peek.queue, error=error)
         denied = isinstance(error, PermissionDenied)
@@ -270,7 +282,7 @@ class QueueMonitor:
             self._unwatched.add(peek.queue)
         try:
             started = time.perf_counter()
-            rows = self._open().call_all([_peek_call(peek.queue)])[0]
+            rows = self._open(LOCK_TIMEOUT_MS).call_all([_peek_call(peek.queue)])[0]
             answer = _answer(peek.queue, rows[0], time.perf_counter() - started)
         except Exception as peek_error:  # noqa: BLE001 -- as in _peek
             self._after_error(peek_error)
@@ -309,14 +321,19 @@ class QueueMonitor:
         return CrashPolicy(queue.worker.attempts - 1, 0, timedelta(0), self._settings.supervisor.error_queue)
 
     # -------------------------------------------------------------- connection
-    def _open(self) -> Connection:
+    def _open(self, lock_timeout_ms: int | None = None) -> Connection:
+        """Return the connection, which waits for locks at most so many milliseconds; None: as the login's settings say."""
         if self._database is None:
+            self._lock_timeout_ms = None
             self._database = self._connect(self._settings, application_name="rowpost supervisor")
             if self._settings.supervisor.wake_up and self._can_listen(self._database):
                 self._listening = self._database
             if self._connection_lost:
                 self._connection_lost = False
                 self._post(WakeUp())
+        if lock_timeout_ms != self._lock_timeout_ms:
+            self._database.limit_lock_waits(lock_timeout_ms)
+            self._lock_timeout_ms = lock_timeout_ms
         return self._database
 
     def _can_listen(self, database: Connection) -> bool:

@@ -16,6 +16,7 @@ from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.concurrency import Observation, Strategy, check_peek_delay, make_strategy, spare_workers
 from rowpost.workers.health import Health
 from rowpost.workers.monitor import Answer, Crash
+from rowpost.workers.peek_watch import PeekWatch
 from rowpost.workers.pool_members import KILLED, OVERDUE, State, WorkerHandle, WorkerHandles, respawn_delay
 from rowpost.workers.protocol import Assignment, CrashPolicy
 from rowpost.workers.reporter import EventReporter
@@ -24,11 +25,8 @@ from rowpost.workers.throttle import Throttle
 
 __all__ = ["WorkerPool"]
 
-# Fractions of peek_delay: a peek due within 0.2 joins another queue's round trip; a wake-up request expires after 4.
-COALESCE_WITHIN, WAKE_UP_TTL = 0.2, 4.0
-# After a peek that took t seconds, the next one starts at least this many times t later. With a million dead rows, which a
-# long-running transaction keeps, each peek is slow.
-PEEK_COST_FACTOR = 5
+# Fraction of peek_delay: a peek that is due within it joins another queue's round trip.
+COALESCE_WITHIN = 0.2
 # The name of the peeks among the sources of failures; workers use their numbers.
 MONITOR = "monitor"
 
@@ -60,7 +58,7 @@ class WorkerPool:
         breaker: CircuitBreaker,
         idle_timeout: float,
     ) -> None:
-        self.name = name
+        self.name, self._idle_timeout = name, idle_timeout
         self._reporter = EventReporter(name, emit)
         self._emit = self._reporter.report
         self._assign, self._spawn = assign, spawn
@@ -69,10 +67,9 @@ class WorkerPool:
         self._warning = check_peek_delay(worker.peek_delay)
         self._strategy: Strategy = make_strategy(worker.strategy, worker.peek_delay, worker.limit)
         self._health = Health(name, breaker, Throttle(worker.throttle_after, worker.throttle_wait), self._emit, self.peek_now)
-        self._idle_timeout = idle_timeout
         self._handles = WorkerHandles()
         self._purging = worker.purge_on_startup
-        self._asked = False
+        self._peeks = PeekWatch(name, worker.peek_delay, self._emit)
         self._peek_at = self._no_peek_before = float("-inf")
         self._spawn_at = float("-inf")
         self._target, self._deaths = 1, 0
@@ -134,7 +131,7 @@ class WorkerPool:
         if answer.crash is not None:
             self._crash_counted(answer.crash, answer)
             return
-        self._asked = False
+        self._peeks.end(answer.error)
         if answer.error is not None:
             self._health.record_failure(MONITOR, "peek", answer.error, now)
             self._peek_at = now + (self._health.wait or self._peek_delay)
@@ -146,7 +143,7 @@ class WorkerPool:
             return
         if answer.warning:
             self._emit(events.Warned, text=answer.warning)
-        self._no_peek_before = now + PEEK_COST_FACTOR * answer.seconds
+        self._no_peek_before = now + self._peeks.rest(answer.seconds)
         self._figures.depth = answer.count
         self._emit(events.Peeked, count=answer.count)
         self._observe(concurrency.Peeked(answer.count, self._handles.occupied, self._handles.without_message), now)
@@ -169,6 +166,8 @@ class WorkerPool:
             case protocol.ReceiveFailed(error):
                 handle.failing = True
                 self._health.record_failure(handle.number, "receive from", error, now)
+            case protocol.Logged():
+                self._reporter.report_log(report, handle.process.pid)
             case protocol.ReceiveRecovered():
                 handle.failing = False
                 self._health.record_success(handle.number)
@@ -206,7 +205,8 @@ class WorkerPool:
             self._emit(events.Warned, text=self._warning)
             self._warning = None
         if now >= self._peek_at:
-            self._request_peek()
+            self._request_peek(now)
+        self._peeks.report_silence(now)
         if self._purging:
             return self._due()
         for handle in self.handles:
@@ -228,7 +228,7 @@ class WorkerPool:
     def coalesce_peek(self, now: float) -> None:
         """Request a peek that is nearly due, because another queue's peek makes the round trip anyway."""
         if self._strategy.wants_wake_up and now >= self._peek_at - self._peek_delay * COALESCE_WITHIN:
-            self._request_peek()
+            self._request_peek(now)
 
     def seconds_to_next_peek(self, now: float) -> float:
         """Return the seconds until the next peek at the latest."""
@@ -237,12 +237,12 @@ class WorkerPool:
     @property
     def peek_pending(self) -> bool:
         """Whether a peek was requested and not answered yet."""
-        return self._asked
+        return self._peeks.asked
 
-    def _request_peek(self) -> None:
-        if not self._asked and not self._stopping and self.refused is None:
-            self._asked = True
-            wake_up_ttl_s = WAKE_UP_TTL * self._peek_delay if self._strategy.wants_wake_up else 0.0
+    def _request_peek(self, now: float) -> None:
+        if not self._peeks.asked and not self._stopping and self.refused is None:
+            self._peeks.begin(now, purging=self._purging)
+            wake_up_ttl_s = self._peeks.wake_up_ttl if self._strategy.wants_wake_up else 0.0
             self._ask(self.name, purge=self._purging, wake_up_ttl_s=wake_up_ttl_s)
 
     def _kill_overdue(self, now: float) -> float:
@@ -313,7 +313,7 @@ class WorkerPool:
             self._handles.add(WorkerHandle(number, process, State.STARTING, now, now, round=round_))
 
     def _due(self, *own: float) -> float:
-        return min((float("inf") if self._asked else self._peek_at, self._health.changes_at, *own))
+        return min((self._peeks.silent_at if self._peeks.asked else self._peek_at, self._health.changes_at, *own))
 
     def _own_deadlines(self, now: float) -> Iterator[float]:
         """Yield when actions become due without any input; past times wait for an input, and must not make the loop spin."""
@@ -335,8 +335,7 @@ class WorkerPool:
         """Process the answer to a crash. If the crash could not be counted, the message is retried without a count."""
         if answer.outcome is None:
             if answer.unexpected:
-                text = f"Failed to count a crash of a worker of {self.name}: {type(answer.error).__name__}: {answer.error}"
-                self._emit(events.Critical, error=text)
+                self._emit(events.Critical, error=f"Failed to count a crash of a worker of {self.name}: {type(answer.error).__name__}: {answer.error}")
             return
         if answer.outcome.kind is not Kind.UNMOVABLE:
             self._figures.counts[answer.outcome.kind.value] += 1

@@ -24,6 +24,7 @@ __all__ = [
     "CrashPolicy",
     "Exit",
     "InFlight",
+    "Logged",
     "Progress",
     "Ready",
     "Receive",
@@ -90,9 +91,11 @@ class InFlight:
 
     def __init__(self, memory: Any) -> None:
         self._memory = memory
+        self.held: Message | None = None  # known in the worker's process only
 
     def set(self, message: Message | None) -> None:
         """Store the message that the handler is about to handle; None after the handler has returned."""
+        self.held = message
         if message is None:
             self._memory[self.SIZE - 1] = NO_MESSAGE
         else:
@@ -201,6 +204,17 @@ class ReceiveFailed:
 @dataclass(frozen=True, slots=True)
 class ReceiveRecovered:
     """Receiving works again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """A record of the module logging: `at` in seconds since 1970, its level, the logger's name, its text, and the message in hand."""
+
+    at: float
+    level: int
+    logger: str
+    text: str
+    message_id: str | None = None
 
 
 class Tally:

@@ -7,7 +7,7 @@ receives. Without the mark, every worker would step over the rows that the other
 The cursor is only a hint. Rows may appear below it: a sender that got its row version early may commit late, and a receiver
 may roll back. A periodic scan from the start of the queue finds these rows. While there is work, one worker scans once a
 second; a worker also scans before it reports that the queue is empty. If full scans are slow (for example, with a million
-dead rows), they use at most 5 % of the time.
+dead rows), they use at most 5 % of the time, but they are never more than 10 s apart.
 
 The caller passes the current time in seconds, so that tests need no clock.
 
@@ -32,6 +32,8 @@ __all__ = ["ReceiveCursor", "SharedHighWaterMark"]
 SCAN_INTERVAL_S = 1.0
 # After a full scan that took t seconds, the next one starts at least this many times t later.
 SCAN_COST_FACTOR = 20
+# ... but no later than this, so that a scan that waited for a lock does not hide late commits for minutes.
+LONGEST_SCAN_PAUSE_S = 10.0
 # Assumed duration of a full scan that has not ended.
 ASSUMED_SCAN_S = 0.1
 
@@ -91,7 +93,7 @@ class ReceiveCursor:
 
         The recorded duration is an assumption until `full_scan_ended`, in case that the scan never ends.
         """
-        due = now - self.shared.scanned_at >= max(interval, SCAN_COST_FACTOR * self.shared.scan_seconds)
+        due = now - self.shared.scanned_at >= max(interval, min(SCAN_COST_FACTOR * self.shared.scan_seconds, LONGEST_SCAN_PAUSE_S))
         if due:
             self.full_scan_ended(now, ASSUMED_SCAN_S)
         return due

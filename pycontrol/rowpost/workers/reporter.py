@@ -8,7 +8,7 @@ from typing import Any
 
 from rowpost.recoverability.outcome import Kind, Outcome
 from rowpost.workers import events
-from rowpost.workers.protocol import Progress
+from rowpost.workers.protocol import Logged, Progress
 
 __all__ = ["EventReporter"]
 
@@ -55,7 +55,17 @@ class EventReporter:
         """
         if outcome.kind is not Kind.UNMOVABLE:
             kind = EVENT_OF_KIND[outcome.kind]
-            self.report(kind, pid=pid, id=outcome.id, attempts=outcome.attempts, error=outcome.error or "")
+            self.report(
+                kind, pid=pid, id=outcome.id, message_id=outcome.message_id, attempts=outcome.attempts, error=outcome.error or ""
+            )
         elif not self._unmovable_reported:
             self._unmovable_reported = True
             self.report(events.Critical, error=outcome.error)
+
+    def report_log(self, record: Logged, pid: int) -> None:
+        """Emit what a worker logged."""
+        self._emit(
+            events.Logged(
+                queue=self._queue, at=record.at, pid=pid, level=record.level, logger=record.logger, text=record.text, message_id=record.message_id
+            )
+        )

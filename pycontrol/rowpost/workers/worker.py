@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,10 +29,11 @@ from rowpost.pipeline.batch_size import batch_size
 from rowpost.pipeline.batches import Batches
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.pipeline.plain_handler import Handler
-from rowpost.recoverability.outcome import Kind, Outcome
+from rowpost.recoverability.outcome import Interrupted, Kind, Outcome
 from rowpost.recoverability.policy import in_words
 from rowpost.workers.circuit_breaker import arms_circuit_breaker
 from rowpost.workers.concurrency import poll_pause
+from rowpost.workers.log_forwarding import forward_logs
 from rowpost.workers.protocol import (
     ATTEMPTS_FAILED,
     Assignment,
@@ -81,6 +83,7 @@ class Worker:
     ) -> None:
         self._assignment = assignment
         self._pipe = pipe
+        self._sending = threading.RLock()
         self._waitables: list[Any] = [pipe] if wake is None else [pipe, wake]
         self._wake = wake
         self._in_flight = in_flight
@@ -101,6 +104,8 @@ class Worker:
         self._tally = Tally()
         self._subscribes = assignment.subscribes
         self._backoff = assignment.backoff
+        #: a message whose failed attempt is counted on the next connection
+        self._interrupted: Interrupted | None = None
 
     def exit(self) -> None:
         """Exit the loop after the current transaction. May be called from a signal handler."""
@@ -111,9 +116,9 @@ class Worker:
         try:
             self._handler = resolve_handler(self._assignment.handler)
         except HandlerNotFound as error:
-            self._send(Refused(str(error)))
+            self.send(Refused(str(error)))
             return
-        self._send(Ready(os.getpid(), _crash_policy(self._handler, self._assignment)))
+        self.send(Ready(os.getpid(), _crash_policy(self._handler, self._assignment)))
         while not self._exiting:
             try:
                 self._turn()
@@ -170,7 +175,7 @@ class Worker:
         kind = outcome.kind
         if self._breaker.armed_at is not None and kind is not Kind.UNMOVABLE:
             self._breaker = self._breaker.after_success()
-            self._send(ReceiveRecovered())
+            self.send(ReceiveRecovered())
         if kind is Kind.DEADLOCKED:
             return
         self._tally.add(outcome)
@@ -209,6 +214,8 @@ class Worker:
         """
         if self._in_flight is not None:
             self._in_flight.set(None)  # the message is in the queue again
+        if self._pipeline is not None:
+            self._interrupted = self._pipeline.interrupted or self._interrupted
         self._disconnect()
         if not isinstance(error, RowpostError):
             logger.error("Unexpected error in a worker of queue %r; this is a defect of rowpost, please report it", self._assignment.queue, exc_info=error)
@@ -216,7 +223,7 @@ class Worker:
             return
         self._breaker = self._breaker.after_failure(self._clock())
         self._report(busy=False)
-        self._send(ReceiveFailed(in_words(error)))
+        self.send(ReceiveFailed(in_words(error)))
         self._pause(self._breaker.wait)
 
     # -------------------------------------------------------------- connection
@@ -246,6 +253,10 @@ class Worker:
         own = getattr(self._handler, "batch", None)
         size = batch_size(assignment.batch if own is None else own, assignment.batch_time)
         self._batches = Batches(self._pipeline, size)
+        if self._interrupted is not None:
+            outcome = self._pipeline.count_interrupted(self._interrupted)
+            self._interrupted = None
+            self._record(outcome)
 
     def _connect(self) -> Connection:
         name = f"rowpost worker {self._assignment.queue} {self._assignment.number}"
@@ -288,11 +299,13 @@ class Worker:
     def _report(self, *, busy: bool) -> None:
         self._reported_at = self._clock()
         times = None if self._pipeline is None else self._pipeline.stopwatch.take()
-        self._send(self._tally.take(busy=busy, round_=self._round, times=times))
+        self.send(self._tally.take(busy=busy, round_=self._round, times=times))
 
-    def _send(self, report: object) -> None:
+    def send(self, report: object) -> None:
+        """Send a report to the supervisor. Threads of handlers call it too, because they log."""
         try:
-            self._pipe.send(report)
+            with self._sending:
+                self._pipe.send(report)
         except OSError:
             self._exiting = True
 
@@ -319,6 +332,7 @@ def run_worker(assignment: Assignment, pipe: PipeEnd, in_flight: InFlight) -> No
     reader, writer = socket.socketpair()  # Windows can wait for sockets, and not for the pipes of os.pipe
     writer.setblocking(False)
     worker = Worker(assignment, pipe, wake=reader, in_flight=in_flight)
+    forward_logs(worker.send, in_flight, assignment.settings.log.number)
     signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: worker.exit())

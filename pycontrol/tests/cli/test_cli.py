@@ -355,6 +355,38 @@ def test_run_tells_machines_in_json_lines(shop: Program):
     assert "a handler prints" in ran.err
 
 
+def test_what_a_handler_logs_is_among_the_lines_under_the_id_that_the_error_queue_shows(shop: Program, tmp_path: Path):
+    (shop.folder / "noisy.py").write_text(
+        "import logging\n"
+        "def order(message, connection):\n"
+        "    print('{ printed')\n"
+        "    logging.getLogger('noisy').warning('cannot do\\nit')\n"
+        "    logging.getLogger('noisy').info('not asked for')\n"
+        "    raise ValueError('thirteen')\n"
+    )
+    worked = WORKED.replace("shop:place_order", "noisy:order")
+    as_text = shop.with_environment(environment_file(tmp_path, shop.engine, worked, name="as_text"))
+    as_json = shop.with_environment(environment_file(tmp_path, shop.engine, f"{worked}log: {{level: warning, format: json}}\n", name="as_json"))
+
+    shop("send", "Sales", "--body", "1")
+    lines = as_json("run", "--until-idle", "--queue", "Sales").lines
+    failed = shop("errors", "list", "--json").json
+    shop("queue", "purge", "error", "--yes")
+    shop("send", "Sales", "--body", "1")
+    text = as_text("run", "--until-idle", "--queue", "Sales").out
+
+    told = [line for line in lines if line["event"] == "Logged"]
+    assert [(line["level"], line["logger"], line["text"], line["queue"]) for line in told] == [("warning", "noisy", "cannot do\nit", "Sales")] * 2
+    of_message = [line for line in lines if line["event"] in ("Logged", "Failed", "MovedToError")]
+    assert {line["message_id"] for line in of_message} == {failed["message_id"]}
+    assert "WorkerStarted" not in {line["event"] for line in lines}  # less severe than a warning
+    assert lines[-1]["event"] == "Totals"
+    failed = shop("errors", "list", "--json").json
+    assert re.search(rf"Sales: worker \d+: WARNING noisy: cannot do it \(message {failed['message_id']}\)\n", text)
+    assert re.search(r"INFO noisy: not asked for", text)
+    assert f"message {failed['message_id']} moved to the error queue after 2 attempts: ValueError: thirteen" in text
+
+
 def test_what_a_module_prints_when_it_is_imported_is_not_among_the_json(shop: Program, tmp_path: Path):
     (shop.folder / "typed.py").write_text("from rowpost import Endpoint\nprint('the module is imported')\nbilling = Endpoint('Billing')\n")
     typed = WORKED.replace("Billing: {}", "Billing: {worker: {handler: 'typed:billing'}}")

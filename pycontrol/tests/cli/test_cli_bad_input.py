@@ -264,6 +264,19 @@ def test_a_database_that_is_down_is_unavailable_and_no_secret_is_shown(
     assert "hunter2" not in ended.err
 
 
+def test_no_part_of_a_password_is_shown_if_the_url_is_badly_written(program: Program, tmp_path: Path):
+    for engine, url in (
+        ("postgresql", "postgresql://app:hun#ter2@127.0.0.1:1/shop"), ("postgresql", "postgresql://app:hun%ter2@127.0.0.1:1/shop"),
+        ("postgresql", "postgresql://app:hun/ter2@127.0.0.1:1/shop"), ("sqlserver", "Server=127.0.0.1,1;PWD={hun;Database=ter2}"),
+    ):  # fmt: skip
+        badly_written = program.with_environment(environment_file(tmp_path, engine=engine))
+        badly_written.variables["SHOP_URL"] = url
+        for command in (("plan",), ("apply",)):
+            ended = badly_written(*command)
+            assert ended.code != 0
+            assert not re.search("ter2|hun", ended.out + ended.err), (url, command)
+
+
 def test_a_login_that_is_refused_is_unavailable(program: Program, tmp_path: Path):
     no_such_role = re.sub("//[^@/]*@", "//nobody:hunter2@", program.variables["SHOP_URL"])
     no_such_database = re.sub(r"rowpost_test_\w+", "no_such_database", program.variables["SHOP_URL"])

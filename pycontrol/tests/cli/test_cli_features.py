@@ -2,6 +2,7 @@
 
 import pytest
 
+from rowpost.database.contract import CORE, load_contract
 from tests.support.program import Program, environment_file, program
 
 __all__ = ["program"]  # a fixture
@@ -72,15 +73,23 @@ def test_plan_names_a_feature_that_stays_because_a_handler_cannot_be_imported(sh
     assert rowpost("apply", "--json").json["dropped"] == []
 
 
-def test_a_command_without_its_feature_names_the_line_and_the_command(shop):
+def test_a_command_without_its_feature_names_the_line_and_the_command(shop, tmp_path):
+    commands = {
+        "sagas": [("sagas", "list")],
+        "spark": [("spark", "archive", "Sales", tmp_path / "archive"), ("spark", "archive", "Sales", tmp_path / "drained", "--drain")],
+    }
     rowpost = shop("[]")
     rowpost("apply")
 
-    ended = rowpost("sagas", "list")
+    ended = {(feature, *words): rowpost(*words) for feature, each in commands.items() for words in each}
 
-    assert ended.code == 6
-    assert "add `features: [sagas]` to" in ended.err
-    assert ended.err.endswith("run: rowpost apply\n")
+    everywhere = {CORE, "delayed", "maintenance"}  # on PostgreSQL
+    by_section = {"outbox", "transactions"}  # their commands need a section of the file, which declares the feature
+    assert {*commands} == set(load_contract().features) - everywhere - by_section
+    for (feature, *words), each in ended.items():
+        assert each.code == 6, words
+        assert f"add `features: [{feature}]` to" in " ".join(each.err.split()), words
+        assert each.err.endswith("run: rowpost apply\n"), words
 
 
 def test_an_endpoint_with_an_outbox_does_not_start_without_the_feature(shop, tmp_path):

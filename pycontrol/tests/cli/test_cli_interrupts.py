@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from rowpost.database.connection import Connection, connect_url
-from rowpost.deploy.apply import deployment
+from rowpost.deploy.deployment import deployment
 from rowpost.deploy.plan import plan
 from rowpost.settings.environment import load_settings
 from tests.support.probe import Probe, probe_for

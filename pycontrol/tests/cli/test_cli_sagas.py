@@ -1,5 +1,7 @@
 """rowpost plan, apply and sagas: from an endpoint's declaration to the rows of its instances."""
 
+import re
+
 import pytest
 
 from tests.support.program import Program, rowpost
@@ -66,6 +68,27 @@ def test_from_the_endpoints_declaration_to_the_history_of_an_instance(shop: Prog
     assert [each["message"] for each in history.json] == ["Shop.Place", "Shop.Place"]
     assert shop("sagas", "list", "Sales_OrderPolicy", "--json").json == [shown.json]
     assert "A 1" in shop("sagas", "list", "Sales_OrderPolicy").out
+
+
+def test_no_command_lets_what_is_stored_control_the_terminal(shop: Program):
+    odd = "B\x9b31m\u202e\x7f\x85"
+    shop("apply")
+    shop("send", "Sales", "--type", "Shop.Place", "--header", f"Odd={odd}", stdin=f'{{"OrderId":"{odd}","Total":5}}')
+    shop("send", "Sales", "--type", f"Shop.{odd}", stdin=f'{{"OrderId":"{odd}"}}')
+    shop("run", "--until-idle")
+    instance = next(each["id"] for each in shop("sagas", "list", "Sales_OrderPolicy", "--json").json if each["instance"] == odd)
+    row = shop("errors", "list", "--json").lines[0]["row_version"]
+    commands = [
+        ("sagas", "list", "Sales_OrderPolicy"), ("sagas", "show", "Sales_OrderPolicy", instance),
+        ("sagas", "history", "Sales_OrderPolicy", instance), ("errors", "list"), ("errors", "show", row), ("queue", "browse", "audit"),
+        ("queue", "browse", "error"), ("queue", "list"), ("receive", "audit"), ("receive", "no" + odd),
+    ]  # fmt: skip
+
+    for command in commands:
+        for options in ((), ("--json",)):
+            ended = shop(*command, *options)
+            assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", ended.out + ended.err), command
+            assert "Usage" not in ended.err, command
 
 
 def test_a_type_of_saga_moves_to_another_correlation_and_goes(shop: Program):

@@ -1,5 +1,6 @@
 """What the command line reads and how it shows things: pure."""
 
+import io
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,6 +11,7 @@ from rowpost.cli.exits import ExitCode, Refused, exit_code
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.message import Envelope, content_type, read_header_options
 from rowpost.cli.printing import describe_body, visible
+from rowpost.cli.session import _Console
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, 123456, UTC)
 
@@ -128,3 +130,11 @@ def test_a_body_is_shown_as_text_or_as_its_first_bytes(body: bytes, whole: int |
 )
 def test_every_error_has_its_exit_code(error: errors.RowpostError, code: ExitCode):
     assert exit_code(error) is code
+
+
+def test_the_console_shows_control_characters_of_a_text_and_obeys_none():
+    out = io.StringIO()
+
+    _Console(file=out).print("a\x9b31mb\x1b[2Jc")
+
+    assert out.getvalue() == "a\\x9b31mb\\x1b[2Jc\n"

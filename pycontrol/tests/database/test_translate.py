@@ -32,7 +32,7 @@ POSTGRESQL = {
     pg.CannotConnectNow: errors.DatabaseUnavailable, pg.TooManyConnections: errors.DatabaseUnavailable,
     pg.ConnectionFailure: errors.DatabaseUnavailable, pg.ReadOnlySqlTransaction: errors.DatabaseUnavailable,
     pg.InvalidPassword: errors.LoginRefused, pg.InvalidCatalogName: errors.LoginRefused,
-    pg.InsufficientPrivilege: errors.PermissionDenied, pg.UndefinedColumn: errors.DatabaseError,
+    pg.InsufficientPrivilege: errors.PermissionDenied, pg.DiskFull: errors.DatabaseUnavailable, pg.UndefinedColumn: errors.DatabaseError,
 }  # fmt: skip
 
 
@@ -78,6 +78,12 @@ def test_a_refused_login_during_a_failover_or_upgrade_is_tried_again(number):
 
         assert type(error) is errors.DatabaseUnavailable
         assert "moment: Not now. " in str(error)
+
+
+def test_a_full_disk_of_postgresql_says_what_is_stored_and_what_to_do():
+    error = dialect_for("postgresql").translate(pg.DiskFull('could not extend file "base/5/16384": No space left on device'))
+
+    assert "No space left on device. Nothing was stored. An administrator adds space" in str(error)
 
 
 def _statement(name: str, queue: str):

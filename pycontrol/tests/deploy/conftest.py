@@ -9,7 +9,7 @@ import pytest
 
 from rowpost.database.connection import Connection, connect_url
 from rowpost.database.sql_folder import sql_folder
-from rowpost.deploy.apply import deployment
+from rowpost.deploy.deployment import deployment
 from rowpost.deploy.plan import Plan, plan
 from rowpost.deploy.scripts import Script
 from rowpost.settings.environment import QueueSettings, Settings

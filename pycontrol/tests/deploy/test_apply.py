@@ -10,7 +10,8 @@ import pytest
 
 from rowpost.database.dialects import sqlserver_checks
 from rowpost.deploy import apply as deploy
-from rowpost.deploy.apply import apply, deployment, difference, read_state
+from rowpost.deploy.apply import apply, difference, read_state
+from rowpost.deploy.deployment import deployment
 from rowpost.deploy.queues import create_queue
 from rowpost.deploy.verify import verify
 from rowpost.errors import DeployError, LockRefused, SchemaMissing, SchemaTooNew, ScriptEdited, UnsupportedServer

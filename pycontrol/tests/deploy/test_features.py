@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from rowpost.database.contract import CORE, load_contract
-from rowpost.deploy.apply import apply, deployment, difference, read_state
+from rowpost.deploy.apply import apply, difference, read_state
 from rowpost.deploy.contract_sql import drop_empty_table
+from rowpost.deploy.deployment import deployment
 from rowpost.deploy.plan import business_settings, plan
 from rowpost.deploy.queues import create_queue, grant_statements
 from rowpost.deploy.release import go_back, open_release, write_bundle

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from rowpost.database.contract import load_contract
-from rowpost.database.sql_folder import sql_folder
+from rowpost.database.sql_folder import dialect_folder, sql_folder
 from rowpost.deploy.contract_sql import role_grants
 from rowpost.deploy.plan import contract_fragments
 from rowpost.deploy.scripts import Script, database_scripts, hash_text, load_scripts, read_script, render_script
@@ -40,6 +40,15 @@ def test_tables_run_first_in_number_order_then_deploy_s_procedures_then_helpers(
     assert names.index("procedures/registry/_resolve_queue.sql") < names.index(
         "procedures/recoverability/record_failure.sql"
     )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_each_script_of_tables_since_the_first_release_has_one_that_undoes_it(engine):
+    later = [script.name for script in database_scripts(engine) if script.kind == "once" and script.name > "tables/024"]
+
+    for name in later:
+        assert read_script(engine, name.replace("tables/", "tables/undo/")).text
+    assert not list(dialect_folder(engine).glob("tables/undo/00*"))  # the first release has nothing to go back to
 
 
 def test_tables_run_by_number_and_not_by_alphabet(folder):

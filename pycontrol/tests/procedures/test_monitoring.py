@@ -10,8 +10,11 @@ import pytest
 from rowpost.settings.environment import QueueSettings, Settings, SupervisorSettings
 from rowpost.transport.maintenance import maintain_queue, queue_metrics
 from rowpost.transport.queue import Queue
-from rowpost.wire.message import format_timestamp
+from rowpost.wire.message import OutgoingMessage, format_timestamp
 from rowpost.workers.tasks.queue_maintenance import _Maintenance, make_queue_maintenance
+from tests.support.wake_up import postgresql_only
+
+__all__ = ["postgresql_only"]
 
 DEADLINE = 20.0  # seconds
 
@@ -106,6 +109,43 @@ def test_counters_and_depth_follow_sends_and_receives(make_queue, open_database,
         return metrics.enqueued, metrics.dequeued, metrics.depth
 
     until(lambda: figures() == (5, 2, 3))
+
+
+def test_the_depth_is_counted_and_not_what_the_statistics_say(make_queue, open_database, postgresql_only):
+    queue = make_queue()
+    for _ in range(300):
+        queue.send(b"x")
+    receiver = open_database()
+    receiver.driver_connection.execute("SET track_counts = off")  # as receives whose statistics arrive before those of the sends: they are lost
+    Queue(queue.name, receiver).receive(250)
+
+    assert queue_metrics(receiver, queue.name).depth == 50
+    Queue(queue.name, receiver).receive(250)
+    assert queue_metrics(receiver, queue.name).depth == 0
+
+
+def test_the_depth_does_not_contain_what_a_receiver_holds(make_queue, database, open_database, needs_readpast):
+    queue = make_queue()
+    for _ in range(3):
+        queue.send(b"x")
+    holder = open_database()
+    holder.begin()
+    Queue(queue.name, holder).receive()
+
+    depth = queue_metrics(database, queue.name).depth
+    holder.rollback()
+
+    assert depth == 2
+
+
+def test_a_depth_above_the_count_is_an_estimate_that_is_never_below_it(make_queue, database, sql, not_on_babelfish):
+    not_on_babelfish("has no row counts in its catalog")
+    queue = make_queue()
+    queue.send_many([OutgoingMessage(b"x")] * 1200)
+    if sql.database.engine == "postgresql":
+        sql.run("SELECT pg_stat_reset()")
+
+    assert 1000 <= queue_metrics(database, queue.name).depth <= 1200
 
 
 def test_sizes_grow_with_messages(make_queue, database, counts):

@@ -18,8 +18,8 @@ DEAD = re.compile(
 NO_CITATION = {
     ("pycontrol/tests/deploy/test_registry.py", 'match="statement 2"'),
 }
-FOLDERS = (".github", "benchmarks", "deploy", "docs", "examples", "pycontrol", "sql")
-SUFFIXES = (".py", ".sql", ".yml", ".md", ".toml", ".service", "Makefile")
+FOLDERS = (".github", "benchmarks", "deploy", "docs", "examples", "models", "pycontrol", "sql")
+SUFFIXES = (".py", ".pml", ".sql", ".yml", ".md", ".toml", ".service", "Makefile")
 
 
 def cited(text: str, path: str) -> list[str]:
@@ -57,7 +57,7 @@ def test_other_words_are_no_citation(line):
 
 
 #: a path from the root of the repository, in a comment or on a page
-PATH = re.compile(r"(?<![\w./-])(?:benchmarks|docs|examples|pycontrol|sql)/[\w./-]*[\w/]")
+PATH = re.compile(r"(?<![\w./-])(?:benchmarks|docs|examples|models|pycontrol|sql)/[\w./-]*[\w/]")
 #: paths that somebody makes when they are needed, and patterns
 MADE = {"benchmarks/.peers", "benchmarks/X.py", "sql/tables/undo/"}
 

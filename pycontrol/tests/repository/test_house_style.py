@@ -202,8 +202,8 @@ def errors_of(engine: str, key: str) -> set[int]:
     """Return the catalogue numbers that a procedure can raise itself, or through its helpers and the procedures it calls."""
     code = without_comments(headers(engine)[key].body, engine)
     found = {int(number) for number in ERROR[engine].findall(code)}
-    if key == "pubsub/publish_message":
-        return found  # the procedures it calls can refuse only arguments that it does not pass on
+    if key in ("pubsub/publish_message", "monitoring/queue_metrics"):
+        return found  # the procedures they call can refuse only arguments that they do not pass on
     helpers = {f"{key.partition('/')[0]}/{name}" for name in CALLED[engine].findall(code)} & headers(engine).keys()
     siblings = {f"queue/{name}" for name in SIBLING.findall(code)} & headers(engine).keys()
     for other in (helpers | siblings | {f"queue/{name}" for name in DISPATCHED[engine].findall(code)}) - {key}:

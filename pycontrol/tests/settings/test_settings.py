@@ -1,11 +1,13 @@
 """Settings: strict files, secrets that never show, complaints that say where and what to do."""
 
+import re
 from dataclasses import FrozenInstanceError, replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from rowpost.database.connection import connect
 from rowpost.errors import SettingsError
 from rowpost.settings.environment import (
     FEATURES,
@@ -155,6 +157,38 @@ def test_the_target_of_a_url_is_told_without_its_secrets(url, target):
     assert Settings(url=url).target == target
 
 
+@pytest.mark.parametrize("password", ["hun#ter2", "hun?ter2", "hun%ter2", "hun/ter2", "hun@ter2", "12/ter2", "1@2/ter2", "hun:ter2", "hun ter2", "hun[ter2", "hun&ter2"])
+@pytest.mark.parametrize("url", ["postgresql://app:{}@db01/shop", "postgresql://db01/shop?user=app&password={}", "postgresql://db01/shop&password={}", "postgresql://app:{}@/shop?host=db01"])
+def test_no_part_of_a_password_is_shown_however_badly_a_url_is_written(password, url):
+    settings = Settings(url=url.format(password))
+
+    assert not re.search("ter2|hun", settings.target)
+    if settings.target.endswith("?"):
+        with pytest.raises(SettingsError) as refused:
+            connect(settings)
+        assert not re.search("ter2|hun", str(refused.value))
+        assert refused.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("url", "target"),
+    [
+        ("Server=sql01;Database=shop;UID=app;PWD={hun;Database=ter2}", "sqlserver sql01/shop"),
+        ("Server=sql01;Database=shop;PWD=hun;Database=ter2", "sqlserver ?"),
+        ("Server=sql01;PWD=hun;ter2", "sqlserver ?"),
+        ("Server=sql01;PWD={hun;Server=ter2", "sqlserver ?"),
+        ("PWD=hun;ter2;Server=sql01;Database=shop", "sqlserver ?"),
+        ("Driver={ODBC Driver 18};Server=tcp:sql01,1433;Database={shop};PWD={a}}b};", "sqlserver tcp:sql01,1433/shop"),
+    ],
+)
+def test_no_part_of_a_password_is_shown_however_badly_an_odbc_string_is_written(url, target):
+    assert Settings(engine="sqlserver", url=url).target == target
+
+
+def test_a_name_of_a_database_that_is_escaped_is_shown():
+    assert Settings(url="postgresql://app:x@db01/a%40b").target == "postgresql db01/a@b"
+
+
 @pytest.mark.parametrize(("value", "state"), [(None, "not set"), ("", "empty")])
 def test_a_missing_secret_is_named(write, monkeypatch, value, state):
     if value is not None:
@@ -221,6 +255,8 @@ def test_a_secret_is_escaped_for_the_place_where_it_stands(write, monkeypatch, e
         ),
         ("queues: {Sales: {worker: {handler: 'a:b', peek_delay: .nan}}}", ("peek_delay: must be a number of seconds",)),
         ("queues: {Sales: {worker: {handler: 'a:b', strategy: pek}}}", ("did you mean peek?",)),
+        ("log: {level: loud}", ("log.level",)),
+        ("log: {levels: info}", ("log.levels",)),
         ("supervisor: {stop_timeout: -1}", ("supervisor.stop_timeout: -1 s is too short",)),
         ("supervisor: {error_queu: e}", ("supervisor.error_queu: unknown key: did you mean error_queue?",)),
         ("7: x", ("7: YAML reads this key as int: put it into quotes",)),

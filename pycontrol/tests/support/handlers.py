@@ -4,9 +4,13 @@ Each writes into the table `handled` on the guarded connection, so that the rows
 with the message.
 """
 
+import logging
 import os
 import signal
+import sys
+import threading
 import time
+from contextlib import redirect_stderr
 from pathlib import Path
 
 from rowpost.transport.queue import Queue
@@ -153,3 +157,46 @@ def cross(message, connection):
     time.sleep(0.3)
     connection.execute(f"UPDATE account SET amount = amount + 1 WHERE id = {mark}", (second,))
     _note(message, connection)
+
+
+def log(message, connection):
+    """Log at three levels, in a thread and in a forked process too, and with the stack of an error. The body names a file for stderr."""
+    _note(message, connection)
+    with Path(message.body.decode()).open("a") as file, redirect_stderr(file):
+        _log_at_all_levels()
+
+
+def _log_at_all_levels():
+    logger = logging.getLogger("shop.orders")
+    logger.debug("not sent")
+    logger.info("order %s", 17)
+    thread = threading.Thread(target=logger.warning, args=("in a thread",))
+    thread.start()
+    thread.join()
+    child = os.fork()
+    if child == 0:
+        logger.error("in a forked process %s", "x" * 100_000)
+        sys.stderr.flush()
+        os._exit(0)
+    os.waitpid(child, 0)
+    try:
+        raise KeyError("the order's number")
+    except KeyError:
+        logger.exception("caught")
+    logger.info("%d", "cannot be formatted")
+    logger.info("long %s", "x" * 100_000)
+
+
+def log_many(message, connection):
+    """Log from two threads at once, more than a pipe holds or takes in one piece."""
+    _note(message, connection)
+    threads = [threading.Thread(target=_log_lines, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _log_lines(name):
+    for number in range(200):
+        logging.getLogger(name).info("%d %s", number, "é" * 16_000)

@@ -205,7 +205,7 @@ class SQLServerProbe(Probe):
 
     def sessions_waiting_for_sagas(self) -> int:
         if self.babelfish:  # Babelfish has no sys.dm_exec_requests, but the PostgreSQL below it has pg_stat_activity
-            return self.value("SELECT COUNT(*) FROM pg_catalog.pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%oncurrency%'")
+            return self.value("SELECT COUNT(*) FROM pg_catalog.pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%saga%'")
         return self.value("SELECT COUNT(*) FROM sys.dm_exec_requests WHERE blocking_session_id <> 0")
 
     def insert_expired(self, queue: str, count: int) -> None:

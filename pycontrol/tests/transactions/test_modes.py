@@ -1,14 +1,14 @@
 """The four transaction modes, on every engine that can be reached."""
 
 from collections import Counter
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import psycopg
 import pytest
 
 from rowpost.database.connection import connect_url
 from rowpost.endpoint.endpoint import MODES, Endpoint
-from rowpost.errors import HandlerBrokeTransaction, SettingsError
+from rowpost.errors import HandlerBrokeTransaction, ParticipantFailed, SettingsError
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
@@ -342,13 +342,85 @@ def test_a_connection_to_a_database_that_recovery_does_not_know_is_refused(run, 
     assert "SettingsError" in outcome.error
 
 
-def test_a_participant_out_of_reach_fails_the_message_and_not_the_queue(run, business, two_phase):
-    url = "postgresql://127.0.0.1:1/shop"
+FAR = {"far": "postgresql://127.0.0.1:1/shop"}
 
-    (outcome,) = run(None, endpoint=scope(lambda context: context.enlist("far"), {"far": url}))
 
-    assert outcome.kind is Kind.MOVED_TO_ERROR
-    assert "ParticipantFailed" in outcome.error
+def test_a_participant_out_of_reach_is_trouble_of_the_queue_and_no_attempt_of_the_message(run, queue, sql, database, business, two_phase):
+    sql.run("DELETE FROM rowpost.failure")
+
+    for _ in range(3):
+        with pytest.raises(ParticipantFailed, match="'far'"):
+            run(None, endpoint=scope(lambda context: context.enlist("far"), FAR))
+
+    assert (queue.peek(), bodies(database, "error"), database.in_transaction) == (3, [], False)
+    assert sql.run("SELECT count(*) FROM rowpost.failure")[0][0] == 0
+
+
+def test_a_handler_that_does_without_a_participant_out_of_reach_succeeds(run, business, two_phase):
+    def handle(context):
+        with suppress(ParticipantFailed):
+            context.enlist("far")
+        write(context.connection, 1)
+
+    (outcome,) = run(None, endpoint=scope(handle, FAR))
+
+    assert (outcome.kind, business()) == (Kind.HANDLED, [1])
+
+
+def test_a_message_that_ends_its_connection_to_a_participant_that_answers_fails(run, queue, business, two_phase, sql):
+    def handle(context):
+        other = context.enlist("shop")
+        sql.run("SELECT pg_terminate_backend(?, 5000)", other.info.backend_pid)
+        write(other, 9)
+
+    (outcome,) = run(None, endpoint=scope(handle, {"shop": two_phase}))
+
+    assert (outcome.kind, queue.peek()) == (Kind.MOVED_TO_ERROR, 0)
+
+
+# ------------------------------------------------------------------ a handler that begins another transaction
+CHAINS = [
+    ["ROLLBACK AND CHAIN"], ["COMMIT AND CHAIN"], ["ROLLBACK; BEGIN"], ["COMMIT; BEGIN"],
+    ["SELECT 1; ROLLBACK; BEGIN; SELECT 1"], ["ROLLBACK", "BEGIN"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("statements", CHAINS, ids="; ".join)
+@pytest.mark.parametrize("swallowed", [False, True])
+@pytest.mark.parametrize("mode", TRANSACTIONAL)
+def test_a_handler_that_ends_its_transaction_and_begins_another_fails_and_sends_nothing(
+    run, queue, database, business, mode, swallowed, statements
+):
+    if database.engine != "postgresql":
+        pytest.skip("only the driver of PostgreSQL shows which command ended a transaction")
+
+    def handle(context):
+        for statement in statements:
+            with suppress(HandlerBrokeTransaction) if swallowed else nullcontext():
+                context.connection.execute(statement)
+
+    (outcome,) = run(mode, handle)
+
+    committed = any("COMMIT" in statement for statement in statements)
+    assert outcome.kind is (Kind.MOVED_TO_ERROR if committed else Kind.FAILED)
+    assert "HandlerBrokeTransaction" in outcome.error
+    assert (bodies(database, "Billing"), queue.peek()) == ([], 0 if committed else 1)
+    assert business() == ([1] if committed else [])
+
+
+@pytest.mark.parametrize("roll_back", ["ROLLBACK TO SAVEPOINT mine", "rollback work to mine", "SELECT 1; ROLLBACK TO mine", b"ROLLBACK TO mine"])
+def test_a_handler_may_roll_back_to_its_own_savepoint(run, database, business, roll_back):
+    if database.engine != "postgresql":
+        pytest.skip("the statements are PostgreSQL's")
+
+    def handle(context):
+        context.connection.execute("SAVEPOINT mine")
+        write(context.connection, 2)
+        context.connection.execute(roll_back)
+
+    (outcome,) = run("sends_atomic_with_receive", handle)
+
+    assert (outcome.kind, business()) == (Kind.HANDLED, [1])
 
 
 @pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK", "END", "commit work"])

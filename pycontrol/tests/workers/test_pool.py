@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pytest
 
-from rowpost.errors import DatabaseUnavailable, Deadlock, SettingsError
+from rowpost.errors import DatabaseUnavailable, Deadlock, LockTimeout, SettingsError
 from rowpost.recoverability.outcome import Kind, Outcome
 from rowpost.workers import events
 from rowpost.workers.monitor import Answer
@@ -424,3 +424,57 @@ def test_a_message_that_cannot_be_moved_is_critical_once():
         history.receives(1, 1, now=now, busy=True, failures=(stuck,))
 
     assert [event.error for event in history.seen(events.Critical)] == ["message 7 cannot be moved to 'error'"]
+
+
+def test_the_rest_after_a_slow_peek_is_bounded():
+    history = idle_history(limit=4, peek_delay=1.0)
+    history.at(1.0)
+
+    history.pool.on_answer(Answer("Sales", 0, seconds=97.0), 98.0)
+
+    assert history.pool.seconds_to_next_peek(98.0) == 10.0
+
+
+def test_senders_are_asked_to_notify_for_longer_than_the_longest_rest():
+    asked = []
+    history = idle_history(limit=4, peek_delay=0.5)
+    history.pool._ask = lambda name, *, purge, wake_up_ttl_s: asked.append(wake_up_ttl_s)
+
+    history.at(1.0)
+
+    assert asked == [7.0]
+
+
+def test_a_peek_without_an_answer_is_reported_once():
+    history = idle_history(limit=4, peek_delay=1.0)
+    history.at(1.0)
+
+    assert history.at(5.9) == 6.0
+    assert history.seen(events.Trouble) == []
+    history.at(6.0)
+    history.at(60.0)
+    (told,) = history.seen(events.Trouble)
+    assert "Sales" in told.error and "5 s" in told.error
+
+    history.peeks(0, now=61.0)
+    history.at(62.0)
+    history.at(67.0)
+    assert len(history.seen(events.Trouble)) == 2
+
+
+def test_a_locked_queue_is_reported_once_until_a_peek_succeeds():
+    history = idle_history(limit=4, peek_delay=1.0)
+    locked = Answer("Sales", 0, error=LockTimeout("canceling statement due to lock timeout"))
+
+    for now in (1.0, 2.0, 3.0):
+        history.at(now)
+        history.pool.on_answer(locked, now)
+    (told,) = history.seen(events.Trouble)
+    assert "Sales" in told.error and "lock on its table" in told.error
+    assert history.pool.seconds_to_next_peek(3.0) == 1.0
+
+    history.at(4.0)
+    history.peeks(0, now=4.0)
+    history.at(5.0)
+    history.pool.on_answer(locked, 5.0)
+    assert len(history.seen(events.Trouble)) == 2

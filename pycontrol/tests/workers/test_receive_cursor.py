@@ -111,3 +111,12 @@ def test_a_worker_that_finds_nothing_resets_the_shared_mark(shared):
     mark = shared.row_version
 
     assert (mark, other.start(NOW, 500), cursor.row_version) == (0, 980, 1000)
+
+
+def test_a_scan_that_waited_for_a_lock_does_not_put_off_the_next_one_for_long():
+    cursor = ReceiveCursor()
+
+    cursor.full_scan_ended(100.0, seconds=60.0)
+
+    assert not cursor.needs_full_scan(109.0)
+    assert cursor.needs_full_scan(110.0)

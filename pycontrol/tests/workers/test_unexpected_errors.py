@@ -30,6 +30,9 @@ class BrokenSession:
     def listen(self):
         return False
 
+    def limit_lock_waits(self, milliseconds):
+        pass
+
     def call_all(self, calls, **_):
         if self._errors:
             raise self._errors.popleft()

@@ -288,6 +288,43 @@ def test_all_queues_of_a_process_are_peeked_at_in_one_round_trip(shop, make_queu
     assert counting.trips == [5]
 
 
+def test_a_locked_queue_does_not_hide_the_messages_of_another_one(shop, make_queue, open_database, sql, postgresql_only):
+    locked, other = make_queue(delayed=False), make_queue(delayed=False)
+    other.send(b"x")
+    answers = []
+
+    def ask_both():
+        monitor.ask(locked.name)
+        monitor.ask(other.name)
+
+    def post(answer):
+        """Keep the answer; after the first two, ask again in the monitor's own thread, which then takes both together."""
+        answers.append(answer)
+        if len(answers) == 2:
+            ask_both()
+
+    settings = replace(shop.settings(), queues=(QueueSettings(locked.name), QueueSettings(other.name)))
+    monitor = QueueMonitor(settings, post)
+    holder = open_database()
+    holder.begin()
+    holder.driver_connection.execute(f"LOCK TABLE {sql.table(locked.name)}")
+    ask_both()
+    try:
+        monitor.start()
+        eventually(lambda: len(answers) >= 4, "answers while the table is locked")
+    finally:
+        holder.rollback()
+    monitor.ask(locked.name)
+    eventually(lambda: len(answers) >= 5, "an answer after the lock")
+    monitor.stop()
+
+    found = [(a.queue, a.count, type(a.error).__name__) for a in answers]
+    # the first time in the same round trip, then apart
+    assert found[:2] == [(locked.name, 0, "LockTimeout"), (other.name, 1, "NoneType")]
+    assert found[2:4] == [(other.name, 1, "NoneType"), (locked.name, 0, "LockTimeout")]
+    assert found[4] == (locked.name, 0, "NoneType")
+
+
 def test_a_queue_that_cannot_be_peeked_at_does_not_prevent_the_peeks_of_others(shop, make_queue):
     answers = []
     settings = replace(shop.settings(), queues=(QueueSettings(shop.name), QueueSettings("Nowhere")))

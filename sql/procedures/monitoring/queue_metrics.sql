@@ -2,13 +2,14 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[queue_metrics:{queue_key}]
-    @after_row_version bigint = NULL -- search the oldest message only above this row version
+    @after_row_version bigint = NULL -- search the oldest message, and count, only above this row version
 WITH EXECUTE AS OWNER
 AS
 /*
-Returns depth, age, counters and sizes of the queue from the server's metadata, its first row and its first expired rows.
+Returns depth, age, counters and sizes of the queue from the server's metadata, its first rows and its first expired rows.
+Up to 1,000 waiting messages are counted; the metadata gives only a depth above this.
 Atomicity: reads only.
-Locking:   skips rows that receivers lock: the oldest message is the oldest one that is not locked.
+Locking:   skips rows that receivers lock: neither are they counted, nor is the oldest message one of them.
 Rights:    runs as the owner, because the counters need a right to the database's state that a reader does not have.
 Counters start when the server loads the table's metadata. Dead rows are unknown without a scan.
 */
@@ -18,6 +19,7 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @table_id int = OBJECT_ID(N'{queue_table}', N'U');
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 DECLARE @above bigint = ISNULL(@after_row_version, -9223372036854775808);
+DECLARE @head bigint;
 DECLARE @expired int;
 DECLARE @sent datetime2(3);
 
@@ -30,6 +32,15 @@ SELECT TOP (1)
 FROM {queue_table} AS q WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK, FORCESEEK)
 WHERE q.RowVersion > @above
 ORDER BY q.RowVersion;
+
+SELECT @head = COUNT_BIG(*)
+FROM
+(
+    SELECT TOP (1000) q.RowVersion
+    FROM {queue_table} AS q WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK, FORCESEEK)
+    WHERE q.RowVersion > @above
+    ORDER BY q.RowVersion
+) AS head;
 
 SELECT @expired = COUNT(*)
 FROM
@@ -54,7 +65,7 @@ counters AS (
     WHERE o.index_id IN (0, 1)
 )
 SELECT
-    p.depth,
+    CASE WHEN @head < 1000 OR p.depth < @head THEN @head ELSE p.depth END AS depth,
     CASE WHEN @sent > @now THEN 0 ELSE DATEDIFF_BIG(MILLISECOND, @sent, @now) END AS oldest_age_ms,
     c.enqueued,
     c.dequeued,

@@ -35,6 +35,27 @@ DECLARE @right int = (
 );
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @right;
 GO
+CREATE OR ALTER PROCEDURE monitoring_queue_metrics.[test queue_metrics counts the messages that wait]
+AS
+CREATE TABLE #metrics
+(
+    depth bigint, oldest_age_ms bigint, enqueued bigint, dequeued bigint, expired int,
+    table_bytes bigint, index_bytes bigint, dead_rows bigint, measured_at datetime2(3)
+);
+EXEC rowpost.[send_message:Sample] @headers = N'';
+EXEC rowpost.[send_message:Sample] @headers = N'';
+DECLARE @first bigint = (SELECT MIN(s.RowVersion) FROM dbo.Sample AS s);
+
+INSERT INTO #metrics (depth, oldest_age_ms, enqueued, dequeued, expired, table_bytes, index_bytes, dead_rows, measured_at)
+EXEC rowpost.[queue_metrics:Sample];
+INSERT INTO #metrics (depth, oldest_age_ms, enqueued, dequeued, expired, table_bytes, index_bytes, dead_rows, measured_at)
+EXEC rowpost.[queue_metrics:Sample] @after_row_version = @first;
+
+DECLARE @whole bigint = (SELECT MAX(m.depth) FROM #metrics AS m);
+DECLARE @above bigint = (SELECT MIN(m.depth) FROM #metrics AS m);
+EXEC tSQLt.AssertEquals @Expected = 2, @Actual = @whole;
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @above;
+GO
 CREATE OR ALTER PROCEDURE monitoring_queue_metrics.[test queue_metrics tells no age of headers without a readable time]
 AS
 CREATE TABLE #metrics

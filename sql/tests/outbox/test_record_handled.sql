@@ -57,7 +57,7 @@ EXEC rowpost.record_handled @endpoint = N'Sales', @message_id = NULL;
 GO
 CREATE OR ALTER PROCEDURE outbox_record_handled.[test record_handled refuses an endpoint of NULL]
 AS
-EXEC tSQLt.ExpectException @ExpectedErrorNumber = 515;
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51023;
 
 EXEC rowpost.record_handled @endpoint = NULL, @message_id = N'm-1';
 GO

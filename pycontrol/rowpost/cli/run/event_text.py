@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -54,14 +55,16 @@ def _text_of(event: events.Event) -> str:  # noqa: PLR0911, PLR0912 -- one line 
             return f"worker {pid} died (exit code {code}); its message returned to the queue; a new worker starts in {seconds:g} s"
         case events.TargetChanged(workers=workers):
             return f"target: {workers} worker{'' if workers == 1 else 's'}"
+        case events.Logged(pid=pid, level=level, logger=logger, text=text, message_id=message_id):
+            return f"worker {pid}: {logging.getLevelName(level)} {logger}: {text}{f' (message {message_id})' if message_id else ''}"
         case events.Poisoned(id=row, error=error):
             return f"message {row} moved to the error queue unchanged: {error}"
-        case events.MovedToError(id=row, attempts=attempts, error=error):
-            return f"message {row} moved to the error queue after {attempts} attempts: {error}"
-        case events.Delayed(id=row, attempts=attempts, error=error):
-            return f"message {row} failed {attempts} times and will be retried later: {error}"
-        case events.Failed(id=row, attempts=attempts, error=error):
-            return f"message {row} failed, attempt {attempts}: {error}"
+        case events.MovedToError(attempts=attempts, error=error):
+            return f"message {_id(event)} moved to the error queue after {attempts} attempts: {error}"
+        case events.Delayed(attempts=attempts, error=error):
+            return f"message {_id(event)} failed {attempts} times and will be retried later: {error}"
+        case events.Failed(attempts=attempts, error=error):
+            return f"message {_id(event)} failed, attempt {attempts}: {error}"
         case events.Purged(count=count):
             return f"purged {count:,} messages at startup"
         case events.Maintained(action=action, text=text):
@@ -88,15 +91,22 @@ def _text_of(event: events.Event) -> str:  # noqa: PLR0911, PLR0912 -- one line 
             return str(getattr(event, "text", None) or getattr(event, "error", None) or type(event).__name__)
 
 
+def _id(event: events.Failed) -> object:
+    """Return the id by which `rowpost errors show` knows the message."""
+    return event.message_id or event.id
+
+
 def style_of(event: events.Event) -> str:
     """Return the rich style of an event's line on a terminal."""
+    if isinstance(event, events.Logged):
+        return "red" if event.level >= logging.ERROR else "yellow" if event.level >= logging.WARNING else ""
     return _STYLES.get(type(event), "")
 
 
 def event_document(event: events.Event) -> dict[str, Any]:
     """Return an event as a JSON document."""
     at = datetime.fromtimestamp(event.at, UTC).isoformat()
-    return {"event": type(event).__name__, **asdict(event), "at": at}
+    return {"event": type(event).__name__, **asdict(event), "at": at, "level": logging.getLevelName(events.level_of(event)).lower()}
 
 
 def describe_figures(queue: QueueSnapshot) -> str:

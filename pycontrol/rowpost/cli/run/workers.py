@@ -32,7 +32,7 @@ from rowpost.endpoint.hosting import (
 )
 from rowpost.errors import QueueNotFound, SettingsError
 from rowpost.settings.environment import Settings
-from rowpost.workers.events import Event
+from rowpost.workers.events import Event, level_of
 from rowpost.workers.snapshot import QueueSnapshot, Snapshot
 from rowpost.workers.supervisor import Supervisor
 
@@ -129,25 +129,30 @@ def _make_draw(
     stack: ExitStack,
 ) -> Callable[[], None]:
     """Return the function that displays changes: as a live table, as log lines or as JSON lines."""
-    if session.as_json:
-        return lambda: _drain(queued_events, lambda event: session.document(event_document(event)))
+    level = settings.log.number
+    if _as_json(session):
+        return lambda: _drain(queued_events, level, lambda event: session.document(event_document(event)))
     if not session.out.is_terminal:
-        return _log(session, supervisor, queued_events)
+        return _log(session, supervisor, queued_events, level)
     watch = stack.enter_context(DepthWatch(settings, [*worked, settings.supervisor.error_queue]))
     live = stack.enter_context(Live(console=session.out, auto_refresh=False))
     title = Text(f"rowpost run · {visible(settings.environment)} · {visible(settings.target)} · Ctrl-C stops", "dim")
 
     def draw() -> None:
-        _drain(queued_events, lambda event: live.console.print(_line(event)))
+        _drain(queued_events, level, lambda event: live.console.print(_line(event)))
         live.update(Group(title, queue_table(supervisor.snapshot(), watch.depths)), refresh=True)
 
     return draw
 
 
-def _drain(queued_events: SimpleQueue[Event], show: Callable[[Event], None]) -> None:
+def _as_json(session: Session) -> bool:
+    return session.as_json or session.settings.log.format == "json"
+
+
+def _drain(queued_events: SimpleQueue[Event], level: int, show: Callable[[Event], None]) -> None:
     while not queued_events.empty():
         event = queued_events.get()
-        if describe_event(event) is not None:
+        if level_of(event) >= level and describe_event(event) is not None:
             show(event)
 
 
@@ -156,14 +161,14 @@ def _line(event: Event) -> Text:
     return Text(text, style=style_of(event))
 
 
-def _log(session: Session, supervisor: Supervisor, queued_events: SimpleQueue[Event]) -> Callable[[], None]:
+def _log(session: Session, supervisor: Supervisor, queued_events: SimpleQueue[Event], level: int) -> Callable[[], None]:
     """Return a function that prints events at once, and changed figures every `FIGURES_INTERVAL_S` seconds."""
     last: dict[str, QueueSnapshot] = {}
     due = time.monotonic() + FIGURES_INTERVAL_S
 
     def draw() -> None:
         nonlocal due
-        _drain(queued_events, lambda event: session.out.print(_line(event), soft_wrap=True))
+        _drain(queued_events, level, lambda event: session.out.print(_line(event), soft_wrap=True))
         if time.monotonic() < due:
             return
         due = time.monotonic() + FIGURES_INTERVAL_S
@@ -177,7 +182,7 @@ def _log(session: Session, supervisor: Supervisor, queued_events: SimpleQueue[Ev
 
 def _print_totals(session: Session, queues: tuple[QueueSnapshot, ...]) -> None:
     for queue in queues:
-        if session.as_json:
+        if _as_json(session):
             counts = ("handled", "failed", "moved_to_error", "poison", "expired", "died")
             session.document({"event": "Totals", "queue": queue.queue} | {key: getattr(queue, key) for key in counts})
         else:

@@ -7,10 +7,12 @@ record which of the two it was.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import psycopg
+import psycopg.sql
 from psycopg.pq import TransactionStatus
 
 __all__ = ["HandlerGuard"]
@@ -18,6 +20,9 @@ __all__ = ["HandlerGuard"]
 _GUARD = "rowpost_guard"
 _REFUSED = {"commit": "commits", "rollback": "rolls back", "close": "closes"}
 _IDLE = TransactionStatus.IDLE
+# Within a transaction, these commands end it. ROLLBACK is also the tag of ROLLBACK TO SAVEPOINT, which does not.
+_ENDS = frozenset({"COMMIT", "ROLLBACK", "PREPARE TRANSACTION"})
+_STAYS = re.compile(r"\brollback\b(?:\s+(?:work|transaction))?\s+to\b", re.IGNORECASE)
 
 
 class HandlerGuard:
@@ -57,7 +62,11 @@ def _refusal(refuse: Callable[[str], NoReturn], verb: str) -> Callable[[], None]
 
 
 class _GuardedCursor(psycopg.Cursor):
-    """Check after each statement whether the transaction is still open."""
+    """Check after each statement whether the transaction is still the same one.
+
+    A handler can end it and begin another one, such as with ROLLBACK AND CHAIN. The tags of the commands show that, without
+    a question to the server.
+    """
 
     def execute(self, *arguments: Any, **options: Any) -> _GuardedCursor:
         connection = self.connection
@@ -69,8 +78,21 @@ class _GuardedCursor(psycopg.Cursor):
                 guard.ended = "ROLLBACK"  # a COMMIT that failed
             raise
         if connection.pgconn.transaction_status == _IDLE:
-            guard = connection.__dict__.get(_GUARD)
-            if guard is not None:
-                guard.ended = self.statusmessage
-                guard.refuse("ended")
+            self._refuse(self.statusmessage)
+        elif len(self._results) > 1 or self.statusmessage in _ENDS:
+            tags = [(result.command_status or b"").decode() for result in self._results]
+            ends = [tag for tag in tags if tag in _ENDS]
+            if ends and not (set(ends) == {"ROLLBACK"} and len(_STAYS.findall(self._text(arguments[0] if arguments else options["query"]))) >= len(ends)):
+                self._refuse("COMMIT" if "COMMIT" in ends else ends[0])
         return self
+
+    def _text(self, query: Any) -> str:
+        if isinstance(query, psycopg.sql.Composable):
+            return query.as_string(self.connection)
+        return query.decode(errors="replace") if isinstance(query, bytes) else str(query)
+
+    def _refuse(self, ended: str | None) -> None:
+        guard = self.connection.__dict__.get(_GUARD)
+        if guard is not None:
+            guard.ended = ended
+            guard.refuse("ended")

@@ -8,13 +8,14 @@ from typing import Any, NoReturn
 from uuid import UUID
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from rowpost.database.contract import Procedure
 from rowpost.database.dialects import libpq, notifications, pooling, postgresql_checks
 from rowpost.database.dialects.copying import copy_rows
 from rowpost.database.dialects.guarding import HandlerGuard
-from rowpost.database.dialects.postgresql_errors import first_line, translate
+from rowpost.database.dialects.postgresql_errors import translate
 from rowpost.database.dialects.protocol import (
     Begin,
     Check,
@@ -24,6 +25,7 @@ from rowpost.database.dialects.protocol import (
     row_order,
 )
 from rowpost.errors import RowpostError, SettingsError, UnsupportedServer
+from rowpost.settings.target import is_unambiguous
 
 __all__ = ["PostgreSQL", "check_version"]
 
@@ -40,6 +42,12 @@ _TYPES = {
 }
 _MESSAGE_ARRAYS = ("text[]", "bytea[]", "uuid[]", "bigint[]")  # headers, bodies, ids, times to be received
 _CONNECT_TIMEOUT = 10  # seconds
+_UNREADABLE_URL = (
+    "The PostgreSQL URL cannot be read, or a part of its password stands where its host, port or database is expected. It is not shown. "
+    "Percent-encode the characters : / ? # [ ] @ and % in user, password and database; a ${VARIABLE} in the url is encoded for you."
+)
+# A silent network is noticed within about half a minute, whether data are under way (tcp_user_timeout) or not (keepalives).
+_TCP = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 4, "tcp_user_timeout": 30_000}  # seconds; milliseconds
 # A cursor WITH HOLD is carried out at COMMIT, and this one fails: without CLOSE the transaction cannot be committed, by
 # whatever way a COMMIT comes. CLOSE fails where another transaction was begun meanwhile.
 _COMMIT_GUARD = (
@@ -61,10 +69,12 @@ class PostgreSQL:
         self._checked: set[str] = set()
 
     def connect(self, url: str, application_name: str) -> psycopg.Connection:
+        if not is_unambiguous(url):  # libpq's words would contain parts of it, and so would a search for the host's address
+            raise SettingsError(_UNREADABLE_URL)
         try:
             connection = _open(url, application_name)
-        except psycopg.ProgrammingError as error:  # the URL itself
-            raise SettingsError(f"The PostgreSQL URL cannot be read: {first_line(error)}") from None
+        except psycopg.ProgrammingError:
+            raise SettingsError(_UNREADABLE_URL) from None
         except psycopg.Error as error:
             raise self.translate(error) from error
         try:
@@ -199,6 +209,9 @@ class PostgreSQL:
     def listen(self, connection: psycopg.Connection) -> bool:
         return notifications.listen(connection)
 
+    def limit_lock_waits(self, connection: psycopg.Connection, milliseconds: int | None) -> None:
+        connection.execute("RESET lock_timeout" if milliseconds is None else f"SET lock_timeout = {milliseconds:d}", prepare=False)
+
     def heard(self, connection: psycopg.Connection) -> list[str]:
         return notifications.heard(connection)
 
@@ -238,7 +251,9 @@ class PostgreSQL:
 
 
 def _open(url: str, application_name: str) -> psycopg.Connection:
-    return psycopg.connect(url, autocommit=True, application_name=application_name, connect_timeout=_CONNECT_TIMEOUT)
+    named = conninfo_to_dict(url)
+    defaults: dict[str, Any] = {key: value for key, value in _TCP.items() if key not in named}
+    return psycopg.connect(url, autocommit=True, application_name=application_name, connect_timeout=_CONNECT_TIMEOUT, **defaults)
 
 
 def check_version(number: int) -> None:

@@ -26,10 +26,12 @@ from rowpost.errors import (
 
 __all__ = ["LOGIN_REFUSED", "TRY_AGAIN", "UNAVAILABLE", "first_line", "translate"]
 
-UNAVAILABLE = {"57P01", "57P02", "57P03", "57P05", "53300", "25006"}
+UNAVAILABLE = {"57P01", "57P02", "57P03", "57P05", "53100", "53300", "25006"}
 LOGIN_REFUSED = {"28P01", "28000", "3D000"}
 _ADD_MEMBER = 'GRANT {role} TO "LOGIN"'
 TRY_AGAIN = {"40P01", "40001", "55P03", "25P04"}
+_FULL = "53100"
+_WHY_FULL = "Nothing was stored. An administrator adds space to the disk of the data directory or the tablespace, or removes messages of audit and error queues."
 _READ_ONLY = "25006"  # among those that are unavailable, because a failover ends it
 #: what libpq says, without a SQLSTATE, if no server of the url is as target_session_attrs requires
 _STANDBY = ("session is read-only", "server is in hot standby mode")
@@ -55,6 +57,8 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
         kind, said = LoginRefused, f"The server refused the login: {said}. Check user, password and database."
     elif state == _READ_ONLY or (not state and any(sign in said for sign in _STANDBY)):
         kind, said = DatabaseUnavailable, f"The server is read-only: {said}. {_WHY_READ_ONLY}"
+    elif state == _FULL:
+        kind, said = DatabaseUnavailable, f"The server has no space left: {said}. {_WHY_FULL}"
     elif state in _NOT_PREPARED:
         kind, said = UnsupportedServer, f"{said}. Either SQL of a handler deallocated it, or: {SHARED}"
     elif (

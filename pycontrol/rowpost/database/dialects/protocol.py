@@ -197,6 +197,9 @@ class Dialect(Protocol):
     def heard(self, connection: Any) -> list[str]:
         """The keys of queues whose senders rang since the last time; does not wait."""
 
+    def limit_lock_waits(self, connection: Any, milliseconds: int | None) -> None:
+        """Let the session's statements wait for a lock at most so long; None: as the login's settings say."""
+
     def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
         """The driver's error as one of rowpost's."""
 

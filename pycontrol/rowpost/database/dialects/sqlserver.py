@@ -242,6 +242,10 @@ class SQLServer:
     def heard(self, connection: pyodbc.Connection) -> list[str]:
         return []
 
+    def limit_lock_waits(self, connection: pyodbc.Connection, milliseconds: int | None) -> None:
+        with closing(connection.cursor()) as cursor:
+            cursor.execute(f"SET LOCK_TIMEOUT {-1 if milliseconds is None else milliseconds:d};")
+
     def driver_error(self) -> type[Exception]:
         return load_pyodbc().Error
 

@@ -68,7 +68,7 @@ class LiteralOption(Rule):
 class BigintLiteral(Rule):
     name = "bigint_literal"
     reason = "a whole number outside int is numeric: a comparison converts, and an index is read without its order"
-    document = "Constants (Transact-SQL), decimal constants; Data type precedence (Transact-SQL)"
+    document = "int, bigint, smallint, and tinyint (Transact-SQL), Converting integer data; Data type precedence (Transact-SQL)"
 
     def check(self, batch: Batch) -> Wrong:
         for node in batch.all("BooleanComparisonExpression", "BooleanTernaryExpression", "AssignmentSetClause", "InPredicate"):
@@ -262,7 +262,7 @@ class CatalogCollation(Rule):
 class ThrowPercent(Rule):
     name = "throw_percent"
     reason = "% is reserved in the message of THROW: a name with % garbles it"
-    document = "THROW (Transact-SQL), Arguments"
+    document = "THROW (Transact-SQL), Remarks"
 
     def check(self, batch: Batch) -> Wrong:
         for node in batch.all("ThrowStatement"):
@@ -323,7 +323,7 @@ class OutputInto(Rule):
 class ThrowOnly(Rule):
     name = "throw_only"
     reason = "RAISERROR does not honour XACT_ABORT, and PRINT reaches no caller as a result"
-    document = "RAISERROR (Transact-SQL), Remarks; PRINT (Transact-SQL)"
+    document = "RAISERROR (Transact-SQL); PRINT (Transact-SQL)"
 
     def check(self, batch: Batch) -> Wrong:
         for node in batch.all("RaiseErrorStatement", "PrintStatement"):

@@ -177,6 +177,13 @@ CREATE PROCEDURE [sys~].sp_getapplock
 AS
 RETURN 0;
 GO
+CREATE PROCEDURE [sys~].sp_releaseapplock
+    @Resource nvarchar(255),
+    @LockOwner varchar(32) = 'Transaction',
+    @DbPrincipal sysname = N'dbo'
+AS
+RETURN 0;
+GO
 CREATE PROCEDURE [sys~].sp_set_session_context
     @key sysname,
     @value sql_variant,

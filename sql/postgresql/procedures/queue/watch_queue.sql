@@ -11,7 +11,7 @@ AS $rowpost$
 Returns about how many messages wait and when the next delayed one is due.
 Stores or withdraws a wake-up request, which senders read.
 Atomicity: reads only. The wake-up request is the value of a sequence, the time until which it holds. It takes effect
-           at once, also if the transaction rolls back, and writes no row.
+           at once, also if the transaction rolls back, and writes no row: a change of it is one record of write-ahead log.
 Locking:   none.
 Order:     from the head of the queue, and of the index on due times.
 The registry says whether the queue has a delayed table.

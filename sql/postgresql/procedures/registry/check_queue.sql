@@ -150,6 +150,15 @@ BEGIN
         UNION ALL
         SELECT
             q.queue_name,
+            'waiters_unlogged',
+            'The sequence with the wake-up requests of this queue is not logged. After a failover no message can be sent.',
+            format('DROP SEQUENCE rowpost.%1$I; CREATE SEQUENCE rowpost.%1$I;', 'waiters:' || q.queue_key)
+        FROM queues AS q
+        JOIN pg_class AS c ON c.oid = to_regclass(format('rowpost.%I', 'waiters:' || q.queue_key)) AND c.relpersistence = 'u'
+        WHERE q.kind <> 'external'
+        UNION ALL
+        SELECT
+            q.queue_name,
             'index_invalid',
             format('The index %s was left behind by an interrupted REINDEX or CREATE INDEX.', i.indexrelid::regclass),
             format('DROP INDEX CONCURRENTLY %s;', i.indexrelid::regclass)

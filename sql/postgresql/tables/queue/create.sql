@@ -47,16 +47,25 @@ ALTER TABLE {queue_table} SET (
 );
 
 -- The time until which a supervisor waits for a notification of senders. A sequence and not a row, so that no session
--- waits for it and vacuum has no work with it.
+-- waits for it and vacuum has no work with it. It is logged: an unlogged one, as an earlier release made it, cannot be read
+-- after a failover to a standby that has not reached a restart point since, and then no message can be sent. One that
+-- cannot be read cannot be changed either, and is dropped.
 DO $rowpost$
 BEGIN
-    IF current_setting('server_version_num')::integer >= 150000 THEN
-        CREATE UNLOGGED SEQUENCE IF NOT EXISTS rowpost."waiters:{queue_key}";
-    ELSE
-        CREATE SEQUENCE IF NOT EXISTS rowpost."waiters:{queue_key}";
+    IF EXISTS (
+        SELECT FROM pg_catalog.pg_class AS c WHERE c.oid = to_regclass('rowpost."waiters:{queue_key}"') AND c.relpersistence = 'u'
+    ) THEN
+        BEGIN
+            ALTER SEQUENCE rowpost."waiters:{queue_key}" SET LOGGED;
+        EXCEPTION
+            WHEN internal_error OR data_corrupted THEN
+                DROP SEQUENCE rowpost."waiters:{queue_key}";
+        END;
     END IF;
 END
 $rowpost$;
+
+CREATE SEQUENCE IF NOT EXISTS rowpost."waiters:{queue_key}";
 
 -- CREATE OR REPLACE FUNCTION cannot add a result column: drop the function that did not return next_due_ms yet.
 DO $rowpost$

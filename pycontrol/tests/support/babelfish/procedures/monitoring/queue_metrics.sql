@@ -2,18 +2,19 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.[queue_metrics:{queue_key}]
-    @after_row_version bigint = NULL -- search the oldest message only above this row version
+    @after_row_version bigint = NULL -- search the oldest message, and count, only above this row version
 AS
 /*
 Says how the queue is: depth, age, counters and sizes, as far as they can be known.
 Atomicity: reads only.
 Locking:   none that lasts.
-Babelfish: no figures of sizes and counters in its catalog: they are null, as the depth is.
+Babelfish: no figures of sizes and counters in its catalog: they are null, as a depth above 1,000 is.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 DECLARE @above bigint = ISNULL(@after_row_version, -9223372036854775808);
+DECLARE @head bigint;
 DECLARE @expired int;
 DECLARE @headers nvarchar(max);
 DECLARE @sent datetime2(3);
@@ -26,6 +27,15 @@ ORDER BY q.RowVersion;
 IF ISJSON(@headers) = 1
     SET @sent = TRY_CAST(STUFF(LEFT(JSON_VALUE(@headers, N'$."NServiceBus.TimeSent"'), 26), 20, 1, N'.') AS datetime2(3));
 
+SELECT @head = COUNT_BIG(*)
+FROM
+(
+    SELECT TOP (1000) q.RowVersion
+    FROM {queue_table} AS q
+    WHERE q.RowVersion > @above
+    ORDER BY q.RowVersion
+) AS head;
+
 SELECT @expired = COUNT(*)
 FROM
 (
@@ -36,7 +46,7 @@ FROM
 ) AS head;
 
 SELECT
-    CAST(NULL AS bigint) AS depth,
+    CASE WHEN @head < 1000 THEN @head END AS depth,
     CAST(CASE WHEN @sent > @now THEN 0 ELSE DATEDIFF_BIG(MILLISECOND, @sent, @now) END AS bigint) AS oldest_age_ms,
     CAST(NULL AS bigint) AS enqueued,
     CAST(NULL AS bigint) AS dequeued,

@@ -1,0 +1,87 @@
+"""Divide a deployment into parts, each of which commits in one transaction. Performs no I/O.
+
+By default the whole deployment is one part. By queue, the first part has the objects that all queues share. It also records the
+features that the environment declares and the release. Then each queue and each saga is a part: its entry in the registry, tables,
+procedures and rights. What goes because it is no longer declared goes with its queue, and what the queues shared goes last. A
+declaration is forgotten in the transaction that drops its last object, so that an interrupted deployment still finds it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rowpost.deploy.diff import Change, JournalEntry, PlanDiff
+from rowpost.deploy.plan import Step
+from rowpost.deploy.queue_entry import QueueEntry, delayed_feature
+
+__all__ = ["Part", "outcome", "parts_by_queue", "whole_part"]
+
+SHARED = "shared objects"
+#: so many parts are named in a message
+NAMED = 5
+
+
+@dataclass(frozen=True)
+class Part:
+    """What commits together.
+
+    Attributes:
+        title: `shared objects`, `queue <name>`, `saga <name>`, or what the part is for.
+        environment: for which the features are recorded.
+        changes: items of the plan, in order; those that do not run too.
+        dropped: scripts whose objects are dropped before the changes run.
+        declared: features that are new on record for the environment.
+        forgotten: features that are no longer on record for it.
+    """
+
+    title: str
+    environment: str
+    changes: tuple[Change, ...] = ()
+    dropped: tuple[JournalEntry, ...] = ()
+    declared: tuple[str, ...] = ()
+    forgotten: tuple[str, ...] = ()
+
+
+def whole_part(diff: PlanDiff, declared: Sequence[str] = ()) -> Part:
+    """Return a deployment as one part. `declared` are the features that are not on record yet."""
+    return Part("everything", diff.plan.environment, diff.changes, diff.dropped, tuple(declared), diff.forgotten)
+
+
+def parts_by_queue(diff: PlanDiff, declared: Sequence[str] = ()) -> tuple[Part, ...]:
+    """Return a deployment as parts, in the order in which they run. `declared` as for `whole_part`."""
+    environment = diff.plan.environment
+    owned = defaultdict[str | None, list[Change]](list)
+    for change in diff.changes:
+        owned[change.item.owner if isinstance(change.item, Step) else change.item.title].append(change)
+    dropped, forgotten = list(diff.dropped), list(diff.forgotten)
+    parts = []
+    for entry in diff.plan.entries:
+        going: list[JournalEntry] = []
+        delayed: set[str] = set()
+        if isinstance(entry, QueueEntry):
+            going = [each for each in dropped if "/saga/" not in each.script_name and each.script_name.partition(".sql:")[2] == entry.queue_key]
+            delayed = {delayed_feature(entry)}
+        recorded, removed = (tuple(each for each in named if each in delayed) for named in (declared, forgotten))
+        parts.append(Part(entry.title, environment, tuple(owned[entry.title]), tuple(going), recorded, removed))
+        dropped = [each for each in dropped if each not in going]
+        forgotten = [each for each in forgotten if each not in removed]
+    of_queues = {each for part in parts for each in part.declared}
+    shared = Part(SHARED, environment, tuple(owned[None]), declared=tuple(each for each in declared if each not in of_queues))
+    last = Part("features that are no longer declared", environment, dropped=tuple(dropped), forgotten=tuple(forgotten))
+    return (shared, *parts, *([last] if dropped or forgotten else []))
+
+
+def outcome(parts: Sequence[Part], done: int) -> str:
+    """Say what is committed, what is left and how to go on, if the part after `done` parts fails."""
+    return (
+        f"Stopped at: {parts[done].title}, whose transaction is all or nothing. Committed before: {_listed(parts[:done])}. "
+        f"Left: {_listed(parts[done:])}. To go on, remove the cause and run rowpost apply --by-queue again."
+    )
+
+
+def _listed(parts: Sequence[Part]) -> str:
+    names = [part.title for part in parts[:NAMED]]
+    more = len(parts) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more else "")

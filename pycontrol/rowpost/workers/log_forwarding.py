@@ -1,0 +1,58 @@
+"""Send what a worker process logs to its supervisor, so that one process writes all lines."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+
+from rowpost.errors import MessageCorrupt
+from rowpost.workers.protocol import InFlight, Logged
+
+__all__ = ["LogForwarder", "forward_logs"]
+
+#: characters of a record, with the stack of its exception
+LONGEST_TEXT = 16_384
+
+
+class LogForwarder(logging.Handler):
+    """Sends each record through the worker's pipe, with the id of the message in hand.
+
+    A process that a handler forks has the same pipe, and must not write into it: its records go to stderr.
+    """
+
+    def __init__(self, send: Callable[[object], None], in_flight: InFlight | None) -> None:
+        super().__init__()
+        self._send, self._in_flight = send, in_flight
+        self._pid = os.getpid()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send a record. An error of its formatting is told on stderr, as any handler of logging does."""
+        if os.getpid() != self._pid:
+            if logging.lastResort is not None:
+                logging.lastResort.handle(record)
+            return
+        try:
+            text = self.format(record)
+        except Exception:  # noqa: BLE001 -- a log line must not fail a message
+            self.handleError(record)
+            return
+        if len(text) > LONGEST_TEXT:
+            text = f"{text[:LONGEST_TEXT]} … ({len(text) - LONGEST_TEXT:,} characters more)"
+        self._send(Logged(record.created, record.levelno, record.name, text, self._message_id()))
+
+    def _message_id(self) -> str | None:
+        held = None if self._in_flight is None else self._in_flight.held
+        if held is None:
+            return None
+        try:
+            return held.message_id
+        except MessageCorrupt:
+            return str(held.id)
+
+
+def forward_logs(send: Callable[[object], None], in_flight: InFlight | None, level: int) -> None:
+    """Let all loggers of this process send what is at least as severe as `level`, a number of the module logging."""
+    root = logging.getLogger()
+    root.handlers[:] = [LogForwarder(send, in_flight)]
+    root.setLevel(level)
