@@ -16,11 +16,11 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3.14 python
 # The tests start hundreds of programs, each of which would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run example/shop example/flow test test/spark-slow lint format plan deploy verify bench test/tsqlt dist release-files clean
+.PHONY: help run example/shop example/flow test check check/tests test/spark-slow lint lint/python types types/windows format plan deploy verify bench test/tsqlt sqlserver/first-day dist release-files clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z/-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | \
-		while IFS="$$(printf '\t')" read -r verb text; do printf '  make %-16s %s\n' "$$verb" "$$text"; done
+		while IFS="$$(printf '\t')" read -r verb text; do printf '  make %-19s %s\n' "$$verb" "$$text"; done
 
 run: $(VENV)/.installed ## see it work: the demo on a private PostgreSQL (ARGS="--orders 5000")
 	$(BIN)/rowpost demo $(ARGS)
@@ -32,20 +32,32 @@ example/flow: $(VENV)/.developer ## the shop seen from Spark: archive, percentil
 	$(BIN)/python -m examples.flow $(ARGS)
 
 test: $(VENV)/.developer ## lint, and every test on every engine that can be reached, side by side (ARGS="-k ramp", ARGS="-n 0")
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/mypy --platform win32
+	@$(MAKE) --no-print-directory -j 2 lint/python types types/windows
 	$(BIN)/sqlfluff lint --disable-progress-bar pycontrol/rowpost/cli/demo/sql
 	$(BIN)/python -m pytest -n auto $(ARGS)
+
+check: $(VENV)/.developer ## between two edits, in 90 seconds: Python's linters, the tests without a database, the core of the procedures' tests
+	@$(MAKE) --no-print-directory -j 2 lint/python types types/windows check/tests
+
+check/tests:
+	$(BIN)/python -m pytest -n auto --core $(ARGS)
+
+lint/python:
+	$(BIN)/ruff check .
+
+types:
+	$(BIN)/mypy
+
+# a cache of its own: each platform would throw away the other one's
+types/windows:
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/windows
 
 test/spark-slow: $(VENV)/.developer ## Spark for an hour: kill -9 at random, a cluster on this machine, Connect (ARGS="-k kill")
 	$(BIN)/python -m pytest pycontrol/tests/spark -m slow --timeout 3600 $(ARGS)
 
 # pytest lints sql/ too, and compiles it: the test command need not do it twice
 lint: $(VENV)/.developer ## Python and SQL by their linters, Microsoft's T-SQL compiler and the rules over its tree, without tests
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/mypy --platform win32
+	@$(MAKE) --no-print-directory -j 2 lint/python types types/windows
 	$(BIN)/sqlfluff lint sql deploy pycontrol/rowpost/cli/demo/sql
 	PYTHONPATH=pycontrol $(BIN)/python -m tests.support.tsql.compiler sql
 
@@ -67,6 +79,9 @@ bench: $(VENV)/.developer ## what is claimed about speed, peers beside it: 25 mi
 
 test/tsqlt: $(VENV)/.developer ## the tSQLt classes on the server of ROWPOST_TEST_SQLSERVER, with a JUnit report (ARGS="--tsqlt tSQLt.zip --sha256 ...")
 	$(BIN)/python deploy/tsqlt/run.py --junit tsqlt.xml $(ARGS)
+
+sqlserver/first-day: $(VENV)/.developer ## check rowpost on the SQL Server of ROWPOST_FIRST_DAY_URL, with one report (ARGS=--quick, ARGS="--only readpast plans")
+	PYTHONPATH=pycontrol $(BIN)/python -m deploy.first_day $(ARGS)
 
 dist: $(VENV)/.developer ## build wheel and sdist into dist/; the same source makes the same bytes
 	$(BIN)/python -m hatchling build -d dist

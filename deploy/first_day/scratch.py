@@ -1,0 +1,207 @@
+"""The scratch database of a run, the login that is a member of its role db_owner, and what no report may show."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from deploy.first_day.verdicts import NotPossible
+
+from rowpost.database.connection import Connection, connect_url
+from rowpost.deploy.runner import is_babelfish
+from rowpost.errors import RowpostError
+
+__all__ = ["NAME", "Place", "Refused", "Secrets", "parts", "query", "require_view", "scratch", "with_parts"]
+
+NAME = "rowpost_first_day_scratch"
+PROGRAM = "rowpost first day"
+DROP_SECONDS = 20
+_ALLOWED = re.compile(rf"{NAME}(_[A-Za-z0-9_]{{1,60}})?")
+_PART = re.compile(r"\s*([^=;{}]+?)\s*=\s*(\{(?:[^}]|\}\})*\}|[^;]*)\s*(?:;|$)")
+_IDENTITY = ("uid", "pwd", "trusted_connection", "authentication")
+
+
+class Refused(Exception):
+    """The run cannot start; nothing was changed."""
+
+
+def parts(url: str) -> dict[str, str]:
+    """Return the parts of an ODBC connection string by their names in lower case, with braces kept."""
+    return {name.lower(): value for name, value in _PART.findall(url)}
+
+
+def with_parts(url: str, **changes: str) -> str:
+    """Return a connection string with some parts replaced; a part that becomes empty is left out."""
+    found = {**parts(url), **changes}
+    return ";".join(f"{name}={value}" for name, value in found.items() if value)
+
+
+class Secrets:
+    """Passwords that must not appear in a report. Each is hidden as it is written, and as the driver reads it."""
+
+    def __init__(self, *urls: str) -> None:
+        self._values: set[str] = set()
+        for url in urls:
+            self.add(parts(url).get("pwd", ""))
+
+    def add(self, value: str) -> None:
+        """Hide this text from now on."""
+        inner = value[1:-1].replace("}}", "}") if value.startswith("{") else value
+        self._values |= {each for each in (value, inner) if each}
+
+    def hide(self, text: str) -> str:
+        """Return the text with stars in place of each secret."""
+        for value in sorted(self._values, key=len, reverse=True):
+            text = text.replace(value, "***")
+        return text
+
+
+@dataclass
+class Place:
+    """Where the steps run.
+
+    Attributes:
+        admin_url: the connection string of ROWPOST_FIRST_DAY_URL.
+        url: that of the scratch database, as the member of db_owner; as the administrator if there can be no such member.
+        name: the scratch database.
+        folder: where reports of the programs go.
+        quick: whether steps use a tenth of their messages and seconds.
+        babelfish: whether the server is Babelfish, the test engine.
+        tsqlt: arguments for the real tSQLt; empty for the shim.
+        facts: what the preflight found, for the summary.
+        no_member: why no login could become a member of db_owner; empty if one did.
+        deployed_by: who has deployed rowpost in the scratch database.
+    """
+
+    admin_url: str = field(repr=False)
+    url: str = field(repr=False)
+    name: str
+    folder: Path
+    secrets: Secrets
+    quick: bool = False
+    babelfish: bool = False
+    tsqlt: Sequence[str] = ()
+    facts: dict[str, str] = field(default_factory=dict)
+    no_member: str = ""
+    deployed_by: str = ""
+
+    def member(self) -> Connection:
+        """Open a connection to the scratch database with `url`."""
+        return connect_url("sqlserver", self.url, PROGRAM)
+
+    def admin(self) -> Connection:
+        """Open a connection to the scratch database as the administrator."""
+        return connect_url("sqlserver", with_parts(self.admin_url, database=self.name), PROGRAM)
+
+    def scaled(self, number: int) -> int:
+        """Return a number of messages, or a tenth of it in a quick run."""
+        return max(1, number // 10) if self.quick else number
+
+
+def query(database: Connection, statement: str, *values: Any) -> list[tuple]:
+    """Run one statement with `?` for each value, and return its rows. Raises RowpostError."""
+    with database.translated():
+        cursor = database.driver_connection.cursor()
+        try:
+            cursor.execute(statement, *values)
+            return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+        finally:
+            cursor.close()
+
+
+def require_view(database: Connection, *views: str) -> None:
+    """Raise NotPossible unless this login can read the server's views."""
+    for view in views:
+        try:
+            query(database, f"SELECT TOP (1) 1 FROM {view};")
+        except RowpostError as error:
+            said = str(error.__cause__).rpartition("]")[2]  # rowpost's own text would suggest a deployment
+            raise NotPossible(f"{view} cannot be read; it needs VIEW SERVER STATE, from 2022 on VIEW SERVER PERFORMANCE STATE. The server: {said}") from error
+
+
+@contextmanager
+def scratch(
+    url: str, folder: Path, name: str = NAME, *, snapshot: str = "", keep: bool = False, quick: bool = False, tsqlt: Sequence[str] = ()
+) -> Iterator[Place]:
+    """Create the database and the login for the block, and drop both at its end unless `keep`.
+
+    Args:
+        url: a login that may create databases and logins.
+        folder: where the reports go.
+        name: the database; the login has the same name.
+        snapshot: ON or OFF sets READ_COMMITTED_SNAPSHOT; empty keeps the server's default.
+        keep: leave the database and the login.
+        quick: a short run.
+        tsqlt: arguments of deploy/tsqlt/run.py.
+
+    Raises:
+        Refused: the name is not one of a scratch database, it is taken, or the server refused. Nothing was changed.
+    """
+    if not _ALLOWED.fullmatch(name):
+        raise Refused(f"The database must be called {NAME}, or {NAME}_ with letters and digits after it (got {name}).")
+    password = f"Aa1.{secrets.token_urlsafe(24)}"
+    hidden = Secrets(url)
+    hidden.add(password)
+    member = with_parts(url, **{**dict.fromkeys(_IDENTITY, ""), "uid": name, "pwd": password, "database": name})
+    try:
+        admin = connect_url("sqlserver", url, PROGRAM)
+    except RowpostError as error:
+        raise Refused(hidden.hide(f"The server cannot be reached: {error}")) from error
+    with admin:
+        place = Place(url, member, name, folder, hidden, quick, is_babelfish(admin), tsqlt)
+        if place.babelfish:
+            import_module("tests.support.babelfish").install()
+        if query(admin, "SELECT DB_ID(?), SUSER_ID(?);", name, name) != [(None, None)]:
+            raise Refused(f"A database or login {name} exists. Nothing was changed. Drop it, or name another one: --database {NAME}_2")
+        made: list[str] = []
+        try:
+            try:
+                _create(admin, place, password, snapshot, made)
+            except RowpostError as error:
+                raise Refused(hidden.hide(f"The scratch database and its login cannot be created: {error}")) from error
+            yield place
+        finally:
+            if not keep:
+                _drop(admin, place, made)
+
+
+def _create(admin: Connection, place: Place, password: str, snapshot: str, made: list[str]) -> None:
+    name = place.name
+    query(admin, f"CREATE DATABASE {name};")
+    made.append("DATABASE")
+    if snapshot:
+        query(admin, f"ALTER DATABASE {name} SET READ_COMMITTED_SNAPSHOT {snapshot} WITH ROLLBACK IMMEDIATE;")
+    query(admin, f"CREATE LOGIN {name} WITH PASSWORD = '{password}';")
+    made.append("LOGIN")
+    with place.admin() as inside:
+        query(inside, f"CREATE USER {name} FOR LOGIN {name};")
+        try:
+            query(inside, f"ALTER ROLE db_owner ADD MEMBER {name};")
+            place.member().close()
+        except RowpostError as error:  # the other steps can be run without it
+            place.url, place.no_member = with_parts(place.admin_url, database=name), str(error)
+
+
+def _drop(admin: Connection, place: Place, made: list[str]) -> None:
+    """Drop what this run made; sessions that are closing still are waited for."""
+    if "DATABASE" in made and not place.babelfish:
+        with suppress(RowpostError):  # DROP says what is wrong
+            query(admin, f"ALTER DATABASE {place.name} SET SINGLE_USER WITH ROLLBACK IMMEDIATE;")
+    for kind in made:
+        deadline = time.monotonic() + DROP_SECONDS
+        while True:
+            try:
+                query(admin, f"DROP {kind} {place.name};")
+                break
+            except RowpostError as error:
+                if time.monotonic() > deadline:
+                    print(f"The {kind.lower()} {place.name} is left over: {error}")
+                    break
+                time.sleep(0.2)

@@ -1,0 +1,80 @@
+"""What a step says at its end: passed, failed, or not possible here, with the reason and what was seen.
+
+A step is a function of the `Place`. It returns the lines of what it saw, or raises `Failed` or `NotPossible`. Any other error
+means that it failed. No error of a step ends the run.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from deploy.first_day.scratch import Place
+
+__all__ = ["FAILED", "NOT_POSSIBLE", "PASSED", "Failed", "NotPossible", "Step", "Verdict", "exit_code", "judge"]
+
+PASSED, FAILED, NOT_POSSIBLE = "passed", "failed", "not possible here"
+
+
+class _Ended(Exception):
+    def __init__(self, reason: str, seen: Iterable[str] = ()) -> None:
+        super().__init__(reason)
+        self.reason, self.seen = reason, tuple(seen)
+
+
+class Failed(_Ended):
+    """The server did not do what rowpost needs."""
+
+
+class NotPossible(_Ended):
+    """The step cannot be run on this server or with these rights; this says nothing about rowpost."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step. `babelfish` is what Babelfish, the test engine, does not have, if the step cannot pass there."""
+
+    name: str
+    title: str
+    run: Callable[[Place], Sequence[str]]
+    babelfish: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a step ended. `seen` are lines for people; `seconds` is how long it took."""
+
+    name: str
+    title: str
+    state: str
+    reason: str = ""
+    seen: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+def judge(step: Step, place: Place, clock: Callable[[], float] = time.monotonic) -> Verdict:
+    """Run a step. Its errors, the unexpected ones included, become its verdict."""
+    started = clock()
+    state, reason, seen = PASSED, "", ()
+    try:
+        seen = tuple(step.run(place))
+    except NotPossible as ended:
+        state, reason, seen = NOT_POSSIBLE, ended.reason, ended.seen
+    except Failed as ended:
+        state, reason, seen = FAILED, ended.reason, ended.seen
+        if place.babelfish and step.babelfish:
+            state, reason, seen = NOT_POSSIBLE, f"Babelfish {step.babelfish}", (f"seen: {reason}", *seen)
+    except Exception as error:  # noqa: BLE001 -- one step that fails does not end the run
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        state, reason = FAILED, f"{type(error).__name__}: {error} (at {where.name}, line {where.lineno} of {where.filename.rpartition('/')[2]})"
+    hide = place.secrets.hide
+    return Verdict(step.name, step.title, state, hide(reason), tuple(map(hide, seen)), round(clock() - started, 1))
+
+
+def exit_code(verdicts: Iterable[Verdict]) -> int:
+    """Return 1 if a step failed, else 0: a step that is not possible is no failure."""
+    return int(any(verdict.state == FAILED for verdict in verdicts))
