@@ -15,6 +15,9 @@
      │    ├── InvalidMessage      a message that cannot be sent
      │    ├── MessageNotDeserialized  a body that is not what its type says
      │    ├── NoHandler           a message whose types nobody handles
+     │    ├── Unrecoverable       raised by handlers: no retry helps
+     │    ├── SagaInstanceMissing a message for a saga that has no such instance
+     │    │    └── SagaInstanceRequired  the same, and no retry helps
      │    ├── DelayNotSupported   a delayed message that no delayed table can hold
      │    ├── MessageNotFound     a message that is not in its queue, or that somebody holds
      │    └── NoReply             a request whose reply did not come in time
@@ -93,6 +96,8 @@ __all__ = [
     "QueueNotFound",
     "RowpostError",
     "SagaConflict",
+    "SagaInstanceMissing",
+    "SagaInstanceRequired",
     "SagaNotDeployed",
     "SchemaMissing",
     "SchemaTooNew",
@@ -101,6 +106,7 @@ __all__ = [
     "SparkFailed",
     "SparkUnavailable",
     "SpoolTaken",
+    "Unrecoverable",
     "UnsupportedServer",
 ]
 
@@ -163,6 +169,18 @@ class MessageNotDeserialized(MessageError):
 
 class NoHandler(MessageError):
     """A message whose types nobody handles: unrecoverable."""
+
+
+class Unrecoverable(MessageError):
+    """A handler raises it, or a class derived from it, to move its message to the error queue without a retry."""
+
+
+class SagaInstanceMissing(MessageError):
+    """A message for a saga that has no such instance, because it never started or is complete: see the saga's `without_instance`."""
+
+
+class SagaInstanceRequired(SagaInstanceMissing, Unrecoverable):
+    """As SagaInstanceMissing, of a saga that does not want a retry."""
 
 
 class DelayNotSupported(MessageError):

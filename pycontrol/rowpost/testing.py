@@ -140,7 +140,7 @@ class SagaTest:
             bus.send(message, to=self._endpoint.name, headers={REPLY_TO_ADDRESS: "SagaTest.Sender", **(headers or {})})
         self.failure = None
         outcome = self._endpoint.process_one(self._database)
-        if outcome.kind is not Kind.HANDLED:
+        if outcome.kind not in (Kind.HANDLED, Kind.DISCARDED):
             raise self.failure or InvalidMessage(f"The message was not handled: {outcome.error}")
         return self.all_sent[before:]
 

@@ -6,7 +6,7 @@
 
 Each instance has its own queue, `<endpoint>.<instance>`, which receives the replies to its requests. No other instance receives them.
 One thread receives from this queue, for any number of threads that wait. A reply is matched to its request by the header
-NServiceBus.CorrelationId. A reply that arrives too late is logged and dropped. Two processes must not use the same instance name,
+NServiceBus.CorrelationId. A reply that arrives too late is dropped, with a warning and a count. Two processes must not use the same instance name,
 because each would receive replies of the other.
 
 The first request creates the queue if the login may do so. Otherwise create it before:
@@ -22,6 +22,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -42,6 +43,7 @@ from rowpost.errors import (
 )
 from rowpost.handling.context import Bus
 from rowpost.handling.sender import Sender
+from rowpost.recoverability.outcome import identity_of
 from rowpost.settings.environment import Settings
 from rowpost.wire.address import parse_address
 from rowpost.wire.headers import CORRELATION_ID, REPLY_TO_ADDRESS
@@ -89,6 +91,10 @@ class Callbacks:
         endpoint: needs an `instance`.
         connect: opens a connection. Two are used, one for requests and one for replies.
 
+    Attributes:
+        dropped: how many messages in the queue were no replies that somebody waits for, by reason: "late", "unknown", "expired" or
+            "corrupt". Each is a warning in the log, too.
+
     Raises:
         SettingsError: the endpoint has no `instance`.
     """
@@ -111,6 +117,7 @@ class Callbacks:
         self._thread: threading.Thread | None = None
         self._closing = False
         self._renewed_at = float("-inf")
+        self.dropped: Counter[str] = Counter()
 
     def __enter__(self) -> Callbacks:
         self.start()
@@ -247,15 +254,17 @@ class Callbacks:
         rows = database.call("receive_messages", self.queue, begin=True, count=RECEIVE_BATCH)
         database.commit()  # before replies are delivered: what could not be committed is received again
         for key, row_version, expired, headers, body in rows:
-            if not expired:
-                self._deliver(Message(key, row_version, expired, headers, body or b""))
+            self._deliver(Message(key, row_version, expired, headers, body or b""))
         return len(rows)
 
     def _deliver(self, message: Message) -> None:
         try:
             correlation_id = message.headers.get(CORRELATION_ID) or ""
         except MessageCorrupt as error:
-            logger.error("Dropped row %s of %s: its request cannot be determined. %s", message.id, self.queue, error)
+            self._drop("corrupt", message, f"its request cannot be determined. {error}")
+            return
+        if message.expired:
+            self._drop("expired", message, "its time to be received was over.")
             return
         with self._lock:
             future = self._pending.pop(correlation_id, None)
@@ -264,14 +273,18 @@ class Callbacks:
             future.set_result(message)
         elif given_up_at is not None:
             late = time.monotonic() - given_up_at
-            text = "Dropped a reply in %s that arrived %.1f s late: request %s."
-            logger.warning(text, self.queue, late, correlation_id[:100])
+            self._drop("late", message, f"it arrived {late:.1f} s late, for request {correlation_id[:100]}.")
         else:
             text = (
-                "Dropped a message in %s that replies to no request of this process: correlation id %s. It replies to an "
+                f"it replies to no request of this process: correlation id {correlation_id[:100]}. It replies to an "
                 "earlier process, was sent twice, or another process uses the same instance name."
             )
-            logger.warning(text, self.queue, correlation_id[:100])
+            self._drop("unknown", message, text)
+
+    def _drop(self, reason: str, message: Message, text: str) -> None:
+        self.dropped[reason] += 1
+        message_id, message_type = identity_of(message)
+        logger.warning("Dropped message %s (%s) in %s: %s", message_id or message.id, message_type or "no type", self.queue, text)
 
     # -------------------------------------------------------------- the queue
     def _ensure_queue(self, database: Connection) -> None:

@@ -28,6 +28,7 @@ from rowpost.endpoint.declaration import MODES, Declaration
 from rowpost.endpoint.provisioning import open_temporary, prepare, subscribe
 from rowpost.handling.audit import acknowledgement, audited, forwarded
 from rowpost.handling.context import Bus, Context
+from rowpost.handling.processor import Caused, control_message
 from rowpost.outbox.operations import Outbox
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Outcome
@@ -194,7 +195,7 @@ class Endpoint(Declaration):
             return self._embedded
 
     # -------------------------------------------------------------- what the pipeline calls: Processor
-    def handle(self, message: Message, database: Connection, scope: Scope | None = None) -> list[Outgoing]:
+    def handle(self, message: Message, database: Connection, scope: Scope | None = None) -> Caused:
         """Run the handlers of a message. Return what they sent and what their sagas store; nothing is sent yet.
 
         Raises:
@@ -206,18 +207,18 @@ class Endpoint(Declaration):
         headers = message.headers
         destination = headers.get(FORWARD_DESTINATION)
         if destination and database.local(parse_address(destination)).format() != self.name:
-            return [forwarded(message, headers)]  # a delayed message that NServiceBus's mover brought here on its way
+            return Caused([forwarded(message, headers)])  # a delayed message that NServiceBus's mover brought here on its way
         if headers.get(CONTROL_MESSAGE) == "True":
-            return []
+            return Caused([], control_message(headers))
         context = Context(self, database, message, scope)
-        self._handlers.run(message, context)
+        discard = self._handlers.run(message, context)
         if headers.get(RETRY_UNIQUE_MESSAGE_ID):
             context.operations += acknowledgement(headers)
         if self.audit_queue is not None and started is not None:
             original = decode_headers(message.raw_headers)  # a handler may have changed message.headers
             copied = {**original, **context.audit_headers}
             context.operations.append(audited(message, self.audit_queue, self.host, started, copied))
-        return context.operations
+        return Caused(context.operations, discard)
 
     def store(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
         """Store at once what sagas store, and return what is left to send."""

@@ -13,6 +13,7 @@ from typing import Any
 from rowpost.database.connection import Connection
 from rowpost.errors import InvalidDelay, InvalidMessage, SettingsError
 from rowpost.handling.sender import Sender
+from rowpost.recoverability.outcome import Discard
 from rowpost.transactions.scope import Scope
 from rowpost.wire.headers import (
     CONTENT_TYPE,
@@ -175,6 +176,7 @@ class Context(Bus):
         incoming: the message.
         headers: a copy of its headers. Changes are not visible to retries, to the error queue or to the audit copy.
         audit_headers: headers that only the audit copy gets.
+        discards: why handlers of the message discarded it, so far.
     """
 
     def __init__(self, endpoint: Sender, database: Connection, message: Message, scope: Scope | None = None) -> None:
@@ -184,6 +186,7 @@ class Context(Bus):
         self._incoming_headers = message.headers
         self.headers = dict(self._incoming_headers)
         self.audit_headers: dict[str, str | None] = {}
+        self.discards: list[Discard] = []
 
     @property
     def connection(self) -> Any:
@@ -203,6 +206,18 @@ class Context(Bus):
     def body(self) -> bytes:
         """The raw bytes of the message's body."""
         return self.incoming.body
+
+    def discard(self, reason: str, *, expected: bool = False) -> None:
+        """Record that this handler has no use for the message. What the handler did and sent commits all the same.
+
+        If no other handler handles the message, it counts as discarded, and the supervisor emits an event with its id, its type and
+        the reason.
+
+        Args:
+            reason: why, for the person who reads the log.
+            expected: this is the usual end of such a message. Then the event is no warning.
+        """
+        self.discards.append(Discard(reason, expected))
 
     def enlist(self, participant: Any) -> Any:
         """Return a connection to another database, in a transaction that commits or rolls back with this message.

@@ -14,6 +14,7 @@ from typing import Any
 
 from rowpost.errors import NoHandler, SettingsError
 from rowpost.handling.context import Context
+from rowpost.recoverability.outcome import Discard
 from rowpost.wire.headers import CONTENT_TYPE, ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message import Message
 from rowpost.wire.message_types import split_enclosed_types
@@ -120,16 +121,32 @@ class HandlerRegistry:
         self._all.clear()
         self._found.clear()
 
-    def run(self, message: Message, context: Context) -> None:
-        """Run all handlers of a message, in the order of their registration.
+    def run(self, message: Message, context: Context) -> Discard | None:
+        """Run all handlers of a message, in the order of their registration. Return why, if all of them discarded it.
 
         Raises:
             NoHandler: no handler is registered for its types.
             MessageNotDeserialized: the body cannot be decoded to a handler's class.
             Exception: whatever a handler raises.
         """
+        handled = False
         for handler in self.find(message):
+            before = len(context.discards)
             handler.call(self.decode(message, handler.cls), context)
+            handled |= len(context.discards) == before
+        return self._discarded(context, handled) if context.discards else None
+
+    def _discarded(self, context: Context, handled: bool) -> Discard | None:
+        """Return why the message was discarded; None if another handler handled it. Then each reason is logged."""
+        reasons = [each for each in context.discards if not each.elsewhere] or ([] if handled else context.discards)
+        if not handled:
+            return Discard("; ".join(each.reason for each in reasons), all(each.expected for each in reasons))
+        for each in reasons:
+            logger.log(
+                logging.INFO if each.expected else logging.WARNING,
+                "One of several handlers of %s discarded message %s: %s.", self._endpoint, context.message_id, each.reason,
+            )  # fmt: skip
+        return None
 
     def read(self, message: Message) -> Iterator[tuple[RegisteredHandler, Any]]:
         """Yield the handlers of a message, each with the message decoded to its class.

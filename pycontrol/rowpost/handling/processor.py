@@ -6,16 +6,37 @@ An endpoint and a plain function (`pipeline.plain_handler`) implement it. The pi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Commit
+from rowpost.recoverability.outcome import Discard
 from rowpost.recoverability.policy import Recoverability
 from rowpost.transactions.scope import Scope
+from rowpost.wire.headers import MESSAGE_INTENT
 from rowpost.wire.message import Message
 from rowpost.wire.operation import Call, Outgoing
 
-__all__ = ["Processor"]
+__all__ = ["Caused", "Processor", "control_message"]
+
+
+@dataclass(slots=True)
+class Caused:
+    """What the handlers of one message caused.
+
+    Attributes:
+        operations: what they sent and what their sagas store. Nothing of it is sent yet.
+        discard: why they discarded the message; None if at least one of them handled it.
+    """
+
+    operations: list[Outgoing]
+    discard: Discard | None = None
+
+
+def control_message(headers: Mapping[str, str | None]) -> Discard:
+    """Return why a control message is dropped: a message of the transport itself, for which no handler can be registered."""
+    return Discard(f"it is a control message with the intent {headers.get(MESSAGE_INTENT) or 'none'}, which rowpost does not understand")
 
 
 class Processor(Protocol):
@@ -37,7 +58,7 @@ class Processor(Protocol):
     error_queue: str
     sees_control_messages: bool
 
-    def handle(self, message: Message, database: Connection, scope: Scope) -> list[Outgoing]:
+    def handle(self, message: Message, database: Connection, scope: Scope) -> Caused:
         """Run the handlers of a message; return what they caused. Nothing is sent yet.
 
         Raises:

@@ -38,9 +38,9 @@ from rowpost.errors import (
     RowpostError,
     SchemaMissing,
 )
-from rowpost.handling.processor import Processor
+from rowpost.handling.processor import Caused, Processor
 from rowpost.outbox.operations import Outbox, decode_operations, encode_operations, named, open_business
-from rowpost.recoverability.outcome import DEADLOCKED, Kind, Outcome, RowState
+from rowpost.recoverability.outcome import DEADLOCKED, Outcome, RowState
 from rowpost.recoverability.retries import Retries, roll_back
 from rowpost.transactions.guard import broken_transaction, connection_guard
 from rowpost.transactions.scope import OneDatabase
@@ -141,7 +141,7 @@ class OutboxProcessing:
             if message.expired:
                 business.commit()
                 database.commit()
-                return Outcome(Kind.EXPIRED, message.row_version, message.id)
+                return Outcome.expired(message)
             return self._first(message, database, business)
         except InvalidMessageId as error:
             self._undo()
@@ -172,7 +172,8 @@ class OutboxProcessing:
 
     def _first(self, message: Message, database: Connection, business: Connection) -> Outcome:
         row = self._retries.set_savepoint(database)
-        operations, error, committed = self._run(message, database, business)
+        caused, error, committed = self._run(message, database, business)
+        operations = caused.operations
         if error is not None:
             roll_back(business)
             return self._retries.failed(database, message, error, RowState.GONE if committed else row)
@@ -193,22 +194,19 @@ class OutboxProcessing:
         failed = self._send(message, database, operations)
         if failed is None and operations:
             self._dispatched.append(message.message_id)
-        return failed or self._handled(message)
+        return failed or Outcome.done(message, caused.discard)
 
-    def _run(
-        self, message: Message, database: Connection, business: Connection
-    ) -> tuple[list[Outgoing], BaseException | None, bool]:
-        """Run the handler. Return what it sent, or its error and whether it may have committed something."""
-        operations: list[Outgoing] = []
-        failure: BaseException | None = None
+    def _run(self, message: Message, database: Connection, business: Connection) -> tuple[Caused, BaseException | None, bool]:
+        """Run the handler. Return what it caused, or its error and whether it may have committed something."""
+        caused, failure = Caused([]), None
         self._guard.start()
         try:
-            operations = self._processor.handle(message, database, self._scope)
+            caused = self._processor.handle(message, database, self._scope)
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
             failure = error
         finally:
             self._guard.stop()
-        return operations, *self._judge(business, failure)
+        return caused, *self._judge(business, failure)
 
     def _judge(self, business: Connection, error: BaseException | None) -> tuple[BaseException | None, bool]:
         """Find out what the handler did to the business transaction. Return the error, and whether it may have committed."""
@@ -241,7 +239,7 @@ class OutboxProcessing:
         if stored is None or message.message_id in self._dispatched:
             business.commit()
             logger.info("%s: message %s was handled before. The duplicate is dropped.", self._queue, message.message_id)
-            return self._send(message, database, []) or self._handled(message)
+            return self._send(message, database, []) or Outcome.done(message, None)
         self._step("repeating")
         try:
             failed = self._send(message, database, [*decode_operations(stored, age_ms)])
@@ -252,7 +250,7 @@ class OutboxProcessing:
         if failed is None:
             self._settle(business, [Call("settle_operations", None, self._key(message.message_id))])
             logger.info("%s: message %s was handled before. Its operations were sent now.", self._queue, message.message_id)
-            return self._handled(message)
+            return Outcome.done(message, None)
         roll_back(business)
         return failed
 
@@ -276,9 +274,6 @@ class OutboxProcessing:
         self._settled = []
         self._step("sent")
         return None
-
-    def _handled(self, message: Message) -> Outcome:
-        return Outcome(Kind.HANDLED, message.row_version, message.id)
 
     def _key(self, message_id: str) -> dict[str, str]:
         return {"endpoint": self._queue, "message_id": message_id}

@@ -31,7 +31,7 @@ from rowpost.wire.operation import Call, Outgoing
 
 __all__ = ["Batches"]
 
-SUCCEEDED = frozenset({Kind.HANDLED, Kind.EXPIRED})
+SUCCEEDED = frozenset({Kind.HANDLED, Kind.DISCARDED, Kind.EXPIRED})
 #: kinds of outcomes after which the message is no longer in its queue
 REMOVED = SUCCEEDED | {Kind.CORRUPT, Kind.DELAYED, Kind.MOVED_TO_ERROR}
 
@@ -126,23 +126,24 @@ class Batches:
 
     def _attempt(self, message: Message, batch: _Batch) -> Outcome | None:
         """Handle one message. Return its outcome if it ended the transaction, else None."""
-        pipeline, kind, words = self._pipeline, Kind.HANDLED, None
+        pipeline = self._pipeline
         try:
             if message.expired:
-                kind = Kind.EXPIRED
+                outcome = Outcome.expired(message)
             else:
                 started, headers = time.time(), message.headers
-                result = pipeline.attempt(message)
-                if isinstance(result, Outcome):
-                    return result
-                if result is not None:
+                caused = pipeline.attempt(message)
+                if isinstance(caused, Outcome):
+                    return caused
+                outcome = Outcome.done(message, caused.discard)
+                if caused.discard is None:
                     batch.times.append((headers, started))
-                if result:
-                    batch.groups.append(result)
+                if caused.operations:
+                    batch.groups.append(caused.operations)
         except MessageCorrupt as error:
-            kind, words = Kind.CORRUPT, in_words(error)
+            outcome = Outcome(Kind.CORRUPT, message.row_version, message.id, 1, in_words(error))
             batch.calls.append(pipeline.retries.copies.unchanged(message).call)
-        batch.outcomes.append(Outcome(kind, message.row_version, message.id, 0 if words is None else 1, words))
+        batch.outcomes.append(outcome)
         return None
 
     def _commit(self, batch: _Batch) -> bool:

@@ -19,9 +19,10 @@ from typing import Protocol
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Begin
 from rowpost.errors import RowpostError
+from rowpost.handling.processor import Caused
 from rowpost.outbox.processing import OutboxProcessing
 from rowpost.pipeline.within_transaction import ReceiveOnly, Receiver, SendsAtomicWithReceive, WithinTransaction
-from rowpost.recoverability.outcome import Kind, Outcome, RowState
+from rowpost.recoverability.outcome import Outcome, RowState
 from rowpost.settings.secrets import resolve_participants
 from rowpost.transactions.coordinator import Coordinator
 from rowpost.transactions.guard import broken_transaction
@@ -106,14 +107,15 @@ class NoTransaction:
     def handle(self, message: Message) -> Outcome:
         """Run the handler, then send what it sent in a transaction of its own."""
         receiver, database = self._receiver, self._receiver.database
+        caused = Caused([])
         failure: BaseException | None = None
         try:
-            operations = receiver.processor.handle(message, database, self._scope)
+            caused = receiver.processor.handle(message, database, self._scope)
             receiver.step("handled")
             if not database.closed and database.in_transaction:
                 failure = broken_transaction(receiver.queue, "left a transaction open on the connection")
-            elif operations and not database.closed:
-                receiver.processor.dispatch(database, operations, begin=True, commit=True)
+            elif caused.operations and not database.closed:
+                receiver.processor.dispatch(database, caused.operations, begin=True, commit=True)
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
             failure = error
         if database.closed:
@@ -121,7 +123,7 @@ class NoTransaction:
         if failure is not None:
             return receiver.retries.failed(receiver.database, message, failure, RowState.REMOVED)
         receiver.step("committed")
-        return Outcome(Kind.HANDLED, message.row_version, message.id)
+        return Outcome.done(message, caused.discard)
 
     def _reopen(self, failure: BaseException | None) -> BaseException:
         """Return the error for a closed connection, and open another one if possible.

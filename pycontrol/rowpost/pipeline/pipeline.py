@@ -23,7 +23,7 @@ from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Begin
 from rowpost.database.receive_transaction import ReceiveTransaction
 from rowpost.errors import Deadlock, MessageCorrupt
-from rowpost.handling.processor import Processor
+from rowpost.handling.processor import Caused, Processor, control_message
 from rowpost.pipeline.modes import choose_mode
 from rowpost.pipeline.plain_handler import Handler, PlainHandler
 from rowpost.pipeline.timings import Stopwatch
@@ -130,7 +130,7 @@ class Pipeline:
         mode, database = self._mode, self.database
         if message.expired and not mode.takes_expired:
             self._end_receive()
-            return Outcome(Kind.EXPIRED, message.row_version, message.id)
+            return Outcome.expired(message)
         try:
             headers = message.headers
         except MessageCorrupt as error:
@@ -139,7 +139,7 @@ class Pipeline:
             if message.id in self.retries.counted:
                 self.retries.forget(database, message)
             self._end_receive()
-            return Outcome(Kind.HANDLED, message.row_version, message.id)
+            return Outcome.done(message, control_message(headers))
         started = time.time()
         if self._hold is not None:
             self._hold(message)
@@ -214,19 +214,18 @@ class Pipeline:
         """Return the messages of a batch in the order in which to handle them. Those of an exclusive queue keep their order."""
         return messages if self._consumer is not None else self.processor.in_lock_order(messages)
 
-    def attempt(self, message: Message) -> list[Outgoing] | Outcome | None:
+    def attempt(self, message: Message) -> Caused | Outcome:
         """Run the handler of one message of a batch.
 
         Returns:
-            What the handler caused; None for a message that its processor does not get. Else the outcome of a failed attempt;
-            then the whole transaction is rolled back.
+            What the handler caused. Else the outcome of a failed attempt; then the whole transaction is rolled back.
 
         Raises:
             MessageCorrupt: the headers cannot be read.
         """
         mode = self._mode
-        if self._drops(message.headers) or not isinstance(mode, SendsAtomicWithReceive):
-            return None
+        if not isinstance(mode, SendsAtomicWithReceive) or self._drops(message.headers):
+            return Caused([], control_message(message.headers))
         if self._hold is not None:
             self._hold(message)
         result = mode.attempt(message, RowState.RETURNED, batched=True)

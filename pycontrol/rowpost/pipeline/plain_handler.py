@@ -12,7 +12,7 @@ from typing import Any
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Commit
 from rowpost.handling.handlers import check_ran, name_of
-from rowpost.handling.processor import Processor
+from rowpost.handling.processor import Caused, Processor
 from rowpost.recoverability.policy import plain_recoverability
 from rowpost.transactions.scope import Scope
 from rowpost.wire.message import Message
@@ -43,7 +43,7 @@ class PlainHandler(Processor):
         self.recoverability = plain_recoverability(attempts)
         self.participants: Mapping[str, str] = {}
 
-    def handle(self, message: Message, database: Connection, scope: Scope) -> list[Outgoing]:
+    def handle(self, message: Message, database: Connection, scope: Scope) -> Caused:
         """Call the function. The value that it returns is ignored.
 
         Raises:
@@ -53,7 +53,7 @@ class PlainHandler(Processor):
         returned = self._function(message, database.driver_connection)
         if returned is not None:
             check_ran(returned, f"The handler {name_of(self._function)}")
-        return []
+        return Caused([])
 
     def store(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
         """Return the operations unchanged: there are none."""

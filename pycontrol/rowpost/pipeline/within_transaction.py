@@ -22,8 +22,8 @@ from rowpost.errors import (
     RowpostError,
     SagaConflict,
 )
-from rowpost.handling.processor import Processor
-from rowpost.recoverability.outcome import DEADLOCKED, Interrupted, Kind, Outcome, RowState
+from rowpost.handling.processor import Caused, Processor
+from rowpost.recoverability.outcome import DEADLOCKED, Interrupted, Outcome, RowState
 from rowpost.recoverability.retries import Retries, roll_back
 from rowpost.transactions.guard import broken_transaction, connection_guard
 from rowpost.transactions.scope import OneDatabase, Scope
@@ -91,7 +91,7 @@ class WithinTransaction:
         result = self.attempt(message, row)
         return result if isinstance(result, Outcome) else self.commit(message, result)
 
-    def attempt(self, message: Message, row: RowState, *, batched: bool = False) -> list[Outgoing] | Outcome:
+    def attempt(self, message: Message, row: RowState, *, batched: bool = False) -> Caused | Outcome:
         """Run the handler on the guarded connection.
 
         Args:
@@ -109,11 +109,11 @@ class WithinTransaction:
         self._guard.start()
         database.lent, started = False, time.perf_counter()
         try:
-            operations = receiver.processor.handle(message, database, self._scope)
+            caused = receiver.processor.handle(message, database, self._scope)
             if batched:  # the next message of the batch may belong to the same saga
-                operations = receiver.processor.store(database, operations)
-            elif operations:
-                operations = self._before_send(database, operations)
+                caused.operations = receiver.processor.store(database, caused.operations)
+            elif caused.operations:
+                caused.operations = self._before_send(database, caused.operations)
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
             self._handler_ended(database)
             return self._failed(message, error, row, batched)
@@ -124,7 +124,7 @@ class WithinTransaction:
         self.handler_seconds = time.perf_counter() - started
         self._handler_ended(database)
         receiver.step("handled")
-        return operations if self.can_commit(batched) else self._failed(message, None, row, batched)
+        return caused if self.can_commit(batched) else self._failed(message, None, row, batched)
 
     def can_commit(self, batched: bool) -> bool:
         """Return whether the transaction is still open and can be committed.
@@ -139,13 +139,13 @@ class WithinTransaction:
             return not database.closed
         return database.is_intact("commit_guarded" if batched else self.begin)
 
-    def commit(self, message: Message, operations: list[Outgoing]) -> Outcome:
+    def commit(self, message: Message, caused: Caused) -> Outcome:
         """Commit the removal, the handler's SQL and, depending on the mode, what was sent."""
         receiver, database = self._receiver, self._receiver.database
         try:
             if message.id in receiver.retries.counted:
                 receiver.retries.forget(database, message)
-            operations = self._before_commit(database, operations)
+            operations = self._before_commit(database, caused.operations)
             receiver.step("before commit")
             if operations:
                 receiver.processor.dispatch(database, operations, commit=True)
@@ -157,7 +157,7 @@ class WithinTransaction:
             return self._commit_failed(message, error)
         receiver.step("committed")
         self._after_commit()
-        return Outcome(Kind.HANDLED, message.row_version, message.id)
+        return Outcome.done(message, caused.discard)
 
     # -------------------------------------------------------------- what differs by mode
     def _before_send(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:

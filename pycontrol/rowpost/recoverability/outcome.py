@@ -7,9 +7,11 @@ from typing import NamedTuple
 from uuid import UUID
 
 from rowpost.errors import MessageCorrupt
+from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message import Message
+from rowpost.wire.message_types import split_enclosed_types
 
-__all__ = ["DEADLOCKED", "EMPTY", "Interrupted", "Kind", "Outcome", "RowState"]
+__all__ = ["DEADLOCKED", "EMPTY", "Discard", "Interrupted", "Kind", "Outcome", "RowState", "identity_of"]
 
 
 class Kind(Enum):
@@ -21,12 +23,32 @@ class Kind(Enum):
     DELAYED = "delayed"
     MOVED_TO_ERROR = "moved_to_error"
     EXPIRED = "expired"
+    #: nobody had a use for the message, and the reason is known; what its handlers did has committed
+    DISCARDED = "discarded"
     #: the headers cannot be read; the value is the name of this count in reports and events
     CORRUPT = "poison"
     #: another transaction's locks or changes rolled this one back: try again at once, nothing is wrong
     DEADLOCKED = "deadlocked"
     #: the message cannot be moved to the error queue, or the policy failed: an operator has to act
     UNMOVABLE = "unmovable"
+
+
+class Discard(NamedTuple):
+    """Why a message was dropped, or a handler had no use for it.
+
+    Attributes:
+        reason: in words.
+        expected: this is the usual end of such a message, so that nobody has to be warned.
+        elsewhere: the message is meant for another handler, so that this one says nothing about it.
+    """
+
+    reason: str
+    expected: bool = False
+    elsewhere: bool = False
+
+
+#: why an expired message was dropped
+OVERDUE = Discard("its time to be received was over")
 
 
 class Outcome(NamedTuple):
@@ -38,7 +60,9 @@ class Outcome(NamedTuple):
         id: the id of the message's row.
         attempts: failed attempts so far, this one included.
         error: type and text of the error, if there was one.
-        message_id: the message's own id if an attempt failed; None if its headers cannot be read.
+        message_id: the message's own id if an attempt failed or the message was dropped; None if its headers cannot be read.
+        message_type: the type of a message that was dropped, if its headers name one.
+        discard: why a message was dropped.
     """
 
     kind: Kind
@@ -47,15 +71,39 @@ class Outcome(NamedTuple):
     attempts: int = 0
     error: str | None = None
     message_id: str | None = None
+    message_type: str | None = None
+    discard: Discard | None = None
 
     @classmethod
     def failed(cls, kind: Kind, message: Message, attempts: int, error: str) -> Outcome:
         """Return the outcome of a failed attempt."""
-        try:
-            message_id = message.message_id
-        except MessageCorrupt:
-            message_id = None
-        return cls(kind, message.row_version, message.id, attempts, error, message_id)
+        return cls(kind, message.row_version, message.id, attempts, error, identity_of(message)[0])
+
+    @classmethod
+    def done(cls, message: Message, discard: Discard | None) -> Outcome:
+        """Return the outcome of a message that was handled, or that its handlers discarded."""
+        if discard is None:
+            return cls(Kind.HANDLED, message.row_version, message.id)
+        return cls._dropped(Kind.DISCARDED, message, discard)
+
+    @classmethod
+    def expired(cls, message: Message) -> Outcome:
+        """Return the outcome of a message that expired before it was received."""
+        return cls._dropped(Kind.EXPIRED, message, OVERDUE)
+
+    @classmethod
+    def _dropped(cls, kind: Kind, message: Message, discard: Discard) -> Outcome:
+        message_id, message_type = identity_of(message)
+        return cls(kind, message.row_version, message.id, message_id=message_id, message_type=message_type, discard=discard)
+
+
+def identity_of(message: Message) -> tuple[str | None, str | None]:
+    """Return the id and the type of a message, as far as its headers can be read."""
+    try:
+        types = split_enclosed_types(message.headers.get(ENCLOSED_MESSAGE_TYPES))
+        return message.message_id, next(iter(types), None)
+    except MessageCorrupt:
+        return None, None
 
 
 class Interrupted(NamedTuple):

@@ -16,7 +16,14 @@ from datetime import datetime, timedelta
 from enum import Enum
 from functools import cached_property
 
-from rowpost.errors import InvalidCorrelation, InvalidMessageId, InvalidSagaState, MessageNotDeserialized, NoHandler
+from rowpost.errors import (
+    InvalidCorrelation,
+    InvalidMessageId,
+    InvalidSagaState,
+    MessageNotDeserialized,
+    NoHandler,
+    Unrecoverable,
+)
 from rowpost.wire.headers import (
     DELIVER_AT,
     EXCEPTION_INFO,
@@ -94,7 +101,7 @@ class Recoverability:
         immediate_retries: retries without a delay, in each round.
         delayed_retries: rounds after the first one.
         delay_increase: the first delay, and the difference to each further one.
-        unrecoverable: errors that move the message to the error queue at once.
+        unrecoverable: errors that move the message to the error queue at once, as `Unrecoverable` always does.
         policy: decides instead of all that. It returns a `Decision`, or the time after which to retry.
     """
 
@@ -116,7 +123,7 @@ class Recoverability:
         if self.policy is not None:
             decided = self.policy(failure)
             return (Decision.DELAY, decided) if isinstance(decided, timedelta) else (decided, nothing)
-        if isinstance(failure.error, self.unrecoverable):
+        if isinstance(failure.error, (*self.unrecoverable, Unrecoverable)):
             return Decision.ERROR, nothing
         if failure.attempts <= self.immediate_retries:
             return Decision.RETRY, nothing

@@ -27,14 +27,14 @@ class SagaContext(Context):
 
     def __init__(self, outer: Context, saga_id: UUID, saga_type: str, metadata: Mapping[str, str]) -> None:
         super().__init__(outer.endpoint, outer.database, outer.incoming, outer.scope)
-        self.operations, self.headers = outer.operations, outer.headers
+        self.operations, self.headers, self.discards = outer.operations, outer.headers, outer.discards
         self._saga_id, self._saga_type = saga_id, saga_type
         self._metadata = metadata
 
     def request_timeout(self, after: timedelta | datetime, message: Any) -> str:
         """Send the instance a delayed message; return its message id.
 
-        The message finds the instance by its id. If the saga is complete by then, the message is discarded and logged.
+        The message finds the instance by its id. If the saga is complete by then, the message is discarded, with an event.
 
         Args:
             after: delay from now, or a time with time zone.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import logging
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from datetime import timedelta
 from typing import Any, ClassVar, Generic, TypeVar
 from uuid import UUID
 
-from rowpost.errors import SettingsError
+from rowpost.errors import SagaInstanceMissing, SagaInstanceRequired, SettingsError
 from rowpost.handling.context import Context
 from rowpost.handling.handlers import check_runs, name_of
 from rowpost.sagas.correlation import KINDS
@@ -30,8 +29,7 @@ State = TypeVar("State")
 Function = TypeVar("Function", bound=Callable[..., Any])
 _MARK = "__rowpost_saga_messages__"
 _VERSION_LIMIT = 23  # the length of the column SagaTypeVersion
-
-logger = logging.getLogger("rowpost.sagas")
+WITHOUT_INSTANCE = ("discard", "retry", "error")
 
 
 def starts(cls: type, *, subscribe: bool = False) -> Callable[[Function], Function]:
@@ -86,6 +84,7 @@ class Declaration:
     version: str
     renamed: Mapping[str, str]
     removed: tuple[str, ...]
+    without_instance: str
     methods: tuple[Method, ...]
 
     def table_for(self, endpoint: str) -> str:
@@ -114,6 +113,9 @@ class Saga(Generic[State]):
         lock_timeout: maximum time to wait for the lock.
         table: the table's name; by default <endpoint>_<class>.
         transitional: a second field to store as a correlation value, while sagas move from one field to another.
+        without_instance: what happens to a message that starts no instance and finds none. "discard" drops it, with an event.
+            "retry" fails the attempt, so that the endpoint's recoverability decides: the message that starts the instance may be
+            late. "error" moves the message to the error queue. A timeout of an instance that is complete is always discarded.
         renamed, removed: fields of the state that were renamed or removed, see `state.py`.
         version: version of the class, stored for people who read the table; at most 23 characters.
 
@@ -141,11 +143,17 @@ class Saga(Generic[State]):
     def not_found(cls, message: Any, context: Context) -> None:
         """Handle a message that finds no instance, because it never started or is complete. May be overridden.
 
-        The default discards the message and logs it.
+        The default does what the class argument `without_instance` says.
+
+        Raises:
+            SagaInstanceMissing: `without_instance` is "retry" or "error".
         """
-        logger.info(
-            "No saga %s found for message %s (%s); the message is discarded.", cls.declaration.name, context.message_id, type(message).__name__
-        )
+        reason = f"there is no instance of the saga {cls.declaration.name} for it: it never started, or is complete"
+        if cls.declaration.without_instance == "discard":
+            context.discard(reason)
+            return
+        error = SagaInstanceMissing if cls.declaration.without_instance == "retry" else SagaInstanceRequired
+        raise error(f"The {type(message).__name__} {context.message_id} cannot be handled: {reason}.")
 
 
 def _declare(
@@ -160,10 +168,13 @@ def _declare(
     renamed: Mapping[str, str] | None = None,
     removed: tuple[str, ...] = (),
     version: str = "1.0.0",
+    without_instance: str = "discard",
 ) -> Declaration:
     problem = _Problem(cls.__name__)
     if concurrency not in ("pessimistic", "optimistic"):
         raise problem(f"has the unknown concurrency {concurrency!r}. Use pessimistic or optimistic.")
+    if without_instance not in WITHOUT_INSTANCE:
+        raise problem(f"has the unknown without_instance {without_instance!r}. Use {', '.join(WITHOUT_INSTANCE)}.")
     if not timedelta(0) < lock_timeout < timedelta(days=20):
         raise problem(f"has the lock_timeout {lock_timeout}. Use a time between a millisecond and 20 days.")
     if len(version) > _VERSION_LIMIT:
@@ -188,6 +199,7 @@ def _declare(
         version=version,
         renamed=dict(renamed or {}),
         removed=tuple(removed),
+        without_instance=without_instance,
         methods=tuple(_methods(cls, correlate, problem)),
     )
 

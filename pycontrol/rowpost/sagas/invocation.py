@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -18,6 +17,7 @@ import msgspec
 from rowpost.database.connection import Connection
 from rowpost.errors import InvalidCorrelation, LockTimeout, SagaNotDeployed
 from rowpost.handling.context import Context
+from rowpost.recoverability.outcome import Discard
 from rowpost.sagas.context import SagaContext
 from rowpost.sagas.correlation import correlation_text
 from rowpost.sagas.declaration import Method, Saga
@@ -36,8 +36,6 @@ from rowpost.wire.operation import Call
 __all__ = ["SagaInvocation", "SagaTables"]
 _MILLISECOND = timedelta(milliseconds=1)
 _VERSION = __version__[:23]
-
-logger = logging.getLogger("rowpost.sagas")
 
 
 class SagaTables:
@@ -79,6 +77,8 @@ class SagaInvocation:
         """
         key = self._instance_key(message, context)
         if key is None:
+            named = context.incoming.headers.get(SAGA_TYPE) or "another type"
+            context.discards.append(Discard(f"it is for an instance of a saga of {named}, which has no handler for it here", elsewhere=True))
             return None
         name = self._tables.find(context.database, self._table)
         row = self._load(context.database, name, key)
@@ -139,10 +139,7 @@ class SagaInvocation:
 
     def _not_found(self, message: Any, context: Context) -> None:
         if context.incoming.headers.get(IS_SAGA_TIMEOUT) == "True":
-            logger.info(
-                "No saga %s found for timeout %s (%s), because it is complete; the message is discarded.",
-                self._declared.name, context.message_id, type(message).__name__,
-            )  # fmt: skip
+            context.discard(f"it is a timeout of a saga {self._declared.name} that is complete", expected=True)
         else:
             self._saga.not_found(message, context)
 

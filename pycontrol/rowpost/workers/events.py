@@ -13,6 +13,7 @@ __all__ = [
     "Critical",
     "Delayed",
     "DelayedMoved",
+    "Discarded",
     "Event",
     "Expired",
     "ExpiredPurged",
@@ -104,10 +105,26 @@ class Handled(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expired(Event):
-    """A worker removed `count` expired messages without handling them."""
+    """A worker removed `count` expired messages without handling them. Each is an event `Discarded` too, up to 50 in a report."""
 
     pid: int
     count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discarded(Event):
+    """A message ended without being handled, for a known `reason`: no saga instance, a control message, its time was over.
+
+    `id` is that of the message's row; `message_id` and `message_type` are the message's own, None if its headers do not tell. `expected`:
+    this is the usual end of such a message, as of a timeout whose saga is complete; all others are warnings.
+    """
+
+    pid: int
+    id: UUID | None
+    message_id: str | None = None
+    message_type: str | None = None
+    reason: str
+    expected: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,6 +277,7 @@ LEVELS: dict[type[Event], int] = {
     Warned: logging.WARNING,
     WorkerDied: logging.WARNING,
     Delayed: logging.WARNING,
+    Discarded: logging.WARNING,
     ThrottlingStarted: logging.WARNING,
     TimedOut: logging.WARNING,
     Handled: logging.DEBUG,
@@ -270,7 +288,11 @@ LEVELS: dict[type[Event], int] = {
 
 def level_of(event: Event) -> int:
     """Return how severe an event is, as a level of the module logging."""
-    return event.level if isinstance(event, Logged) else LEVELS.get(type(event), logging.INFO)
+    if isinstance(event, Logged):
+        return event.level
+    if isinstance(event, Discarded) and event.expected:
+        return logging.INFO
+    return LEVELS.get(type(event), logging.INFO)
 
 
 def log_event(event: Event) -> None:

@@ -326,7 +326,7 @@ class WorkerPool:
             self.has_received = True
         self._figures.add(progress, now)
         self._reporter.report_progress(progress, handle.process.pid)
-        self._count_failures(progress.streak, succeeded=progress.handled > 0)
+        self._count_failures(progress.streak, succeeded=progress.handled + progress.discarded > 0)
         self._update_state(handle, progress, now)
         if progress.runs:
             self._observe(concurrency.Received(handle.number, progress.runs), now)

@@ -34,11 +34,12 @@ __all__ = [
     "Tally",
 ]
 
-# A report describes so many failures; further ones are only counted.
+# A report describes so many failures, and so many dropped messages; further ones are only counted.
 FAILURES_PER_REPORT = 50
 NO_MESSAGE, MESSAGE_IN_FLIGHT = 0, 1
 ATTEMPTS_FAILED = frozenset({Kind.FAILED, Kind.DELAYED, Kind.MOVED_TO_ERROR})
 BAD = ATTEMPTS_FAILED | {Kind.CORRUPT, Kind.UNMOVABLE}
+DROPPED = frozenset({Kind.DISCARDED, Kind.EXPIRED})
 
 
 @dataclass(frozen=True)
@@ -174,6 +175,7 @@ class Progress:
         round: the round of the last Receive.
         runs: receives in order: +n for n messages in a row, -n for n empty receives in a row.
         failures: failed attempts, at most 50 of them.
+        dropped: discarded and expired messages, at most 50 of them.
         streak: failed attempts since the last message that was handled.
         times: critical and processing times.
     """
@@ -189,7 +191,9 @@ class Progress:
     moved_to_error: int = 0
     expired: int = 0
     poison: int = 0
+    discarded: int = 0
     failures: tuple[Outcome, ...] = ()
+    dropped: tuple[Outcome, ...] = ()
     streak: int = 0
     times: Times = field(default_factory=Times)
 
@@ -225,6 +229,7 @@ class Tally:
         self._counts: dict[Kind, int] = {}
         self._runs: list[int] = []
         self._failures: list[Outcome] = []
+        self._dropped: list[Outcome] = []
         self._streak = 0
 
     def add(self, outcome: Outcome) -> None:
@@ -239,10 +244,18 @@ class Tally:
             self._streak = 0
         elif kind in ATTEMPTS_FAILED:
             self._streak += 1
+        elif kind in DROPPED:
+            self._drop(outcome)
         if kind in BAD and len(self._failures) < FAILURES_PER_REPORT:
             self._failures.append(outcome)
         if kind is not Kind.EMPTY and kind is not Kind.UNMOVABLE:
             self._counts[kind] = self._counts.get(kind, 0) + 1
+
+    def _drop(self, outcome: Outcome) -> None:
+        if outcome.kind is Kind.DISCARDED:
+            self._streak = 0
+        if len(self._dropped) < FAILURES_PER_REPORT:
+            self._dropped.append(outcome)
 
     def take(self, *, busy: bool, round_: int, times: Times | None = None) -> Progress:
         until = time.time()
@@ -253,10 +266,11 @@ class Tally:
             round=round_,
             runs=tuple(self._runs),
             failures=tuple(self._failures),
+            dropped=tuple(self._dropped),
             streak=self._streak,
             times=times or Times(),
             **{kind.value: count for kind, count in self._counts.items()},
         )
         self._since = until
-        self._counts, self._runs, self._failures, self._streak = {}, [], [], 0
+        self._counts, self._runs, self._failures, self._dropped, self._streak = {}, [], [], [], 0
         return progress

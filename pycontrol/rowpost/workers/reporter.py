@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from rowpost.recoverability.outcome import Kind, Outcome
+from rowpost.recoverability.outcome import Discard, Kind, Outcome
 from rowpost.workers import events
 from rowpost.workers.protocol import Logged, Progress
 
@@ -18,6 +18,7 @@ EVENT_OF_KIND = {
     Kind.MOVED_TO_ERROR: events.MovedToError,
     Kind.CORRUPT: events.Poisoned,
 }
+UNKNOWN = Discard("its worker gave no reason")
 
 
 class EventReporter:
@@ -45,8 +46,17 @@ class EventReporter:
             )
         if progress.expired:
             self.report(events.Expired, pid=pid, count=progress.expired)
+        for outcome in progress.dropped:
+            self._report_dropped(outcome, pid)
         for outcome in progress.failures:
             self.report_failure(outcome, pid)
+
+    def _report_dropped(self, outcome: Outcome, pid: int) -> None:
+        reason, expected, *_ = outcome.discard or UNKNOWN
+        self.report(
+            events.Discarded, pid=pid, id=outcome.id, message_id=outcome.message_id, message_type=outcome.message_type, reason=reason,
+            expected=expected,
+        )  # fmt: skip
 
     def report_failure(self, outcome: Outcome, pid: int) -> None:
         """Emit the event of a failed attempt.

@@ -13,7 +13,7 @@ from rowpost.workers.protocol import Progress
 __all__ = ["Figures", "QueueSnapshot", "Snapshot"]
 
 RATE_WINDOW_S = 5.0
-COUNTED = ("handled", "failed", "delayed", "moved_to_error", "expired", "poison")
+COUNTED = ("handled", "failed", "delayed", "moved_to_error", "expired", "poison", "discarded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class QueueSnapshot:
         depth: messages that the last peek found, counted up to 1,000; None before the first peek.
         target: the target number of workers.
         busy: workers that have work.
-        handled, failed, delayed, moved_to_error, expired, poison: messages since the supervisor started. `failed`
+        handled, failed, delayed, moved_to_error, expired, poison, discarded: messages since the supervisor started. `failed`
             counts attempts that are retried at once, `delayed` those that are retried later.
         died: worker processes that died since the supervisor started.
         rate: messages handled per second over the last five seconds.
@@ -50,6 +50,7 @@ class QueueSnapshot:
     rate: float
     critical: bool
     throttled: bool = False
+    discarded: int = 0
     critical_time: float | None = None
     processing_time: float | None = None
 

@@ -188,7 +188,7 @@ class Worker:
             self._pause(self._breaker.armed_wait)
         elif kind in ATTEMPTS_FAILED:
             self._after_failed_attempt()
-        elif kind is Kind.HANDLED and self._backoff:
+        elif self._backoff and kind in (Kind.HANDLED, Kind.DISCARDED):
             self._backoff = 0.0
             self._report(busy=True)
 

@@ -125,6 +125,7 @@ def test_a_late_reply_is_logged_and_dropped(web, database, caplog):
         eventually(lambda: "late" in caplog.text, "the late reply is told")
 
     assert Queue("Web.web1", database).peek() == 0
+    assert callbacks.dropped == {"late": 1}
 
 
 def test_strange_messages_in_the_replies_are_dropped_and_told_and_the_next_reply_arrives(web, sales, database, sql, caplog):
@@ -139,6 +140,7 @@ def test_strange_messages_in_the_replies_are_dropped_and_told_and_the_next_reply
 
     assert reply == OrderAccepted(1)
     assert "its request cannot be determined" in caplog.text
+    assert callbacks.dropped == {"corrupt": 1, "unknown": 3}
 
 
 def test_a_reply_that_is_not_what_its_type_says_raises_where_it_was_asked_for(web, database):

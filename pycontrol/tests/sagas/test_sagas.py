@@ -1,7 +1,6 @@
 """Sagas against the database: finding, storing, timeouts, replies, and whatever may be wrong with them."""
 
 import json
-import logging
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
@@ -388,8 +387,7 @@ def test_a_timeout_at_a_moment_is_due_then(make_desk, sql):
     assert 3500 < moved.next_due <= 3600
 
 
-def test_a_timeout_of_a_saga_that_is_complete_is_discarded_with_a_log_line(make_desk, caplog):
-    caplog.set_level(logging.INFO, "rowpost.sagas")
+def test_a_timeout_of_a_saga_that_is_complete_is_discarded_as_expected(make_desk):
     desk = make_desk()
     GATES["later"] = lambda saga, context: context.request_timeout(timedelta(0), Nudge("mark"))
     desk.handle(Open("A", 1, "later"))
@@ -398,8 +396,19 @@ def test_a_timeout_of_a_saga_that_is_complete_is_discarded_with_a_log_line(make_
     move_due(desk.database, "Sales")
     outcome = desk.work()
 
-    assert (outcome.kind, desk.waiting("error"), desk.waiting("Sales")) == (Kind.HANDLED, 0, 0)
-    assert "because it is complete" in caplog.text
+    assert (outcome.kind, desk.waiting("error"), desk.waiting("Sales")) == (Kind.DISCARDED, 0, 0)
+    assert ("that is complete" in outcome.discard.reason, outcome.discard.expected) == (True, True)
+
+
+@pytest.mark.promise("nothing-vanishes")
+def test_a_message_for_another_saga_that_nobody_hosts_is_discarded(make_desk):
+    named = {"NServiceBus.SagaId": str(uuid4()), "NServiceBus.SagaType": "Another.Saga", "NServiceBus.IsSagaTimeoutMessage": "True"}
+    desk = make_desk()
+
+    outcome = desk.handle(Nudge("mark"), **named)
+
+    assert outcome.kind is Kind.DISCARDED
+    assert ("Another.Saga" in outcome.discard.reason, outcome.discard.expected) == (True, False)
 
 
 def test_a_timeout_is_for_the_saga_that_asked_for_it_alone(make_desk):

@@ -124,6 +124,10 @@ def _broken_policy(failure):
     return Decision.ERROR
 
 
+def _discard(body, context):
+    context.discard("nobody sells it any more")
+
+
 defaults = endpoint(_fail, recoverability=Recoverability(delay_increase=SOON))
 two_by_two = endpoint(_fail, recoverability=Recoverability(1, 1, SOON))
 once = endpoint(_fail, recoverability=Recoverability(0, 0))
@@ -141,3 +145,5 @@ leaving = endpoint(_leave, recoverability=Recoverability(1, 0))
 exhausting = endpoint(_exhaust, recoverability=Recoverability(1, 0))
 flaky = endpoint(_fail_until_file, recoverability=Recoverability(1000, 0))
 none_mode = endpoint(_fail, transaction_mode="none")
+discarding = Endpoint("Recovery")
+discarding.handles("Shop.Old", bytes)(_discard)

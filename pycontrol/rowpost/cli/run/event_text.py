@@ -65,6 +65,8 @@ def _text_of(event: events.Event) -> str:  # noqa: PLR0911, PLR0912 -- one line 
             return f"message {_id(event)} failed {attempts} times and will be retried later: {error}"
         case events.Failed(attempts=attempts, error=error):
             return f"message {_id(event)} failed, attempt {attempts}: {error}"
+        case events.Discarded(message_type=type_, reason=reason):
+            return f"message {_id(event)}{f' ({type_})' if type_ else ''} discarded: {reason}"
         case events.Purged(count=count):
             return f"purged {count:,} messages at startup"
         case events.Maintained(action=action, text=text):
@@ -91,7 +93,7 @@ def _text_of(event: events.Event) -> str:  # noqa: PLR0911, PLR0912 -- one line 
             return str(getattr(event, "text", None) or getattr(event, "error", None) or type(event).__name__)
 
 
-def _id(event: events.Failed) -> object:
+def _id(event: events.Failed | events.Discarded) -> object:
     """Return the id by which `rowpost errors show` knows the message."""
     return event.message_id or event.id
 
@@ -100,6 +102,8 @@ def style_of(event: events.Event) -> str:
     """Return the rich style of an event's line on a terminal."""
     if isinstance(event, events.Logged):
         return "red" if event.level >= logging.ERROR else "yellow" if event.level >= logging.WARNING else ""
+    if isinstance(event, events.Discarded):
+        return "" if event.expected else "yellow"
     return _STYLES.get(type(event), "")
 
 
@@ -120,6 +124,8 @@ def describe_figures(queue: QueueSnapshot) -> str:
     ]
     if queue.expired:
         parts.append(f"{queue.expired:,} expired")
+    if queue.discarded:
+        parts.append(f"{queue.discarded:,} discarded")
     if queue.critical_time is not None:
         parts.append(f"critical time {format_seconds(queue.critical_time)}")
     if queue.processing_time is not None:

@@ -15,7 +15,7 @@ from rowpost.workers.snapshot import QueueSnapshot, Snapshot
 
 __all__ = ["queue_table", "show_depth"]
 
-_COLUMNS = ("queue", "waiting", "workers", "per second", "critical time", "handled", "failed", "to error", "expired")
+_COLUMNS = ("queue", "waiting", "workers", "per second", "critical time", "handled", "failed", "to error", "discarded")
 _BARS = 8
 
 
@@ -45,7 +45,7 @@ def _row(queue: QueueSnapshot, depth: int | None) -> list[Text]:
         Text(f"{queue.handled:,}", style="green" if queue.handled else ""),
         failed,
         Text(f"{moved:,}", style="red" if moved else ""),
-        Text(f"{queue.expired:,}"),
+        Text(f"{queue.discarded + queue.expired:,}"),
     ]
 
 
