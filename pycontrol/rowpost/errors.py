@@ -25,7 +25,7 @@
      │    ├── DatabaseUnavailable down, restarting, unreachable
      │    ├── UnsupportedServer   too old, or behind a pooler that shares sessions
      │    ├── LoginRefused        wrong user or password, or no such database
-     │    ├── PermissionDenied    the login lacks a right
+     │    ├── PermissionDenied    the login lacks a right (QueueNotGranted 24: to the queue for which it acts)
      │    ├── SchemaMissing       rowpost was not deployed here
      │    │    └── FeatureMissing a feature that the environment does not declare
      │    ├── SagaNotDeployed     a saga without a table, or whose table has lost a column
@@ -94,6 +94,7 @@ __all__ = [
     "PermissionDenied",
     "QueueNameConflict",
     "QueueNotFound",
+    "QueueNotGranted",
     "RowpostError",
     "SagaConflict",
     "SagaInstanceMissing",
@@ -361,6 +362,12 @@ class InvalidOutboxEndpoint(CatalogueError):
     """The endpoint of an outbox is missing, or longer than 200 characters."""
 
     code = 23
+
+
+class QueueNotGranted(CatalogueError, PermissionDenied):
+    """The login may not receive from the queue for which it acts. `rowpost queue grant` prints the statements that give the right."""
+
+    code = 24
 
 
 class SpoolTaken(CatalogueError):

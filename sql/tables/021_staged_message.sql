@@ -1,4 +1,5 @@
 -- Messages of a job that sends all its messages at its end. Its tasks store them here. `attempt` identifies an attempt of a task.
+-- They belong to the login that stored them.
 IF OBJECT_ID(N'rowpost.staged_message', N'U') IS NULL
     CREATE TABLE rowpost.staged_message
     (
@@ -9,6 +10,7 @@ IF OBJECT_ID(N'rowpost.staged_message', N'U') IS NULL
         headers nvarchar(max) NOT NULL,
         body varbinary(max) NULL,
         staged_at datetime2(3) NOT NULL,
+        owner_login nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL CONSTRAINT staged_message_login DEFAULT (ORIGINAL_LOGIN()),
         CONSTRAINT staged_message_key PRIMARY KEY CLUSTERED (job_key, attempt, number)
     );
 GO

@@ -77,7 +77,7 @@ def remove(session: Session, endpoint: EndpointArgument, topic: TopicArgument) -
             raise Refused(
                 f"{endpoint} is not subscribed to {topic}. To list the subscriptions, run: rowpost subscriptions list", ExitCode.NOT_FOUND
             )
-        database.call("unsubscribe", endpoint=endpoint, topic=topic)
+        database.call_atomically("unsubscribe", endpoint=endpoint, topic=topic)
     if session.as_json:
         session.document({"topic": topic, "endpoint": endpoint, "removed": True})
     else:

@@ -53,6 +53,8 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     queues: Literal["own", "all", "delayed"] = "own"
     sagas: Literal["own", "transitional"] = "own"
     side: Side
+    acts_for: str | None = None
+    open: str = ""
     feature: str = CORE
     roles: tuple[Role, ...] | None = None
     parameters: tuple[Parameter, ...]
@@ -75,6 +77,8 @@ class Procedure(_Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):
         sagas: which sagas get a procedure of scope "saga": "own" (all of them) or "transitional" (those that move to
             another correlation).
         side: what it is for: receive, send, operate, read or deploy.
+        acts_for: the parameter that names the queue for which the caller must be allowed to receive; None if there is none.
+        open: why an endpoint's login may call it without that.
         feature: which feature needs it.
         roles: the database roles that may execute it. A template is never granted to the role endpoint.
         parameters: in order.

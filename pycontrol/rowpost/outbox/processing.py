@@ -53,6 +53,9 @@ logger = logging.getLogger("rowpost")
 
 #: errors that no message causes: the message stays in its queue until an operator has removed the cause
 _NOT_THE_MESSAGE = (DatabaseUnavailable, LoginRefused, PermissionDenied, SchemaMissing)
+#: the same while its operations are sent: there a right that is missing is one to the destination
+_NOT_THE_DESTINATION = (DatabaseUnavailable, LoginRefused, SchemaMissing)
+
 
 class BusinessDatabase(OneDatabase):
     """The scope of a handler with an outbox: the connection to the business database.
@@ -267,9 +270,9 @@ class OutboxProcessing:
                 database.call_all(forget, commit=True)
             else:
                 database.commit()
-        except (AlreadyDispatched, *_NOT_THE_MESSAGE):
+        except (AlreadyDispatched, *_NOT_THE_DESTINATION):
             raise
-        except RowpostError as error:  # such as a missing destination: retried without the handler
+        except RowpostError as error:  # such as a missing destination, or one to which the login may not send: retried without the handler
             return self._retries.failed(database, message, error)
         self._settled = []
         self._step("sent")

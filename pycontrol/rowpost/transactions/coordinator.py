@@ -24,10 +24,11 @@ from uuid import uuid4
 
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.guarding import HandlerGuard
-from rowpost.database.dialects.two_phase import Participant, coordinator_id, identity, open_participant
+from rowpost.database.dialects.two_phase import Participant, identity, open_participant, transaction_prefix
 from rowpost.errors import HandlerBrokeTransaction, ParticipantFailed, RowpostError, SettingsError
 from rowpost.transactions.recovery import recover
 from rowpost.transactions.scope import unknown_participant
+from rowpost.wire.address import parse_address, queue_key
 from rowpost.wire.operation import Call
 
 __all__ = ["Coordinator", "Step"]
@@ -74,6 +75,7 @@ class Coordinator:
 
     def __init__(self, queue: str, participants: Mapping[str, str], step: Step) -> None:
         self._queue, self._urls, self._step = queue, dict(participants), step
+        self._queue_key = queue_key(parse_address(queue), "postgresql")
         self._participants: dict[str, Participant] = {}
         self._branches: dict[str, _Branch] = {}
         self._home: tuple[Any, str] = (None, "")
@@ -118,7 +120,7 @@ class Coordinator:
 
     def _begin(self, participant: Participant, home: str) -> _Branch:
         if self._transaction_id is None:
-            self._transaction_id = f"{coordinator_id(home)}_{uuid4().hex}"
+            self._transaction_id = f"{transaction_prefix(home, self._queue_key)}{uuid4().hex}"
         # a server accepts each identifier once, for all of its databases together
         participant.begin(f"{self._transaction_id}.{len(self._branches) + 1}")
         guard = HandlerGuard(participant.connection, self._refuse(participant.name))
@@ -208,7 +210,8 @@ class Coordinator:
         self._check()
         names = json.dumps([branch.participant.name for branch in self._branches.values()])
         self._forgetting = self._carried_out[:FORGOTTEN_AT_ONCE]
-        decide = Call("record_decision", None, {"transaction_id": self._transaction_id, "participants": names})
+        decided = {"queue_key": self._queue_key, "transaction_id": self._transaction_id, "participants": names}
+        decide = Call("record_decision", None, decided)
         database.call_all([decide, *map(_forget, self._forgetting)])
         self._step("recorded")
         for branch in self._branches.values():

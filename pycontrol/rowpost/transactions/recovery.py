@@ -17,7 +17,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from rowpost.database.connection import Connection
-from rowpost.database.dialects.two_phase import Participant, coordinator_id, identity, open_participant
+from rowpost.database.dialects.two_phase import (
+    Participant,
+    coordinator_id,
+    identity,
+    open_participant,
+    transaction_prefix,
+)
 from rowpost.errors import ParticipantFailed, RowpostError
 from rowpost.wire.operation import Call
 
@@ -117,7 +123,8 @@ def _end(participant: Participant, each: InDoubt, result: Recovered) -> bool:
 
 def _judge(database: Connection, reached: Mapping[str, Participant], unreachable: dict[str, str]) -> list[InDoubt]:
     with database.translated():
-        own = coordinator_id(identity(database.driver_connection)) + "_"
+        home = identity(database.driver_connection)
+    own = coordinator_id(home) + "_"
     found = []
     seen: set[str] = set()
     for name, participant in reached.items():
@@ -130,7 +137,8 @@ def _judge(database: Connection, reached: Mapping[str, Participant], unreachable
             unreachable[name] = str(error)
     ours = {_transaction(each.gid) for _, each in found if each.gid.startswith(own)}
     running = {key for key in ours if database.call("probe_transaction", transaction_id=key)[0].running}
-    decided = {row.transaction_id for row in database.call("list_decisions")} if ours else set()
+    decisions = database.call("list_decisions") if ours else []
+    decided = {row.transaction_id for row in decisions if row.transaction_id.startswith(transaction_prefix(home, row.queue_key))}
 
     def state(gid: str) -> str:
         key = _transaction(gid)

@@ -5,6 +5,7 @@ The tests of killed processes are in `test_outbox_crashes.py`.
 
 from collections import Counter
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from random import Random
 from threading import Thread
@@ -20,6 +21,7 @@ from rowpost.errors import (
     InvalidCount,
     InvalidMessageId,
     InvalidOutboxEndpoint,
+    PermissionDenied,
     SchemaMissing,
     SettingsError,
 )
@@ -27,10 +29,14 @@ from rowpost.outbox.cleanup import clean, clean_dispatches, send_left_behind
 from rowpost.outbox.operations import Outbox, decode_operations, encode_operations
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
+from rowpost.settings.databases import OutboxSettings
 from rowpost.settings.engine import engine_of
+from rowpost.settings.environment import QueueSettings
 from rowpost.transport.queue import Queue
 from rowpost.wire.operation import Operation
+from rowpost.workers.tasks import outbox_cleaner
 from tests.support.crashing import TYPE, Order, at_step
+from tests.support.logins import logins
 from tests.support.outboxes import endpoint_of, handle_all, pipeline_of
 from tests.support.probe import probe_for
 from tests.support.workers import eventually
@@ -294,14 +300,36 @@ def test_a_member_of_rowpost_endpoint_works_the_outbox_and_reads_no_table_of_it(
     try:
         leave = [("record_handled", None, KEY), ("store_operations", None, {**KEY, "operations": "[]"})]
         business.database.call_all([*leave, ("find_handled", None, KEY), ("settle_operations", None, KEY)])
-        for procedure in ("clean_outbox", "clean_dispatches"):
-            business.database.call(procedure, retention_seconds=1, count=1)
         business.database.call("outbox_status")
+        for procedure in ("clean_outbox", "clean_dispatches"):
+            with pytest.raises(PermissionDenied, match="rowpost_operator"):
+                business.database.call(procedure, retention_seconds=1, count=1)
         with pytest.raises(business.database.dialect.driver_error(), match="permission denied"):
             business.run("SELECT message_id FROM rowpost.outbox")
     finally:
         business.run("RESET ROLE")
         business.run("DROP ROLE rowpost_outbox_test")
+
+
+def test_a_supervisor_whose_login_may_not_clean_is_warned_once_and_still_sends_what_was_left_behind(business, business_url, target):
+    if business.database.engine != "postgresql":
+        pytest.skip("a login of Babelfish belongs to one database")
+    leave_behind(business, 1, "m-1")
+    make_old(business, 1, "m-1")
+    seen = []
+    with logins(business, business_url) as made:
+        name = made.make("cleaner")
+        business.run(f"GRANT rowpost_endpoint TO {name}")
+        outbox = OutboxSettings("business", made.url(name))
+        settings = replace(target.settings, outboxes=(outbox,), queues=(QueueSettings("Sales"),))
+        clean_once = outbox_cleaner.OutboxCleaner(settings, seen.append)
+        with target.connect() as database:
+            for _ in "12":
+                clean_once(database, "business")
+        clean_once.close()
+
+    assert [type(event).__name__ for event in seen] == ["Maintained", "Warned"]
+    assert "rowpost outbox clean" in seen[1].text
 
 
 def test_one_session_is_elected_to_clean_until_it_ends(business, business_url):

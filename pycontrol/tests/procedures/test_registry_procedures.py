@@ -251,21 +251,21 @@ def test_a_decision_stands_until_it_is_forgotten(database, sql):
     names = json.dumps(["shop", "it's"])
 
     for each in ("tx-1", "tx-2"):
-        database.call("record_decision", transaction_id=each, participants=names)
+        database.call("record_decision", queue_key="Sales", transaction_id=each, participants=names)
     database.call("forget_decision", transaction_id="tx-1")
     database.call("forget_decision", transaction_id="tx-1")
 
-    ((transaction_id, participants, decided_at),) = database.call("list_decisions")
-    assert (transaction_id, participants) == ("tx-2", names)
+    ((transaction_id, participants, queue_key, decided_at),) = database.call("list_decisions")
+    assert (transaction_id, participants, queue_key) == ("tx-2", names, "Sales")
     assert abs(sql.utc_now().replace(tzinfo=None) - decided_at) < timedelta(minutes=1)
 
 
 @pytest.mark.parametrize("again", [{"transaction_id": "tx-1", "participants": "[]"}, {"transaction_id": "tx-2", "participants": None}])
 def test_a_transaction_is_decided_once_and_names_its_participants(database, again):
-    database.call("record_decision", transaction_id="tx-1", participants="[]")
+    database.call("record_decision", queue_key="Sales", transaction_id="tx-1", participants="[]")
 
     with pytest.raises((DatabaseError, InvalidMessage)):
-        database.call("record_decision", **again)
+        database.call("record_decision", queue_key="Sales", **again)
 
 
 def test_a_transaction_is_seen_to_run_until_it_ends_and_its_lock_is_refused_to_a_second_one(database, open_database):
@@ -276,10 +276,10 @@ def test_a_transaction_is_seen_to_run_until_it_ends_and_its_lock_is_refused_to_a
         return bool(watcher.call("probe_transaction", transaction_id="tx-1")[0][0])
 
     before = runs()
-    database.call("record_decision", transaction_id="tx-1", participants="[]")
+    database.call("record_decision", queue_key="Sales", transaction_id="tx-1", participants="[]")
     during = runs()
     with pytest.raises(LockRefused), other.transaction():
-        other.call("record_decision", transaction_id="tx-1", participants="[]")
+        other.call("record_decision", queue_key="Sales", transaction_id="tx-1", participants="[]")
     database.rollback()
 
     assert (before, during, runs()) == (False, True, False)

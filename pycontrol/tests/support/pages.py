@@ -103,6 +103,8 @@ def rights_table() -> str:
         mark = {role: "yes" if role in procedure.roles else "" for role in ("endpoint", "operator", "reader")}
         if template and procedure.side in ("send", "receive"):
             mark["endpoint"] = f"granted per {scope}"
+        elif mark["endpoint"]:
+            mark["endpoint"] = "for its own queues" if procedure.acts_for else f"yes: {procedure.open}"
         rows.append((f"`{procedure.name}`" + (f" of a {scope}" if template else ""), *mark.values()))
     return table(("Procedure", "rowpost_endpoint", "rowpost_operator", "rowpost_reader"), rows)
 

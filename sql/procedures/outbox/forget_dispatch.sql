@@ -12,6 +12,9 @@ Locking:   one row of rowpost.dispatch.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
+DECLARE @queue_key nvarchar(128) = (SELECT q.queue_key FROM rowpost.queue AS q WHERE q.queue_name = @endpoint);
+EXEC rowpost._require_receiver @queue_key = @queue_key, @subject = @endpoint;
+
 DELETE d
 FROM rowpost.dispatch AS d
 WHERE d.endpoint = @endpoint AND d.message_id = @message_id;

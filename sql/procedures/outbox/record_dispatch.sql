@@ -16,6 +16,9 @@ SET LOCK_TIMEOUT 10000;
 IF LEN(CONCAT(@endpoint, N'.')) NOT BETWEEN 2 AND 201
     THROW 51023, N'The endpoint of an outbox must have 1 to 200 characters.', 1;
 
+DECLARE @queue_key nvarchar(128) = (SELECT q.queue_key FROM rowpost.queue AS q WHERE q.queue_name = @endpoint);
+EXEC rowpost._require_receiver @queue_key = @queue_key, @subject = @endpoint;
+
 BEGIN TRY
     INSERT INTO rowpost.dispatch (endpoint, message_id, dispatched_at)
     VALUES (@endpoint, @message_id, SYSUTCDATETIME());

@@ -12,6 +12,8 @@ Locking:   one row of rowpost.failure.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
+EXEC rowpost._require_receiver @queue_key = @queue_key, @subject = @queue_key;
+
 DELETE f
 FROM rowpost.failure AS f
 WHERE f.queue_key = @queue_key

@@ -14,6 +14,8 @@ A count that was not changed for a week belongs to a message that was handled el
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED; -- SERIALIZABLE does not allow READPAST; the level reverts when the procedure ends
 
+EXEC rowpost._require_receiver @queue_key = @queue_key, @subject = @queue_key;
+
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 
 DELETE TOP (20) f

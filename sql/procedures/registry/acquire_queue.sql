@@ -13,6 +13,7 @@ SET NOCOUNT, XACT_ABORT ON;
 
 DECLARE @queue_key nvarchar(128);
 EXEC rowpost._resolve_queue @queue_name = @queue_name, @queue_key = @queue_key OUTPUT;
+EXEC rowpost._require_receiver @queue_key = @queue_key, @subject = @queue_name;
 
 DECLARE @lock_name nvarchar(255) = CONCAT(N'rowpost queue ', @queue_key);
 DECLARE @acquired int;

@@ -17,6 +17,7 @@ IF @seconds IS NULL OR @seconds NOT BETWEEN 1 AND 86400
 
 DECLARE @queue_key nvarchar(128);
 EXEC rowpost._resolve_queue @queue_name = @queue_name, @queue_key = @queue_key OUTPUT;
+EXEC rowpost._require_receiver @queue_key = @queue_key, @subject = @queue_name;
 
 UPDATE l
 SET l.ends_at = DATEADD(SECOND, @seconds, SYSUTCDATETIME())

@@ -19,6 +19,10 @@ SET LOCK_TIMEOUT 60000;
 IF LEN(ISNULL(@job_key, N'')) = 0 OR ISNULL(@part, -1) < 0 OR @parts < 0 OR (@parts > 0 AND @part >= @parts)
     THROW 51032, N'The part cannot be claimed: a job key must have 1 to 200 characters, and parts are numbered from 0 up to their number.', 1;
 
+IF rowpost."_is_operator"() = 0
+   AND EXISTS (SELECT 1 FROM rowpost.ledger AS l WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE l.job_key = @job_key AND l.owner_login <> ORIGINAL_LOGIN())
+    THROW 51031, N'The job key was used already, by another login. Use another job key.', 1;
+
 DECLARE @other bigint = (
     SELECT MAX(ISNULL(l.parts, -1))
     FROM rowpost.ledger AS l WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) -- parts that other tasks send now are no reason to wait

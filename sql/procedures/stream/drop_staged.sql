@@ -9,6 +9,7 @@ AS
 Deletes staged messages that are not going to be sent, because their attempt failed or their job was stopped.
 Atomicity: in the caller's transaction.
 Locking:   the staged rows.
+Only messages of the caller's login are deleted, unless it is an operator.
 */
 SET NOCOUNT, XACT_ABORT ON;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -17,6 +18,7 @@ IF @seconds < 0
     THROW 51003, N'The age must be 0 seconds or more.', 1;
 
 DECLARE @before datetime2(3) = CASE WHEN @seconds IS NULL THEN '99991231' ELSE DATEADD(SECOND, -@seconds, SYSUTCDATETIME()) END;
+DECLARE @is_operator bit = rowpost."_is_operator"();
 DECLARE @dropped bigint = 0;
 DECLARE @batch int = 4000;
 
@@ -26,11 +28,11 @@ BEGIN
     IF @job_key IS NOT NULL
         DELETE TOP (4000) FROM s
         FROM rowpost.staged_message AS s WITH (ROWLOCK)
-        WHERE s.job_key = @job_key AND s.staged_at < @before;
+        WHERE s.job_key = @job_key AND s.staged_at < @before AND (s.owner_login = ORIGINAL_LOGIN() OR @is_operator = 1);
     ELSE
         DELETE TOP (4000) FROM s
         FROM rowpost.staged_message AS s WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
-        WHERE s.staged_at < @before;
+        WHERE s.staged_at < @before AND (s.owner_login = ORIGINAL_LOGIN() OR @is_operator = 1);
 
     SET @batch = @@ROWCOUNT;
     SET @dropped = @dropped + @batch;

@@ -10,10 +10,12 @@ Moves a job's staged messages to the queue, and returns how many.
 Atomicity: the caller runs it in one transaction with the ledger. Its statements write fewer rows than the threshold of SQL
            Server's lock escalation, so that receivers continue.
 Locking:   the staged rows.
+Only messages of the caller's login are moved, unless it is an operator.
 Order:     by task, and within a task as they were staged.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
+DECLARE @is_operator bit = rowpost."_is_operator"();
 DECLARE @attempt nvarchar(100);
 DECLARE @upto bigint;
 DECLARE @batch int;
@@ -38,7 +40,7 @@ BEGIN
             (
                 SELECT TOP (4000) s.number
                 FROM rowpost.staged_message AS s
-                WHERE s.job_key = @job_key AND s.attempt = @attempt
+                WHERE s.job_key = @job_key AND s.attempt = @attempt AND (s.owner_login = ORIGINAL_LOGIN() OR @is_operator = 1)
                 ORDER BY s.number
             ) AS b
         );
@@ -46,7 +48,7 @@ BEGIN
         INSERT INTO {queue_table} (Id, Headers, Body)
         SELECT ISNULL(s.id, NEWID()), s.headers, s.body
         FROM rowpost.staged_message AS s
-        WHERE s.job_key = @job_key AND s.attempt = @attempt AND s.number <= @upto
+        WHERE s.job_key = @job_key AND s.attempt = @attempt AND s.number <= @upto AND (s.owner_login = ORIGINAL_LOGIN() OR @is_operator = 1)
         ORDER BY s.number;
 
         SET @batch = @@ROWCOUNT;
@@ -55,7 +57,7 @@ BEGIN
         -- rule bounded_change: @upto is the number of the 4,000th row at most.
         DELETE FROM s
         FROM rowpost.staged_message AS s
-        WHERE s.job_key = @job_key AND s.attempt = @attempt AND s.number <= @upto;
+        WHERE s.job_key = @job_key AND s.attempt = @attempt AND s.number <= @upto AND (s.owner_login = ORIGINAL_LOGIN() OR @is_operator = 1);
     END;
 END;
 

@@ -11,7 +11,7 @@ Order:     the oldest first.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
-SELECT d.transaction_id, d.participants, d.decided_at
+SELECT d.transaction_id, d.participants, d.queue_key, d.decided_at
 FROM rowpost.decision AS d
 ORDER BY d.decided_at, d.transaction_id;
 GO

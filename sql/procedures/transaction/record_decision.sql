@@ -2,6 +2,7 @@ SET ANSI_NULLS ON;
 SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.record_decision
+    @queue_key nvarchar(128), -- of the queue whose message is handled
     @transaction_id varchar(64),
     @participants nvarchar(max) -- JSON array: names of the databases that are prepared
 AS
@@ -9,8 +10,11 @@ AS
 Records the decision to commit, valid when the caller's transaction commits; called before the first PREPARE.
 Atomicity: in the caller's transaction.
 Locking:   the new row, and an application lock that shows probe_transaction that the transaction still runs.
+The caller must be allowed to receive from the message's queue, so that nobody decides for another's transaction.
 */
 SET NOCOUNT, XACT_ABORT ON;
+
+EXEC rowpost._require_receiver @queue_key = @queue_key, @subject = @queue_key;
 
 DECLARE @lock_name nvarchar(255) = N'rowpost ' + @transaction_id;
 DECLARE @granted int = 0;
@@ -22,6 +26,6 @@ IF @@TRANCOUNT > 0
 IF @granted < 0
     THROW 51012, N'The decision cannot be recorded: another transaction has the same id, or the wait for its lock ended in a deadlock.', 1;
 
-INSERT INTO rowpost.decision (transaction_id, participants, decided_at)
-VALUES (@transaction_id, @participants, SYSUTCDATETIME());
+INSERT INTO rowpost.decision (transaction_id, participants, queue_key, decided_at)
+VALUES (@transaction_id, @participants, @queue_key, SYSUTCDATETIME());
 GO

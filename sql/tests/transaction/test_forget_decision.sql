@@ -5,8 +5,8 @@ EXEC tSQLt.NewTestClass @ClassName = N'transaction_forget_decision';
 GO
 CREATE OR ALTER PROCEDURE transaction_forget_decision.[test forget_decision drops that one decision]
 AS
-EXEC rowpost.record_decision @transaction_id = 'tx-1', @participants = N'["here","there"]';
-EXEC rowpost.record_decision @transaction_id = 'tx-2', @participants = N'["here","there"]';
+EXEC rowpost.record_decision @queue_key = N'Sample', @transaction_id = 'tx-1', @participants = N'["here","there"]';
+EXEC rowpost.record_decision @queue_key = N'Sample', @transaction_id = 'tx-2', @participants = N'["here","there"]';
 
 EXEC rowpost.forget_decision @transaction_id = 'tx-1';
 
@@ -15,7 +15,7 @@ EXEC tSQLt.AssertEqualsString @Expected = N'tx-2', @Actual = @left;
 GO
 CREATE OR ALTER PROCEDURE transaction_forget_decision.[test forget_decision does nothing without a decision]
 AS
-EXEC rowpost.record_decision @transaction_id = 'tx-1', @participants = N'["here","there"]';
+EXEC rowpost.record_decision @queue_key = N'Sample', @transaction_id = 'tx-1', @participants = N'["here","there"]';
 
 EXEC rowpost.forget_decision @transaction_id = 'tx-2';
 EXEC rowpost.forget_decision @transaction_id = NULL;
@@ -25,7 +25,7 @@ EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @left;
 GO
 CREATE OR ALTER PROCEDURE transaction_forget_decision.[test forget_decision takes a transaction that looks like SQL as one]
 AS
-EXEC rowpost.record_decision @transaction_id = 'tx-1', @participants = N'["here","there"]';
+EXEC rowpost.record_decision @queue_key = N'Sample', @transaction_id = 'tx-1', @participants = N'["here","there"]';
 
 EXEC rowpost.forget_decision @transaction_id = ''' OR 1 = 1; --';
 
@@ -34,7 +34,7 @@ EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @left;
 GO
 CREATE OR ALTER PROCEDURE transaction_forget_decision.[test forget_decision is undone by the callers rollback]
 AS
-EXEC rowpost.record_decision @transaction_id = 'tx-1', @participants = N'["here","there"]';
+EXEC rowpost.record_decision @queue_key = N'Sample', @transaction_id = 'tx-1', @participants = N'["here","there"]';
 SAVE TRANSACTION before_it;
 
 EXEC rowpost.forget_decision @transaction_id = 'tx-1';

@@ -7,7 +7,7 @@ CREATE OR ALTER PROCEDURE transaction_record_decision.[test record_decision writ
 AS
 DECLARE @before datetime2(3) = DATEADD(SECOND, -1, SYSUTCDATETIME());
 
-EXEC rowpost.record_decision @transaction_id = 'tx-1', @participants = N'["here","there"]';
+EXEC rowpost.record_decision @queue_key = N'Sample', @transaction_id = 'tx-1', @participants = N'["here","there"]';
 
 DECLARE @right int = (
     SELECT COUNT(*)
@@ -19,7 +19,7 @@ EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @right;
 GO
 CREATE OR ALTER PROCEDURE transaction_record_decision.[test record_decision locks the transaction until the caller ends]
 AS
-EXEC rowpost.record_decision @transaction_id = 'tx-1', @participants = N'["here","there"]';
+EXEC rowpost.record_decision @queue_key = N'Sample', @transaction_id = 'tx-1', @participants = N'["here","there"]';
 
 DECLARE @mode nvarchar(32) = APPLOCK_MODE(N'public', N'rowpost tx-1', N'Transaction');
 EXEC tSQLt.AssertEqualsString @Expected = N'Exclusive', @Actual = @mode;
@@ -28,18 +28,18 @@ CREATE OR ALTER PROCEDURE transaction_record_decision.[test record_decision refu
 AS
 EXEC tSQLt.ExpectException @ExpectedErrorNumber = 2627;
 
-EXEC rowpost.record_decision @transaction_id = 'tx-1', @participants = N'["here","there"]';
-EXEC rowpost.record_decision @transaction_id = 'tx-1', @participants = N'["here","there"]';
+EXEC rowpost.record_decision @queue_key = N'Sample', @transaction_id = 'tx-1', @participants = N'["here","there"]';
+EXEC rowpost.record_decision @queue_key = N'Sample', @transaction_id = 'tx-1', @participants = N'["here","there"]';
 GO
 CREATE OR ALTER PROCEDURE transaction_record_decision.[test record_decision refuses participants that are NULL]
 AS
 EXEC tSQLt.ExpectException @ExpectedErrorNumber = 515;
 
-EXEC rowpost.record_decision @transaction_id = 'tx-1', @participants = NULL;
+EXEC rowpost.record_decision @queue_key = N'Sample', @transaction_id = 'tx-1', @participants = NULL;
 GO
 CREATE OR ALTER PROCEDURE transaction_record_decision.[test record_decision takes a transaction that looks like SQL as one]
 AS
-EXEC rowpost.record_decision @transaction_id = '''; DELETE FROM rowpost.decision; --', @participants = N'["here","there"]';
+EXEC rowpost.record_decision @queue_key = N'Sample', @transaction_id = '''; DELETE FROM rowpost.decision; --', @participants = N'["here","there"]';
 
 DECLARE @rows int = (SELECT COUNT(*) FROM rowpost.decision AS d WHERE d.transaction_id = '''; DELETE FROM rowpost.decision; --');
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rows;
@@ -48,7 +48,7 @@ CREATE OR ALTER PROCEDURE transaction_record_decision.[test record_decision is u
 AS
 SAVE TRANSACTION before_it;
 
-EXEC rowpost.record_decision @transaction_id = 'tx-1', @participants = N'["here","there"]';
+EXEC rowpost.record_decision @queue_key = N'Sample', @transaction_id = 'tx-1', @participants = N'["here","there"]';
 ROLLBACK TRANSACTION before_it;
 
 DECLARE @rows int = (SELECT COUNT(*) FROM rowpost.decision AS d);
@@ -59,7 +59,7 @@ AS
 DECLARE @options int = @@OPTIONS;
 DECLARE @transactions int = @@TRANCOUNT;
 
-EXEC rowpost.record_decision @transaction_id = 'tx-1', @participants = N'["here","there"]';
+EXEC rowpost.record_decision @queue_key = N'Sample', @transaction_id = 'tx-1', @participants = N'["here","there"]';
 
 EXEC tSQLt.AssertEquals @Expected = @options, @Actual = @@OPTIONS;
 EXEC tSQLt.AssertEquals @Expected = @transactions, @Actual = @@TRANCOUNT;

@@ -13,7 +13,7 @@ from psycopg.pq import TransactionStatus
 
 from rowpost.errors import ParticipantFailed, RowpostError, SettingsError
 
-__all__ = ["Participant", "Prepared", "coordinator_id", "identity", "open_participant"]
+__all__ = ["Participant", "Prepared", "coordinator_id", "identity", "open_participant", "transaction_prefix"]
 
 # somebody else has carried it out, or is just doing so
 _DONE = "42704"
@@ -174,3 +174,15 @@ def coordinator_id(home: str) -> str:
     'rowpost_5649576a09be'
     """
     return f"rowpost_{hashlib.sha256(home.encode()).hexdigest()[:12]}"
+
+
+def transaction_prefix(home: str, queue_key: str) -> str:
+    """How the identifiers of all transactions begin that messages of a queue cause.
+
+    Only a login that may receive from the queue can record a decision for it, so the queue is part of the identifier: a decision of
+    another queue does not count.
+
+    >>> transaction_prefix("7437216574839920312.16384", "Sales")
+    'rowpost_5649576a09be_8de4e0ea_'
+    """
+    return f"{coordinator_id(home)}_{hashlib.sha256(queue_key.encode()).hexdigest()[:8]}_"

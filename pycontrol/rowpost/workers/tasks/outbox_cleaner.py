@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from rowpost.database.connection import Connection
-from rowpost.errors import DatabaseUnavailable, ParticipantFailed, RowpostError
+from rowpost.errors import DatabaseUnavailable, ParticipantFailed, PermissionDenied, RowpostError
 from rowpost.outbox.cleanup import clean, clean_dispatches, send_left_behind
 from rowpost.outbox.operations import named, open_business
 from rowpost.settings.environment import OutboxSettings, Settings
@@ -16,13 +16,17 @@ from rowpost.workers import events
 from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.tasks.periodic import PeriodicTask
 
-__all__ = ["make_outbox_cleaner"]
+__all__ = ["OutboxCleaner", "make_outbox_cleaner"]
 
 CLEAN_INTERVAL_S = 60.0
 NAME = "rowpost outbox cleaner"
+NOT_ALLOWED = (
+    "The login may not delete old entries of the outbox, so that it grows. Make the login of one supervisor a member of the role "
+    "rowpost_operator in both databases, or let an operator run `rowpost outbox clean`, for example every night."
+)
 
 
-class _Cleaner:
+class OutboxCleaner:
     """Sends pending operations of all outboxes, and cleans those whose database elected this session."""
 
     def __init__(self, settings: Settings, emit: Callable[[events.Event], None]) -> None:
@@ -31,6 +35,8 @@ class _Cleaner:
         self._emit = emit
         self._open: dict[str, Connection] = {}
         self._elected: set[str] = set()
+        #: outboxes that the login may not clean; told once
+        self._not_allowed: set[str] = set()
 
     def __call__(self, database: Connection, name: str) -> float:
         outbox = self._outboxes[name]
@@ -51,6 +57,14 @@ class _Cleaner:
         for message, problem in result.failed.items():
             text = f"{message} was handled, but its outgoing messages cannot be sent: {problem}"
             self._emit(events.Warned(queue=outbox.name, at=time.time(), text=text))
+        if outbox.name not in self._not_allowed:
+            try:
+                self._delete_old(database, business, outbox)
+            except PermissionDenied as error:
+                self._not_allowed.add(outbox.name)
+                self._emit(events.Warned(queue=outbox.name, at=time.time(), text=f"{NOT_ALLOWED} {error}"))
+
+    def _delete_old(self, database: Connection, business: Connection, outbox: OutboxSettings) -> None:
         if outbox.name not in self._elected:
             if not business.call("elect", duty="outbox")[0].elected:
                 return
@@ -70,6 +84,11 @@ class _Cleaner:
             known = self._open[outbox.name] = open_business(outbox.url, NAME)
         return known
 
+    def close(self) -> None:
+        """Close the connections to business databases."""
+        for name in list(self._open):
+            self._disconnect(name)
+
     def _disconnect(self, name: str) -> None:
         self._elected.discard(name)
         business = self._open.pop(name, None)
@@ -84,5 +103,5 @@ def make_outbox_cleaner(
     """Return the task that cleans the environment's outboxes once a minute. Off with maintenance_every: 0."""
     names = [each.name for each in settings.outboxes] if settings.supervisor.maintenance_every > 0 else []
     return PeriodicTask(
-        settings, names, _Cleaner(settings, emit), name=NAME, activity="clean the outbox", emit=emit, breaker=breaker, **options
+        settings, names, OutboxCleaner(settings, emit), name=NAME, activity="clean the outbox", emit=emit, breaker=breaker, **options
     )

@@ -1,5 +1,9 @@
 -- Babelfish chains no ownership: the callers of procedures need rights on the helpers and tables that these use.
 GRANT EXECUTE ON rowpost._resolve_queue TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON rowpost._is_operator TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON rowpost._may_receive TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT EXECUTE ON rowpost._require_receiver TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost._require_subscriber TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost._object_fingerprint TO rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost._describe_bloat TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT SELECT ON rowpost.journal TO rowpost_operator, rowpost_reader;

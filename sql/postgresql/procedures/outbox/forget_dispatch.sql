@@ -11,6 +11,8 @@ Atomicity: in the caller's transaction.
 Locking:   one row of rowpost.dispatch.
 */
 BEGIN
+    PERFORM rowpost._require_receiver((SELECT q.queue_key FROM rowpost.queue AS q WHERE q.queue_name = p_endpoint), p_endpoint);
+
     DELETE FROM rowpost.dispatch AS d WHERE d.endpoint = p_endpoint AND d.message_id = p_message_id;
 END
 $rowpost$;

@@ -14,6 +14,8 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'RP023', MESSAGE = 'The endpoint of an outbox must have 1 to 200 characters.';
     END IF;
 
+    PERFORM rowpost._require_receiver((SELECT q.queue_key FROM rowpost.queue AS q WHERE q.queue_name = p_endpoint), p_endpoint);
+
     INSERT INTO rowpost.dispatch (endpoint, message_id, dispatched_at)
     VALUES (p_endpoint, p_message_id, clock_timestamp() AT TIME ZONE 'UTC')
     ON CONFLICT DO NOTHING;

@@ -12,6 +12,7 @@ Atomicity: in the caller's transaction.
 Locking:   one row of rowpost.failure.
 */
 BEGIN
+    PERFORM rowpost._require_receiver(p_queue_key, p_queue_key);
     DELETE FROM rowpost.failure AS f WHERE f.queue_key = p_queue_key AND f.id = p_id;
 END
 $rowpost$;

@@ -15,6 +15,8 @@ A count that was not changed for a week belongs to a message that was handled el
 DECLARE
     v_now CONSTANT timestamp(3) := clock_timestamp() AT TIME ZONE 'UTC';
 BEGIN
+    PERFORM rowpost._require_receiver(p_queue_key, p_queue_key);
+
     DELETE FROM rowpost.failure AS f
     WHERE f.ctid = ANY (ARRAY(
         SELECT c.ctid FROM rowpost.failure AS c WHERE c.failed_at < v_now - interval '7 days' LIMIT 20 FOR UPDATE SKIP LOCKED

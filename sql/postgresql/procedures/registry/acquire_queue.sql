@@ -8,8 +8,12 @@ Makes this session the single active consumer of a queue until it ends, if no ot
 Atomicity: needs no transaction and changes none: the lock belongs to the session.
 Locking:   an advisory lock; nobody waits for it. It is released after the session's last transaction is rolled back.
 */
+DECLARE
+    v_queue_key CONSTANT text := rowpost._resolve_queue(p_queue_name);
 BEGIN
+    PERFORM rowpost._require_receiver(v_queue_key, p_queue_name);
+
     RETURN QUERY
-    SELECT pg_try_advisory_lock(hashtextextended('rowpost queue ' || rowpost._resolve_queue(p_queue_name), 0));
+    SELECT pg_try_advisory_lock(hashtextextended('rowpost queue ' || v_queue_key, 0));
 END
 $rowpost$;

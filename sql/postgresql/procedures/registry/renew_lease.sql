@@ -11,13 +11,17 @@ Renews the lease of the process that owns a queue; if the lease ends, check_queu
 Atomicity: in the caller's transaction.
 Locking:   one row of rowpost.lease.
 */
+DECLARE
+    v_queue_key CONSTANT text := rowpost._resolve_queue(p_queue_name);
 BEGIN
+    PERFORM rowpost._require_receiver(v_queue_key, p_queue_name);
+
     IF p_seconds IS NULL OR p_seconds NOT BETWEEN 1 AND 86400 THEN
         RAISE EXCEPTION USING ERRCODE = 'RP003', MESSAGE = 'The lease cannot be renewed: its duration must be between 1 and 86400 seconds.';
     END IF;
 
     INSERT INTO rowpost.lease AS l (queue_key, ends_at)
-    VALUES (rowpost._resolve_queue(p_queue_name), clock_timestamp() AT TIME ZONE 'UTC' + p_seconds * interval '1 second')
+    VALUES (v_queue_key, clock_timestamp() AT TIME ZONE 'UTC' + p_seconds * interval '1 second')
     ON CONFLICT (queue_key) DO UPDATE
     SET ends_at = excluded.ends_at;
 END

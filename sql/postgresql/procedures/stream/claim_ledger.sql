@@ -23,6 +23,10 @@ BEGIN
             'The part cannot be claimed: a job key must have 1 to 200 characters, and parts are numbered from 0 up to their number.';
     END IF;
 
+    IF EXISTS (SELECT FROM rowpost.ledger AS l WHERE l.job_key = p_job_key AND l.owner_login <> session_user) AND NOT rowpost._is_operator() THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP031', MESSAGE = 'The job key was used already, by another login. Use another job key.';
+    END IF;
+
     SELECT max(coalesce(l.parts, -1))
     INTO v_other
     FROM rowpost.ledger AS l

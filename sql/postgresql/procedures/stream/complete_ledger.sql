@@ -10,8 +10,11 @@ AS $rowpost$
 Records that all parts of a job were sent, and how many there were; a job with the same key and more parts is refused.
 Atomicity: in the caller's transaction.
 Locking:   the job's rows.
+Only the login that claimed the parts and operators change them.
 */
 BEGIN
-    UPDATE rowpost.ledger AS l SET parts = p_parts WHERE l.job_key = p_job_key AND l.parts IS DISTINCT FROM p_parts;
+    UPDATE rowpost.ledger AS l
+    SET parts = p_parts
+    WHERE l.job_key = p_job_key AND l.parts IS DISTINCT FROM p_parts AND (l.owner_login = session_user OR rowpost._is_operator());
 END
 $rowpost$;

@@ -10,6 +10,7 @@ AS $rowpost$
 Deletes staged messages that are not going to be sent, because their attempt failed or their job was stopped.
 Atomicity: in the caller's transaction.
 Locking:   the staged rows.
+Only messages of the caller's login are deleted, unless it is an operator.
 */
 DECLARE
     v_dropped bigint;
@@ -20,6 +21,7 @@ BEGIN
 
     DELETE FROM rowpost.staged_message AS s
     WHERE (p_job_key IS NULL OR s.job_key = p_job_key)
+      AND (s.owner_login = session_user OR rowpost._is_operator())
       AND (p_seconds IS NULL OR s.staged_at < (clock_timestamp() AT TIME ZONE 'UTC') - p_seconds * interval '1 second');
 
     GET DIAGNOSTICS v_dropped = ROW_COUNT;

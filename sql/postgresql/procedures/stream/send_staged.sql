@@ -10,6 +10,7 @@ AS $rowpost$
 Moves a job's staged messages to the queue, and returns how many.
 Atomicity: one DELETE and INSERT in the caller's transaction.
 Locking:   the staged rows.
+Only messages of the caller's login are moved, unless it is an operator.
 Order:     by task, and within a task as they were staged.
 */
 DECLARE
@@ -17,7 +18,7 @@ DECLARE
 BEGIN
     WITH removed AS (
         DELETE FROM rowpost.staged_message AS s
-        WHERE s.job_key = p_job_key AND s.attempt = ANY (p_attempts)
+        WHERE s.job_key = p_job_key AND s.attempt = ANY (p_attempts) AND (s.owner_login = session_user OR rowpost._is_operator())
         RETURNING s.attempt, s.number, s.id, s.headers, s.body
     )
     INSERT INTO {queue_table} (id, headers, body)

@@ -7,8 +7,9 @@ AS $rowpost$
 Deletes a decision after every participant has carried it out.
 Atomicity: in the caller's transaction.
 Locking:   one row of rowpost.decision.
+A decision of a queue from which the caller may not receive stays.
 */
 BEGIN
-    DELETE FROM rowpost.decision AS d WHERE d.transaction_id = p_transaction_id;
+    DELETE FROM rowpost.decision AS d WHERE d.transaction_id = p_transaction_id AND rowpost._may_receive(d.queue_key);
 END
 $rowpost$;

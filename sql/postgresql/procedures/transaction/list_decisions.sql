@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION rowpost.list_decisions() RETURNS TABLE (
-    transaction_id text, participants text, decided_at timestamp
+    transaction_id text, participants text, queue_key text, decided_at timestamp
 )
 LANGUAGE plpgsql STABLE
 SECURITY DEFINER
@@ -13,7 +13,7 @@ Order:     the oldest first.
 */
 BEGIN
     RETURN QUERY
-    SELECT d.transaction_id, d.participants, d.decided_at::timestamp
+    SELECT d.transaction_id, d.participants, d.queue_key, d.decided_at::timestamp
     FROM rowpost.decision AS d
     ORDER BY d.decided_at, d.transaction_id;
 END

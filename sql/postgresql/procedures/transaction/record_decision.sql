@@ -1,4 +1,5 @@
 CREATE OR REPLACE FUNCTION rowpost.record_decision(
+    p_queue_key text, -- of the queue whose message is handled
     p_transaction_id text,
     p_participants text -- JSON array: names of the databases that are prepared
 ) RETURNS void
@@ -10,8 +11,11 @@ AS $rowpost$
 Records the decision to commit, valid when the caller's transaction commits; called before the first PREPARE.
 Atomicity: in the caller's transaction.
 Locking:   the new row, and an advisory lock that shows probe_transaction that the transaction still runs.
+The caller must be allowed to receive from the message's queue, so that nobody decides for another's transaction.
 */
 BEGIN
+    PERFORM rowpost._require_receiver(p_queue_key, p_queue_key);
+
     BEGIN
         PERFORM pg_advisory_xact_lock(hashtextextended(p_transaction_id, 1919907696)); -- "rowp"
     EXCEPTION
@@ -21,7 +25,7 @@ BEGIN
                     'The decision cannot be recorded: another transaction has the same id, or the wait for its lock ended in a deadlock.';
     END;
 
-    INSERT INTO rowpost.decision (transaction_id, participants, decided_at)
-    VALUES (p_transaction_id, p_participants, clock_timestamp() AT TIME ZONE 'UTC');
+    INSERT INTO rowpost.decision (transaction_id, participants, queue_key, decided_at)
+    VALUES (p_transaction_id, p_participants, p_queue_key, clock_timestamp() AT TIME ZONE 'UTC');
 END
 $rowpost$;

@@ -1,0 +1,26 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost._require_subscriber
+    @queue_address nvarchar(400) -- as it stands in the subscription table
+AS
+/*
+Raises an error if the caller may neither receive from the queue of a subscription nor operate queues.
+Atomicity: reads only.
+Locking:   none that lasts.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+
+DECLARE @queue_key nvarchar(128) = (
+    SELECT MIN(q.queue_key)
+    FROM rowpost.queue AS q
+    WHERE @queue_address IN
+    (
+        q.queue_name,
+        CONCAT(q.table_name, N'@', QUOTENAME(q.schema_name)),
+        CONCAT(q.table_name, N'@', QUOTENAME(q.schema_name), N'@', QUOTENAME(ISNULL(q.catalog_name, DB_NAME())))
+    )
+);
+
+EXEC rowpost._require_receiver @queue_key = @queue_key, @subject = @queue_address;
+GO
