@@ -239,6 +239,11 @@ class Connection:
         with self.translated():
             return self.dialect.listen(self._connection)
 
+    def reset_session(self) -> None:
+        """Give the session the settings with which it was opened, after a handler changed them. A transaction stays open."""
+        with self.translated():
+            self.dialect.reset_session(self._connection)
+
     def limit_lock_waits(self, milliseconds: int | None) -> None:
         """Let statements wait for a lock at most so long and then raise LockTimeout; None: as the login's settings say."""
         with self.translated():

@@ -173,6 +173,8 @@ class WithinTransaction:
     def _handler_ended(self, database: Connection) -> None:
         self._connection_was_used |= database.lent
         self._guard.stop()
+        if self._guard.changed and not database.closed:
+            database.reset_session()
 
     # -------------------------------------------------------------- failure
     def _failed(self, message: Message, error: BaseException | None, row: RowState, batched: bool) -> Outcome:

@@ -275,6 +275,8 @@ class Coordinator:
     def _end(self, *, in_doubt: bool) -> None:
         for branch in self._branches.values():
             branch.release()
+            if branch.guard.changed and branch.participant in self._participants.values():
+                branch.participant.close()  # the next message gets a session of its own
         self._branches, self._forgetting = {}, []
         self._transaction_id, self._deciding = None, False
         self.in_doubt = self.in_doubt or in_doubt

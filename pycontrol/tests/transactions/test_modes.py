@@ -9,6 +9,8 @@ import pytest
 from rowpost.database.connection import connect_url
 from rowpost.endpoint.endpoint import MODES, Endpoint
 from rowpost.errors import HandlerBrokeTransaction, ParticipantFailed, SettingsError
+from rowpost.pipeline.batch_size import batch_size
+from rowpost.pipeline.batches import Batches
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
@@ -281,6 +283,69 @@ def test_a_participant_that_nobody_named_is_refused_with_those_that_are_known(ru
 
     assert "SettingsError" in outcome.error
     assert "shop" in outcome.error
+
+
+# ------------------------------------------------------------------ what a handler does to its session
+CHANGES = {
+    "search_path": "SET search_path = nowhere",
+    "by a function": "SELECT set_config('search_path', 'nowhere', false)",
+    "several statements": "SELECT 1; SET search_path = nowhere; SELECT 2",
+    "role": "SET ROLE pg_monitor",
+    "statement_timeout": "SET statement_timeout = 1",
+    "prepared statements": "DEALLOCATE ALL",
+}
+
+
+@pytest.fixture
+def seen(database):
+    """Notes what a handler finds in its session: `seen(context)`."""
+    if database.engine != "postgresql":
+        pytest.skip("the driver of SQL Server does not tell what a handler sets; procedures set what they need themselves")
+    found = []
+
+    def note(context):
+        row = context.connection.execute(
+            "SELECT current_setting('search_path'), current_user = session_user, current_setting('statement_timeout')"
+        ).fetchone()
+        found.append(row)
+
+    note.found = found
+    return note
+
+
+@pytest.mark.promise("session-is-clean")
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("mode", TRANSACTIONAL)
+def test_what_a_handler_changes_in_its_session_the_next_one_does_not_meet(run, queue, database, business, seen, mode, change):
+    def changing(context):
+        seen(context)
+        context.connection.execute(CHANGES[change])
+
+    outcomes = run(mode, changing)
+    queue.send(b'{"Number":2}', {"NServiceBus.EnclosedMessageTypes": TYPE})
+    outcomes += run(mode, seen, times=2)
+
+    assert [outcome.kind for outcome in outcomes] == [Kind.HANDLED] * 3
+    assert len(set(seen.found)) == 1
+    assert business() == [1, 1, 2]
+
+
+@pytest.mark.promise("session-is-clean")
+@pytest.mark.parametrize("change", CHANGES)
+def test_neither_do_the_other_messages_of_a_batch(queue, database, business, seen, change):
+    for number in range(4):
+        queue.send(b'{"Number":%d}' % number, {"NServiceBus.EnclosedMessageTypes": TYPE})
+
+    def changing(context):
+        seen(context)
+        context.connection.execute(CHANGES[change])
+
+    batches = Batches(pipeline_of(database, endpoint_of("Sales", "sends_atomic_with_receive", {}, then=changing)), batch_size(4, 1.0))
+
+    outcomes = batches.process()
+
+    assert [outcome.kind for outcome in outcomes] == [Kind.HANDLED] * 4
+    assert (len(set(seen.found)), business()) == (1, [0, 1, 2, 3])
 
 
 # ------------------------------------------------------------------ several databases of PostgreSQL

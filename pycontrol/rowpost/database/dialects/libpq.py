@@ -21,7 +21,7 @@ import psycopg
 from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, ExecStatus, PipelineStatus
 
-__all__ = ["Call", "call", "call_all", "command", "keeps_prepared", "pack_array", "pack_bigint"]
+__all__ = ["Call", "call", "call_all", "command", "forget_prepared", "keeps_prepared", "pack_array", "pack_bigint"]
 
 _INT4, _INT8 = struct.Struct("!i"), struct.Struct("!q")
 _ARRAY_HEAD = struct.Struct("!iiIii").pack  # dimensions, has nulls, element's oid, length, lower bound
@@ -61,8 +61,15 @@ DECODE: dict[str, Callable[[bytes], Any]] = {
     "boolean": lambda data: data == b"\x01",
     "timestamp": lambda data: _EPOCH + timedelta(microseconds=_INT8.unpack(data)[0]),
 }
-#: which statements a connection has prepared already
-_prepared: WeakKeyDictionary[psycopg.Connection, set[bytes]] = WeakKeyDictionary()
+
+
+class _Prepared(set[bytes]):
+    """The names of the statements that a connection has prepared. `generation`: how often they were forgotten."""
+
+    generation = 0
+
+
+_prepared: WeakKeyDictionary[psycopg.Connection, _Prepared] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +216,15 @@ def keeps_prepared(connection: psycopg.Connection) -> None:
     after a rollback it would deallocate everything, ours included.
     """
     connection.prepare_threshold = None
-    _prepared[connection] = set()
+    _prepared[connection] = _Prepared()
+
+
+def forget_prepared(connection: psycopg.Connection) -> None:
+    """Prepare each statement again, by another name: what was prepared may be deallocated, all of it or a part."""
+    names = _prepared.get(connection)
+    if names is not None:
+        names.clear()
+        names.generation += 1
 
 
 def _prepare(connection: psycopg.Connection, text: str) -> bytes | None:
@@ -219,7 +234,7 @@ def _prepare(connection: psycopg.Connection, text: str) -> bytes | None:
     names = _prepared.get(connection)
     if names is None:
         return None
-    name = b"rowpost_%x" % (hash(text) & 0xFFFFFFFFFFFFFFFF)
+    name = b"rowpost_%x_%x" % (hash(text) & 0xFFFFFFFFFFFFFFFF, names.generation)
     if name in names:
         return name
     _check(connection.pgconn, connection.pgconn.prepare(name, text.encode()))

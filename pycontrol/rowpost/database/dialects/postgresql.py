@@ -209,6 +209,11 @@ class PostgreSQL:
     def listen(self, connection: psycopg.Connection) -> bool:
         return notifications.listen(connection)
 
+    def reset_session(self, connection: psycopg.Connection) -> None:
+        libpq.forget_prepared(connection)  # a handler may have deallocated all
+        if connection.pgconn.transaction_status != TransactionStatus.INERROR:  # the rollback resets what this transaction set
+            libpq.command(connection, b"SET SESSION AUTHORIZATION DEFAULT; RESET ROLE; RESET ALL")
+
     def limit_lock_waits(self, connection: psycopg.Connection, milliseconds: int | None) -> None:
         connection.execute("RESET lock_timeout" if milliseconds is None else f"SET lock_timeout = {milliseconds:d}", prepare=False)
 

@@ -109,9 +109,11 @@ class Guard(Protocol):
 
     Attributes:
         ended: the command of a handler's SQL that ended the transaction, COMMIT or ROLLBACK; None if none did, or none was seen.
+        changed: whether a handler may have changed settings of the session, or its prepared statements.
     """
 
     ended: str | None
+    changed: bool
 
     def start(self) -> None:
         """Guard the connection, for one handler."""
@@ -124,6 +126,7 @@ class NoGuard:
     """Guards nothing: for connections of drivers that offer no way, and while there is no connection."""
 
     ended: str | None = None
+    changed: bool = False
 
     def start(self) -> None: ...
     def stop(self) -> None: ...
@@ -196,6 +199,9 @@ class Dialect(Protocol):
 
     def heard(self, connection: Any) -> list[str]:
         """The keys of queues whose senders rang since the last time; does not wait."""
+
+    def reset_session(self, connection: Any) -> None:
+        """Give a session the settings with which it was opened, for the next handler. A transaction stays open, and may be doomed."""
 
     def limit_lock_waits(self, connection: Any, milliseconds: int | None) -> None:
         """Let the session's statements wait for a lock at most so long; None: as the login's settings say."""

@@ -242,6 +242,9 @@ class SQLServer:
     def heard(self, connection: pyodbc.Connection) -> list[str]:
         return []
 
+    def reset_session(self, connection: pyodbc.Connection) -> None:
+        """Nothing: the guard does not see what a handler sets, and procedures set what they need themselves."""
+
     def limit_lock_waits(self, connection: pyodbc.Connection, milliseconds: int | None) -> None:
         with closing(connection.cursor()) as cursor:
             cursor.execute(f"SET LOCK_TIMEOUT {-1 if milliseconds is None else milliseconds:d};")
