@@ -23,6 +23,7 @@
      │    └── NoReply             a request whose reply did not come in time
      ├── DatabaseError            carries what the server said
      │    ├── DatabaseUnavailable down, restarting, unreachable
+     │    │    └── PasswordUnavailable  the password's file or program cannot be read
      │    ├── UnsupportedServer   too old, or behind a pooler that shares sessions
      │    ├── LoginRefused        wrong user or password, or no such database
      │    ├── PermissionDenied    the login lacks a right (QueueNotGranted 24: to the queue for which it acts)
@@ -91,6 +92,7 @@ __all__ = [
     "NotAQueueTable",
     "NotASagaTable",
     "ParticipantFailed",
+    "PasswordUnavailable",
     "PermissionDenied",
     "QueueNameConflict",
     "QueueNotFound",
@@ -109,7 +111,7 @@ __all__ = [
     "SpoolTaken",
     "Unrecoverable",
     "UnsupportedServer",
-]
+]  # fmt: skip
 
 
 class RowpostError(Exception):
@@ -202,6 +204,10 @@ class DatabaseError(RowpostError):
 
 class DatabaseUnavailable(DatabaseError):
     """The server cannot be reached, or the connection to it broke. Trying again later can help."""
+
+
+class PasswordUnavailable(DatabaseUnavailable):
+    """The password's file or program cannot be read now. Trying again later can help."""
 
 
 class LoginRefused(DatabaseError):

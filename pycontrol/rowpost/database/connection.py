@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from rowpost.settings.environment import Settings
 
 __all__ = ["Connection", "connect", "connect_url"]
-
 REMEMBERED_ADDRESSES = 4096
 
 
@@ -126,8 +125,7 @@ class Connection:
         A chunk is a list of tuples in the contract's order, or on PostgreSQL an Arrow batch of the columns asked for,
         which comes over a connection of its own. Arguments and errors as for `call`; an error can come in the middle.
         """
-        statement = self._statement(procedure, queue, arguments)
-        self.lent = True
+        self.lent, statement = True, self._statement(procedure, queue, arguments)
         try:
             yield from self.dialect.stream(self._session, statement, arguments, columns, chunk_bytes)
         except self.dialect.driver_error() as error:
@@ -240,7 +238,7 @@ class Connection:
             return self.dialect.listen(self._connection)
 
     def reset_session(self) -> None:
-        """Give the session the settings with which it was opened, after a handler changed them. A transaction stays open."""
+        """Give the session its first settings again, after a handler changed them. A transaction stays open."""
         with self.translated():
             self.dialect.reset_session(self._connection)
 
@@ -291,11 +289,11 @@ class Connection:
     def _remembered(self, what: str, address: Address, spell: Callable[[Address], Any]) -> Any:
         """The addresses that an endpoint sends to are few, and looked at for each message."""
         found = self._spelt.get((what, address))
-        if found is None:
-            if len(self._spelt) >= REMEMBERED_ADDRESSES:
-                self._spelt.clear()
-            found = self._spelt[what, address] = spell(address)
-        return found
+        if found is not None:
+            return found
+        if len(self._spelt) >= REMEMBERED_ADDRESSES:
+            self._spelt.clear()
+        return self._spelt.setdefault((what, address), spell(address))
 
     def close(self) -> None:
         """Close the connection, unless the caller shared it, and the second connection."""
@@ -369,5 +367,4 @@ def connect(settings: Settings, application_name: str = "rowpost") -> Connection
         from rowpost.database import embedded
 
         url = embedded.start(settings.data_folder)
-    legacy_columns = compat_of(settings.compat).legacy_columns
-    return connect_url(settings.engine, url, application_name, legacy_columns=legacy_columns)
+    return connect_url(settings.engine, url, application_name, legacy_columns=compat_of(settings.compat).legacy_columns)

@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from rowpost.settings.engine import engine_of
-from rowpost.settings.yaml_file import expand_secrets
+from rowpost.settings.yaml_file import expand_secrets, with_password
 from rowpost.settings.yaml_node import Node, decode
 
 __all__ = ["ODBC_SERVER", "RETENTION", "OutboxSettings", "read_outboxes", "read_participants"]
@@ -42,6 +42,14 @@ class OutboxSettings:
 @dataclass(frozen=True)
 class _Participant:
     url: str = field(repr=False)
+    password_file: str | None = None
+    password_command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Outbox(OutboxSettings):
+    password_file: str | None = None
+    password_command: tuple[str, ...] = ()
 
 
 def read_participants(root: Node, dialect: str, *, offline: bool = False) -> tuple[tuple[str, str], ...]:
@@ -55,11 +63,12 @@ def read_participants(root: Node, dialect: str, *, offline: bool = False) -> tup
     """
     found = []
     for node in root.children("participants"):
-        url = expand_secrets(node, "url", decode(node, _Participant).url, dialect, offline=offline)
+        participant = decode(node, _Participant)
+        url = expand_secrets(node, "url", participant.url, dialect, offline=offline)
         unknown = offline and url.startswith("${")
         if dialect == "postgresql" and not unknown and not url.startswith(("postgresql://", "postgres://")):
             raise node.error("url", "must be a PostgreSQL url that starts with postgresql://")
-        found.append((node.name, url))
+        found.append((node.name, with_password(node, url, participant.password_file, participant.password_command)))
     return tuple(found)
 
 
@@ -71,10 +80,10 @@ def read_outboxes(root: Node, *, offline: bool = False) -> tuple[OutboxSettings,
     """
     found = []
     for node in root.children("outbox"):
-        outbox = decode(node, OutboxSettings, given={"name": node.name})
+        outbox = decode(node, _Outbox, given={"name": node.name})
         known = offline and not outbox.url.startswith("${")
         url = expand_secrets(node, "url", outbox.url, outbox.engine, offline=known)
         if engine_of(url) == "sqlserver" and not ODBC_SERVER.search(url):
             raise node.error("url", "must be a PostgreSQL url, or an ODBC connection string such as Server=sql01;Database=shop;...")
-        found.append(OutboxSettings(node.name, url, outbox.retention))
+        found.append(OutboxSettings(node.name, with_password(node, url, outbox.password_file, outbox.password_command), outbox.retention))
     return tuple(found)

@@ -32,7 +32,7 @@ from rowpost.settings.queue import QueueSettings, canonical_name, read_queues, w
 from rowpost.settings.saga import SagaSettings, read_sagas
 from rowpost.settings.target import describe_target
 from rowpost.settings.worker import MINIMUM_PEEK_DELAY, WorkerSettings
-from rowpost.settings.yaml_file import expand_secrets, find_environment, read_root
+from rowpost.settings.yaml_file import expand_secrets, find_environment, read_root, with_password
 from rowpost.settings.yaml_node import Node, Seconds, decode
 from rowpost.wire.address import DEFAULT_SCHEMA
 
@@ -158,6 +158,8 @@ class _Top:
     environment: str | None = None
     engine: Literal["embedded", "postgresql", "sqlserver"] = "embedded"
     url: str | None = field(default=None, repr=False)
+    password_file: str | None = None
+    password_command: tuple[str, ...] = ()
     data_folder: str | None = None
     default_schema: str | None = None
     compat: Literal["v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9"] | None = None
@@ -205,8 +207,9 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
 
 def _read_url(root: Node, top: _Top, *, offline: bool) -> str | None:
     if top.engine == "embedded":
-        if top.url is not None:
-            raise root.error("url", "the embedded engine has no url: remove it, or write engine: postgresql")
+        for key, value in (("url", top.url), ("password_file", top.password_file), ("password_command", top.password_command or None)):
+            if value is not None:
+                raise root.error(key, f"the embedded engine has no {key}: remove it, or write engine: postgresql")
         return None
     if top.url is None:
         example = (
@@ -222,7 +225,7 @@ def _read_url(root: Node, top: _Top, *, offline: bool) -> str | None:
         raise root.error("url", "must be a PostgreSQL url that starts with postgresql://")
     if top.engine == "sqlserver" and not ODBC_SERVER.search(url):
         raise root.error("url", "must be an ODBC connection string such as Server=sql01;Database=shop;...")
-    return url
+    return with_password(root, url, top.password_file, top.password_command)
 
 
 def _data_folder(file: Path, folder: str | None) -> Path:

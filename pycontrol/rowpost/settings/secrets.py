@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 from rowpost.errors import SettingsError
+from rowpost.settings.password import SecretUrl
 
 __all__ = ["resolve_participants"]
 
@@ -27,4 +28,6 @@ def resolve_participants(*sources: Mapping[str, str]) -> dict[str, str]:
             raise SettingsError(f"A participant's URL needs the environment variable {match[1]}: export {match[1]}=...")
         return found
 
-    return {name: _VARIABLE.sub(value, url) for source in sources for name, url in source.items()}
+    return {
+        name: url if isinstance(url, SecretUrl) else _VARIABLE.sub(value, url) for source in sources for name, url in source.items()
+    }

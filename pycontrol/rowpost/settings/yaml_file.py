@@ -19,11 +19,14 @@ from urllib.parse import quote
 import yaml
 
 from rowpost.errors import SettingsError
+from rowpost.settings.password import PasswordSource, SecretUrl
 from rowpost.settings.yaml_node import VARIABLE, Node, did_you_mean, shorten
 
-__all__ = ["expand_secrets", "find_environment", "read_root"]
+__all__ = ["expand_secrets", "find_environment", "read_root", "with_password"]
 
 _LONGEST_PROBLEM = 300  # characters
+#: a password in a URL, or in an ODBC connection string
+_PASSWORD = re.compile(r"(?i)^postgres(?:ql)?://[^/@]*:[^/@]*@|[?&]password=|(?:^|;)\s*(?:pwd|password)\s*=")
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -148,3 +151,19 @@ class _StrictLoader(yaml.SafeLoader):
             if isinstance(key, str | int | float | bool):
                 seen.add(key)
         return super().construct_mapping(node, deep)
+
+
+def with_password(node: Node, url: str, file: str | None, command: tuple[str, ...]) -> str:
+    """Return a URL with the source of its password, as the keys `password_file` and `password_command` name it. A file's path counts from the YAML file.
+
+    Raises:
+        SettingsError: both are given, the program is missing, or the URL has a password of its own.
+    """
+    if file is None and not command:
+        return url
+    if file is not None and command:
+        raise node.error("password_file", "cannot be together with password_command: remove one of them")
+    if _PASSWORD.search(url):
+        raise node.error("url", "has a password of its own, beside password_file or password_command: remove one of them")
+    path = None if file is None else (node.file.parent / Path(file).expanduser()).absolute()
+    return SecretUrl(url, PasswordSource(path, command))

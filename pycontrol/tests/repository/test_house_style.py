@@ -204,7 +204,9 @@ def errors_of(engine: str, key: str) -> set[int]:
     found = {int(number) for number in ERROR[engine].findall(code)}
     if key in ("pubsub/publish_message", "monitoring/queue_metrics"):
         return found  # the procedures they call can refuse only arguments that they do not pass on
-    helpers = {f"{key.partition('/')[0]}/{name}" for name in CALLED[engine].findall(code)} & headers(engine).keys()
+    called = set(CALLED[engine].findall(code))
+    helpers = {f"{key.partition('/')[0]}/{name}" for name in called} & headers(engine).keys()
+    helpers |= {each for each in headers(engine) if each.partition("/")[2] in called and "/_" in each}
     siblings = {f"queue/{name}" for name in SIBLING.findall(code)} & headers(engine).keys()
     for other in (helpers | siblings | {f"queue/{name}" for name in DISPATCHED[engine].findall(code)}) - {key}:
         found |= errors_of(engine, other)

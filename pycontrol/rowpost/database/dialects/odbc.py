@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rowpost.errors import SettingsError
+from rowpost.settings.password import read_password
 from rowpost.version import install_command
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def connection_string(url: str, application_name: str) -> str:
 
     Raises:
         SettingsError: the url asks for MARS, or there is no driver.
+        PasswordUnavailable: the source of its password cannot be read.
     """
     if _MARS.search(url):
         raise SettingsError(
@@ -57,6 +59,9 @@ def connection_string(url: str, application_name: str) -> str:
             "T-SQL at the end of its batch (error 3997). Remove MARS_Connection from the url. Nothing was connected."
         )
     text = url if re.search(r"(^|;)\s*driver\s*=", url, re.IGNORECASE) else f"Driver={{{find_driver()}}};{url}"
+    password = read_password(url)
+    if password is not None:
+        text = f"{text.rstrip(';')};PWD={{{password.replace('}', '}}')}}}"
     if re.search(r"(^|;)\s*app\s*=", text, re.IGNORECASE):
         return text
     return f"{text.rstrip(';')};APP={{{application_name.replace('}', '}}')}}}"

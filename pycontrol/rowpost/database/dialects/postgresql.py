@@ -25,6 +25,7 @@ from rowpost.database.dialects.protocol import (
     row_order,
 )
 from rowpost.errors import RowpostError, SettingsError, UnsupportedServer
+from rowpost.settings.password import read_password
 from rowpost.settings.target import is_unambiguous
 
 __all__ = ["PostgreSQL", "check_version"]
@@ -258,6 +259,9 @@ class PostgreSQL:
 def _open(url: str, application_name: str) -> psycopg.Connection:
     named = conninfo_to_dict(url)
     defaults: dict[str, Any] = {key: value for key, value in _TCP.items() if key not in named}
+    password = read_password(url)
+    if password is not None:
+        defaults["password"] = password
     return psycopg.connect(url, autocommit=True, application_name=application_name, connect_timeout=_CONNECT_TIMEOUT, **defaults)
 
 

@@ -1,0 +1,175 @@
+"""Passwords that are read from a file or from a program whenever a connection opens."""
+
+import json
+import pickle
+import sys
+
+import psycopg
+import pytest
+
+from rowpost.database.connection import connect, connect_url
+from rowpost.database.dialects.odbc import connection_string
+from rowpost.errors import LoginRefused, PasswordUnavailable, SettingsError
+from rowpost.settings.environment import load_settings
+from rowpost.settings.password import PasswordSource, SecretUrl
+from tests.support.program import Program
+from tests.support.standby import password_server
+
+__all__ = ["password_server"]
+
+FIRST, SECOND = "fir}st; p'ass", "second"
+ODBC = "Driver={x};Server=db01;Database=shop;UID=app"
+
+
+@pytest.fixture
+def server(password_server):
+    """A server with the login app, whose password can be changed: `server.change(password)`."""
+
+    def change(password):
+        with psycopg.connect(password_server.url, autocommit=True) as admin:
+            admin.execute(psycopg.sql.SQL("ALTER ROLE app PASSWORD {}").format(password))
+
+    with psycopg.connect(password_server.url, autocommit=True) as admin:
+        admin.execute("CREATE ROLE app LOGIN")
+        admin.execute("GRANT CREATE ON DATABASE postgres TO app")
+    change(FIRST)
+    password_server.change = change
+    password_server.login_url = password_server.url.replace("postgres@", "app@")
+    return password_server
+
+
+@pytest.fixture
+def environment(server, tmp_path):
+    """Writes an environment whose password comes from there, and returns its path."""
+
+    def write(**keys):
+        lines = ["engine: postgresql", f"url: {json.dumps(server.login_url)}", "queues: {Sales: {}}"]
+        lines += [f"{key}: {json.dumps(value)}" for key, value in keys.items()]
+        path = tmp_path / "rotating.yml"
+        path.write_text("\n".join(lines))
+        return path
+
+    return write
+
+
+def who(settings):
+    with connect(settings) as database:
+        return database.driver_connection.execute("SELECT current_user").fetchone()[0]
+
+
+# ------------------------------------------------------------------ a password that changes
+def test_a_new_connection_uses_the_files_password_of_now(server, environment, tmp_path):
+    file = tmp_path / "password"
+    file.write_text(FIRST + "\n")
+    settings = load_settings(environment(password_file="password"))
+    before = who(settings)
+
+    server.change(SECOND)
+    with pytest.raises(LoginRefused):
+        who(settings)
+    file.write_text(SECOND)
+
+    assert (before, who(settings)) == ("app", "app")
+
+
+def test_a_program_is_asked_at_each_connection_and_starts_without_a_shell(server, environment, tmp_path):
+    program = [sys.executable, "-c", "import sys; print(sys.argv[1])", FIRST]
+    settings = load_settings(environment(password_command=program))
+
+    assert who(settings) == "app"
+    assert who(pickle.loads(pickle.dumps(settings))) == "app"  # as a worker process gets them
+
+
+def test_the_second_connection_of_a_connection_asks_again(server, tmp_path):
+    file = tmp_path / "password"
+    file.write_text(FIRST)
+    url = SecretUrl(server.login_url, PasswordSource(file))
+    with connect_url("postgresql", url) as database:
+        server.change(SECOND)
+        file.write_text(SECOND)
+        with database.open_second() as second:
+            assert second.driver_connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_script_and_a_plan_of_it_run_no_program_and_show_no_path_of_a_secret(environment, tmp_path):
+    marker = tmp_path / "ran"
+    path = environment(password_command=["touch", str(marker)])
+
+    planned = Program(path, tmp_path)("plan", "--sql")
+
+    assert planned.code == 0
+    assert not marker.exists()
+    assert "touch" not in planned.out + planned.err
+
+
+# ------------------------------------------------------------------ what goes wrong
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        (lambda folder: {"password_file": "missing"}, "No such file or directory"),
+        (lambda folder: {"password_file": "."}, "directory"),
+        (lambda folder: {"password_file": "empty"}, "must hold one line"),
+        (lambda folder: {"password_file": "two"}, "must hold one line"),
+        (lambda folder: {"password_command": ["no-such-program"]}, "cannot be started"),
+        (lambda folder: {"password_command": [sys.executable, "-c", "print('geheim'); raise SystemExit(3)"]}, "exit code 3"),
+        (lambda folder: {"password_command": [sys.executable, "-c", "pass"]}, "must hold one line"),
+    ],
+)
+def test_a_source_that_cannot_be_read_is_named_without_what_it_says(environment, tmp_path, source, text):
+    (tmp_path / "empty").write_text("")
+    (tmp_path / "two").write_text("geheim\ngeheim\n")
+    settings = load_settings(environment(**source(tmp_path)))
+
+    with pytest.raises(PasswordUnavailable, match=text) as raised:
+        connect(settings)
+
+    assert "geheim" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        ('url: "postgresql://app:x@db01/shop"\npassword_file: p', "url: has a password of its own"),
+        ('url: "postgresql://app@db01/shop?password=x"\npassword_file: p', "url: has a password of its own"),
+        ('url: "postgresql://app@db01/shop"\npassword_file: p\npassword_command: [q]', "password_file: cannot be together"),
+        ('url: "postgresql://app@db01/shop"\npassword_command: q', "password_command"),
+    ],
+)
+def test_an_environment_that_names_two_passwords_is_refused(tmp_path, lines, text):
+    path = tmp_path / "two.yml"
+    path.write_text(f"engine: postgresql\n{lines}\nqueues: {{Sales: {{}}}}\n")
+
+    with pytest.raises(SettingsError, match=text):
+        load_settings(path)
+
+
+def test_the_embedded_engine_takes_no_password(tmp_path):
+    path = tmp_path / "embedded.yml"
+    path.write_text("engine: embedded\npassword_file: p\nqueues: {Sales: {}}\n")
+
+    with pytest.raises(SettingsError, match="password_file: the embedded engine has no password_file"):
+        load_settings(path)
+
+
+# ------------------------------------------------------------------ the other places
+def test_sql_server_gets_the_password_in_braces(tmp_path):
+    file = tmp_path / "password"
+    file.write_text(FIRST)
+
+    text = connection_string(SecretUrl(ODBC, PasswordSource(file)), "rowpost")
+
+    assert text == ODBC + ";PWD={fir}}st; p'ass};APP={rowpost}"
+
+
+def test_outboxes_and_participants_have_sources_of_their_own(tmp_path):
+    path = tmp_path / "others.yml"
+    path.write_text(
+        'engine: postgresql\nurl: "postgresql://app@db01/shop"\nqueues: {Sales: {}}\n'
+        'outbox: {business: {url: "postgresql://app@db02/business", password_file: business}}\n'
+        'participants: {stock: {url: "postgresql://app@db03/stock", password_command: [token, stock]}}\n'
+    )
+
+    settings = load_settings(path)
+
+    assert settings.outboxes[0].url.password == PasswordSource(tmp_path / "business")
+    assert dict(settings.participants)["stock"].password == PasswordSource(None, ("token", "stock"))
