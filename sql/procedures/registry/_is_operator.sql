@@ -4,7 +4,7 @@ GO
 CREATE OR ALTER FUNCTION rowpost._is_operator() RETURNS bit
 AS
 /*
-Returns whether the caller operates queues: a member of rowpost_operator, or somebody who may alter the schema rowpost.
+Returns whether the caller is a member of rowpost_operator, or has the rights of the owner of the schema rowpost.
 Atomicity: reads only.
 Locking:   none that lasts.
 The rights are those of the caller: ownership chaining does not change what HAS_PERMS_BY_NAME returns.

@@ -4,9 +4,10 @@ GO
 CREATE OR ALTER FUNCTION rowpost._may_receive(@queue_key nvarchar(128)) RETURNS bit
 AS
 /*
-Returns whether the caller may receive from a queue, as its own login or as an operator. NULL: a queue that is not registered.
+Returns whether the caller may receive from a queue, as its own login or as an operator.
 Atomicity: reads only.
 Locking:   none that lasts.
+Only operators may do so for a queue that is not registered.
 The rights are those of the caller: ownership chaining does not change what HAS_PERMS_BY_NAME returns.
 */
 BEGIN

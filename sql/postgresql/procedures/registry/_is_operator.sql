@@ -4,7 +4,7 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Returns whether the caller operates queues: a member of rowpost_operator, or of the owner of the schema rowpost.
+Returns whether the caller is a member of rowpost_operator, or has the rights of the owner of the schema rowpost.
 Atomicity: reads only.
 Locking:   none that lasts.
 The caller is the login, or the role of its last SET ROLE.

@@ -4,9 +4,10 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Returns whether the caller may receive from a queue, as its own login or as an operator. Null: a queue that is not registered.
+Returns whether the caller may receive from a queue, as its own login or as an operator.
 Atomicity: reads only.
 Locking:   none that lasts.
+Only operators may do so for a queue that is not registered.
 The caller is the login, or the role of its last SET ROLE.
 */
 SELECT EXISTS (
