@@ -75,6 +75,7 @@ class SupervisorSettings:
         maintenance_every: time between two rounds of maintenance of the queues' tables and the outboxes, by one elected
             process; 0 if something else does it. On SQL Server, tables are maintained only with the feature maintenance.
         wake_up: whether senders wake the supervisor (PostgreSQL). If not, it peeks once in each peek delay.
+        peek_batch_size: a peek stops counting at so many messages, 1 to 1,000. A peek that finds fewer asks for fewer workers.
     """
 
     error_queue: str = "error"
@@ -84,6 +85,7 @@ class SupervisorSettings:
     delayed_lateness: Annotated[float, Meta(ge=MINIMUM_PEEK_DELAY)] = 1.0
     maintenance_every: Seconds = 300.0
     wake_up: bool = True
+    peek_batch_size: Annotated[int, Meta(ge=1, le=1000)] = 1000
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,6 @@ from rowpost.workers.protocol import CrashPolicy
 
 __all__ = ["Answer", "Crash", "MonitorFailure", "QueueMonitor", "WakeUp"]
 
-# A peek stops counting here: far above any number of workers, and cheap.
-PEEK_COUNT = 1000
 # Pause after an unexpected error, so that a lasting defect does not make the thread spin.
 FAILURE_PAUSE_S = 1.0
 # A peek waits for a lock on a queue's table for so long, because the other queues of the supervisor wait with it.
@@ -262,9 +260,12 @@ class QueueMonitor:
 
     def _call_for(self, peek: _Peek) -> Call:
         if peek.queue in self._unwatched:
-            return _peek_call(peek.queue)
+            return self._peek_call(peek.queue)
         wake_up_ttl_ms = 0 if self._listening is None else int(peek.wake_up_ttl_s * 1000)
-        return Call("watch_queue", peek.queue, {"count": PEEK_COUNT, "wake_up_ttl_ms": wake_up_ttl_ms})
+        return Call("watch_queue", peek.queue, {"count": self._settings.supervisor.peek_batch_size, "wake_up_ttl_ms": wake_up_ttl_ms})
+
+    def _peek_call(self, queue: str) -> Call:
+        return Call("peek_queue", queue, {"count": self._settings.supervisor.peek_batch_size})
 
     def _peek_unwatched(self, peek: _Peek, error: Exception) -> Answer:
         """Peek at a queue that cannot be watched; return the original error if that is not the reason.
@@ -282,7 +283,7 @@ class QueueMonitor:
             self._unwatched.add(peek.queue)
         try:
             started = time.perf_counter()
-            rows = self._open(LOCK_TIMEOUT_MS).call_all([_peek_call(peek.queue)])[0]
+            rows = self._open(LOCK_TIMEOUT_MS).call_all([self._peek_call(peek.queue)])[0]
             answer = _answer(peek.queue, rows[0], time.perf_counter() - started)
         except Exception as peek_error:  # noqa: BLE001 -- as in _peek
             self._after_error(peek_error)
@@ -357,10 +358,6 @@ class QueueMonitor:
             with suppress(Exception):
                 self._database.close()
             self._database, self._listening, self._connection_lost = None, None, True
-
-
-def _peek_call(queue: str) -> Call:
-    return Call("peek_queue", queue, {"count": PEEK_COUNT})
 
 
 def _answer(queue: str, row: tuple[int, ...], seconds: float) -> Answer:

@@ -46,6 +46,7 @@ from rowpost.workers.tasks.outbox_cleaner import make_outbox_cleaner
 from rowpost.workers.tasks.partition_splitter import make_partition_splitter
 from rowpost.workers.tasks.periodic import PeriodicTask
 from rowpost.workers.tasks.queue_maintenance import make_queue_maintenance
+from rowpost.workers.tasks.startup_check import make_startup_check
 
 __all__ = ["Supervisor"]
 
@@ -54,6 +55,7 @@ UNTIL_INTERVAL_S = 0.05
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # The periodic tasks besides the delayed mover, which alone is scheduled by the loop.
 TASKS = (
+    make_startup_check,
     make_expired_purger,
     make_in_doubt_resolver,
     make_queue_maintenance,

@@ -138,6 +138,19 @@ def test_a_queue_is_created_listed_checked_and_dropped(rowpost: Program):
     assert "Returns" not in [queue["queue"] for queue in gone.json]
 
 
+def test_the_list_of_queues_shows_what_waits_and_never_what_is_gone(rowpost):
+    """Estimates of the server lag behind: three messages that were sent and received must not stay in the list."""
+    rowpost("queue", "create", "Counted")
+    depths = []
+    for command in (("send", "Counted", "--body", "{}", "--type", "Shop.X"), ("receive", "Counted")):
+        for _ in range(3):
+            assert rowpost(*command).code == 0
+        depths += [(q["depth"], q["estimated"]) for q in rowpost("queue", "list", "--json").json if q["queue"] == "Counted"]
+    rowpost("queue", "drop", "Counted", "--yes")
+
+    assert depths == [(3, False), (0, False)]
+
+
 def test_a_forgotten_queues_table_keeps_its_messages_and_can_be_adopted(rowpost: Program):
     rowpost("queue", "create", "Legacy")
     rowpost("send", "Legacy", "--body", "kept")

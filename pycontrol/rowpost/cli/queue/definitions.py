@@ -15,10 +15,13 @@ from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
 from rowpost.deploy import queues as registry
 from rowpost.deploy.apply import ApplyResult
-from rowpost.errors import QueueNotFound
+from rowpost.errors import LockTimeout, PermissionDenied, QueueNotFound
+from rowpost.transport.queue import Queue
 
 __all__ = ["register"]
 
+#: `queue list` counts up to so many messages
+COUNTED = 1_000
 BodyStringOption = Annotated[
     bool, typer.Option("--body-string", help="Add the column BodyString, which shows the body as text in SQL tools.")
 ]
@@ -119,21 +122,37 @@ def _kind(database: Connection, queue: str) -> str:
 
 
 def list_queues(session: Session) -> None:
-    """List the queues with their estimated depth."""
+    """List the queues and how many messages wait in each: counted up to 1,000, above that estimated."""
     with session.deployed() as database:
         rows = database.call("list_queues")
+        depths = {row.queue_name: _depth(database, row.queue_name, row.kind, row.depth) for row in rows}
     queues = [
-        {"queue": name, "kind": kind, "depth": depth, "catalog": catalog, "schema": schema, "table": place,
-         "body_string": body_string, "clustered": clustered, "delayed": delayed}
-        for name, _key, catalog, schema, place, kind, body_string, clustered, delayed, depth in rows
+        {"queue": name, "kind": kind, "depth": depths[name][0], "estimated": depths[name][1], "catalog": catalog, "schema": schema,
+         "table": place, "body_string": body_string, "clustered": clustered, "delayed": delayed}
+        for name, _key, catalog, schema, place, kind, body_string, clustered, delayed, _ in rows
     ]  # fmt: skip
     if session.as_json:
         session.document(queues)
         return
-    shown = [(q["queue"], q["kind"], "?" if q["depth"] is None else f"{q['depth']:,}") for q in queues]
-    table(session.out, ("queue", "kind", "depth (estimate)"), shown, right=("depth (estimate)",))
+    shown = [(q["queue"], q["kind"], _in_words(q["depth"], estimated=q["estimated"])) for q in queues]
+    table(session.out, ("queue", "kind", "waiting"), shown, right=("waiting",))
     if not queues:
         session.note("No queue is registered. To make one, run: rowpost queue create QUEUE")
+
+
+def _depth(database: Connection, name: str, kind: str, estimate: int | None) -> tuple[int | None, bool]:
+    """Return how many messages wait, and whether that is an estimate: of more than 1,000, or because the login may not count."""
+    if kind == "external":
+        return estimate, True
+    try:
+        counted = Queue(name, database).peek(COUNTED)
+    except (PermissionDenied, QueueNotFound, LockTimeout):
+        return estimate, True
+    return (counted, False) if counted < COUNTED else (max(counted, estimate or 0), True)
+
+
+def _in_words(depth: int | None, *, estimated: bool) -> str:
+    return "?" if depth is None else f"{'about ' if estimated else ''}{depth:,}"
 
 
 def check(

@@ -73,6 +73,11 @@ class PeriodicTask:
         if self._queues:
             self._thread.start()
 
+    @property
+    def running(self) -> bool:
+        """Whether the thread runs: something is due now or later."""
+        return self._thread.is_alive()
+
     def stop(self) -> None:
         """End the thread after the current execution; waits at most 1 s, because the database may hang."""
         self._ended = True
