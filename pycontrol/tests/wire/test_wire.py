@@ -156,10 +156,10 @@ def test_headers_that_are_no_object_of_texts_move_unchanged_to_the_error_queue(p
     assert party.only("error").raw_headers.startswith(raw[:1])
 
 
-def test_a_control_message_without_a_body_succeeds_without_a_handler(party, sql):
+def test_a_control_message_without_a_body_is_discarded_and_needs_no_handler(party, sql):
     outcome = party.gets({"NServiceBus.ControlMessage": "True"}, None)
 
-    assert (outcome.kind, party.seen) == (Kind.HANDLED, [])
+    assert (outcome.kind, party.seen) == (Kind.DISCARDED, [])
 
 
 def test_headers_are_told_apart_by_case(party):

@@ -8,7 +8,6 @@ Returns whether the caller may receive from a queue, as its own login or as an o
 Atomicity: reads only.
 Locking:   none that lasts.
 Only operators may do so for a queue that is not registered.
-The rights are those of the caller: ownership chaining does not change what HAS_PERMS_BY_NAME returns.
 */
 BEGIN
     DECLARE @receive nvarchar(300) = CONCAT(N'rowpost.', QUOTENAME(CONCAT(N'receive_messages:', @queue_key)));

@@ -5,13 +5,13 @@ EXEC tSQLt.NewTestClass @ClassName = N'transaction_list_decisions';
 GO
 CREATE OR ALTER PROCEDURE transaction_list_decisions.[test list_decisions returns each decision]
 AS
-CREATE TABLE #listed (transaction_id varchar(64), participants nvarchar(max), decided_at datetime2(3));
-INSERT INTO rowpost.decision (transaction_id, participants, decided_at)
+CREATE TABLE #listed (transaction_id varchar(64), participants nvarchar(max), queue_key nvarchar(128) NOT NULL, decided_at datetime2(3));
+INSERT INTO rowpost.decision (transaction_id, participants, queue_key, decided_at)
 VALUES
-('tx-1', N'["b"]', '2024-01-02T00:00:00.000'),
-('tx-2', N'["a"]', '2024-01-01T00:00:00.000');
+('tx-1', N'["b"]', N'Sample', '2024-01-02T00:00:00.000'),
+('tx-2', N'["a"]', N'Sample', '2024-01-01T00:00:00.000');
 
-INSERT INTO #listed (transaction_id, participants, decided_at)
+INSERT INTO #listed (transaction_id, participants, queue_key, decided_at)
 EXEC rowpost.list_decisions;
 
 DECLARE @right int = (
@@ -24,9 +24,9 @@ EXEC tSQLt.AssertEquals @Expected = 2, @Actual = @right;
 GO
 CREATE OR ALTER PROCEDURE transaction_list_decisions.[test list_decisions returns nothing without decisions]
 AS
-CREATE TABLE #listed (transaction_id varchar(64), participants nvarchar(max), decided_at datetime2(3));
+CREATE TABLE #listed (transaction_id varchar(64), participants nvarchar(max), queue_key nvarchar(128) NOT NULL, decided_at datetime2(3));
 
-INSERT INTO #listed (transaction_id, participants, decided_at)
+INSERT INTO #listed (transaction_id, participants, queue_key, decided_at)
 EXEC rowpost.list_decisions;
 
 DECLARE @rows int = (SELECT COUNT(*) FROM #listed AS l);

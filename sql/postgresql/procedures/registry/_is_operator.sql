@@ -7,8 +7,8 @@ AS $rowpost$
 Returns whether the caller is a member of rowpost_operator, or has the rights of the owner of the schema rowpost.
 Atomicity: reads only.
 Locking:   none that lasts.
-The caller is the login, or the role of its last SET ROLE.
 */
+-- the caller is the login, or the role of its last SET ROLE
 SELECT pg_has_role(c.caller, 'rowpost_operator', 'USAGE') OR pg_has_role(c.caller, n.nspowner, 'USAGE')
 FROM pg_namespace AS n
 CROSS JOIN (SELECT CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_setting('role')::name END AS caller) AS c

@@ -8,8 +8,8 @@ Returns whether the caller may receive from a queue, as its own login or as an o
 Atomicity: reads only.
 Locking:   none that lasts.
 Only operators may do so for a queue that is not registered.
-The caller is the login, or the role of its last SET ROLE.
 */
+-- the caller is the login, or the role of its last SET ROLE
 SELECT EXISTS (
     SELECT
     FROM pg_proc AS p
