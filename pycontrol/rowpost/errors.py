@@ -16,6 +16,7 @@
      │    ├── MessageNotDeserialized  a body that is not what its type says
      │    ├── NoHandler           a message whose types nobody handles
      │    ├── Unrecoverable       raised by handlers: no retry helps
+     │    │    └── ReplyRefused   a reply address to which the endpoint does not reply
      │    ├── SagaInstanceMissing a message for a saga that has no such instance
      │    │    └── SagaInstanceRequired  the same, and no retry helps
      │    ├── DelayNotSupported   a delayed message that no delayed table can hold
@@ -60,7 +61,7 @@ __all__ = [
     "InvalidQueueName", "InvalidSagaState", "InvalidSubscription", "InvalidTimeToBeReceived", "JobKeyUsed",
     "LockRefused", "LockTimeout", "LoginRefused", "MessageCorrupt", "MessageError", "MessageNotDeserialized",
     "MessageNotFound", "NoHandler", "NoReply", "NotAQueueTable", "NotASagaTable", "ParticipantFailed",
-    "PasswordUnavailable", "PermissionDenied", "QueueNameConflict", "QueueNotFound", "QueueNotGranted",
+    "PasswordUnavailable", "PermissionDenied", "QueueNameConflict", "QueueNotFound", "QueueNotGranted", "ReplyRefused",
     "RowpostError", "SagaConflict", "SagaInstanceMissing", "SagaInstanceRequired", "SagaNotDeployed", "SchemaMissing",
     "SchemaTooNew", "ScriptEdited", "SettingsError", "SparkFailed", "SparkUnavailable", "SpoolTaken", "Unrecoverable",
     "UnsupportedServer",
@@ -129,6 +130,10 @@ class NoHandler(MessageError):
 
 class Unrecoverable(MessageError):
     """A handler raises it, or a class derived from it, to move its message to the error queue without a retry."""
+
+
+class ReplyRefused(Unrecoverable):
+    """A message names a reply address to which its endpoint does not reply (`reply_to`)."""
 
 
 class SagaInstanceMissing(MessageError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from rowpost.errors import InvalidMessage, SettingsError
 from rowpost.handling.handlers import Handle, HandlerRegistry, RegisteredHandler, check_runs, name_of
@@ -54,11 +54,15 @@ class Declaration:
         instance: str | None = None,
         time_limit: timedelta | None = None,
         batch: str | int | None = None,
+        reply_to: Literal["registered"] | Iterable[str] | None = None,
     ) -> None:
         _check(name, transaction_mode, strategy, limit, batch, has_outbox=outbox is not None)
         self.name = name
         self.outbox = Outbox(outbox) if isinstance(outbox, str) else outbox
         self.batch = batch
+        if isinstance(reply_to, str) and reply_to != "registered":
+            raise SettingsError(f'The endpoint {name!r} cannot have reply_to={reply_to!r}. Write "registered", or a list: [{reply_to!r}].')
+        self.reply_to = reply_to if reply_to is None or isinstance(reply_to, str) else frozenset(reply_to)
         self.limit = limit
         self.strategy = strategy
         self.instance = instance

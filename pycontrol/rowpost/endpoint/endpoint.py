@@ -19,7 +19,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Commit
@@ -68,6 +68,8 @@ class Endpoint(Declaration):
         instance: names this process among those of the endpoint. Replies to its requests arrive in the queue
             `<name>.<instance>`, see `endpoint.callbacks`.
         batch: how many messages may share a transaction, see `pipeline.batch_size`; None uses the environment's setting.
+        reply_to: where handlers may reply: None for every address that a message names, "registered" for queues of this database, or
+            names of queues. Other replies raise ReplyRefused, and the message moves to the error queue.
         time_limit: a handler that runs longer is killed together with its worker process, which is a failed attempt. None uses the
             environment's setting.
 
@@ -95,6 +97,7 @@ class Endpoint(Declaration):
         instance: str | None = None,
         time_limit: timedelta | None = None,
         batch: str | int | None = None,
+        reply_to: Literal["registered"] | Iterable[str] | None = None,
     ) -> None:
         super().__init__(
             name,
@@ -111,6 +114,7 @@ class Endpoint(Declaration):
             instance=instance,
             time_limit=time_limit,
             batch=batch,
+            reply_to=reply_to,
         )
         self._own_queue = None if send_only else name
         self._directory = Directory()
@@ -249,6 +253,15 @@ class Endpoint(Declaration):
         dispatch(database, groups, self._directory, own_queue=self._own_queue, commit=commit, also=also)
 
     # -------------------------------------------------------------- what a bus calls: Sender, with route_of
+    def may_reply_to(self, database: Connection, address: str) -> bool:
+        """Return whether handlers may reply to an address. Raises InvalidQueueName: it is none."""
+        if self.reply_to is None:
+            return True
+        place = self._directory.find(database, address)
+        if self.reply_to == "registered":
+            return place.registered
+        return place.name in {self._directory.find(database, each).name for each in self.reply_to}
+
     def dispatch_isolated(self, database: Connection, operations: list[Outgoing]) -> None:
         """Send operations in a transaction of their own, on a second connection."""
         self.dispatch(database.second_connection(), operations, begin=True, commit=True)

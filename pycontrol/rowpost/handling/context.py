@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rowpost.database.connection import Connection
-from rowpost.errors import InvalidDelay, InvalidMessage, SettingsError
+from rowpost.errors import InvalidDelay, InvalidMessage, ReplyRefused, SettingsError
 from rowpost.handling.sender import Sender
 from rowpost.recoverability.outcome import Discard
 from rowpost.transactions.scope import Scope
@@ -241,14 +241,23 @@ class Context(Bus):
 
         Raises:
             InvalidMessage: the message names no reply address.
+            ReplyRefused: the endpoint does not reply to that address.
         """
         address = self.incoming.reply_to
         if address is None:
             raise InvalidMessage(
                 f"The message {self.message_id} cannot be replied to: it has no header {REPLY_TO_ADDRESS}. Send to a queue by name."
             )
+        self._check_reply(address)
         extra = {**self._saga_of_the_request(), **(headers or {})}
         return self._collect(message, "Reply", extra, immediate, destination=address)
+
+    def _check_reply(self, address: str) -> None:
+        if not self.endpoint.may_reply_to(self.database, address):
+            raise ReplyRefused(
+                f"The message {self.message_id} cannot be replied to: {self.endpoint.name} does not reply to {address!r:.200}. Add the queue to "
+                "the endpoint's reply_to, or send to another queue by name."
+            )
 
     def request(self, *_: Any, **__: Any) -> Any:
         """Refuse to wait: the message's transaction and the worker would be blocked meanwhile.

@@ -42,6 +42,9 @@ class Sender(Protocol):
     serializers: Serializers
     send_only: bool
 
+    def may_reply_to(self, database: Connection, address: str) -> bool:
+        """Return whether handlers may reply to an address."""
+
     @property
     def address(self) -> Address:
         """The address of the endpoint's queue."""

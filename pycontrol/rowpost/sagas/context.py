@@ -49,12 +49,14 @@ class SagaContext(Context):
 
         Raises:
             InvalidMessage: that message had no reply address.
+            ReplyRefused: the endpoint does not reply to that address.
         """
         address = self._metadata.get("Originator")
         if not address:
             raise InvalidMessage(
                 f"Cannot reply: the message that started the saga {self._saga_id} has no reply address. Send to a queue by name instead."
             )
+        self._check_reply(address)
         kept = {
             CORRELATION_ID: self._metadata.get("OriginalMessageId"),
             SAGA_ID: self._metadata.get("OriginatingSagaId"),

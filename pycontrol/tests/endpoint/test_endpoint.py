@@ -7,8 +7,10 @@ from uuid import uuid4
 import pytest
 
 from rowpost.endpoint.endpoint import Endpoint
-from rowpost.errors import InvalidMessage, MessageNotDeserialized, NoHandler, QueueNotFound
+from rowpost.errors import InvalidMessage, MessageNotDeserialized, NoHandler, QueueNotFound, SettingsError
+from rowpost.recoverability.outcome import Kind
 from rowpost.transport.queue import Queue
+from rowpost.wire.address import parse_address
 from rowpost.wire.message_types import message_type
 
 
@@ -274,3 +276,32 @@ def test_an_immediate_send_stays_though_the_handler_fails(sales, queue, billing,
         sales.handle(queue.receive()[0], database)
 
     assert [m.body for m in billing.receive(5)] == [b'{"OrderId":1}']
+
+
+# ------------------------------------------------------------------ where replies may go
+@pytest.mark.parametrize(
+    ("reply_to", "address", "sent"),
+    [
+        (None, "Billing", True), ("registered", "Billing", True), (["Billing"], "Billing", True), (["Billing"], None, True),
+        ("registered", "Nowhere", False), (["Sales"], "Billing", False), ([], "Billing", False),
+    ],
+)  # fmt: skip
+def test_an_endpoint_may_limit_where_it_replies_to(queue, database, billing, sql, reply_to, address, sent):
+    """`None` as the address: the canonical form of Billing, as endpoints write it."""
+    sql.empty("error")
+    endpoint = Endpoint("Sales", reply_to=reply_to)
+    endpoint.handles("Ask", bytes)(lambda message, context: context.reply(b"told", headers={"NServiceBus.EnclosedMessageTypes": "Told"}))
+    address = address or database.canonical(parse_address("Billing"))
+    queue.send(b"", {"NServiceBus.EnclosedMessageTypes": "Ask", "NServiceBus.ReplyToAddress": address})
+
+    outcome = endpoint.process_one(database)
+
+    failed = Queue("error", database).browse(5)
+    assert (outcome.kind is Kind.HANDLED, billing.peek(), len(failed)) == (sent, int(sent), int(not sent))
+    assert sent or "ReplyRefused" in failed[0].headers["NServiceBus.ExceptionInfo.ExceptionType"]
+    sql.empty("error")
+
+
+def test_another_word_for_where_to_reply_is_refused():
+    with pytest.raises(SettingsError, match=r'Write "registered", or a list'):
+        Endpoint("Sales", reply_to="Billing")
