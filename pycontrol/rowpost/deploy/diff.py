@@ -148,7 +148,7 @@ def compare(
         complete,
         tuple(changes),
         undeclared=tuple(entry.name for title, entry in entered.items() if title not in titles),
-        unknown=tuple(entry for name, entry in recorded.items() if name not in {*planned, *settled.dropped}),
+        unknown=tuple(entry for name, entry in recorded.items() if name not in {*planned, *settled.dropped, *settled.left}),
         kept=settled.kept,
         dropped=tuple(recorded[name] for name in settled.dropped),
         forgotten=settled.forgotten,

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from rowpost.deploy.plan import Entry, Plan, build_plan, deployed_features
 from rowpost.deploy.queue_entry import QueueEntry, delayed_feature
+from rowpost.deploy.saga_entry import MOVING, SagaEntry
 
 __all__ = ["Declared", "Kept", "Settled", "settle"]
 
@@ -46,12 +47,14 @@ class Settled:
         kept: what stays without being declared.
         dropped: names of the scripts whose objects go.
         forgotten: features that are no longer on record for this environment.
+        left: names of scripts whose objects stay until a person drops them; `kept` says why.
     """
 
     plan: Plan
     kept: tuple[Kept, ...] = ()
     dropped: tuple[str, ...] = ()
     forgotten: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
 
 
 def settle(
@@ -82,8 +85,10 @@ def settle(
     entries = [here.judge_delayed(entry, registered.get(entry.title)) for entry in plan.entries]
     titles = {entry.title for entry in entries}
     entries += [entry for title, entry in registered.items() if title not in titles]
+    for entry in entries:
+        here.keep_second_correlation(entry)
     whole = build_plan(plan.environment, plan.scripts, entries, features=plan.features | staying)
-    return Settled(whole, tuple(here.kept), tuple(here.dropped), tuple(here.forgotten))
+    return Settled(whole, tuple(here.kept), tuple(here.dropped), tuple(here.forgotten), tuple(here.left))
 
 
 class _Server:
@@ -101,6 +106,7 @@ class _Server:
         self.kept: list[Kept] = []
         self.dropped: list[str] = []
         self.forgotten: list[str] = []
+        self.left: list[str] = []
 
     def judge_delayed(self, wanted: Entry, registered: Entry | None) -> Entry:
         """Decide about the delayed table of a queue that is declared without one. Return the entry as it is deployed."""
@@ -109,6 +115,20 @@ class _Server:
         line = f"write `delayed: true` at the queue {wanted.queue_name}"
         stays = self.judge(delayed_feature(wanted), f"the delayed table of the queue {wanted.queue_name}", line)
         return replace(wanted, delayed=stays)
+
+    def keep_second_correlation(self, entry: Entry) -> None:
+        """Leave what a saga needed while it moved to another correlation: workers that still move it may run until they are replaced."""
+        if not isinstance(entry, SagaEntry) or entry.transitional_name is not None:
+            return
+        names = [each.script_name for each in self._journal]
+        left = [name for name in names if name.partition(".sql:")[2] == entry.saga_key and name.partition(":")[0].endswith(MOVING)]
+        if left:
+            self.left += left
+            self._keep(
+                f"the second correlation of the saga {entry.saga_name}",
+                "workers that still move the saga may run",
+                f"When all are replaced: rowpost sagas drop-correlation {entry.saga_name} PROPERTY, with the property by which nothing is found.",
+            )
 
     def judge(self, feature: str, subject: str, line: str) -> bool:
         """Decide about a feature that the plan does not declare. Return whether it stays."""

@@ -8,7 +8,10 @@ from rowpost.database.dialects.protocol import Dialect
 from rowpost.settings.environment import SagaSettings
 from rowpost.wire.address import parse_address, queue_key
 
-__all__ = ["COLUMN_TYPES", "SagaEntry", "describe_saga", "saga_names"]
+__all__ = ["COLUMN_TYPES", "MOVING", "SagaEntry", "describe_saga", "saga_names"]
+
+#: ends of the names of scripts that only a saga needs which moves from one correlation to another
+MOVING = ("correlate_saga.sql", "correlate_sagas.sql", "create_transitional.sql")
 
 #: a correlation property's column, by engine and kind; integers have 64 bits on both engines
 COLUMN_TYPES = {

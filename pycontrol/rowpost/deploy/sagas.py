@@ -19,7 +19,7 @@ from rowpost.deploy.apply import State, fitted, read_state, refuse_newer
 from rowpost.deploy.deployment import Deployment, deployment
 from rowpost.deploy.diff import JournalEntry
 from rowpost.deploy.plan import build_plan, contract_fragments
-from rowpost.deploy.saga_entry import SagaEntry, saga_names
+from rowpost.deploy.saga_entry import MOVING, SagaEntry, saga_names
 from rowpost.deploy.scripts import Script, load_scripts, render_script
 from rowpost.deploy.sql_text import expand
 from rowpost.errors import DeployError, SagaNotDeployed
@@ -27,7 +27,6 @@ from rowpost.errors import DeployError, SagaNotDeployed
 __all__ = ["Correlated", "correlate", "drop_correlation", "drop_saga", "find_saga"]
 
 BATCH = 1000
-MOVING = ("correlate_saga.sql", "correlate_sagas.sql", "create_transitional.sql")
 
 
 class Correlated(NamedTuple):

@@ -195,3 +195,11 @@ def test_a_case_sensitive_database_is_served(shop, sql, open_shop):
     assert [message.body for message in Queue("Sales", database).receive()] == [b"x"]
     assert database.call("check_queue") == []
     assert verify(database, shop.plan()) == []
+
+
+def test_a_queue_in_a_schema_that_does_not_exist_is_told_what_to_create(shop, database):
+    with pytest.raises(DeployError, match="nowhere") as raised:
+        apply(database, shop.plan(QueueSettings("Sales@[nowhere]")))
+
+    assert "rowpost apply" not in str(raised.value)
+    assert database.engine == "sqlserver" or "CREATE SCHEMA" in str(raised.value)

@@ -13,14 +13,11 @@ def warnings(supervisor, queue):
 
 
 def drop_index_on_expires(shop):
-    postgresql = shop.target.settings.engine == "postgresql"
-    found = (
-        f"SELECT indexname FROM pg_indexes WHERE tablename = '{shop.name}' AND indexdef ILIKE '%(expires%'"
-        if postgresql
-        else f"SELECT i.name FROM sys.indexes AS i WHERE i.object_id = OBJECT_ID(N'{shop.name}') AND i.name LIKE N'%Expires%'"
-    )
-    name = shop.sql.value(found)
-    shop.sql.run(f'DROP INDEX "{name}"' if postgresql else f"DROP INDEX [{name}] ON [{shop.name}]")
+    if shop.target.settings.engine == "sqlserver":
+        shop.sql.run(f"DROP INDEX Index_Expires ON dbo.[{shop.name}]")
+        return
+    name = shop.sql.value(f"SELECT indexname FROM pg_indexes WHERE tablename = '{shop.name}' AND indexdef ILIKE '%(expires%'")
+    shop.sql.run(f'DROP INDEX "{name}"')
 
 
 def test_a_missing_index_is_a_warning_with_its_remedy_and_messages_are_handled(shop):

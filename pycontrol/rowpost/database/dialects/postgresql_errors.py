@@ -76,6 +76,8 @@ def _missing(state: str, said: str, statement: Statement | None) -> RowpostError
     feature = None if state in ("3F000", "42P01") else feature_missing(statement)
     if feature is not None:
         return feature
+    if state == "3F000" and '"rowpost"' not in said:
+        return DatabaseError(f"{said}. Create the schema (CREATE SCHEMA), or correct the queue's name or default_schema in the environment's file")
     if state == "3F000" or statement is None or statement.queue is None:
         return SchemaMissing(f"rowpost is not deployed in this database, or is older than this program: {said}. Run: rowpost apply")
     if _of_saga(statement):
