@@ -63,9 +63,14 @@ MADE = {"benchmarks/.peers", "benchmarks/X.py", "sql/tables/undo/"}
 
 
 def missing_paths(text: str) -> set[str]:
-    """Return the paths of the repository that a text names and that do not exist."""
+    """Return the paths of the repository that a text names and that do not exist. The page of engines names tests as `folder/name`."""
     named = {found.rstrip(".") for found in PATH.findall(text.replace("\\.", "."))}
-    return {path for path in named - MADE if not (REPOSITORY / path).exists()}
+    return {path for path in named - MADE if not ((REPOSITORY / path).exists() or _test_file(path).is_file())}
+
+
+def _test_file(path: str) -> Path:
+    folder, _, name = path.partition("/")
+    return REPOSITORY / "pycontrol" / "tests" / folder / f"test_{name}.py"
 
 
 def test_every_path_that_a_text_names_exists():
