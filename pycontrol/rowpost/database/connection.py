@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -237,10 +237,10 @@ class Connection:
         with self.translated():
             return self.dialect.listen(self._connection)
 
-    def reset_session(self) -> None:
-        """Give the session its first settings again, after a handler changed them. A transaction stays open."""
+    def reset_session(self, changed: Collection[str]) -> None:
+        """Undo what a handler changed in the session (`Guard.changed`). A transaction stays open."""
         with self.translated():
-            self.dialect.reset_session(self._connection)
+            self.dialect.reset_session(self._connection, changed)
 
     def limit_lock_waits(self, milliseconds: int | None) -> None:
         """Let statements wait for a lock at most so long and then raise LockTimeout; None: as the login's settings say."""

@@ -209,8 +209,8 @@ class OutboxProcessing:
             failure = error
         finally:
             self._guard.stop()
-            if self._guard.changed and not business.closed:
-                business.reset_session()
+            if not self._guard.changed <= {"transaction"} and not business.closed:
+                business.reset_session(self._guard.changed)
         return caused, *self._judge(business, failure)
 
     def _judge(self, business: Connection, error: BaseException | None) -> tuple[BaseException | None, bool]:

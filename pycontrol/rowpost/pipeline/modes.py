@@ -178,8 +178,8 @@ class TransactionScope(WithinTransaction):
             if self._coordinator is not None and self._coordinator.active:  # not committed, whatever the reason
                 self._coordinator.rollback()
 
-    def _handler_ended(self, database: Connection) -> None:
-        super()._handler_ended(database)
+    def _handler_ended(self, database: Connection, batched: bool) -> None:
+        super()._handler_ended(database, batched)
         if self._coordinator is not None:
             self._coordinator.stop_guards()
 

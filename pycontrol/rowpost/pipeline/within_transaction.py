@@ -115,14 +115,14 @@ class WithinTransaction:
             elif caused.operations:
                 caused.operations = self._before_send(database, caused.operations)
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
-            self._handler_ended(database)
+            self._handler_ended(database, batched)
             return self._failed(message, error, row, batched)
         except BaseException:
-            self._handler_ended(database)
+            self._handler_ended(database, batched)
             roll_back(database)
             raise
         self.handler_seconds = time.perf_counter() - started
-        self._handler_ended(database)
+        self._handler_ended(database, batched)
         receiver.step("handled")
         return caused if self.can_commit(batched) else self._failed(message, None, row, batched)
 
@@ -170,11 +170,13 @@ class WithinTransaction:
 
     def _after_commit(self) -> None: ...
 
-    def _handler_ended(self, database: Connection) -> None:
+    def _handler_ended(self, database: Connection, batched: bool) -> None:
+        """Stop guarding. What a handler set until the transaction's end stays for its commit, unless other messages share the transaction."""
         self._connection_was_used |= database.lent
         self._guard.stop()
-        if self._guard.changed and not database.closed:
-            database.reset_session()
+        changed = self._guard.changed
+        if changed and (batched or changed != {"transaction"}) and not database.closed:
+            database.reset_session(changed)
 
     # -------------------------------------------------------------- failure
     def _failed(self, message: Message, error: BaseException | None, row: RowState, batched: bool) -> Outcome:

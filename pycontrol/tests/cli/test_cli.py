@@ -7,6 +7,8 @@ from uuid import UUID
 
 import pytest
 
+from rowpost.database.connection import connect
+from rowpost.settings.environment import load_settings
 from rowpost.wire.message import parse_timestamp
 from tests.support.program import Program, environment_file, rowpost
 
@@ -136,6 +138,21 @@ def test_a_queue_is_created_listed_checked_and_dropped(rowpost: Program):
     assert (checked.code, checked.json) == (0, {"clean": True, "findings": []})
     assert dropped.json == {"queue": "Returns", "dropped": True}
     assert "Returns" not in [queue["queue"] for queue in gone.json]
+
+
+def test_the_list_of_queues_does_not_wait_for_a_table_that_is_locked(rowpost, monkeypatch):
+    for name, value in rowpost.variables.items():
+        monkeypatch.setenv(name, value)
+    settings = load_settings(rowpost.environment)
+    if settings.engine != "postgresql":
+        pytest.skip("locks the table as PostgreSQL spells it")
+    rowpost("queue", "create", "Locked")
+    with connect(settings) as database, database.transaction():
+        database.driver_connection.execute('LOCK TABLE public."Locked"')
+        listed = rowpost("queue", "list", "--json")
+    rowpost("queue", "drop", "Locked", "--yes")
+
+    assert [queue["estimated"] for queue in listed.json if queue["queue"] == "Locked"] == [True]
 
 
 def test_the_list_of_queues_shows_what_waits_and_never_what_is_gone(rowpost):

@@ -6,7 +6,9 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import psycopg
 import pytest
@@ -83,23 +85,27 @@ class PasswordServer(Pair):
         self._start(self._primary)
 
 
+Server = TypeVar("Server", bound=Pair)
+
+
 @pytest.fixture
 def password_server() -> Iterator[PasswordServer]:
     """A server that asks for passwords."""
-    with tempfile.TemporaryDirectory(prefix="rowpost-", ignore_cleanup_errors=True) as name:
-        made = PasswordServer(Path(name))
-        try:
-            made.start()
-            yield made
-        finally:
-            made.stop()
+    with _started(PasswordServer) as server:
+        yield server
 
 
 @pytest.fixture
 def pair() -> Iterator[Pair]:
     """A primary with a standby that follows it; both are stopped after the test."""
+    with _started(Pair) as made:
+        yield made
+
+
+@contextmanager
+def _started(kind: type[Server]) -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix="rowpost-", ignore_cleanup_errors=True) as name:
-        made = Pair(Path(name))
+        made = kind(Path(name))
         try:
             made.start()
             yield made

@@ -348,6 +348,35 @@ def test_neither_do_the_other_messages_of_a_batch(queue, database, business, see
     assert (len(set(seen.found)), business()) == (1, [0, 1, 2, 3])
 
 
+@pytest.mark.parametrize("statement", ["SET LOCAL app.who = 'me'", "SELECT set_config('app.who', 'me', true)"])
+def test_what_is_set_until_the_end_of_the_transaction_is_there_at_its_commit(run, database, business, sql, seen, statement):
+    """A deferred trigger reads it, as an audit of rows does."""
+    sql.run("CREATE TABLE told (who text)")
+    sql.run("CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO told VALUES (current_setting(''app.who'', true)); RETURN NULL; END'")
+    sql.run("CREATE CONSTRAINT TRIGGER tells AFTER INSERT ON business DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tell()")
+    try:
+        (outcome,) = run("sends_atomic_with_receive", lambda context: context.connection.execute(statement))
+        found = [row[0] for row in sql.run("SELECT who FROM told")]
+    finally:
+        sql.run("DROP TABLE business, told")
+        sql.run("DROP FUNCTION tell()")
+
+    assert (outcome.kind, found) == (Kind.HANDLED, ["me"])
+
+
+def test_settings_of_many_messages_leave_no_more_prepared_statements(queue, database, business, seen):
+    for number in range(8):
+        queue.send(b'{"Number":%d}' % number, {"NServiceBus.EnclosedMessageTypes": TYPE})
+    pipeline = pipeline_of(database, endpoint_of("Sales", "sends_atomic_with_receive", {}, then=lambda context: context.connection.execute("SET work_mem = '5MB'")))
+    counts = []
+
+    for _ in range(8):
+        pipeline.process_one()
+        counts.append(database.driver_connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()[0])
+
+    assert counts[-1] == counts[1]
+
+
 # ------------------------------------------------------------------ several databases of PostgreSQL
 @pytest.fixture
 def two_phase(target, shop, in_shop):

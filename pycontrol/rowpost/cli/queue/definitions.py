@@ -20,8 +20,8 @@ from rowpost.transport.queue import Queue
 
 __all__ = ["register"]
 
-#: `queue list` counts up to so many messages
-COUNTED = 1_000
+#: `queue list` counts up to so many messages, and waits so long for a table that is locked
+COUNTED, LOCK_TIMEOUT_MS = 1_000, 500
 BodyStringOption = Annotated[
     bool, typer.Option("--body-string", help="Add the column BodyString, which shows the body as text in SQL tools.")
 ]
@@ -125,6 +125,7 @@ def list_queues(session: Session) -> None:
     """List the queues and how many messages wait in each: counted up to 1,000, above that estimated."""
     with session.deployed() as database:
         rows = database.call("list_queues")
+        database.limit_lock_waits(LOCK_TIMEOUT_MS)
         depths = {row.queue_name: _depth(database, row.queue_name, row.kind, row.depth) for row in rows}
     queues = [
         {"queue": name, "kind": kind, "depth": depths[name][0], "estimated": depths[name][1], "catalog": catalog, "schema": schema,

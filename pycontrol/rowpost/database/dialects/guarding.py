@@ -8,7 +8,7 @@ record which of the two it was.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 import psycopg
@@ -22,8 +22,9 @@ _REFUSED = {"commit": "commits", "rollback": "rolls back", "close": "closes"}
 _IDLE = TransactionStatus.IDLE
 # Within a transaction, these commands end it. ROLLBACK is also the tag of ROLLBACK TO SAVEPOINT, which does not.
 _ENDS = frozenset({"COMMIT", "ROLLBACK", "PREPARE TRANSACTION"})
-# These change the session beyond the transaction, for the handlers of later messages.
-_CHANGES = frozenset({"SET", "RESET", "DEALLOCATE", "DEALLOCATE ALL"})
+# These change what the handlers of later messages meet. SET is also the tag of SET LOCAL and SET TRANSACTION, which end with the transaction.
+_CHANGES = frozenset({"SET", "RESET", "DEALLOCATE ALL"})
+_LASTS = re.compile(r"\bset\s+(?!local\b|transaction\b)|\breset\s|\bset_config\s*\((?![^()]*,\s*true\s*\))", re.IGNORECASE)
 _STAYS = re.compile(r"\brollback\b(?:\s+(?:work|transaction))?\s+to\b", re.IGNORECASE)
 
 
@@ -33,14 +34,15 @@ class HandlerGuard:
     Attributes:
         refuse: called with the verb of what a handler tried; raises an error.
         ended: the command that ended the transaction, COMMIT or ROLLBACK; None if none did, or none was seen.
-        changed: whether a handler may have changed settings of the session, or its prepared statements.
+        changed: what a handler may have changed: "transaction" for settings until its end, "session" for those that last, "prepared" for
+            the prepared statements.
     """
 
     def __init__(self, connection: psycopg.Connection, refuse: Callable[[str], NoReturn]) -> None:
         self.connection = connection
         self.refuse = refuse
         self.ended: str | None = None
-        self.changed = False
+        self.changed: set[str] = set()
         self._guarded: dict[str, Any] = {name: _refusal(refuse, verb) for name, verb in _REFUSED.items()}
         self._guarded[_GUARD] = self
         self._factory = connection.cursor_factory
@@ -49,7 +51,8 @@ class HandlerGuard:
 
     def start(self) -> None:
         """Guard the connection, for one handler."""
-        self.ended, self.changed = None, False
+        self.ended = None
+        self.changed.clear()
         self.connection.__dict__.update(self._guarded)
 
     def stop(self) -> None:
@@ -81,16 +84,17 @@ class _GuardedCursor(psycopg.Cursor):
             if guard is not None and connection.pgconn.transaction_status == _IDLE:
                 guard.ended = "ROLLBACK"  # a COMMIT that failed
             raise
-        if self.statusmessage in _CHANGES or "set_config" in str(arguments[0] if arguments else ""):
-            self._changed()
+        query = arguments[0] if arguments else options["query"]
+        if self.statusmessage in _CHANGES or "set_config" in str(query):
+            self._changed({self.statusmessage}, query)
         if connection.pgconn.transaction_status == _IDLE:
             self._refuse(self.statusmessage)
         elif len(self._results) > 1 or self.statusmessage in _ENDS:
             tags = [(result.command_status or b"").decode() for result in self._results]
             if not _CHANGES.isdisjoint(tags):
-                self._changed()
+                self._changed(tags, query)
             ends = [tag for tag in tags if tag in _ENDS]
-            if ends and not (set(ends) == {"ROLLBACK"} and len(_STAYS.findall(self._text(arguments[0] if arguments else options["query"]))) >= len(ends)):
+            if ends and not (set(ends) == {"ROLLBACK"} and len(_STAYS.findall(self._text(query))) >= len(ends)):
                 self._refuse("COMMIT" if "COMMIT" in ends else ends[0])
         return self
 
@@ -99,10 +103,12 @@ class _GuardedCursor(psycopg.Cursor):
             return query.as_string(self.connection)
         return query.decode(errors="replace") if isinstance(query, bytes) else str(query)
 
-    def _changed(self) -> None:
+    def _changed(self, tags: Iterable[str | None], query: Any) -> None:
         guard = self.connection.__dict__.get(_GUARD)
         if guard is not None:
-            guard.changed = True
+            guard.changed.add("session" if _LASTS.search(self._text(query)) else "transaction")
+            if "DEALLOCATE ALL" in tags:
+                guard.changed.add("prepared")
 
     def _refuse(self, ended: str | None) -> None:
         guard = self.connection.__dict__.get(_GUARD)

@@ -61,15 +61,8 @@ DECODE: dict[str, Callable[[bytes], Any]] = {
     "boolean": lambda data: data == b"\x01",
     "timestamp": lambda data: _EPOCH + timedelta(microseconds=_INT8.unpack(data)[0]),
 }
-
-
-class _Prepared(set[bytes]):
-    """The names of the statements that a connection has prepared. `generation`: how often they were forgotten."""
-
-    generation = 0
-
-
-_prepared: WeakKeyDictionary[psycopg.Connection, _Prepared] = WeakKeyDictionary()
+#: which statements a connection has prepared already
+_prepared: WeakKeyDictionary[psycopg.Connection, set[bytes]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,15 +209,13 @@ def keeps_prepared(connection: psycopg.Connection) -> None:
     after a rollback it would deallocate everything, ours included.
     """
     connection.prepare_threshold = None
-    _prepared[connection] = _Prepared()
+    _prepared[connection] = set()
 
 
 def forget_prepared(connection: psycopg.Connection) -> None:
-    """Prepare each statement again, by another name: what was prepared may be deallocated, all of it or a part."""
-    names = _prepared.get(connection)
-    if names is not None:
-        names.clear()
-        names.generation += 1
+    """Prepare each statement again, because all were deallocated."""
+    if connection in _prepared:
+        _prepared[connection].clear()
 
 
 def _prepare(connection: psycopg.Connection, text: str) -> bytes | None:
@@ -234,7 +225,7 @@ def _prepare(connection: psycopg.Connection, text: str) -> bytes | None:
     names = _prepared.get(connection)
     if names is None:
         return None
-    name = b"rowpost_%x_%x" % (hash(text) & 0xFFFFFFFFFFFFFFFF, names.generation)
+    name = b"rowpost_%x" % (hash(text) & 0xFFFFFFFFFFFFFFFF)
     if name in names:
         return name
     _check(connection.pgconn, connection.pgconn.prepare(name, text.encode()))

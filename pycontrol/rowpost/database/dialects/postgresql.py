@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -210,8 +210,9 @@ class PostgreSQL:
     def listen(self, connection: psycopg.Connection) -> bool:
         return notifications.listen(connection)
 
-    def reset_session(self, connection: psycopg.Connection) -> None:
-        libpq.forget_prepared(connection)  # a handler may have deallocated all
+    def reset_session(self, connection: psycopg.Connection, changed: Collection[str]) -> None:
+        if "prepared" in changed:
+            libpq.forget_prepared(connection)
         if connection.pgconn.transaction_status != TransactionStatus.INERROR:  # the rollback resets what this transaction set
             libpq.command(connection, b"SET SESSION AUTHORIZATION DEFAULT; RESET ROLE; RESET ALL")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache, partial
 from operator import itemgetter
@@ -109,11 +110,13 @@ class Guard(Protocol):
 
     Attributes:
         ended: the command of a handler's SQL that ended the transaction, COMMIT or ROLLBACK; None if none did, or none was seen.
-        changed: whether a handler may have changed settings of the session, or its prepared statements.
+        changed: what a handler may have changed: "transaction" for settings until its end, "session" for those that last, "prepared" for
+            the prepared statements.
     """
 
     ended: str | None
-    changed: bool
+    @property
+    def changed(self) -> AbstractSet[str]: ...
 
     def start(self) -> None:
         """Guard the connection, for one handler."""
@@ -126,7 +129,7 @@ class NoGuard:
     """Guards nothing: for connections of drivers that offer no way, and while there is no connection."""
 
     ended: str | None = None
-    changed: bool = False
+    changed: AbstractSet[str] = frozenset()
 
     def start(self) -> None: ...
     def stop(self) -> None: ...
@@ -200,8 +203,8 @@ class Dialect(Protocol):
     def heard(self, connection: Any) -> list[str]:
         """The keys of queues whose senders rang since the last time; does not wait."""
 
-    def reset_session(self, connection: Any) -> None:
-        """Give a session the settings with which it was opened, for the next handler. A transaction stays open, and may be doomed."""
+    def reset_session(self, connection: Any, changed: Collection[str]) -> None:
+        """Undo what a handler changed (`Guard.changed`), for the next one. A transaction stays open, and may be doomed."""
 
     def limit_lock_waits(self, connection: Any, milliseconds: int | None) -> None:
         """Let the session's statements wait for a lock at most so long; None: as the login's settings say."""

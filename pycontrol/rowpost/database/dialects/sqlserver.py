@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
@@ -242,7 +242,7 @@ class SQLServer:
     def heard(self, connection: pyodbc.Connection) -> list[str]:
         return []
 
-    def reset_session(self, connection: pyodbc.Connection) -> None:
+    def reset_session(self, connection: pyodbc.Connection, changed: Collection[str]) -> None:
         """Nothing: the guard does not see what a handler sets, and procedures set what they need themselves."""
 
     def limit_lock_waits(self, connection: pyodbc.Connection, milliseconds: int | None) -> None:
