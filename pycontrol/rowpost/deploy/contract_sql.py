@@ -42,7 +42,7 @@ def drop_object(engine: str, name: str) -> str:
     if engine == "postgresql":
         return f"DROP FUNCTION IF EXISTS {name};"
     text = name.replace("'", "''")
-    return f"IF OBJECT_ID(N'{text}', N'P') IS NOT NULL\n    DROP PROCEDURE {name};\nELSE\n    DROP FUNCTION IF EXISTS {name};"
+    return f"IF OBJECTPROPERTY(OBJECT_ID(N'{text}'), N'IsProcedure') = 1\n    DROP PROCEDURE {name};\nELSE\n    DROP FUNCTION IF EXISTS {name};"
 
 
 def drop_empty_table(engine: str, name: str) -> str:

@@ -242,15 +242,16 @@ class Endpoint(Declaration):
         also: Iterable[Call] = (),
     ) -> None:
         """Send operations in one round trip, together with BEGIN, COMMIT and the calls of `also`."""
-        dispatch(
-            database, [operations], self._directory, own_queue=self._own_queue, begin=begin, commit=commit, also=also
-        )
+        self._dispatch(database, [operations], begin=begin, commit=commit, also=also)
 
     def dispatch_groups(
         self, database: Connection, groups: list[list[Outgoing]], *, also: Iterable[Call] = (), commit: Commit = False
     ) -> None:
         """Send the operations of several messages in one round trip, together with `also` and COMMIT."""
-        dispatch(database, groups, self._directory, own_queue=self._own_queue, commit=commit, also=also)
+        self._dispatch(database, groups, commit=commit, also=also)
+
+    def _dispatch(self, database: Connection, groups: list[list[Outgoing]], **how: Any) -> None:
+        dispatch(database, groups, self._directory, own_queue=self._own_queue, error_queue=self.error_queue, **how)
 
     # -------------------------------------------------------------- what a bus calls: Sender, with route_of
     def may_reply_to(self, database: Connection, address: str) -> bool:

@@ -44,7 +44,12 @@ class SentLeftBehind:
 
 
 def send_left_behind(
-    database: Connection, business: Connection, queues: Collection[str], *, older_than: int = LEFT_BEHIND_AFTER_SECONDS
+    database: Connection,
+    business: Connection,
+    queues: Collection[str],
+    *,
+    error_queue: str | None = None,
+    older_than: int = LEFT_BEHIND_AFTER_SECONDS,
 ) -> SentLeftBehind:
     """Send the operations of handled messages that were not sent in time.
 
@@ -54,6 +59,7 @@ def send_left_behind(
         database: a connection to the database of the queues.
         business: a connection to the business database.
         queues: the queues whose messages are looked at.
+        error_queue: gets copies of events for subscribers whose tables are gone; see `dispatch`.
         older_than: seconds since a message was handled.
 
     Raises:
@@ -65,7 +71,7 @@ def send_left_behind(
         if queue not in queues:  # of another queue database that shares this business database
             continue
         try:
-            sent = _send(database, business, directory, {"endpoint": queue, "message_id": message_id})
+            sent = _send(database, business, directory, {"endpoint": queue, "message_id": message_id}, error_queue)
         except (DatabaseUnavailable, Deadlock):
             raise
         except RowpostError as error:
@@ -80,7 +86,9 @@ def send_left_behind(
     return result
 
 
-def _send(database: Connection, business: Connection, directory: Directory, key: dict[str, str]) -> bool | None:
+def _send(
+    database: Connection, business: Connection, directory: Directory, key: dict[str, str], error_queue: str | None
+) -> bool | None:
     """Send the operations of one message. Return True if they were sent now, False if before, None if another process settled them."""
     rows = business.call("find_handled", begin=True, **key)
     if not rows or rows[0][0] is None:
@@ -88,7 +96,8 @@ def _send(database: Connection, business: Connection, directory: Directory, key:
     sent, record = True, Call("record_dispatch", None, key)
     try:
         operations = decode_operations(*rows[0])
-        dispatch(database, [operations], directory, own_queue=key["endpoint"], begin=True, commit=True, also=[record])
+        queues = {"own_queue": key["endpoint"], "error_queue": error_queue}
+        dispatch(database, [operations], directory, **queues, begin=True, commit=True, also=[record])
     except AlreadyDispatched:
         sent = False
     business.call_all([Call("settle_operations", None, key)], commit=True)

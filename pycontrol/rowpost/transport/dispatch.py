@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Commit
 from rowpost.errors import DelayNotSupported, RowpostError
-from rowpost.transport.directory import Directory, Place, send_unregistered, table_of
+from rowpost.transport.directory import Directory, Place, send_unregistered
 from rowpost.transport.queue import Row, legacy_values, split
+from rowpost.transport.subscriber_copies import SubscriberCopies
 from rowpost.wire.address import Address
 from rowpost.wire.headers import FORWARD_DESTINATION, MESSAGE_ID
 from rowpost.wire.message import encode_headers
@@ -44,6 +45,7 @@ def dispatch(
     directory: Directory,
     *,
     own_queue: str | None,
+    error_queue: str | None = None,
     begin: bool = False,
     commit: Commit = False,
     also: Iterable[Call] = (),
@@ -59,6 +61,8 @@ def dispatch(
         directory: the registered queues of this database.
         own_queue: the sender's queue. Its delayed table keeps delayed messages to destinations that have none. None if the
             sender has no queue.
+        error_queue: gets a subscriber's copy of an event if the subscriber's table is gone. If this is None or no registered queue,
+            the event is refused.
         begin: open a transaction before the first call.
         commit: commit after the last call; "commit_guarded" if the transaction was begun so.
         also: calls that are made before all others, in the same transaction.
@@ -71,7 +75,8 @@ def dispatch(
     for group in groups:
         _add_group(batch, database, group, directory, own_queue)
     if batch.events:
-        _publish_and_send(database, batch, begin, commit)
+        copies = SubscriberCopies(database, directory, own_queue=own_queue, error_queue=error_queue)
+        _publish_and_send(database, batch, copies, begin, commit)
     elif batch.calls or commit == "commit_guarded":
         database.call_all(batch.calls, begin=begin, commit=commit)
     elif commit and not begin:
@@ -96,21 +101,20 @@ def _add_group(
             batch.add(_send(database, outgoing, place, directory, own_queue))
 
 
-def _publish_and_send(database: Connection, batch: _Batch, begin: bool, commit: Commit) -> None:
+def _publish_and_send(database: Connection, batch: _Batch, copies: SubscriberCopies, begin: bool, commit: Commit) -> None:
     """Make the calls of a batch with events, then send copies to the subscribers that the server could not reach."""
     rows = database.call_all(batch.calls, begin=begin)
-    calls = [
-        _send_unregistered(table_of(database, row[0]), operation)
-        for place, operation in batch.events
-        for row in rows[place]
-        if not row[1]
-    ]
-    if not calls and commit != "commit_guarded":
-        if commit:
-            database.commit()
-        return
     try:
-        database.call_all(calls, commit=commit)
+        calls = [
+            copies.copy(row[0], _content(operation) | {"time_to_be_received_ms": _milliseconds(operation.time_to_be_received)}, operation.headers)
+            for place, operation in batch.events
+            for row in rows[place]
+            if not row[1]
+        ]
+        if calls or commit == "commit_guarded":
+            copies.warn(database.call_all(calls, commit=commit))
+        elif commit:
+            database.commit()
     except RowpostError:
         if begin:
             database.rollback()

@@ -83,7 +83,8 @@ def test_a_login_without_rights_is_told_what_is_refused(target, sql):
 
         checks = list(requirements.check_server(settings))
 
-    bad = [check for check in checks if check.state == "bad"]
+    # Babelfish: the role db_owner owns the schema dbo, so that no two schemas have the owner dbo
+    bad = [check for check in checks if check.state == "bad" and not (target.babelfish and check.name == "owner of rowpost")]
     assert len(bad) == 1
     assert bad[0].name in {"server", "schema"}
     assert "ermission denied" in bad[0].found or "rowpost" in bad[0].found

@@ -161,7 +161,7 @@ def test_every_batch_of_the_t_sql_script_that_can_fail_is_guarded_and_no_script_
 def test_a_tool_that_goes_on_after_an_error_leaves_nothing_of_the_script(shop, database, mistake):
     if shop.engine != "sqlserver":
         pytest.skip("psql stops with ON_ERROR_STOP, and PostgreSQL refuses the rest of the transaction by itself")
-    title = f"-- tables/queue/create.sql:Sales (anytime)\n-- {'=' * 100}\n"
+    title = f"-- tables/queue/create.sql:Sales (anytime, for core)\n-- {'=' * 100}\n"
     script = fitted(database, shop.plan()).script
     assert script.count(title) == 1
     runner = GoesOn(database)

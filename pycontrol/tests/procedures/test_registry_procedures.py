@@ -177,6 +177,19 @@ def test_an_unregistered_table_takes_no_time_to_be_received_of_zero(database, ta
         database.call("send_unregistered", schema_name=target.settings.default_schema, table_name="Billing", headers="", time_to_be_received_ms=0)
 
 
+def test_a_message_for_a_table_that_is_not_there_goes_to_the_other_queue_that_is_named(database, target, sql):
+    sql.empty("error")
+    place = {"schema_name": target.settings.default_schema, "table_name": "nowhere"}
+    otherwise = {"otherwise_queue": "error", "otherwise_headers": '{"why":"gone"}'}
+
+    ((stored,),) = database.call("send_unregistered", **place, headers="{}", body=b"x", time_to_be_received_ms=60_000, **otherwise)
+
+    assert not stored
+    assert [(m.raw_headers, m.body, m.expired) for m in Queue("error", database).receive(10)] == [('{"why":"gone"}', b"x", False)]
+    with pytest.raises(QueueNotFound, match="nowhere"):
+        database.call("send_unregistered", **place, headers="{}", otherwise_queue="nowhere either", otherwise_headers="{}")
+
+
 # ---------------------------------------------------------------------------------------------- publish, subscribe
 def subscribe(database, endpoint, topic, queue_address):
     database.call("subscribe", endpoint=endpoint, topic=topic, queue_address=queue_address)

@@ -158,8 +158,8 @@ class SQLServerProbe(Probe):
     def insert_minimal(self, queue: str, headers: str, body: bytes | None) -> UUID:
         row_id = uuid4()
         self.run(
-            f"INSERT INTO {self.table(queue)} (Id, Recoverable, Headers, Body) VALUES (?, 1, ?, CAST(? AS varbinary(max)))",
-            row_id, headers, body,
+            f"INSERT INTO {self.table(queue)} (Id, Recoverable, Headers, Body) VALUES (?, 1, ?, {'NULL' if body is None else f'0x{body.hex()}'})",
+            row_id, headers,
         )
         return row_id
 

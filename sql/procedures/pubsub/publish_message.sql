@@ -8,7 +8,8 @@ CREATE OR ALTER PROCEDURE rowpost.publish_message
 AS
 /*
 Sends one copy of an event to every queue that is subscribed to any of its topics, and returns the queues.
-The server stores all copies. A queue with stored = 0 is not registered here; the caller uses send_unregistered for it.
+The server stores all copies. A queue with stored = 0 is not registered here, or its table is gone; the caller uses
+send_unregistered for it.
 Atomicity: in the caller's transaction, one INSERT a queue.
 Locking:   only the new rows.
 Order:     by queue.
@@ -16,19 +17,23 @@ Order:     by queue.
 SET NOCOUNT, XACT_ABORT ON;
 
 DECLARE @destinations nvarchar(max) = ISNULL((
-    -- one row for each queue, also if several spellings of its name are subscribed
-    SELECT MIN(s.QueueAddress) AS queue_address, q.queue_key
-    FROM dbo.SubscriptionRouting AS s
-    INNER JOIN OPENJSON(@topics) AS t
-        ON s.Topic = t.[value]
-    LEFT JOIN rowpost.queue AS q
-        ON s.QueueAddress IN
-        (
-            q.queue_name,
-            CONCAT(q.table_name, N'@', QUOTENAME(q.schema_name)),
-            CONCAT(q.table_name, N'@', QUOTENAME(q.schema_name), N'@', QUOTENAME(ISNULL(q.catalog_name, DB_NAME())))
-        )
-    GROUP BY q.queue_key, CASE WHEN q.queue_key IS NULL THEN s.QueueAddress END
+    SELECT d.queue_address, CASE WHEN rowpost."_has_table"(d.queue_key) = 1 THEN d.queue_key END AS queue_key
+    FROM
+    (
+        -- one row for each queue, also if several spellings of its name are subscribed
+        SELECT MIN(s.QueueAddress) AS queue_address, q.queue_key
+        FROM dbo.SubscriptionRouting AS s
+        INNER JOIN OPENJSON(@topics) AS t
+            ON s.Topic = t.[value]
+        LEFT JOIN rowpost.queue AS q
+            ON s.QueueAddress IN
+            (
+                q.queue_name,
+                CONCAT(q.table_name, N'@', QUOTENAME(q.schema_name)),
+                CONCAT(q.table_name, N'@', QUOTENAME(q.schema_name), N'@', QUOTENAME(ISNULL(q.catalog_name, DB_NAME())))
+            )
+        GROUP BY q.queue_key, CASE WHEN q.queue_key IS NULL THEN s.QueueAddress END
+    ) AS d
     FOR JSON PATH
 ), N'[]');
 DECLARE @queue_key nvarchar(128) = N'';

@@ -40,6 +40,24 @@ DECLARE @elsewhere int = (SELECT COUNT(*) FROM #sent AS s WHERE s.queue_address 
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @here;
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @elsewhere;
 GO
+CREATE OR ALTER PROCEDURE pubsub_publish_message.[test publish_message stores nothing for a queue whose table is gone]
+AS
+-- Babelfish: INSERT EXEC takes no procedure that calls another one
+CREATE TABLE #sent (queue_address nvarchar(200), stored bit);
+EXEC rowpost.subscribe @endpoint = N'Billing', @topic = N'Shop.A', @queue_address = N'Sample@[dbo]';
+EXEC rowpost.subscribe @endpoint = N'Sales', @topic = N'Shop.A', @queue_address = N'Gone';
+EXEC rowpost.register_queue
+    @queue_key = N'Gone', @queue_name = N'Gone', @schema_name = N'dbo', @table_name = N'Gone',
+    @kind = 'external', @body_string = 0, @clustered = 0, @delayed = 0;
+
+INSERT INTO #sent (queue_address, stored)
+EXEC rowpost.publish_message @topics = N'["Shop.A"]', @headers = N'';
+
+DECLARE @here int = (SELECT COUNT(*) FROM #sent AS s WHERE s.queue_address = N'Sample@[dbo]' AND s.stored = 1);
+DECLARE @gone int = (SELECT COUNT(*) FROM #sent AS s WHERE s.queue_address = N'Gone' AND s.stored = 0);
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @here;
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @gone;
+GO
 CREATE OR ALTER PROCEDURE pubsub_publish_message.[test publish_message takes text that looks like SQL as text]
 AS
 EXEC rowpost.subscribe @endpoint = N'Billing', @topic = N'''; DELETE FROM dbo.Sample; --', @queue_address = N'Sample@[dbo]';

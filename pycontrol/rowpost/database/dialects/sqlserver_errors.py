@@ -50,7 +50,7 @@ _ADD_MEMBER = "ALTER ROLE {role} ADD MEMBER [LOGIN]"
 #: EXECUTE AS OWNER fails: the database's owner has no login here, or the domain cannot be asked
 _OWNER = {15404, 15517}
 PERMISSION = {229, 230, 262, 297, 300, 916, 15151, *_OWNER}
-_NO_VALUE, _NO_PLAN = 515, 8622
+_NO_VALUE, _NO_PLAN, _NO_SCHEMA = 515, 8622, 2760
 _KINDS: dict[int, type[RowpostError]] = {
     **dict.fromkeys(PERMISSION, PermissionDenied),
     **dict.fromkeys(TRY_AGAIN, Deadlock),
@@ -103,6 +103,8 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
     where = f" ({statement.procedure.scope} {statement.queue!r})" if statement and statement.queue else ""
     if number - _CATALOGUE_BASE in CATALOGUE:
         return CATALOGUE[number - _CATALOGUE_BASE](said + where)
+    if number == _NO_SCHEMA or (number > 1e7 and said.startswith('schema "') and not said.endswith('rowpost" does not exist')):
+        return DatabaseError(f"{said}. Create the schema (CREATE SCHEMA), or correct the queue's name or default_schema in the environment's file")
     if number in (2812, 208) or (number == _NO_COLUMN and _of_saga(statement)) or (number > 1e7 and "does not exist" in said):
         return _missing(number, said, statement)
     kind = _KINDS.get(number) or _kind_of_state(state, number, said)

@@ -95,6 +95,7 @@ def _outbox_figures(text: str) -> str:
 
 
 OWNER = "ON s.name = N'rowpost' AND OBJECTPROPERTY(q.table_id, N'OwnerId') <> s.principal_id"
+AS_OWNER = re.compile(r"PROCEDURE rowpost\.has_rows\n|FUNCTION rowpost\._has_table\(")
 OWNER_BY_DBO = OWNER.replace("N'rowpost'", "N'dbo'")
 
 
@@ -113,8 +114,8 @@ SUBSTITUTIONS: dict[str, Callable[[str], str]] = {
     "row counts in sys.partitions": lambda text: BLOAT.sub(
         "    RETURN NULL;\n", DEPTH.sub("    CAST(NULL AS bigint) AS depth\n", text)
     ),
-    "EXECUTE AS OWNER of has_rows": lambda text: (
-        text.replace("WITH EXECUTE AS OWNER\n", "") if "PROCEDURE rowpost.has_rows\n" in text else text
+    "EXECUTE AS OWNER of has_rows and _has_table": lambda text: (
+        text.replace("WITH EXECUTE AS OWNER\n", "") if AS_OWNER.search(text) else text
     ),
     "sizes in sys.dm_db_partition_stats": _outbox_figures,
     **{lack: partial(_replace, statement, other) for lack, statement, other in FRAGMENTS},

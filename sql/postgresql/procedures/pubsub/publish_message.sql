@@ -9,7 +9,8 @@ SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
 Sends one copy of an event to every queue that is subscribed to any of its topics, and returns the queues.
-The server stores all copies. A queue with stored = false is not registered here; the caller uses send_unregistered for it.
+The server stores all copies. A queue with stored = false is not registered here, or its table is gone; the caller uses
+send_unregistered for it.
 Atomicity: in the caller's transaction, one INSERT a queue.
 Locking:   only the new rows.
 Order:     by queue.
@@ -31,13 +32,14 @@ BEGIN
         GROUP BY q.queue_key, CASE WHEN q.queue_key IS NULL THEN s.queueaddress END
         ORDER BY 1
     LOOP
-        IF v_destination.queue_key IS NOT NULL THEN
+        queue_address := v_destination.queue_address;
+        stored := rowpost._has_table(v_destination.queue_key);
+
+        IF stored THEN
             EXECUTE format('SELECT rowpost.%I($1, $2)', 'send_message:' || v_destination.queue_key)
             USING p_headers, p_body;
         END IF;
 
-        queue_address := v_destination.queue_address;
-        stored := v_destination.queue_key IS NOT NULL;
         RETURN NEXT;
     END LOOP;
 END
