@@ -43,7 +43,9 @@ class Address:
     catalog: str | None = None
 
     def format(self) -> str:
-        """The canonical text. Formatting what was parsed is idempotent."""
+        """The canonical text. Parsed again, it is the same address, but for a table with an @ in another catalog, which no form can name."""
+        if self.catalog is None and ("@" in self.table or (self.schema is None and _POSTGRESQL.fullmatch(self.table))):
+            return ".".join(_quote(part) for part in (self.schema, self.table) if part is not None)
         text = self.table
         if self.schema is not None or self.catalog is not None:
             text += "@" + _bracket(self.schema or "")
@@ -79,6 +81,10 @@ class Address:
 
 def _bracket(name: str) -> str:
     return "[" + name.replace("]", "]]") + "]"
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _check(engine: str, part: str, value: str) -> None:

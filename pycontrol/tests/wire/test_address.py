@@ -35,7 +35,10 @@ def test_every_form_of_an_address_is_read(text, address):
     assert parse_address(text) == address
 
 
-@pytest.mark.parametrize("text", ["a", "a@b", "a@[b]@[c]", "a@[]@[c]", "x@[y]]z]", "my.tb[e@[my.[sch@ma]@[my.c@ta]]og]"])
+@pytest.mark.parametrize(
+    "text",
+    ["a", "a@b", "a@[b]@[c]", "a@[]@[c]", "x@[y]]z]", "my.tb[e@[my.[sch@ma]@[my.c@ta]]og]", '"public"."Sa@les"', '"Sa@[les]"', '"""a"""', '"x"."""a"""'],
+)
 @pytest.mark.promise("address-forms")
 def test_formatting_is_canonical_and_idempotent(text):
     once = parse_address(text).format()

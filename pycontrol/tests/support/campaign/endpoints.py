@@ -1,0 +1,68 @@
+"""The endpoints of the sites, one for each mode. Each handler writes the order's number and sends it to Billing."""
+
+import os
+import random
+from datetime import timedelta
+
+from rowpost.endpoint.endpoint import Endpoint
+from rowpost.errors import MessageNotDeserialized, NoHandler
+from rowpost.recoverability.policy import Decision, Failure, Recoverability
+from tests.support.crashing import TYPE, Order, write
+
+__all__ = ["MODES", "SHOP_URL", "is_hopeless", "none", "outbox", "receive_only", "sends_atomic_with_receive", "transaction_scope"]
+
+#: the URL of the other database: the participant of transaction_scope
+SHOP_URL = "CAMPAIGN_SHOP_URL"
+MODES = ("none", "receive_only", "sends_atomic_with_receive", "transaction_scope", "outbox")
+PASSING_SHARE = 0.05
+
+
+class Passing(Exception):
+    """Goes away when the message is tried again."""
+
+
+class Hopeless(Exception):
+    """Never goes away."""
+
+
+def is_hopeless(number: int) -> bool:
+    """Return whether the handler of this order fails always."""
+    return number % 50 == 7
+
+
+def decide(failure: Failure) -> Decision | timedelta:
+    if isinstance(failure.error, (Hopeless, MessageNotDeserialized, NoHandler)):
+        return Decision.ERROR
+    return timedelta(milliseconds=100) if failure.attempts % 3 == 0 else Decision.RETRY
+
+
+def endpoint_of(mode: str) -> Endpoint:
+    with_outbox = mode == "outbox"
+    endpoint = Endpoint(
+        "Sales",
+        transaction_mode="receive_only" if with_outbox else mode,
+        outbox="shop" if with_outbox else None,
+        participants={"shop": os.environ.get(SHOP_URL, "")} if mode == "transaction_scope" else {},
+        recoverability=Recoverability(policy=decide),
+    )
+
+    @endpoint.handles(TYPE, Order)
+    def handle(order, context):
+        write(context.connection, order.number)
+        for name in endpoint.participants:
+            write(context.enlist(name), order.number)
+        context.send(Order(order.number), to="Billing", headers={"NServiceBus.EnclosedMessageTypes": TYPE})
+        if mode != "none":  # which does not undo what a handler wrote
+            if is_hopeless(order.number):
+                raise Hopeless(f"order {order.number}")
+            if random.random() < PASSING_SHARE:
+                raise Passing(f"order {order.number}")
+
+    return endpoint
+
+
+none = endpoint_of("none")
+receive_only = endpoint_of("receive_only")
+sends_atomic_with_receive = endpoint_of("sends_atomic_with_receive")
+transaction_scope = endpoint_of("transaction_scope")
+outbox = endpoint_of("outbox")
