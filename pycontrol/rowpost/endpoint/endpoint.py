@@ -26,6 +26,7 @@ from rowpost.database.dialects.protocol import Commit
 from rowpost.endpoint.callbacks import Callbacks, opener
 from rowpost.endpoint.declaration import MODES, Declaration
 from rowpost.endpoint.provisioning import open_temporary, prepare, subscribe
+from rowpost.endpoint.session import Sessions
 from rowpost.handling.audit import acknowledgement, audited, forwarded
 from rowpost.handling.context import Bus, Context
 from rowpost.handling.processor import Caused, control_message
@@ -121,11 +122,12 @@ class Endpoint(Declaration):
         self._embedded: Connection | None = None
         self._pipeline: Pipeline | None = None
         self._callbacks: Callbacks | None = None
+        self._sessions: Sessions | None = None
         self._lock = threading.RLock()
 
     # -------------------------------------------------------------- what a program calls
     @contextmanager
-    def open(self, connection: Any = None) -> Iterator[Bus]:
+    def open(self, connection: Any = None, *, queues: Settings | Connection | None = None) -> Iterator[Bus]:
         """Yield a bus on a caller's connection. What is sent in the block joins the caller's transaction at the end of the block.
 
         If no transaction is open and the connection is in autocommit mode, the messages are sent in a transaction of their own:
@@ -133,7 +135,17 @@ class Endpoint(Declaration):
 
         Args:
             connection: a `Connection`, or a connection of psycopg or pyodbc. None uses a temporary database of this process.
+            queues: for an endpoint with an outbox: where its queue is. `connection` leads to the business database then, which stores
+                the messages until they are sent; see `session`.
+
+        Raises:
+            SettingsError: `queues` is given, and the endpoint has no outbox or no queue.
         """
+        if queues is not None:
+            session = self._sessions_of().open(connection, queues)
+            yield session
+            session.store()
+            return
         if connection is None:
             connection = self._own_database()
         database = connection if isinstance(connection, Connection) else Connection.share(connection)
@@ -187,9 +199,17 @@ class Endpoint(Declaration):
         with self._lock:
             if self._callbacks is not None:
                 self._callbacks.close()
+            if self._sessions is not None:
+                self._sessions.close()
             if self._embedded is not None:
                 self._embedded.close()
             self._callbacks = self._embedded = self._pipeline = None
+
+    def _sessions_of(self) -> Sessions:
+        with self._lock:
+            if self._sessions is None:
+                self._sessions = Sessions(self)
+            return self._sessions
 
     def _own_database(self) -> Connection:
         with self._lock:

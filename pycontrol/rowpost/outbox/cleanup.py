@@ -20,7 +20,7 @@ from rowpost.transport.directory import Directory
 from rowpost.transport.dispatch import dispatch
 from rowpost.wire.operation import Call
 
-__all__ = ["LEFT_BEHIND_AFTER_SECONDS", "SentLeftBehind", "clean", "clean_dispatches", "send_left_behind"]
+__all__ = ["LEFT_BEHIND_AFTER_SECONDS", "SentLeftBehind", "clean", "clean_dispatches", "send_left_behind", "send_stored"]
 
 
 LEFT_BEHIND_AFTER_SECONDS = 60
@@ -71,7 +71,7 @@ def send_left_behind(
         if queue not in queues:  # of another queue database that shares this business database
             continue
         try:
-            sent = _send(database, business, directory, {"endpoint": queue, "message_id": message_id}, error_queue)
+            sent = send_stored(database, business, directory, {"endpoint": queue, "message_id": message_id}, error_queue)
         except (DatabaseUnavailable, Deadlock):
             raise
         except RowpostError as error:
@@ -86,10 +86,18 @@ def send_left_behind(
     return result
 
 
-def _send(
+def send_stored(
     database: Connection, business: Connection, directory: Directory, key: dict[str, str], error_queue: str | None
 ) -> bool | None:
-    """Send the operations of one message. Return True if they were sent now, False if before, None if another process settled them."""
+    """Send the operations of one message, by its endpoint and id.
+
+    Returns:
+        True if they were sent now, False if before; None if there are none, because another process has settled them or because their
+        transaction is not committed.
+
+    Raises:
+        RowpostError: they cannot be sent, or one of the databases cannot be used. Transactions may be open.
+    """
     rows = business.call("find_handled", begin=True, **key)
     if not rows or rows[0][0] is None:
         return None

@@ -216,6 +216,15 @@ def callbacks(stage: Stage) -> dict[str, Any]:
     return {"load_settings": lambda name: settings}
 
 
+def outbox(stage: Stage) -> dict[str, Any]:
+    """A program's connection to the business database, which is deployed."""
+    with_outbox(stage)
+    settings = load_settings(str(stage.folder / "guide.yml"))
+    business = stage.stack.enter_context(psycopg.connect(settings.outboxes[0].url, autocommit=True))
+    business.execute("CREATE TABLE placed (id integer)")
+    return {"settings": settings, "business_connection": business}
+
+
 def poolers(stage: Stage) -> dict[str, Any]:
     stage.database.driver_connection.execute("CREATE TABLE orders (order_id bigint NOT NULL)")
     return {}
@@ -233,6 +242,7 @@ def recoverability(stage: Stage) -> dict[str, Any]:
 
 PRELUDES: dict[str, Callable[[Stage], dict[str, Any]]] = {
     "callbacks.md": callbacks,
+    "outbox.md": outbox,
     "poolers-and-replicas.md": poolers,
     "publish-subscribe.md": publish_subscribe,
     "recoverability.md": recoverability,
@@ -250,6 +260,12 @@ def check_endpoints(names: dict[str, Any]) -> None:
     assert names["outcome"].kind is Kind.HANDLED
 
 
+def check_outbox(names: dict[str, Any]) -> None:
+    names["sales"].close()
+    assert names["business_connection"].execute("SELECT id FROM placed").fetchall() == [(42,)]
+    assert [message.body for message in Queue("Billing", names["database"]).browse(10)] == [b'{"OrderId":42}']
+
+
 def check_poolers(names: dict[str, Any]) -> None:
     assert [message.body for message in names["Queue"]("Sales", names["database"]).browse(10)] == [b'{"OrderId": 42}']
 
@@ -265,6 +281,7 @@ def check_recoverability(names: dict[str, Any]) -> None:
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "callbacks.md": check_callbacks,
     "endpoints.md": check_endpoints,
+    "outbox.md": check_outbox,
     "poolers-and-replicas.md": check_poolers,
     "recoverability.md": check_recoverability,
 }

@@ -23,6 +23,7 @@ from rowpost.errors import (
 )
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import encode_headers
+from rowpost.wire.message_types import message_type
 from tests.support.endpoints import (
     OrderAccepted,
     PlaceOrder,
@@ -37,6 +38,7 @@ SHORT = timedelta(seconds=0.2)
 @pytest.fixture
 def web(target, handled_table, sql):  # noqa: F811
     """A send-only endpoint that waits for replies in a queue of its own; nothing is left of it after the test."""
+    message_type("Shop.Messages.OrderAccepted")(OrderAccepted)  # the latest class counts, and other test modules have one of that name
     endpoint = Endpoint("Web", send_only=True, instance="web1")
     endpoint.callbacks(target.settings)
     yield endpoint
