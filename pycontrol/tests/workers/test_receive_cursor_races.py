@@ -22,6 +22,7 @@ def handled(shop, row_id):
     return shop.sql.value("SELECT COUNT(*) FROM handled WHERE id = ?", str(row_id)) == 1
 
 
+@concurrent  # the purge steps over what the worker has locked
 def test_a_message_that_commits_behind_later_ones_is_found_while_others_still_wait(shop, open_database):
     late = open_database()
     late.begin()
