@@ -108,7 +108,7 @@ class Sessions:
         """
         business = connection if isinstance(connection, Connection) else Connection.share(connection)
         with self._lock:
-            if self._where is not queues:
+            if self._where != queues:
                 self._drop()
                 self._where = queues
             database = self._open_queues()
