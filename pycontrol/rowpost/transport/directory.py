@@ -9,7 +9,7 @@ from rowpost.database.connection import Connection
 from rowpost.wire.address import Address, parse_address
 from rowpost.wire.operation import Call
 
-__all__ = ["Directory", "Place", "send_unregistered", "table_of"]
+__all__ = ["Directory", "Place", "names_of", "send_unregistered", "table_of"]
 
 REMEMBERED_PLACES = 4096
 
@@ -83,9 +83,12 @@ def table_of(database: Connection, address: str) -> Address:
     return database.local(parse_address(address)).qualified(database.engine)
 
 
+def names_of(table: Address) -> dict[str, str | None]:
+    """Return the arguments that name a table of `table_of` to the procedures that send to a table: schema_name, table_name, catalog_name."""
+    names = {"schema_name": table.schema, "table_name": table.table}
+    return names if table.catalog is None else {**names, "catalog_name": table.catalog}
+
+
 def send_unregistered(table: Address, content: dict[str, Any]) -> Call:
     """Return the call of `send_unregistered` for a table of `table_of`; `content` as for `Place.send`."""
-    names = {"schema_name": table.schema, "table_name": table.table}
-    if table.catalog is not None:
-        names["catalog_name"] = table.catalog
-    return Call("send_unregistered", None, {**names, **content})
+    return Call("send_unregistered", None, {**names_of(table), **content})

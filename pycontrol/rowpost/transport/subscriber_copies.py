@@ -1,6 +1,6 @@
 """Copies of an event for the subscribers that the server could not reach itself: whose queues are not registered, or whose tables are gone.
 
-A queue that is not registered, such as a .NET endpoint's, gets its copy by `send_unregistered`. If its table is gone, the copy goes to the
+A queue that is not registered, such as a .NET endpoint's, gets its copy by `send_to_subscriber`. If its table is gone, the copy goes to the
 publisher's error queue, so that one lost subscriber stops neither the publisher nor the others. FailedQ names the subscriber there:
 retried, the copy goes to it alone.
 """
@@ -16,7 +16,7 @@ from uuid import uuid4
 from rowpost.database.connection import Connection
 from rowpost.errors import InvalidQueueName, QueueNotFound
 from rowpost.recoverability.policy import Host, failure_headers
-from rowpost.transport.directory import Directory, send_unregistered, table_of
+from rowpost.transport.directory import Directory, names_of, table_of
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
 from rowpost.wire.message import encode_headers
 from rowpost.wire.operation import Call
@@ -46,7 +46,7 @@ class SubscriberCopies:
 
         Args:
             subscriber: the address in the subscription.
-            content: the arguments that `send_unregistered` has: headers, body, time_to_be_received_ms.
+            content: the arguments that `send_to_subscriber` has: headers, body, time_to_be_received_ms.
             headers: the same headers, for the copy in the error queue.
 
         Raises:
@@ -56,7 +56,7 @@ class SubscriberCopies:
         self._made.append((subscriber, kind))
         otherwise = self._otherwise(subscriber, headers)
         try:
-            return send_unregistered(table_of(self._database, subscriber), {**content, **otherwise})
+            return Call("send_to_subscriber", None, {**names_of(table_of(self._database, subscriber)), **content, **otherwise})
         except InvalidQueueName:
             if not otherwise:
                 raise

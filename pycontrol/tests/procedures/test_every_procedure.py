@@ -31,8 +31,7 @@ REFUSED_EVERYWHERE = {
         if procedure.scope == "database" and procedure.name != "register_queue"
         if "queue_name" in [parameter.name for parameter in procedure.parameters]
     },
-    ("database", "send_unregistered", "schema_name"): NO_TABLE,
-    ("database", "send_unregistered", "table_name"): NO_TABLE,
+    **{("database", name, place): NO_TABLE for name in ("send_unregistered", "send_to_subscriber") for place in ("schema_name", "table_name")},
     ("queue", "confirm_spool", "owner"): (SpoolTaken, "taken over the spool"),
     ("queue", "drop_spool", "owner"): (SpoolTaken, "belongs to another stream"),
 }

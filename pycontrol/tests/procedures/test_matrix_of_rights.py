@@ -26,7 +26,8 @@ from tests.support.procedure_calls import CALLS, SAGA
 OWN, FOREIGN = "MatrixOwn", "MatrixForeign"
 SAGAS = {OWN: replace(SAGA, name="MatrixOwnSaga"), FOREIGN: replace(SAGA, name="MatrixForeignSaga")}
 #: run as their caller, who needs the right of the queue's own procedure, or on the table itself
-AS_CALLER = {"send_message": "send", "receive_messages": "receive", "send_unregistered": None}
+TO_A_TABLE = {"send_unregistered", "send_to_subscriber"}
+AS_CALLER = {"send_message": "send", "receive_messages": "receive", **dict.fromkeys(TO_A_TABLE)}
 KINDS = ("nobody", "endpoint", "sender", "reader", "operator")
 CELLS = [
     (procedure, queue)
@@ -76,7 +77,7 @@ def arguments_for(procedure, queue, target):
         arguments |= {"endpoint": f"{queue}.Reader", "topic": "Matrix"}
     elif "queue_name" in arguments:
         arguments["queue_name"] = queue
-    if "table_name" in arguments and procedure.name == "send_unregistered":
+    if procedure.name in TO_A_TABLE:
         arguments |= {"table_name": queue, "schema_name": target.settings.default_schema}
     if arguments.get("row_version") == "the first":
         arguments["row_version"] = 1
@@ -99,7 +100,7 @@ def is_refused(database, procedure, queue, target):
 def is_allowed(kind, procedure, queue):
     """Whether the contract lets a login of this kind call a procedure for this queue."""
     if kind in ("operator", "reader"):
-        return kind in procedure.roles and procedure.name != "send_unregistered"
+        return kind in procedure.roles and procedure.name not in TO_A_TABLE
     sides = {"endpoint": ("receive", "send"), "sender": ("send",), "nobody": ()}[kind]
     side = procedure.side
     if procedure.scope == "database":
@@ -136,7 +137,7 @@ def test_a_login_reaches_its_own_queue_and_no_other(target, login, kind):
 
 def is_excused(target, kind, procedure):
     """Whether Babelfish cannot show the cell: without ownership chaining, logins have rights on tables there."""
-    return target.babelfish and procedure.name == "send_unregistered"
+    return target.babelfish and procedure.name in TO_A_TABLE
 
 
 # ------------------------------------------------------------------ what the refusals prevent

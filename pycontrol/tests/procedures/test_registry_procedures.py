@@ -177,19 +177,6 @@ def test_an_unregistered_table_takes_no_time_to_be_received_of_zero(database, ta
         database.call("send_unregistered", schema_name=target.settings.default_schema, table_name="Billing", headers="", time_to_be_received_ms=0)
 
 
-def test_a_message_for_a_table_that_is_not_there_goes_to_the_other_queue_that_is_named(database, target, sql):
-    sql.empty("error")
-    place = {"schema_name": target.settings.default_schema, "table_name": "nowhere"}
-    otherwise = {"otherwise_queue": "error", "otherwise_headers": '{"why":"gone"}'}
-
-    ((stored,),) = database.call("send_unregistered", **place, headers="{}", body=b"x", time_to_be_received_ms=60_000, **otherwise)
-
-    assert not stored
-    assert [(m.raw_headers, m.body, m.expired) for m in Queue("error", database).receive(10)] == [('{"why":"gone"}', b"x", False)]
-    with pytest.raises(QueueNotFound, match="nowhere"):
-        database.call("send_unregistered", **place, headers="{}", otherwise_queue="nowhere either", otherwise_headers="{}")
-
-
 # ---------------------------------------------------------------------------------------------- publish, subscribe
 def subscribe(database, endpoint, topic, queue_address):
     database.call("subscribe", endpoint=endpoint, topic=topic, queue_address=queue_address)
@@ -373,3 +360,32 @@ def test_versions_go_up_and_another_release_of_the_same_schema_is_taken(database
     assert newest[3]
     with pytest.raises(SchemaTooNew):
         database.call("record_version", schema_version=schema, tool_version="9.7")
+
+
+def test_a_copy_for_a_subscriber_is_stored_in_its_table(database, target):
+    place = {"schema_name": target.settings.default_schema, "table_name": "Billing"}
+    otherwise = {"otherwise_queue": "nowhere", "otherwise_headers": ""}
+
+    ((stored,),) = database.call("send_to_subscriber", **place, headers='{"a":"b"}', body=b"x", time_to_be_received_ms=60_000, **otherwise)
+
+    assert stored
+    assert [(m.raw_headers, m.body, m.expired) for m in Queue("Billing", database).receive(10)] == [('{"a":"b"}', b"x", False)]
+
+
+def test_a_copy_for_a_subscriber_whose_table_is_gone_goes_to_the_other_queue(database, target, sql):
+    sql.empty("error")
+    place = {"schema_name": target.settings.default_schema, "table_name": "nowhere"}
+    otherwise = {"otherwise_queue": "error", "otherwise_headers": '{"why":"gone"}'}
+
+    ((stored,),) = database.call("send_to_subscriber", **place, headers="{}", body=b"x", time_to_be_received_ms=60_000, **otherwise)
+
+    assert not stored
+    assert [(m.raw_headers, m.body, m.expired) for m in Queue("error", database).receive(10)] == [('{"why":"gone"}', b"x", False)]
+
+
+@pytest.mark.parametrize("otherwise_queue", ["nowhere either", None])
+def test_a_copy_for_a_subscriber_whose_table_is_gone_is_refused_without_another_queue(database, target, otherwise_queue):
+    place = {"schema_name": target.settings.default_schema, "table_name": "nowhere"}
+
+    with pytest.raises(QueueNotFound, match=otherwise_queue or "nowhere"):
+        database.call("send_to_subscriber", **place, headers="{}", otherwise_queue=otherwise_queue, otherwise_headers="{}")

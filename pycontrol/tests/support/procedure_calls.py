@@ -70,6 +70,7 @@ CALLS = {
         "subscribe": {**SUBSCRIPTION, "queue_address": "Sales"},
         "unsubscribe": SUBSCRIPTION,
         "list_subscriptions": {},
+        "send_to_subscriber": {"schema_name": "the default", "table_name": "Sales", "headers": "{}"},
         "publish_message": {"topics": ["Shop.OrderPlaced"], "headers": "{}"},
         "record_decision": {"queue_key": "Sales", "transaction_id": "tx-1", "participants": "[]"},
         "probe_transaction": {"transaction_id": "tx-1"},

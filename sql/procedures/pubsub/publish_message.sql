@@ -9,7 +9,7 @@ AS
 /*
 Sends one copy of an event to every queue that is subscribed to any of its topics, and returns the queues.
 The server stores all copies. A queue with stored = 0 is not registered here, or its table is gone; the caller uses
-send_unregistered for it.
+send_to_subscriber for it.
 Atomicity: in the caller's transaction, one INSERT a queue.
 Locking:   only the new rows.
 Order:     by queue.

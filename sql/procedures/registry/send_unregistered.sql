@@ -8,12 +8,10 @@ CREATE OR ALTER PROCEDURE rowpost.send_unregistered
     @headers nvarchar(max),
     @body varbinary(max) = NULL,
     @id uniqueidentifier = NULL,
-    @time_to_be_received_ms bigint = NULL,
-    @otherwise_queue nvarchar(400) = NULL, -- a registered queue that gets the message if the table is not there
-    @otherwise_headers nvarchar(max) = NULL -- the headers that it has there
+    @time_to_be_received_ms bigint = NULL
 AS
 /*
-Sends to a queue table that is not registered, for example an unknown reply address, and returns whether the table was there.
+Sends to a queue table that is not registered, for example an unknown reply address.
 Runs as the caller: the INSERT is dynamic SQL, which needs the caller's own right to the table. The server quotes the
 names, the table must exist and have a queue's columns, and values are parameters.
 Atomicity: one INSERT in the caller's transaction.
@@ -30,13 +28,6 @@ IF @time_to_be_received_ms NOT BETWEEN 1 AND 3155760000000
 
 IF @table IS NULL OR OBJECT_ID(@table, N'U') IS NULL
 BEGIN
-    IF @otherwise_queue IS NOT NULL
-    BEGIN
-        EXEC rowpost.send_message @queue_name = @otherwise_queue, @headers = @otherwise_headers, @body = @body;
-        SELECT CAST(0 AS bit) AS stored;
-        RETURN;
-    END;
-
     SET @message = CONCAT(N'There is no queue table ', ISNULL(@table, @table_name), N', or you may not see it.');
     SET @message = REPLACE(@message, N'%', N'%%'); -- THROW reads % as the start of a placeholder
     THROW 51001, @message, 1;
@@ -67,6 +58,4 @@ DECLARE @send nvarchar(max) = CONCAT(
 );
 EXEC sys.sp_executesql @send, N'@id uniqueidentifier, @time_to_be_received_ms bigint, @headers nvarchar(max), @body varbinary(max)',
     @id = @id, @time_to_be_received_ms = @time_to_be_received_ms, @headers = @headers, @body = @body;
-
-SELECT CAST(1 AS bit) AS stored;
 GO

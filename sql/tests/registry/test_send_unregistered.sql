@@ -56,30 +56,6 @@ DECLARE @sample int = (SELECT COUNT(*) FROM dbo.Sample AS s);
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rows;
 EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @sample;
 GO
-CREATE OR ALTER PROCEDURE registry_send_unregistered.[test send_unregistered sends to the other queue if the table is not there]
-AS
-EXEC rowpost.send_unregistered
-    @schema_name = N'dbo', @table_name = N'Nowhere', @headers = N'first', @body = 0x01,
-    @otherwise_queue = N'Sample', @otherwise_headers = N'second';
-
-DECLARE @as_given int = (SELECT COUNT(*) FROM dbo.Sample AS s WHERE s.Headers = N'second' AND s.Body = 0x01);
-EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @as_given;
-GO
-CREATE OR ALTER PROCEDURE registry_send_unregistered.[test send_unregistered does without the other queue if the table is there]
-AS
-EXEC rowpost.send_unregistered
-    @schema_name = N'dbo', @table_name = N'Sample', @headers = N'first', @otherwise_queue = N'Nowhere', @otherwise_headers = N'second';
-
-DECLARE @as_given int = (SELECT COUNT(*) FROM dbo.Sample AS s WHERE s.Headers = N'first');
-EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @as_given;
-GO
-CREATE OR ALTER PROCEDURE registry_send_unregistered.[test send_unregistered refuses another queue that is not there either]
-AS
-EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51001;
-
-EXEC rowpost.send_unregistered
-    @schema_name = N'dbo', @table_name = N'Nowhere', @headers = N'', @otherwise_queue = N'Nowhere too', @otherwise_headers = N'';
-GO
 CREATE OR ALTER PROCEDURE registry_send_unregistered.[test send_unregistered refuses a table that is not there]
 AS
 EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51001;

@@ -4,15 +4,13 @@ CREATE OR REPLACE FUNCTION rowpost.send_unregistered(
     p_headers text,
     p_body bytea DEFAULT NULL,
     p_id uuid DEFAULT NULL,
-    p_time_to_be_received_ms bigint DEFAULT NULL,
-    p_otherwise_queue text DEFAULT NULL, -- a registered queue that gets the message if the table is not there
-    p_otherwise_headers text DEFAULT NULL -- the headers that it has there
-) RETURNS TABLE (stored boolean)
+    p_time_to_be_received_ms bigint DEFAULT NULL
+) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Sends to a queue table that is not registered, for example an unknown reply address, and returns whether the table was there.
+Sends to a queue table that is not registered, for example an unknown reply address.
 Runs as the caller: the INSERT is dynamic SQL, which needs the caller's own right to the table. The server quotes the
 names, the table must exist and have a queue's columns, and values are parameters.
 Atomicity: one INSERT in the caller's transaction.
@@ -25,12 +23,6 @@ BEGIN
     IF p_time_to_be_received_ms NOT BETWEEN 1 AND 3155760000000 THEN
         RAISE EXCEPTION USING ERRCODE = 'RP004', MESSAGE =
             'The time to be received must be between 1 millisecond and 100 years; leave it out for a message that never expires.';
-    END IF;
-
-    IF v_table IS NULL AND p_otherwise_queue IS NOT NULL THEN
-        PERFORM rowpost.send_message(p_otherwise_queue, p_otherwise_headers, p_body);
-        RETURN QUERY SELECT false;
-        RETURN;
     END IF;
 
     IF v_table IS NULL THEN
@@ -53,7 +45,5 @@ BEGIN
         ' VALUES ($1, (clock_timestamp() AT TIME ZONE ''UTC'') + $2 * interval ''1 millisecond'', $3, $4)',
         p_schema_name, p_table_name)
     USING coalesce(p_id, gen_random_uuid()), p_time_to_be_received_ms, p_headers, p_body;
-
-    RETURN QUERY SELECT true;
 END
 $rowpost$;
