@@ -1,6 +1,7 @@
 """The house style and the contract of the .sql files, in both dialects."""
 
 import re
+from collections import Counter
 
 import pytest
 
@@ -48,7 +49,7 @@ MESSAGES = {
     ],
 }
 ERROR = {"sqlserver": re.compile(r"\bTHROW 51(\d{3}),"), "postgresql": re.compile(r"ERRCODE = 'RP(\d{3})'")}
-CALLED = {"sqlserver": re.compile(r"EXEC rowpost\.(_\w+)"), "postgresql": re.compile(r"\browpost\.(_\w+)\(")}
+CALLED = {"sqlserver": re.compile(r"EXEC rowpost\.(\w+)"), "postgresql": re.compile(r"\browpost\.(\w+)\(")}
 #: a call of another procedure of the same queue
 SIBLING = re.compile(r"(\w+):\{queue_key\}")
 DISPATCHED = {
@@ -206,7 +207,8 @@ def errors_of(engine: str, key: str) -> set[int]:
         return found  # the procedures they call can refuse only arguments that they do not pass on
     called = set(CALLED[engine].findall(code))
     helpers = {f"{key.partition('/')[0]}/{name}" for name in called} & headers(engine).keys()
-    helpers |= {each for each in headers(engine) if each.partition("/")[2] in called and "/_" in each}
+    folders = Counter(each.partition("/")[2] for each in headers(engine))
+    helpers |= {each for each in headers(engine) if (name := each.partition("/")[2]) in called and folders[name] == 1}
     siblings = {f"queue/{name}" for name in SIBLING.findall(code)} & headers(engine).keys()
     for other in (helpers | siblings | {f"queue/{name}" for name in DISPATCHED[engine].findall(code)}) - {key}:
         found |= errors_of(engine, other)
