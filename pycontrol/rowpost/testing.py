@@ -40,8 +40,8 @@ from rowpost.sagas.state import decode_state
 from rowpost.settings.environment import Settings
 from rowpost.transport.queue import Queue
 from rowpost.wire.headers import IS_SAGA_TIMEOUT, REPLY_TO_ADDRESS
+from rowpost.wire.json_serializer import JsonSerializer
 from rowpost.wire.operation import Call, Operation, Outgoing
-from rowpost.wire.serialization import JsonSerializer
 
 __all__ = ["SagaTest", "Sent", "temporary_database"]
 
@@ -218,6 +218,7 @@ class _Remembering(JsonSerializer):
     """A JSON serializer that remembers which message it encoded as which body."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._bodies: list[tuple[bytes, Any]] = []
 
     def encode(self, message: Any) -> bytes:

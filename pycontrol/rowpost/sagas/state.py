@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from rowpost.errors import InvalidMessage, InvalidSagaState, MessageNotDeserialized
-from rowpost.wire.serialization import JsonSerializer
+from rowpost.wire.json_serializer import JsonSerializer
 
 __all__ = ["decode_state", "encode_state", "property_name"]
 
@@ -45,7 +45,10 @@ def encode_state(state: Any, of: str) -> str:
 
 def decode_state(text: str, cls: type, of: str, renamed: Mapping[str, str], removed: Collection[str]) -> Any:
     """Return the stored JSON as an instance of the state's class. Raises InvalidSagaState."""
-    stored = msgspec.json.decode(text)
+    try:
+        stored = msgspec.json.decode(text, type=dict[str, msgspec.Raw])  # raw values: read and written again, numbers keep every digit
+    except msgspec.MsgspecError as error:
+        raise InvalidSagaState(f"The stored state of {of} is no JSON object: {error}") from error
     new_names = {property_name(old): property_name(new) for old, new in renamed.items()}
     gone = {property_name(name) for name in removed}
     fields = {new_names.get(name, name): value for name, value in stored.items() if name not in gone}

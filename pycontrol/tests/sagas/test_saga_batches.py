@@ -7,8 +7,8 @@ from rowpost.pipeline.batches import Batches
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Kind
 from rowpost.transport.queue import Queue
+from rowpost.wire.json_serializer import JsonSerializer
 from rowpost.wire.message import OutgoingMessage
-from rowpost.wire.serialization import JsonSerializer
 from tests.support.sagas import GATES, KINDS, Add, Close, Open, Session, make_desk
 
 __all__ = ["make_desk"]

@@ -12,7 +12,7 @@ from rowpost.recoverability.policy import Decision, Failure, Recoverability
 from rowpost.sagas import ConflictPolicy, Saga, handles, starts
 from rowpost.sagas.state import property_name
 from rowpost.settings.environment import SagaSettings
-from rowpost.wire.serialization import _mirror
+from rowpost.wire.json_serializer import _mirror
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def test_properties_are_spelt_as_bodies_spell_them():
 
     fields = [field.name for field in dataclasses.fields(Names)]
 
-    assert tuple(property_name(name) for name in fields) == _mirror(Names).__struct_encode_fields__
+    assert tuple(property_name(name) for name in fields) == _mirror(Names, "pascal", False).__struct_encode_fields__
 
 
 @pytest.mark.parametrize("error", [SagaConflict(), Deadlock(), LockTimeout()])

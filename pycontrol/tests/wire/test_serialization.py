@@ -4,7 +4,7 @@ from tests.support.at_once import run_at_once
 
 PROGRAM = """
 from dataclasses import field, make_dataclass
-from rowpost.wire.serialization import JsonSerializer
+from rowpost.wire.json_serializer import JsonSerializer
 
 json = JsonSerializer()
 

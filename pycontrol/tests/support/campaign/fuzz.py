@@ -19,9 +19,9 @@ from rowpost.errors import RowpostError
 from rowpost.recoverability.policy import Host, failure_headers
 from rowpost.settings.environment import load_settings
 from rowpost.wire.address import parse_address, queue_key
+from rowpost.wire.json_serializer import JsonSerializer
 from rowpost.wire.message import decode_headers, encode_headers, format_timestamp, parse_timestamp, storable
 from rowpost.wire.message_types import split_enclosed_types
-from rowpost.wire.serialization import JsonSerializer
 from tests.support.campaign.kinds import Result, site_of
 from tests.support.campaign.site import Stuck
 from tests.support.crashing import TYPE
