@@ -32,7 +32,10 @@ from rowpost.wire.headers import (
     REPLY_TO_ADDRESS,
     SAGA_ID,
     SAGA_TYPE,
+    START_NEW_TRACE,
     TIME_SENT,
+    TRACE_PARENT,
+    W3C_TRACE,
 )
 from rowpost.wire.message import Message, format_timestamp, new_id
 from rowpost.wire.message_types import enclosed_type_names, type_names
@@ -131,6 +134,9 @@ class Bus:
     ) -> str:
         headers = self._headers(message, intent)
         headers.update(extra or {})
+        if intent != "Reply":
+            traced_later = where.get("delay") is not None and TRACE_PARENT in headers
+            headers.setdefault(START_NEW_TRACE, str(intent == "Publish" or traced_later))
         body = message if isinstance(message, bytes) else self.endpoint.serializers.default.encode(message)
         if where.get("delay") is not None:
             try:
@@ -285,6 +291,7 @@ class Context(Bus):
         incoming = self._incoming_headers
         headers[RELATED_TO] = self.message_id
         headers[CORRELATION_ID] = incoming.get(CORRELATION_ID) or self.message_id
+        headers.update((name, incoming[name]) for name in W3C_TRACE if name in incoming)
         return headers
 
     def _conversation(self) -> str:

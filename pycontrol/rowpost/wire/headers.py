@@ -47,8 +47,11 @@ __all__ = [
     "RETRY_UNIQUE_MESSAGE_ID",
     "SAGA_ID",
     "SAGA_TYPE",
+    "START_NEW_TRACE",
     "TIME_OF_FAILURE",
     "TIME_SENT",
+    "TRACE_PARENT",
+    "W3C_TRACE",
 ]
 
 CONTENT_TYPE = "NServiceBus.ContentType"
@@ -83,6 +86,7 @@ RETRIES = "NServiceBus.Retries"
 RETRIES_TIMESTAMP = "NServiceBus.Retries.Timestamp"
 SAGA_ID = "NServiceBus.SagaId"
 SAGA_TYPE = "NServiceBus.SagaType"
+START_NEW_TRACE = "NServiceBus.OpenTelemetry.StartNewTrace"
 TIME_OF_FAILURE = "NServiceBus.TimeOfFailure"
 TIME_SENT = "NServiceBus.TimeSent"
 
@@ -91,6 +95,10 @@ RETRY_ACKNOWLEDGEMENT_QUEUE = "ServiceControl.Retry.AcknowledgementQueue"
 RETRY_ACKNOWLEDGEMENT_SENT = "ServiceControl.Retry.AcknowledgementSent"
 RETRY_SUCCESSFUL = "ServiceControl.Retry.Successful"
 RETRY_UNIQUE_MESSAGE_ID = "ServiceControl.Retry.UniqueMessageId"
+
+TRACE_PARENT = "traceparent"
+#: the headers of a trace
+W3C_TRACE = (TRACE_PARENT, "tracestate", "baggage")
 
 HOST_DISPLAY_NAME = "$.diagnostics.hostdisplayname"
 HOST_ID = "$.diagnostics.hostid"

@@ -27,7 +27,7 @@ from tests.support.endpoints import OrderAccepted, OrderPlaced, PlaceOrder, VipO
 FORWARD = "NServiceBus.SqlServer.ForwardDestination"
 TIMES = ("TimeSent", "DeliverAt", "TimeOfFailure", "Retries.Timestamp", "ProcessingStarted", "ProcessingEnded")
 # what only .NET has to say, and what depends on the case
-DOTNET = {"NServiceBus.Version", "NServiceBus.OpenTelemetry.StartNewTrace"}
+DOTNET = {"NServiceBus.Version"}
 NAMES = ("audit", "delayed-retry", "error", "publish", "reply", "send")
 
 
