@@ -86,8 +86,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with the files that take minutes, so that side by side no process waits for another one at the end."""
-    items.sort(key=lambda item: not set(LONG) & set(item.path.parts))
+    """Begin with what takes minutes, Spark first, so that side by side no process waits for another one at the end."""
+    items.sort(key=lambda item: ("spark" not in item.path.parts, not set(LONG) & set(item.path.parts)))
     if config.getoption("--core"):
         config.hook.pytest_deselected(items=[item for item in items if not _is_core(item)])
         items[:] = filter(_is_core, items)
@@ -101,6 +101,19 @@ def _is_core(item: pytest.Item) -> bool:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Let tests that wait for a server or a process leave the processors to the others (`-n auto`)."""
     return (os.cpu_count() or 1) + (not config.getoption("--core"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Run the files that share Spark's session in one process: starting and warming up a JVM takes as long as thirty tests."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "spark" if "tests/spark/" in file else file
+
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @dataclass(frozen=True)
