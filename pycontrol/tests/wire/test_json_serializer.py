@@ -19,7 +19,7 @@ from rowpost.sagas.state import decode_state, encode_state
 from rowpost.wire.dotnet_values import read_duration, time_span
 from rowpost.wire.json_serializer import DecimalText, JsonSerializer
 from tests.support.documents import ROOT
-from tests.support.recorded import recorded
+from tests.support.recorded_rows import recorded
 
 JSON = JsonSerializer()
 

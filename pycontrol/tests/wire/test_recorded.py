@@ -2,7 +2,7 @@
 
 from hashlib import sha256
 
-from tests.support.recorded import FOLDER, recorded
+from tests.support.recorded_rows import FOLDER, recorded
 
 
 def test_every_recorded_file_is_as_it_was_recorded():

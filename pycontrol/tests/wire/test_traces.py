@@ -12,7 +12,7 @@ from rowpost.recoverability.policy import Recoverability
 from rowpost.transport.delayed import move_due
 from rowpost.transport.queue import Queue
 from rowpost.wire.message_types import message_type
-from tests.support.recorded import recorded
+from tests.support.recorded_rows import recorded
 
 TRACE = "NServiceBus.OpenTelemetry.StartNewTrace"
 BILL = "Shop.Messages.BillOrder"
