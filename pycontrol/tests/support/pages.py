@@ -161,8 +161,7 @@ def engines_page() -> str:
         f"{MADE}\n# What was run on which engine\n\nThis page counts the tests of each file of `pycontrol/tests/`."
         " `tsqlt` are the classes of `sql/tests`, executed with the shim. *Run* counts tests that passed. A dash means that no"
         " run is recorded. The column of PostgreSQL 18 is of a whole run on 2026-11-23, and that of PostgreSQL 15 of one on 2026-11-22. The column"
-        " of Babelfish is of runs of files on 2026-11-23; those of sagas, supervisor, recoverability, callbacks, the matrix of rights and"
-        f" pipeline/no_loss are of earlier runs, the oldest on 2026-11-22.\n{hand if compiled else ''}"
+        f" of Babelfish is of one run of all files on 2026-11-23, which took two hours.\n{hand if compiled else ''}"
         "`compose.yaml` and `.github/workflows/engines.yml` run all tests on SQL Server"
         " 2017, 2019 and 2022 and PostgreSQL 14 to 18 if a container engine is available.\n\n"
         + table(("Tests", *names, *compiled), rows)
