@@ -21,6 +21,9 @@ EXCEPTION
 END
 $rowpost$;
 
+-- A text of send_unregistered that was never released had two parameters more. Beside this one it would make the name ambiguous below.
+DROP FUNCTION IF EXISTS rowpost.send_unregistered(text, text, text, bytea, uuid, bigint, text, text);
+
 GRANT USAGE ON SCHEMA rowpost TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA rowpost FROM PUBLIC;
 -- The dispatchers send_message and receive_messages run as the caller, so that they give access to no queue whose own

@@ -345,3 +345,22 @@ def test_a_database_of_an_old_compatibility_level_is_refused_before_anything_cha
     assert checks["compatibility level"].state == "bad"
     with pytest.raises(SchemaMissing):
         read_state(database)
+
+
+def test_a_function_of_an_earlier_text_with_more_parameters_makes_way(shop, database, sql):
+    if shop.engine != "postgresql":
+        pytest.skip("SQL Server's ALTER replaces a procedure, whatever its parameters")
+    apply(database, shop.plan())
+    new = sql.value("SELECT p.oid::regprocedure::text FROM pg_proc AS p WHERE p.proname = 'send_unregistered'")
+    sql.run(f"DROP FUNCTION {new}")
+    sql.run(
+        "CREATE FUNCTION rowpost.send_unregistered("
+        "text, text, text, bytea DEFAULT NULL, uuid DEFAULT NULL, bigint DEFAULT NULL, text DEFAULT NULL, text DEFAULT NULL) "
+        "RETURNS boolean LANGUAGE sql AS 'SELECT true'"
+    )
+    sql.run("UPDATE rowpost.journal SET script_hash = '' WHERE script_name = 'procedures/registry/send_unregistered.sql'")
+
+    apply(database, shop.plan())
+
+    assert sql.run("SELECT p.oid::regprocedure::text FROM pg_proc AS p WHERE p.proname = 'send_unregistered'") == [(new,)]
+    assert verify(database, shop.plan()) == []
