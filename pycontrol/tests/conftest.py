@@ -113,7 +113,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
             file = super()._split_scope(nodeid)
             return "spark" if "tests/spark/" in file else file
 
-    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @dataclass(frozen=True)

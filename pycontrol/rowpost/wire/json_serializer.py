@@ -335,6 +335,7 @@ def _mirror_type(hint: Any, names: str, writes: bool) -> Any:
 
 
 def _mirror_class(hint: Any, names: str, writes: bool) -> Any:
+    hint = getattr(hint, "__supertype__", hint)  # of a NewType
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return _mirror(hint, names, writes)
     if isinstance(hint, type) and issubclass(hint, Enum):

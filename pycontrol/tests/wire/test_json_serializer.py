@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, make_dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum
-from typing import Any
+from typing import Any, NewType
 from uuid import UUID
 
 import pytest
@@ -242,6 +242,9 @@ def test_values_without_a_type_and_of_several_types_cross():
     assert b'"OneOf":"02:00:00"' in text and b'"Words":{"s":1}' in text and b'"Text":"1.20"' in text
     read = JSON.decode(text, Loose)
     assert replace(read, anything=None) == replace(message, anything=None)
+    patience = make_dataclass("Patient", [("patience", NewType("Patience", timedelta))])
+    assert JSON.encode(patience(timedelta(1))) == b'{"Patience":"1.00:00:00"}'
+    assert JSON.decode(b'{"Patience":"1.00:00:00"}', patience) == patience(timedelta(1))
     assert JSON.decode(b'{"OneOf":5,"Text":1.20}', Loose) == Loose(one_of=5, text=Decimal("1.20"))
 
 
