@@ -199,10 +199,7 @@ def _reader(cls: type, spellings: tuple[str, ...]) -> Callable[[bytes], Any]:
         try:
             return finish(decoders[first].decode(text))
         except msgspec.ValidationError:
-            other = spelling(text)
-            if other == first:
-                raise
-            return finish(decoders[other].decode(text))
+            return finish(decoders[spelling(text)].decode(text))  # if it is the same one, it raises the same error
 
     return read
 
