@@ -93,8 +93,10 @@ class Declaration:
             subscribe: the type is another endpoint's event. The endpoint subscribes to it when it starts.
 
         Raises:
-            SettingsError: the function is async or a generator, which is never run.
+            SettingsError: the name is no text, or the function is async or a generator, which is never run.
         """
+        if not isinstance(type_name, str):
+            raise SettingsError(f"handles() of {self.name} takes the full name of a message type first, as a text, and then the class.")
 
         def declare(function: Handle) -> Handle:
             check_runs(function, SettingsError, f"The handler {name_of(function)} of {self.name}")

@@ -1,13 +1,14 @@
-"""Durations and enums in the forms that .NET's serializers use."""
+"""Names and values in the forms that .NET's serializers use."""
 
 from __future__ import annotations
 
 import re
 from datetime import timedelta
 from enum import Enum
+from functools import cache
 from typing import Any, TypeVar
 
-__all__ = ["enum_member", "read_duration", "time_span"]
+__all__ = ["dotnet_number", "enum_member", "iso_duration", "pascal_case", "read_duration", "time_span", "without_zeros"]
 
 Member = TypeVar("Member", bound=Enum)
 _TIME_SPAN = re.compile(r"(?P<sign>-)?(?:(?P<days>\d+)\.)?(?P<hours>[01]?\d|2[0-3]):(?P<minutes>[0-5]?\d):(?P<seconds>[0-5]?\d)(?:\.(?P<fraction>\d{1,7}))?")
@@ -54,6 +55,50 @@ def read_duration(text: str) -> timedelta:
     except OverflowError as error:
         raise ValueError(f"{text!r} is a duration of too many days") from error
     return -duration if found["sign"] else duration
+
+
+def iso_duration(duration: timedelta) -> str:
+    """Return a duration as XML has it.
+
+    >>> iso_duration(timedelta(days=1, seconds=3601)), iso_duration(timedelta(0)), iso_duration(timedelta(seconds=-1.5))
+    ('P1DT1H1S', 'PT0S', '-PT1.5S')
+    """
+    whole = abs(duration)
+    minutes, seconds = divmod(whole.seconds, _MINUTE_S)
+    hours, minutes = divmod(minutes, _MINUTE_S)
+    second = without_zeros(f"{seconds}.{whole.microseconds:06}")
+    clock = "".join(f"{number}{unit}" for number, unit in ((str(hours), "H"), (str(minutes), "M"), (second, "S")) if number != "0")
+    day = f"{whole.days}D" if whole.days else ""
+    return f"{'-' if duration < timedelta(0) else ''}P{day}{f'T{clock}' if clock else '' if day else 'T0S'}"
+
+
+def without_zeros(text: str) -> str:
+    """Return a time or a number without the zeros at the end of its fraction.
+
+    >>> without_zeros("10:00:01.500000+02:00"), without_zeros("1.000000")
+    ('10:00:01.5+02:00', '1')
+    """
+    return re.sub(r"(\.\d*?)0+(?!\d)", lambda found: "" if found[1] == "." else found[1], text)
+
+
+def dotnet_number(number: float) -> str:
+    """Return a finite number as .NET writes it.
+
+    >>> dotnet_number(1e-07), dotnet_number(100.0), dotnet_number(1.5)
+    ('1E-07', '100', '1.5')
+    """
+    return repr(float(number)).removesuffix(".0").upper()
+
+
+@cache
+def pascal_case(name: str) -> str:
+    """Return a name of Python as .NET would spell it.
+
+    >>> pascal_case("order_id"), pascal_case("DARK_GREEN"), pascal_case("DarkGreen")
+    ('OrderId', 'DarkGreen', 'DarkGreen')
+    """
+    parts = (name.lower() if name.isupper() else name).split("_")
+    return "".join(part[:1].upper() + part[1:] for part in parts)
 
 
 def enum_member(members: type[Member], value: Any) -> Member:

@@ -46,9 +46,9 @@ class Serializers:
 
 
 def named_in_body(body: bytes, serializer: Serializer) -> list[str]:
-    """The type that a foreign sender's message without headers names in its body's $type, if any."""
+    """The type that a foreign sender's message without headers names in its body, if any: JSON as `$type`, XML by its root."""
     try:
         named = serializer.decode(body, dict).get("$type")
-    except Exception:  # noqa: BLE001 -- no JSON object: then it names no type
+    except MessageNotDeserialized:  # then it names no type
         return []
     return [named.partition(",")[0].strip()] if isinstance(named, str) else []

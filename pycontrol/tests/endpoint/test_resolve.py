@@ -132,3 +132,8 @@ def test_an_endpoint_and_a_saga_refuse_such_a_handler_too(module, name):
         Endpoint("Sales").handles("Shop.Order")(getattr(shop_refused, name))
     with pytest.raises(SettingsError, match="is async or a generator"):
         handles(dict)(getattr(shop_refused, name))
+
+
+def test_a_class_in_the_place_of_the_types_name_is_refused():
+    with pytest.raises(SettingsError, match="of Sales takes the full name of a message type first, as a text, and then the class"):
+        Endpoint("Sales").handles(dict)

@@ -6,11 +6,10 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, make_dataclass, replace
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import Enum, IntEnum
 from typing import Any, NewType
-from uuid import UUID
 
 import pytest
 
@@ -18,15 +17,10 @@ from rowpost.errors import InvalidMessage, MessageNotDeserialized
 from rowpost.sagas.state import decode_state, encode_state
 from rowpost.wire.dotnet_values import read_duration, time_span
 from rowpost.wire.json_serializer import DecimalText, JsonSerializer
-from tests.support.documents import ROOT
 from tests.support.recorded_rows import recorded
+from tests.support.recorded_values import RECORDED, Colour, Line, Values, generated_values
 
 JSON = JsonSerializer()
-
-
-class Colour(Enum):
-    RED = 0
-    DARK_GREEN = 1
 
 
 class Size(IntEnum):
@@ -36,38 +30,6 @@ class Size(IntEnum):
 class Word(Enum):
     SHORT = "s"
     VERY_LONG = "l"
-
-
-@dataclass
-class Line:
-    sku: str | None = None
-    count: int = 0
-    price: Decimal = Decimal(0)
-
-
-@dataclass
-class Values:
-    """As the recorded message has them."""
-
-    order_id: int
-    echo: bool = False
-    amount: Decimal | None = None
-    at: datetime | None = None
-    when: datetime | None = None
-    day: date | None = None
-    clock: time | None = None
-    span: timedelta | None = None
-    id: UUID | None = None
-    data: bytes | None = None
-    ratio: float | None = None
-    big: int | None = None
-    yes: bool | None = None
-    text: str | None = None
-    numbers: list[int] | None = None
-    map: dict[str, str | None] | None = None
-    colour: Colour | None = None
-    line: Line | None = None
-    lines: list[Line] = field(default_factory=list)
 
 
 @dataclass
@@ -88,13 +50,6 @@ class Loose:
 class Painted:
     colour: Colour = Colour.DARK_GREEN
     derived: int = field(default=0, init=False)
-
-
-RECORDED = Values(
-    1, False, Decimal("19.9"), datetime(2026, 11, 22, 10, 0, 0, 123456), datetime(2026, 11, 22, 10, tzinfo=timezone(timedelta(hours=2))),
-    date(2026, 11, 22), time(10, 5, 1, 500000), timedelta(days=1, seconds=3601), UUID("01234567-89ab-cdef-0123-456789abcdef"), b"abc",
-    1e-7, 4611686018427387904, True, "Ž€🙂\u2028<&>'+\"", [1, 2], {"a b": "c"}, Colour.DARK_GREEN, Line("x", 2, Decimal(3)), [],
-)  # fmt: skip
 
 
 def test_what_dotnet_writes_of_every_type_is_read():
@@ -162,24 +117,11 @@ def _property(text: str, name: str) -> str:
     return text[start : decoder.raw_decode(text, start)[1]]
 
 
-def _generated(random: random.Random) -> Values:
-    whole = lambda bits: random.choice((0, -1, 1, random.getrandbits(bits), -random.getrandbits(bits)))  # noqa: E731
-    moment = datetime(random.randint(1, 9999), random.randint(1, 12), random.randint(1, 28), random.randint(0, 23), 0, 0, random.choice((0, 5)))
-    offset = timezone(timedelta(minutes=random.randint(-14 * 60, 14 * 60)))
-    return Values(
-        whole(30), random.random() < 0.5, Decimal(whole(90)).scaleb(-random.randint(0, 28)), moment, moment.replace(year=2026, tzinfo=offset),
-        moment.date(), moment.time(), timedelta(microseconds=whole(59)), UUID(int=random.getrandbits(128)), random.randbytes(random.randint(0, 9)),
-        random.choice((0.0, random.gauss(0, 1), random.gauss(0, 1) * 10 ** random.randint(-300, 300))), whole(63),
-        True, "".join(map(chr, random.choices((*range(256), 0x2028, 0x1F642), k=9))), [whole(31)], {"k": None, "ž": "v"},
-        random.choice(list(Colour)), Line("x", whole(31), Decimal(whole(60)).scaleb(-2)), [Line()],
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_every_type_of_a_generated_message_is_written_as_its_reader_takes_it_and_comes_back(seed):
     chance = random.Random(seed)
     for _ in range(100):
-        message = _generated(chance)
+        message = generated_values(chance)
 
         text = JSON.encode(message).decode()
 
@@ -316,23 +258,3 @@ def test_durations_are_written_as_time_spans_and_read_in_both_forms(duration, te
 
 def test_the_message_of_the_recording_has_every_type():
     assert {f.name for f in fields(Values)} == {re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower() for name in json.loads(recorded("send-values")["body"])}
-
-
-def test_the_guides_table_is_what_is_written_and_read():
-    class Word(Enum):
-        LONG = "long"
-
-    @dataclass
-    class Line:
-        sku: str = ""
-        count: int = 0
-
-    guide = (ROOT / "docs" / "guides" / "message-bodies.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(.+?)` \| `(.+?)` \| .+ \| `(.+?)` \|$", guide, re.MULTILINE)
-    known = {**globals(), "Word": Word, "Line": Line}
-    for kind, example, text in rows:
-        of_kind, value = eval(kind.replace("\\|", "|"), known), eval(example, known)
-        holder = make_dataclass("Holder", [("value", of_kind)])
-        assert JSON.encode(holder(value)).decode() == f'{{"Value":{text}}}'
-        assert JSON.decode(f'{{"Value":{text}}}'.encode(), holder) == holder(value)
-    assert len(rows) == 19

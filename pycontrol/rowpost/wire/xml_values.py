@@ -1,0 +1,159 @@
+"""The texts of values in XML, as NServiceBus's XML serializer has them."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from base64 import b64encode
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+from xml.etree.ElementTree import Element
+
+import msgspec
+
+from rowpost.wire.dotnet_values import dotnet_number, iso_duration, read_duration, without_zeros
+
+__all__ = ["SCALARS", "XSI", "Form", "Misfit", "escaped", "leaf", "local_name", "placed"]
+
+XSI = "http://www.w3.org/2001/XMLSchema-instance"
+_NIL = f"{{{XSI}}}nil"
+#: what XML 1.0 cannot carry
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_INFINITE = {float("inf"): "INF", float("-inf"): "-INF"}
+_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#xD;"})
+
+
+class Misfit(ValueError):
+    """A value that its type does not take, and its place."""
+
+    def __init__(self, reason: Any, place: str) -> None:
+        if isinstance(reason, Misfit):
+            reason, place = reason.reason, place + reason.place
+        self.reason: Any = reason
+        self.place = place
+        super().__init__(f"{reason} - at `{place.removeprefix('.')}`")
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """How the values of a type are written into an element, and read from it.
+
+    `name` is that of the element of such a value in a list. A value type of .NET has `xsi:nil` where there is no value; anything else
+    is left out.
+    """
+
+    name: str
+    write: Callable[[Any], str]
+    read: Callable[[Element], Any]
+    is_value_type: bool = False
+    is_optional: bool = False
+
+    def element(self, name: str, value: Any) -> str:
+        """A field's value in an element of its own."""
+        if value is None and self.is_optional:
+            return f'<{name} xsi:nil="true"></{name}>' if self.is_value_type else ""
+        return f"<{name}>{self.write(value)}</{name}>"
+
+    def item(self, value: Any) -> str:
+        """An element of a list."""
+        name = "Int64" if self.name == "Int32" and isinstance(value, int) and not -(2**31) <= value < 2**31 else self.name
+        if value is None and self.is_optional:
+            return f"<{name}>null</{name}>" if self.is_value_type else f'<{name} xsi:nil="true"></{name}>'
+        return f"<{name}>{self.write(value)}</{name}>"
+
+    def value(self, element: Element) -> Any:
+        """The value in an element."""
+        if element.get(_NIL) in ("true", "1") or (self.is_optional and self.is_value_type and _text(element).strip() in ("", "null")):
+            if not self.is_optional:
+                raise ValueError("There is no value (xsi:nil)")
+            return None
+        return self.read(element)
+
+
+# ------------------------------------------------------------------------------------------------------------------ values
+def _scalar(name: str, cls: type, write: Callable[[Any], str], *takes: type, read: Callable[[str], Any] | None = None) -> Form:
+    def checked(value: Any) -> str:
+        if type(value) not in (cls, *takes) and (isinstance(value, bool | datetime) or not isinstance(value, (cls, *takes))):
+            raise TypeError(f"Expected `{cls.__name__}`, got `{type(value).__name__}`")
+        return write(value)
+
+    def found(element: Element) -> Any:
+        text = leaf(element).strip()
+        try:
+            return read(text) if read else msgspec.convert(text, cls, strict=False)
+        except (msgspec.ValidationError, ValueError, ArithmeticError) as error:
+            raise ValueError(f"{text!r} is no {cls.__name__}") from error
+
+    return Form(name, checked, found, is_value_type=cls is not bytes)
+
+
+def _write_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"Expected `str`, got `{type(value).__name__}`")
+    return escaped(value)
+
+
+def _write_float(value: float) -> str:
+    return _INFINITE.get(value) or ("NaN" if value != value else dotnet_number(value))  # noqa: PLR0124 -- NaN is unequal to itself
+
+
+def _read_decimal(text: str) -> Decimal:
+    number = Decimal(text)
+    if not number.is_finite():
+        raise ValueError(text)
+    return number
+
+
+def _write_decimal(value: Decimal | int) -> str:
+    return f"{_read_decimal(str(value)):f}"
+
+
+# ------------------------------------------------------------------------------------------------------------------ elements
+def placed(do: Callable[[Any], Any], value: Any, place: str) -> Any:
+    """Do something with a value; its place is added to what goes wrong."""
+    try:
+        return do(value)
+    except (ValueError, TypeError) as error:
+        raise Misfit(error, place) from error
+
+
+def escaped(text: str) -> str:
+    """A text as it stands in a document. Raises ValueError where XML cannot carry a character of it."""
+    found = _FORBIDDEN.search(text)
+    if found is not None:
+        raise ValueError(f"XML cannot carry the character U+{ord(found[0]):04X}")
+    return text.translate(_ESCAPES)
+
+
+def local_name(element: Element) -> str:
+    """The name of an element without its namespace."""
+    return element.tag.rpartition("}")[2]
+
+
+def _text(element: Element) -> str:
+    return element.text or ""
+
+
+def leaf(element: Element) -> str:
+    """The text in an element. Raises ValueError where it holds elements."""
+    if len(element):
+        raise ValueError(f"There are elements, such as {local_name(element[0])}, where a value should be")
+    return _text(element)
+
+
+SCALARS: dict[type, Form] = {
+    str: Form("String", _write_text, leaf),
+    bool: _scalar("Boolean", bool, lambda value: "true" if value else "false"),
+    int: _scalar("Int32", int, str),
+    float: _scalar("Double", float, _write_float, int, read=lambda text: float({"INF": "inf", "-INF": "-inf"}.get(text, text))),
+    Decimal: _scalar("Decimal", Decimal, _write_decimal, int, read=_read_decimal),
+    bytes: _scalar("Bytes", bytes, lambda value: b64encode(value).decode()),
+    UUID: _scalar("Guid", UUID, str),
+    datetime: _scalar("DateTime", datetime, lambda value: without_zeros(value.isoformat()).replace("+00:00", "Z")),
+    date: _scalar("DateOnly", date, date.isoformat),
+    time: _scalar("TimeOnly", time, lambda value: without_zeros(value.isoformat())),
+    timedelta: _scalar("TimeSpan", timedelta, iso_duration, read=read_duration),
+}
