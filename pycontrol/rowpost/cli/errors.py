@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -85,18 +86,19 @@ def list_errors(
 ) -> None:
     """List failed messages: the queue, the time, the exception and the message type."""
     wanted = _filter(session, failed_queue, exception, message_type)
+    show_as: Callable[[FailedMessage], Any] = _document if session.as_json else _line
     with session.deployed() as database:
-        found = list(_errors(session, database, queue).list(wanted, limit=limit, after=after))
+        found = [(each.row_version, show_as(each)) for each in _errors(session, database, queue).list(wanted, limit=limit, after=after)]
     if session.as_json:
-        for message in found:
-            session.document(_document(message))
+        for _, document in found:
+            session.document(document)
         return
     columns = ("row", "failed in", "when", "exception", "message type")
-    table(session.out, columns, [_line(message) for message in found], right=("row",))
+    table(session.out, columns, [line for _, line in found], right=("row",))
     if not found:
         session.note("No messages match.")
     elif len(found) == limit:
-        session.note(f"Showing the first {format_exact_count(limit)}. For more, add --after {found[-1].row_version}.")
+        session.note(f"Showing the first {format_exact_count(limit)}. For more, add --after {found[-1][0]}.")
 
 
 def _line(message: FailedMessage) -> tuple[object, ...]:
@@ -105,7 +107,7 @@ def _line(message: FailedMessage) -> tuple[object, ...]:
     text = " ".join(message.exception_message.split())
     what = f"{message.exception_type.rpartition('.')[2]}: {text}" if message.exception_type else text
     what = what if len(what) <= EXCEPTION_CHARACTERS else what[: EXCEPTION_CHARACTERS - 1] + "…"
-    return message.row_version, message.failed_queue or "?", message.failed_at[:19], what, message.message_type
+    return message.row_version, message.failed_in or "?", message.failed_at[:19], what, message.message_type
 
 
 def _document(message: FailedMessage) -> dict[str, object]:
@@ -113,7 +115,7 @@ def _document(message: FailedMessage) -> dict[str, object]:
         "row_version": message.row_version,
         "id": str(message.id),
         "message_id": message.message_id,
-        "failed_queue": message.failed_queue,
+        "failed_queue": message.failed_in,
         "failed_at": message.failed_at_iso,
         "exception_type": message.exception_type or None,
         "exception": message.exception_message or None,
@@ -129,10 +131,10 @@ def show(session: Session, message: MessageArgument, queue: ErrorQueueOption = N
     with session.deployed() as database:
         errors = _errors(session, database, queue)
         found = errors.find(message)
-    if session.as_json:
-        session.document(_document(found) | message_document(errors.queue.name, found.browsed))
-    else:
-        _print(session, found)
+        if session.as_json:
+            session.document(_document(found) | message_document(errors.queue.name, found.browsed))
+        else:
+            _print(session, found)
 
 
 def _print(session: Session, message: FailedMessage) -> None:
@@ -150,7 +152,7 @@ def _print(session: Session, message: FailedMessage) -> None:
         say(visible(f"\nheaders as stored:\n{message.browsed.raw_headers}"))
     else:
         say(Text(visible(f"{message.exception_type}: {message.exception_message}"), style="red"))
-        say(visible(f"in {message.failed_queue or 'an unknown queue'} at {message.failed_at or 'an unknown time'}\n"))
+        say(visible(f"in {message.failed_in or 'an unknown queue'} at {message.failed_at or 'an unknown time'}\n"))
         for name, value in message.headers.items():
             if name != EXCEPTION_INFO + "StackTrace":
                 say(Text.assemble("  ", (visible(name), "cyan"), ": ", visible("(null)" if value is None else value)))
@@ -191,7 +193,7 @@ def retry_all(
     wanted = _filter(session, failed_queue, exception, message_type)
     with session.deployed() as database:
         errors = _errors(session, database, queue)
-        found = [(each.row_version, each.failed_queue or "?") for each in errors.list(wanted)]
+        found = [(each.row_version, each.failed_in or "?") for each in errors.list(wanted)]
         where = ", ".join(f"{count:,} to {name}" for name, count in Counter(name for _, name in found).most_common())
         if found:
             session.confirm(f"Retry {format_exact_count(len(found))} in {session.settings.target} ({where})?", yes)
@@ -253,7 +255,7 @@ def discard(
 
 def _description(message: FailedMessage) -> str:
     what = message.message_type or "a message without a type"
-    return visible(f"message {message.row_version} ({what}, failed in {message.failed_queue or 'an unknown queue'})")
+    return visible(f"message {message.row_version} ({what}, failed in {message.failed_in or 'an unknown queue'})")
 
 
 @command(app)

@@ -24,6 +24,7 @@ from rowpost.wire.headers import (
     RETRY_ACKNOWLEDGEMENT_SENT,
     RETRY_SUCCESSFUL,
     RETRY_UNIQUE_MESSAGE_ID,
+    TIME_SENT,
 )
 from rowpost.wire.message import Message, format_timestamp, storable
 from rowpost.wire.operation import Operation
@@ -74,5 +75,6 @@ def acknowledgement(headers: Headers) -> list[Operation]:
         RETRY_SUCCESSFUL: format_timestamp(datetime.now(UTC)),
         RETRY_UNIQUE_MESSAGE_ID: retried,
         CONTROL_MESSAGE: "True",
+        TIME_SENT: format_timestamp(datetime.now(UTC)),
     }
     return [Operation(confirmation, b"", queue)]

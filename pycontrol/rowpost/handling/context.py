@@ -15,6 +15,7 @@ from rowpost.errors import InvalidDelay, InvalidMessage, ReplyRefused, SettingsE
 from rowpost.handling.sender import Sender
 from rowpost.recoverability.outcome import Discard
 from rowpost.transactions.scope import Scope
+from rowpost.wire.dotnet_values import time_span
 from rowpost.wire.headers import (
     CONTENT_TYPE,
     CONVERSATION_ID,
@@ -34,6 +35,7 @@ from rowpost.wire.headers import (
     SAGA_TYPE,
     START_NEW_TRACE,
     TIME_SENT,
+    TIME_TO_BE_RECEIVED,
     TRACE_PARENT,
     W3C_TRACE,
 )
@@ -137,6 +139,8 @@ class Bus:
         if intent != "Reply":
             traced_later = where.get("delay") is not None and TRACE_PARENT in headers
             headers.setdefault(START_NEW_TRACE, str(intent == "Publish" or traced_later))
+        if where.get("time_to_be_received") is not None:
+            headers.setdefault(TIME_TO_BE_RECEIVED, time_span(where["time_to_be_received"]))
         body = message if isinstance(message, bytes) else self.endpoint.serializers.default.encode(message)
         if where.get("delay") is not None:
             try:

@@ -9,14 +9,17 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import time
 from collections.abc import Callable, Coroutine, Generator, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 from rowpost.errors import NoHandler, SettingsError
 from rowpost.handling.context import Context
 from rowpost.recoverability.outcome import Discard
+from rowpost.recoverability.policy import describe
 from rowpost.wire.headers import CONTENT_TYPE, ENCLOSED_MESSAGE_TYPES
-from rowpost.wire.message import Message
+from rowpost.wire.message import Message, format_timestamp
 from rowpost.wire.message_types import split_enclosed_types
 from rowpost.wire.serialization import Serializers, named_in_body
 
@@ -84,6 +87,16 @@ class RegisteredHandler:
         self._name = name_of(function)
         self._warned = False
 
+    def facts(self, start: float) -> dict[str, str]:
+        """Return what the error queue shows of a failure in this handler, as NServiceBus does. `start` is a time of `time.time()`."""
+        return {
+            "Message type": self.type_name,
+            "Handler type": f"{getattr(self.function, '__module__', None) or '?'}.{self._name}",
+            "Handler start time": format_timestamp(datetime.fromtimestamp(start, UTC)),
+            "Handler failure time": format_timestamp(datetime.now(UTC)),
+            "Handler canceled": "False",
+        }
+
     def call(self, message: Any, context: Context) -> None:
         """Run the handler. A value that it returns is ignored; the first one is logged as a warning.
 
@@ -132,7 +145,13 @@ class HandlerRegistry:
         handled = False
         for handler in self.find(message):
             before = len(context.discards)
-            handler.call(self.decode(message, handler.cls), context)
+            decoded = self.decode(message, handler.cls)
+            start = time.time()
+            try:
+                handler.call(decoded, context)
+            except Exception as error:
+                describe(error, handler.facts(start))
+                raise
             handled |= len(context.discards) == before
         return self._discarded(context, handled) if context.discards else None
 

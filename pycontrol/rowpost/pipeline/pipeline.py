@@ -79,6 +79,7 @@ class Pipeline:
         self.retries = Retries(
             queue,
             queue_key(parse_address(queue), database.engine),
+            address=database.canonical(parse_address(queue)),
             recoverability=processor.recoverability,
             error_queue=processor.error_queue,
             open_second=reconnect,

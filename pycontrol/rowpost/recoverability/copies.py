@@ -12,7 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from rowpost.recoverability.outcome import Kind
-from rowpost.recoverability.policy import Failure, Host, delayed_headers, failure_headers, in_words
+from rowpost.recoverability.policy import Failure, Host, delayed_headers, describe, failure_headers, in_words
+from rowpost.wire.headers import MESSAGE_ID
 from rowpost.wire.message import Message, decode_headers, encode_headers
 from rowpost.wire.operation import Call
 
@@ -38,11 +39,12 @@ class Copies:
 
     Args:
         queue: the queue in which the messages failed.
+        address: its address in canonical form, by which others find it.
         error_queue: where messages go that are not retried.
     """
 
-    def __init__(self, queue: str, error_queue: str) -> None:
-        self._queue, self._error_queue = queue, error_queue
+    def __init__(self, queue: str, address: str, error_queue: str) -> None:
+        self._queue, self._address, self._error_queue = queue, address, error_queue
         self._host = Host.here(queue)
 
     def for_error_queue(self, message: Message, failure: Failure) -> Copy:
@@ -51,7 +53,10 @@ class Copies:
         def build() -> Call:
             at, own_id = datetime.now(UTC), str(message.id)
             original = decode_headers(message.raw_headers)
-            headers = failure_headers(original, failure.error, queue=self._queue, host=self._host, at=at, message_id=own_id)
+            message_id = original.get(MESSAGE_ID) or own_id
+            row = {} if message_id == own_id else {"Transport message ID": own_id}
+            describe(failure.error, {"Message ID": message_id, **row, "Pipeline canceled": "False"})
+            headers = failure_headers(original, failure.error, queue=self._address, host=self._host, at=at, message_id=own_id)
             return Call("send_message", self._error_queue, {"headers": encode_headers(headers), "body": message.body})
 
         return self._build(message, Kind.MOVED_TO_ERROR, build)

@@ -11,6 +11,7 @@ import socket
 import traceback
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -26,6 +27,7 @@ from rowpost.errors import (
 )
 from rowpost.wire.headers import (
     DELIVER_AT,
+    EXCEPTION_DATA,
     EXCEPTION_INFO,
     FAILED_QUEUE,
     HOST_DISPLAY_NAME,
@@ -49,6 +51,7 @@ __all__ = [
     "Recoverability",
     "delayed_headers",
     "delayed_rounds",
+    "describe",
     "failure_headers",
     "in_words",
     "plain_recoverability",
@@ -59,6 +62,8 @@ STACK_LIMIT = 32768
 # Retries.Timestamp is kept: ServiceControl shows when the delayed retries began.
 DROPPED = frozenset({RETRIES, IMMEDIATE_RETRIES})
 ROUNDS_DIGITS = 9
+#: the attribute of an error that holds its facts
+_FACTS = "__rowpost_facts__"
 
 
 class Decision(Enum):
@@ -208,7 +213,7 @@ def failure_headers(
     Args:
         headers: the message's headers as it arrived.
         error: what the handler raised.
-        queue: the queue in which the message failed. It replaces an older header FailedQ.
+        queue: the canonical address of the queue in which the message failed. It replaces an older header FailedQ.
         host: the endpoint and machine that handled the message.
         at: the time of the failure in UTC.
         message_id: is used if the header with the message's id is missing.
@@ -232,6 +237,18 @@ def failure_headers(
     }
 
 
+def describe(error: BaseException, facts: Mapping[str, str]) -> None:
+    """Add facts to an error. The copy in the error queue has each as a header `ExceptionInfo.Data.<name>`.
+
+    Args:
+        error: what a handler raised.
+        facts: texts by name; a fact of the same name is replaced.
+    """
+    known = getattr(error, _FACTS, None)
+    with suppress(Exception):  # a user's class may refuse attributes; the copy is more important
+        setattr(error, _FACTS, {**(known if isinstance(known, dict) else {}), **facts})
+
+
 def _exception_headers(error: BaseException) -> dict[str, str | None]:
     inner = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     found = {
@@ -241,7 +258,8 @@ def _exception_headers(error: BaseException) -> dict[str, str | None]:
         "Source": _source(error),
         "StackTrace": _cut_middle("".join(traceback.format_exception(error)), STACK_LIMIT),
     }
-    return storable({EXCEPTION_INFO + name: value for name, value in found.items() if value is not None})
+    facts = {f"{EXCEPTION_DATA}.{name}": text for name, text in getattr(error, _FACTS, {}).items()}
+    return storable({**{EXCEPTION_INFO + name: value for name, value in found.items() if value is not None}, **facts})
 
 
 def _type_name(error: BaseException) -> str:

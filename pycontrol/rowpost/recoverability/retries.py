@@ -59,6 +59,7 @@ class Retries:
     Args:
         queue: the queue's name.
         key: names the queue in the counts of failed attempts.
+        address: the queue's address in canonical form, for the header FailedQ.
         recoverability: decides whether a message is retried.
         error_queue: where messages go that are not retried.
         open_second: opens a second connection to count failures. Without it, a failure is counted after the rollback, and other
@@ -71,6 +72,7 @@ class Retries:
         queue: str,
         key: str,
         *,
+        address: str,
         recoverability: Recoverability,
         error_queue: str,
         open_second: Callable[[], Connection] | None = None,
@@ -79,7 +81,7 @@ class Retries:
         self._queue, self._key = queue, key
         self._recoverability, self._error_queue = recoverability, error_queue
         #: builds what is stored of a failed message
-        self.copies = Copies(queue, error_queue)
+        self.copies = Copies(queue, address, error_queue)
         self._open_second = open_second
         self._second: Connection | None = None
         self._clock = clock

@@ -23,7 +23,7 @@ from rowpost.database.connection import Connection
 from rowpost.database.receive_transaction import ReceiveTransaction
 from rowpost.errors import DatabaseUnavailable, Deadlock, MessageCorrupt, RowpostError
 from rowpost.recoverability.policy import Host, failure_headers
-from rowpost.transport.directory import Directory
+from rowpost.transport.directory import Directory, canonical_or_as_given
 from rowpost.wire.headers import FORWARD_DESTINATION, MESSAGE_ID
 from rowpost.wire.message import decode_headers, encode_headers
 from rowpost.wire.operation import Call
@@ -192,7 +192,7 @@ class _Forwarder:
         headers = failure_headers(
             headers,
             error,
-            queue=destination,
+            queue=canonical_or_as_given(self._database, destination),
             host=Host.here(self._queue),
             at=datetime.now(UTC),
             message_id=headers.get(MESSAGE_ID) or str(uuid4()),

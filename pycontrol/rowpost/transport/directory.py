@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowpost.database.connection import Connection
+from rowpost.errors import InvalidQueueName
 from rowpost.wire.address import Address, parse_address
 from rowpost.wire.operation import Call
 
-__all__ = ["Directory", "Place", "names_of", "send_unregistered", "table_of"]
+__all__ = ["Directory", "Place", "canonical_or_as_given", "names_of", "send_unregistered", "table_of"]
 
 REMEMBERED_PLACES = 4096
 
@@ -81,6 +82,14 @@ class Directory:
 def table_of(database: Connection, address: str) -> Address:
     """Return the table of an address, with its schema, and with its catalog if it lies in another database."""
     return database.local(parse_address(address)).qualified(database.engine)
+
+
+def canonical_or_as_given(database: Connection, address: str) -> str:
+    """Return an address in canonical form; as it is given if it cannot be read."""
+    try:
+        return database.canonical(parse_address(address))
+    except InvalidQueueName:
+        return address
 
 
 def names_of(table: Address) -> dict[str, str | None]:

@@ -109,7 +109,7 @@ class ErrorQueue:
             first = False
             page = self.queue.browse(PAGE, after_row_version, 0)
             for message in page:
-                yield FailedMessage(message)
+                yield FailedMessage(message, self.name_here)
             after_row_version = page[-1].row_version if page else after_row_version
 
     def find(self, key: str | int) -> FailedMessage:
@@ -132,7 +132,7 @@ class ErrorQueue:
     def _at(self, row_version: int) -> FailedMessage:
         for message in self.queue.browse(1, row_version - 1):
             if message.row_version == row_version:
-                return FailedMessage(message)
+                return FailedMessage(message, self.name_here)
         raise self._missing(str(row_version))
 
     def _missing(self, key: str) -> MessageNotFound:
@@ -141,9 +141,16 @@ class ErrorQueue:
             "`rowpost errors list` shows the messages in the error queue."
         )
 
+    def name_here(self, address: str) -> str:
+        """The name by which this database knows the queue of an address; the address itself if it cannot be read."""
+        try:
+            return self.database.local(parse_address(address)).format()
+        except InvalidQueueName:
+            return address
+
     # -------------------------------------------------------------- change
     def retry(self, row_version: int, to: str | None = None) -> str:
-        """Move one message back to the queue where it failed, or to the queue `to`; return that queue's address.
+        """Move one message back to the queue where it failed, or to the queue `to`; return that queue's name.
 
         Raises:
             MessageNotFound: the message does not exist, or another session has locked it.
@@ -154,7 +161,7 @@ class ErrorQueue:
             failed, body = self._take(row_version)
             destination = to or self._destination(failed)
             self.database.call_all([self._send(destination, failed.browsed.raw_headers, body, failed.id)])
-        return destination
+        return self.name_here(destination)
 
     def retry_all(
         self, wanted: Filter | None = None, *, progress: Progress | None = None, rows: Sequence[int] | None = None
@@ -205,7 +212,7 @@ class ErrorQueue:
         headers: Headers | None = None,
         to: str | None = None,
     ) -> str:
-        """Retry a message with another body or other headers; return the queue's address.
+        """Retry a message with another body or other headers; return the queue's name.
 
         The result is a new message with a new id. Its header `ServiceControl.EditOf` names the original message, as
         ServiceControl does it.
@@ -226,7 +233,7 @@ class ErrorQueue:
             edited = edited_headers(failed.headers if headers is None else headers, original=failed)
             content = encode_headers(edited), old_body if body is None else body
             self.database.call_all([self._send(destination, *content, uuid4())])
-        return destination
+        return self.name_here(destination)
 
     # -------------------------------------------------------------- internals
     def _destination(self, failed: FailedMessage) -> str:

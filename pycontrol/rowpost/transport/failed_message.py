@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from uuid import UUID, uuid4
 
@@ -22,15 +22,20 @@ from rowpost.wire.headers import (
 )
 from rowpost.wire.message import BrowsedMessage, Headers, parse_timestamp
 
-__all__ = [ "FailedMessage", "edited_headers"]
-
+__all__ = ["FailedMessage", "edited_headers"]
 
 
 class FailedMessage:
-    """A message of the error queue. If its headers cannot be read, `corrupt` gives the reason, and the other values are empty."""
+    """A message of the error queue. If its headers cannot be read, `corrupt` gives the reason, and the other values are empty.
 
-    def __init__(self, browsed: BrowsedMessage) -> None:
+    Args:
+        browsed: its row.
+        name_here: returns the name by which the database knows the queue of an address.
+    """
+
+    def __init__(self, browsed: BrowsedMessage, name_here: Callable[[str], str] = str) -> None:
         self.browsed = browsed
+        self._name_here = name_here
         self.row_version, self.id = browsed.row_version, browsed.id
 
     @cached_property
@@ -57,6 +62,11 @@ class FailedMessage:
     def failed_queue(self) -> str | None:
         """The address of the queue where it failed, to which a retry sends it; None if the headers do not name it."""
         return self.headers.get(FAILED_QUEUE) or None
+
+    @property
+    def failed_in(self) -> str | None:
+        """The queue where it failed, by the name that it has in this database."""
+        return None if self.failed_queue is None else self._name_here(self.failed_queue)
 
     @property
     def failed_at_iso(self) -> str | None:

@@ -16,7 +16,7 @@ from uuid import uuid4
 from rowpost.database.connection import Connection
 from rowpost.errors import InvalidQueueName, QueueNotFound
 from rowpost.recoverability.policy import Host, failure_headers
-from rowpost.transport.directory import Directory, names_of, table_of
+from rowpost.transport.directory import Directory, canonical_or_as_given, names_of, table_of
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
 from rowpost.wire.message import encode_headers
 from rowpost.wire.operation import Call
@@ -80,7 +80,7 @@ class SubscriberCopies:
         failed = failure_headers(
             headers,
             gone,
-            queue=subscriber,
+            queue=canonical_or_as_given(self._database, subscriber),
             host=Host.here(self._own_queue or place.name),
             at=datetime.now(UTC),
             message_id=headers.get(MESSAGE_ID) or str(uuid4()),

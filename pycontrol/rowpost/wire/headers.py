@@ -50,6 +50,7 @@ __all__ = [
     "START_NEW_TRACE",
     "TIME_OF_FAILURE",
     "TIME_SENT",
+    "TIME_TO_BE_RECEIVED",
     "TRACE_PARENT",
     "W3C_TRACE",
 ]
@@ -89,6 +90,7 @@ SAGA_TYPE = "NServiceBus.SagaType"
 START_NEW_TRACE = "NServiceBus.OpenTelemetry.StartNewTrace"
 TIME_OF_FAILURE = "NServiceBus.TimeOfFailure"
 TIME_SENT = "NServiceBus.TimeSent"
+TIME_TO_BE_RECEIVED = "NServiceBus.TimeToBeReceived"
 
 EDIT_OF = "ServiceControl.EditOf"
 RETRY_ACKNOWLEDGEMENT_QUEUE = "ServiceControl.Retry.AcknowledgementQueue"

@@ -305,6 +305,7 @@ class QueueMonitor:
             retries = Retries(
                 crash.queue,
                 queue_key(parse_address(crash.queue), database.engine),
+                address=database.canonical(parse_address(crash.queue)),
                 recoverability=Recoverability(policy.immediate_retries, policy.delayed_retries, policy.delay_increase),
                 error_queue=policy.error_queue,
             )

@@ -106,7 +106,7 @@ def test_a_message_retried_by_servicecontrol_is_acknowledged_and_its_audit_copy_
 
     told = desk.only("Billing")
     assert told.headers.keys() == {
-        "ServiceControl.Retry.Successful", "ServiceControl.Retry.UniqueMessageId", "NServiceBus.ControlMessage"
+        "ServiceControl.Retry.Successful", "ServiceControl.Retry.UniqueMessageId", "NServiceBus.ControlMessage", "NServiceBus.TimeSent"
     }  # fmt: skip
     assert desk.only("audit").headers["ServiceControl.Retry.AcknowledgementSent"] == "true"
 

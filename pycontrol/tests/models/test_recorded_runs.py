@@ -59,7 +59,7 @@ class Runs:
             return
         row_id, row_version = json.loads(text)
         key = queue_key(parse_address(self.queue.name), self.target.settings.engine)
-        retries = Retries(self.queue.name, key, recoverability=plain_recoverability(RETRIES + 1), error_queue="error")
+        retries = Retries(self.queue.name, key, recoverability=plain_recoverability(RETRIES + 1), address=self.queue.name, error_queue="error")
         with Recorder(self.folder / f"worker-{SUPERVISOR}", self.rows) as recorder, self.target.connect() as database:
             recorder.counts_for(self.rows.index(row_version))
             retries.crashed(database, UUID(row_id), row_version, RowpostError("killed"))

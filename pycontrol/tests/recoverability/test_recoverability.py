@@ -80,7 +80,7 @@ def test_with_the_defaults_a_failing_handler_is_called_24_times(shop):
         "ExceptionInfo.Message", "ExceptionInfo.Source", "ExceptionInfo.StackTrace",
     }  # fmt: skip
     assert len(error.headers["$.diagnostics.hostid"]) == 32
-    assert error.headers["NServiceBus.FailedQ"] == shop.name
+    assert error.headers["NServiceBus.FailedQ"] == shop.address
     assert error.headers["NServiceBus.ExceptionInfo.Message"] == "no such order: 42"
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from rowpost.settings.environment import QueueSettings, Settings, SupervisorSettings, WorkerSettings
 from rowpost.transport.queue import Queue
+from rowpost.wire.address import parse_address
 from rowpost.wire.message import OutgoingMessage
 from rowpost.workers import events
 from rowpost.workers.supervisor import Supervisor
@@ -151,6 +152,11 @@ class Shop:
         """Return a supervisor for the queue, as a context manager."""
         arguments = {key: options.pop(key) for key in ("breaker", "spawn", "monitor", "delayed_mover") if key in options}
         return Running(self.settings(handler, **options), **arguments)
+
+    @property
+    def address(self) -> str:
+        """The queue's address in canonical form."""
+        return self.queue.database.canonical(parse_address(self.name))
 
     def send(self, count: int, body: bytes | None = None) -> None:
         self.queue.send_many(OutgoingMessage(b"%d" % n if body is None else body) for n in range(count))

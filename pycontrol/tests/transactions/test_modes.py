@@ -18,6 +18,7 @@ from rowpost.settings.secrets import resolve_participants
 from rowpost.transactions.recovery import list_in_doubt
 from rowpost.transactions.scope import begin_scope
 from rowpost.transport.queue import Queue
+from rowpost.wire.address import parse_address
 from tests.support.crashing import TYPE, Order, endpoint_of, pipeline_of, write
 
 TRANSACTIONAL = [mode for mode in MODES if mode != "none"]
@@ -203,7 +204,7 @@ def test_none_calls_exactly_once_however_many_retries_are_configured(run, queue,
     assert [outcome.kind for outcome in outcomes] == [Kind.MOVED_TO_ERROR, Kind.EMPTY, Kind.EMPTY]
     assert len(calls) == 1
     (error,) = Queue("error", database).browse()
-    assert error.headers["NServiceBus.FailedQ"] == "Sales"
+    assert error.headers["NServiceBus.FailedQ"] == database.canonical(parse_address("Sales"))
     assert error.headers["NServiceBus.ExceptionInfo.Message"] == "no such order"
 
 

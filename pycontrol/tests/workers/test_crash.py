@@ -135,7 +135,7 @@ def test_a_message_that_kills_its_workers_ends_in_the_error_queue_and_does_not_s
 
     (error,) = shop.errors()
     assert error.headers["NServiceBus.ExceptionInfo.ExceptionType"] == "builtins.ChildProcessError"
-    assert (error.body, error.headers["NServiceBus.FailedQ"], shop.depth()) == (b"bad", shop.name, 0)
+    assert (error.body, error.headers["NServiceBus.FailedQ"], shop.depth()) == (b"bad", shop.address, 0)
     assert shop.handled_twice() == 0
     assert {died.exitcode for died in supervisor.seen(events.WorkerDied)} == {-signal.SIGKILL}
 

@@ -73,7 +73,7 @@ def test_the_error_copy_says_what_failed_where_and_when(shop):
 
     (error,) = shop.errors()
     headers = error.headers
-    assert headers["NServiceBus.FailedQ"] == shop.name
+    assert headers["NServiceBus.FailedQ"] == shop.address
     assert headers["NServiceBus.ProcessingEndpoint"] == shop.name
     assert headers["NServiceBus.ProcessingMachine"] == os.uname().nodename
     assert headers["$.diagnostics.hostdisplayname"] == os.uname().nodename
@@ -82,6 +82,8 @@ def test_the_error_copy_says_what_failed_where_and_when(shop):
     info = {name.rpartition(".")[2]: value for name, value in headers.items() if ".ExceptionInfo." in name}
     stack = info.pop("StackTrace")
     assert info == {
+        "Message ID": error.message_id,
+        "Pipeline canceled": "False",
         "ExceptionType": "builtins.ValueError",
         "InnerExceptionType": "builtins.KeyError",
         "Message": "no such order: 42",

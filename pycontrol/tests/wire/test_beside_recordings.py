@@ -1,0 +1,268 @@
+"""What rowpost writes, header by header beside what a real NServiceBus wrote in the same situation: names, and forms of values.
+
+Each difference stands in `DIFFERENT` or in the test, with its reason.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+
+import pytest
+
+from rowpost.endpoint.endpoint import Endpoint
+from rowpost.recoverability.outcome import Kind
+from rowpost.recoverability.policy import Recoverability
+from rowpost.transport.delayed import move_due
+from rowpost.transport.queue import Queue
+from rowpost.wire.message import encode_headers
+from rowpost.wire.message_types import message_type
+from tests.support.recorded_rows import recorded
+
+BILL, FAIL = "Shop.Messages.BillOrder", "Shop.Messages.Fail"
+#: names that only one side writes, whatever the situation
+DIFFERENT = {
+    "NServiceBus.Version": "the version of the .NET library; rowpost is none",
+}
+NAME = r'"(?:[^"]|"")+"'
+FORMS = {
+    "guid": r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+    "time": r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{6} Z",
+    "host": r"[0-9a-f]{32}",
+    "address": rf"{NAME}\.{NAME}",
+    "boolean": "True|False",
+    "duration": r"\d\d:\d\d:\d\d(\.\d{7})?",
+    "number": r"\d+",
+}
+#: values that are equal, not only of the same form
+SAME = ("NServiceBus.MessageIntent", "NServiceBus.ContentType", "NServiceBus.TimeToBeReceived", "NServiceBus.Retries",
+        "NServiceBus.OpenTelemetry.StartNewTrace", "NServiceBus.IsSagaTimeoutMessage")  # fmt: skip
+
+
+def form(name: str, value: str) -> object:
+    """What two values of a header must have in common."""
+    if name in SAME:
+        return value
+    if name.endswith(("MessageTypes", "SagaType")):
+        return [each.partition(",")[0].strip() for each in value.split(";")]
+    return next((what for what, pattern in FORMS.items() if re.fullmatch(pattern, value)), "text")
+
+
+def differences(ours: dict[str, str], theirs: dict[str, str]) -> dict[str, object]:
+    """The headers that only one of them has, and those whose values have another form."""
+    names = (ours.keys() | theirs.keys()) - DIFFERENT.keys()
+    found = {name: (name in ours and form(name, ours[name]), name in theirs and form(name, theirs[name])) for name in names}
+    return {name: pair for name, pair in found.items() if pair[0] != pair[1]}
+
+
+def theirs(name: str) -> dict[str, str]:
+    return json.loads(recorded(name)["headers"])
+
+
+@message_type(BILL)
+@dataclass
+class BillOrder:
+    order_id: int
+
+
+@message_type("Shop.Messages.IOrderEvent")
+@dataclass
+class IOrderEvent:
+    order_id: int
+
+
+@message_type("Shop.Messages.OrderPlaced")
+@dataclass
+class OrderPlaced(IOrderEvent):
+    pass
+
+
+@message_type("Shop.Messages.OrderAccepted")
+@dataclass
+class OrderAccepted:
+    order_id: int
+
+
+@pytest.fixture
+def place(target, database, sql):
+    """The endpoint Billing; Sales is the other one."""
+    if target.settings.engine == "sqlserver":
+        pytest.skip("the rows were recorded on PostgreSQL: their addresses have its form")
+    for queue in ("Sales", "Billing", "error", "audit"):
+        sql.empty(queue)
+    sql.run(f"DELETE FROM {sql.table('Billing.Delayed')}")
+    return Place(database, sql)
+
+
+class Place:
+    def __init__(self, database, sql):
+        self.database, self.sql = database, sql
+
+    def only(self, queue):
+        (message,) = Queue(queue, self.database).browse(5)
+        return message
+
+    def send(self, send, *, instance=None):
+        """What a program sends from the endpoint Billing, outside of a handler."""
+        with Endpoint("Billing", instance=instance).open(self.database) as bus:
+            send(bus)
+
+    def handle(self, headers, handler, body=b'{"OrderId":42}', **options):
+        """A message arrives at Billing and is handled there."""
+        endpoint = Endpoint("Billing", **options)
+        for name in (BILL, FAIL):
+            endpoint.handles(name, bytes)(handler)
+        self.sql.insert_minimal("Billing", headers if isinstance(headers, str) else encode_headers(headers), body)
+        return endpoint.process_one(self.database)
+
+    def delayed(self):
+        ((headers,),) = self.sql.run(f"SELECT headers FROM {self.sql.table('Billing.Delayed')}")
+        return json.loads(headers)
+
+
+# ------------------------------------------------------------------------------------------------ sent by a program
+def test_a_command(place):
+    place.send(lambda bus: bus.send(BillOrder(42), to="Sales"))
+
+    message = place.only("Sales")
+    assert differences(message.headers, theirs("send")) == {}
+    assert message.body == recorded("send")["body"].encode()
+    assert message.headers["NServiceBus.CorrelationId"] == message.headers["NServiceBus.MessageId"]
+
+
+def test_a_command_with_a_header_of_its_own(place):
+    model = theirs("send-header")
+    own = {name: model[name] for name in ("Tenant", "traceparent")}
+
+    place.send(lambda bus: bus.send(BillOrder(42), to="Sales", headers=own))
+
+    headers = place.only("Sales").headers
+    assert differences(headers, model) == {}
+    assert own.items() <= headers.items()
+
+
+def test_a_command_that_expires(place):
+    place.send(lambda bus: bus.send(BillOrder(42), to="Sales", time_to_be_received=timedelta(seconds=2)))
+
+    found = differences(place.only("Sales").headers, theirs("send-ttbr"))
+    assert found.pop("NServiceBus.EnclosedMessageTypes") == ([BILL], ["Shop.Messages.Ephemeral"])  # .NET's class has the time
+    assert found == {}
+
+
+def test_an_event_names_its_base_types_too(place):
+    place.database.call("subscribe", endpoint="Sales", topic="Shop.Messages.IOrderEvent", queue_address="Sales")
+
+    place.send(lambda bus: bus.publish(OrderPlaced(42)))
+
+    place.database.call("unsubscribe", endpoint="Sales", topic="Shop.Messages.IOrderEvent")
+    message = place.only("Sales")
+    assert differences(message.headers, theirs("publish")) == {}
+    assert message.body == recorded("publish")["body"].encode()
+
+
+def test_a_delayed_command_in_its_table(place):
+    place.send(lambda bus: bus.send(BillOrder(42), to="Billing", delay=timedelta(hours=1)))
+
+    # rowpost keeps a delayed message in its destination's table, so that no other queue need be named
+    assert differences(place.delayed(), theirs("delayed")) == {
+        "NServiceBus.SqlServer.ForwardDestination": (False, "address"),
+    }
+
+
+# ------------------------------------------------------------------------------------------------ sent by a handler
+def test_a_reply(place, make_queue):
+    asked = make_queue("Net.Sales")
+
+    outcome = place.handle(recorded("send")["headers"], lambda message, context: context.reply(OrderAccepted(42)))
+
+    assert outcome.kind is Kind.HANDLED, outcome.error
+    (reply,) = asked.browse(5)
+    came = theirs("send")
+    assert differences(reply.headers, theirs("reply")) == {}
+    assert reply.headers["NServiceBus.RelatedTo"] == came["NServiceBus.MessageId"]
+    assert reply.headers["NServiceBus.ConversationId"] == came["NServiceBus.ConversationId"]
+
+
+def test_a_reply_reaches_the_instance_that_asked(place, make_queue):
+    asked = make_queue("Net.Sales.web1")
+
+    outcome = place.handle(recorded("send-instance-reply")["headers"], lambda message, context: context.reply(OrderAccepted(42)))
+
+    assert outcome.kind is Kind.HANDLED, outcome.error
+    assert len(asked.browse(5)) == 1
+
+
+# ------------------------------------------------------------------------------------------------ copies of a message
+def test_a_handled_message_in_the_audit_queue(place):
+    came = theirs("audit")
+    added = {"NServiceBus.ProcessingStarted", "NServiceBus.ProcessingEnded", "$.diagnostics.hostid", "$.diagnostics.hostdisplayname",
+             "NServiceBus.ProcessingMachine", "NServiceBus.ProcessingEndpoint"}  # fmt: skip
+    arrived = {name: value for name, value in came.items() if name not in added} | {"NServiceBus.EnclosedMessageTypes": BILL}
+
+    place.handle(arrived, lambda message, context: None, audit_queue="audit")
+
+    ours = place.only("audit").headers
+    assert differences(ours | {"NServiceBus.EnclosedMessageTypes": came["NServiceBus.EnclosedMessageTypes"]}, came) == {}
+    assert arrived.items() <= ours.items()
+    assert ours["NServiceBus.ProcessingEndpoint"] == "Billing"
+
+
+def failing(message, context):
+    raise ValueError("no such order: 42") from KeyError(42)
+
+
+def test_a_failed_message_in_the_error_queue_after_a_delayed_retry(place):
+    error, waiting = theirs("error"), theirs("delayed-retry")
+    gone = {"NServiceBus.Retries", "NServiceBus.Retries.Timestamp", "NServiceBus.DeliverAt", "NServiceBus.SqlServer.ForwardDestination"}
+    arrived = {name: value for name, value in waiting.items() if name not in gone}
+    policy = Recoverability(immediate_retries=0, delayed_retries=1, delay_increase=timedelta(0))
+
+    first = place.handle(arrived, failing, recoverability=policy)
+    delayed = place.delayed()
+    move_due(place.database, "Billing")
+    endpoint = Endpoint("Billing", recoverability=policy)
+    endpoint.handles(FAIL, bytes)(failing)
+    endpoint.process_one(place.database)
+
+    ours = place.only("error").headers
+    assert first.kind is Kind.DELAYED
+    # the message waits in the table of its own queue
+    assert differences(delayed, waiting) == {"NServiceBus.SqlServer.ForwardDestination": (False, "address")}
+    assert differences(ours, error) == {
+        "NServiceBus.ExceptionInfo.InnerExceptionType": ("text", False),  # the recorded exception has no inner one, this one has
+    }
+    assert arrived.items() <= ours.items()
+    said = {name: value for name, value in ours.items() if "ExceptionInfo" in name or name.endswith("FailedQ")}
+    stack = said.pop("NServiceBus.ExceptionInfo.StackTrace")
+    assert "in failing" in stack
+    data = "NServiceBus.ExceptionInfo.Data."
+    assert said.pop(f"{data}Handler start time") <= said.pop(f"{data}Handler failure time") <= ours["NServiceBus.TimeOfFailure"]
+    assert said == {
+        "NServiceBus.FailedQ": '"public"."Billing"',
+        "NServiceBus.ExceptionInfo.ExceptionType": "builtins.ValueError",
+        "NServiceBus.ExceptionInfo.InnerExceptionType": "builtins.KeyError",
+        "NServiceBus.ExceptionInfo.Message": "no such order: 42",
+        "NServiceBus.ExceptionInfo.Source": __name__,
+        f"{data}Message type": FAIL,
+        f"{data}Handler type": f"{__name__}.failing",
+        f"{data}Handler canceled": "False",
+        f"{data}Message ID": arrived["NServiceBus.MessageId"],
+        f"{data}Transport message ID": said[f"{data}Transport message ID"],
+        f"{data}Pipeline canceled": "False",
+    }
+
+
+def test_a_message_that_servicecontrol_retried_is_acknowledged_and_audited(place, make_queue):
+    audited, told = theirs("service-control-retry-audit"), theirs("service-control-retry-acknowledged")
+    control = make_queue("Particular.ServiceControl")
+    arrived = {name: value for name, value in audited.items() if not re.search("Processing|diagnostics|AcknowledgementSent|Version|TimeSent", name)}
+
+    outcome = place.handle(arrived, lambda message, context: None, audit_queue="audit")
+
+    assert outcome.kind is Kind.HANDLED, outcome.error
+    (acknowledgement,) = control.browse(5)
+    assert differences(acknowledgement.headers, told) == {}
+    assert acknowledgement.body == b""
+    assert acknowledgement.headers["ServiceControl.Retry.UniqueMessageId"] == told["ServiceControl.Retry.UniqueMessageId"]
+    # the copy of a message that came without its time of sending gets none here; NServiceBus stamps the copy with its own
+    assert differences(place.only("audit").headers, audited) == {"NServiceBus.TimeSent": (False, "time")}
