@@ -312,22 +312,21 @@ def run_verify(session: Session) -> ExitCode:
 
 
 def _verify(session: Session) -> bool:
-    """Print how one database differs from the plan. Return whether it differs."""
+    """Print how one database differs from the plan, and remarks. Return whether it differs."""
     planned = _planned(session)
     with session.connected() as database:
         findings = verify(database, planned)
+    clean = all(finding.remark for finding in findings)
     if session.as_json:
-        session.document(
-            {"clean": not findings, "findings": [{"kind": f.kind, "subject": f.subject, "detail": f.detail,
-             "remedy": f.remedy} for f in findings], **_which(session)}
-        )  # fmt: skip
-    elif findings:
-        rows = [(finding.subject, finding.detail, finding.remedy) for finding in findings]
+        session.document({"clean": clean, "findings": [asdict(finding) for finding in findings], **_which(session)})
+        return not clean
+    if findings:
+        rows = [(each.subject, "remark: " * each.remark + each.detail, each.remedy) for each in findings]
         table(session.out, ("object", "finding", "remedy"), rows)
-    else:
+    if clean:
         where = planned.environment if session.outbox is None else f"{planned.environment}, outbox {session.outbox}"
         session.out.print(f"{where}: clean, everything is as planned.")
-    return bool(findings)
+    return not clean
 
 
 def show_version(session: Session) -> ExitCode:

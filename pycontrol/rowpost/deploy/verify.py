@@ -16,6 +16,8 @@ __all__ = ["Finding", "verify"]
 APPLY = "rowpost apply"
 #: findings of check_queue about a queue's health, which comes and goes, and not about its form
 HEALTH = {"bloated", "dead_rows", "transaction_open"}
+#: findings about tables as NServiceBus's installer makes them: true, with a remedy, and no difference from the plan
+REMARKS = {"row_version_32_bit"}
 
 
 @dataclass(frozen=True)
@@ -23,17 +25,19 @@ class Finding:
     """One thing that is not as planned, and what mends it.
 
     `kind` is schema_missing, schema_newer, script_missing, script_edited, not_applied, queue_changed,
-    procedure_changed, table_altered, object_gone, unmanaged_object, not_declared, or a finding of check_queue.
+    procedure_changed, table_altered, object_gone, unmanaged_object, not_declared, or a finding of check_queue. A remark is worth
+    to know, but no difference from the plan.
     """
 
     kind: str
     subject: str
     detail: str
     remedy: str
+    remark: bool = False
 
 
 def verify(database: Connection, plan: Plan) -> list[Finding]:
-    """Everything on this server that differs from the plan; nothing is changed. An empty list: all is as planned."""
+    """Everything on this server that differs from the plan, and remarks; nothing is changed. An empty list: all is as planned."""
     plan = fitted(database, plan)
     try:
         state = read_state(database)
@@ -123,4 +127,4 @@ def _of_queues(database: Connection, diff: PlanDiff) -> Iterator[Finding]:
     for queue_name, kind, detail, remedy in database.call("check_queue"):
         known = kind == "procedure_missing" or (kind == "table_missing" and f"queue {queue_name}" in gone)
         if not known and kind not in HEALTH:
-            yield Finding(kind, f"queue {queue_name}", detail, remedy)
+            yield Finding(kind, f"queue {queue_name}", detail, remedy, kind in REMARKS)
