@@ -19,6 +19,7 @@ from rowpost.settings.environment import SagaSettings
 from rowpost.transport.delayed import move_due
 from rowpost.transport.queue import Queue
 from rowpost.wire.message_types import message_type
+from tests.support.recorded_rows import differences, recorded_headers
 from tests.support.sagas import GATES, KINDS, Add, Close, Nudge, Open, deploy, make_desk, make_endpoint, make_ledger
 
 __all__ = ["make_desk"]
@@ -373,6 +374,29 @@ def test_a_timeout_finds_its_instance_by_id_whatever_the_message_says(make_desk)
     assert headers["NServiceBus.IsSagaTimeoutMessage"] == "True"
     assert headers["NServiceBus.SagaType"] == desk.saga.declaration.name
     assert headers["NServiceBus.DeliverAt"]
+
+
+def test_what_a_saga_sends_has_the_headers_of_the_recorded_rows(make_desk, target, sql):
+    if target.settings.engine == "sqlserver":
+        pytest.skip("the rows were recorded on PostgreSQL: their addresses have its form")
+    desk = make_desk()
+    for table in ("Billing", "Sales.Delayed"):
+        sql.run(f"DELETE FROM {sql.table(table)}")
+    GATES["both"] = lambda saga, context: (
+        context.send(Nudge("ask"), to="Billing"), context.request_timeout(timedelta(hours=1), Nudge("mark")),
+    )  # fmt: skip
+
+    desk.handle(Open("A", 1, "both"))
+
+    (request,) = headers_of(desk, "Billing")
+    ((timeout,),) = sql.run(f"SELECT headers FROM {sql.table('Sales.Delayed')}")
+    own = {"NServiceBus.EnclosedMessageTypes", "NServiceBus.SagaType", "NServiceBus.OriginatingSagaType"}  # names of other classes
+    found = {name: differences(ours, recorded_headers(name)) for name, ours in (("saga-request", request), ("saga-timeout", json.loads(timeout)))}
+    assert {name: {header: pair for header, pair in each.items() if header not in own} for name, each in found.items()} == {
+        "saga-request": {},
+        # the timeout waits in the table of its own queue
+        "saga-timeout": {"NServiceBus.SqlServer.ForwardDestination": (False, "address")},
+    }
 
 
 def test_a_timeout_at_a_moment_is_due_then(make_desk, sql):

@@ -1,6 +1,6 @@
 """What rowpost writes, header by header beside what a real NServiceBus wrote in the same situation: names, and forms of values.
 
-Each difference stands in `DIFFERENT` or in the test, with its reason.
+Each difference stands in the test, or in `DIFFERENT` of `tests/support/recorded_rows.py`, with its reason.
 """
 
 import json
@@ -15,50 +15,14 @@ from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Recoverability
 from rowpost.transport.delayed import move_due
 from rowpost.transport.queue import Queue
+from rowpost.wire.json_serializer import JsonSerializer
 from rowpost.wire.message import encode_headers
 from rowpost.wire.message_types import message_type
-from tests.support.recorded_rows import recorded
+from rowpost.wire.xml_serializer import XmlSerializer
+from tests.support.recorded_rows import NAME, differences, recorded, recorded_headers
+from tests.support.recorded_values import Values
 
 BILL, FAIL = "Shop.Messages.BillOrder", "Shop.Messages.Fail"
-#: names that only one side writes, whatever the situation
-DIFFERENT = {
-    "NServiceBus.Version": "the version of the .NET library; rowpost is none",
-}
-NAME = r'"(?:[^"]|"")+"'
-FORMS = {
-    "guid": r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
-    "time": r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{6} Z",
-    "host": r"[0-9a-f]{32}",
-    "address": rf"{NAME}\.{NAME}",
-    "boolean": "True|False",
-    "duration": r"\d\d:\d\d:\d\d(\.\d{7})?",
-    "number": r"\d+",
-}
-#: values that are equal, not only of the same form
-SAME = ("NServiceBus.MessageIntent", "NServiceBus.ContentType", "NServiceBus.TimeToBeReceived", "NServiceBus.Retries",
-        "NServiceBus.OpenTelemetry.StartNewTrace", "NServiceBus.IsSagaTimeoutMessage")  # fmt: skip
-
-
-def form(name: str, value: str) -> object:
-    """What two values of a header must have in common."""
-    if name in SAME:
-        return value
-    if name.endswith(("MessageTypes", "SagaType")):
-        return [each.partition(",")[0].strip() for each in value.split(";")]
-    return next((what for what, pattern in FORMS.items() if re.fullmatch(pattern, value)), "text")
-
-
-def differences(ours: dict[str, str], theirs: dict[str, str]) -> dict[str, object]:
-    """The headers that only one of them has, and those whose values have another form."""
-    names = (ours.keys() | theirs.keys()) - DIFFERENT.keys()
-    found = {name: (name in ours and form(name, ours[name]), name in theirs and form(name, theirs[name])) for name in names}
-    return {name: pair for name, pair in found.items() if pair[0] != pair[1]}
-
-
-def theirs(name: str) -> dict[str, str]:
-    return json.loads(recorded(name)["headers"])
-
-
 @message_type(BILL)
 @dataclass
 class BillOrder:
@@ -120,18 +84,55 @@ class Place:
         return json.loads(headers)
 
 
+# ------------------------------------------------------------------------------------------------ theirs, handled
+#: each recorded row that an endpoint receives, and whether somebody waits for a reply to it
+ROWS = {
+    "send": True, "send-header": True, "send-instance-reply": True, "send-traced": True, "send-ttbr": True, "send-values": True,
+    "send-xml": True, "send-xml-values": True, "publish": True, "publish-traced": True, "reply": True, "saga-request": True,
+    "delayed-traced": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_recorded_row_is_handled_as_it_stands_and_answered(place, database, make_queue, name):
+    row, came, seen = recorded(name), recorded_headers(name), []
+    asked = make_queue(re.fullmatch(f'{NAME}."(.+)"', came["NServiceBus.ReplyToAddress"])[1])
+    endpoint = Endpoint("Billing", serializers=[JsonSerializer(), XmlSerializer()], audit_queue="audit")
+
+    def handle(message, context):
+        seen.append(message)
+        context.reply(OrderAccepted(message.order_id))
+
+    types = [each.partition(",")[0] for each in came["NServiceBus.EnclosedMessageTypes"].split(";")]
+    endpoint.handles(types[-1], Values if "values" in name else BillOrder)(handle)
+    place.sql.insert_minimal("Billing", row["headers"], row["body"].encode())
+
+    outcome = endpoint.process_one(database)
+
+    assert outcome.kind is Kind.HANDLED, outcome.error
+    assert [type(each) for each in seen] == [Values if "values" in name else BillOrder]
+    (reply,) = asked.browse(5)
+    assert reply.body == b'{"OrderId":%d}' % seen[0].order_id
+    assert differences(reply.headers, recorded_headers("reply")).keys() <= {
+        "traceparent", "NServiceBus.SagaId", "NServiceBus.SagaType",  # what came with the request goes back with its reply
+    }  # fmt: skip
+    for ours, theirs in (("SagaId", "OriginatingSagaId"), ("SagaType", "OriginatingSagaType"), ("RelatedTo", "MessageId")):
+        assert reply.headers.get(f"NServiceBus.{ours}") == came.get(f"NServiceBus.{theirs}")
+    assert place.only("audit").headers.items() >= came.items()
+
+
 # ------------------------------------------------------------------------------------------------ sent by a program
 def test_a_command(place):
     place.send(lambda bus: bus.send(BillOrder(42), to="Sales"))
 
     message = place.only("Sales")
-    assert differences(message.headers, theirs("send")) == {}
+    assert differences(message.headers, recorded_headers("send")) == {}
     assert message.body == recorded("send")["body"].encode()
     assert message.headers["NServiceBus.CorrelationId"] == message.headers["NServiceBus.MessageId"]
 
 
 def test_a_command_with_a_header_of_its_own(place):
-    model = theirs("send-header")
+    model = recorded_headers("send-header")
     own = {name: model[name] for name in ("Tenant", "traceparent")}
 
     place.send(lambda bus: bus.send(BillOrder(42), to="Sales", headers=own))
@@ -144,7 +145,7 @@ def test_a_command_with_a_header_of_its_own(place):
 def test_a_command_that_expires(place):
     place.send(lambda bus: bus.send(BillOrder(42), to="Sales", time_to_be_received=timedelta(seconds=2)))
 
-    found = differences(place.only("Sales").headers, theirs("send-ttbr"))
+    found = differences(place.only("Sales").headers, recorded_headers("send-ttbr"))
     assert found.pop("NServiceBus.EnclosedMessageTypes") == ([BILL], ["Shop.Messages.Ephemeral"])  # .NET's class has the time
     assert found == {}
 
@@ -156,7 +157,7 @@ def test_an_event_names_its_base_types_too(place):
 
     place.database.call("unsubscribe", endpoint="Sales", topic="Shop.Messages.IOrderEvent")
     message = place.only("Sales")
-    assert differences(message.headers, theirs("publish")) == {}
+    assert differences(message.headers, recorded_headers("publish")) == {}
     assert message.body == recorded("publish")["body"].encode()
 
 
@@ -164,7 +165,7 @@ def test_a_delayed_command_in_its_table(place):
     place.send(lambda bus: bus.send(BillOrder(42), to="Billing", delay=timedelta(hours=1)))
 
     # rowpost keeps a delayed message in its destination's table, so that no other queue need be named
-    assert differences(place.delayed(), theirs("delayed")) == {
+    assert differences(place.delayed(), recorded_headers("delayed")) == {
         "NServiceBus.SqlServer.ForwardDestination": (False, "address"),
     }
 
@@ -177,8 +178,8 @@ def test_a_reply(place, make_queue):
 
     assert outcome.kind is Kind.HANDLED, outcome.error
     (reply,) = asked.browse(5)
-    came = theirs("send")
-    assert differences(reply.headers, theirs("reply")) == {}
+    came = recorded_headers("send")
+    assert differences(reply.headers, recorded_headers("reply")) == {}
     assert reply.headers["NServiceBus.RelatedTo"] == came["NServiceBus.MessageId"]
     assert reply.headers["NServiceBus.ConversationId"] == came["NServiceBus.ConversationId"]
 
@@ -194,7 +195,7 @@ def test_a_reply_reaches_the_instance_that_asked(place, make_queue):
 
 # ------------------------------------------------------------------------------------------------ copies of a message
 def test_a_handled_message_in_the_audit_queue(place):
-    came = theirs("audit")
+    came = recorded_headers("audit")
     added = {"NServiceBus.ProcessingStarted", "NServiceBus.ProcessingEnded", "$.diagnostics.hostid", "$.diagnostics.hostdisplayname",
              "NServiceBus.ProcessingMachine", "NServiceBus.ProcessingEndpoint"}  # fmt: skip
     arrived = {name: value for name, value in came.items() if name not in added} | {"NServiceBus.EnclosedMessageTypes": BILL}
@@ -212,7 +213,7 @@ def failing(message, context):
 
 
 def test_a_failed_message_in_the_error_queue_after_a_delayed_retry(place):
-    error, waiting = theirs("error"), theirs("delayed-retry")
+    error, waiting = recorded_headers("error"), recorded_headers("delayed-retry")
     gone = {"NServiceBus.Retries", "NServiceBus.Retries.Timestamp", "NServiceBus.DeliverAt", "NServiceBus.SqlServer.ForwardDestination"}
     arrived = {name: value for name, value in waiting.items() if name not in gone}
     policy = Recoverability(immediate_retries=0, delayed_retries=1, delay_increase=timedelta(0))
@@ -253,7 +254,7 @@ def test_a_failed_message_in_the_error_queue_after_a_delayed_retry(place):
 
 
 def test_a_message_that_servicecontrol_retried_is_acknowledged_and_audited(place, make_queue):
-    audited, told = theirs("service-control-retry-audit"), theirs("service-control-retry-acknowledged")
+    audited, told = recorded_headers("service-control-retry-audit"), recorded_headers("service-control-retry-acknowledged")
     control = make_queue("Particular.ServiceControl")
     arrived = {name: value for name, value in audited.items() if not re.search("Processing|diagnostics|AcknowledgementSent|Version|TimeSent", name)}
 
