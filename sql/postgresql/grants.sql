@@ -21,8 +21,9 @@ EXCEPTION
 END
 $rowpost$;
 
--- A text of send_unregistered that was never released had two parameters more. Beside this one it would make the name ambiguous below.
+-- Texts that were never released, with other parameters. Beside those of today they would make a name ambiguous below, and in calls.
 DROP FUNCTION IF EXISTS rowpost.send_unregistered(text, text, text, bytea, uuid, bigint, text, text);
+DROP FUNCTION IF EXISTS rowpost.publish_message(text[], text, bytea);
 
 GRANT USAGE ON SCHEMA rowpost TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA rowpost FROM PUBLIC;

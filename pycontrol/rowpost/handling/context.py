@@ -7,6 +7,7 @@ If the handler or the block raises, nothing is sent. The headers are those that 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +16,7 @@ from rowpost.errors import InvalidDelay, InvalidMessage, ReplyRefused, SettingsE
 from rowpost.handling.sender import Sender
 from rowpost.recoverability.outcome import Discard
 from rowpost.transactions.scope import Scope
+from rowpost.wire.address import parse_address
 from rowpost.wire.dotnet_values import time_span
 from rowpost.wire.headers import (
     CONTENT_TYPE,
@@ -40,10 +42,10 @@ from rowpost.wire.headers import (
     W3C_TRACE,
 )
 from rowpost.wire.message import Message, format_timestamp, new_id
-from rowpost.wire.message_types import enclosed_type_names, type_names
+from rowpost.wire.message_types import enclosed_type_names, time_to_be_received_of, type_names
 from rowpost.wire.operation import Operation, Outgoing
 
-__all__ = ["Bus", "Context"]
+__all__ = ["Bus", "Context", "time_until"]
 
 
 class Bus:
@@ -70,8 +72,11 @@ class Bus:
         message: Any,
         to: str | None = None,
         *,
-        delay: timedelta | None = None,
+        delay: timedelta | datetime | None = None,
         time_to_be_received: timedelta | None = None,
+        instance: str | None = None,
+        reply_to: str | None = None,
+        message_id: str | None = None,
         headers: Mapping[str, str | None] | None = None,
         immediate: bool = False,
     ) -> str:
@@ -80,30 +85,76 @@ class Bus:
         Args:
             message: an instance of a message class, or bytes with their type among `headers`.
             to: name or address of the destination. None uses the endpoint's route for the message's class.
-            delay: the message is handled no earlier than after this time, by the server's clock. A negative delay counts as 0.
-            time_to_be_received: the message expires after this time. Not together with `delay`.
+            delay: the message is handled no earlier than after this time, by the server's clock, or at this moment, which has a time
+                zone. A negative delay counts as 0.
+            time_to_be_received: the message expires after this time. Not together with `delay`. None uses that of the message's class.
+            instance: the process of the destination that gets the message: its queue is `<destination>.<instance>`.
+            reply_to: name or address of the queue that gets the replies; None for the endpoint's own queue.
+            message_id: the message's own id, if not a new one.
             headers: are added to the standard headers and replace those of the same name.
             immediate: send the message now, in a transaction of its own. It stays sent if the handler fails.
 
         Raises:
-            InvalidMessage: no route leads to a destination, or both `delay` and `time_to_be_received` were given.
-            InvalidDelay: the delay is longer than the calendar.
+            InvalidMessage: no route leads to a destination, both `delay` and `time_to_be_received` were given, or the id is empty.
+            InvalidDelay: the delay is longer than the calendar, or the moment has no time zone.
+            InvalidQueueName: an address cannot be read.
         """
         destination = to or self.endpoint.route_of(type(message))
+        if instance is not None:
+            address = parse_address(destination)
+            destination = replace(address, table=f"{address.table}.{instance}").format()
+        named: dict[str, str | None] = {}
+        if reply_to is not None:
+            named[REPLY_TO_ADDRESS] = self.database.canonical(parse_address(reply_to))
+        if message_id is not None:
+            named[MESSAGE_ID] = message_id
+        if isinstance(delay, datetime):
+            delay = time_until(delay)
+        if delay is None and time_to_be_received is None:
+            time_to_be_received = time_to_be_received_of(type(message))
         if delay is not None and time_to_be_received is not None:
             raise InvalidMessage(
                 "A message cannot have both a delay and a time to be received, because it is undefined from when the time "
                 "would count. Leave one of them out."
             )
         return self._collect(
-            message, "Send", headers, immediate, destination=destination, delay=delay, time_to_be_received=time_to_be_received
-        )
+            message, "Send", {**named, **(headers or {})}, immediate,
+            destination=destination, delay=delay, time_to_be_received=time_to_be_received,
+        )  # fmt: skip
+
+    def send_local(self, message: Any, **options: Any) -> str:
+        """Send a message to the endpoint's own queue, and return its message id. The options are those of `send`.
+
+        Raises:
+            InvalidMessage: the endpoint only sends, so that it has no queue; or as `send`.
+        """
+        if self.endpoint.send_only:
+            raise InvalidMessage(f"{self.endpoint.name} cannot send to itself: it only sends and has no queue. Name a queue with send(…, to=…).")
+        return self.send(message, self.endpoint.name, **options)
 
     def publish(
-        self, event: Any, *, headers: Mapping[str, str | None] | None = None, immediate: bool = False
+        self,
+        event: Any,
+        *,
+        time_to_be_received: timedelta | None = None,
+        message_id: str | None = None,
+        headers: Mapping[str, str | None] | None = None,
+        immediate: bool = False,
     ) -> str:
-        """Publish an event to the subscribers of its type and of its base types, and return its message id."""
-        return self._collect(event, "Publish", headers, immediate, topics=type_names(type(event)))
+        """Publish an event to the subscribers of its type and of its base types, and return its message id.
+
+        Args:
+            event: an instance of a message class.
+            time_to_be_received: each copy expires after this time. None uses that of the event's class.
+            message_id: the event's own id, if not a new one.
+            headers: are added to the standard headers and replace those of the same name.
+            immediate: publish the event now, in a transaction of its own. It stays published if the handler fails.
+        """
+        named = {} if message_id is None else {MESSAGE_ID: message_id}
+        time = time_to_be_received if time_to_be_received is not None else time_to_be_received_of(type(event))
+        return self._collect(
+            event, "Publish", {**named, **(headers or {})}, immediate, topics=type_names(type(event)), time_to_be_received=time
+        )
 
     def request(
         self,
@@ -135,6 +186,10 @@ class Bus:
         self, message: Any, intent: str, extra: Mapping[str, str | None] | None, immediate: bool, **where: Any
     ) -> str:
         headers = self._headers(message, intent)
+        if (extra or {}).get(MESSAGE_ID) == "":
+            raise InvalidMessage("A message cannot have an empty id. Leave message_id out for a new one.")
+        if headers[CORRELATION_ID] == headers[MESSAGE_ID]:  # outside of handlers, a message is the first of its correlation
+            headers[CORRELATION_ID] = (extra or {}).get(MESSAGE_ID) or headers[MESSAGE_ID]
         headers.update(extra or {})
         if intent != "Reply":
             traced_later = where.get("delay") is not None and TRACE_PARENT in headers
@@ -177,6 +232,13 @@ class Bus:
 
     def _conversation(self) -> str:
         return new_id()
+
+
+def time_until(moment: datetime) -> timedelta:
+    """Return the time from now to a moment. Raises InvalidDelay if it has no time zone."""
+    if moment.tzinfo is None:
+        raise InvalidDelay(f"The moment {moment.isoformat()} has no time zone. Use a time with one, such as datetime.now(UTC) + timedelta(hours=1).")
+    return moment - datetime.now(UTC)
 
 
 class Context(Bus):

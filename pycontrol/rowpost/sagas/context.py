@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from rowpost.errors import InvalidMessage
-from rowpost.handling.context import Context
+from rowpost.handling.context import Context, time_until
 from rowpost.wire.headers import (
     CORRELATION_ID,
     IS_SAGA_TIMEOUT,
@@ -18,8 +18,7 @@ from rowpost.wire.headers import (
     SAGA_TYPE,
 )
 
-__all__ = [ "SagaContext"]
-
+__all__ = ["SagaContext"]
 
 
 class SagaContext(Context):
@@ -39,8 +38,11 @@ class SagaContext(Context):
         Args:
             after: delay from now, or a time with time zone.
             message: an instance of a message class that the saga handles.
+
+        Raises:
+            InvalidDelay: the time has no time zone, or the delay is longer than the calendar.
         """
-        delay = after - datetime.now(UTC) if isinstance(after, datetime) else after
+        delay = time_until(after) if isinstance(after, datetime) else after
         headers = {IS_SAGA_TIMEOUT: "True", SAGA_ID: str(self._saga_id), SAGA_TYPE: self._saga_type}
         return self._collect(message, "Send", headers, False, destination=self.endpoint.name, delay=delay)
 

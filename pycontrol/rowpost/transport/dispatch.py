@@ -137,7 +137,9 @@ class _Batch:
     def publish(self, event: Operation) -> None:
         self._flush()
         self.events.append((len(self._calls), event))
-        self._calls.append(Call("publish_message", None, {**_content(event), "topics": event.topics}))
+        time_ms = _milliseconds(event.time_to_be_received)
+        expiring = {} if time_ms is None else {"time_to_be_received_ms": time_ms}
+        self._calls.append(Call("publish_message", None, {**_content(event), "topics": event.topics, **expiring}))
 
     def add(self, what: Call | _QueueRow) -> None:
         if isinstance(what, _QueueRow):

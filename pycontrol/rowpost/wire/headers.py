@@ -7,6 +7,7 @@ A constant is the name without its prefix; `EXCEPTION_INFO` is the common beginn
 from __future__ import annotations
 
 __all__ = [
+    "CALLBACK_QUEUE",
     "CONTENT_TYPE",
     "CONTROL_MESSAGE",
     "CONVERSATION_ID",
@@ -55,6 +56,8 @@ __all__ = [
     "W3C_TRACE",
 ]
 
+#: the 2.x transport of SQL Server names the queue of the waiting process in it
+CALLBACK_QUEUE = "NServiceBus.SqlServer.CallbackQueue"
 CONTENT_TYPE = "NServiceBus.ContentType"
 CONTROL_MESSAGE = "NServiceBus.ControlMessage"
 CONVERSATION_ID = "NServiceBus.ConversationId"

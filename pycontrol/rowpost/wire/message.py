@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 
 from rowpost.errors import InvalidMessage, MessageCorrupt
-from rowpost.wire.headers import MESSAGE_ID, REPLY_TO_ADDRESS
+from rowpost.wire.headers import CALLBACK_QUEUE, MESSAGE_ID, REPLY_TO_ADDRESS
 
 __all__ = [
     "BrowsedMessage",
@@ -154,7 +154,7 @@ class _Stored:
     @property
     def reply_to(self) -> str | None:
         """The address that wants the reply, if any."""
-        return self.headers.get(REPLY_TO_ADDRESS) or None
+        return self.headers.get(CALLBACK_QUEUE) or self.headers.get(REPLY_TO_ADDRESS) or None
 
 
 @dataclass(frozen=True, slots=True)

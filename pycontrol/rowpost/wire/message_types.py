@@ -11,17 +11,23 @@ is that type too: events reach the subscribers of all of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from typing import Any, TypeVar
 
-__all__ = ["enclosed_type_names", "find_class", "message_type", "split_enclosed_types", "type_name", "type_names"]
+__all__ = ["enclosed_type_names", "find_class", "message_type", "split_enclosed_types", "time_to_be_received_of", "type_name", "type_names"]
 
 T = TypeVar("T", bound=type)
 _NAME = "__rowpost_type__"
+_TIME = "__rowpost_time_to_be_received__"
 _classes: dict[str, type] = {}
 
 
-def message_type(name: str) -> Callable[[T], T]:
+def message_type(name: str, *, time_to_be_received: timedelta | None = None) -> Callable[[T], T]:
     """Name a class on the wire, for sending and for receiving.
+
+    Args:
+        name: the full name of the type.
+        time_to_be_received: its messages expire after this time, unless a send names another.
 
     >>> @message_type("Shop.Messages.OrderPlaced")
     ... class OrderPlaced: ...
@@ -31,6 +37,7 @@ def message_type(name: str) -> Callable[[T], T]:
 
     def decorate(cls: T) -> T:
         setattr(cls, _NAME, name)
+        setattr(cls, _TIME, time_to_be_received)
         _classes[name] = cls
         return cls
 
@@ -45,6 +52,11 @@ def find_class(name: str) -> type | None:
 def type_name(cls: type) -> str:
     """The wire's name of a class: the one it was given, else module and class."""
     return cls.__dict__.get(_NAME) or f"{cls.__module__}.{cls.__qualname__}"
+
+
+def time_to_be_received_of(cls: type) -> timedelta | None:
+    """The time after which messages of a class expire; None if they do not."""
+    return cls.__dict__.get(_TIME)
 
 
 def type_names(cls: type) -> tuple[str, ...]:

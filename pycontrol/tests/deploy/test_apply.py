@@ -347,20 +347,33 @@ def test_a_database_of_an_old_compatibility_level_is_refused_before_anything_cha
         read_state(database)
 
 
-def test_a_function_of_an_earlier_text_with_more_parameters_makes_way(shop, database, sql):
+EARLIER = {
+    "send_unregistered": (
+        "registry",
+        "text, text, text, bytea DEFAULT NULL, uuid DEFAULT NULL, bigint DEFAULT NULL, text DEFAULT NULL, text DEFAULT NULL",
+        "boolean LANGUAGE sql AS 'SELECT true'",
+    ),
+    "publish_message": (
+        "pubsub",
+        "text[], text, bytea DEFAULT NULL",
+        "TABLE (queue_address text, stored boolean) LANGUAGE sql AS 'SELECT NULL, true'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EARLIER)
+def test_a_function_of_an_earlier_text_with_other_parameters_makes_way(shop, database, sql, name):
     if shop.engine != "postgresql":
         pytest.skip("SQL Server's ALTER replaces a procedure, whatever its parameters")
+    folder, parameters, rest = EARLIER[name]
+    named = f"SELECT p.oid::regprocedure::text FROM pg_proc AS p WHERE p.proname = '{name}'"
     apply(database, shop.plan())
-    new = sql.value("SELECT p.oid::regprocedure::text FROM pg_proc AS p WHERE p.proname = 'send_unregistered'")
+    new = sql.value(named)
     sql.run(f"DROP FUNCTION {new}")
-    sql.run(
-        "CREATE FUNCTION rowpost.send_unregistered("
-        "text, text, text, bytea DEFAULT NULL, uuid DEFAULT NULL, bigint DEFAULT NULL, text DEFAULT NULL, text DEFAULT NULL) "
-        "RETURNS boolean LANGUAGE sql AS 'SELECT true'"
-    )
-    sql.run("UPDATE rowpost.journal SET script_hash = '' WHERE script_name = 'procedures/registry/send_unregistered.sql'")
+    sql.run(f"CREATE FUNCTION rowpost.{name}({parameters}) RETURNS {rest}")
+    sql.run(f"UPDATE rowpost.journal SET script_hash = '' WHERE script_name = 'procedures/{folder}/{name}.sql'")
 
     apply(database, shop.plan())
 
-    assert sql.run("SELECT p.oid::regprocedure::text FROM pg_proc AS p WHERE p.proname = 'send_unregistered'") == [(new,)]
+    assert sql.run(named) == [(new,)]
     assert verify(database, shop.plan()) == []

@@ -44,12 +44,7 @@ class Market:
         return Queue("error", self.database).browse(10)
 
     def create(self, name):
-        """A queue's table that nobody registers, as NServiceBus makes one."""
-        like = self.sql.table(self.there.name)
-        if self.database.engine == "postgresql":
-            self.sql.run(f"CREATE TABLE {self.sql.table(name)} (LIKE {like} INCLUDING ALL)")
-        else:
-            self.sql.run(f"SELECT * INTO {self.sql.table(name)} FROM {like} WHERE 1 = 0")
+        self.sql.make_table_like(self.there.name, name)
 
 
 @pytest.fixture

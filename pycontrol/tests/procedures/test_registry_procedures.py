@@ -5,7 +5,7 @@ Everything happens in a transaction that is rolled back.
 
 import json
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
@@ -244,6 +244,19 @@ def test_an_event_reaches_a_queue_once_however_often_it_is_subscribed_and_no_oth
     assert [(address, bool(stored)) for address, stored in rows] == [("Far@[away]", False), ("Sales", True)]
     assert [(m.raw_headers, m.body) for m in Queue("Sales", database).receive(10)] == [('{"a":"b"}', b"x")]
     assert Queue("Billing", database).peek() == 0
+
+
+def test_each_copy_of_an_event_expires_after_its_time_to_be_received(database, queue):
+    subscribe(database, "Sales", "Shop.Expiring", "Sales")
+
+    for time_ms in (60_000, None):
+        database.call("publish_message", topics=["Shop.Expiring"], headers="{}", body=b"x", time_to_be_received_ms=time_ms)
+
+    there = Queue("Sales", database).browse(10)
+    now = datetime.now(UTC).replace(tzinfo=None)
+    assert [None if each.expires is None else round((each.expires.replace(tzinfo=None) - now).total_seconds(), -1) for each in there] == [60, None]
+    with pytest.raises(InvalidTimeToBeReceived):
+        database.call("publish_message", topics=["Shop.Expiring"], headers="{}", time_to_be_received_ms=0)
 
 
 # ---------------------------------------------------------------------------------------------- decisions

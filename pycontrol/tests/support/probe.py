@@ -41,6 +41,13 @@ class Probe(ABC):
         quote = self.database.dialect.quote
         return f"{quote(address.schema)}.{quote(address.table)}"
 
+    def make_table_like(self, like: str, name: str) -> None:
+        """Make a table that nobody registers, with the columns of a queue's, as another system makes one."""
+        if self.database.engine == "postgresql":
+            self.run(f"CREATE TABLE {self.table(name)} (LIKE {self.table(like)} INCLUDING ALL)")
+        else:
+            self.run(f"SELECT * INTO {self.table(name)} FROM {self.table(like)} WHERE 1 = 0")
+
     def empty(self, queue: str) -> None:
         self.run(f"DELETE FROM {self.table(queue)}")
 

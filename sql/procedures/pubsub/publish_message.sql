@@ -4,7 +4,8 @@ GO
 CREATE OR ALTER PROCEDURE rowpost.publish_message
     @topics nvarchar(max), -- JSON array: the event's type and every type that it also is
     @headers nvarchar(max), -- JSON object of strings
-    @body varbinary(max) = NULL
+    @body varbinary(max) = NULL,
+    @time_to_be_received_ms bigint = NULL -- milliseconds until a copy expires, by this server's clock
 AS
 /*
 Sends one copy of an event to every queue that is subscribed to any of its topics, and returns the queues.
@@ -48,7 +49,7 @@ BEGIN
 
     -- A call and not dynamic SQL, so that ownership chaining gives a publisher access to its subscribers' queues.
     SET @procedure = CONCAT(N'rowpost.', QUOTENAME(CONCAT(N'send_message:', @queue_key)));
-    EXEC @procedure @headers = @headers, @body = @body;
+    EXEC @procedure @headers = @headers, @body = @body, @time_to_be_received_ms = @time_to_be_received_ms;
 END;
 
 SELECT

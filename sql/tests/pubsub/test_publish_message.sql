@@ -16,6 +16,22 @@ DECLARE @same int = (SELECT COUNT(*) FROM dbo.Sample AS s WHERE s.Headers = N'{"
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rows;
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @same;
 GO
+CREATE OR ALTER PROCEDURE pubsub_publish_message.[test publish_message gives each copy its time to be received]
+AS
+EXEC rowpost.subscribe @endpoint = N'Billing', @topic = N'Shop.A', @queue_address = N'Sample@[dbo]';
+
+EXEC rowpost.publish_message @topics = N'["Shop.A"]', @headers = N'', @time_to_be_received_ms = 60000;
+EXEC rowpost.publish_message @topics = N'["Shop.A"]', @headers = N'';
+
+DECLARE @expiring int = (
+    SELECT COUNT(*)
+    FROM dbo.Sample AS s
+    WHERE s.Expires > DATEADD(SECOND, 30, SYSUTCDATETIME()) AND s.Expires < DATEADD(SECOND, 90, SYSUTCDATETIME())
+);
+DECLARE @lasting int = (SELECT COUNT(*) FROM dbo.Sample AS s WHERE s.Expires IS NULL);
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @expiring;
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @lasting;
+GO
 CREATE OR ALTER PROCEDURE pubsub_publish_message.[test publish_message sends nothing to those of other topics]
 AS
 EXEC rowpost.subscribe @endpoint = N'Billing', @topic = N'Shop.A', @queue_address = N'Sample@[dbo]';

@@ -17,9 +17,10 @@ _TOUCH_SAGA = """    UPDATE s
     FROM {saga_table} AS s
     WHERE s.Id = @id;
 """
-_CALL = "    EXEC @procedure @headers = @headers, @body = @body;\n"
-_DYNAMIC_CALL = """    SET @procedure = CONCAT(N'EXEC ', @procedure, N' @headers = @headers, @body = @body;');
-    EXEC sys.sp_executesql @procedure, N'@headers nvarchar(max), @body varbinary(max)', @headers = @headers, @body = @body;
+_CALL = "    EXEC @procedure @headers = @headers, @body = @body, @time_to_be_received_ms = @time_to_be_received_ms;\n"
+_DYNAMIC_CALL = """    SET @procedure = CONCAT(N'EXEC ', @procedure, N' @headers = @headers, @body = @body, @time_to_be_received_ms = @time_ms;');
+    EXEC sys.sp_executesql @procedure, N'@headers nvarchar(max), @body varbinary(max), @time_ms bigint',
+        @headers = @headers, @body = @body, @time_ms = @time_to_be_received_ms;
 """
 _LAST_IDENTITY = """DECLARE @last bigint = (
     SELECT CASE WHEN i.last_value IS NULL THEN 0 ELSE CAST(IDENT_CURRENT(N'{queue_table}') AS bigint) END

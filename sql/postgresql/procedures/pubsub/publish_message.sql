@@ -1,7 +1,8 @@
 CREATE OR REPLACE FUNCTION rowpost.publish_message(
     p_topics text[], -- the event's type and every type that it also is
     p_headers text, -- JSON object of strings
-    p_body bytea DEFAULT NULL
+    p_body bytea DEFAULT NULL,
+    p_time_to_be_received_ms bigint DEFAULT NULL -- milliseconds until a copy expires, by this server's clock
 ) RETURNS TABLE (queue_address text, stored boolean)
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -36,8 +37,8 @@ BEGIN
         stored := rowpost._has_table(v_destination.queue_key);
 
         IF stored THEN
-            EXECUTE format('SELECT rowpost.%I($1, $2)', 'send_message:' || v_destination.queue_key)
-            USING p_headers, p_body;
+            EXECUTE format('SELECT rowpost.%I($1, $2, p_time_to_be_received_ms => $3)', 'send_message:' || v_destination.queue_key)
+            USING p_headers, p_body, p_time_to_be_received_ms;
         END IF;
 
         RETURN NEXT;
