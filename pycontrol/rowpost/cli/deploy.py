@@ -12,7 +12,7 @@ import typer
 from rowpost.cli.command import YesOption, command
 from rowpost.cli.exits import ExitCode, Interrupted, Refused
 from rowpost.cli.printing import table, visible
-from rowpost.cli.session import Session, import_from_current_folder
+from rowpost.cli.session import PRODUCTION, Session, import_from_current_folder
 from rowpost.database.connection import Connection
 from rowpost.database.sql_folder import schema_version
 from rowpost.deploy.apply import apply, difference
@@ -30,7 +30,6 @@ from rowpost.version import __version__
 
 __all__ = ["register"]
 
-PRODUCTION = "production"
 #: features that an endpoint uses by itself: whether it does is known only to who can import it
 OF_HANDLERS = ("outbox", "sagas", "transactions")
 STATES = {

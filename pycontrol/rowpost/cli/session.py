@@ -24,8 +24,10 @@ from rowpost.settings.environment import OutboxSettings, Settings, load_settings
 from rowpost.transport.queue import Queue
 from rowpost.wire.address import Address, parse_address
 
-__all__ = ["Session", "canonical_name", "console", "import_from_current_folder"]
+__all__ = ["PRODUCTION", "Session", "canonical_name", "console", "import_from_current_folder"]
 
+#: the name of the environment in which nothing is made or changed without being asked
+PRODUCTION = "production"
 #: columns of output that is not a terminal, so that lines are never wrapped
 UNLIMITED_WIDTH = 100_000
 

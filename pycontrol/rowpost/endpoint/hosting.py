@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from rowpost.database.connection import Connection
 from rowpost.endpoint.endpoint import Endpoint
-from rowpost.endpoint.provisioning import queue_name, registered_sagas
+from rowpost.endpoint.provisioning import features_of, queue_name, registered_sagas
 from rowpost.endpoint.resolve import resolve_handler
 from rowpost.errors import HandlerNotFound, SagaNotDeployed, SettingsError
 from rowpost.settings.compat import compat_of
@@ -28,6 +28,7 @@ __all__ = [
     "subscribe_all",
     "undeclared_queues",
     "with_endpoints",
+    "with_needs",
     "with_sagas",
 ]  # fmt: skip
 
@@ -118,6 +119,20 @@ def needed_queues(settings: Settings) -> tuple[str, ...]:
             copies = (endpoint.error_queue, endpoint.audit_queue)
             names.update(dict.fromkeys(queue_name(settings, copy) for copy in copies if copy is not None))
     return tuple(names)
+
+
+def with_needs(settings: Settings) -> Settings:
+    """Return settings that declare all that the workers need: input, error and audit queues, tables of sagas, features.
+
+    They have a name of their own, so that the environment does not take for its own what it does not declare.
+
+    Raises:
+        SettingsError: two sagas share a table, or the environment's file declares it with another correlation.
+    """
+    more = tuple(QueueSettings(name, delayed=False) for name in undeclared_queues(settings))
+    features = {name for _, endpoint in _endpoints(settings) if endpoint is not None for name in features_of(endpoint)}
+    named = f"{settings.environment} (run --install)"
+    return with_sagas(replace(settings, environment=named, queues=(*settings.queues, *more), features=tuple({*settings.features, *features})))
 
 
 def undeclared_queues(settings: Settings) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.wire.address import DEFAULT_SCHEMA, Address, parse_address
 from rowpost.wire.operation import Call
 
-__all__ = ["open_temporary", "prepare", "queue_name", "registered_sagas", "subscribe"]
+__all__ = ["features_of", "open_temporary", "prepare", "queue_name", "registered_sagas", "subscribe"]
 
 
 def open_temporary(application_name: str) -> Connection:
@@ -32,7 +32,7 @@ def prepare(endpoint: Declaration, database: Connection) -> None:
     """Deploy the endpoint's queues and the tables of its sagas if they are missing, and subscribe it."""
     default_schema = DEFAULT_SCHEMA[database.engine]
     # under a name of its own, so that no environment of this database takes what others declare for its own
-    settings = Settings(f"endpoint {endpoint.name}", database.engine, default_schema=default_schema, features=_features(endpoint))
+    settings = Settings(f"endpoint {endpoint.name}", database.engine, default_schema=default_schema, features=features_of(endpoint))
     queues = [] if endpoint.send_only else [QueueSettings(endpoint.name)]
     queues += [QueueSettings(name, delayed=False) for name in (endpoint.error_queue, endpoint.audit_queue) if name]
     wanted = {queue_name(settings, queue.name): queue for queue in queues}
@@ -43,8 +43,8 @@ def prepare(endpoint: Declaration, database: Connection) -> None:
         subscribe(endpoint, database)
 
 
-def _features(endpoint: Declaration) -> tuple[str, ...]:
-    """The features that the endpoint's own declaration needs, apart from its sagas'."""
+def features_of(endpoint: Declaration) -> tuple[str, ...]:
+    """Return the features that the endpoint's own declaration needs, apart from its sagas'."""
     needs = {"outbox": endpoint.outbox is not None, "transactions": endpoint.transaction_mode == "transaction_scope"}
     return tuple(feature for feature, needed in needs.items() if needed)
 

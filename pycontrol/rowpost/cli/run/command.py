@@ -35,6 +35,9 @@ def run(
         ),
     ] = None,
     until_idle: Annotated[bool, typer.Option("--until-idle", help="Exit when no messages are waiting.")] = False,
+    install: Annotated[
+        bool, typer.Option("--install", help="For development: first create the queues and the tables of sagas that are missing.")
+    ] = False,
 ) -> None:
     """Run endpoints, or the workers of the environment's queues.
 
@@ -44,4 +47,4 @@ def run(
     # imported here because the other commands start faster without the workers' modules
     from rowpost.cli.run.workers import work
 
-    work(session, endpoint, queue, until_idle)
+    work(session, endpoint, queue, until_idle, install=install)

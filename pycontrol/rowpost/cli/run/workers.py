@@ -21,13 +21,16 @@ from rowpost.cli.printing import visible
 from rowpost.cli.run.depths import DepthWatch
 from rowpost.cli.run.event_text import describe_event, describe_figures, event_document, style_of
 from rowpost.cli.run.live_table import queue_table
-from rowpost.cli.session import Session, import_from_current_folder
+from rowpost.cli.session import PRODUCTION, Session, import_from_current_folder
+from rowpost.deploy.apply import apply
+from rowpost.deploy.plan import plan
 from rowpost.endpoint.hosting import (
     check_outboxes,
     check_sagas,
     needed_queues,
     subscribe_all,
     with_endpoints,
+    with_needs,
     with_sagas,
 )
 from rowpost.errors import QueueNotFound, SettingsError
@@ -43,7 +46,9 @@ DRAW_INTERVAL_S = 0.25
 FIGURES_INTERVAL_S = 10.0
 
 
-def work(session: Session, endpoints: list[str] | None, queue: list[str] | None, until_idle: bool) -> None:
+def work(
+    session: Session, endpoints: list[str] | None, queue: list[str] | None, until_idle: bool, *, install: bool = False
+) -> None:
     """Run the given endpoints, or the environment's workers, until a signal arrives or all queues are idle.
 
     Args:
@@ -51,8 +56,10 @@ def work(session: Session, endpoints: list[str] | None, queue: list[str] | None,
         endpoints: endpoints as `module:name`. Default: all workers of the environment.
         queue: run only the workers of these queues.
         until_idle: stop when no messages are waiting.
+        install: first deploy what the workers need and the databases do not have.
 
     Raises:
+        Refused: `install` in an environment named production.
         SettingsError: a named queue has no worker.
         QueueNotFound: a needed queue is not deployed.
         HandlerNotFound: a handler cannot be imported.
@@ -60,6 +67,8 @@ def work(session: Session, endpoints: list[str] | None, queue: list[str] | None,
     """
     import_from_current_folder()
     settings = _selected_settings(session, endpoints, queue)
+    if install:
+        _install(session, settings)
     worked = [each.name for each in settings.queues if each.worker is not None]
     queued_events: SimpleQueue[Event] = SimpleQueue()
     supervisor = Supervisor(settings, on_event=queued_events.put)
@@ -102,6 +111,18 @@ def _settings_for_queues(session: Session, names: list[str] | None) -> Settings:
     return replace(settings, queues=queues)
 
 
+def _install(session: Session, settings: Settings) -> None:
+    """Deploy what the workers need, also into the business databases of outboxes. Raises Refused."""
+    if settings.environment == PRODUCTION:
+        raise Refused("run --install is for development. In production, review rowpost plan, and run rowpost apply.", ExitCode.USAGE)
+    main, *business = session.databases()
+    for each, wanted in ((main, with_needs(settings)), *((each, each.settings) for each in business)):
+        with each.connected() as database:
+            made = apply(database, plan(wanted)).applied
+        if made:
+            session.note(f"Installed in {wanted.target}: {len(made)} objects, for {', '.join(queue.name for queue in wanted.queues) or 'the outbox'}.")
+
+
 def _prepare(session: Session, settings: Settings) -> None:
     """Check queues, sagas and outboxes, and subscribe the endpoints, before any worker starts.
 
@@ -115,7 +136,10 @@ def _prepare(session: Session, settings: Settings) -> None:
         for name in needed_queues(settings):
             if name not in registered:
                 declare = "" if session.settings.queue(name) else f"Add `{name}: {{}}` to the queues of the environment {settings.environment!r}. "
-                raise QueueNotFound(f"The queue {name!r} is not deployed in {settings.target}. {declare}Run: rowpost apply")
+                raise QueueNotFound(
+                    f"The queue {name!r} is not deployed in {settings.target}. {declare}Run: rowpost apply. "
+                    "In development, rowpost run --install creates what is missing."
+                )
         check_sagas(with_sagas(settings), database)
         subscribe_all(settings, database)
 
