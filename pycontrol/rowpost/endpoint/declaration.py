@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from rowpost.errors import InvalidMessage, SettingsError
+from rowpost.handling.checks import Check, CheckFunction
 from rowpost.handling.handlers import Handle, HandlerRegistry, RegisteredHandler, check_runs, name_of
 from rowpost.outbox.operations import Outbox
 from rowpost.recoverability.policy import Host, Recoverability
@@ -77,6 +78,8 @@ class Declaration:
         self.host = Host.here(name)
         self._handlers = HandlerRegistry(name, self.serializers)
         self._routes: dict[str, str] = {}
+        #: what the supervisor reports to ServiceControl
+        self.checks: list[Check] = []
         self._subscriptions: set[str] = set()
         self._expected: dict[str, type] = {}
         self._sagas = HostedSagas(name, transaction_mode, has_outbox=outbox is not None)
@@ -103,6 +106,33 @@ class Declaration:
             self._handlers.add(RegisteredHandler(type_name, cls, function))
             if subscribe:
                 self._subscriptions.add(type_name)
+            return function
+
+        return declare
+
+    def check(
+        self, name: str, *, every: timedelta | None = None, category: str = ""
+    ) -> Callable[[CheckFunction], CheckFunction]:
+        """Declare a check, whose result the supervisor reports to ServiceControl. Used as a decorator.
+
+        The function has no arguments. It returns None if all is well, or else what is wrong. An error that it raises is a failure too.
+
+        Args:
+            name: identifies the check.
+            every: the time between two executions; None executes it once, when the supervisor starts.
+            category: under which ServicePulse shows the check; the endpoint's name if it is empty.
+
+        Raises:
+            SettingsError: the endpoint has a check of this name, `every` is not positive, or the function is async or a generator.
+        """
+        if any(each.name == name for each in self.checks):
+            raise SettingsError(f"{self.name} has two checks named {name!r}. Give one of them another name.")
+        if every is not None and every <= timedelta(0):
+            raise SettingsError(f"The check {name!r} of {self.name} cannot run every {every}. Use a positive time, or leave it out to run it once.")
+
+        def declare(function: CheckFunction) -> CheckFunction:
+            check_runs(function, SettingsError, f"The check {name!r} of {self.name}")
+            self.checks.append(Check(name, category or self.name, every, function))
             return function
 
         return declare

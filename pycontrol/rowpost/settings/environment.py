@@ -30,6 +30,7 @@ from rowpost.settings.databases import ODBC_SERVER, OutboxSettings, read_outboxe
 from rowpost.settings.log import LogSettings, read_log
 from rowpost.settings.queue import QueueSettings, canonical_name, read_queues, with_partitions
 from rowpost.settings.saga import SagaSettings, read_sagas
+from rowpost.settings.service_control import ServiceControlSettings, read_service_control
 from rowpost.settings.target import describe_target
 from rowpost.settings.worker import MINIMUM_PEEK_DELAY, WorkerSettings
 from rowpost.settings.yaml_file import expand_secrets, find_environment, read_root, with_password
@@ -108,6 +109,7 @@ class Settings:
         outboxes: business databases with an outbox.
         features: what a deployment makes apart from the core (`FEATURES`); sections of sagas, outboxes and participants add theirs.
             The embedded server, and settings that do not come from a file, have all unless they name some.
+        service_control: where endpoints report that they are alive; None: nowhere.
         business_of: the outbox whose business database these settings lead to; empty for the database of the queues.
     """
 
@@ -126,6 +128,7 @@ class Settings:
     outboxes: tuple[OutboxSettings, ...] = ()
     features: tuple[str, ...] = FEATURES
     business_of: str = ""
+    service_control: ServiceControlSettings | None = None
 
     @property
     def declarant(self) -> str:
@@ -182,7 +185,7 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
     root = read_root(path)
     if not root.all:
         raise SettingsError(f"{path}: is empty: write the engine and the queues, such as engine: embedded")
-    sections = {key: root.child(key) for key in ("queues", "external", "sagas", "supervisor", "participants", "outbox", "log")}
+    sections = {key: root.child(key) for key in ("queues", "external", "sagas", "supervisor", "participants", "outbox", "log", "service_control")}
     top = decode(root, _Top)
     dialect = "postgresql" if top.engine == "embedded" else top.engine
     schema = top.default_schema or DEFAULT_SCHEMA[dialect]
@@ -200,6 +203,7 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
         sagas=read_sagas(root, lambda node: canonical_name(node, node.name, dialect, schema), dialect),
         supervisor=supervisor,
         log=read_log(sections["log"]),
+        service_control=read_service_control(sections["service_control"]),
         folder=path.parent,
         participants=read_participants(root, dialect, offline=offline),
         outboxes=read_outboxes(root, offline=offline),

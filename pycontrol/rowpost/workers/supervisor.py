@@ -46,6 +46,7 @@ from rowpost.workers.tasks.outbox_cleaner import make_outbox_cleaner
 from rowpost.workers.tasks.partition_splitter import make_partition_splitter
 from rowpost.workers.tasks.periodic import PeriodicTask
 from rowpost.workers.tasks.queue_maintenance import make_queue_maintenance
+from rowpost.workers.tasks.service_control import make_custom_checks, make_heartbeats
 from rowpost.workers.tasks.startup_check import make_startup_check
 
 __all__ = ["Supervisor"]
@@ -61,6 +62,8 @@ TASKS = (
     make_queue_maintenance,
     make_outbox_cleaner,
     make_partition_splitter,
+    make_heartbeats,
+    make_custom_checks,
 )
 
 

@@ -129,3 +129,26 @@ def handled_table(target, sql):
     for _, endpoint, _ in sql.database.call("list_subscriptions"):
         for topic in ("Shop.Messages.OrderPlaced", "Shop.Messages.VipOrderPlaced"):
             sql.database.call("unsubscribe", endpoint=endpoint, topic=topic)
+
+
+# ------------------------------------------------------------------ checks for ServiceControl
+checked = Endpoint("Checked", recoverability=AT_ONCE)
+#: how often each check ran in this process
+CHECKS_RUN: dict[str, int] = {}
+
+
+@checked.check("Disk free", every=timedelta(seconds=0.2), category="Storage")
+def disk_free() -> str | None:
+    CHECKS_RUN["Disk free"] = CHECKS_RUN.get("Disk free", 0) + 1
+    return "3 GB left" if CHECKS_RUN["Disk free"] == 1 else None
+
+
+@checked.check("Licence")
+def licence() -> str | None:
+    CHECKS_RUN["Licence"] = CHECKS_RUN.get("Licence", 0) + 1
+    raise PermissionError("no licence file")
+
+
+@checked.handles("Shop.Messages.PlaceOrder")
+def ignore(message, context) -> None:
+    pass

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DIFFERENT", "FOLDER", "NAME", "differences", "recorded", "recorded_headers"]
+__all__ = ["DIFFERENT", "FOLDER", "NAME", "differences", "form", "recorded", "recorded_headers"]
 
 FOLDER = Path(__file__).parents[1] / "wire" / "recorded"
 

@@ -1,0 +1,130 @@
+"""The periodic tasks that report to ServiceControl: heartbeats of the endpoints, and the results of their checks.
+
+Each has a thread and a connection of its own, so that a slow check delays no heartbeat. Without the section `service_control` in the
+environment neither starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from rowpost.database.connection import Connection
+from rowpost.endpoint.endpoint import Endpoint
+from rowpost.endpoint.resolve import resolve_handler
+from rowpost.errors import HandlerNotFound
+from rowpost.handling.checks import Check
+from rowpost.recoverability.policy import Host
+from rowpost.settings.environment import Settings
+from rowpost.settings.service_control import ServiceControlSettings
+from rowpost.transport.directory import Directory
+from rowpost.transport.dispatch import dispatch
+from rowpost.wire.address import parse_address
+from rowpost.wire.service_control import (
+    EndpointHeartbeat,
+    RegisterEndpointStartup,
+    ReportCustomCheckResult,
+    host_properties,
+    report,
+)
+from rowpost.workers import events
+from rowpost.workers.circuit_breaker import CircuitBreaker
+from rowpost.workers.tasks.periodic import PeriodicTask
+
+__all__ = ["make_custom_checks", "make_heartbeats"]
+
+#: a report expires after so many intervals, as those of NServiceBus's plugins
+INTERVALS = 4
+ACTIVITY = "report to ServiceControl about"
+
+
+class _Reports:
+    """Sends reports about one endpoint after the other."""
+
+    def __init__(self, where: ServiceControlSettings) -> None:
+        self._queue = where.queue
+        self._directory = Directory()
+
+    def send(self, database: Connection, queue: str, *messages: Any, interval: timedelta | None) -> None:
+        """Send messages about the endpoint of a queue in one transaction. Raises QueueNotFound: ServiceControl has no queue here."""
+        reply_to = database.canonical(parse_address(queue))
+        expires = None if interval is None else INTERVALS * interval
+        operations = [report(each, queue=self._queue, reply_to=reply_to, time_to_be_received=expires) for each in messages]
+        dispatch(database, [operations], self._directory, own_queue=queue, begin=True, commit=True)
+
+
+class _Heartbeats(_Reports):
+    def __init__(self, where: ServiceControlSettings) -> None:
+        super().__init__(where)
+        self._interval = timedelta(seconds=where.heartbeat)
+        self._started_at = datetime.now(UTC)
+        #: endpoints of which ServiceControl knows that they have started
+        self._registered: set[str] = set()
+
+    def __call__(self, database: Connection, queue: str) -> float:
+        host, host_id = _host(queue)
+        messages: list[Any] = [EndpointHeartbeat(datetime.now(UTC), host.endpoint, host_id, host.machine)]
+        if queue not in self._registered:
+            properties = host_properties(host.machine)
+            start = RegisterEndpointStartup(host_id, host.endpoint, self._started_at, properties, host.machine, host.machine)
+            messages.insert(0, start)
+        self.send(database, queue, *messages, interval=self._interval)
+        self._registered.add(queue)
+        return self._interval.total_seconds()
+
+
+class _Checks(_Reports):
+    def __init__(self, where: ServiceControlSettings, checks: dict[str, tuple[str, Check]]) -> None:
+        super().__init__(where)
+        self._checks = checks
+
+    def __call__(self, database: Connection, unit: str) -> float | None:
+        queue, check = self._checks[unit]
+        reason = check.failure()
+        host, host_id = _host(queue)
+        result = ReportCustomCheckResult(
+            host_id, check.name, check.category, reason is not None, reason, datetime.now(UTC), host.endpoint, host.machine
+        )
+        self.send(database, queue, result, interval=check.every)
+        return None if check.every is None else check.every.total_seconds()
+
+
+def _host(queue: str) -> tuple[Host, UUID]:
+    host = Host.here(parse_address(queue).table)
+    return host, UUID(host.id)
+
+
+def make_heartbeats(
+    settings: Settings, emit: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
+) -> PeriodicTask:
+    """Return the task that sends the heartbeats of the endpoints that this supervisor runs."""
+    where = settings.service_control
+    names = [queue.name for queue in settings.queues if queue.worker is not None] if where is not None and where.heartbeat > 0 else []
+    action = _Heartbeats(where or ServiceControlSettings(""))
+    return PeriodicTask(settings, names, action, name="rowpost heartbeats", activity=ACTIVITY, emit=emit, breaker=breaker, **options)
+
+
+def make_custom_checks(
+    settings: Settings, emit: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
+) -> PeriodicTask:
+    """Return the task that executes the checks of the endpoints that this supervisor runs, and reports what they find."""
+    where = settings.service_control
+    checks = {} if where is None else {f"{queue}, check {check.name}": (queue, check) for queue, check in _declared(settings)}
+    action = _Checks(where or ServiceControlSettings(""), checks)
+    return PeriodicTask(settings, checks, action, name="rowpost checks", activity=ACTIVITY, emit=emit, breaker=breaker, **options)
+
+
+def _declared(settings: Settings) -> list[tuple[str, Check]]:
+    """The checks of the endpoints, each with its queue. A handler that cannot be imported is reported by its own worker."""
+    found: list[tuple[str, Check]] = []
+    for queue in settings.queues:
+        if queue.worker is not None:
+            try:
+                handler = resolve_handler(queue.worker.handler)
+            except HandlerNotFound:
+                continue
+            if isinstance(handler, Endpoint):
+                found += [(queue.name, check) for check in handler.checks]
+    return found

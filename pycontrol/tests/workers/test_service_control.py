@@ -1,0 +1,164 @@
+"""Endpoints report to ServiceControl as NServiceBus's plugins do, compared with the rows that these sent."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from rowpost.endpoint.endpoint import Endpoint
+from rowpost.errors import SettingsError
+from rowpost.handling.checks import Check
+from rowpost.recoverability.policy import Host
+from rowpost.settings.environment import load_settings
+from rowpost.settings.service_control import ServiceControlSettings
+from rowpost.workers import events
+from tests.support import endpoints
+from tests.support.recorded_rows import differences, form, recorded, recorded_headers
+from tests.support.workers import Running
+
+PREFIX = "ServiceControl.Plugin."
+START, HEARTBEAT = f"{PREFIX}Heartbeat.Messages.RegisterEndpointStartup", f"{PREFIX}Heartbeat.Messages.EndpointHeartbeat"
+RESULT = f"{PREFIX}CustomChecks.Messages.ReportCustomCheckResult"
+
+
+class Control:
+    """ServiceControl's queue, and a shop that reports to it."""
+
+    def __init__(self, shop, queue):
+        self.shop, self.queue = shop, queue
+
+    def running(self, handler="tests.support.handlers:note", heartbeat=0.2):
+        settings = self.shop.settings()
+        queues = tuple(replace(each, worker=each.worker and replace(each.worker, handler=handler)) for each in settings.queues)
+        return Running(replace(settings, queues=queues, service_control=ServiceControlSettings('"Particular.ServiceControl"', heartbeat)))
+
+    def got(self, kind):
+        return [message for message in self.queue.browse(200) if message.headers["NServiceBus.EnclosedMessageTypes"] == kind]
+
+
+@pytest.fixture
+def control(shop, make_queue):
+    return Control(shop, make_queue("Particular.ServiceControl"))
+
+
+def assert_as_recorded(message, name):
+    """Headers and properties have the recorded names, in their order, and values of the recorded forms."""
+    assert differences(message.headers, recorded_headers(name)) == {}
+    ours, theirs = json.loads(message.body), json.loads(recorded(name)["body"])
+    assert list(ours) == list(theirs)
+    for each, value in ours.items():
+        assert type(value) is type(theirs[each]) or None in (value, theirs[each]), each
+        if isinstance(value, str):
+            assert form(each, value) == form(each, theirs[each]), each
+    return ours
+
+
+def left(message) -> float:
+    return (message.expires.replace(tzinfo=UTC) - datetime.now(UTC)).total_seconds()
+
+
+def test_an_endpoint_says_that_it_started_and_then_that_it_is_alive(control, target):
+    if target.settings.engine == "sqlserver":
+        pytest.skip("the rows were recorded on PostgreSQL: their addresses have its form")
+    before = datetime.now(UTC)
+
+    with control.running() as supervisor:
+        supervisor.until(lambda: len(control.got(HEARTBEAT)) >= 3, "three heartbeats")
+
+    (start,) = control.got(START)
+    heartbeat = control.got(HEARTBEAT)[-1]
+    started = assert_as_recorded(start, "service-control-register-endpoint-startup")
+    alive = assert_as_recorded(heartbeat, "service-control-endpoint-heartbeat")
+    host = Host.here(control.shop.name)
+    assert (started["Endpoint"], alive["EndpointName"]) == (control.shop.name, control.shop.name)
+    assert UUID(started["HostId"]) == UUID(alive["HostId"]) == UUID(host.id)
+    assert before - timedelta(seconds=1) <= datetime.fromisoformat(started["StartedAt"]) <= datetime.fromisoformat(alive["ExecutedAt"])
+    assert list(started["HostProperties"]) == list(json.loads(recorded("service-control-register-endpoint-startup")["body"])["HostProperties"])
+    assert left(heartbeat) < 4 * 0.2  # four intervals
+    assert supervisor.seen(events.Trouble) == []
+
+
+def test_what_checks_find_is_reported(control, target):
+    if target.settings.engine == "sqlserver":
+        pytest.skip("the rows were recorded on PostgreSQL: their addresses have its form")
+    endpoints.CHECKS_RUN.clear()
+
+    with control.running("tests.support.endpoints:checked", heartbeat=0) as supervisor:
+        supervisor.until(lambda: len(control.got(RESULT)) >= 4, "four results")
+
+    messages = control.got(RESULT)
+    disk = [message for message in messages if b'"Disk free"' in message.body]
+    failed = assert_as_recorded(disk[0], "service-control-report-custom-check-result-failed")
+    passed = assert_as_recorded(disk[1], "service-control-report-custom-check-result-passed")
+    assert (failed["CustomCheckId"], failed["Category"], failed["HasFailed"], failed["FailureReason"]) == ("Disk free", "Storage", True, "3 GB left")
+    assert (passed["HasFailed"], passed["FailureReason"]) == (False, None)
+    (licence,) = [json.loads(message.body) for message in messages if b'"Licence"' in message.body]
+    assert (licence["HasFailed"], licence["FailureReason"], licence["Category"]) == (True, "PermissionError: no licence file", "Checked")
+    assert endpoints.CHECKS_RUN["Licence"] == 1
+    assert control.got(HEARTBEAT) == []
+
+
+def test_without_the_section_nothing_is_reported(control):
+    settings = control.shop.settings()
+    control.shop.send(1)
+
+    with Running(settings) as supervisor:
+        supervisor.until(lambda: control.shop.handled() == 1, "it is handled")
+
+    assert control.queue.browse(5) == []
+
+
+def test_a_missing_queue_of_servicecontrol_is_told_once_and_work_goes_on(shop):
+    shop.send(3)
+    settings = replace(shop.settings(), service_control=ServiceControlSettings("Nowhere", 0.1))
+
+    with Running(settings) as supervisor:
+        supervisor.until(lambda: supervisor.seen(events.Trouble), "the failure is told")
+        supervisor.until(lambda: shop.handled() == 3, "work goes on")
+
+    (trouble,) = supervisor.seen(events.Trouble)
+    assert "Failed to report to ServiceControl about" in trouble.error
+    assert "Nowhere" in trouble.error
+
+
+# ------------------------------------------------------------------------------------------------ declarations
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [(None, None), ("", None), ("full", "full"), (True, "The check returned a bool. It must return None")],
+)
+def test_a_check_passes_or_says_why_not(found, reason):
+    failure = Check("a", "b", None, lambda: found).failure()
+
+    assert failure is None if reason is None else failure.startswith(reason)
+
+
+def test_checks_that_cannot_be_are_refused():
+    endpoint = Endpoint("Sales")
+    endpoint.check("Disk")(lambda: None)
+
+    with pytest.raises(SettingsError, match="two checks named 'Disk'"):
+        endpoint.check("Disk")
+    with pytest.raises(SettingsError, match="cannot run every 0:00:00"):
+        endpoint.check("Other", every=timedelta(0))
+
+    async def later():
+        return None
+
+    with pytest.raises(SettingsError, match="is async or a generator"):
+        endpoint.check("Third")(later)
+
+
+def test_the_section_of_an_environment(tmp_path):
+    path = tmp_path / "shop.yml"
+    write = lambda section: path.write_text(f"engine: embedded\nqueues: {{Sales: {{}}}}\n{section}\n")  # noqa: E731
+
+    write("")
+    assert load_settings(path).service_control is None
+    write("service_control: {queue: '\"Particular.ServiceControl\"'}")
+    assert load_settings(path).service_control == ServiceControlSettings('"Particular.ServiceControl"', 10.0)
+    for wrong, said in (("{queue: 'x@['}", "service_control.queue"), ("{queue: x, heartbeat: -1}", "heartbeat"), ("{heartbeat: 1}", "queue")):
+        write(f"service_control: {wrong}")
+        with pytest.raises(SettingsError, match=said):
+            load_settings(path)
