@@ -20,7 +20,7 @@ from rowpost.settings.environment import Settings
 from rowpost.version import install_command
 from rowpost.wire.address import parse_address
 
-__all__ = ["Check", "check_drivers", "check_server"]
+__all__ = ["Check", "check_clock", "check_drivers", "check_server"]
 
 #: from this difference on, times of several machines cannot be compared
 CLOCK_SKEW_SECONDS = 1.0
@@ -72,7 +72,7 @@ def check_server(settings: Settings) -> Iterator[Check]:
         return
     with database:
         yield Check("server", "ok", settings.target)
-        yield _clock(database)
+        yield check_clock(database)
         yield from _server(database, settings)
         schema = _schema(database)
         yield schema
@@ -104,7 +104,8 @@ def _participant(name: str, url: str) -> Check:
     return Check(f"participant {name}", "ok", "reached, and its server prepares transactions")
 
 
-def _clock(database: Connection, now: Callable[[], float] = time.time) -> Check:
+def check_clock(database: Connection, now: Callable[[], float] = time.time) -> Check:
+    """Compare the server's clock with this machine's."""
     before = now()
     theirs = database.dialect.clock(database.driver_connection)
     after = now()

@@ -21,10 +21,12 @@ class ServiceControlSettings:
     Attributes:
         queue: the address of its queue. A name with dots stands in quotes: `"Particular.ServiceControl"`.
         heartbeat: seconds between two heartbeats of an endpoint; 0 sends none, only the results of checks.
+        oldest_message: seconds after which a message that still waits makes the check of its queue fail; 0 checks nothing of rowpost's own.
     """
 
     queue: str
     heartbeat: Annotated[float, Meta(ge=0)] = 10.0
+    oldest_message: Annotated[float, Meta(ge=0)] = 300.0
 
 
 def read_service_control(node: Node | None) -> ServiceControlSettings | None:

@@ -28,8 +28,6 @@ __all__ = ["XML", "XmlSerializer"]
 
 XML = "text/xml"
 _DEFAULT_NAMESPACE = "http://tempuri.net"
-#: .NET's name of a dictionary's entries, in a namespace that is no header
-_PAIR = ".".join(("NServiceBus", "KeyValuePair"))
 
 
 class XmlSerializer:
@@ -140,7 +138,7 @@ def _list_form(origin: Any, of: Any, names: str) -> Form:
 
 def _dict_form(arguments: tuple[Any, ...], names: str) -> Form:
     key, value = (_form(each, names) for each in arguments)
-    pair = f"{_PAIR}Of{key.name}And{value.name}"
+    pair = f"NServiceBus.KeyValuePairOf{key.name}And{value.name}"
 
     def write(values: Any) -> str:
         if not isinstance(values, Mapping):

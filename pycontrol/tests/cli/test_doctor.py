@@ -73,7 +73,7 @@ def test_what_connects_to_sql_server_lacks_is_bad_only_where_it_is_needed(tmp_pa
 
 @pytest.mark.parametrize(("ahead", "state"), [(0.0, "ok"), (90.0, "note"), (-90.0, "note")])
 def test_a_clock_that_differs_is_a_note(database, ahead, state):
-    assert requirements._clock(database, lambda: time.time() - ahead).state == state
+    assert requirements.check_clock(database, lambda: time.time() - ahead).state == state
 
 
 def test_a_login_without_rights_is_told_what_is_refused(target, sql):

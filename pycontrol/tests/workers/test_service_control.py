@@ -1,6 +1,8 @@
 """Endpoints report to ServiceControl as NServiceBus's plugins do, compared with the rows that these sent."""
 
 import json
+import re
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -13,7 +15,9 @@ from rowpost.handling.checks import Check
 from rowpost.recoverability.policy import Host
 from rowpost.settings.environment import load_settings
 from rowpost.settings.service_control import ServiceControlSettings
+from rowpost.wire.message import format_timestamp
 from rowpost.workers import events
+from rowpost.workers.tasks.service_control import OWN
 from tests.support import endpoints
 from tests.support.recorded_rows import differences, form, recorded, recorded_headers
 from tests.support.workers import Running
@@ -29,10 +33,10 @@ class Control:
     def __init__(self, shop, queue):
         self.shop, self.queue = shop, queue
 
-    def running(self, handler="tests.support.handlers:note", heartbeat=0.2):
+    def running(self, handler="tests.support.handlers:note", heartbeat=0.2, oldest_message=0):
         settings = self.shop.settings()
         queues = tuple(replace(each, worker=each.worker and replace(each.worker, handler=handler)) for each in settings.queues)
-        return Running(replace(settings, queues=queues, service_control=ServiceControlSettings('"Particular.ServiceControl"', heartbeat)))
+        return Running(replace(settings, queues=queues, service_control=ServiceControlSettings('"Particular.ServiceControl"', heartbeat, oldest_message)))
 
     def got(self, kind):
         return [message for message in self.queue.browse(200) if message.headers["NServiceBus.EnclosedMessageTypes"] == kind]
@@ -112,7 +116,7 @@ def test_without_the_section_nothing_is_reported(control):
 
 def test_a_missing_queue_of_servicecontrol_is_told_once_and_work_goes_on(shop):
     shop.send(3)
-    settings = replace(shop.settings(), service_control=ServiceControlSettings("Nowhere", 0.1))
+    settings = replace(shop.settings(), service_control=ServiceControlSettings("Nowhere", 0.1, 0))
 
     with Running(settings) as supervisor:
         supervisor.until(lambda: supervisor.seen(events.Trouble), "the failure is told")
@@ -121,6 +125,38 @@ def test_a_missing_queue_of_servicecontrol_is_told_once_and_work_goes_on(shop):
     (trouble,) = supervisor.seen(events.Trouble)
     assert "Failed to report to ServiceControl about" in trouble.error
     assert "Nowhere" in trouble.error
+
+
+# ------------------------------------------------------------------------------------------------ rowpost's own checks
+def test_rowposts_own_checks_are_reported_for_each_queue(control):
+    with control.running(heartbeat=0, oldest_message=60) as supervisor:
+        supervisor.until(lambda: len(control.got(RESULT)) >= 3, "three results")
+
+    results = [json.loads(message.body) for message in control.got(RESULT)]
+    assert {each["CustomCheckId"]: each["FailureReason"] for each in results} == {"Schema": None, "Clock": None, "Oldest message": None}
+    assert {(each["Category"], each["EndpointName"]) for each in results} == {("rowpost", control.shop.name)}
+
+
+def test_a_message_that_waits_too_long_fails_the_check_of_its_queue(shop):
+    (oldest,) = [check for check in OWN if check.name == "Oldest message"]
+    database = shop.queue.database
+    assert oldest.failure(database, shop.name, 60) is None
+    shop.queue.send(b"", {"NServiceBus.TimeSent": format_timestamp(datetime.now(UTC) - timedelta(minutes=5))})
+
+    assert oldest.failure(database, shop.name, 600) is None
+    assert f"The oldest of 1 messages in {shop.name!r} waits for 0:05" in oldest.failure(database, shop.name, 60)
+
+
+def test_a_schema_and_a_clock_that_do_not_fit_fail_their_checks(shop, monkeypatch):
+    schema, clock = [check for check in OWN if check.name in ("Schema", "Clock")]
+    database = shop.queue.database
+    assert (schema.failure(database, shop.name, 60), clock.failure(database, shop.name, 60)) == (None, None)
+
+    monkeypatch.setattr(type(database), "call", lambda *_, **__: [])
+    monkeypatch.setattr(type(database.dialect), "clock", lambda *_: time.time() + 90)
+
+    assert "rowpost is not deployed" in schema.failure(database, shop.name, 60)
+    assert re.search("clock is (89|90)", clock.failure(database, shop.name, 60))
 
 
 # ------------------------------------------------------------------------------------------------ declarations

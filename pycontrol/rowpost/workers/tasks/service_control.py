@@ -7,14 +7,16 @@ environment neither starts.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from rowpost.database.connection import Connection
+from rowpost.database.requirements import check_clock
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.resolve import resolve_handler
-from rowpost.errors import HandlerNotFound
+from rowpost.errors import HandlerNotFound, SchemaMissing, SchemaTooNew
 from rowpost.handling.checks import Check
 from rowpost.recoverability.policy import Host
 from rowpost.settings.environment import Settings
@@ -33,10 +35,11 @@ from rowpost.workers import events
 from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.tasks.periodic import PeriodicTask
 
-__all__ = ["make_custom_checks", "make_heartbeats"]
+__all__ = ["OWN", "OwnCheck", "make_custom_checks", "make_heartbeats"]
 
 #: a report expires after so many intervals, as those of NServiceBus's plugins
 INTERVALS = 4
+OWN_INTERVAL = timedelta(minutes=1)
 ACTIVITY = "report to ServiceControl about"
 
 
@@ -76,13 +79,14 @@ class _Heartbeats(_Reports):
 
 
 class _Checks(_Reports):
-    def __init__(self, where: ServiceControlSettings, checks: dict[str, tuple[str, Check]]) -> None:
+    def __init__(self, where: ServiceControlSettings, checks: dict[str, tuple[str, Check | OwnCheck]]) -> None:
         super().__init__(where)
         self._checks = checks
+        self._oldest = where.oldest_message
 
     def __call__(self, database: Connection, unit: str) -> float | None:
         queue, check = self._checks[unit]
-        reason = check.failure()
+        reason = check.failure() if isinstance(check, Check) else check.failure(database, queue, self._oldest)
         host, host_id = _host(queue)
         result = ReportCustomCheckResult(
             host_id, check.name, check.category, reason is not None, reason, datetime.now(UTC), host.endpoint, host.machine
@@ -106,12 +110,51 @@ def make_heartbeats(
     return PeriodicTask(settings, names, action, name="rowpost heartbeats", activity=ACTIVITY, emit=emit, breaker=breaker, **options)
 
 
+@dataclass(frozen=True)
+class OwnCheck:
+    """A check that rowpost brings: of a queue, on the connection of the task. `failure` returns what is wrong, or None."""
+
+    name: str
+    failure: Callable[[Connection, str, float], str | None]
+    category: str = "rowpost"
+    every: timedelta = OWN_INTERVAL
+
+
+def _schema(database: Connection, queue: str, oldest_s: float) -> str | None:
+    try:
+        database.check_schema()
+    except (SchemaMissing, SchemaTooNew) as error:
+        return str(error)
+    return None
+
+
+def _clock(database: Connection, queue: str, oldest_s: float) -> str | None:
+    with database.translated():
+        check = check_clock(database)
+    return None if check.state == "ok" else check.found
+
+
+def _oldest_message(database: Connection, queue: str, oldest_s: float) -> str | None:
+    (found,) = database.call("queue_metrics", queue)
+    age_s = (found.oldest_age_ms or 0) / 1000
+    return None if age_s <= oldest_s else f"The oldest of {found.depth} messages in {queue!r} waits for {timedelta(seconds=round(age_s))}."
+
+
+#: the checks that rowpost brings
+OWN = (OwnCheck("Schema", _schema), OwnCheck("Clock", _clock), OwnCheck("Oldest message", _oldest_message))
+
+
 def make_custom_checks(
     settings: Settings, emit: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
 ) -> PeriodicTask:
     """Return the task that executes the checks of the endpoints that this supervisor runs, and reports what they find."""
     where = settings.service_control
-    checks = {} if where is None else {f"{queue}, check {check.name}": (queue, check) for queue, check in _declared(settings)}
+    checks: dict[str, tuple[str, Check | OwnCheck]] = {}
+    if where is not None:
+        names = [queue.name for queue in settings.queues if queue.worker is not None] if where.oldest_message > 0 else []
+        found: list[tuple[str, Check | OwnCheck]] = [(name, check) for name in names for check in OWN]
+        found += _declared(settings)
+        checks = {f"{queue}, check {check.name}": (queue, check) for queue, check in found}
     action = _Checks(where or ServiceControlSettings(""), checks)
     return PeriodicTask(settings, checks, action, name="rowpost checks", activity=ACTIVITY, emit=emit, breaker=breaker, **options)
 
