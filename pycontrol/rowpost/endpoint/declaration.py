@@ -47,6 +47,7 @@ class Declaration:
         outbox: Outbox | str | None = None,
         error_queue: str = "error",
         audit_queue: str | None = None,
+        audit_time_to_be_received: timedelta | None = None,
         recoverability: Recoverability | None = None,
         serializers: Iterable[Serializer] = (),
         send_only: bool = False,
@@ -72,6 +73,7 @@ class Declaration:
         self.participants: Mapping[str, str] = dict(participants or {})
         self.error_queue = error_queue
         self.audit_queue = audit_queue
+        self.audit_time_to_be_received = audit_time_to_be_received
         self.recoverability = recoverability or Recoverability()
         self.serializers = Serializers(*serializers)
         self.send_only = send_only

@@ -61,6 +61,7 @@ class Endpoint(Declaration):
         outbox: the business database, if it is not the queue's database: a name or an `Outbox`. Needs mode `receive_only`.
         error_queue: where messages go that cannot be handled.
         audit_queue: where copies of handled messages go; None for no audit.
+        audit_time_to_be_received: copies in the audit queue expire after this time; None if they do not.
         recoverability: how often and when a failing message is retried.
         serializers: by content type. The first one is the default; JSON if none is given.
         send_only: the endpoint has no queue; it only sends and publishes.
@@ -90,6 +91,7 @@ class Endpoint(Declaration):
         outbox: Outbox | str | None = None,
         error_queue: str = "error",
         audit_queue: str | None = None,
+        audit_time_to_be_received: timedelta | None = None,
         recoverability: Recoverability | None = None,
         serializers: Iterable[Serializer] = (),
         send_only: bool = False,
@@ -107,6 +109,7 @@ class Endpoint(Declaration):
             outbox=outbox,
             error_queue=error_queue,
             audit_queue=audit_queue,
+            audit_time_to_be_received=audit_time_to_be_received,
             recoverability=recoverability,
             serializers=serializers,
             send_only=send_only,
@@ -241,7 +244,7 @@ class Endpoint(Declaration):
         if self.audit_queue is not None and started is not None:
             original = decode_headers(message.raw_headers)  # a handler may have changed message.headers
             copied = {**original, **context.audit_headers}
-            context.operations.append(audited(message, self.audit_queue, self.host, started, copied))
+            context.operations.append(audited(message, self.audit_queue, self.host, started, copied, self.audit_time_to_be_received))
         return Caused(context.operations, discard)
 
     def store(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:

@@ -7,7 +7,7 @@ that ServiceControl reads.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from rowpost.recoverability.policy import Host
 from rowpost.wire.headers import (
@@ -35,7 +35,9 @@ __all__ = ["acknowledgement", "audited", "forwarded"]
 Headers = Mapping[str, str | None]
 
 
-def audited(message: Message, queue: str, host: Host, started: datetime, headers: Headers) -> Operation:
+def audited(
+    message: Message, queue: str, host: Host, started: datetime, headers: Headers, time_to_be_received: timedelta | None = None
+) -> Operation:
     """Return the copy of a message for the audit queue.
 
     Args:
@@ -44,6 +46,7 @@ def audited(message: Message, queue: str, host: Host, started: datetime, headers
         host: the endpoint and machine that handled the message.
         started: when the handler started, in UTC.
         headers: the headers as the message arrived, without changes by handlers, and those that the audit copy adds.
+        time_to_be_received: the copy expires after this time; None if it does not.
     """
     copy = {
         **storable(headers),
@@ -57,7 +60,7 @@ def audited(message: Message, queue: str, host: Host, started: datetime, headers
     }
     if headers.get(RETRY_UNIQUE_MESSAGE_ID) and headers.get(RETRY_ACKNOWLEDGEMENT_QUEUE):
         copy[RETRY_ACKNOWLEDGEMENT_SENT] = "true"
-    return Operation(copy, message.body, queue)
+    return Operation(copy, message.body, queue, time_to_be_received=time_to_be_received)
 
 
 def forwarded(message: Message, headers: Headers) -> Operation:

@@ -8,6 +8,7 @@ when the class is first met. Bodies with a document type or entities are refused
 from __future__ import annotations
 
 import dataclasses
+import re
 import types
 import typing
 from collections.abc import Collection, Iterable, Mapping
@@ -28,6 +29,7 @@ __all__ = ["XML", "XmlSerializer"]
 
 XML = "text/xml"
 _DEFAULT_NAMESPACE = "http://tempuri.net"
+_NAME = re.compile(r"[^\W\d][\w-]*")
 
 
 class XmlSerializer:
@@ -76,7 +78,8 @@ def _form(hint: Any, names: str) -> Form:
     Raises:
         TypeError: it has none.
     """
-    hint = getattr(hint, "__supertype__", hint)  # of a NewType
+    while hasattr(hint, "__supertype__"):  # a NewType
+        hint = hint.__supertype__
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         return _form(arguments[0], names)
@@ -234,8 +237,11 @@ class _Fields:
 
 
 def _element_name(name: str) -> str:
-    """The name of a type without that of the class in which it stands: `Outer+Inner` is `Inner`."""
-    return name.rpartition("+")[2]
+    """The name of a type without that of the class in which it stands: `Outer+Inner` is `Inner`. Raises TypeError if it can name no element."""
+    own = name.rpartition("+")[2]
+    if not _NAME.fullmatch(own):
+        raise TypeError(f"{own!r} cannot be the name of an element")
+    return own
 
 
 def _untyped(root: Element) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Each difference stands in the test, or in `DIFFERENT` of `tests/support/recorded
 import json
 import re
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -206,6 +206,13 @@ def test_a_handled_message_in_the_audit_queue(place):
     assert differences(ours | {"NServiceBus.EnclosedMessageTypes": came["NServiceBus.EnclosedMessageTypes"]}, came) == {}
     assert arrived.items() <= ours.items()
     assert ours["NServiceBus.ProcessingEndpoint"] == "Billing"
+
+
+def test_a_copy_in_the_audit_queue_expires_where_the_endpoint_says_so(place):
+    place.handle(recorded_headers("send"), lambda message, context: None, audit_queue="audit", audit_time_to_be_received=timedelta(days=7))
+
+    left = place.only("audit").expires.replace(tzinfo=UTC) - datetime.now(UTC)
+    assert timedelta(days=7) - timedelta(minutes=1) < left <= timedelta(days=7)
 
 
 def failing(message, context):

@@ -173,6 +173,13 @@ def test_base_classes_are_named_as_dotnets_reader_looks_for_them():
     assert ' xmlns:baseType="Shop.IOrder" xmlns="http://shop/Shop"><OrderId>1</OrderId><Name>x</Name></Vip>' in text
 
 
+def test_a_type_whose_name_can_name_no_element_is_refused():
+    strange = message_type("Shop.My <Order>")(make_dataclass("Strange", [("order_id", int)]))
+
+    with pytest.raises(InvalidMessage, match="'My <Order>' cannot be the name of an element"):
+        XML.encode(strange(1))
+
+
 # ------------------------------------------------------------------------------------------------ forms that are read
 @pytest.mark.parametrize(
     ("content", "field_name", "value"),
