@@ -271,7 +271,8 @@ def test_no_part_of_a_password_is_shown_if_the_url_is_badly_written(program: Pro
     ):  # fmt: skip
         badly_written = program.with_environment(environment_file(tmp_path, engine=engine))
         badly_written.variables["SHOP_URL"] = url
-        for command in (("plan",), ("apply",)):
+        # the driver of SQL Server tries for ten seconds: once is enough
+        for command in (("plan",), ("apply",)) if engine == "postgresql" else (("plan",),):
             ended = badly_written(*command)
             assert ended.code != 0
             assert not re.search("ter2|hun", ended.out + ended.err), (url, command)

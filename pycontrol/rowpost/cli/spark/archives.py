@@ -72,7 +72,8 @@ def archive(
     name, span = session.name(queue), None if every is None else parse_duration(every)
     options = [("allowConsumers", "true")] * shared + [("takeOver", "true")] * take_over
     with session.deployed() as database:
-        registered_queues(database, [name])
+        (registered,) = registered_queues(database, [name]).values()
+        database.call("describe_spool" if drain else "describe_stream", registered)  # raises FeatureMissing, before Java starts
         with running(session, master, conf, f"archive {name}") as spark:
             from rowpost.spark.jobs import archive as jobs
 
