@@ -66,7 +66,7 @@ def find_commits(commit: str) -> Commits:
     """Find the commit in this checkout's repository.
 
     Raises:
-        CommitNotFound: This is no git checkout, or it does not have the commit.
+        CommitNotFound: git is not installed, this is no git checkout, or it does not have the commit.
     """
     new = _git("describe", "--always", "--dirty", "--exclude=*")
     if new.returncode:
@@ -97,7 +97,10 @@ def checked_out(commit: str) -> Iterator[Path]:
 
 def _git(*arguments: str) -> subprocess.CompletedProcess[str]:
     # in a session of its own: Ctrl-C must not stop git while it removes the worktree
-    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False, start_new_session=True)
+    try:
+        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False, start_new_session=True)
+    except FileNotFoundError as error:
+        raise CommitNotFound("git is not installed, and a comparison needs it: apt install git") from error
 
 
 def _last_line(done: subprocess.CompletedProcess[str]) -> str:

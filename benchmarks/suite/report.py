@@ -61,7 +61,11 @@ def circumstances(server: Any, rounds: int, versions: dict[str, str]) -> dict[st
 
 
 def _commit() -> str:
-    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True, check=False)
+    """The commit that is measured; empty in a folder that git does not know, or without git."""
+    try:
+        done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return ""
     return done.stdout.strip()
 
 

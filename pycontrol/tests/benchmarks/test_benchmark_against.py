@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -186,6 +187,15 @@ def test_the_exit_code_is_1_if_a_figure_is_slower_or_was_not_measured(monkeypatc
     assert program.main(["--against", "0ld0ld0", "--only", "calls", "--output", str(tmp_path)]) == code
 
 
+def test_a_machine_without_git_is_told_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(CommitNotFound, match="git is not installed, and a comparison needs it"):
+        against.find_commits("HEAD")
+    assert report.circumstances(SimpleNamespace(version="18", durable={}), 1, {})["commit"] == ""
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_a_folder_that_is_no_git_checkout_is_named_in_the_error(monkeypatch, tmp_path):
     monkeypatch.setattr(against, "ROOT", tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))

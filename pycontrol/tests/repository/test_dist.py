@@ -37,13 +37,17 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / SDIST
 
 
+#: Python 3.11 has filters from 3.11.4 on
+SAFELY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+
+
 @pytest.fixture
 def unpack(sdist: Path, tmp_path: Path):
     """Unpacks the sdist into a folder: `unpack("first")`."""
 
     def into(name: str) -> Path:
         with tarfile.open(sdist) as archive:
-            archive.extractall(tmp_path / name, filter="data")
+            archive.extractall(tmp_path / name, **SAFELY)
         return tmp_path / name / SDIST.removesuffix(".tar.gz")
 
     return into
@@ -92,7 +96,7 @@ def elsewhere(sdist: Path, lasting_database, tmp_path_factory: pytest.TempPathFa
     """The wheel, built from the sdist and installed into an empty environment, in a folder with a handler."""
     folder = tmp_path_factory.mktemp("elsewhere")
     with tarfile.open(sdist) as archive:
-        archive.extractall(folder / "source", filter="data")
+        archive.extractall(folder / "source", **SAFELY)
     (source,) = (folder / "source").iterdir()
     wheel = folder / WHEEL
     wheel.write_bytes(make_dist(source)[WHEEL])

@@ -14,7 +14,8 @@ from tests.support.spark.messages import audit_row
 PYCONTROL = Path(__file__).parents[2]
 MARKER = "marker-Zx81qP"
 JOB = """
-import json, subprocess, sys
+import json, sys
+import psutil
 from pathlib import Path
 from rowpost.spark.session import session
 from rowpost.spark.jobs import archive, replay
@@ -26,7 +27,7 @@ plans = df._jdf.queryExecution().toString() + str(spark.sparkContext.getConf().g
 job = archive.ArchiveJob(queue, out, environment)
 archive.run(spark, job)
 replay.run(spark, out, replay.Replay("k", target), environment=environment, resolve_queues=lambda names: {n: n for n in names})
-plans += subprocess.run(["ps", "-eo", "args="], capture_output=True, text=True).stdout
+plans += "\\n".join(" ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"]))
 plans += "\\n".join(each.sparkSession.conf.getAll.__repr__() for each in [df])
 print(json.dumps({"plans": plans}))
 spark.stop()

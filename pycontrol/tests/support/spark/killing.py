@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
+
 __all__ = ["ROWPOST", "children", "fill", "kill_until_done", "python_of"]
 
 PROGRESS_TIMEOUT_S = 240.0  # for each start
@@ -29,17 +31,10 @@ def python_of(code_path: Path) -> dict[str, str]:
 
 def children(pid: int) -> list[tuple[int, str]]:
     """Return the ids and command lines of all descendants of a process."""
-    found, parents = [], {pid}
-    listing = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
-    rows = [line.split(None, 2) for line in listing.splitlines()]
-    grown = True
-    while grown:
-        grown = False
-        for row in rows:
-            if int(row[1]) in parents and int(row[0]) not in parents:
-                parents.add(int(row[0]))
-                found.append((int(row[0]), row[2] if len(row) > 2 else ""))
-                grown = True
+    found = []
+    for each in psutil.Process(pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            found.append((each.pid, " ".join(each.cmdline())))
     return found
 
 
