@@ -32,9 +32,10 @@ def python_of(code_path: Path) -> dict[str, str]:
 def children(pid: int) -> list[tuple[int, str]]:
     """Return the ids and command lines of all descendants of a process."""
     found = []
-    for each in psutil.Process(pid).children(recursive=True):
-        with suppress(psutil.NoSuchProcess):
-            found.append((each.pid, " ".join(each.cmdline())))
+    with suppress(psutil.NoSuchProcess):  # it has ended, or one of them has
+        for each in psutil.Process(pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                found.append((each.pid, " ".join(each.cmdline())))
     return found
 
 
