@@ -20,6 +20,7 @@ from rowpost.settings.engine import engine_of
 from rowpost.transport.queue import Queue
 from tests.support.crashing import TYPE, Order, write
 from tests.support.probe import probe_for
+from tests.support.workers import eventually
 
 HEADERS = {"NServiceBus.EnclosedMessageTypes": TYPE}
 
@@ -50,6 +51,12 @@ class Desk:
     def send_left_behind(self):
         """What a supervisor does once a minute."""
         return send_left_behind(self.database, self.business.database, {"Sales"}, older_than=0)
+
+    def what_a_supervisor_does(self):
+        """The first of its rounds that sends something or fails: a session that has just ended may still hold the row."""
+        rounds = []
+        eventually(lambda: rounds.append(self.send_left_behind()) or rounds[-1].sent or rounds[-1].failed, "a round finds the message")
+        return rounds[-1]
 
 
 @pytest.fixture
@@ -138,7 +145,7 @@ def test_a_program_that_dies_after_its_commit_has_its_messages_sent_by_a_supervi
     died = subprocess.run([sys.executable, "-c", PROGRAM, json.dumps(given)], env={**os.environ, "PYTHONPATH": path}, check=False)
     before = desk.sent()
 
-    cared = desk.send_left_behind()
+    cared = desk.what_a_supervisor_does() if numbers else desk.send_left_behind()
 
     assert (died.returncode, before) == (-signal.SIGKILL, [])
     assert (cared.sent, cared.failed) == (len(numbers), {})
@@ -153,7 +160,7 @@ def test_what_cannot_be_sent_at_once_stays_stored_and_is_told(desk, caplog):
     assert (desk.written(), desk.stored()) == ([1], 1)
     (told,) = [record.getMessage() for record in caplog.records if record.name == "rowpost"]
     assert "Sales" in told and "supervisor" in told and "owhere" in told
-    assert len(desk.send_left_behind().failed) == 1
+    assert len(desk.what_a_supervisor_does().failed) == 1
     with desk.open() as bus:  # the endpoint has not lost its connections for good
         desk.order(bus, 2)
     assert desk.sent() == [2]
@@ -170,7 +177,7 @@ def test_without_the_url_of_the_business_database_messages_wait_for_a_supervisor
     endpoint.close()
 
     assert (waiting, desk.sent()) == ((1, []), [2])
-    assert (desk.send_left_behind().sent, desk.sent()) == (1, [1, 2])
+    assert (desk.what_a_supervisor_does().sent, desk.sent()) == (1, [1, 2])
 
 
 def test_a_session_in_which_nothing_is_sent_stores_nothing(desk):
