@@ -186,10 +186,11 @@ class Bus:
         self, message: Any, intent: str, extra: Mapping[str, str | None] | None, immediate: bool, **where: Any
     ) -> str:
         headers = self._headers(message, intent)
-        if (extra or {}).get(MESSAGE_ID) == "":
-            raise InvalidMessage("A message cannot have an empty id. Leave message_id out for a new one.")
-        if headers[CORRELATION_ID] == headers[MESSAGE_ID]:  # outside of handlers, a message is the first of its correlation
-            headers[CORRELATION_ID] = (extra or {}).get(MESSAGE_ID) or headers[MESSAGE_ID]
+        if extra and MESSAGE_ID in extra:
+            if not extra[MESSAGE_ID]:
+                raise InvalidMessage("A message cannot have an empty id. Leave message_id out for a new one.")
+            if headers[CORRELATION_ID] == headers[MESSAGE_ID]:  # outside of handlers, a message is the first of its correlation
+                headers[CORRELATION_ID] = extra[MESSAGE_ID]
         headers.update(extra or {})
         if intent != "Reply":
             traced_later = where.get("delay") is not None and TRACE_PARENT in headers

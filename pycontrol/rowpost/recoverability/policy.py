@@ -244,9 +244,13 @@ def describe(error: BaseException, facts: Mapping[str, str]) -> None:
         error: what a handler raised.
         facts: texts by name; a fact of the same name is replaced.
     """
-    known = getattr(error, _FACTS, None)
     with suppress(Exception):  # a user's class may refuse attributes; the copy is more important
-        setattr(error, _FACTS, {**(known if isinstance(known, dict) else {}), **facts})
+        setattr(error, _FACTS, {**_facts(error), **facts})
+
+
+def _facts(error: BaseException) -> dict[str, str]:
+    """Return the facts of an error. A user's class may answer for any attribute, so only what `describe` has set counts."""
+    return getattr(error, "__dict__", {}).get(_FACTS, {})
 
 
 def _exception_headers(error: BaseException) -> dict[str, str | None]:
@@ -258,7 +262,7 @@ def _exception_headers(error: BaseException) -> dict[str, str | None]:
         "Source": _source(error),
         "StackTrace": _cut_middle("".join(traceback.format_exception(error)), STACK_LIMIT),
     }
-    facts = {f"{EXCEPTION_DATA}.{name}": text for name, text in getattr(error, _FACTS, {}).items()}
+    facts = {f"{EXCEPTION_DATA}.{name}": text for name, text in _facts(error).items()}
     return storable({**{EXCEPTION_INFO + name: value for name, value in found.items() if value is not None}, **facts})
 
 

@@ -10,7 +10,7 @@ from rowpost.errors import InvalidQueueName
 from rowpost.wire.address import Address, parse_address
 from rowpost.wire.operation import Call
 
-__all__ = ["Directory", "Place", "canonical_or_as_given", "names_of", "send_unregistered", "table_of"]
+__all__ = ["Directory", "Place", "canonical_or_as_given", "local_or_as_given", "names_of", "send_unregistered", "table_of"]
 
 REMEMBERED_PLACES = 4096
 
@@ -88,6 +88,14 @@ def canonical_or_as_given(database: Connection, address: str) -> str:
     """Return an address in canonical form; as it is given if it cannot be read."""
     try:
         return database.canonical(parse_address(address))
+    except InvalidQueueName:
+        return address
+
+
+def local_or_as_given(database: Connection, address: str) -> str:
+    """Return the name by which a database knows the queue of an address; the address itself if it cannot be read."""
+    try:
+        return database.local(parse_address(address)).format()
     except InvalidQueueName:
         return address
 

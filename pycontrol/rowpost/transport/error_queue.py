@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 from rowpost.database.connection import Connection
-from rowpost.errors import DatabaseUnavailable, InvalidMessage, InvalidQueueName, MessageNotFound, RowpostError
-from rowpost.transport.directory import Directory
+from rowpost.errors import DatabaseUnavailable, InvalidMessage, MessageNotFound, RowpostError
+from rowpost.transport.directory import Directory, local_or_as_given
 from rowpost.transport.failed_message import FailedMessage, edited_headers
 from rowpost.transport.queue import Queue
-from rowpost.wire.address import parse_address
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, FAILED_QUEUE
 from rowpost.wire.message import BrowsedMessage, Headers, OutgoingMessage, encode_headers
 from rowpost.wire.operation import Call
@@ -143,10 +142,7 @@ class ErrorQueue:
 
     def name_here(self, address: str) -> str:
         """The name by which this database knows the queue of an address; the address itself if it cannot be read."""
-        try:
-            return self.database.local(parse_address(address)).format()
-        except InvalidQueueName:
-            return address
+        return local_or_as_given(self.database, address)
 
     # -------------------------------------------------------------- change
     def retry(self, row_version: int, to: str | None = None) -> str:
@@ -296,8 +292,4 @@ def _same_queue(wanted: str, address: str | None, database: Connection) -> bool:
         return False
     if wanted.casefold() == address.casefold():
         return True
-    try:
-        names = [database.local(parse_address(text)).format() for text in (wanted, address)]
-    except InvalidQueueName:
-        return False
-    return names[0] == names[1]
+    return local_or_as_given(database, wanted) == local_or_as_given(database, address)

@@ -8,7 +8,9 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
 
-__all__ = ["dotnet_number", "enum_member", "iso_duration", "pascal_case", "read_duration", "time_span", "without_zeros"]
+import msgspec
+
+__all__ = ["dotnet_number", "enum_member", "iso_duration", "member_name", "property_name", "read_duration", "time_span", "without_zeros"]
 
 Member = TypeVar("Member", bound=Enum)
 _TIME_SPAN = re.compile(r"(?P<sign>-)?(?:(?P<days>\d+)\.)?(?P<hours>[01]?\d|2[0-3]):(?P<minutes>[0-5]?\d):(?P<seconds>[0-5]?\d)(?:\.(?P<fraction>\d{1,7}))?")
@@ -91,14 +93,23 @@ def dotnet_number(number: float) -> str:
 
 
 @cache
-def pascal_case(name: str) -> str:
-    """Return a name of Python as .NET would spell it.
+def property_name(name: str) -> str:
+    """Return the name of a field as .NET would spell it, by msgspec's rule, as in JSON.
 
-    >>> pascal_case("order_id"), pascal_case("DARK_GREEN"), pascal_case("DarkGreen")
-    ('OrderId', 'DarkGreen', 'DarkGreen')
+    >>> property_name("order_id"), property_name("SKU")
+    ('OrderId', 'SKU')
     """
-    parts = (name.lower() if name.isupper() else name).split("_")
-    return "".join(part[:1].upper() + part[1:] for part in parts)
+    (field,) = msgspec.structs.fields(msgspec.defstruct("Named", [(name, Any)], rename="pascal"))
+    return field.encode_name
+
+
+def member_name(name: str) -> str:
+    """Return the name of an enum's member as .NET would spell it.
+
+    >>> member_name("DARK_GREEN"), member_name("DarkGreen")
+    ('DarkGreen', 'DarkGreen')
+    """
+    return property_name(name.lower() if name.isupper() else name)
 
 
 def enum_member(members: type[Member], value: Any) -> Member:

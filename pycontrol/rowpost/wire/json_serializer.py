@@ -66,14 +66,14 @@ class JsonSerializer:
             if hasattr(message, "model_dump_json"):
                 return message.model_dump_json(by_alias=True).encode()
             return _ENCODE(_struct(self._names, message) if dataclasses.is_dataclass(message) else _plain(self._names, message))
-        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise InvalidMessage(f"{type(message).__name__} cannot be written as JSON: {error}") from error
 
     def decode(self, body: bytes, cls: type) -> Any:
         text = body.removeprefix(_BOM)
         try:
             return _reader(cls, self._read)(text)
-        except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
             raise MessageNotDeserialized(f"The body is no {cls.__name__}: {error}. It begins with {text[:60]!r}.") from error
 
 

@@ -21,7 +21,7 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from rowpost.errors import InvalidMessage, MessageNotDeserialized
-from rowpost.wire.dotnet_values import enum_member, pascal_case
+from rowpost.wire.dotnet_values import enum_member, member_name, property_name
 from rowpost.wire.message_types import type_name, type_names
 from rowpost.wire.xml_values import SCALARS, XSI, Form, Misfit, escaped, leaf, local_name, placed
 
@@ -169,7 +169,7 @@ def _enum_form(members: type[Enum]) -> Form:
 
     def write(value: Any) -> str:
         member = value if isinstance(value, members) else enum_member(members, value)
-        return escaped(pascal_case(member.name) if named else str(member.value))
+        return escaped(member_name(member.name) if named else str(member.value))
 
     return Form(members.__name__ if named else "String", write, lambda element: enum_member(members, leaf(element)), is_value_type=named)
 
@@ -195,13 +195,13 @@ class _Fields:
     def of(self) -> dict[str, tuple[str, Form]]:
         """Of each field: the name of its element, and its form."""
         hints = typing.get_type_hints(self.cls, include_extras=True)
-        written = {name: pascal_case(name) if self.names == "pascal" else name for name in (f.name for f in dataclasses.fields(self.cls))}
+        written = {name: property_name(name) if self.names == "pascal" else name for name in (f.name for f in dataclasses.fields(self.cls))}
         return {name: (element, placed(partial(_form, names=self.names), hints[name], f".{name}")) for name, element in written.items()}
 
     @cached_property
     def by_element(self) -> dict[str, str]:
         """The fields by the names that their elements may have."""
-        spellings = {spelled: name for name in self.of for spelled in (pascal_case(name), name)}
+        spellings = {spelled: name for name in self.of for spelled in (property_name(name), name)}
         return spellings | {element: name for name, (element, _) in self.of.items()}
 
     def write(self, value: Any) -> str:

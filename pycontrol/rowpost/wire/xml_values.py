@@ -34,7 +34,7 @@ class Misfit(ValueError):
             reason, place = reason.reason, place + reason.place
         self.reason: Any = reason
         self.place = place
-        super().__init__(f"{reason} - at `{place.removeprefix('.')}`")
+        super().__init__(f"{reason} - at `{place.removeprefix('.')}`" if place else str(reason))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -154,6 +154,8 @@ def test_a_message_has_the_id_that_its_sender_gives(bus, database, only):
     assert returned == headers[MESSAGE_ID] == headers[CORRELATION_ID] == "order-42"
     with pytest.raises(InvalidMessage, match="empty id"), bus() as sales:
         sales.send(Go(), "Billing", message_id="")
+    with pytest.raises(InvalidMessage, match="empty id"), bus() as sales:
+        sales.send(Go(), "Billing", headers={MESSAGE_ID: None})
 
 
 def test_in_a_handler_such_a_message_belongs_to_the_correlation_of_the_handled_one(bus, database, only):

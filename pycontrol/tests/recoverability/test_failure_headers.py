@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rowpost.recoverability.policy import Host, failure_headers
+from rowpost.recoverability.policy import Host, describe, failure_headers
 from rowpost.wire.message import decode_headers, encode_headers
 
 AT = datetime(2026, 4, 29, 21, 58, 0, 406166, UTC)
@@ -54,6 +54,27 @@ def test_the_wire_example_keeps_its_headers(wire_messages):
 @pytest.mark.parametrize("name", ["NServiceBus.Retries", "NServiceBus.FLRetries", "NServiceBus.ExceptionInfo.HelpLink"])
 def test_what_described_earlier_retries_and_failures_is_dropped(name):
     assert name not in fail({name: "2"}, ValueError())
+
+
+class Answering(Exception):
+    """Answers for every attribute, and refuses new ones."""
+
+    def __getattr__(self, name):
+        return 5
+
+    def __setattr__(self, name, value):
+        raise RuntimeError(name)
+
+
+def test_facts_about_an_error_are_headers_and_an_error_that_refuses_them_is_described_without():
+    error = ValueError("x")
+    for facts in ({"Handler type": "a", "Order": "1"}, {"Order": "2"}):
+        describe(error, facts)
+    describe(Answering(), {"Order": "1"})
+
+    data = "NServiceBus.ExceptionInfo.Data."
+    assert {name: value for name, value in fail({}, error).items() if name.startswith(data)} == {f"{data}Handler type": "a", f"{data}Order": "2"}
+    assert fail({}, Answering("y"))["NServiceBus.ExceptionInfo.Message"] == "y"
 
 
 def test_an_older_failed_queue_is_replaced():

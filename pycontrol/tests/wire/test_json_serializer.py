@@ -171,6 +171,12 @@ def test_the_error_says_the_true_reason(body, reason):
         JSON.decode(body.encode(), Values)
 
 
+def test_a_body_that_is_too_deep_is_no_message():
+    for body, cls in ((b"[" * 200_000, dict), (b'{"a":' * 200_000, dict), (b'{"Anything":' + b"[" * 200_000, Loose)):
+        with pytest.raises(MessageNotDeserialized):
+            JSON.decode(body, cls)
+
+
 # ------------------------------------------------------------------------------------------------ forms and names
 def test_values_without_a_type_and_of_several_types_cross():
     message = Loose(
