@@ -80,6 +80,11 @@ def test_a_command_without_its_feature_names_the_line_and_the_command(shop, tmp_
     }
     rowpost = shop("[]")
     rowpost("apply")
+    java = tmp_path / "java" / "bin" / "java"  # says whether anybody has looked for a Java
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\nexit 1\n")
+    java.chmod(0o755)
+    rowpost.variables["JAVA_HOME"] = str(java.parent.parent)
 
     ended = {(feature, *words): rowpost(*words) for feature, each in commands.items() for words in each}
 
@@ -90,6 +95,7 @@ def test_a_command_without_its_feature_names_the_line_and_the_command(shop, tmp_
         assert each.code == 6, words
         assert f"add `features: [{feature}]` to" in " ".join(each.err.split()), words
         assert each.err.endswith("run: rowpost apply\n"), words
+    assert not (tmp_path / "asked").exists()  # which takes seconds
 
 
 def test_an_endpoint_with_an_outbox_does_not_start_without_the_feature(shop, tmp_path):

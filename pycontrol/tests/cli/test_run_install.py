@@ -1,5 +1,6 @@
 """rowpost run --install: what the endpoints on the command line need is created first."""
 
+import psycopg
 import pytest
 
 from tests.support.program import Program, environment_file
@@ -28,6 +29,7 @@ class Policy(Saga[State], correlate={Start: "order"}):
         pass
 
 
+payments = Endpoint("Payments", transaction_mode="transaction_scope")
 sales = Endpoint("Sales", audit_queue="copies", error_queue="failures")
 sales.saga(Policy)
 '''
@@ -61,6 +63,14 @@ def test_a_deployment_of_the_environment_leaves_what_was_installed(program: Prog
 
     assert applied.code == 0
     assert program("run", "install_shop:sales", "--until-idle").code == 0
+
+
+def test_the_features_of_an_endpoint_are_installed(program: Program):
+    installed = program("run", "install_shop:payments", "--until-idle", "--install")
+
+    with psycopg.connect(program.variables["SHOP_URL"]) as connection:
+        (count,) = connection.execute("SELECT count(*) FROM pg_proc WHERE proname = 'record_decision'").fetchone()
+    assert (installed.code, count) == (0, 1), installed.err
 
 
 def test_production_is_refused(program: Program, tmp_path):
