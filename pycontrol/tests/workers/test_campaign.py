@@ -39,6 +39,7 @@ def test_a_ledger_that_is_right_says_nothing():
     assert ledger(handled=(1,), forwarded=(1,), failed=(2,)).wrong("sends_atomic_with_receive") == []
     assert ledger(forwarded=(1, 1, 2)).wrong("receive_only") == []
     assert ledger(handled=(1,), forwarded=(1,)).wrong("none", may_lose=1) == []
+    assert ledger(handled=(1,), forwarded=(1,), waiting={2}).wrong("outbox") == []
 
 
 @pytest.mark.parametrize(

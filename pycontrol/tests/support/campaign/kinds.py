@@ -21,7 +21,8 @@ from tests.support.postgres import Server
 __all__ = ["Result", "compare", "crashes", "kills", "pressure", "restarts", "site_of", "wires"]
 
 OPTIONS = "-c max_connections=60 -c max_prepared_transactions=20 -c log_min_messages=fatal"
-LARGEST_FILE = 17 * 1024 * 1024  # a segment of the write-ahead log has 16 MB
+#: for a disk that can be filled; a segment of the write-ahead log has 16 MB
+LARGEST_FILE = 17 * 1024 * 1024
 
 
 @dataclass
@@ -38,13 +39,13 @@ class Result:
 
 
 @contextmanager
-def site_of(mode: str, *, proxied: bool = False) -> Iterator[tuple[Site, Proxy | None]]:
-    """A site that is built, and taken away afterwards."""
+def site_of(mode: str, *, proxied: bool = False, largest_file: int | None = None) -> Iterator[tuple[Site, Proxy | None]]:
+    """A site that is built, and taken away afterwards. `largest_file` is how many bytes a file of its server may have."""
     with tempfile.TemporaryDirectory(prefix="rowpost-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         folder.chmod(0o755)
         (folder / "server").mkdir()
-        server = Server(folder / "server" / "d", OPTIONS, LARGEST_FILE)
+        server = Server(folder / "server" / "d", OPTIONS, largest_file)
         proxy = None
         try:
             server.create()
@@ -64,7 +65,7 @@ def site_of(mode: str, *, proxied: bool = False) -> Iterator[tuple[Site, Proxy |
 
 def strike(mode: str, kinds: Sequence[Strike], times: int, dice: random.Random, result: Result, pause: tuple[float, float] = (0.02, 0.4)) -> None:
     """Strike one site so many times, and compare its ledger."""
-    with site_of(mode) as (site, _):
+    with site_of(mode, largest_file=LARGEST_FILE if strikes.fill_disk in kinds else None) as (site, _):
         if strikes.rotate_password in kinds:
             site.change_password("first")
             site.write_environment()
@@ -84,7 +85,7 @@ def strike(mode: str, kinds: Sequence[Strike], times: int, dice: random.Random, 
 
 
 def compare(site: Site, result: Result) -> None:
-    """Compare the ledger of a site that has settled."""
+    """Compare the ledger of a site that has settled, or is stuck: what is still in the queue is not lost."""
     ledger = site.ledger()
     result.done[f"orders, {site.mode}"] += len(ledger.sent)
     result.done["in the error queue"] += sum(ledger.failed.values())

@@ -21,6 +21,7 @@ class Ledger:
         forwarded: messages in Billing.
         failed: messages in the error queue.
         disagree: orders that were written in one database and not in another.
+        waiting: orders that are still in the queue, or delayed.
     """
 
     acknowledged: set[int]
@@ -29,6 +30,7 @@ class Ledger:
     forwarded: Counter[int]
     failed: Counter[int]
     disagree: set[int] = field(default_factory=set)
+    waiting: set[int] = field(default_factory=set)
 
     def wrong(self, mode: str, may_lose: int = 0) -> list[str]:
         """Return what breaks the mode's promise, in sentences.
@@ -44,7 +46,7 @@ class Ledger:
             found.append(f"committed, and not there: {_some(self.acknowledged - self.sent)}")
         if self.disagree:
             found.append(f"written in one database and not in the other: {_some(self.disagree)}")
-        lost = {number for number in self.sent if not self.handled[number] and not self.failed[number]}
+        lost = {number for number in self.sent if not self.handled[number] and not self.failed[number] and number not in self.waiting}
         if len(lost) > (may_lose if mode == "none" else 0):
             found.append(f"lost: {_some(lost)}")
         for what, numbers in self._doubled(mode).items():

@@ -223,6 +223,7 @@ class Site:
                 forwarded=numbers(database, f'SELECT {NUMBER} FROM public."Billing"'),
                 failed=numbers(database, f"SELECT {NUMBER} FROM public.error"),
                 disagree=disagree,
+                waiting=set(numbers(database, f'SELECT {NUMBER} FROM public."Sales" UNION ALL SELECT {NUMBER} FROM public."Sales.Delayed"')),
             )
 
     def next_numbers(self, many: int) -> list[int]:
