@@ -49,11 +49,14 @@ __all__ = [
     "read_classes",
     "run_classes",
     "run_test",
+    "sample_settings",
 ]
 
 HERE = Path(__file__).resolve().parent
 TESTS = HERE.parents[1] / "sql" / "tests"
 SAMPLE = "Sample"
+#: a second table of subscriptions
+SAMPLE_SUBSCRIPTIONS = "SampleRouting"
 #: its second correlation is the first one again, as in the offline compiler
 SAMPLE_SAGA = SagaSettings("SampleSaga", "Sample", transitional="Sample", transitional_type="string")
 SERVER = "ROWPOST_TEST_SQLSERVER"
@@ -212,6 +215,14 @@ def _printable(text: str) -> str:
     return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)
 
 
+def sample_settings(url: str) -> Settings:
+    """Return the environment in which the classes run: the sample queue, the sample saga, a second table of subscriptions."""
+    return Settings(
+        engine="sqlserver", url=url, default_schema="dbo", subscription_table=SAMPLE_SUBSCRIPTIONS,
+        queues=(QueueSettings(SAMPLE),), sagas=(SAMPLE_SAGA,),
+    )  # fmt: skip
+
+
 @contextmanager
 def _scratch_database(server: str) -> Iterator[str]:
     """Makes a database with rowpost and the sample queue; yields its connection string."""
@@ -221,8 +232,7 @@ def _scratch_database(server: str) -> Iterator[str]:
         _execute(admin, f"CREATE DATABASE {name};")
         try:
             with connect_url("sqlserver", url, "rowpost tSQLt") as database:
-                settings = Settings(engine="sqlserver", url=url, default_schema="dbo", queues=(QueueSettings(SAMPLE),), sagas=(SAMPLE_SAGA,))
-                apply(database, plan(settings))
+                apply(database, plan(sample_settings(url)))
             yield url
         finally:
             _drop(admin, name)

@@ -24,6 +24,7 @@ $rowpost$;
 -- Texts that were never released, with other parameters. Beside those of today they would make a name ambiguous below, and in calls.
 DROP FUNCTION IF EXISTS rowpost.send_unregistered(text, text, text, bytea, uuid, bigint, text, text);
 DROP FUNCTION IF EXISTS rowpost.publish_message(text[], text, bytea);
+DROP FUNCTION IF EXISTS rowpost.subscribe(text, text, text);
 
 GRANT USAGE ON SCHEMA rowpost TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA rowpost FROM PUBLIC;

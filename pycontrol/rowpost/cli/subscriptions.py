@@ -1,4 +1,4 @@
-"""rowpost subscriptions list, add, remove: which endpoints receive which events."""
+"""rowpost subscriptions list, add, remove, forget-table: which endpoints receive which events."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from typing import Annotated
 
 import typer
 
-from rowpost.cli.command import command
+from rowpost.cli.command import YesOption, command
 from rowpost.cli.completion import queue_names
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
+from rowpost.deploy import subscriptions as subscription_tables
+from rowpost.endpoint.provisioning import in_table
 from rowpost.wire.address import parse_address
 
 __all__ = ["app"]
 
-app = typer.Typer(help="List, add and remove subscriptions to events.", no_args_is_help=True)
+app = typer.Typer(help="List, add and remove subscriptions to events, and forget a table of them.", no_args_is_help=True)
 
 EndpointArgument = Annotated[str, typer.Argument(metavar="ENDPOINT", help="The subscribing endpoint's name.")]
 TopicArgument = Annotated[
@@ -61,7 +63,8 @@ def add(
     endpoint, topic = session.text(endpoint), session.text(topic)
     with session.deployed() as database:
         address = database.canonical(parse_address(session.name(queue or endpoint)))
-        database.call_atomically("subscribe", endpoint=endpoint, topic=topic, queue_address=address)
+        table_of = in_table(session.settings.subscription_table, database.engine)
+        database.call_atomically("subscribe", endpoint=endpoint, topic=topic, queue_address=address, **table_of)
     if session.as_json:
         session.document({"topic": topic, "endpoint": endpoint, "queue": address})
     else:
@@ -82,3 +85,22 @@ def remove(session: Session, endpoint: EndpointArgument, topic: TopicArgument) -
         session.document({"topic": topic, "endpoint": endpoint, "removed": True})
     else:
         session.note(f"Removed the subscription of {endpoint} to {topic}.")
+
+
+@command(app, "forget-table")
+def forget_table(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="TABLE", help="The table of subscriptions, such as SubscriptionRouting@[nsb].")],
+    yes: YesOption = False,
+) -> None:
+    """Send events no longer to the subscribers in a table that no environment names any more. Its rows stay."""
+    with session.deployed() as database:
+        wanted = session.name(name)
+        if wanted == session.settings.subscription_table:
+            raise Refused(f"The environment subscribes in {wanted}: name another subscription_table first, then run rowpost apply.", ExitCode.FAILED)
+        session.confirm(f"Send events no longer to the subscribers in {wanted} in {session.settings.target}?", yes)
+        subscription_tables.forget_table(database, wanted)
+    if session.as_json:
+        session.document({"table": wanted, "forgotten": True})
+    else:
+        session.note(f"Events no longer go to the subscribers in {wanted}; its rows stay.")

@@ -24,6 +24,7 @@ from rowpost.deploy.queue_entry import QueueEntry
 from rowpost.deploy.runner import is_babelfish
 from rowpost.deploy.saga_entry import SagaEntry
 from rowpost.deploy.scripts import Script
+from rowpost.deploy.subscription_entry import SubscriptionEntry
 from rowpost.errors import DeployError, RowpostError, SchemaMissing, SchemaTooNew, ScriptEdited
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 LIST_SAGAS = "procedures/saga/list_saga_types.sql"
+LIST_SUBSCRIPTION_TABLES = "procedures/pubsub/list_subscription_tables.sql"
 LIST_FEATURES = "procedures/deploy/list_features.sql"
 
 #: A test sets this to run on Babelfish, an engine for tests only: it returns each script as Babelfish can run it.
@@ -85,6 +87,8 @@ def read_state(database: Connection) -> State:
     ran = {entry.script_name for entry in journal}
     if LIST_SAGAS in ran:  # else the feature is not deployed
         registry += _entries(database, "list_saga_types", SagaEntry)
+    if LIST_SUBSCRIPTION_TABLES in ran:  # else an earlier release has deployed
+        registry += _entries(database, "list_subscription_tables", SubscriptionEntry)
     declared = tuple((row.environment, row.feature) for row in database.call("list_features")) if LIST_FEATURES in ran else ()
     version = database.call("get_version")
     schema_version, tool_version = version[0][:2] if version else (0, "")

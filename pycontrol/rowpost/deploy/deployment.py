@@ -22,6 +22,7 @@ from rowpost.deploy.runner import BatchError, BatchRunner, SqlserverRunner
 from rowpost.deploy.saga_entry import SagaEntry
 from rowpost.deploy.scripts import Script
 from rowpost.deploy.sql_text import SqlTextError, split_batches
+from rowpost.deploy.subscription_entry import SubscriptionEntry
 from rowpost.errors import DeployError, RowpostError
 
 __all__ = ["Deployment", "deployment", "locked", "refuse_open_transaction"]
@@ -67,10 +68,14 @@ class Deployment:
             self._database.call("forget_script", script_name=entry.script_name)
 
     def register(self, entry: Entry) -> None:
-        """Enter a queue or a saga into the registry; an adopted queue must have its table."""
+        """Enter a queue, a saga or a table of subscriptions into the registry; an adopted queue must have its table."""
         if isinstance(entry, SagaEntry):
             # rule upsert_in_transaction: the deployment has begun one
             self._database.call("register_saga", **asdict(entry))
+            return
+        if isinstance(entry, SubscriptionEntry):
+            # rule upsert_in_transaction: the deployment has begun one
+            self._database.call("register_subscription_table", **asdict(entry))
             return
         queue = entry
         # rule upsert_in_transaction: the deployment has begun one

@@ -22,9 +22,10 @@ from rowpost.deploy.runner import BATCH_GUARD, SCRIPT_END, SESSION_BATCH, code_o
 from rowpost.deploy.saga_entry import SagaEntry, describe_saga, saga_names
 from rowpost.deploy.scripts import Script, ScriptSet, hash_text, load_scripts, render_script
 from rowpost.deploy.sql_text import expand, split_batches
+from rowpost.deploy.subscription_entry import SubscriptionEntry, default_table, describe_table, table_names
 from rowpost.settings.environment import OutboxSettings, Settings
 from rowpost.version import __version__
-from rowpost.wire.address import DEFAULT_SCHEMA
+from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE
 
 __all__ = [
     "Entry", "Plan", "Step", "build_plan", "business_settings", "contract_fragments", "count_by_feature", "declared_features",
@@ -37,7 +38,7 @@ HOW_TO_RUN = {
 }
 
 
-Entry = QueueEntry | SagaEntry
+Entry = QueueEntry | SagaEntry | SubscriptionEntry
 
 
 @dataclass(frozen=True)
@@ -119,9 +120,14 @@ class Plan:
         return tuple(item for item in self.items if isinstance(item, SagaEntry))
 
     @property
+    def subscriptions(self) -> tuple[SubscriptionEntry, ...]:
+        """The registry's entries of tables of subscriptions other than the default one."""
+        return tuple(item for item in self.items if isinstance(item, SubscriptionEntry))
+
+    @property
     def entries(self) -> tuple[Entry, ...]:
         """All that is registered."""
-        return (*self.queues, *self.sagas)
+        return (*self.subscriptions, *self.queues, *self.sagas)
 
     @cached_property
     def hash(self) -> str:
@@ -153,6 +159,7 @@ def plan(settings: Settings, folder: Path | None = None) -> Plan:
     """
     entries: list[Entry] = [describe_queue(queue, settings.engine) for queue in settings.queues]
     entries += [describe_saga(saga, settings.engine) for saga in settings.sagas]
+    entries += [describe_table(name, settings.engine) for name in (settings.subscription_table,) if name != SUBSCRIPTION_TABLE]
     scripts = load_scripts(settings.engine, folder)
     return build_plan(settings.declarant, scripts, entries, features=declared_features(settings, scripts))
 
@@ -187,6 +194,7 @@ def business_settings(settings: Settings, outbox: OutboxSettings) -> Settings:
         engine=outbox.engine,
         url=outbox.url,
         default_schema=DEFAULT_SCHEMA[outbox.engine],
+        subscription_table=SUBSCRIPTION_TABLE,
         queues=(),
         sagas=(),
         participants=(),
@@ -197,15 +205,20 @@ def business_settings(settings: Settings, outbox: OutboxSettings) -> Settings:
 def build_plan(
     environment: str, scripts: ScriptSet, entries: Iterable[Entry], whole: bool = True, features: Collection[str] = ()
 ) -> Plan:
-    """A plan out of its parts, queues and then sagas in the order given; not `whole`: of these alone."""
+    """A plan out of its parts, tables of subscriptions, queues and then sagas in the order given; not `whole`: of these alone."""
     entries = list(entries)
     queues = [entry for entry in entries if isinstance(entry, QueueEntry)]
     sagas = [entry for entry in entries if isinstance(entry, SagaEntry)] if scripts.saga_tables else []
+    subscriptions = [entry for entry in entries if isinstance(entry, SubscriptionEntry)] if scripts.subscription_tables else []
     features = frozenset(features) | ({"sagas"} if sagas else frozenset())
     dialect = dialect_for(scripts.engine)
     fragments = contract_fragments(scripts, features)
     wanted = [script for script in scripts.database if scripts.contract.feature_of(script.name) in {CORE, *features}] if whole else []
     items: list[Step | Entry] = [_database_step(_expanded(script, fragments), dialect) for script in wanted]
+    if whole:
+        items += _subscription_procedures(default_table(scripts.engine), scripts, dialect)
+    for table in subscriptions:
+        items += [table, *_subscription_steps(table, scripts, dialect)]
     for queue in queues:
         items += [queue, *_queue_steps(queue, scripts, dialect, features)]
     for saga in sagas:
@@ -293,6 +306,23 @@ def _saga_step(
     return Step(f"{script.name}:{saga.saga_key}", script.kind, text, object_kind, object_name, saga.title)
 
 
+def _subscription_steps(entry: SubscriptionEntry, scripts: ScriptSet, dialect: Dialect) -> Iterator[Step]:
+    names = table_names(entry, dialect)
+    if entry.catalog_name is None:  # a table in another database is made there
+        for script in scripts.subscription_tables:
+            text = render_script(script, names, dialect.name)
+            yield Step(f"{script.name}:{entry.table_key}", script.kind, text, "table", names["subscription_table"], entry.title)
+    for step in _subscription_procedures(entry, scripts, dialect):
+        yield replace(step, owner=entry.title)
+
+
+def _subscription_procedures(entry: SubscriptionEntry, scripts: ScriptSet, dialect: Dialect) -> Iterator[Step]:
+    for script in scripts.subscription_templates:
+        text = render_script(script, table_names(entry, dialect), dialect.name)
+        name = f"rowpost.{dialect.quote(f'{script.stem}:{entry.table_key}')}"
+        yield Step(f"{script.name}:{entry.table_key}", script.kind, text, "procedure", name)
+
+
 def _counted(plan: Plan) -> str:
     return f"{len(plan.queues)} queues" + (f", {len(plan.sagas)} sagas" if plan.sagas else "")
 
@@ -318,6 +348,8 @@ def _sections(plan: Plan, dialect: Dialect) -> Iterator[str]:
             title = " ".join(item.title.split())
             if isinstance(item, SagaEntry):
                 yield section(title, call("register_saga", values))
+            elif isinstance(item, SubscriptionEntry):
+                yield section(title, call("register_subscription_table", values))
             else:
                 yield section(f"{title} ({item.kind})", call("register_queue", values))
     records = "".join(call("record_script", step.record) for step in plan.steps)

@@ -6,6 +6,7 @@
     tables/queue/create_delayed.sql    per queue that has a delayed table
     procedures/<feature>/<name>.sql    per queue where it holds {queue_key}: a template, one object per queue
     tables/saga/create.sql, procedures/saga/*.sql with {saga_key}    per type of saga, likewise
+    tables/subscription/create.sql, procedures/*.sql with {subscription_key}    per table of subscriptions, likewise
     fragments/<name>.sql               no script: a line that is only {name} in a script is replaced by this text
     grants.sql, tables/queue/grants.sql, tables/saga/grants.sql      every time
 
@@ -69,6 +70,11 @@ class Script:
         return "{saga_key}" in self.text
 
     @property
+    def is_subscription_template(self) -> bool:
+        """Whether it is rendered once per table of subscriptions."""
+        return "{subscription_key}" in self.text
+
+    @property
     def table(self) -> str | None:
         """The product's own table that a one-time script makes or alters."""
         found = OWN_TABLE.search(self.text) if self.kind == "once" else None
@@ -95,6 +101,8 @@ class ScriptSet:
     saga_templates: tuple[Script, ...]
     saga_grants: tuple[Script, ...]
     saga_removal: tuple[Script, ...]
+    subscription_tables: tuple[Script, ...]
+    subscription_templates: tuple[Script, ...]
     grants: Script
     queue_grants: Script
     forget: Script
@@ -134,7 +142,7 @@ def database_scripts(engine: str, folder: Path | None = None) -> tuple[Script, .
     _refuse_same_number(tables)
     ordered = [*sorted(tables, key=_number), *_procedure_names(root)]
     scripts = (read_script(engine, name, folder) for name in ordered)
-    return tuple(script for script in scripts if not script.is_template and not script.is_saga_template)
+    return tuple(script for script in scripts if not (script.is_template or script.is_saga_template or script.is_subscription_template))
 
 
 def load_scripts(engine: str, folder: Path | None = None) -> ScriptSet:
@@ -160,6 +168,8 @@ def load_scripts(engine: str, folder: Path | None = None) -> ScriptSet:
         saga_templates=tuple(script for script in procedures if script.is_saga_template),
         saga_grants=tuple(read(name) for name in of_sagas if name.endswith("grants.sql")),
         saga_removal=tuple(read(name) for name in of_sagas if Path(name).stem.startswith(("drop", "forget"))),
+        subscription_tables=tuple(read(name) for name in _names(root, "tables/subscription/*.sql")),  # none in an earlier release
+        subscription_templates=tuple(script for script in procedures if script.is_subscription_template),
         grants=read("grants.sql"),
         queue_grants=read("tables/queue/grants.sql"),
         forget=read("tables/queue/forget.sql"),

@@ -40,7 +40,7 @@ from rowpost.transactions.scope import Scope
 from rowpost.transport.delayed import move_due
 from rowpost.transport.directory import Directory
 from rowpost.transport.dispatch import dispatch
-from rowpost.wire.address import parse_address
+from rowpost.wire.address import SUBSCRIPTION_TABLE, parse_address
 from rowpost.wire.headers import CONTROL_MESSAGE, FORWARD_DESTINATION, RETRY_UNIQUE_MESSAGE_ID
 from rowpost.wire.message import Message, decode_headers
 from rowpost.wire.operation import Call, Outgoing
@@ -193,9 +193,14 @@ class Endpoint(Declaration):
                 self._callbacks = Callbacks(self, opener(self._own_database() if where is None else where, self.name))
             return self._callbacks
 
-    def subscribe(self, database: Connection) -> None:
-        """Subscribe to what handlers declare with `subscribe=True`. `rowpost run` does this when it starts."""
-        subscribe(self, database)
+    def subscribe(self, database: Connection, table: str = SUBSCRIPTION_TABLE) -> None:
+        """Subscribe to what handlers declare with `subscribe=True`. `rowpost run` does this when it starts.
+
+        Args:
+            database: the connection.
+            table: the address of the environment's table of subscriptions, `Settings.subscription_table`.
+        """
+        subscribe(self, database, table)
 
     def close(self) -> None:
         """Stop the receiver of replies, and close the connections that `process_one` and `open` opened."""

@@ -144,7 +144,7 @@ def subscribe_all(settings: Settings, database: Connection) -> None:
     """Subscribe all endpoints of these settings before any of them starts, so that no event is missed."""
     for _, endpoint in _endpoints(settings):
         if endpoint is not None:
-            endpoint.subscribe(database)
+            endpoint.subscribe(database, settings.subscription_table)
 
 
 def _endpoints(

@@ -16,10 +16,10 @@ from rowpost.deploy.plan import plan
 from rowpost.endpoint.declaration import Declaration
 from rowpost.errors import FeatureMissing, InvalidQueueName, SchemaMissing, SettingsError
 from rowpost.settings.environment import QueueSettings, Settings
-from rowpost.wire.address import DEFAULT_SCHEMA, Address, parse_address
+from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE, Address, parse_address, queue_key
 from rowpost.wire.operation import Call
 
-__all__ = ["features_of", "open_temporary", "prepare", "queue_name", "registered_sagas", "subscribe"]
+__all__ = ["features_of", "in_table", "open_temporary", "prepare", "queue_name", "registered_sagas", "subscribe"]
 
 
 def open_temporary(application_name: str) -> Connection:
@@ -49,15 +49,20 @@ def features_of(endpoint: Declaration) -> tuple[str, ...]:
     return tuple(feature for feature, needed in needs.items() if needed)
 
 
-def subscribe(endpoint: Declaration, database: Connection) -> None:
-    """Subscribe an endpoint to what its handlers declare, in one round trip. All its processes share the subscription."""
-    address = database.canonical(endpoint.address)
-    calls = [
-        Call("subscribe", None, {"endpoint": endpoint.name, "topic": topic, "queue_address": address})
-        for topic in endpoint.subscriptions
-    ]
+def subscribe(endpoint: Declaration, database: Connection, table: str = SUBSCRIPTION_TABLE) -> None:
+    """Subscribe an endpoint to what its handlers declare, in one round trip. All its processes share the subscription.
+
+    `table` is the environment's table of subscriptions, `Settings.subscription_table`.
+    """
+    subscriber = {"endpoint": endpoint.name, "queue_address": database.canonical(endpoint.address), **in_table(table, database.engine)}
+    calls = [Call("subscribe", None, {**subscriber, "topic": topic}) for topic in endpoint.subscriptions]
     if calls:
         database.call_all(calls, begin=True, commit=True)
+
+
+def in_table(table: str, engine: str) -> dict[str, str]:
+    """Return the argument of the procedure `subscribe` for a table of subscriptions; none for the default table."""
+    return {} if table == SUBSCRIPTION_TABLE else {"table_key": queue_key(parse_address(table), engine)}
 
 
 def queue_name(settings: Settings, name: str) -> str:

@@ -35,7 +35,7 @@ from rowpost.settings.target import describe_target
 from rowpost.settings.worker import MINIMUM_PEEK_DELAY, WorkerSettings
 from rowpost.settings.yaml_file import expand_secrets, find_environment, read_root, with_password
 from rowpost.settings.yaml_node import Node, Seconds, decode
-from rowpost.wire.address import DEFAULT_SCHEMA
+from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE
 
 __all__ = [
     "FEATURES",
@@ -99,6 +99,7 @@ class Settings:
         url: a secret, which repr and str leave out; None for the embedded PostgreSQL. `target` describes where it leads.
         data_folder: folder of the embedded PostgreSQL.
         default_schema: the schema of queues whose names have none.
+        subscription_table: the address of the table in which this environment's endpoints subscribe, in the short form.
         compat: the generation of the NServiceBus transport that other endpoints run (`settings.compat`).
         queues: their names are canonical: in an environment whose default schema is `nsb`, `Sales` is `Sales@[nsb]`.
         sagas: tables of sagas.
@@ -118,6 +119,7 @@ class Settings:
     url: str | None = field(default=None, repr=False)
     data_folder: Path = field(default_factory=default_data_folder)
     default_schema: str = "public"
+    subscription_table: str = SUBSCRIPTION_TABLE
     compat: str = generations.DEFAULT
     queues: tuple[QueueSettings, ...] = ()
     sagas: tuple[SagaSettings, ...] = ()
@@ -167,6 +169,7 @@ class _Top:
     password_command: tuple[str, ...] = ()
     data_folder: str | None = None
     default_schema: str | None = None
+    subscription_table: str | None = None
     compat: Literal["v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9"] | None = None
     features: tuple[Feature, ...] | None = None
 
@@ -198,6 +201,7 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
         url=_read_url(root, top, offline=offline),
         data_folder=_data_folder(path, top.data_folder),
         default_schema=schema,
+        subscription_table=canonical_name(root, top.subscription_table or SUBSCRIPTION_TABLE, dialect, schema, key="subscription_table"),
         compat=compat,
         queues=read_queues(root, dialect, schema, compat, clustered, supervisor.error_queue),
         sagas=read_sagas(root, lambda node: canonical_name(node, node.name, dialect, schema), dialect),

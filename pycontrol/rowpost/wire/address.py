@@ -12,9 +12,11 @@ from functools import lru_cache
 
 from rowpost.errors import InvalidQueueName
 
-__all__ = ["DEFAULT_SCHEMA", "IDENTIFIER_LIMIT", "TEMPLATE_NAME_LIMIT", "Address", "parse_address", "queue_key"]
+__all__ = ["DEFAULT_SCHEMA", "IDENTIFIER_LIMIT", "SUBSCRIPTION_TABLE", "TEMPLATE_NAME_LIMIT", "Address", "parse_address", "queue_key"]
 
 DEFAULT_SCHEMA = {"sqlserver": "dbo", "postgresql": "public"}
+#: the table of subscriptions, in the default schema of whoever uses it
+SUBSCRIPTION_TABLE = "SubscriptionRouting"
 #: characters on SQL Server, bytes of UTF-8 on PostgreSQL
 IDENTIFIER_LIMIT = {"sqlserver": 128, "postgresql": 63}
 #: characters of a whole address, which the registry keeps

@@ -235,7 +235,7 @@ class Worker:
         self._cursor = ReceiveCursor(self._high_water_mark)
         database = self._connect()
         if self._subscribes and isinstance(self._handler, Endpoint):
-            self._handler.subscribe(database)
+            self._handler.subscribe(database, assignment.settings.subscription_table)
             self._subscribes = False
         self._pipeline = Pipeline(
             database,

@@ -49,7 +49,7 @@ MESSAGES = {
     ],
 }
 ERROR = {"sqlserver": re.compile(r"\bTHROW 51(\d{3}),"), "postgresql": re.compile(r"ERRCODE = 'RP(\d{3})'")}
-CALLED = {"sqlserver": re.compile(r"EXEC rowpost\.(\w+)"), "postgresql": re.compile(r"\browpost\.(\w+)\(")}
+CALLED = {"sqlserver": re.compile(r"EXEC rowpost\.\[?(\w+)"), "postgresql": re.compile(r'\browpost\."?(\w+)(?::\w+")?\(')}
 #: a call of another procedure of the same queue
 SIBLING = re.compile(r"(\w+):\{queue_key\}")
 DISPATCHED = {

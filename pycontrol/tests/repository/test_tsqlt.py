@@ -24,7 +24,6 @@ from rowpost.database.sql_folder import sql_folder
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.deploy.runner import SqlserverRunner
-from rowpost.settings.environment import QueueSettings, Settings
 from tests.support.babelfish import HandRunner, is_babelfish
 from tests.support.engines_report import note_engine
 
@@ -91,7 +90,7 @@ def test_what_a_test_stores_of_a_result_has_the_contracts_columns(each):
 def url(request: pytest.FixtureRequest) -> str:
     """Return the URL of a database with rowpost, the sample queue and the shim."""
     url = request.getfixturevalue("lasting_database")("sqlserver")
-    settings = Settings(engine="sqlserver", url=url, default_schema="dbo", queues=(QueueSettings(runner.SAMPLE),), sagas=(runner.SAMPLE_SAGA,))
+    settings = runner.sample_settings(url)
     with connect_url("sqlserver", url) as database:
         note_engine(request.config, "sqlserver", database)
         apply(database, plan(settings))

@@ -22,11 +22,11 @@ ROOTS = {"sqlserver": sql_folder(), "postgresql": sql_folder() / "postgresql"}
 
 SQLSERVER_HEAD = re.compile(
     r"SET ANSI_NULLS ON;\nSET QUOTED_IDENTIFIER ON;\nGO\nCREATE OR ALTER (?P<kind>PROCEDURE|FUNCTION) rowpost\."
-    r"(?P<name>\w+|\[\w+:\{(?:queue|saga)_key\}\])(?P<parameters>.*?)(?P<options>\nWITH EXECUTE AS OWNER)?\nAS\n/\*\n(?P<comment>.*?)\n\*/\n(?P<body>.*)\nGO\n",
+    r"(?P<name>\w+|\[\w+:\{(?:queue|saga|subscription)_key\}\])(?P<parameters>.*?)(?P<options>\nWITH EXECUTE AS OWNER)?\nAS\n/\*\n(?P<comment>.*?)\n\*/\n(?P<body>.*)\nGO\n",
     re.DOTALL,
 )
 POSTGRESQL_HEAD = re.compile(
-    r"CREATE OR REPLACE (?P<kind>FUNCTION) rowpost\.(?P<name>\w+|\"\w+:\{(?:queue|saga)_key\}\")\((?P<parameters>.*?)\)"
+    r"CREATE OR REPLACE (?P<kind>FUNCTION) rowpost\.(?P<name>\w+|\"\w+:\{(?:queue|saga|subscription)_key\}\")\((?P<parameters>.*?)\)"
     r" RETURNS (?P<returns>TABLE \(.*?\)|\w+)\nLANGUAGE (?:plpgsql|sql)(?P<options>.*?)\nAS \$rowpost\$\n"
     r"/\*\n(?P<comment>.*?)\n\*/\n(?P<body>.*)\n\$rowpost\$;\n",
     re.DOTALL,

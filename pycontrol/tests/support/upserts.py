@@ -13,14 +13,21 @@ from pathlib import Path
 __all__ = ["in_autocommit", "upserts"]
 
 NAME = re.compile(r"CREATE OR ALTER PROCEDURE rowpost\.(?:\[(\w+):|(\w+))")
+HELPER = re.compile(r"EXEC rowpost\.\[?(_\w+)")
 EXCUSE = re.compile(r"\s*# rule upsert_in_transaction: \S")
 
 
 def upserts(procedures: Path) -> set[str]:
-    """Return the names of procedures that lock a key with HOLDLOCK and then insert."""
-    texts = (path.read_text(encoding="utf-8") for path in procedures.rglob("*.sql") if "postgresql" not in path.parts)
-    names = (NAME.search(text) for text in texts if "HOLDLOCK" in text and "INSERT INTO" in text.partition("HOLDLOCK")[2])
-    return {name[1] or name[2] for name in names if name}
+    """Return the names of procedures that lock a key with HOLDLOCK and then insert, themselves or by a helper."""
+    texts = {}
+    for path in procedures.rglob("*.sql"):
+        text = path.read_text(encoding="utf-8")
+        if "postgresql" not in path.parts and (name := NAME.search(text)):
+            texts[name[1] or name[2]] = text
+    found = {name for name, text in texts.items() if "HOLDLOCK" in text and "INSERT INTO" in text.partition("HOLDLOCK")[2]}
+    while more := {name for name, text in texts.items() if name not in found and found & set(HELPER.findall(text))}:
+        found |= more
+    return found
 
 
 def in_autocommit(source: str, names: Iterable[str]) -> list[tuple[int, str]]:

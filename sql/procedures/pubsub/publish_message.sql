@@ -8,7 +8,8 @@ CREATE OR ALTER PROCEDURE rowpost.publish_message
     @time_to_be_received_ms bigint = NULL -- milliseconds until a copy expires, by this server's clock
 AS
 /*
-Sends one copy of an event to every queue that is subscribed to any of its topics, and returns the queues.
+Sends one copy of an event to every queue that is subscribed to any of its topics, in any table of subscriptions,
+and returns the queues.
 The server stores all copies. A queue with stored = 0 is not registered here, or its table is gone; the caller uses
 send_to_subscriber for it.
 Atomicity: in the caller's transaction, one INSERT a queue.
@@ -17,23 +18,35 @@ Order:     by queue.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
+DECLARE @others nvarchar(max);
+
+IF EXISTS (SELECT 1 FROM rowpost.subscription_table AS t)
+    EXEC rowpost._read_other_subscriptions @topics = @topics, @found = @others OUTPUT;
+
 DECLARE @destinations nvarchar(max) = ISNULL((
     SELECT d.queue_address, CASE WHEN rowpost."_has_table"(d.queue_key) = 1 THEN d.queue_key END AS queue_key
     FROM
     (
         -- one row for each queue, also if several spellings of its name are subscribed
-        SELECT MIN(s.QueueAddress) AS queue_address, q.queue_key
-        FROM dbo.SubscriptionRouting AS s
-        INNER JOIN OPENJSON(@topics) AS t
-            ON s.Topic = t.[value]
+        SELECT MIN(s.queue_address) AS queue_address, q.queue_key
+        FROM
+        (
+            SELECT r.QueueAddress AS queue_address
+            FROM dbo.SubscriptionRouting AS r
+            INNER JOIN OPENJSON(@topics) AS t
+                ON r.Topic = t.[value]
+            UNION ALL
+            SELECT o.queue_address
+            FROM OPENJSON(CONCAT(N'[', @others, N']')) WITH (queue_address nvarchar(200)) AS o
+        ) AS s
         LEFT JOIN rowpost.queue AS q
-            ON s.QueueAddress IN
+            ON s.queue_address IN
             (
                 q.queue_name,
                 CONCAT(q.table_name, N'@', QUOTENAME(q.schema_name)),
                 CONCAT(q.table_name, N'@', QUOTENAME(q.schema_name), N'@', QUOTENAME(ISNULL(q.catalog_name, DB_NAME())))
             )
-        GROUP BY q.queue_key, CASE WHEN q.queue_key IS NULL THEN s.QueueAddress END
+        GROUP BY q.queue_key, CASE WHEN q.queue_key IS NULL THEN s.queue_address END
     ) AS d
     FOR JSON PATH
 ), N'[]');

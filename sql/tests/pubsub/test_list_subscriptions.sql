@@ -34,6 +34,20 @@ EXEC rowpost.list_subscriptions;
 DECLARE @rows int = (SELECT COUNT(*) FROM #listed AS l);
 EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
 GO
+CREATE OR ALTER PROCEDURE pubsub_list_subscriptions.[test list_subscriptions lists what two tables have once]
+AS
+-- Babelfish: INSERT EXEC takes no procedure that calls another one
+CREATE TABLE #listed (topic nvarchar(200), endpoint nvarchar(200), queue_address nvarchar(200));
+EXEC rowpost.subscribe @endpoint = N'Sales', @topic = N'Shop.A', @queue_address = N'Sales@[dbo]';
+EXEC rowpost.subscribe @endpoint = N'Sales', @topic = N'Shop.A', @queue_address = N'Sales@[dbo]', @table_key = N'SampleRouting';
+EXEC rowpost.subscribe @endpoint = N'Billing', @topic = N'Shop.A', @queue_address = N'Billing@[dbo]', @table_key = N'SampleRouting';
+
+INSERT INTO #listed (topic, endpoint, queue_address)
+EXEC rowpost.list_subscriptions;
+
+DECLARE @rows int = (SELECT COUNT(*) FROM #listed AS l);
+EXEC tSQLt.AssertEquals @Expected = 2, @Actual = @rows;
+GO
 CREATE OR ALTER PROCEDURE pubsub_list_subscriptions.[test list_subscriptions leaves the callers session as it was]
 AS
 DECLARE @options int = @@OPTIONS;

@@ -94,6 +94,26 @@ ROLLBACK TRANSACTION before_it;
 DECLARE @rows int = (SELECT COUNT(*) FROM dbo.Sample AS s);
 EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
 GO
+CREATE OR ALTER PROCEDURE pubsub_publish_message.[test publish_message sends one copy to a queue that two tables have]
+AS
+EXEC rowpost.subscribe @endpoint = N'Billing', @topic = N'Shop.A', @queue_address = N'Sample@[dbo]';
+INSERT INTO dbo.SampleRouting (QueueAddress, Endpoint, Topic)
+VALUES (N'Sample', N'Other', N'Shop.A');
+
+EXEC rowpost.publish_message @topics = N'["Shop.A"]', @headers = N'';
+
+DECLARE @rows int = (SELECT COUNT(*) FROM dbo.Sample AS s);
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rows;
+GO
+CREATE OR ALTER PROCEDURE pubsub_publish_message.[test publish_message sends a copy to a subscriber in another table]
+AS
+EXEC rowpost.subscribe @endpoint = N'Billing', @topic = N'Shop.A', @queue_address = N'Sample@[dbo]', @table_key = N'SampleRouting';
+
+EXEC rowpost.publish_message @topics = N'["Shop.A"]', @headers = N'';
+
+DECLARE @rows int = (SELECT COUNT(*) FROM dbo.Sample AS s);
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rows;
+GO
 CREATE OR ALTER PROCEDURE pubsub_publish_message.[test publish_message leaves the callers session as it was]
 AS
 DECLARE @options int = @@OPTIONS;

@@ -59,6 +59,21 @@ ROLLBACK TRANSACTION before_it;
 DECLARE @rows int = (SELECT COUNT(*) FROM dbo.SubscriptionRouting AS s);
 EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
 GO
+CREATE OR ALTER PROCEDURE pubsub_subscribe.[test subscribe writes into the table that is given]
+AS
+EXEC rowpost.subscribe @endpoint = N'Billing', @topic = N'Shop.OrderPlaced', @queue_address = N'Billing@[dbo]', @table_key = N'SampleRouting';
+
+DECLARE @default int = (SELECT COUNT(*) FROM dbo.SubscriptionRouting AS s);
+DECLARE @given int = (SELECT COUNT(*) FROM dbo.SampleRouting AS s);
+EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @default;
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @given;
+GO
+CREATE OR ALTER PROCEDURE pubsub_subscribe.[test subscribe refuses a table that is not registered]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51011;
+
+EXEC rowpost.subscribe @endpoint = N'Billing', @topic = N'Shop.OrderPlaced', @queue_address = N'Billing@[dbo]', @table_key = N'100%';
+GO
 CREATE OR ALTER PROCEDURE pubsub_subscribe.[test subscribe leaves the callers session as it was]
 AS
 DECLARE @options int = @@OPTIONS;

@@ -46,6 +46,16 @@ ROLLBACK TRANSACTION before_it;
 DECLARE @rows int = (SELECT COUNT(*) FROM dbo.SubscriptionRouting AS s);
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rows;
 GO
+CREATE OR ALTER PROCEDURE pubsub_unsubscribe.[test unsubscribe ends the subscription in every table]
+AS
+EXEC rowpost.subscribe @endpoint = N'Billing', @topic = N'Shop.OrderPlaced', @queue_address = N'Billing@[dbo]', @table_key = N'SampleRouting';
+EXEC rowpost.subscribe @endpoint = N'Billing', @topic = N'Shop.OrderPlaced', @queue_address = N'Billing@[dbo]';
+
+EXEC rowpost.unsubscribe @endpoint = N'Billing', @topic = N'Shop.OrderPlaced';
+
+DECLARE @left int = (SELECT COUNT(*) FROM dbo.SampleRouting AS s) + (SELECT COUNT(*) FROM dbo.SubscriptionRouting AS s);
+EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @left;
+GO
 CREATE OR ALTER PROCEDURE pubsub_unsubscribe.[test unsubscribe leaves the callers session as it was]
 AS
 DECLARE @options int = @@OPTIONS;

@@ -27,6 +27,7 @@ from rowpost.database.contract import Procedure, load_contract
 from rowpost.deploy.contract_sql import drop_procedures, role_grants, template_rows
 from rowpost.deploy.scripts import Script
 from rowpost.deploy.sql_text import PLACEHOLDER, SqlTextError, expand, render, split_batches
+from rowpost.wire.address import SUBSCRIPTION_TABLE
 from tests.support import babelfish
 from tests.support.tsql.runtime import UnsupportedMachine, prepare_runtime
 
@@ -38,6 +39,12 @@ BABELFISH = babelfish.STAND_INS / "catalog.sql"
 SHIM = REPOSITORY / "deploy" / "tsqlt" / "shim.sql"
 OPERATIONS = REPOSITORY / "deploy" / "operations"
 SAMPLE = "Sample"
+SAMPLES = {
+    "saga_table": f"[dbo].[{SAMPLE}Saga]",
+    "saga_key": f"{SAMPLE}Saga",
+    "subscription_table": f"[dbo].[{SAMPLE}Routing]",
+    "subscription_key": SUBSCRIPTION_TABLE,  # procedures call those of the default table
+}
 #: tSQLt makes a schema of each test class
 TEST_CLASS = re.compile(r"EXEC tSQLt\.NewTestClass @ClassName = N'(\w+)'")
 #: a schema that a script makes below IF, which T-SQL allows in dynamic SQL only
@@ -164,17 +171,15 @@ def _fragments(path: str) -> dict[str, str]:
 
 
 def _sample(placeholder: str) -> str:
-    """{queue_table} is [dbo].[Sample], {delayed_table} is [dbo].[Sample.delayed], {saga_table} is [dbo].[SampleSaga], a
-    column's type nvarchar(200), any other name Sample."""
+    """{queue_table} is [dbo].[Sample], {delayed_table} is [dbo].[Sample.delayed], a column's type nvarchar(200), the others as in SAMPLES or
+    Sample."""
     if placeholder.endswith("_type"):
         return "nvarchar(200)"
     if placeholder.endswith("_column"):
         return f"Correlation_{SAMPLE}"
-    if placeholder.startswith("saga_"):
-        return f"[dbo].[{SAMPLE}Saga]" if placeholder == "saga_table" else f"{SAMPLE}Saga"
     table = re.fullmatch(r"(\w+)_table", placeholder)
-    if not table:
-        return SAMPLE
+    if placeholder in SAMPLES or not table:
+        return SAMPLES.get(placeholder, SAMPLE)
     return f"[dbo].[{SAMPLE}]" if table.group(1) == "queue" else f"[dbo].[{SAMPLE}.{table.group(1)}]"
 
 

@@ -4,7 +4,7 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Lists the subscriptions.
+Lists the subscriptions in all tables of subscriptions; one that several tables have is listed once.
 Atomicity: reads only.
 Locking:   none that lasts.
 Order:     by topic, then endpoint.
@@ -13,6 +13,9 @@ BEGIN
     RETURN QUERY
     SELECT s.topic::text, s.endpoint::text, s.queueaddress::text
     FROM public."SubscriptionRouting" AS s
-    ORDER BY s.topic, s.endpoint;
+    UNION
+    SELECT o.topic, o.endpoint, o.queue_address
+    FROM rowpost._read_other_subscriptions() AS o
+    ORDER BY 1, 2, 3;
 END
 $rowpost$;

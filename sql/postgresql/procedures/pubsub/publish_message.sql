@@ -9,7 +9,8 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Sends one copy of an event to every queue that is subscribed to any of its topics, and returns the queues.
+Sends one copy of an event to every queue that is subscribed to any of its topics, in any table of subscriptions,
+and returns the queues.
 The server stores all copies. A queue with stored = false is not registered here, or its table is gone; the caller uses
 send_to_subscriber for it.
 Atomicity: in the caller's transaction, one INSERT a queue.
@@ -18,19 +19,27 @@ Order:     by queue.
 */
 DECLARE
     v_destination record;
+    v_others text[];
 BEGIN
+    IF EXISTS (SELECT FROM rowpost.subscription_table AS t) THEN
+        SELECT array_agg(o.queue_address) INTO v_others FROM rowpost._read_other_subscriptions(p_topics) AS o;
+    END IF;
+
     FOR v_destination IN
         -- one row for each queue, also if several spellings of its name are subscribed
-        SELECT min(s.queueaddress::text) AS queue_address, q.queue_key
-        FROM public."SubscriptionRouting" AS s
+        SELECT min(s.queue_address) AS queue_address, q.queue_key
+        FROM (
+            SELECT r.queueaddress::text AS queue_address FROM public."SubscriptionRouting" AS r WHERE r.topic = ANY (p_topics)
+            UNION ALL
+            SELECT o.queue_address FROM unnest(v_others) AS o (queue_address)
+        ) AS s
         LEFT JOIN rowpost.queue AS q
-            ON s.queueaddress IN (
+            ON s.queue_address IN (
                 q.queue_name,
                 q.table_name || '@[' || replace(q.schema_name, ']', ']]') || ']',
                 format('"%s"."%s"', replace(q.schema_name, '"', '""'), replace(q.table_name, '"', '""'))
             )
-        WHERE s.topic = ANY (p_topics)
-        GROUP BY q.queue_key, CASE WHEN q.queue_key IS NULL THEN s.queueaddress END
+        GROUP BY q.queue_key, CASE WHEN q.queue_key IS NULL THEN s.queue_address END
         ORDER BY 1
     LOOP
         queue_address := v_destination.queue_address;

@@ -7,22 +7,12 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Ends an endpoint's subscription to a topic; does nothing if there is none.
+Ends an endpoint's subscription to a topic, in every table of subscriptions; does nothing if there is none.
 Atomicity: in the caller's transaction.
-Locking:   one key of the subscription table.
+Locking:   one key of each table of subscriptions.
 The caller must be allowed to receive from the subscribed queue, or be an operator.
 */
-DECLARE
-    v_address text;
 BEGIN
-    SELECT s.queueaddress INTO v_address
-    FROM public."SubscriptionRouting" AS s
-    WHERE s.endpoint = p_endpoint AND s.topic = p_topic
-    FOR UPDATE;
-
-    IF v_address IS NOT NULL THEN
-        PERFORM rowpost._require_subscriber(v_address);
-        DELETE FROM public."SubscriptionRouting" AS s WHERE s.endpoint = p_endpoint AND s.topic = p_topic;
-    END IF;
+    PERFORM rowpost._write_subscriptions(p_endpoint, p_topic);
 END
 $rowpost$;
