@@ -177,7 +177,7 @@ class Site:
 
     def events(self, name: str) -> int:
         """Return how many events of this name the service has printed."""
-        lines = self._log.read_text(errors="replace").splitlines()
+        lines = self._log.read_text(errors="replace").split("\n")
         return sum(1 for line in lines if line.startswith("{") and json.loads(line).get("event") == name)
 
     def change_password(self, password: str) -> None:
