@@ -5,6 +5,9 @@ GRANT EXECUTE ON rowpost._may_receive TO rowpost_endpoint, rowpost_operator, row
 GRANT EXECUTE ON rowpost._has_table TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost._require_receiver TO rowpost_endpoint, rowpost_operator;
 GRANT EXECUTE ON rowpost._require_subscriber TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost._write_subscriptions TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost.[_write_subscription:SubscriptionRouting] TO rowpost_endpoint, rowpost_operator;
+GRANT EXECUTE ON rowpost._read_other_subscriptions TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost._object_fingerprint TO rowpost_operator, rowpost_reader;
 GRANT EXECUTE ON rowpost._describe_bloat TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT SELECT ON rowpost.journal TO rowpost_operator, rowpost_reader;
@@ -12,6 +15,7 @@ GRANT SELECT ON rowpost.declared_feature TO rowpost_operator, rowpost_reader;
 GRANT SELECT ON rowpost.version TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT SELECT ON rowpost.queue TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 IF OBJECT_ID(N'rowpost.saga', N'U') IS NOT NULL GRANT SELECT ON rowpost.saga TO rowpost_endpoint, rowpost_operator, rowpost_reader;
+GRANT SELECT ON rowpost.subscription_table TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.failure TO rowpost_endpoint, rowpost_operator;
 IF OBJECT_ID(N'rowpost.decision', N'U') IS NOT NULL GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.decision TO rowpost_endpoint, rowpost_operator;
 IF OBJECT_ID(N'rowpost.decision', N'U') IS NOT NULL GRANT SELECT ON rowpost.decision TO rowpost_reader;
@@ -33,4 +37,14 @@ IF OBJECT_ID(N'rowpost.ledger', N'U') IS NOT NULL GRANT SELECT, INSERT, UPDATE, 
 IF OBJECT_ID(N'rowpost.staged_message', N'U') IS NOT NULL GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.staged_message TO rowpost_endpoint, rowpost_operator;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dbo.SubscriptionRouting TO rowpost_endpoint, rowpost_operator;
 GRANT SELECT ON dbo.SubscriptionRouting TO rowpost_reader;
+GO
+DECLARE @grants nvarchar(max) = (
+    SELECT STRING_AGG(CAST(CONCAT(
+        N'GRANT EXECUTE ON rowpost.', QUOTENAME(CONCAT(N'_write_subscription:', t.table_key)), N' TO rowpost_endpoint, rowpost_operator; ',
+        N'GRANT EXECUTE ON rowpost.', QUOTENAME(CONCAT(N'_read_subscriptions:', t.table_key)), N' TO rowpost_endpoint, rowpost_operator, rowpost_reader; ',
+        N'GRANT SELECT, INSERT, UPDATE, DELETE ON ', QUOTENAME(t.schema_name), N'.', QUOTENAME(t.table_name), N' TO rowpost_endpoint, rowpost_operator; '
+    ) AS nvarchar(max)), N'')
+    FROM rowpost.subscription_table AS t
+);
+EXEC (@grants);
 GO
