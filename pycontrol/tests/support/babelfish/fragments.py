@@ -22,6 +22,15 @@ _DYNAMIC_CALL = """    SET @procedure = CONCAT(N'EXEC ', @procedure, N' @headers
     EXEC sys.sp_executesql @procedure, N'@headers nvarchar(max), @body varbinary(max), @time_ms bigint',
         @headers = @headers, @body = @body, @time_ms = @time_to_be_received_ms;
 """
+_READ = "    EXEC @procedure @topics = @topics, @found = @found OUTPUT;\n"
+_DYNAMIC_READ = """    SET @procedure = CONCAT(N'EXEC ', @procedure, N' @topics = @t, @found = @f OUTPUT;');
+    EXEC sys.sp_executesql @procedure, N'@t nvarchar(max), @f nvarchar(max) OUTPUT', @t = @topics, @f = @found OUTPUT;
+"""
+_WRITE = "    EXEC @procedure @endpoint = @endpoint, @topic = @topic, @queue_address = @queue_address, @new = @new;\n"
+_DYNAMIC_WRITE = """    SET @procedure = CONCAT(N'EXEC ', @procedure, N' @endpoint = @e, @topic = @t, @queue_address = @q, @new = @n;');
+    EXEC sys.sp_executesql @procedure, N'@e nvarchar(400), @t nvarchar(400), @q nvarchar(200), @n bit',
+        @e = @endpoint, @t = @topic, @q = @queue_address, @n = @new;
+"""
 _LAST_IDENTITY = """DECLARE @last bigint = (
     SELECT CASE WHEN i.last_value IS NULL THEN 0 ELSE CAST(IDENT_CURRENT(N'{queue_table}') AS bigint) END
     FROM sys.identity_columns AS i
@@ -97,6 +106,8 @@ WHERE q.RowVersion IN
 FRAGMENTS: tuple[tuple[str, str, str], ...] = (
     ("UPDLOCK: an UPDATE that changes nothing locks the instance", _LOCK_SAGA, _TOUCH_SAGA),
     ("the call of a procedure that a variable names: a dynamic call, so that a publisher needs the right to send", _CALL, _DYNAMIC_CALL),
+    ("the call of a procedure that a variable names: a dynamic call, which reads a table of subscriptions", _READ, _DYNAMIC_READ),
+    ("the call of a procedure that a variable names: a dynamic call, which writes into a table of subscriptions", _WRITE, _DYNAMIC_WRITE),
     ("an identity that says whether one was ever assigned: PostgreSQL's sequence", _LAST_IDENTITY, _LAST_OF_SEQUENCE),
     ("rights by the server's edition", _RIGHT_TO_SEE_LOCKS, _SEES_LOCKS),
     ("sys.dm_tran_locks: PostgreSQL's pg_locks", _LOCKS, _POSTGRESQL_LOCKS),
