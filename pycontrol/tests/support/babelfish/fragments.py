@@ -23,7 +23,7 @@ _DYNAMIC_CALL = """    SET @procedure = CONCAT(N'EXEC ', @procedure, N' @headers
         @headers = @headers, @body = @body, @time_ms = @time_to_be_received_ms;
 """
 _READ = "    EXEC @procedure @topics = @topics, @found = @found OUTPUT;\n"
-_DYNAMIC_READ = """    SET @procedure = CONCAT(N'EXEC ', @procedure, N' @topics = @t, @found = @f OUTPUT;');
+_DYNAMIC_READ = """    SET @procedure = CONCAT(N'DECLARE @x nvarchar(max) = @f; EXEC ', @procedure, N' @topics = @t, @found = @x OUTPUT; SET @f = @x;');
     EXEC sys.sp_executesql @procedure, N'@t nvarchar(max), @f nvarchar(max) OUTPUT', @t = @topics, @f = @found OUTPUT;
 """
 _WRITE = "    EXEC @procedure @endpoint = @endpoint, @topic = @topic, @queue_address = @queue_address, @new = @new;\n"
