@@ -5,7 +5,7 @@ EXEC tSQLt.NewTestClass @ClassName = N'pubsub__read_other_subscriptions';
 GO
 CREATE OR ALTER PROCEDURE pubsub__read_other_subscriptions.[test _read_other_subscriptions reads every table but the default one]
 AS
-DECLARE @found nvarchar(max);
+DECLARE @found nvarchar(4000);
 EXEC rowpost.subscribe @endpoint = N'Billing', @topic = N'Shop.A', @queue_address = N'Sample@[dbo]';
 EXEC rowpost.subscribe @endpoint = N'Sales', @topic = N'Shop.A', @queue_address = N'Sales@[dbo]', @table_key = N'SampleRouting';
 EXEC rowpost.subscribe @endpoint = N'Sales', @topic = N'Shop.B', @queue_address = N'Sales@[dbo]', @table_key = N'SampleRouting';

@@ -5,7 +5,7 @@ EXEC tSQLt.NewTestClass @ClassName = N'pubsub__read_subscriptions';
 GO
 CREATE OR ALTER PROCEDURE pubsub__read_subscriptions.[test _read_subscriptions appends the subscriptions to its topics]
 AS
-DECLARE @found nvarchar(max) = N'{"topic":"Shop.Z"}';
+DECLARE @found nvarchar(4000) = N'{"topic":"Shop.Z"}';
 EXEC rowpost.subscribe @endpoint = N'Billing', @topic = N'Shop.A', @queue_address = N'Sample@[dbo]';
 EXEC rowpost.subscribe @endpoint = N'Billing', @topic = N'Shop.B', @queue_address = N'Sample@[dbo]';
 
@@ -17,7 +17,7 @@ EXEC tSQLt.AssertEqualsString @Expected = N'Shop.Z Shop.A', @Actual = @topics;
 GO
 CREATE OR ALTER PROCEDURE pubsub__read_subscriptions.[test _read_subscriptions reads all without topics]
 AS
-DECLARE @found nvarchar(max);
+DECLARE @found nvarchar(4000);
 EXEC rowpost.subscribe @endpoint = N'Billing', @topic = N'Shop.A', @queue_address = N'Sample@[dbo]';
 EXEC rowpost.subscribe @endpoint = N'Sales', @topic = N'Shop.B', @queue_address = N'Sales@[dbo]';
 
@@ -34,7 +34,7 @@ EXEC tSQLt.AssertEquals @Expected = 2, @Actual = @rows;
 GO
 CREATE OR ALTER PROCEDURE pubsub__read_subscriptions.[test _read_subscriptions appends nothing if nobody is subscribed]
 AS
-DECLARE @found nvarchar(max) = N'{}';
+DECLARE @found nvarchar(4000) = N'{}';
 
 EXEC rowpost.[_read_subscriptions:SubscriptionRouting] @topics = N'["Shop.A"]', @found = @found OUTPUT;
 

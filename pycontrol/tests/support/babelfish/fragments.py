@@ -23,8 +23,8 @@ _DYNAMIC_CALL = """    SET @procedure = CONCAT(N'EXEC ', @procedure, N' @headers
         @headers = @headers, @body = @body, @time_ms = @time_to_be_received_ms;
 """
 _READ = "    EXEC @procedure @topics = @topics, @found = @found OUTPUT;\n"
-_DYNAMIC_READ = """    SET @procedure = CONCAT(N'DECLARE @x nvarchar(max) = @f; EXEC ', @procedure, N' @topics = @t, @found = @x OUTPUT; SET @f = @x;');
-    EXEC sys.sp_executesql @procedure, N'@t nvarchar(max), @f nvarchar(max) OUTPUT', @t = @topics, @f = @found OUTPUT;
+_DYNAMIC_READ = """    SET @procedure = CONCAT(N'DECLARE @x nvarchar(4000) = @f; EXEC ', @procedure, N' @topics = @t, @found = @x OUTPUT; SET @f = @x;');
+    EXEC sys.sp_executesql @procedure, N'@t nvarchar(max), @f nvarchar(4000) OUTPUT', @t = @topics, @f = @found OUTPUT;
 """
 _WRITE = "    EXEC @procedure @endpoint = @endpoint, @topic = @topic, @queue_address = @queue_address, @new = @new;\n"
 _DYNAMIC_WRITE = """    SET @procedure = CONCAT(N'EXEC ', @procedure, N' @endpoint = @e, @topic = @t, @queue_address = @q, @new = @n;');
@@ -106,6 +106,8 @@ WHERE q.RowVersion IN
 FRAGMENTS: tuple[tuple[str, str, str], ...] = (
     ("UPDLOCK: an UPDATE that changes nothing locks the instance", _LOCK_SAGA, _TOUCH_SAGA),
     ("the call of a procedure that a variable names: a dynamic call, so that a publisher needs the right to send", _CALL, _DYNAMIC_CALL),
+    ("an output of nvarchar(max): nvarchar(4000)", "    @found nvarchar(max) OUTPUT", "    @found nvarchar(4000) OUTPUT"),
+    ("a variable of nvarchar(max) for an output: nvarchar(4000)", "DECLARE @others nvarchar(max);", "DECLARE @others nvarchar(4000);"),
     ("the call of a procedure that a variable names: a dynamic call, which reads a table of subscriptions", _READ, _DYNAMIC_READ),
     ("the call of a procedure that a variable names: a dynamic call, which writes into a table of subscriptions", _WRITE, _DYNAMIC_WRITE),
     ("an identity that says whether one was ever assigned: PostgreSQL's sequence", _LAST_IDENTITY, _LAST_OF_SEQUENCE),
