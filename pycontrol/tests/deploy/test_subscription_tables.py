@@ -25,11 +25,16 @@ class Nsb:
 
     def __init__(self, shop, database, sql):
         self.engine, self.database, self.sql = shop.engine, database, sql
+        #: findings that say nothing here: Babelfish gives a schema of AUTHORIZATION dbo to another owner
+        self.beside = {"owner_differs"} if shop.babelfish else set()
         self.settings = replace(shop.settings, default_schema="nsb", subscription_table=TABLE, queues=(QueueSettings(QUEUE),))
         #: the environment as an earlier rowpost knew it: subscriptions in the engine's default schema
         self.earlier = replace(self.settings, subscription_table="SubscriptionRouting")
         self.address = database.canonical(parse_address(QUEUE))
         sql.run(shop.spelt("CREATE SCHEMA nsb", "CREATE SCHEMA nsb AUTHORIZATION dbo"))
+
+    def findings(self, settings):
+        return [each.kind for each in verify(self.database, plan(settings)) if not each.remark and each.kind not in self.beside]
 
     def table(self, schema):
         if self.engine == "sqlserver":
@@ -128,7 +133,7 @@ def test_a_deployment_with_a_table_of_its_own_is_complete_and_clean(nsb, by_queu
     apply(nsb.database, plan(nsb.settings), by_queue=by_queue)
 
     assert difference(nsb.database, plan(nsb.settings)).is_empty
-    assert [each for each in verify(nsb.database, plan(nsb.settings)) if not each.remark] == []
+    assert nsb.findings(nsb.settings) == []
 
 
 def test_another_environment_leaves_the_table_and_goes_on_to_serve_it(nsb, shop):
@@ -146,10 +151,10 @@ def test_a_table_that_was_dropped_by_hand_is_found_and_made_again(nsb):
     apply(nsb.database, plan(nsb.settings))
     nsb.sql.run(f"DROP TABLE {nsb.table('nsb')}")
 
-    found = verify(nsb.database, plan(nsb.settings))
+    found = nsb.findings(nsb.settings)
     apply(nsb.database, plan(nsb.settings))
 
-    assert [each.kind for each in found] == ["object_gone"]
+    assert found == ["object_gone"]
     nsb.subscribe(nsb.settings)
     assert nsb.publish() == ({(nsb.address, True)}, 1)
 
@@ -184,7 +189,7 @@ def test_a_table_that_is_forgotten_is_read_no_longer_and_keeps_its_rows(nsb):
 
     assert nsb.publish() == (set(), 0)
     assert nsb.rows("nsb") == rows
-    assert [each for each in verify(nsb.database, plan(nsb.earlier)) if not each.remark] == []
+    assert nsb.findings(nsb.earlier) == []
     apply(nsb.database, plan(nsb.settings))
     assert nsb.publish() == ({(nsb.address, True)}, 1)
 
