@@ -85,8 +85,9 @@ def check_server(settings: Settings) -> Iterator[Check]:
 
 
 def _server(database: Connection, settings: Settings) -> Iterator[Check]:
-    """Check what the server allows in the schemas of the environment's own queues."""
-    addresses = [parse_address(queue.name).qualified(settings.engine) for queue in settings.queues if queue.kind == "own"]
+    """Check what the server allows in the schemas of the environment's own queues and subscriptions."""
+    names = [queue.name for queue in settings.queues if queue.kind == "own"]
+    addresses = [parse_address(name).qualified(settings.engine) for name in (*names, settings.subscription_table)]
     try:
         with database.translated():
             yield from database.dialect.checks(database.driver_connection, sorted({str(each.schema) for each in addresses}))

@@ -3,8 +3,9 @@ SET QUOTED_IDENTIFIER ON;
 GO
 EXEC tSQLt.NewTestClass @ClassName = N'pubsub_list_subscriptions';
 GO
-CREATE OR ALTER PROCEDURE pubsub_list_subscriptions.[test list_subscriptions returns each subscription]
+CREATE OR ALTER PROCEDURE pubsub_list_subscriptions.[test list_subscriptions returns each subscription in the default table]
 AS
+EXEC rowpost.unregister_subscription_table @table_key = N'SampleRouting';
 CREATE TABLE #listed (topic nvarchar(200), endpoint nvarchar(200), queue_address nvarchar(200));
 EXEC rowpost.subscribe @endpoint = N'Sales', @topic = N'Shop.A', @queue_address = N'Sales@[dbo]';
 EXEC rowpost.subscribe @endpoint = N'Billing', @topic = N'Shop.B', @queue_address = N'Billing@[dbo]';
@@ -26,6 +27,7 @@ EXEC tSQLt.AssertEquals @Expected = 3, @Actual = @rows;
 GO
 CREATE OR ALTER PROCEDURE pubsub_list_subscriptions.[test list_subscriptions returns nothing without subscriptions]
 AS
+EXEC rowpost.unregister_subscription_table @table_key = N'SampleRouting';
 CREATE TABLE #listed (topic nvarchar(200), endpoint nvarchar(200), queue_address nvarchar(200));
 
 INSERT INTO #listed (topic, endpoint, queue_address)
