@@ -45,7 +45,8 @@ def environment(random, target, url):
         if random.random() < 0.5
     ]
     features = tuple(feature for feature in FEATURES if random.random() < 0.5)
-    return replace(target.settings, url=url, queues=tuple(queues), sagas=tuple(sagas), features=features)
+    table = random.choice(("SubscriptionRouting", "Subscribers" if target.babelfish else "SubscriptionRouting@[app]"))
+    return replace(target.settings, url=url, queues=tuple(queues), sagas=tuple(sagas), features=features, subscription_table=table)
 
 
 @pytest.mark.promise("converges")
