@@ -13,15 +13,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rowpost.database.contract import CORE, Procedure
+from rowpost.database.contract import CORE, FEATURES_OF_QUEUES, Procedure
 from rowpost.database.dialects.choice import dialect_for
 from rowpost.database.dialects.protocol import Dialect
 from rowpost.deploy.contract_sql import drop_procedures, role_grants, template_rows
-from rowpost.deploy.queue_entry import QueueEntry, delayed_feature, describe_queue, queue_names
+from rowpost.deploy.queue_entry import QueueEntry, delayed_feature, describe_queue, queue_names, wake_up_feature
 from rowpost.deploy.runner import BATCH_GUARD, SCRIPT_END, SESSION_BATCH, code_only
 from rowpost.deploy.saga_entry import SagaEntry, describe_saga, saga_names
 from rowpost.deploy.scripts import Script, ScriptSet, hash_text, load_scripts, render_script
 from rowpost.deploy.sql_text import expand, split_batches
+from rowpost.errors import DeployError
 from rowpost.settings.environment import OutboxSettings, Settings
 from rowpost.version import __version__
 from rowpost.wire.address import DEFAULT_SCHEMA
@@ -73,8 +74,9 @@ class Plan:
     """A deployment of one environment. `items` are in the order in which they run.
 
     `whole` is False for the deployment of a few queues into a database that has the rest already. `features` are those whose
-    objects are in `items`. `declared` are those that the environment declares, with `delayed:<queue key>` for a queue with a
-    delayed table: the database records them for the environment. `uncertain` are features that something needs which could not be
+    objects are in `items`. `woken` are the keys of queues with a trigger on inserts. `declared` are the features that the environment
+    declares, with `delayed:<queue key>` for a queue with a delayed table and `wake_up:<queue key>` for one with that trigger: the
+    database records them for the environment. `uncertain` are features that something needs which could not be
     imported here, each with that something.
     """
 
@@ -84,14 +86,17 @@ class Plan:
     tool_version: str = __version__
     whole: bool = True
     features: frozenset[str] = frozenset()
+    woken: frozenset[str] = frozenset()
     uncertain: tuple[tuple[str, str], ...] = ()
 
     @property
     def declared(self) -> tuple[str, ...]:
-        """Features, and the queues with a delayed table, as the database records them; none with scripts of a release without the record."""
+        """Features, also those of single queues, as the database records them; none with scripts of a release without the record."""
         if not any(script.stem == "record_feature" for script in self.scripts.database):
             return ()
-        return (*sorted(self.features), *sorted(delayed_feature(queue) for queue in self.queues if queue.delayed))
+        of_queues = [delayed_feature(queue) for queue in self.queues if queue.delayed]
+        of_queues += [wake_up_feature(queue) for queue in self.queues if queue.queue_key in self.woken]
+        return (*sorted(self.features), *sorted(of_queues))
 
     @property
     def engine(self) -> str:
@@ -149,12 +154,19 @@ class Plan:
 def plan(settings: Settings, folder: Path | None = None) -> Plan:
     """The deployment of an environment, offline. `folder` is the sql folder to take instead of the product's own.
 
-    Raises DeployError for scripts that cannot be read or rendered.
+    Raises DeployError for scripts that cannot be read or rendered, and for `wake_up: everybody` on SQL Server.
     """
-    entries: list[Entry] = [describe_queue(queue, settings.engine) for queue in settings.queues]
-    entries += [describe_saga(saga, settings.engine) for saga in settings.sagas]
+    queues = [describe_queue(queue, settings.engine) for queue in settings.queues]
+    everybody = settings.supervisor.wake_up == "everybody"
+    if everybody and settings.engine == "sqlserver":
+        raise DeployError(
+            f"The environment {settings.environment} has `wake_up: everybody`, which only PostgreSQL can do, because SQL Server has no "
+            "NOTIFY: write `wake_up: true`, and a shorter `peek_delay` at the workers of queues whose messages must not wait."
+        )
+    woken = [queue.queue_key for queue in queues if everybody and queue.kind != "external"]
+    entries = [*queues, *(describe_saga(saga, settings.engine) for saga in settings.sagas)]
     scripts = load_scripts(settings.engine, folder)
-    return build_plan(settings.declarant, scripts, entries, features=declared_features(settings, scripts))
+    return build_plan(settings.declarant, scripts, entries, features=declared_features(settings, scripts), woken=woken)
 
 
 def declared_features(settings: Settings, scripts: ScriptSet) -> frozenset[str]:
@@ -166,8 +178,8 @@ def declared_features(settings: Settings, scripts: ScriptSet) -> frozenset[str]:
 
 
 def deployed_features(scripts: ScriptSet, script_names: Iterable[str]) -> frozenset[str]:
-    """The features of scripts that ran, by their names in the journal; without the core, and without delayed, which queues have."""
-    return frozenset(map(scripts.contract.feature_of, script_names)) - {CORE, "delayed"}
+    """The features of scripts that ran, by their names in the journal; without the core, and without those that single queues have."""
+    return frozenset(map(scripts.contract.feature_of, script_names)) - {CORE} - FEATURES_OF_QUEUES
 
 
 def count_by_feature(plan: Plan, script_names: Iterable[str]) -> list[tuple[str, int, str]]:
@@ -195,19 +207,20 @@ def business_settings(settings: Settings, outbox: OutboxSettings) -> Settings:
 
 
 def build_plan(
-    environment: str, scripts: ScriptSet, entries: Iterable[Entry], whole: bool = True, features: Collection[str] = ()
+    environment: str, scripts: ScriptSet, entries: Iterable[Entry], whole: bool = True, features: Collection[str] = (), woken: Collection[str] = ()
 ) -> Plan:
-    """A plan out of its parts, queues and then sagas in the order given; not `whole`: of these alone."""
+    """A plan out of its parts, queues and then sagas in the order given; not `whole`: of these alone. `woken`: keys of queues with a trigger."""
     entries = list(entries)
     queues = [entry for entry in entries if isinstance(entry, QueueEntry)]
     sagas = [entry for entry in entries if isinstance(entry, SagaEntry)] if scripts.saga_tables else []
     features = frozenset(features) | ({"sagas"} if sagas else frozenset())
+    woken = frozenset(woken) if scripts.create_trigger else frozenset()
     dialect = dialect_for(scripts.engine)
     fragments = contract_fragments(scripts, features)
     wanted = [script for script in scripts.database if scripts.contract.feature_of(script.name) in {CORE, *features}] if whole else []
     items: list[Step | Entry] = [_database_step(_expanded(script, fragments), dialect) for script in wanted]
     for queue in queues:
-        items += [queue, *_queue_steps(queue, scripts, dialect, features)]
+        items += [queue, *_queue_steps(queue, scripts, dialect, features, woken)]
     for saga in sagas:
         items += [saga, *_saga_steps(saga, scripts, dialect)]
     if whole:
@@ -219,7 +232,7 @@ def build_plan(
     for saga in sagas:
         granted = role_grants(scripts.engine, _saga_procedures(saga, scripts))
         items += [_saga_step(_expanded(script, {"procedure_grants": granted}), saga, dialect) for script in scripts.saga_grants]
-    return Plan(environment, scripts, tuple(items), whole=whole, features=features)
+    return Plan(environment, scripts, tuple(items), whole=whole, features=features, woken=woken)
 
 
 def contract_fragments(scripts: ScriptSet, features: Collection[str] | None = None) -> dict[str, str]:
@@ -254,12 +267,16 @@ def _database_step(script: Script, dialect: Dialect) -> Step:
     return Step(script.name, script.kind, script.text, object_kind, f"rowpost.{dialect.quote(name)}")
 
 
-def _queue_steps(queue: QueueEntry, scripts: ScriptSet, dialect: Dialect, features: Collection[str]) -> Iterator[Step]:
+def _queue_steps(
+    queue: QueueEntry, scripts: ScriptSet, dialect: Dialect, features: Collection[str], woken: Collection[str]
+) -> Iterator[Step]:
     names = queue_names(queue, dialect)
     if queue.kind != "external":
         yield _queue_step(scripts.create, queue, dialect, "table", names["queue_table"])
     if queue.delayed:
         yield _queue_step(scripts.create_delayed, queue, dialect, "table", names["delayed_table"])
+    if scripts.create_trigger and queue.queue_key in woken:
+        yield _queue_step(scripts.create_trigger, queue, dialect, "trigger", f"rowpost.{dialect.quote(f'notify_inserts:{queue.queue_key}')}")
     wanted = {procedure.name for procedure in _queue_procedures(queue, scripts, features)}
     for script in scripts.templates:
         if script.stem in wanted or script.stem.startswith("_"):
