@@ -47,7 +47,7 @@ def measure_waits(place: Place, folder: Path, messages: int) -> dict[str, dict[s
     """Insert into both queues in turn under a supervisor. Return the figures in milliseconds by queue."""
     (folder / "notes").mkdir()
     notes, waits = Notes(folder / "notes"), {OFF: [], ON: []}
-    pauses = random.Random(1)  # noqa: S311 -- the same pauses in each run
+    pauses = random.Random(1)  # the same pauses in each run
     worker = {"handler": f"{HANDLERS}:timed", "limit": 1, "peek_delay": PEEK_DELAY}
     with running(place, folder, {OFF: worker, ON: worker}, {NOTES: str(folder / "notes")}):
         for number in range(2 * (messages + 1)):

@@ -164,7 +164,7 @@ def plan(settings: Settings, folder: Path | None = None) -> Plan:
             "NOTIFY: write `wake_up: true`, and a shorter `peek_delay` at the workers of queues whose messages must not wait."
         )
     woken = [queue.queue_key for queue in queues if everybody and queue.kind != "external"]
-    entries = [*queues, *(describe_saga(saga, settings.engine) for saga in settings.sagas)]
+    entries: list[Entry] = [*queues, *(describe_saga(saga, settings.engine) for saga in settings.sagas)]
     scripts = load_scripts(settings.engine, folder)
     return build_plan(settings.declarant, scripts, entries, features=declared_features(settings, scripts), woken=woken)
 
