@@ -1,6 +1,6 @@
 """Measure `wake_up: everybody`: how long a plain INSERT waits for its handler, and what the trigger costs its sender.
 
-    python -m benchmarks.wake_up [--messages 120] [--rounds 9] [--inserts 400] [--output benchmarks/results/wake-up.json]
+    python -m benchmarks.wake_up [--messages 120] [--rounds 9] [--inserts 400] [--output FILE]
 
 Two queues in one database, one of them with the trigger. `wait`: under `rowpost run`, each queue in turn gets one plain INSERT, so
 that each gets about one a second. The pauses vary by half, because a constant pause would always meet the same moment between two
