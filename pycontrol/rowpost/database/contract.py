@@ -21,11 +21,14 @@ from rowpost.errors import ContractError
 from rowpost.wire.address import TEMPLATE_NAME_LIMIT
 
 __all__ = [
-    "CORE", "CatalogueEntry", "Contract", "Feature", "Parameter", "Procedure", "load_contract", "parse_contract", "read_contract",
+    "CORE", "FEATURES_OF_QUEUES", "CatalogueEntry", "Contract", "Feature", "Parameter", "Procedure", "load_contract", "parse_contract",
+    "read_contract",
 ]  # fmt: skip
 
 #: the feature of all that every deployment has
 CORE = "core"
+#: the features that single queues have, and not a whole database
+FEATURES_OF_QUEUES = frozenset({"delayed", "wake_up"})
 
 T = TypeVar("T")
 # msgspec analyses a class when it first meets it, and the process crashes if two threads do so at once.
@@ -112,10 +115,11 @@ class Feature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the table of one script is for."""
+    """What the table of one script is for. `engines` is empty if every engine has the script."""
 
     purpose: str
     feature: str = CORE
+    engines: tuple[Literal["postgresql", "sqlserver"], ...] = ()
 
 
 class Contract(msgspec.Struct, frozen=True):

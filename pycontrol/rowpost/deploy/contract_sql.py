@@ -37,10 +37,13 @@ def drop_procedures(engine: str, procedures: Iterable[Procedure]) -> str:
     return "\n".join(f"DROP {kind} IF EXISTS {_name(engine, each)};" for each in procedures)
 
 
-def drop_object(engine: str, name: str) -> str:
-    """Spell the removal of a procedure or function by its quoted name; it is skipped if it does not exist."""
+def drop_object(engine: str, name: str, kind: str = "procedure") -> str:
+    """Spell the removal of a procedure or function by its quoted name; it is skipped if it does not exist.
+
+    If `kind` is trigger, the triggers on tables that call the function go too.
+    """
     if engine == "postgresql":
-        return f"DROP FUNCTION IF EXISTS {name};"
+        return f"DROP FUNCTION IF EXISTS {name}{' CASCADE' if kind == 'trigger' else ''};"
     text = name.replace("'", "''")
     return f"IF OBJECTPROPERTY(OBJECT_ID(N'{text}'), N'IsProcedure') = 1\n    DROP PROCEDURE {name};\nELSE\n    DROP FUNCTION IF EXISTS {name};"
 

@@ -12,16 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from functools import partial
 
 from rowpost.database.connection import Connection
 from rowpost.deploy.contract_sql import drop_empty_table, drop_object
 from rowpost.deploy.diff import Change, JournalEntry
 from rowpost.deploy.parts import Part
-from rowpost.deploy.plan import Entry, Plan, Step
+from rowpost.deploy.plan import Entry, Plan
 from rowpost.deploy.runner import BatchError, BatchRunner, SqlserverRunner
 from rowpost.deploy.saga_entry import SagaEntry
 from rowpost.deploy.scripts import Script
 from rowpost.deploy.sql_text import SqlTextError, split_batches
+from rowpost.deploy.steps import Step
 from rowpost.deploy.subscription_entry import SubscriptionEntry
 from rowpost.errors import DeployError, RowpostError
 
@@ -62,8 +64,9 @@ class Deployment:
     def drop(self, entries: Iterable[JournalEntry]) -> None:
         """Drop what these scripts made, tables last, and take the scripts out of the journal. A table that has rows is an error."""
         for entry in sorted(entries, key=lambda each: each.object_kind == "table"):
-            if entry.object_name is not None and entry.living_fingerprint is not None:
-                spell = drop_empty_table if entry.object_kind == "table" else drop_object
+            # of a trigger that somebody dropped, the function may be left
+            if entry.object_name is not None and (entry.living_fingerprint is not None or entry.object_kind == "trigger"):
+                spell = drop_empty_table if entry.object_kind == "table" else partial(drop_object, kind=str(entry.object_kind))
                 self.run_script(Script(entry.script_name, spell(self._database.engine, entry.object_name)))
             self._database.call("forget_script", script_name=entry.script_name)
 

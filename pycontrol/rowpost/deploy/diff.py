@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowpost.deploy.features import Declared, Kept, settle
-from rowpost.deploy.plan import Entry, Plan, Step
+from rowpost.deploy.plan import Entry, Plan
+from rowpost.deploy.steps import Step
 
 __all__ = ["Change", "JournalEntry", "PlanDiff", "compare"]
 

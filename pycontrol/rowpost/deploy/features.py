@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from rowpost.deploy.plan import Entry, Plan, build_plan, deployed_features
-from rowpost.deploy.queue_entry import QueueEntry, delayed_feature
+from rowpost.deploy.queue_entry import QueueEntry, delayed_feature, wake_up_feature
 from rowpost.deploy.saga_entry import MOVING, SagaEntry
 
 __all__ = ["Declared", "Kept", "Settled", "settle"]
@@ -87,7 +87,8 @@ def settle(
     entries += [entry for title, entry in registered.items() if title not in titles]
     for entry in entries:
         here.keep_second_correlation(entry)
-    whole = build_plan(plan.environment, plan.scripts, entries, features=plan.features | staying)
+    woken = plan.woken | {entry.queue_key for entry in entries if isinstance(entry, QueueEntry) and here.keep_trigger(entry, entry.title in titles)}
+    whole = build_plan(plan.environment, plan.scripts, entries, features=plan.features | staying, woken=woken)
     return Settled(whole, tuple(here.kept), tuple(here.dropped), tuple(here.forgotten), tuple(here.left))
 
 
@@ -115,6 +116,14 @@ class _Server:
         line = f"write `delayed: true` at the queue {wanted.queue_name}"
         stays = self.judge(delayed_feature(wanted), f"the delayed table of the queue {wanted.queue_name}", line)
         return replace(wanted, delayed=stays)
+
+    def keep_trigger(self, queue: QueueEntry, is_declared: bool) -> bool:
+        """Decide about the trigger on inserts of a queue that is planned without one. Return whether it stays."""
+        feature = wake_up_feature(queue)
+        if queue.queue_key in self._plan.woken or not self._scripts(feature):
+            return False
+        line = "write `supervisor: {wake_up: everybody}`"
+        return not is_declared or self.judge(feature, f"the trigger of the queue {queue.queue_name}", line)
 
     def keep_second_correlation(self, entry: Entry) -> None:
         """Leave what a saga needed while it moved to another correlation: workers that still move it may run until they are replaced."""

@@ -11,24 +11,37 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from rowpost.database.contract import CORE, Procedure
+from rowpost.database.contract import CORE, FEATURES_OF_QUEUES
 from rowpost.database.dialects.choice import dialect_for
 from rowpost.database.dialects.protocol import Dialect
 from rowpost.deploy.contract_sql import drop_procedures, role_grants, template_rows
-from rowpost.deploy.queue_entry import QueueEntry, delayed_feature, describe_queue, queue_names
+from rowpost.deploy.queue_entry import QueueEntry, delayed_feature, describe_queue, wake_up_feature
 from rowpost.deploy.runner import BATCH_GUARD, SCRIPT_END, SESSION_BATCH, code_only
-from rowpost.deploy.saga_entry import SagaEntry, describe_saga, saga_names
-from rowpost.deploy.scripts import Script, ScriptSet, hash_text, load_scripts, render_script
-from rowpost.deploy.sql_text import expand, split_batches
-from rowpost.deploy.subscription_entry import SubscriptionEntry, default_table, describe_table, table_names
+from rowpost.deploy.saga_entry import SagaEntry, describe_saga
+from rowpost.deploy.scripts import ScriptSet, hash_text, load_scripts
+from rowpost.deploy.sql_text import split_batches
+from rowpost.deploy.steps import (
+    Step,
+    database_step,
+    expanded,
+    queue_procedures,
+    queue_step,
+    queue_steps,
+    saga_procedures,
+    saga_step,
+    saga_steps,
+    subscription_procedures,
+    subscription_steps,
+)  # fmt: skip
+from rowpost.deploy.subscription_entry import SubscriptionEntry, default_table, describe_table
+from rowpost.errors import DeployError
 from rowpost.settings.environment import OutboxSettings, Settings
 from rowpost.version import __version__
 from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE
 
 __all__ = [
-    "Entry", "Plan", "Step", "build_plan", "business_settings", "contract_fragments", "count_by_feature", "declared_features",
+    "Entry", "Plan", "build_plan", "business_settings", "contract_fragments", "count_by_feature", "declared_features",
     "deployed_features", "plan",
 ]  # fmt: skip
 
@@ -42,40 +55,13 @@ Entry = QueueEntry | SagaEntry | SubscriptionEntry
 
 
 @dataclass(frozen=True)
-class Step:
-    """One script as it runs: rendered, with the object that it leaves behind, and the entry it belongs to, by title."""
-
-    script_name: str
-    kind: str
-    text: str
-    object_kind: str | None = None
-    object_name: str | None = None
-    owner: str | None = None
-
-    @cached_property
-    def hash(self) -> str:
-        """SHA-256 of the rendered text, hexadecimal."""
-        return hash_text(self.text)
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """The arguments of record_script."""
-        return {
-            "script_name": self.script_name,
-            "script_kind": self.kind,
-            "script_hash": self.hash,
-            "object_kind": self.object_kind,
-            "object_name": self.object_name,
-        }
-
-
-@dataclass(frozen=True)
 class Plan:
     """A deployment of one environment. `items` are in the order in which they run.
 
     `whole` is False for the deployment of a few queues into a database that has the rest already. `features` are those whose
-    objects are in `items`. `declared` are those that the environment declares, with `delayed:<queue key>` for a queue with a
-    delayed table: the database records them for the environment. `uncertain` are features that something needs which could not be
+    objects are in `items`. `woken` are the keys of queues with a trigger on inserts. `declared` are the features that the environment
+    declares, with `delayed:<queue key>` for a queue with a delayed table and `wake_up:<queue key>` for one with that trigger: the
+    database records them for the environment. `uncertain` are features that something needs which could not be
     imported here, each with that something.
     """
 
@@ -85,14 +71,17 @@ class Plan:
     tool_version: str = __version__
     whole: bool = True
     features: frozenset[str] = frozenset()
+    woken: frozenset[str] = frozenset()
     uncertain: tuple[tuple[str, str], ...] = ()
 
     @property
     def declared(self) -> tuple[str, ...]:
-        """Features, and the queues with a delayed table, as the database records them; none with scripts of a release without the record."""
+        """Features, also those of single queues, as the database records them; none with scripts of a release without the record."""
         if not any(script.stem == "record_feature" for script in self.scripts.database):
             return ()
-        return (*sorted(self.features), *sorted(delayed_feature(queue) for queue in self.queues if queue.delayed))
+        of_queues = [delayed_feature(queue) for queue in self.queues if queue.delayed]
+        of_queues += [wake_up_feature(queue) for queue in self.queues if queue.queue_key in self.woken]
+        return (*sorted(self.features), *sorted(of_queues))
 
     @property
     def engine(self) -> str:
@@ -155,13 +144,20 @@ class Plan:
 def plan(settings: Settings, folder: Path | None = None) -> Plan:
     """The deployment of an environment, offline. `folder` is the sql folder to take instead of the product's own.
 
-    Raises DeployError for scripts that cannot be read or rendered.
+    Raises DeployError for scripts that cannot be read or rendered, and for `wake_up: everybody` on SQL Server.
     """
-    entries: list[Entry] = [describe_queue(queue, settings.engine) for queue in settings.queues]
-    entries += [describe_saga(saga, settings.engine) for saga in settings.sagas]
+    queues = [describe_queue(queue, settings.engine) for queue in settings.queues]
+    everybody = settings.supervisor.wake_up == "everybody"
+    if everybody and settings.engine == "sqlserver":
+        raise DeployError(
+            f"The environment {settings.environment} has `wake_up: everybody`, which only PostgreSQL can do, because SQL Server has no "
+            "NOTIFY: write `wake_up: true`, and a shorter `peek_delay` at the workers of queues whose messages must not wait."
+        )
+    woken = [queue.queue_key for queue in queues if everybody and queue.kind != "external"]
+    entries: list[Entry] = [*queues, *(describe_saga(saga, settings.engine) for saga in settings.sagas)]
     entries += [describe_table(name, settings.engine) for name in (settings.subscription_table,) if name != SUBSCRIPTION_TABLE]
     scripts = load_scripts(settings.engine, folder)
-    return build_plan(settings.declarant, scripts, entries, features=declared_features(settings, scripts))
+    return build_plan(settings.declarant, scripts, entries, features=declared_features(settings, scripts), woken=woken)
 
 
 def declared_features(settings: Settings, scripts: ScriptSet) -> frozenset[str]:
@@ -173,8 +169,8 @@ def declared_features(settings: Settings, scripts: ScriptSet) -> frozenset[str]:
 
 
 def deployed_features(scripts: ScriptSet, script_names: Iterable[str]) -> frozenset[str]:
-    """The features of scripts that ran, by their names in the journal; without the core, and without delayed, which queues have."""
-    return frozenset(map(scripts.contract.feature_of, script_names)) - {CORE, "delayed"}
+    """The features of scripts that ran, by their names in the journal; without the core, and without those that single queues have."""
+    return frozenset(map(scripts.contract.feature_of, script_names)) - {CORE} - FEATURES_OF_QUEUES
 
 
 def count_by_feature(plan: Plan, script_names: Iterable[str]) -> list[tuple[str, int, str]]:
@@ -203,36 +199,40 @@ def business_settings(settings: Settings, outbox: OutboxSettings) -> Settings:
 
 
 def build_plan(
-    environment: str, scripts: ScriptSet, entries: Iterable[Entry], whole: bool = True, features: Collection[str] = ()
+    environment: str, scripts: ScriptSet, entries: Iterable[Entry], whole: bool = True, features: Collection[str] = (), woken: Collection[str] = ()
 ) -> Plan:
-    """A plan out of its parts, tables of subscriptions, queues and then sagas in the order given; not `whole`: of these alone."""
+    """A plan out of its parts, tables of subscriptions, queues and then sagas in the order given; not `whole`: of these alone.
+
+    `woken`: keys of queues with a trigger.
+    """
     entries = list(entries)
     queues = [entry for entry in entries if isinstance(entry, QueueEntry)]
     sagas = [entry for entry in entries if isinstance(entry, SagaEntry)] if scripts.saga_tables else []
     subscriptions = [entry for entry in entries if isinstance(entry, SubscriptionEntry)] if scripts.subscription_tables else []
     features = frozenset(features) | ({"sagas"} if sagas else frozenset())
+    woken = frozenset(woken) if scripts.create_trigger else frozenset()
     dialect = dialect_for(scripts.engine)
     fragments = contract_fragments(scripts, features)
     wanted = [script for script in scripts.database if scripts.contract.feature_of(script.name) in {CORE, *features}] if whole else []
-    items: list[Step | Entry] = [_database_step(_expanded(script, fragments), dialect) for script in wanted]
+    items: list[Step | Entry] = [database_step(expanded(script, fragments), dialect) for script in wanted]
     if whole:
-        items += _subscription_procedures(default_table(scripts.engine), scripts, dialect)
+        items += subscription_procedures(default_table(scripts.engine), scripts, dialect)
     for table in subscriptions:
-        items += [table, *_subscription_steps(table, scripts, dialect)]
+        items += [table, *subscription_steps(table, scripts, dialect)]
     for queue in queues:
-        items += [queue, *_queue_steps(queue, scripts, dialect, features)]
+        items += [queue, *queue_steps(queue, scripts, dialect, features, woken)]
     for saga in sagas:
-        items += [saga, *_saga_steps(saga, scripts, dialect)]
+        items += [saga, *saga_steps(saga, scripts, dialect)]
     if whole:
-        grants = _expanded(scripts.grants, fragments)
+        grants = expanded(scripts.grants, fragments)
         items.append(Step(grants.name, grants.kind, grants.text))
     for queue in queues:
-        granted = role_grants(scripts.engine, _queue_procedures(queue, scripts, features))
-        items.append(_queue_step(_expanded(scripts.queue_grants, {"procedure_grants": granted}), queue, dialect))
+        granted = role_grants(scripts.engine, queue_procedures(queue, scripts, features))
+        items.append(queue_step(expanded(scripts.queue_grants, {"procedure_grants": granted}), queue, dialect))
     for saga in sagas:
-        granted = role_grants(scripts.engine, _saga_procedures(saga, scripts))
-        items += [_saga_step(_expanded(script, {"procedure_grants": granted}), saga, dialect) for script in scripts.saga_grants]
-    return Plan(environment, scripts, tuple(items), whole=whole, features=features)
+        granted = role_grants(scripts.engine, saga_procedures(saga, scripts))
+        items += [saga_step(expanded(script, {"procedure_grants": granted}), saga, dialect) for script in scripts.saga_grants]
+    return Plan(environment, scripts, tuple(items), whole=whole, features=features, woken=woken)
 
 
 def contract_fragments(scripts: ScriptSet, features: Collection[str] | None = None) -> dict[str, str]:
@@ -245,82 +245,6 @@ def contract_fragments(scripts: ScriptSet, features: Collection[str] | None = No
         "drop_queue_procedures": drop_procedures(engine, contract.templates()),
         "drop_saga_procedures": drop_procedures(engine, contract.saga_templates()),
     }
-
-
-def _queue_procedures(queue: QueueEntry, scripts: ScriptSet, features: Collection[str]) -> tuple[Procedure, ...]:
-    return scripts.contract.templates(queue.kind, queue.delayed, features)
-
-
-def _saga_procedures(saga: SagaEntry, scripts: ScriptSet) -> tuple[Procedure, ...]:
-    return scripts.contract.saga_templates(saga.transitional_name is not None)
-
-
-def _expanded(script: Script, fragments: Mapping[str, str]) -> Script:
-    return Script(script.name, expand(script.text, fragments))
-
-
-def _database_step(script: Script, dialect: Dialect) -> Step:
-    name = script.table if script.kind == "once" else script.stem
-    if name is None:
-        return Step(script.name, script.kind, script.text)
-    object_kind = "table" if script.kind == "once" else "procedure"
-    return Step(script.name, script.kind, script.text, object_kind, f"rowpost.{dialect.quote(name)}")
-
-
-def _queue_steps(queue: QueueEntry, scripts: ScriptSet, dialect: Dialect, features: Collection[str]) -> Iterator[Step]:
-    names = queue_names(queue, dialect)
-    if queue.kind != "external":
-        yield _queue_step(scripts.create, queue, dialect, "table", names["queue_table"])
-    if queue.delayed:
-        yield _queue_step(scripts.create_delayed, queue, dialect, "table", names["delayed_table"])
-    wanted = {procedure.name for procedure in _queue_procedures(queue, scripts, features)}
-    for script in scripts.templates:
-        if script.stem in wanted or script.stem.startswith("_"):
-            name = f"rowpost.{dialect.quote(f'{script.stem}:{queue.queue_key}')}"
-            yield _queue_step(script, queue, dialect, "procedure", name)
-
-
-def _queue_step(
-    script: Script, queue: QueueEntry, dialect: Dialect, object_kind: str | None = None, object_name: str | None = None
-) -> Step:
-    text = render_script(script, queue_names(queue, dialect), dialect.name)
-    name = f"{script.name}:{queue.queue_key}"
-    return Step(name, script.kind, text, object_kind, object_name, queue.title)
-
-
-def _saga_steps(saga: SagaEntry, scripts: ScriptSet, dialect: Dialect) -> Iterator[Step]:
-    moving = saga.transitional_name is not None
-    for script in scripts.saga_tables:
-        if moving or "{transitional_column}" not in script.text:
-            yield _saga_step(script, saga, dialect, "table", saga_names(saga, dialect)["saga_table"])
-    wanted = {procedure.name for procedure in _saga_procedures(saga, scripts)}
-    for script in scripts.saga_templates:
-        if script.stem in wanted:
-            yield _saga_step(script, saga, dialect, "procedure", f"rowpost.{dialect.quote(f'{script.stem}:{saga.saga_key}')}")
-
-
-def _saga_step(
-    script: Script, saga: SagaEntry, dialect: Dialect, object_kind: str | None = None, object_name: str | None = None
-) -> Step:
-    text = render_script(script, saga_names(saga, dialect), dialect.name)
-    return Step(f"{script.name}:{saga.saga_key}", script.kind, text, object_kind, object_name, saga.title)
-
-
-def _subscription_steps(entry: SubscriptionEntry, scripts: ScriptSet, dialect: Dialect) -> Iterator[Step]:
-    names = table_names(entry, dialect)
-    if entry.catalog_name is None:  # a table in another database is made there
-        for script in scripts.subscription_tables:
-            text = render_script(script, names, dialect.name)
-            yield Step(f"{script.name}:{entry.table_key}", script.kind, text, "table", names["subscription_table"], entry.title)
-    for step in _subscription_procedures(entry, scripts, dialect):
-        yield replace(step, owner=entry.title)
-
-
-def _subscription_procedures(entry: SubscriptionEntry, scripts: ScriptSet, dialect: Dialect) -> Iterator[Step]:
-    for script in scripts.subscription_templates:
-        text = render_script(script, table_names(entry, dialect), dialect.name)
-        name = f"rowpost.{dialect.quote(f'{script.stem}:{entry.table_key}')}"
-        yield Step(f"{script.name}:{entry.table_key}", script.kind, text, "procedure", name)
 
 
 def _counted(plan: Plan) -> str:

@@ -28,8 +28,9 @@ from rowpost.deploy.apply import ApplyResult, State, fitted, read_state
 from rowpost.deploy.contract_sql import drop_object
 from rowpost.deploy.deployment import deployment
 from rowpost.deploy.diff import JournalEntry, compare
-from rowpost.deploy.plan import Plan, Step, build_plan, deployed_features
+from rowpost.deploy.plan import Plan, build_plan, deployed_features
 from rowpost.deploy.scripts import Script, database_scripts, load_scripts, read_script
+from rowpost.deploy.steps import Step
 from rowpost.errors import DeployError
 from rowpost.version import __version__
 
@@ -109,8 +110,9 @@ def go_back(database: Connection, release: Release, environment: str = "", undo:
     before = read_state(database)
     scripts = load_scripts(database.engine, release.folder)
     features = deployed_features(scripts, (entry.script_name for entry in before.journal))
-    plan = fitted(database, build_plan(environment, scripts, before.registry, features=features))
-    steps = tuple(step for step in plan.steps if step.object_kind == "procedure" or step.kind == "everytime")
+    woken = [entry.script_name.partition(".sql:")[2] for entry in before.journal if entry.object_kind == "trigger"]
+    plan = fitted(database, build_plan(environment, scripts, before.registry, features=features, woken=woken))
+    steps = tuple(step for step in plan.steps if step.object_kind in ("procedure", "trigger") or step.kind == "everytime")
     with deployment(database, plan) as running:
         state = read_state(database)
         if plan.schema_version > state.schema_version:
@@ -129,7 +131,7 @@ def go_back(database: Connection, release: Release, environment: str = "", undo:
         for entry in dropped:
             database.call("forget_script", script_name=entry.script_name)
         for entry in dropped:  # after the calls: a later release may call procedures that only it has
-            running.run_script(Script(entry.script_name, drop_object(database.engine, str(entry.object_name))))
+            running.run_script(Script(entry.script_name, drop_object(database.engine, str(entry.object_name), str(entry.object_kind))))
     applied = tuple(
         change.name for change in diff.changes if isinstance(change.item, Step) and change.runs and change.state != "everytime"
     )
@@ -137,9 +139,9 @@ def go_back(database: Connection, release: Release, environment: str = "", undo:
 
 
 def _later_procedures(plan: Plan, state: State) -> tuple[JournalEntry, ...]:
-    """Return the journal's procedures that the plan does not have."""
+    """Return the journal's procedures and triggers that the plan does not have."""
     names = {step.script_name for step in plan.steps}
-    return tuple(each for each in state.journal if each.object_kind == "procedure" and each.script_name not in names)
+    return tuple(each for each in state.journal if each.object_kind in ("procedure", "trigger") and each.script_name not in names)
 
 
 def _extract(bundle: zipfile.ZipFile, name: str, folder: Path, path: Path) -> None:

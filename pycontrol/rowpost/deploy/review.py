@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from rowpost.database.connection import Connection
+from rowpost.deploy.contract_sql import drop_object
 from rowpost.deploy.diff import Change, PlanDiff
-from rowpost.deploy.plan import Plan, Step, count_by_feature
+from rowpost.deploy.plan import Plan, count_by_feature
 from rowpost.deploy.sql_text import split_batches, tokens
+from rowpost.deploy.steps import Step
 from rowpost.errors import SchemaMissing
 
 __all__ = ["Item", "Review", "compare_releases", "read_definition", "review"]
@@ -35,6 +37,8 @@ LOCKS: dict[str, tuple[tuple[str, str, bool], ...]] = {
         (r"\bALTER\s+TABLE\s+\S+\s+SET\s*\(", "SHARE UPDATE EXCLUSIVE on the table, for its settings", False),
         (r"\bALTER\s+TABLE\b(?!\s+\S+\s+SET\s*\()", "ACCESS EXCLUSIVE on the table while it is altered, if something is missing there", True),
         (r"\bCREATE\s+(?:UNIQUE\s+)?INDEX\b", "SHARE on the table while an index is made, if it is missing", True),
+        (r"\bCREATE\s+OR\s+REPLACE\s+TRIGGER\b", "SHARE ROW EXCLUSIVE on the table while its trigger is made", True),
+        (r"\bDROP\s+FUNCTION\b.*\bCASCADE\b", "ACCESS EXCLUSIVE on the table while its trigger is dropped", True),
     ),
 }  # fmt: skip
 
@@ -94,11 +98,14 @@ def review(diff: PlanDiff, engine: str, definition: ReadDefinition) -> Review:
     gone = [Item(entry.script_name, "undeclared", entry.script_hash, None) for entry in diff.dropped]
     gone += [Item(entry.script_name, "unknown", entry.script_hash, None) for entry in diff.unknown]
     runs = [change.item.text for change in changes if change.runs and isinstance(change.item, Step)]
+    there = {change.item.owner for change in diff.changes if isinstance(change.item, Step) and change.entry is not None}
     existing = [
         change.item.text
         for change in changes
-        if change.runs and isinstance(change.item, Step) and change.entry is not None
-    ]
+        if change.runs and isinstance(change.item, Step)
+        and (change.entry is not None or (change.item.object_kind == "trigger" and change.item.owner in there))
+    ]  # fmt: skip
+    existing += [drop_object(engine, str(entry.object_name), "trigger") for entry in diff.dropped if entry.object_kind == "trigger"]
     locks = _locks(engine, existing if existing or not runs else ())
     return _described(Review((*items, *gone), tuple(text for text, _ in locks), any(waits for _, waits in locks)), diff.plan)
 

@@ -75,7 +75,8 @@ class SupervisorSettings:
         delayed_lateness: longest time between two checks for delayed messages that are due.
         maintenance_every: time between two rounds of maintenance of the queues' tables and the outboxes, by one elected
             process; 0 if something else does it. On SQL Server, tables are maintained only with the feature maintenance.
-        wake_up: whether senders wake the supervisor (PostgreSQL). If not, it peeks once in each peek delay.
+        wake_up: whether senders wake the supervisor (PostgreSQL). If not, it peeks once in each peek delay. With "everybody", a trigger
+            on each queue's table wakes it for plain inserts too, such as those of .NET endpoints.
         peek_batch_size: a peek stops counting at so many messages, 1 to 1,000. A peek that finds fewer asks for fewer workers.
     """
 
@@ -85,7 +86,7 @@ class SupervisorSettings:
     idle_timeout: Seconds = 2.0
     delayed_lateness: Annotated[float, Meta(ge=MINIMUM_PEEK_DELAY)] = 1.0
     maintenance_every: Seconds = 300.0
-    wake_up: bool = True
+    wake_up: bool | Literal["everybody"] = True
     peek_batch_size: Annotated[int, Meta(ge=1, le=1000)] = 1000
 
 
@@ -248,5 +249,11 @@ def _read_supervisor(node: Node | None, dialect: str, schema: str) -> Supervisor
     if node is None:
         return SupervisorSettings()
     supervisor = decode(node, SupervisorSettings)
+    if supervisor.wake_up == "everybody" and dialect == "sqlserver":
+        raise node.error(
+            "wake_up",
+            "'everybody' is for PostgreSQL only, because SQL Server has no NOTIFY: write true, and a shorter `peek_delay` at the workers of "
+            "queues whose messages must not wait",
+        )
     name = canonical_name(node, supervisor.error_queue, dialect, schema, key="error_queue")
     return replace(supervisor, error_queue=name)

@@ -139,7 +139,7 @@ class Node:
             raise self.wrong(key, _WANTED[float])
         for text in found if isinstance(found, tuple) else (found,):
             if isinstance(text, str):
-                self._check_text(key, text, _WANTED[_kind(hint)])
+                self._check_text(key, text, _wanted(hint))
         return found
 
     def _check_text(self, key: str, text: str, wanted: str) -> None:
@@ -167,7 +167,7 @@ class Node:
             return self.error(key, f"{shown}{joint}{problem}: write {bound[2]} or {'more' if is_low else 'less'}")
         if "matching regex" in said:
             return self.error(key, f"{shown} is not {hint.__metadata__[0].description}")
-        return self.wrong(key, _WANTED[kind])
+        return self.wrong(key, _wanted(hint))
 
     def _below(self, key: str, name: str, value: Any) -> Node:
         if not isinstance(value, dict):
@@ -227,6 +227,12 @@ def _kind(hint: Any) -> Any:
     if get_origin(hint) is Annotated:
         return _kind(get_args(hint)[0])
     return str if get_origin(hint) is Literal else get_origin(hint) or hint
+
+
+def _wanted(hint: Any) -> str:
+    """What the value of a key must be, in words. Of `bool | Literal["all"]`: true, false or all."""
+    words = [word for each in get_args(hint) if get_origin(each) is Literal for word in get_args(each)] if bool in get_args(hint) else []
+    return ", ".join(["true", "false", *words[:-1]]) + f" or {words[-1]}" if words else _WANTED[_kind(hint)]
 
 
 def _is_required(field: dataclasses.Field[Any]) -> bool:

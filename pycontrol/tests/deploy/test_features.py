@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from rowpost.database.contract import CORE, load_contract
+from rowpost.database.contract import CORE, FEATURES_OF_QUEUES, load_contract
 from rowpost.deploy.apply import apply, difference, read_state
 from rowpost.deploy.contract_sql import drop_empty_table
 from rowpost.deploy.deployment import deployment
@@ -16,7 +16,14 @@ from rowpost.deploy.review import read_definition, review
 from rowpost.deploy.scripts import Script
 from rowpost.deploy.verify import verify
 from rowpost.errors import DeployError, FeatureMissing, QueueNotFound
-from rowpost.settings.environment import FEATURES, OutboxSettings, QueueSettings, SagaSettings, Settings
+from rowpost.settings.environment import (
+    FEATURES,
+    OutboxSettings,
+    QueueSettings,
+    SagaSettings,
+    Settings,
+    SupervisorSettings,
+)
 
 every_engine = pytest.mark.parametrize("engine", ["postgresql", "sqlserver"])
 SPARK_TABLES = {"018_spool", "019_spooled_message", "020_ledger", "021_staged_message"}
@@ -85,12 +92,13 @@ def test_sections_of_the_settings_declare_their_features(engine):
 
 def test_every_table_and_every_feature_is_in_the_contract():
     contract = load_contract()
+    saga = SagaSettings("P", "A", transitional="B", transitional_type="string")
 
-    scripts = {name.removeprefix("tables/") for name in names(offline("postgresql", sagas=(SagaSettings("P", "A", transitional="B", transitional_type="string"),)))
+    scripts = {name.removeprefix("tables/") for name in names(offline("postgresql", sagas=(saga,), subscription_table="Subscribers", supervisor=SupervisorSettings(wake_up="everybody")))
                if name.startswith("tables/") and not name.endswith("grants")}  # fmt: skip
 
     assert scripts == set(contract.tables)
-    assert {*FEATURES, CORE, "delayed"} == set(contract.features)
+    assert {*FEATURES, CORE, *FEATURES_OF_QUEUES} == set(contract.features)
     assert {table.feature for table in contract.tables.values()} <= set(contract.features)
 
 

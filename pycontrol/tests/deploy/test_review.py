@@ -152,7 +152,7 @@ def later_table(shop, database, tmp_path, scripts, folder):
 
 
 def test_a_later_table_script_is_taken_back_by_its_undo_when_somebody_asks_for_it(shop, database, later_table, scripts, folder):
-    (scripts / "tables" / "undo").mkdir()
+    (scripts / "tables" / "undo").mkdir(exist_ok=True)
     undo = "ALTER TABLE rowpost.failure DROP COLUMN note;\n{go}DELETE FROM rowpost.version WHERE schema_version >= 50;\n{go}"
     (scripts / "tables" / "undo" / "050_note.sql").write_text(undo.format(go=shop.spelt("", "GO\n")))
 
@@ -172,7 +172,7 @@ def test_a_later_table_script_without_an_undo_is_named(database, later_table, fo
 
 
 def test_an_undo_that_fails_leaves_the_later_release_as_it_was(shop, database, later_table, scripts, folder):
-    (scripts / "tables" / "undo").mkdir()
+    (scripts / "tables" / "undo").mkdir(exist_ok=True)
     (scripts / "tables" / "undo" / "050_note.sql").write_text("ALTER TABLE rowpost.failure DROP COLUMN no_such_column;\n")
 
     with open_release(later_table) as release, pytest.raises(DeployError, match=r"tables/undo/050_note\.sql"):

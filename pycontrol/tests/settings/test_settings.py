@@ -400,3 +400,22 @@ def test_an_error_queue_with_a_worker_has_a_delayed_table(write):
     settings = load_settings(write(SERVER + 'queues: {error: {worker: {handler: "shop:failed"}}}\n'))
 
     assert settings.queues[0].delayed
+
+
+@pytest.mark.parametrize(("written", "expected"), [("true", True), ("false", False), ("everybody", "everybody")])
+def test_wake_ups_are_on_off_or_for_everybody(write, written, expected):
+    assert load_settings(write(SERVER + f"supervisor: {{wake_up: {written}}}\n")).supervisor.wake_up == expected
+
+
+@pytest.mark.parametrize("written", ["everyone", "1", "[everybody]"])
+def test_any_other_wake_up_is_refused_with_what_can_be_written(write, written):
+    assert "supervisor.wake_up: must be true, false or everybody, not " in complaint(write(SERVER + f"supervisor: {{wake_up: {written}}}\n"))
+
+
+def test_wake_up_for_everybody_is_refused_on_sql_server(write):
+    path = write('engine: sqlserver\nurl: "Server=sql01;Database=shop"\nsupervisor: {wake_up: everybody}\n')
+
+    assert complaint(path).endswith(
+        "supervisor.wake_up: 'everybody' is for PostgreSQL only, because SQL Server has no NOTIFY: write true, and a shorter `peek_delay` "
+        "at the workers of queues whose messages must not wait"
+    )

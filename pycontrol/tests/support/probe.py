@@ -61,8 +61,8 @@ class Probe(ABC):
         entry = describe_queue(QueueSettings(queue), self.database.engine)
         for (name,) in self.run(self.PROCEDURES, f"%:{entry.queue_key}"):
             if name.partition(":")[2] == entry.queue_key:
-                kind = "FUNCTION" if self.database.engine == "postgresql" else "PROCEDURE"
-                self.run(f"DROP {kind} rowpost.{self.database.dialect.quote(name)}")
+                kind, how = ("FUNCTION", " CASCADE") if self.database.engine == "postgresql" else ("PROCEDURE", "")
+                self.run(f"DROP {kind} rowpost.{self.database.dialect.quote(name)}{how}")
         if self.database.engine == "postgresql":
             self.run(f"DROP SEQUENCE IF EXISTS rowpost.{self.database.dialect.quote(f'waiters:{entry.queue_key}')}")
         self.run("DELETE FROM rowpost.journal WHERE script_name LIKE ?", f"%:{entry.queue_key}")

@@ -3,7 +3,17 @@
 import psycopg
 import pytest
 
-__all__ = ["NotificationListener", "listener", "postgresql_only", "wake_up_requested"]
+from rowpost.database.connection import Connection
+from rowpost.deploy.apply import apply
+from rowpost.deploy.plan import build_plan
+from rowpost.deploy.queue_entry import describe_queue
+from rowpost.deploy.scripts import load_scripts
+from rowpost.settings.environment import QueueSettings
+
+__all__ = ["INSERT", "NotificationListener", "listener", "postgresql_only", "wake_everybody", "wake_up_requested"]
+
+#: what an NServiceBus endpoint runs to send to a queue: a plain INSERT, with no procedure of rowpost
+INSERT = "INSERT INTO \"{}\" (id, headers, body, expires) VALUES (gen_random_uuid(), '{{}}', '42', NULL)"
 
 
 @pytest.fixture
@@ -41,3 +51,9 @@ def wake_up_requested(sql, queue: str) -> bool:
     """Return whether a supervisor requests notifications from the queue's senders."""
     until = sql.value("SELECT coalesce(pg_sequence_last_value(to_regclass(?)), 1)", f'rowpost."waiters:{queue}"')
     return until > sql.value("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
+
+
+def wake_everybody(database: Connection, queue: str) -> None:
+    """Give one queue of a shared database the trigger of `wake_up: everybody`, without a deployment of an environment."""
+    entry = describe_queue(QueueSettings(queue), database.engine)
+    apply(database, build_plan("tests", load_scripts(database.engine), [entry], whole=False, features=("spark",), woken={entry.queue_key}))

@@ -18,7 +18,7 @@ from rowpost.wire.message import OutgoingMessage
 from rowpost.workers import events
 from rowpost.workers.monitor import QueueMonitor
 from tests.support.logins import logins
-from tests.support.wake_up import listener, postgresql_only, wake_up_requested
+from tests.support.wake_up import INSERT, listener, postgresql_only, wake_everybody, wake_up_requested
 from tests.support.workers import Running, concurrent, eventually, running
 
 __all__ = ["listener", "postgresql_only"]
@@ -100,6 +100,20 @@ def test_while_one_supervisor_is_busy_the_request_of_an_idle_one_is_renewed(post
             shop.queue.send(b"42")
             second.until(lambda number=number: shop.handled() == number, "one of them was woken")
             second.until(lambda: wake_up_requested(shop.sql, shop.name), "both wait for a wake-up")
+
+
+def test_it_is_woken_by_a_plain_insert_of_a_login_that_may_do_nothing_else(postgresql_only, shop, sql, database, listener):
+    """With `wake_up: everybody`, an NServiceBus endpoint wakes it like any other sender."""
+    wake_everybody(database, shop.name)
+    with logins(sql, shop.target.url) as login, idle(shop) as supervisor:
+        name = login.make("dotnet")
+        sql.run(f'GRANT INSERT ON "{shop.name}" TO {name}')
+        sender = login.open(name)
+        sender.driver_connection.execute(INSERT.format(shop.name))
+        sender.close()
+
+        supervisor.until(lambda: shop.handled() == 1, "woken")
+        assert listener.heard()[:1] == [shop.name]
 
 
 # ------------------------------------------------------------------ what commits late

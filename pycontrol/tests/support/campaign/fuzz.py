@@ -163,7 +163,7 @@ def workers(times: int, dice: random.Random) -> Result:
                     cursor.execute(insert, (_stored(_hostile_headers(dice)), body.encode("utf-8", "replace")))
         site.start()
         try:
-            site.settle(seconds=60 + times / 20)
+            site.settle()
         except Stuck as stuck:
             result.wrong.append(str(stuck))
         finally:

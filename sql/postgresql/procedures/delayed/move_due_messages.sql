@@ -26,6 +26,11 @@ BEGIN
     END IF;
 
     IF pg_try_advisory_xact_lock(hashtextextended('rowpost mover {queue_key}', 0)) THEN
+        v_moved := 0;
+    END IF;
+
+    -- an INSERT of no row would notify supervisors, if the queue's table has the trigger of create_trigger.sql
+    IF v_moved = 0 AND EXISTS (SELECT FROM {delayed_table} AS d WHERE d.due <= v_now) THEN
         WITH removed AS (
             DELETE FROM {delayed_table} AS d
             WHERE d.ctid = ANY (ARRAY(

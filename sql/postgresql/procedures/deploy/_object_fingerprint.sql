@@ -1,15 +1,26 @@
 CREATE OR REPLACE FUNCTION rowpost._object_fingerprint(
-    p_object_kind text, -- table or procedure
-    p_object_name text -- quoted, with its schema
+    p_object_kind text, -- table, procedure or trigger
+    p_object_name text -- quoted, with its schema; the function of a trigger
 ) RETURNS text
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
 Returns the fingerprint of an object: the SHA-256 of a procedure's definition, or a table's columns, one a line.
+A trigger's is its function's, with the tables that have the trigger, its events, and whether it is enabled.
 Null if the object does not exist.
 */
+DECLARE
+    v_triggers text;
 BEGIN
+    IF p_object_kind = 'trigger' THEN
+        SELECT string_agg(concat_ws(' ', t.tgrelid::regclass, t.tgtype, t.tgenabled), E'\n' ORDER BY t.tgrelid, t.oid) INTO v_triggers
+        FROM pg_trigger AS t
+        WHERE t.tgfoid = to_regproc(p_object_name);
+
+        RETURN encode(sha256(convert_to(v_triggers || rowpost._object_fingerprint('procedure', p_object_name), 'UTF8')), 'hex');
+    END IF;
+
     IF p_object_kind = 'procedure' THEN
         RETURN (
             SELECT encode(sha256(convert_to(concat_ws(E'\n',

@@ -21,7 +21,7 @@ BEGIN
     FROM pg_proc AS p
     WHERE p.pronamespace = 'rowpost'::regnamespace
       AND p.proname <> '_readable_body'
-      AND NOT EXISTS (SELECT FROM rowpost.journal AS j WHERE j.object_kind = 'procedure' AND to_regproc(j.object_name) = p.oid)
+      AND NOT EXISTS (SELECT FROM rowpost.journal AS j WHERE j.object_kind IN ('procedure', 'trigger') AND to_regproc(j.object_name) = p.oid)
     ORDER BY 2;
 END
 $rowpost$;

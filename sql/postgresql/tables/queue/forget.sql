@@ -1,5 +1,7 @@
 -- Removes the queue's procedures and its registry entry. Its table and its messages stay.
 {drop_queue_procedures}
+-- and with its function the trigger on the table
+DROP FUNCTION IF EXISTS rowpost."notify_inserts:{queue_key}" CASCADE;
 DO $rowpost$
 BEGIN
     IF to_regclass('{queue_table}') IS NOT NULL THEN
