@@ -84,8 +84,9 @@ class Recorder:
         return taken
 
     def _type(self, headers: Headers) -> int:
-        name = headers.get(ENCLOSED_MESSAGE_TYPES) or ""
-        return self._types.setdefault(name if len(name) <= LONGEST_TYPE else "", len(self._types))
+        name = headers.get(ENCLOSED_MESSAGE_TYPES)
+        known = isinstance(name, str) and len(name) <= LONGEST_TYPE  # a handler may have written anything into the headers
+        return self._types.setdefault(name if name is not None and known else "", len(self._types))
 
 
 def _empty() -> dict[str, array[int]]:

@@ -24,6 +24,7 @@ from rowpost.wire.headers import (
     ORIGINATING_MACHINE,
 )
 from rowpost.wire.json_serializer import JsonSerializer
+from rowpost.wire.message_types import enclosed_type_names, message_type
 from rowpost.wire.operation import Operation
 
 __all__ = [
@@ -53,7 +54,6 @@ _TICKS_PER_SECOND = 10_000_000
 _LONGEST_TICKS = 2**31 - 1
 _VERSION, _PLUGIN_VERSION = 1, 3
 _VALUES_CONTENT_TYPE = "TaggedLongValueWriterOccurrence"
-_METADATA_TYPE = "NServiceBus.Metrics.EndpointMetadataReport"
 _TIME_TO_BE_RECEIVED = timedelta(days=7)
 _HEAD, _COUNT, _TAG, _VALUE = struct.Struct("<qq"), struct.Struct("<i"), struct.Struct("<ii"), struct.Struct("<iiq")
 _JSON = JsonSerializer()
@@ -87,6 +87,7 @@ class Source:
         return headers if self.instance is None else {**headers, METRIC_INSTANCE_ID: self.instance}
 
 
+@message_type("NServiceBus.Metrics.EndpointMetadataReport")
 @dataclass(frozen=True)
 class _Metadata:
     plugin_version: int
@@ -101,8 +102,9 @@ def metadata_report(source: Source, address: str, *, queue: str) -> Operation:
         address: the canonical address of its queue.
         queue: the address of the monitoring instance's queue.
     """
-    headers = {**source.headers, ENCLOSED_MESSAGE_TYPES: _METADATA_TYPE, CONTENT_TYPE: _JSON.content_type}
-    return Operation(headers, _JSON.encode(_Metadata(_PLUGIN_VERSION, address)), queue, time_to_be_received=_TIME_TO_BE_RECEIVED)
+    metadata = _Metadata(_PLUGIN_VERSION, address)
+    headers = {**source.headers, ENCLOSED_MESSAGE_TYPES: enclosed_type_names(metadata), CONTENT_TYPE: _JSON.content_type}
+    return Operation(headers, _JSON.encode(metadata), queue, time_to_be_received=_TIME_TO_BE_RECEIVED)
 
 
 def values_report(source: Source, metric: str, values: Iterable[Value], types: Mapping[int, str], *, queue: str) -> Operation:

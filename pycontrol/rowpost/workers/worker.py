@@ -241,6 +241,8 @@ class Worker:
         if self._subscribes and isinstance(self._handler, Endpoint):
             self._handler.subscribe(database)
             self._subscribes = False
+        if assignment.settings.service_control is not None and isinstance(self._handler, Endpoint):
+            self._handler.report_to(assignment.settings.service_control, database)
         self._pipeline = Pipeline(
             database,
             assignment.queue,

@@ -9,11 +9,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import QueueNotFound
 from rowpost.pipeline.measurements import Measurements
 from rowpost.recoverability.policy import Host
 from rowpost.settings.service_control import ServiceControlSettings
+from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage, format_timestamp
+from rowpost.wire.message_types import type_name
 from rowpost.wire.metrics import CRITICAL_TIME, METRICS, PROCESSING_TIME, RETRIES, VALUES_PER_MESSAGE, ticks_at
 from rowpost.workers import events
 from rowpost.workers.protocol import Assignment
@@ -21,6 +24,7 @@ from rowpost.workers.tasks.metrics import KEPT, MetricsReports, make_metrics
 from rowpost.workers.worker import Worker
 from tests.support.recorded_metrics import read_metrics
 from tests.support.recorded_rows import differences, recorded, recorded_headers
+from tests.support.sagas import Noted, Open, audited, deploy
 from tests.support.workers import Running, eventually
 
 METADATA = "NServiceBus.Metrics.EndpointMetadataReport"
@@ -145,6 +149,44 @@ def test_what_was_measured_while_the_queue_was_missing_is_reported_when_it_is_th
         supervisor.until(lambda: len(monitoring.values(PROCESSING_TIME)) >= 5, "they are reported")
 
     assert len(monitoring.values(PROCESSING_TIME)) == 5
+
+
+# ------------------------------------------------------------------------------------------------ the instance on other messages
+@pytest.mark.parametrize(("monitored", "instance"), [(True, "web1"), (True, None), (False, None)])
+def test_what_an_endpoint_with_metrics_sends_names_its_instance(monitoring, target, sql, monitored, instance):
+    """NServiceBus's plugin puts the name on messages that a program sends, and not on copies for the audit queue."""
+    deploy(target, audited)
+    sql.empty("audit")
+    settings = monitoring.settings(instance=instance, monitoring='"Particular.Monitoring"' if monitored else None)
+    queues = tuple(replace(each, worker=each.worker and replace(each.worker, handler="tests.support.sagas:audited")) for each in settings.queues)
+    with audited.open(monitoring.queue.database) as bus:
+        bus.send(Open(f"{monitoring.shop.name} {monitored} {instance}"), to=monitoring.shop.name)
+
+    with Running(replace(settings, queues=queues)) as supervisor:
+        supervisor.idle()
+
+    (sent,) = Queue("audit", monitoring.queue.database).browse(5)
+    assert sent.headers.get("NServiceBus.Metric.InstanceId") == instance
+    assert ("NServiceBus.Metric.InstanceId" in sent.headers) == (instance is not None)
+
+
+@pytest.mark.parametrize("name", ["send", "publish"])
+def test_an_endpoint_that_names_its_instance_sends_it_beside_the_recorded_headers(database, sql, target, name):
+    if target.settings.engine == "sqlserver":
+        pytest.skip("the rows were recorded on PostgreSQL: their addresses have its form")
+    sql.empty("audit")
+    database.call("subscribe", endpoint="audit", topic=type_name(Noted), queue_address="audit")
+    endpoint = Endpoint("Billing")
+    endpoint.report_to(ServiceControlSettings("x", monitoring="y", instance="web1"), database)
+
+    with endpoint.open(database) as bus:
+        bus.publish(Noted("A", "b")) if name == "publish" else bus.send(Noted("A", "b"), to="audit")
+
+    database.call("unsubscribe", endpoint="audit", topic=type_name(Noted))
+    (message,) = Queue("audit", database).browse(5)
+    types = "NServiceBus.EnclosedMessageTypes"
+    theirs = {**recorded_headers(name), types: message.headers[types]}
+    assert differences(message.headers, theirs) == {"NServiceBus.Metric.InstanceId": ("text", False)}
 
 
 # ------------------------------------------------------------------------------------------------ bounds

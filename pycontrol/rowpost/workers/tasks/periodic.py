@@ -116,9 +116,12 @@ class PeriodicTask:
 
     def _end(self) -> None:
         """Execute the action a last time. Nothing is connected anew, because the supervisor waits for at most 1 s."""
-        for queue in self._queues if self._database is not None else ():
+        database = self._database
+        if database is None:
+            return
+        for queue in self._queues:
             try:
-                self._action(self._database, queue)
+                self._action(database, queue)
             except Exception as error:  # noqa: BLE001 -- as in _round
                 self._record_failure(queue, error)
                 break
