@@ -231,6 +231,20 @@ def test_a_missing_queue_is_logged_and_sagas_go_on_without_reports(make_desk, ca
     assert "Sales" in record.getMessage()
 
 
+def test_without_the_queue_that_was_there_a_change_fails_with_its_name_until_it_is_there_again(make_desk, make_queue, sql):
+    desk, name = make_desk("pessimistic"), "Gone.ServiceControl"
+    make_queue(name)
+    report_to(desk, f'"{name}"')
+    sql.drop_queue(name)
+
+    failed = desk.handle(Open("A"))
+    make_queue(name)
+
+    assert failed.kind is Kind.FAILED
+    assert name in failed.error
+    assert desk.work().kind is Kind.HANDLED
+
+
 def test_a_state_that_cannot_be_written_completes_all_the_same(desk, control):
     """Nothing stores the state of a complete saga, so that a report must not fail on it."""
 
