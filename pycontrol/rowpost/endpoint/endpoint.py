@@ -210,7 +210,7 @@ class Endpoint(Declaration):
             DatabaseUnavailable: the connection is lost.
         """
         self.metrics_instance = where.instance
-        if where.saga_audit:
+        if where.saga_audit and self.sagas:
             self._sagas.audit(database, self._directory.find(database, where.queue), reply_to=database.canonical(self.address))
 
     def close(self) -> None:

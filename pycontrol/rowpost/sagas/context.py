@@ -9,7 +9,7 @@ from uuid import UUID
 
 from rowpost.errors import InvalidMessage
 from rowpost.handling.context import Context, time_until
-from rowpost.wire.address import parse_address
+from rowpost.transport.directory import canonical_or_as_given
 from rowpost.wire.headers import (
     CORRELATION_ID,
     ENCLOSED_MESSAGE_TYPES,
@@ -89,7 +89,7 @@ class SagaContext(Context):
                 time_sent=datetime.now(UTC),
                 delivery_at=None,
                 delivery_delay=where.get("delay"),
-                destination=None if destination is None else self.database.canonical(parse_address(destination)),
+                destination=None if destination is None else canonical_or_as_given(self.database, destination),
                 resulting_message_id=message_id,
                 intent=intent,
             )

@@ -67,9 +67,8 @@ class HostedSagas:
             yield RegisteredHandler(wanted, method.cls, SagaInvocation(saga, method, table, self._names, self._audit)), wanted if method.subscribe else None
 
     def audit(self, database: Connection, place: Place, *, reply_to: str) -> None:
-        """Report changes of instances to ServiceControl's queue, see `SagaAudit.start`; does nothing without sagas."""
-        if self._hosted:
-            self._audit.start(database, place, reply_to=reply_to)
+        """Report changes of instances to ServiceControl's queue, see `SagaAudit.start`."""
+        self._audit.start(database, place, reply_to=reply_to)
 
     def in_lock_order(
         self, messages: list[Message], read: Callable[[Message], Iterable[tuple[RegisteredHandler, Any]]]

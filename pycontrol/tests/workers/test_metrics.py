@@ -115,6 +115,18 @@ def test_what_was_measured_last_is_reported_when_the_supervisor_stops(monitoring
     assert len(monitoring.metadata()) == 1
 
 
+def test_what_cannot_be_reported_when_the_supervisor_stops_is_told(monitoring, sql):
+    monitoring.send(3)
+
+    with Running(monitoring.settings(interval=3600)) as supervisor:
+        supervisor.until(lambda: monitoring.metadata(), "the first report")
+        supervisor.until(lambda: monitoring.shop.handled() == 3, "all are handled")
+        sql.drop_queue("Particular.Monitoring")
+
+    (trouble,) = supervisor.seen(events.Trouble)
+    assert "Failed to report metrics to ServiceControl about" in trouble.error
+
+
 def test_a_full_message_is_sent_before_the_interval_is_over(monitoring):
     monitoring.send(VALUES_PER_MESSAGE + 1)
 
