@@ -36,6 +36,7 @@ from rowpost.recoverability.outcome import Outcome
 from rowpost.recoverability.policy import Recoverability
 from rowpost.settings.compat import StrategyName
 from rowpost.settings.environment import Settings
+from rowpost.settings.service_control import ServiceControlSettings
 from rowpost.transactions.scope import Scope
 from rowpost.transport.delayed import move_due
 from rowpost.transport.directory import Directory
@@ -121,6 +122,7 @@ class Endpoint(Declaration):
             reply_to=reply_to,
         )
         self._own_queue = None if send_only else name
+        self.metrics_instance: str | None = None
         self._directory = Directory()
         self._embedded: Connection | None = None
         self._pipeline: Pipeline | None = None
@@ -201,6 +203,20 @@ class Endpoint(Declaration):
             table: the address of the environment's table of subscriptions, `Settings.subscription_table`.
         """
         subscribe(self, database, table)
+
+    def report_to(self, where: ServiceControlSettings, database: Connection) -> None:
+        """Report to ServiceControl as an environment says. A worker calls this before it receives.
+
+        Args:
+            where: the environment's section. It names the instance on each message that is sent, and says whether sagas are audited.
+            database: the connection to receive on. No transaction is open.
+
+        Raises:
+            DatabaseUnavailable: the connection is lost.
+        """
+        self.metrics_instance = where.instance
+        if where.saga_audit and self.sagas:
+            self._sagas.audit(database, self._directory.find(database, where.queue), reply_to=database.canonical(self.address))
 
     def close(self) -> None:
         """Stop the receiver of replies, and close the connections that `process_one` and `open` opened."""

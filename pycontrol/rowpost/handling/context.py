@@ -26,6 +26,7 @@ from rowpost.wire.headers import (
     ENCLOSED_MESSAGE_TYPES,
     MESSAGE_ID,
     MESSAGE_INTENT,
+    METRIC_INSTANCE_ID,
     ORIGINATING_ENDPOINT,
     ORIGINATING_HOST_ID,
     ORIGINATING_MACHINE,
@@ -229,6 +230,8 @@ class Bus:
             headers[CONTENT_TYPE] = self.endpoint.serializers.default.content_type
         if not self.endpoint.send_only:
             headers[REPLY_TO_ADDRESS] = self.database.canonical(self.endpoint.address)
+        if self.endpoint.metrics_instance is not None:
+            headers[METRIC_INSTANCE_ID] = self.endpoint.metrics_instance
         return headers
 
     def _conversation(self) -> str:

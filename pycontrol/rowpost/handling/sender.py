@@ -35,12 +35,14 @@ class Sender(Protocol):
         host: the machine, for headers.
         serializers: the first one encodes messages.
         send_only: whether the endpoint has no queue, so that it gets no replies.
+        metrics_instance: names the instance that metrics are reported of, on each message; None if messages do not name it.
     """
 
     name: str
     host: Host
     serializers: Serializers
     send_only: bool
+    metrics_instance: str | None
 
     def may_reply_to(self, database: Connection, address: str) -> bool:
         """Return whether handlers may reply to an address."""

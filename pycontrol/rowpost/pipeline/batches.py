@@ -40,7 +40,7 @@ REMOVED = SUCCEEDED | {Kind.CORRUPT, Kind.DELAYED, Kind.MOVED_TO_ERROR}
 class _Batch:
     """The messages of a transaction in the queue's order, and what they caused so far.
 
-    `times`: for each handled message, its headers and when its handler started.
+    `times`: for each handled message, its headers and when its handler started; `discarded` the same for each discarded one.
     """
 
     messages: list[Message]
@@ -48,6 +48,7 @@ class _Batch:
     groups: list[list[Outgoing]] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     times: list[tuple[Mapping[str, str | None], float]] = field(default_factory=list)
+    discarded: list[tuple[Mapping[str, str | None], float]] = field(default_factory=list)
 
 
 class Batches:
@@ -134,10 +135,11 @@ class Batches:
                 started, headers = time.time(), message.headers
                 caused = pipeline.attempt(message)
                 if isinstance(caused, Outcome):
+                    if pipeline.recorder is not None:
+                        pipeline.recorder.ended(caused.kind, headers, started, time.time())
                     return caused
                 outcome = Outcome.done(message, caused.discard)
-                if caused.discard is None:
-                    batch.times.append((headers, started))
+                (batch.times if caused.discard is None else batch.discarded).append((headers, started))
                 if caused.operations:
                     batch.groups.append(caused.operations)
         except MessageCorrupt as error:
@@ -157,5 +159,8 @@ class Batches:
             roll_back(pipeline.database)
             return False
         pipeline.retries.forgot(batch.messages)
-        pipeline.stopwatch.add(batch.times, time.time())
+        now = time.time()
+        pipeline.stopwatch.add(batch.times, now)
+        if pipeline.recorder is not None:
+            pipeline.recorder.completed([*batch.times, *batch.discarded], now)
         return True

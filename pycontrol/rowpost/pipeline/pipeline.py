@@ -24,6 +24,7 @@ from rowpost.database.dialects.protocol import Begin
 from rowpost.database.receive_transaction import ReceiveTransaction
 from rowpost.errors import Deadlock, MessageCorrupt
 from rowpost.handling.processor import Caused, Processor, control_message
+from rowpost.pipeline.measurements import Recorder
 from rowpost.pipeline.modes import choose_mode
 from rowpost.pipeline.plain_handler import Handler, PlainHandler
 from rowpost.pipeline.timings import Stopwatch
@@ -55,6 +56,7 @@ class Pipeline:
         outboxes: URLs of the environment's business databases, by name.
         exclusive: only one session at a time receives from the queue. For the others it counts as empty.
         step: is called with the name of each step of a message.
+        recorder: records single measurements; None records none.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Pipeline:
         outboxes: Mapping[str, str] | None = None,
         exclusive: bool = False,
         step: Callable[[str], None] = no_step,
+        recorder: Recorder | None = None,
     ) -> None:
         # an endpoint is no function, and implements the protocol
         processor: Processor = PlainHandler(handler, attempts, error_queue) if callable(handler) else handler
@@ -92,6 +95,7 @@ class Pipeline:
         #: owns the receiving transaction, whenever it is entered
         self.transaction = ReceiveTransaction(self._receiver)
         self.stopwatch = Stopwatch()
+        self.recorder = recorder
         #: how long the last receive and the last handler took
         self.receive_seconds = self.handler_seconds = 0.0
 
@@ -150,6 +154,8 @@ class Pipeline:
             self._hold(None)
         if outcome.kind is Kind.HANDLED:
             self.stopwatch.add([(headers, started)], time.time())
+        if self.recorder is not None:
+            self.recorder.ended(outcome.kind, headers, started, time.time())
         return outcome
 
     def _receive(self, count: int, after_row_version: int | None, begin: Begin) -> list[MessageRow]:

@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from rowpost.errors import InvalidMessage
 from rowpost.handling.context import Context, time_until
+from rowpost.transport.directory import canonical_or_as_given
 from rowpost.wire.headers import (
     CORRELATION_ID,
+    ENCLOSED_MESSAGE_TYPES,
     IS_SAGA_TIMEOUT,
     ORIGINATING_SAGA_ID,
     ORIGINATING_SAGA_TYPE,
     SAGA_ID,
     SAGA_TYPE,
 )
+from rowpost.wire.message_types import split_enclosed_types, type_name
+from rowpost.wire.saga_audit import SagaChangeOutput
 
 __all__ = ["SagaContext"]
 
 
 class SagaContext(Context):
-    """A context that sends on behalf of one saga instance, together with the messages of the outer context."""
+    """A context that sends on behalf of one saga instance, together with the messages of the outer context.
 
-    def __init__(self, outer: Context, saga_id: UUID, saga_type: str, metadata: Mapping[str, str]) -> None:
+    `sent` gets an entry for each message that the instance sends; None if changes are not reported.
+    """
+
+    def __init__(
+        self, outer: Context, saga_id: UUID, saga_type: str, metadata: Mapping[str, str], sent: list[SagaChangeOutput] | None = None
+    ) -> None:
         super().__init__(outer.endpoint, outer.database, outer.incoming, outer.scope)
         self.operations, self.headers, self.discards = outer.operations, outer.headers, outer.discards
         self._saga_id, self._saga_type = saga_id, saga_type
         self._metadata = metadata
+        self._sent = sent
 
     def request_timeout(self, after: timedelta | datetime, message: Any) -> str:
         """Send the instance a delayed message; return its message id.
@@ -66,6 +76,25 @@ class SagaContext(Context):
         }
         extra = {name: value for name, value in kept.items() if value}
         return self._collect(message, "Reply", {**extra, **(headers or {})}, False, destination=address)
+
+    def _collect(
+        self, message: Any, intent: str, extra: Mapping[str, str | None] | None, immediate: bool, **where: Any
+    ) -> str:
+        message_id = super()._collect(message, intent, extra, immediate, **where)
+        if self._sent is not None:
+            named = next(iter(split_enclosed_types((extra or {}).get(ENCLOSED_MESSAGE_TYPES))), None)
+            destination = where.get("destination")
+            output = SagaChangeOutput(
+                message_type=named or type_name(type(message)),
+                time_sent=datetime.now(UTC),
+                delivery_at=None,
+                delivery_delay=where.get("delay"),
+                destination=None if destination is None else canonical_or_as_given(self.database, destination),
+                resulting_message_id=message_id,
+                intent=intent,
+            )
+            self._sent.append(output)
+        return message_id
 
     def _headers(self, message: Any, intent: str) -> dict[str, str | None]:
         named = {ORIGINATING_SAGA_ID: str(self._saga_id), ORIGINATING_SAGA_TYPE: self._saga_type}

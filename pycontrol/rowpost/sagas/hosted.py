@@ -8,9 +8,11 @@ from typing import Any
 from rowpost.database.connection import Connection
 from rowpost.errors import SettingsError
 from rowpost.handling.handlers import RegisteredHandler
+from rowpost.sagas.audit import SagaAudit
 from rowpost.sagas.declaration import Saga
 from rowpost.sagas.invocation import SagaInvocation, SagaTables
 from rowpost.settings.environment import SagaSettings
+from rowpost.transport.directory import Place
 from rowpost.wire.message import Message
 from rowpost.wire.message_types import type_name
 from rowpost.wire.operation import Call, Outgoing
@@ -30,6 +32,7 @@ class HostedSagas:
         self._endpoint, self._mode, self._has_outbox = endpoint, mode, has_outbox
         self._hosted: dict[str, type[Saga]] = {}
         self._names = SagaTables()
+        self._audit = SagaAudit(endpoint)
 
     @property
     def tables(self) -> tuple[SagaSettings, ...]:
@@ -61,7 +64,11 @@ class HostedSagas:
             raise SettingsError(f"The sagas {other.__name__} and {saga.__name__} have the same table, {table}. Name another one for one of them: table='…'.")
         for method in saga.declaration.methods:
             wanted = type_name(method.cls)
-            yield RegisteredHandler(wanted, method.cls, SagaInvocation(saga, method, table, self._names)), wanted if method.subscribe else None
+            yield RegisteredHandler(wanted, method.cls, SagaInvocation(saga, method, table, self._names, self._audit)), wanted if method.subscribe else None
+
+    def audit(self, database: Connection, place: Place, *, reply_to: str) -> None:
+        """Report changes of instances to ServiceControl's queue, see `SagaAudit.start`."""
+        self._audit.start(database, place, reply_to=reply_to)
 
     def in_lock_order(
         self, messages: list[Message], read: Callable[[Message], Iterable[tuple[RegisteredHandler, Any]]]

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -18,6 +18,7 @@ from rowpost.database.connection import Connection
 from rowpost.errors import InvalidCorrelation, LockTimeout, SagaNotDeployed
 from rowpost.handling.context import Context
 from rowpost.recoverability.outcome import Discard
+from rowpost.sagas.audit import Change, SagaAudit
 from rowpost.sagas.context import SagaContext
 from rowpost.sagas.correlation import correlation_text
 from rowpost.sagas.declaration import Method, Saga
@@ -31,7 +32,9 @@ from rowpost.wire.headers import (
     SAGA_ID,
     SAGA_TYPE,
 )
+from rowpost.wire.message_types import type_name
 from rowpost.wire.operation import Call
+from rowpost.wire.saga_audit import SagaChangeOutput
 
 __all__ = ["SagaInvocation", "SagaTables"]
 _MILLISECOND = timedelta(milliseconds=1)
@@ -60,8 +63,9 @@ class SagaTables:
 class SagaInvocation:
     """A saga's method as an endpoint's handler; called as handler(message, context)."""
 
-    def __init__(self, saga: type[Saga], method: Method, table: str, tables: SagaTables) -> None:
+    def __init__(self, saga: type[Saga], method: Method, table: str, tables: SagaTables, audit: SagaAudit) -> None:
         self._saga, self._method, self._table, self._tables = saga, method, table, tables
+        self._audit = audit
         self._declared = saga.declaration
         self.__qualname__ = f"{saga.__qualname__}.{method.name}"
 
@@ -86,11 +90,16 @@ class SagaInvocation:
             return self._not_found(message, context)
         saga, metadata = self._restore(row) if row else self._start(message, context)
         before = getattr(saga.state, self._declared.property)
-        inner = SagaContext(context, saga.id, self._declared.name, metadata)
+        sent: list[SagaChangeOutput] | None = [] if self._audit.on else None
+        inner, started = SagaContext(context, saga.id, self._declared.name, metadata, sent), datetime.now(UTC)
         returned = getattr(saga, self._method.name)(message, inner)
         self._check_correlation_unchanged(saga, before)
+        calls = self._store(saga, row, metadata, name)
+        if sent is not None:
+            change = Change(self._declared.name, saga.id, saga.state, metadata, row is None, saga.completed, started, sent)
+            calls += self._audit.call(change, context, type_name(self._method.cls))
         # before the messages: a conflict must fail the call before anything is sent
-        for place, call in enumerate(self._store(saga, row, metadata, name)):
+        for place, call in enumerate(calls):
             context.operations.insert(place, call)
         invoked = [context.audit_headers.get(INVOKED_SAGAS), f"{self._declared.name}:{saga.id}"]
         context.audit_headers[INVOKED_SAGAS] = ";".join(filter(None, invoked))

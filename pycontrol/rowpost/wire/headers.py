@@ -29,6 +29,8 @@ __all__ = [
     "IS_SAGA_TIMEOUT",
     "MESSAGE_ID",
     "MESSAGE_INTENT",
+    "METRIC_INSTANCE_ID",
+    "METRIC_TYPE",
     "ORIGINATING_ENDPOINT",
     "ORIGINATING_HOST_ID",
     "ORIGINATING_MACHINE",
@@ -47,6 +49,7 @@ __all__ = [
     "RETRY_SUCCESSFUL",
     "RETRY_UNIQUE_MESSAGE_ID",
     "SAGA_ID",
+    "SAGA_STATE_CHANGE",
     "SAGA_TYPE",
     "START_NEW_TRACE",
     "TIME_OF_FAILURE",
@@ -76,6 +79,8 @@ INVOKED_SAGAS = "NServiceBus.InvokedSagas"
 IS_SAGA_TIMEOUT = "NServiceBus.IsSagaTimeoutMessage"
 MESSAGE_ID = "NServiceBus.MessageId"
 MESSAGE_INTENT = "NServiceBus.MessageIntent"
+METRIC_INSTANCE_ID = "NServiceBus.Metric.InstanceId"
+METRIC_TYPE = "NServiceBus.Metric.Type"
 ORIGINATING_ENDPOINT = "NServiceBus.OriginatingEndpoint"
 ORIGINATING_MACHINE = "NServiceBus.OriginatingMachine"
 ORIGINATING_SAGA_ID = "NServiceBus.OriginatingSagaId"
@@ -100,6 +105,7 @@ RETRY_ACKNOWLEDGEMENT_QUEUE = "ServiceControl.Retry.AcknowledgementQueue"
 RETRY_ACKNOWLEDGEMENT_SENT = "ServiceControl.Retry.AcknowledgementSent"
 RETRY_SUCCESSFUL = "ServiceControl.Retry.Successful"
 RETRY_UNIQUE_MESSAGE_ID = "ServiceControl.Retry.UniqueMessageId"
+SAGA_STATE_CHANGE = "ServiceControl.SagaStateChange"
 
 TRACE_PARENT = "traceparent"
 #: the headers of a trace

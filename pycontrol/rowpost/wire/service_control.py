@@ -16,6 +16,7 @@ from rowpost.wire.headers import CONTENT_TYPE, ENCLOSED_MESSAGE_TYPES, MESSAGE_I
 from rowpost.wire.json_serializer import JsonSerializer
 from rowpost.wire.message_types import enclosed_type_names, message_type
 from rowpost.wire.operation import Operation
+from rowpost.wire.saga_audit import SagaUpdatedMessage
 
 __all__ = ["EndpointHeartbeat", "RegisterEndpointStartup", "ReportCustomCheckResult", "host_properties", "report"]
 
@@ -71,7 +72,7 @@ def host_properties(machine: str) -> dict[str, str]:
 
 
 def report(
-    message: RegisterEndpointStartup | EndpointHeartbeat | ReportCustomCheckResult,
+    message: RegisterEndpointStartup | EndpointHeartbeat | ReportCustomCheckResult | SagaUpdatedMessage,
     *,
     queue: str,
     reply_to: str,

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from rowpost.pipeline.measurements import Measurements
 from rowpost.pipeline.timings import Times
 from rowpost.recoverability.outcome import Kind, Outcome
 from rowpost.settings.environment import Settings
@@ -178,6 +179,7 @@ class Progress:
         dropped: discarded and expired messages, at most 50 of them.
         streak: failed attempts since the last message that was handled.
         times: critical and processing times.
+        measured: single measurements for ServiceControl; None if there is none, or the environment sends no metrics.
     """
 
     since: float
@@ -196,6 +198,7 @@ class Progress:
     dropped: tuple[Outcome, ...] = ()
     streak: int = 0
     times: Times = field(default_factory=Times)
+    measured: Measurements | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +260,7 @@ class Tally:
         if len(self._dropped) < FAILURES_PER_REPORT:
             self._dropped.append(outcome)
 
-    def take(self, *, busy: bool, round_: int, times: Times | None = None) -> Progress:
+    def take(self, *, busy: bool, round_: int, times: Times | None = None, measured: Measurements | None = None) -> Progress:
         until = time.time()
         progress = Progress(
             since=self._since,
@@ -269,6 +272,7 @@ class Tally:
             dropped=tuple(self._dropped),
             streak=self._streak,
             times=times or Times(),
+            measured=measured,
             **{kind.value: count for kind, count in self._counts.items()},
         )
         self._since = until

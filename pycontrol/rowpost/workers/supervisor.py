@@ -28,6 +28,7 @@ from typing import Any
 
 from rowpost.database import embedded
 from rowpost.errors import HandlerNotFound, QueueNotFound, SettingsError
+from rowpost.pipeline.measurements import Measurements
 from rowpost.settings.environment import Settings
 from rowpost.settings.worker import WorkerSettings
 from rowpost.transport.delayed import wait_after_peek
@@ -37,11 +38,12 @@ from rowpost.workers.monitor import Answer, MonitorFailure, QueueMonitor, WakeUp
 from rowpost.workers.pool import WorkerPool
 from rowpost.workers.pool_members import WorkerHandle
 from rowpost.workers.process import shared_high_water_mark, spawn_worker
-from rowpost.workers.protocol import Assignment
+from rowpost.workers.protocol import Assignment, Progress
 from rowpost.workers.snapshot import Snapshot
 from rowpost.workers.tasks.delayed_mover import make_delayed_mover
 from rowpost.workers.tasks.expired_purger import make_expired_purger
 from rowpost.workers.tasks.in_doubt_resolver import make_in_doubt_resolver
+from rowpost.workers.tasks.metrics import MetricsReports, make_metrics
 from rowpost.workers.tasks.outbox_cleaner import make_outbox_cleaner
 from rowpost.workers.tasks.partition_splitter import make_partition_splitter
 from rowpost.workers.tasks.periodic import PeriodicTask
@@ -100,6 +102,8 @@ class Supervisor:
         # each run() creates new ones
         self._monitor: QueueMonitor
         self._delayed_mover: PeriodicTask
+        self._metrics: PeriodicTask | None = None
+        self._measured = MetricsReports.of(settings)
         self._emit = on_event or log_event
         self._breaker = replace(breaker or CircuitBreaker(), seconds=settings.supervisor.breaker_seconds)
         self._inbox: deque[tuple[str, Any]] = deque()
@@ -164,6 +168,9 @@ class Supervisor:
         emit = partial(self._post, "event")
         self._delayed_mover = self._make_delayed_mover(self._settings, emit, self._breaker)
         tasks = [self._delayed_mover, *(make(self._settings, emit, self._breaker) for make in self._task_factories)]
+        if self._measured is not None:
+            self._metrics = make_metrics(self._settings, emit, self._breaker, reports=self._measured)
+            tasks.append(self._metrics)
         for task in tasks:
             task.start()
         with self._signals():
@@ -175,6 +182,7 @@ class Supervisor:
                 for task in tasks:
                     task.stop()
                 self._monitor.stop()
+                self._emit_rest()
         refused = [pool.refused for pool in self._pools.values() if pool.refused is not None]
         if len(refused) == len(self._pools):
             raise HandlerNotFound("; ".join(refused))
@@ -211,9 +219,16 @@ class Supervisor:
         exitcode = handle.process.exitcode  # before the reports, so that none of an ended process is left unread
         for report in handle.process.reports():
             pool.on_report(handle, report, now)
+            if self._measured is not None and isinstance(report, Progress) and report.measured is not None:
+                self._record(self._measured, pool.name, report.measured)
         if exitcode is not None:
             pool.on_exit(handle, exitcode, now)
             handle.process.close()
+
+    def _record(self, reports: MetricsReports, queue: str, measured: Measurements) -> None:
+        """Keep what a worker measured for the next report; under load, request one at once."""
+        if reports.add(queue, measured) and self._metrics is not None:
+            self._metrics.schedule(queue, 0.0)
 
     def _finished(self) -> bool:
         return all(pool.finished for pool in self._pools.values())
@@ -246,6 +261,15 @@ class Supervisor:
                     self._emit(event)
                     if isinstance(event, DelayedMoved):
                         self._pools[event.queue].peek_soon()
+
+    def _emit_rest(self) -> None:
+        """Emit what the periodic tasks reported when they ended."""
+        for _ in range(len(self._inbox)):
+            kind, value = self._inbox.popleft()
+            if kind == "event":
+                self._emit(value)
+            else:
+                self._inbox.append((kind, value))
 
     def _on_answer(self, pool: WorkerPool, answer: Answer, now: float) -> None:
         pool.on_answer(answer, now)

@@ -27,6 +27,7 @@ from rowpost.endpoint.resolve import resolve_handler
 from rowpost.errors import HandlerNotFound, RowpostError
 from rowpost.pipeline.batch_size import batch_size
 from rowpost.pipeline.batches import Batches
+from rowpost.pipeline.measurements import Recorder
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.pipeline.plain_handler import Handler
 from rowpost.recoverability.outcome import Interrupted, Kind, Outcome
@@ -104,6 +105,9 @@ class Worker:
         self._tally = Tally()
         self._subscribes = assignment.subscribes
         self._backoff = assignment.backoff
+        control = assignment.settings.service_control
+        #: None unless the environment sends metrics
+        self.recorder = Recorder() if control is not None and control.monitoring is not None else None
         #: a message whose failed attempt is counted on the next connection
         self._interrupted: Interrupted | None = None
 
@@ -237,6 +241,8 @@ class Worker:
         if self._subscribes and isinstance(self._handler, Endpoint):
             self._handler.subscribe(database, assignment.settings.subscription_table)
             self._subscribes = False
+        if assignment.settings.service_control is not None and isinstance(self._handler, Endpoint):
+            self._handler.report_to(assignment.settings.service_control, database)
         self._pipeline = Pipeline(
             database,
             assignment.queue,
@@ -248,6 +254,7 @@ class Worker:
             participants=dict(assignment.settings.participants),
             outboxes={each.name: each.url for each in assignment.settings.outboxes},
             exclusive=assignment.exclusive,
+            recorder=self.recorder,
         )
         self._pipeline.recover()
         own = getattr(self._handler, "batch", None)
@@ -299,7 +306,8 @@ class Worker:
     def _report(self, *, busy: bool) -> None:
         self._reported_at = self._clock()
         times = None if self._pipeline is None else self._pipeline.stopwatch.take()
-        self.send(self._tally.take(busy=busy, round_=self._round, times=times))
+        measured = None if self.recorder is None else self.recorder.take()
+        self.send(self._tally.take(busy=busy, round_=self._round, times=times, measured=measured))
 
     def send(self, report: object) -> None:
         """Send a report to the supervisor. Threads of handlers call it too, because they log."""

@@ -85,7 +85,7 @@ def test_the_guard_tells_sql_from_prose(text, is_sql):
 
 
 # not the names of message types and of elements in XML
-HEADER = re.compile(r"(NServiceBus(?!\.KeyValuePair)|ServiceControl(?!\.Plugin)|\$\.diagnostics)\.[\w.]+")
+HEADER = re.compile(r"(NServiceBus(?!\.KeyValuePair|\.Metrics)|ServiceControl(?!\.(Endpoint)?Plugin)|\$\.diagnostics)\.[\w.]+")
 
 
 def test_the_name_of_a_header_stands_in_one_module():

@@ -19,6 +19,7 @@ from rowpost.settings.environment import SagaSettings
 from rowpost.transport.delayed import move_due
 from rowpost.transport.queue import Queue
 from rowpost.wire.message_types import message_type
+from tests.support.counting import CountingDialect
 from tests.support.recorded_rows import differences, recorded_headers
 from tests.support.sagas import GATES, KINDS, Add, Close, Nudge, Open, deploy, make_desk, make_endpoint, make_ledger
 
@@ -29,21 +30,6 @@ VERSIONS = {"persistence_version": "1", "saga_type_version": "1.0.0"}
 
 def headers_of(desk, queue):
     return [each.headers for each in Queue(queue, desk.database).browse(100)]
-
-
-class CountingDialect:
-    """Counts what goes to the server and back."""
-
-    COUNTED = ("execute", "execute_all", "begin", "commit", "rollback", "script", "savepoint", "in_transaction")
-
-    def __init__(self, dialect) -> None:
-        self._dialect, self.trips = dialect, []
-
-    def __getattr__(self, name):
-        found = getattr(self._dialect, name)
-        if name not in self.COUNTED or (name == "in_transaction" and self._dialect.name == "postgresql"):
-            return found
-        return lambda *arguments, **options: (self.trips.append(name), found(*arguments, **options))[1]
 
 
 # ------------------------------------------------------------------ round trips

@@ -248,3 +248,5 @@ def racing_endpoint(concurrency: str) -> Endpoint:
 
 race_pessimistic = racing_endpoint("pessimistic")
 race_optimistic = racing_endpoint("optimistic")
+#: its sagas are those of `make_ledger`
+audited = make_endpoint(make_ledger("pessimistic", "Ledger_audited"))

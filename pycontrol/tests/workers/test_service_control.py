@@ -194,7 +194,19 @@ def test_the_section_of_an_environment(tmp_path):
     assert load_settings(path).service_control is None
     write("service_control: {queue: '\"Particular.ServiceControl\"'}")
     assert load_settings(path).service_control == ServiceControlSettings('"Particular.ServiceControl"', 10.0)
-    for wrong, said in (("{queue: 'x@['}", "service_control.queue"), ("{queue: x, heartbeat: -1}", "heartbeat"), ("{heartbeat: 1}", "queue")):
+    write("service_control: {queue: x, monitoring: y, metrics_interval: 30, instance: web1, saga_audit: true}")
+    assert load_settings(path).service_control == ServiceControlSettings(
+        "x", monitoring="y", metrics_interval=30.0, instance="web1", saga_audit=True
+    )
+    for wrong, said in (
+        ("{queue: 'x@['}", "service_control.queue"),
+        ("{queue: x, heartbeat: -1}", "heartbeat"),
+        ("{heartbeat: 1}", "queue"),
+        ("{queue: x, monitoring: 'y@['}", "service_control.monitoring"),
+        ("{queue: x, monitoring: y, metrics_interval: 0}", "metrics_interval: 0 s is too short: write 0.1 or more"),
+        ("{queue: x, instance: web1}", "service_control.instance: .* add monitoring"),
+        ("{queue: x, saga_audit: maybe}", "saga_audit"),
+    ):
         write(f"service_control: {wrong}")
         with pytest.raises(SettingsError, match=said):
             load_settings(path)

@@ -38,6 +38,7 @@ class PeriodicTask:
         activity: completes the sentence "Failed to … Sales: …" in events.
         emit: called with each event, in the task's thread.
         select: narrows the queues on each new connection, if only the database knows which ones need the task.
+        once_more: execute the action for every queue a last time before the thread ends, if it has a connection.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class PeriodicTask:
         emit: Callable[[events.Event], None],
         breaker: CircuitBreaker | None = None,
         select: Callable[[Connection, list[str]], list[str]] | None = None,
+        once_more: bool = False,
         connect: Callable[..., Connection] = connect,
     ) -> None:
         self._settings = settings
@@ -58,7 +60,7 @@ class PeriodicTask:
         self._action, self._name, self._activity, self._emit = action, name, activity, emit
         self._breaker = replace(breaker or CircuitBreaker(), seconds=settings.supervisor.breaker_seconds)
         self._select = select or (lambda _, queues: queues)
-        self._connect = connect
+        self._once_more, self._connect = once_more, connect
         self._database: Connection | None = None
         self._due: dict[str, float] = {}
         self._scheduled: dict[str, tuple[float, float]] = {}
@@ -108,7 +110,21 @@ class PeriodicTask:
                 self._waits_until = until
             self._wake_up.wait(max(0.0, until - time.monotonic()))
             self._wake_up.clear()
+        if self._once_more:
+            self._end()
         self._disconnect()
+
+    def _end(self) -> None:
+        """Execute the action a last time. Nothing is connected anew, because the supervisor waits for at most 1 s."""
+        database = self._database
+        if database is None:
+            return
+        for queue in self._queues:
+            try:
+                self._action(database, queue)
+            except Exception as error:  # noqa: BLE001 -- as in _round
+                self._record_failure(queue, error)
+                break
 
     def _round(self) -> float | None:
         """Execute the action for every queue that is due; return when the next one is due, None if there is none."""
