@@ -1,15 +1,18 @@
 """What can be checked of the endpoint in C# without .NET: its messages, its versions, how it is reached, and what is said where it cannot run."""
 
 import dataclasses
+import importlib
+import os
 import re
 import shutil
 
 import pytest
 import yaml
 
+from rowpost.wire import message_types
 from rowpost.wire.message_types import type_name
 from tests.support.documents import ROOT
-from tests.support.interop import dotnet, messages
+from tests.support.interop import dotnet
 from tests.support.interop.line_process import LineProcess
 
 CLASS = re.compile(r"public (?:class|interface) (\w+)([^{]*)\{((?:[^{}]|\{ get; set; \})*)\}")
@@ -23,16 +26,20 @@ def of_csharp() -> dict[str, set[str]]:
     return {name: set(PROPERTY.findall(body)) for name, _, body in CLASS.findall(text) if name not in ("IHaveNumber", "Line")}
 
 
-def of_python() -> dict[str, set[str]]:
+@pytest.fixture
+def of_python(monkeypatch) -> dict[str, set[str]]:
     """The same of `tests.support.interop.messages`, with the names that stand on the wire."""
+    # a name belongs to the class that was declared last, and other tests declare some of these names too
+    monkeypatch.setattr(message_types, "_classes", dict(message_types._classes))
+    messages = importlib.import_module("tests.support.interop.messages")
     classes = [getattr(messages, name) for name in messages.__all__]
     pascal = lambda name: "".join(word.capitalize() for word in name.split("_"))  # noqa: E731
     return {type_name(cls).rpartition(".")[2]: {pascal(field.name) for field in dataclasses.fields(cls)} for cls in classes}
 
 
-def test_both_sides_have_the_same_messages():
-    assert len(of_python()) > 10
-    assert of_csharp() == of_python()
+def test_both_sides_have_the_same_messages(of_python):
+    assert len(of_python) > 10
+    assert of_csharp() == of_python
 
 
 def test_every_message_that_a_handler_in_csharp_takes_has_a_handler_in_python():
@@ -92,6 +99,41 @@ def test_without_an_sdk_the_build_says_what_to_install(monkeypatch, capsys, tmp_
 
     assert dotnet.main([str(tmp_path)]) == 1
     assert ".NET SDK 10" in capsys.readouterr().err
+
+
+@pytest.fixture
+def sdk(tmp_path, monkeypatch):
+    """Puts a script in the place of `dotnet`; it runs in a shell."""
+
+    def place(script: str) -> None:
+        program = tmp_path / "sdk" / "dotnet"
+        program.parent.mkdir()
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+
+    return place
+
+
+def test_a_build_gets_a_copy_of_the_sources_and_the_options(sdk, tmp_path):
+    sdk(f'echo "$@" > {tmp_path}/arguments; mkdir {tmp_path}/made/bin; touch {tmp_path}/made/source/obj {tmp_path}/made/bin/nsb.dll')
+    before = sorted(dotnet.SOURCE.iterdir())
+
+    made = dotnet.build(tmp_path / "made", "-p:NsbVersion=10.2.8")
+
+    arguments = (tmp_path / "arguments").read_text().split()
+    assert made.is_file()
+    assert arguments[:2] == ["build", str(tmp_path / "made" / "source" / "interop.csproj")]
+    assert arguments[-1] == "-p:NsbVersion=10.2.8"
+    assert {path.name for path in before} <= {path.name for path in (tmp_path / "made" / "source").iterdir()}
+    assert sorted(dotnet.SOURCE.iterdir()) == before
+
+
+def test_a_build_that_fails_shows_what_the_compiler_said(sdk, tmp_path, capsys):
+    sdk("echo 'Setup.cs(8,1): error CS1002: ; expected'; exit 3")
+
+    assert dotnet.main([str(tmp_path / "made")]) == 1
+    assert "exit code 3:\nSetup.cs(8,1): error CS1002" in capsys.readouterr().err
 
 
 def test_the_endpoint_in_csharp_reports_what_it_cannot_start(nsb_dll, tmp_path):

@@ -19,7 +19,7 @@ from typing import IO, Any
 __all__ = ["CommandFailed", "LineProcess", "ProcessEnded", "Report"]
 
 Report = dict[str, Any]
-START_S, WAIT_S, STOP_S = 60.0, 30.0, 30.0
+START_S, WAIT_S, STOP_S = 60.0, 60.0, 60.0
 #: lines of the log that an error shows
 LOG_LINES = 40
 

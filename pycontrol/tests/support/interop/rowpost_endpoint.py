@@ -26,6 +26,7 @@ from rowpost.sagas import Saga, handles, starts
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.json_serializer import JsonSerializer
 from rowpost.wire.message_types import split_enclosed_types, type_name
+from rowpost.wire.serialization import Serializer
 from rowpost.wire.xml_serializer import XmlSerializer
 from tests.support import babelfish
 from tests.support.interop import messages as shop
@@ -156,7 +157,7 @@ class Program:
         self.engine, self.url = one.get("engine", "postgresql"), url
         self.handlers = Handlers()
         self.stopping = threading.Event()
-        serializers = [XmlSerializer(), JsonSerializer()] if one.get("serializer") == "xml" else [JsonSerializer(), XmlSerializer()]
+        serializers: list[Serializer] = [XmlSerializer(), JsonSerializer()] if one.get("serializer") == "xml" else [JsonSerializer(), XmlSerializer()]
         self.endpoint = Endpoint(
             name,
             transaction_mode=MODES[one.get("mode", "SendsAtomicWithReceive")],

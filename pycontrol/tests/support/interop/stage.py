@@ -29,7 +29,7 @@ __all__ = ["PYCONTROL", "Row", "Stage", "nsb_dll", "stage"]
 
 PYCONTROL = Path(__file__).resolve().parents[3]
 PAIRS = {"nservicebus-asks": "asker", "nservicebus-answers": "answerer", "stand-in-asks": "asker"}
-WAIT_S = 30.0
+WAIT_S = 60.0
 _numbers = count(1)
 
 
@@ -87,7 +87,7 @@ class Stage:
         sql.run(f"DELETE FROM {sql.table('SubscriptionRouting')}")
 
     # ------------------------------------------------------------------ processes
-    def start(self, role: str, *, name: str | None = None, **options: object) -> LineProcess:
+    def start(self, role: str, *, name: str | None = None, **options: Any) -> LineProcess:
         """Start the endpoint of a role and wait until it runs. A list as an option's value gives the option several times."""
         name = name or getattr(self, role)
         engine, url = self.target.settings.engine, self.target.url
@@ -103,7 +103,7 @@ class Stage:
         self.processes.append(process)
         return process.started()
 
-    def both(self, **options: object) -> tuple[LineProcess, LineProcess]:
+    def both(self, **options: Any) -> tuple[LineProcess, LineProcess]:
         """Start asker and answerer with the same options."""
         answerer = self.start("answerer", **options)
         return self.start("asker", **options), answerer
