@@ -16,7 +16,7 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3.14 python
 # The tests start hundreds of programs, each of which would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run example/shop example/flow test check check/tests test/faults test/spark-slow lint lint/python types types/windows format plan deploy verify bench test/tsqlt sqlserver/first-day dist release-files clean
+.PHONY: help run example/shop example/flow test check check/tests test/dotnet test/faults test/spark-slow lint lint/python types types/windows format plan deploy verify bench test/tsqlt sqlserver/first-day dist release-files clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z/-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | \
@@ -54,6 +54,11 @@ types/windows:
 
 test/faults: $(VENV)/.developer ## an hour of kills, crashes, cut networks, failovers, errors and random input; a ledger at the end (ARGS="--only kills --share 0.1 --seed 7")
 	PYTHONPATH=pycontrol $(BIN)/python -m tests.support.campaign $(ARGS)
+
+# with the variable no scenario is skipped: a build that cannot start is a failure
+test/dotnet: $(VENV)/.developer ## rowpost beside a real NServiceBus, both ways; needs the .NET SDK 10 (ARGS="-k saga")
+	PYTHONPATH=pycontrol $(BIN)/python -m tests.support.interop.dotnet build/nservicebus $(DOTNET_BUILD)
+	ROWPOST_TEST_NSERVICEBUS=$(CURDIR)/build/nservicebus/bin/nsb.dll $(BIN)/python -m pytest -n 0 pycontrol/tests/interop $(ARGS)
 
 test/spark-slow: $(VENV)/.developer ## Spark for an hour: kill -9 at random, a cluster on this machine, Connect (ARGS="-k kill")
 	$(BIN)/python -m pytest pycontrol/tests/spark -m slow --timeout 3600 $(ARGS)

@@ -43,7 +43,7 @@ QUEUE = "Sales"
 #: folders with files that take minutes
 LONG = ("spark", "repository", "examples", "docs")
 #: fixtures with a server or a program; most tests without them take milliseconds
-OUTSIDE = ("make_database", "data_folder", "program", "spark")
+OUTSIDE = ("make_database", "data_folder", "program", "spark", "nsb_dll")
 #: what `make check` runs with a database: the way of a message through the procedures
 CONFORMANCE = ("test_send.py", "test_receive.py", "test_tables.py", "test_delayed.py")
 SPARK = Path(__file__).parent / "support" / "spark"
