@@ -4,6 +4,8 @@ import os
 import random
 from datetime import timedelta
 
+import psycopg
+
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import MessageNotDeserialized, NoHandler
 from rowpost.recoverability.policy import Decision, Failure, Recoverability
@@ -31,7 +33,7 @@ def is_hopeless(number: int) -> bool:
 
 
 def decide(failure: Failure) -> Decision | timedelta:
-    if isinstance(failure.error, (Hopeless, MessageNotDeserialized, NoHandler)):
+    if isinstance(failure.error, (Hopeless, MessageNotDeserialized, NoHandler, psycopg.DataError)):  # such as a number that no column takes
         return Decision.ERROR
     return timedelta(milliseconds=100) if failure.attempts % 3 == 0 else Decision.RETRY
 
