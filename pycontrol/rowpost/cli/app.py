@@ -31,6 +31,7 @@ _MODULES = {
     "sagas": "sagas",
     "transactions": "transactions",
     "outbox": "outbox",
+    "bridge": "run.bridge",
     "spark": "spark",
     "doctor": "doctor",
     "demo": "demo.command",

@@ -1,12 +1,15 @@
 """Name the headers that rowpost reads or writes, once each.
 
 The names are those of NServiceBus and ServiceControl, so that endpoints on both sides understand each other's messages.
-A constant is the name without its prefix; `EXCEPTION_INFO` is the common beginning of several names.
+A constant is the name without its prefix; `EXCEPTION_INFO` and `BRIDGE_INFO` are common beginnings of several names.
 """
 
 from __future__ import annotations
 
 __all__ = [
+    "BRIDGE_FAILED_QUEUE",
+    "BRIDGE_INFO",
+    "BRIDGE_TRANSFER",
     "CALLBACK_QUEUE",
     "CONTENT_TYPE",
     "CONTROL_MESSAGE",
@@ -59,6 +62,10 @@ __all__ = [
     "W3C_TRACE",
 ]
 
+BRIDGE_FAILED_QUEUE = "NServiceBus.MessagingBridge.FailedQ"
+#: the common beginning of the headers that describe a failure of the bridge; the same names without it describe a handler's failure
+BRIDGE_INFO = "NServiceBus.MessagingBridge."
+BRIDGE_TRANSFER = "NServiceBus.Bridge.Transfer"
 #: the 2.x transport of SQL Server names the queue of the waiting process in it
 CALLBACK_QUEUE = "NServiceBus.SqlServer.CallbackQueue"
 CONTENT_TYPE = "NServiceBus.ContentType"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 __all__ = [
+    "BridgeChanged",
     "Critical",
     "Delayed",
     "DelayedMoved",
@@ -32,6 +33,7 @@ __all__ = [
     "ThrottlingEnded",
     "ThrottlingStarted",
     "TimedOut",
+    "Transferred",
     "Trouble",
     "Warned",
     "WorkerDied",
@@ -268,6 +270,24 @@ class Stopping(Event):
     now: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BridgeChanged(Event):
+    """A bridge moves messages from the side `source` to the side `target`, stands by because another process does, or has stopped."""
+
+    source: str
+    target: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transferred(Event):
+    """A bridge moved `count` messages from the queue on the side `source` to the side `target`."""
+
+    source: str
+    target: str
+    count: int
+
+
 LEVELS: dict[type[Event], int] = {
     Critical: logging.CRITICAL,
     MovedToError: logging.ERROR,
@@ -283,6 +303,7 @@ LEVELS: dict[type[Event], int] = {
     Handled: logging.DEBUG,
     Peeked: logging.DEBUG,
     DelayedMoved: logging.DEBUG,
+    Transferred: logging.DEBUG,
 }
 
 

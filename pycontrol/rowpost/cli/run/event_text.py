@@ -14,7 +14,7 @@ from rowpost.workers.snapshot import QueueSnapshot
 __all__ = ["describe_event", "describe_figures", "event_document", "style_of"]
 
 #: events that are too frequent to print; the figures of the queue include them
-FREQUENT = (events.Handled, events.Expired, events.Peeked, events.DelayedMoved)
+FREQUENT = (events.Handled, events.Expired, events.Peeked, events.DelayedMoved, events.Transferred)
 #: reasons for which workers stop, in words; other reasons are printed as they are
 STOP_REASONS = {"spare": "idle"}
 _STYLES: dict[type[events.Event], str] = {
@@ -89,6 +89,8 @@ def _text_of(event: events.Event) -> str:  # noqa: PLR0911, PLR0912 -- one line 
             return f"CRITICAL: {error}"
         case events.Recovered():
             return "recovered"
+        case events.BridgeChanged(source=source, target=target, state=state):
+            return f"bridge from {source} to {target}: {state}"
         case _:
             return str(getattr(event, "text", None) or getattr(event, "error", None) or type(event).__name__)
 

@@ -1,0 +1,132 @@
+"""rowpost bridge install, run: move messages between two environments."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Annotated
+
+import typer
+
+from rowpost.cli.command import YesOption, command
+from rowpost.cli.exits import ExitCode, Interrupted, Refused
+from rowpost.cli.printing import visible
+from rowpost.cli.run.event_text import describe_event, event_document, style_of
+from rowpost.cli.session import PRODUCTION, Session
+from rowpost.database.connection import connect
+from rowpost.settings.bridge import BridgeSettings, load_bridge
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Move messages between the queues of two environments.", no_args_is_help=True)
+
+DRAW_INTERVAL_S = 0.25
+FileArgument = Annotated[Path, typer.Argument(metavar="[FILE]", help="The bridge's file.", show_default="bridge.yml")]
+FILE = Path("bridge.yml")
+
+
+@command(app)
+def install(session: Session, file: FileArgument = FILE, yes: YesOption = False) -> None:
+    """Make the proxy queues on both sides, and subscribe them to events."""
+    bridge = _load(session, file)
+    names = " and ".join(side.settings.target for side in bridge.sides)
+    session.confirm(f"Make what the bridge {bridge.name} needs in {names}?", yes)
+    _install(session, bridge)
+
+
+@command(app)
+def run(
+    session: Session,
+    file: FileArgument = FILE,
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="Exit when no messages are waiting.")] = False,
+    install: Annotated[bool, typer.Option("--install", help="For development: first make the proxy queues that are missing.")] = False,
+) -> None:
+    """Move messages in both directions until Ctrl-C or SIGTERM.
+
+    The first signal waits for the batches that are being moved, the second one does not. Several processes may run the same bridge: in each
+    direction one of them moves messages, and the others stand by.
+    """
+    # imported here because other commands start faster without them
+    from rowpost.cli.run.workers import supervise
+    from rowpost.workers.bridge.bridge import Bridge
+    from rowpost.workers.events import Event, level_of
+
+    bridge = _load(session, file)
+    if install:
+        if any(side.settings.environment == PRODUCTION for side in bridge.sides):
+            raise Refused("bridge run --install is for development. In production, run rowpost bridge install.", ExitCode.USAGE)
+        _install(session, bridge)
+    _prepare(session, bridge)
+    queued: SimpleQueue[Event] = SimpleQueue()
+    running = Bridge(bridge, on_event=queued.put)
+    level = min(side.settings.log.number for side in bridge.sides)
+
+    def draw() -> None:
+        while not queued.empty():
+            event = queued.get()
+            if level_of(event) >= level:
+                show(event)
+
+    show = _shower(session)
+    stopped_by = supervise(running, draw, DRAW_INTERVAL_S, (lambda snapshot: snapshot.idle) if until_idle else None)
+    for source, target, endpoint, counts in running.snapshot().counts:
+        if session.as_json:
+            session.document({"event": "Totals", "source": source, "target": target, "queue": endpoint} | asdict(counts))
+        else:
+            session.out.print(
+                f"{endpoint}, from {source} to {target}: {counts.sent:,} moved, {counts.discarded:,} discarded, {counts.failed:,} moved to error",
+                soft_wrap=True,
+            )
+    if stopped_by is signal.SIGINT:
+        raise Interrupted("what was being moved is finished; waiting messages stay in their queues")
+
+
+def _load(session: Session, file: Path) -> BridgeSettings:
+    if session.environment is not None:
+        raise Refused("A bridge has two environments, which its file names: leave --env out.", ExitCode.USAGE)
+    return load_bridge(file)
+
+
+def _install(session: Session, bridge: BridgeSettings) -> None:
+    from rowpost.workers.bridge.installation import install as install_side
+
+    first, second = bridge.sides
+    for here, there in ((first, second), (second, first)):
+        with connect(here.settings, application_name="rowpost command line") as database:
+            made = install_side(bridge, here, there, database)
+        proxies = [each.proxy for each in there.endpoints]
+        if session.as_json:
+            session.document({"side": here.name, "proxies": proxies, "installed": list(made)})
+        else:
+            session.note(f"{here.name}: {', '.join(proxies) or 'no queue'} for {there.name}; {len(made)} objects made in {here.settings.target}.")
+
+
+def _prepare(session: Session, bridge: BridgeSettings) -> None:
+    """Check both sides, and subscribe."""
+    from rowpost.workers.bridge.installation import check, subscribe
+
+    first, second = bridge.sides
+    for here, there in ((first, second), (second, first)):
+        with connect(here.settings, application_name="rowpost command line") as database:
+            for queue in check(bridge, here, there, database):
+                session.note(f"{here.name}: the queue {queue} is not registered; the bridge's login needs the right to insert into its table.")
+            subscribe(here, there, database)
+
+
+def _shower(session: Session) -> Callable:
+    if session.as_json:
+        return lambda event: session.document(event_document(event))
+
+    def show(event) -> None:
+        from rich.text import Text
+
+        described = describe_event(event)
+        if described is not None:
+            text = f"{datetime.fromtimestamp(event.at):%H:%M:%S} {visible(' '.join(described.split()))}"
+            session.out.print(Text(text, style=style_of(event)), soft_wrap=True)
+
+    return show
