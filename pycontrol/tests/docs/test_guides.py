@@ -32,6 +32,7 @@ from rowpost.outbox.operations import Outbox
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Decision, Failure, Recoverability
 from rowpost.sagas import ConflictPolicy, Saga, handles, starts
+from rowpost.settings.bridge import load_bridge
 from rowpost.settings.environment import Settings, load_settings
 from rowpost.transport.queue import Queue
 from rowpost.wire import message_types
@@ -46,6 +47,9 @@ NOT_RUN = {
     "docs/guides/beside-nservicebus.md": {
         "rowpost run shop.app:billing": "runs until Ctrl-C; tests/cli/test_run_install.py runs an endpoint in this way",
         "make test/dotnet": "needs the .NET SDK; tests/interop runs the scenarios with a stand-in",
+    },
+    "docs/guides/bridge.md": {
+        "rowpost bridge run": "runs until Ctrl-C; tests/cli/test_cli_bridge.py runs it",
     },
     "docs/guides/endpoints.md": {
         "rowpost --env production run": "runs until Ctrl-C; tests/endpoint/test_hosting.py runs endpoints in this way",
@@ -347,6 +351,11 @@ def test_the_guides_environments_and_files_can_be_read(block: Block, tmp_path: P
         from rowpost.spark.archive.policy import read_policy
 
         assert read_policy(path)
+    elif re.search(r"^sides:", block.text, re.MULTILINE):
+        monkeypatch.setenv("ROWPOST_ENVIRONMENTS", str(tmp_path))
+        for name in re.findall(r"environment: (\w+)", block.text):
+            (tmp_path / f"{name}.yml").write_text(f'engine: postgresql\nurl: "postgresql://app@db01/{name}"\n', encoding="utf-8")
+        assert load_bridge(path).sides
     else:
         if not re.search(r"^engine:", block.text, re.MULTILINE):
             path.write_text(f"engine: embedded\n{block.text}", encoding="utf-8")
@@ -356,6 +365,15 @@ def test_the_guides_environments_and_files_can_be_read(block: Block, tmp_path: P
 # ---------------------------------------------------------------------------------------------- calls of rowpost
 def with_outbox(stage: Stage) -> None:
     stage.environment(f'{QUEUES}outbox: {{business: {{url: "{stage.other_database()}"}}}}\n')
+
+
+def with_bridge(stage: Stage) -> None:
+    """The guide's file, and its environments on two databases of the server."""
+    folder = stage.folder / "deploy" / "environments"
+    folder.mkdir(parents=True)
+    for name, url in (("shop", stage.url), ("warehouse", stage.other_database())):
+        (folder / f"{name}.yml").write_text(f'engine: postgresql\nurl: "{url}"\nqueues: {{error: {{}}}}\n', encoding="utf-8")
+    (stage.folder / "bridge.yml").write_text(blocks(ROOT / "docs" / "guides" / "bridge.md")[0].text, encoding="utf-8")
 
 
 def with_participant(stage: Stage) -> None:
@@ -391,6 +409,7 @@ def with_saga(stage: Stage) -> None:
 
 
 STAGES: dict[str, Callable[[Stage], None]] = {
+    "bridge.md": with_bridge,
     "outbox.md": with_outbox,
     "recoverability.md": with_failed_messages,
     "sagas.md": with_saga,

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from queue import SimpleQueue
 from types import FrameType
+from typing import Any, Protocol
 
 from rich.console import Group
 from rich.live import Live
@@ -36,10 +37,10 @@ from rowpost.endpoint.hosting import (
 from rowpost.errors import QueueNotFound, SettingsError
 from rowpost.settings.environment import Settings
 from rowpost.workers.events import Event, level_of
-from rowpost.workers.snapshot import QueueSnapshot, Snapshot
+from rowpost.workers.snapshot import QueueSnapshot
 from rowpost.workers.supervisor import Supervisor
 
-__all__ = ["supervise", "work"]
+__all__ = ["Supervised", "supervise", "work"]
 
 DRAW_INTERVAL_S = 0.25
 #: between two lines of figures if the output is not a terminal
@@ -213,13 +214,23 @@ def _print_totals(session: Session, queues: tuple[QueueSnapshot, ...]) -> None:
             session.out.print(visible(describe_figures(queue)), soft_wrap=True)
 
 
+class Supervised(Protocol):
+    """What runs in a thread of its own until it is stopped: a supervisor or a bridge."""
+
+    def run(self, until: Callable[[Any], bool] | None = None) -> None:
+        """Work until `stop` is called, or until `until` returns True for a snapshot."""
+
+    def stop(self) -> None:
+        """Let what is running finish; the second call does not wait for it."""
+
+
 def supervise(
-    supervisor: Supervisor,
+    supervisor: Supervised,
     draw: Callable[[], None],
     every: float,
-    until: Callable[[Snapshot], bool] | None = None,
+    until: Callable[[Any], bool] | None = None,
 ) -> signal.Signals | None:
-    """Run a supervisor in a thread until it ends. Call `draw` every `every` seconds and once after the end.
+    """Run a supervisor or a bridge in a thread until it ends. Call `draw` every `every` seconds and once after the end.
 
     The first SIGINT or SIGTERM lets running handlers finish, the second one kills them. If `draw` raises, the
     supervisor is stopped first. Raises what the supervisor raises.

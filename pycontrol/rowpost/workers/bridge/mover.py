@@ -154,7 +154,8 @@ class Mover:
         """Return rows for one batch without their bodies, and whether more may follow. Only this call says when a row expires."""
         after, batches = self._cursors.get(proxy, (None, 0))
         found = Queue(proxy, self._source).browse(self._bridge.batch_size, after, 0)
-        rows, size = [], 0
+        rows: list[BrowsedMessage] = []
+        size = 0
         for row in found:
             size += row.body_bytes + len(row.raw_headers)
             if rows and size > BATCH_BYTES:
