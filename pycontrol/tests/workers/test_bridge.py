@@ -68,6 +68,7 @@ def test_a_command_crosses_with_body_and_headers(sides):
     assert arrived(sides.shop, "Stock") == []
 
 
+@pytest.mark.promise("bridge-replies")
 def test_a_reply_comes_back_over_the_bridge(sides):
     sides.order(8)
     sides.move()
@@ -132,6 +133,7 @@ def test_an_expired_message_ends_here_with_the_reason(sides):
     assert arrived(sides.warehouse, "Stock") == []
 
 
+@pytest.mark.promise("bridge-does-not-block")
 def test_a_message_for_an_unknown_reply_address_does_not_stop_the_others(sides):
     for number, reply in ((1, None), (2, "Nobody"), (3, None)):
         sides.order(number, headers={"NServiceBus.ReplyToAddress": reply})
@@ -180,6 +182,16 @@ def test_headers_that_the_target_cannot_store_end_in_the_error_queue(sides):
     assert len(arrived(sides.shop, "error")) == 1
 
 
+@pytest.mark.parametrize("name", ["NServiceBus.ProcessingMachine", "NServiceBus.FailedQ", "NServiceBus.MessagingBridge.FailedQ"])
+def test_whatever_headers_hold_a_message_that_cannot_cross_leaves_its_queue(sides, name):
+    Queue("Stock", sides.shop).send(b"1", f'{{"{name}": "a\\u0000b", "NServiceBus.ReplyToAddress": "Nobody"}}')
+
+    (moved,) = sides.move()
+
+    assert len(moved.failed) == 1
+    assert (len(arrived(sides.shop, "error")), arrived(sides.shop, "Stock")) == (1, [])
+
+
 def test_messages_for_a_queue_that_is_gone_end_in_the_error_queue(sides):
     sides.order(1)
     gone = replace(STOCK, queue="Gone")
@@ -202,21 +214,26 @@ def test_a_request_for_a_subscription_ends_with_the_reason(sides):
     assert arrived(sides.warehouse, "Stock") == []
 
 
+@pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("step", STEPS)
-def test_a_process_that_dies_loses_and_doubles_nothing(sides, step):
+@pytest.mark.promise("bridge-exactly-once")
+def test_a_process_that_dies_loses_and_doubles_nothing(sides, step, batch):
+    sides.order(99, headers={"NServiceBus.ReplyToAddress": "Nobody"})  # so that the first batch is moved one by one
     for number in range(35):
         sides.order(number, times=1 + number % 2)
     shop_url, warehouse_url = (side.settings.url for side in sides.bridge.sides)
 
-    died = spawn_mover(shop_url, warehouse_url, step, time=2)
+    died = spawn_mover(shop_url, warehouse_url, step, time=batch)
     assert died.wait(120) == -signal.SIGKILL
     moved = sides.move()
 
     assert sides.numbers(sides.warehouse, "Stock") == {number: 1 + number % 2 for number in range(35)}
-    assert sum(each.repeated for each in moved) == (10 if step in ("sent", "copied") else 0)
-    assert arrived(sides.shop, "Stock") == arrived(sides.shop, "error") == []
+    assert sides.numbers(sides.shop, "error") == {99: 1}
+    assert sum(each.repeated for each in moved) == ({1: 9, 2: 10}[batch] if step in ("sent", "copied") else 0)
+    assert arrived(sides.shop, "Stock") == []
 
 
+@pytest.mark.promise("bridge-exactly-once")
 def test_a_process_that_dies_again_and_again_loses_and_doubles_nothing(sides):
     for number in range(60):
         sides.order(number)
@@ -269,6 +286,7 @@ def run_until(bridges, condition):
     assert not any(thread.is_alive() for thread in threads)
 
 
+@pytest.mark.promise("bridge-exactly-once")
 def test_two_bridges_at_once_move_each_message_once_in_both_directions(sides):
     seen = []
     bridges = [Bridge(sides.bridge, seen.append) for _ in range(2)]

@@ -120,7 +120,7 @@ def failed_headers(
         proxy: the canonical address of the proxy queue.
         message_id: is used if the header is missing.
     """
-    before = _without_bridge_failure(headers, proxy)
+    before = storable(_without_bridge_failure(headers, proxy))
     failed = failure_headers(before, error, queue=proxy, host=host, at=at, message_id=message_id)
     ours = {
         BRIDGE_INFO + name.removeprefix(_PREFIX): value
@@ -128,7 +128,7 @@ def failed_headers(
         if name in (FAILED_QUEUE, TIME_OF_FAILURE) or name.startswith(EXCEPTION_INFO)
     }
     if before.get(FAILED_QUEUE):
-        return {**storable(before), **ours}
+        return {**before, **ours}
     return {**failed, **{name: before[name] for name in _PLACE if name in before}, **ours}
 
 

@@ -8,6 +8,7 @@ the lock of its election belongs to the connection that sends.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -36,6 +37,8 @@ from rowpost.wire.operation import Call, Operation
 from rowpost.workers.bridge.headers import AddressMap, failed_headers, is_subscription_message, transferred_headers
 
 __all__ = ["Failed", "Moved", "Mover", "Skipped", "message_type"]
+
+logger = logging.getLogger("rowpost")
 
 #: errors that are not the message's: it stays in its queue until they are over
 NOT_THE_MESSAGES = (DatabaseUnavailable, Deadlock, LoginRefused, PermissionDenied, SchemaMissing)
@@ -239,15 +242,19 @@ class Mover:
         return [Call("forget_dispatch", None, {"endpoint": self._name, "message_id": key}) for key in self._settled]
 
     def _copy(self, endpoint: BridgeEndpoint, message: Message, error: RowpostError) -> Call:
-        """Return the call that stores a message in the error queue of the source; unchanged, if its headers cannot be read."""
-        unchanged = Call("send_message", self._here.error_queue, {"headers": message.raw_headers, "body": message.body, "id": message.id})
-        if isinstance(error, MessageCorrupt):
-            return unchanged
-        headers = failed_headers(
-            message.headers, error, proxy=self._source.canonical(parse_address(endpoint.proxy)), host=Host.here(self._name),
-            at=datetime.now(UTC), message_id=str(message.id),
-        )  # fmt: skip
-        return Call("send_message", self._here.error_queue, {"headers": encode_headers(headers), "body": message.body})
+        """Return the call that stores a message in the error queue of the source; unchanged, if the headers of its failure cannot be stored."""
+        try:
+            headers = failed_headers(
+                message.headers, error, proxy=self._source.canonical(parse_address(endpoint.proxy)), host=Host.here(self._name),
+                at=datetime.now(UTC), message_id=str(message.id),
+            )  # fmt: skip
+            content = {"headers": encode_headers(headers), "body": message.body}
+        except RowpostError as trouble:  # it would block its queue
+            if not isinstance(trouble, MessageCorrupt):
+                text = "Message %s of queue %r moves to %r without the headers of its failure, which cannot be stored: %s"
+                logger.warning(text, message.id, endpoint.proxy, self._here.error_queue, trouble)
+            content = {"headers": message.raw_headers, "body": message.body, "id": message.id}
+        return Call("send_message", self._here.error_queue, content)
 
 
 def message_type(message: Message) -> str | None:
