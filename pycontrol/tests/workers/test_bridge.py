@@ -11,6 +11,7 @@ import pytest
 
 from rowpost.database.connection import connect
 from rowpost.errors import QueueNotFound, RowpostError
+from rowpost.settings.bridge import BridgeEndpoint
 from rowpost.transport.directory import Directory
 from rowpost.transport.dispatch import dispatch
 from rowpost.transport.error_queue import ErrorQueue
@@ -18,7 +19,7 @@ from rowpost.transport.queue import Queue
 from rowpost.wire.operation import Operation
 from rowpost.workers import events
 from rowpost.workers.bridge.bridge import Bridge
-from rowpost.workers.bridge.installation import check, subscribe
+from rowpost.workers.bridge.installation import check, install, subscribe
 from tests.support.bridges import EVENT, STEPS, STOCK, Sides, deploy_sides, spawn_mover, wait_for
 from tests.support.logins import logins
 from tests.support.probe import probe_for
@@ -161,6 +162,25 @@ def test_a_retried_message_tries_to_cross_again(sides):
 
     (message,) = arrived(sides.warehouse, "Stock")
     assert not [name for name in message.headers if "Failed" in name or "Exception" in name]
+
+
+def test_a_failed_message_is_retried_from_the_error_queue_of_the_other_side(sides):
+    here, there = sides.bridge.sides
+    central = BridgeEndpoint("central", "error", "central")
+    there = replace(there, endpoints=(STOCK, central), error_queue="bridge.error")
+    both = Sides(replace(sides.bridge, sides=(here, there)), sides.shop, sides.warehouse)
+    install(both.bridge, here, there, sides.shop)
+    failed = {"NServiceBus.MessageId": "1", "NServiceBus.FailedQ": sides.address(sides.shop, "Sales"), "NServiceBus.ReplyToAddress": ""}
+    Queue("central", sides.shop).send(b"1", failed)
+
+    with both.mover() as mover:
+        assert mover.move(central).sent == 1
+    (message,) = ErrorQueue(sides.warehouse).list()
+    assert ErrorQueue(sides.warehouse).retry(message.row_version) == "Sales"
+    both.move(back=True)
+
+    (message,) = arrived(sides.shop, "Sales")
+    assert message.headers == failed
 
 
 def test_headers_that_cannot_be_read_end_in_the_error_queue_unchanged(sides):

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rowpost.database.connection import Connection
 from rowpost.errors import (
@@ -248,7 +248,7 @@ class Mover:
                 message.headers, error, proxy=self._source.canonical(parse_address(endpoint.proxy)), host=Host.here(self._name),
                 at=datetime.now(UTC), message_id=str(message.id),
             )  # fmt: skip
-            content = {"headers": encode_headers(headers), "body": message.body}
+            content: dict[str, Any] = {"headers": encode_headers(headers), "body": message.body}
         except RowpostError as trouble:  # it would block its queue
             if not isinstance(trouble, MessageCorrupt):
                 text = "Message %s of queue %r moves to %r without the headers of its failure, which cannot be stored: %s"
