@@ -49,13 +49,12 @@ class Direction(threading.Thread):
         super().__init__(name=f"rowpost bridge {here.name} to {there.name}", daemon=True)
         self._bridge, self._here, self._there, self._stopping, self._emit = bridge, here, there, stopping, emit
         self.counts = {endpoint.name: Counts() for endpoint in there.endpoints}
-        self.idle, self.failure = False, None
+        self.idle = False
+        self.failure: BaseException | None = None
         self._pause, self._in_trouble = MIN_PAUSE_S, False
         self._directory = Directory()
         self._due: dict[str, float] = {}
         self._clean_at = 0.0
-
-    failure: BaseException | None
 
     def run(self) -> None:
         try:
