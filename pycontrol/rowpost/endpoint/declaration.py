@@ -57,14 +57,15 @@ class Declaration:
         time_limit: timedelta | None = None,
         batch: str | int | None = None,
         reply_to: Literal["registered"] | Iterable[str] | None = None,
+        takes_subscriptions: bool = False,
     ) -> None:
         _check(name, transaction_mode, strategy, limit, batch, has_outbox=outbox is not None)
+        _check_subscriptions(name, takes_subscriptions, send_only)
         self.name = name
         self.outbox = Outbox(outbox) if isinstance(outbox, str) else outbox
         self.batch = batch
-        if isinstance(reply_to, str) and reply_to != "registered":
-            raise SettingsError(f'The endpoint {name!r} cannot have reply_to={reply_to!r}. Write "registered", or a list: [{reply_to!r}].')
-        self.reply_to = reply_to if reply_to is None or isinstance(reply_to, str) else frozenset(reply_to)
+        self.reply_to = _reply_addresses(name, reply_to)
+        self.takes_subscriptions = takes_subscriptions
         self.limit = limit
         self.strategy = strategy
         self.instance = instance
@@ -217,6 +218,17 @@ def _check(
         check_batch(batch)
     if has_outbox:
         _check_outbox_mode(name, mode)
+
+
+def _reply_addresses(name: str, reply_to: str | Iterable[str] | None) -> str | frozenset[str] | None:
+    if isinstance(reply_to, str) and reply_to != "registered":
+        raise SettingsError(f'The endpoint {name!r} cannot have reply_to={reply_to!r}. Write "registered", or a list: [{reply_to!r}].')
+    return reply_to if reply_to is None or isinstance(reply_to, str) else frozenset(reply_to)
+
+
+def _check_subscriptions(name: str, taken: bool, send_only: bool) -> None:
+    if taken and send_only:
+        raise SettingsError(f"The endpoint {name!r} cannot take subscriptions: it only sends and has no queue. Leave out one of the two.")
 
 
 def _check_outbox_mode(endpoint: str, mode: str) -> None:

@@ -30,6 +30,7 @@ from rowpost.endpoint.session import Sessions
 from rowpost.handling.audit import acknowledgement, audited, forwarded
 from rowpost.handling.context import Bus, Context
 from rowpost.handling.processor import Caused, control_message
+from rowpost.handling.subscriptions import asks_for_subscription, subscription_refused, take_subscription
 from rowpost.outbox.operations import Outbox
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Outcome
@@ -74,6 +75,8 @@ class Endpoint(Declaration):
             names of queues. Other replies raise ReplyRefused, and the message moves to the error queue.
         time_limit: a handler that runs longer is killed together with its worker process, which is a failed attempt. None uses the
             environment's setting.
+        takes_subscriptions: whether Subscribe and Unsubscribe messages of endpoints without native publish and subscribe are followed.
+            If not, they move to the error queue.
 
     Raises:
         SettingsError: there is no such mode, strategy or batch, the limit is below 1, or the mode does not allow an outbox.
@@ -101,6 +104,7 @@ class Endpoint(Declaration):
         time_limit: timedelta | None = None,
         batch: str | int | None = None,
         reply_to: Literal["registered"] | Iterable[str] | None = None,
+        takes_subscriptions: bool = False,
     ) -> None:
         super().__init__(
             name,
@@ -119,6 +123,7 @@ class Endpoint(Declaration):
             time_limit=time_limit,
             batch=batch,
             reply_to=reply_to,
+            takes_subscriptions=takes_subscriptions,
         )
         self._own_queue = None if send_only else name
         self._directory = Directory()
@@ -236,7 +241,7 @@ class Endpoint(Declaration):
         if destination and database.local(parse_address(destination)).format() != self.name:
             return Caused([forwarded(message, headers)])  # a delayed message that NServiceBus's mover brought here on its way
         if headers.get(CONTROL_MESSAGE) == "True":
-            return Caused([], control_message(headers))
+            return self._control(headers, database)
         context = Context(self, database, message, scope)
         discard = self._handlers.run(message, context)
         if headers.get(RETRY_UNIQUE_MESSAGE_ID):
@@ -246,6 +251,14 @@ class Endpoint(Declaration):
             copied = {**original, **context.audit_headers}
             context.operations.append(audited(message, self.audit_queue, self.host, started, copied, self.audit_time_to_be_received))
         return Caused(context.operations, discard)
+
+    def _control(self, headers: Mapping[str, str | None], database: Connection) -> Caused:
+        if not asks_for_subscription(headers):
+            return Caused([], control_message(headers))
+        if not self.takes_subscriptions:
+            raise subscription_refused(self.name, headers, f"Declare it with Endpoint({self.name!r}, takes_subscriptions=True).")
+        take_subscription(self.address, database, headers)
+        return Caused([*acknowledgement(headers)] if headers.get(RETRY_UNIQUE_MESSAGE_ID) else [])
 
     def store(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
         """Store at once what sagas store, and return what is left to send."""

@@ -24,6 +24,7 @@ from rowpost.database.dialects.protocol import Begin
 from rowpost.database.receive_transaction import ReceiveTransaction
 from rowpost.errors import Deadlock, MessageCorrupt
 from rowpost.handling.processor import Caused, Processor, control_message
+from rowpost.handling.subscriptions import asks_for_subscription
 from rowpost.pipeline.modes import choose_mode
 from rowpost.pipeline.plain_handler import Handler, PlainHandler
 from rowpost.pipeline.timings import Stopwatch
@@ -163,8 +164,8 @@ class Pipeline:
             self.database.commit()
 
     def _drops(self, headers: Mapping[str, str | None]) -> bool:
-        """Return whether a message is the transport's own and its processor does not get those."""
-        return headers.get(CONTROL_MESSAGE) == "True" and not self.processor.sees_control_messages
+        """Return whether a message is the transport's own and its processor does not get those. It refuses those that ask for events."""
+        return headers.get(CONTROL_MESSAGE) == "True" and not self.processor.sees_control_messages and not asks_for_subscription(headers)
 
     def found_nothing(self) -> Outcome:
         """Do what waited until the queue is empty. No transaction is open."""

@@ -49,6 +49,9 @@ __all__ = [
     "SAGA_ID",
     "SAGA_TYPE",
     "START_NEW_TRACE",
+    "SUBSCRIBER_ADDRESS",
+    "SUBSCRIBER_ENDPOINT",
+    "SUBSCRIPTION_MESSAGE_TYPE",
     "TIME_OF_FAILURE",
     "TIME_SENT",
     "TIME_TO_BE_RECEIVED",
@@ -91,6 +94,9 @@ RETRIES_TIMESTAMP = "NServiceBus.Retries.Timestamp"
 SAGA_ID = "NServiceBus.SagaId"
 SAGA_TYPE = "NServiceBus.SagaType"
 START_NEW_TRACE = "NServiceBus.OpenTelemetry.StartNewTrace"
+SUBSCRIBER_ADDRESS = "NServiceBus.SubscriberAddress"
+SUBSCRIBER_ENDPOINT = "NServiceBus.SubscriberEndpoint"
+SUBSCRIPTION_MESSAGE_TYPE = "SubscriptionMessageType"
 TIME_OF_FAILURE = "NServiceBus.TimeOfFailure"
 TIME_SENT = "NServiceBus.TimeSent"
 TIME_TO_BE_RECEIVED = "NServiceBus.TimeToBeReceived"

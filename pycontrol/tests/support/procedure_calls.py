@@ -69,6 +69,7 @@ CALLS = {
         "forget_failure": {"queue_key": "Sales", "id": ID},
         "subscribe": {**SUBSCRIPTION, "queue_address": "Sales"},
         "unsubscribe": SUBSCRIPTION,
+        "take_subscription": {**SUBSCRIPTION, "publisher": "Sales", "queue_address": "Sales", "ends": False},
         "list_subscriptions": {},
         "send_to_subscriber": {"schema_name": "the default", "table_name": "Sales", "headers": "{}"},
         "publish_message": {"topics": ["Shop.OrderPlaced"], "headers": "{}"},
