@@ -26,6 +26,7 @@ from rowpost.wire.address import Address, parse_address
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message import Message
 from rowpost.wire.message_types import find_class, split_enclosed_types, type_name, type_names
+from rowpost.wire.return_codes import read_return_code
 from rowpost.wire.serialization import Serializer, Serializers
 
 __all__ = ["MODES", "Declaration"]
@@ -190,7 +191,10 @@ class Declaration:
         return tuple(sorted(self._subscriptions))
 
     def typed(self, message: Message) -> Any:
-        """Return a reply decoded to its class, or its bytes if no class is declared. Raises MessageNotDeserialized."""
+        """Return a reply decoded to its class, an int if it is a number or an enum, or its bytes. Raises MessageNotDeserialized."""
+        code = read_return_code(message.headers)
+        if code is not None:
+            return code
         for name in split_enclosed_types(message.headers.get(ENCLOSED_MESSAGE_TYPES)):
             cls = self._expected.get(name) or find_class(name)
             if cls is not None:

@@ -46,6 +46,7 @@ __all__ = [
     "RETRY_ACKNOWLEDGEMENT_SENT",
     "RETRY_SUCCESSFUL",
     "RETRY_UNIQUE_MESSAGE_ID",
+    "RETURN_CODE",
     "SAGA_ID",
     "SAGA_TYPE",
     "START_NEW_TRACE",
@@ -91,6 +92,7 @@ RELATED_TO = "NServiceBus.RelatedTo"
 REPLY_TO_ADDRESS = "NServiceBus.ReplyToAddress"
 RETRIES = "NServiceBus.Retries"
 RETRIES_TIMESTAMP = "NServiceBus.Retries.Timestamp"
+RETURN_CODE = "NServiceBus.ReturnMessage.ErrorCode"
 SAGA_ID = "NServiceBus.SagaId"
 SAGA_TYPE = "NServiceBus.SagaType"
 START_NEW_TRACE = "NServiceBus.OpenTelemetry.StartNewTrace"
