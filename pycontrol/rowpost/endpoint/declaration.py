@@ -19,7 +19,7 @@ from rowpost.recoverability.policy import Host, Recoverability
 from rowpost.sagas.declaration import Saga
 from rowpost.sagas.hosted import HostedSagas
 from rowpost.settings.compat import StrategyName
-from rowpost.settings.environment import SagaSettings
+from rowpost.settings.environment import SagaSettings, Settings
 from rowpost.settings.worker import STRATEGIES, check_batch
 from rowpost.transactions.scope import MODES
 from rowpost.wire.address import Address, parse_address
@@ -152,6 +152,13 @@ class Declaration:
             if topic is not None:
                 self._subscriptions.add(topic)
         return saga
+
+    def configure(self, settings: Settings) -> None:
+        """Take what an environment says about this endpoint: its host.
+
+        `rowpost run` and `callbacks` do this. A program that sends without them calls it once.
+        """
+        self.host = Host.here(self.name, settings.host_of(self.name))
 
     @cached_property
     def address(self) -> Address:

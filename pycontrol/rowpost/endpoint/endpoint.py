@@ -150,6 +150,8 @@ class Endpoint(Declaration):
             SettingsError: `queues` is given, and the endpoint has no outbox or no queue.
         """
         if queues is not None:
+            if isinstance(queues, Settings):
+                self.configure(queues)
             session = self._sessions_of().open(connection, queues)
             yield session
             session.store()
@@ -177,9 +179,9 @@ class Endpoint(Declaration):
         with self._lock:
             database = database or self._own_database()
             if self._pipeline is None or self._pipeline.database is not database:
-                self._pipeline = Pipeline(database, self.name, self, reconnect=database.open_second)
+                self._pipeline = Pipeline(database, self.name, self, reconnect=database.open_second, host=self.host)
             if self._directory.find(database, self.name).delays:
-                move_due(database, self.name, error_queue=self.error_queue, directory=self._directory)
+                move_due(database, self.name, error_queue=self.error_queue, directory=self._directory, host=self.host)
             return self._pipeline.process_one()
 
     def callbacks(self, where: Settings | Connection | None = None) -> Callbacks:
@@ -194,6 +196,8 @@ class Endpoint(Declaration):
             DatabaseError: rowpost cannot open connections to the database of a shared connection. Give settings first.
         """
         with self._lock:
+            if isinstance(where, Settings):
+                self.configure(where)
             if self._callbacks is None or self._callbacks.closed:
                 self._callbacks = Callbacks(self, opener(self._own_database() if where is None else where, self.name))
             return self._callbacks
@@ -287,7 +291,7 @@ class Endpoint(Declaration):
         self._dispatch(database, groups, commit=commit, also=also)
 
     def _dispatch(self, database: Connection, groups: list[list[Outgoing]], **how: Any) -> None:
-        dispatch(database, groups, self._directory, own_queue=self._own_queue, error_queue=self.error_queue, **how)
+        dispatch(database, groups, self._directory, own_queue=self._own_queue, error_queue=self.error_queue, host=self.host, **how)
 
     # -------------------------------------------------------------- what a bus calls: Sender, with route_of
     def may_reply_to(self, database: Connection, address: str) -> bool:

@@ -56,7 +56,7 @@ def audited(
         PROCESSING_ENDPOINT: host.endpoint,
         PROCESSING_MACHINE: host.machine,
         HOST_ID: host.id,
-        HOST_DISPLAY_NAME: host.machine,
+        HOST_DISPLAY_NAME: host.display_name,
     }
     if headers.get(RETRY_UNIQUE_MESSAGE_ID) and headers.get(RETRY_ACKNOWLEDGEMENT_QUEUE):
         copy[RETRY_ACKNOWLEDGEMENT_SENT] = "true"

@@ -30,6 +30,7 @@ from rowpost.pipeline.plain_handler import Handler, PlainHandler
 from rowpost.pipeline.timings import Stopwatch
 from rowpost.pipeline.within_transaction import Receiver, SendsAtomicWithReceive, no_step
 from rowpost.recoverability.outcome import DEADLOCKED, EMPTY, Interrupted, Kind, Outcome, RowState
+from rowpost.recoverability.policy import Host
 from rowpost.recoverability.retries import Retries
 from rowpost.transport.exclusive import SingleActiveConsumer
 from rowpost.wire.address import parse_address, queue_key
@@ -54,6 +55,7 @@ class Pipeline:
         hold: is called with each message before its handler runs, and with None afterwards.
         participants: URLs of the environment's participants, by name. The endpoint's own are added.
         outboxes: URLs of the environment's business databases, by name.
+        host: who handles the messages, for the error queue; None for the queue's endpoint on this machine.
         exclusive: only one session at a time receives from the queue. For the others it counts as empty.
         step: is called with the name of each step of a message.
     """
@@ -70,6 +72,7 @@ class Pipeline:
         hold: Callable[[Message | None], None] | None = None,
         participants: Mapping[str, str] | None = None,
         outboxes: Mapping[str, str] | None = None,
+        host: Host | None = None,
         exclusive: bool = False,
         step: Callable[[str], None] = no_step,
     ) -> None:
@@ -83,6 +86,7 @@ class Pipeline:
             address=database.canonical(parse_address(queue)),
             recoverability=processor.recoverability,
             error_queue=processor.error_queue,
+            host=host,
             open_second=reconnect,
         )
         self._receiver = Receiver(database, queue, processor, self.retries, reconnect, step)
