@@ -19,7 +19,7 @@ from rowpost.recoverability.policy import Host, Recoverability
 from rowpost.sagas.declaration import Saga
 from rowpost.sagas.hosted import HostedSagas
 from rowpost.settings.compat import StrategyName
-from rowpost.settings.environment import SagaSettings, Settings
+from rowpost.settings.environment import EndpointSettings, SagaSettings, Settings
 from rowpost.settings.worker import STRATEGIES, check_batch
 from rowpost.transactions.scope import MODES
 from rowpost.wire.address import Address, parse_address
@@ -81,12 +81,18 @@ class Declaration:
         self.send_only = send_only
         self.host = Host.here(name)
         self._handlers = HandlerRegistry(name, self.serializers)
+        self._declare_nothing()
+        self._sagas = HostedSagas(name, transaction_mode, has_outbox=outbox is not None)
+
+    def _declare_nothing(self) -> None:
+        #: those of the code, and with them those of the environment
         self._routes: dict[str, str] = {}
+        self._all_routes: dict[str, str] = {}
+        self._environment = EndpointSettings(self.name)
         #: what the supervisor reports to ServiceControl
         self.checks: list[Check] = []
         self._subscriptions: set[str] = set()
         self._expected: dict[str, type] = {}
-        self._sagas = HostedSagas(name, transaction_mode, has_outbox=outbox is not None)
 
     def __repr__(self) -> str:
         return f"Endpoint({self.name!r})"
@@ -154,11 +160,18 @@ class Declaration:
         return saga
 
     def configure(self, settings: Settings) -> None:
-        """Take what an environment says about this endpoint: its host.
+        """Take what an environment says about this endpoint: its host and its routes.
 
         `rowpost run` and `callbacks` do this. A program that sends without them calls it once.
+
+        Raises:
+            SettingsError: the environment routes a type elsewhere than the code does.
         """
         self.host = Host.here(self.name, settings.host_of(self.name))
+        self._environment = settings.endpoint(self.name)
+        for name, to in self._routes.items():
+            self._check_route(name, to)
+        self._all_routes = {**dict(self._environment.routes), **self._routes}
 
     @cached_property
     def address(self) -> Address:
@@ -175,21 +188,37 @@ class Declaration:
         self._expected.update((type_name(cls), cls) for cls in classes)
 
     def route(self, cls: type, to: str) -> None:
-        """Declare the destination of messages of a class that are sent without one."""
-        self._routes[type_name(cls)] = to
+        """Declare the destination of messages of a class that are sent without one.
+
+        Raises:
+            SettingsError: the environment routes the class elsewhere.
+        """
+        self._check_route(type_name(cls), to)
+        self._routes[type_name(cls)] = self._all_routes[type_name(cls)] = to
+
+    def _check_route(self, name: str, to: str) -> None:
+        theirs = dict(self._environment.routes).get(name)
+        if theirs is not None and theirs != to:
+            raise SettingsError(
+                f"{self.name} cannot route {name}: its code sends it to {to!r}, and endpoints.{self.name}.routes in the environment's file to "
+                f"{theirs!r}. Remove one of the two routes."
+            )
 
     def route_of(self, cls: type) -> str:
-        """Return the destination of a message class, by its own name or by one of its base classes'.
+        """Return the destination of a message class, by its own name or by one of its base classes', in code or in the environment.
+
+        The routes of types come first, then those of namespaces, which only an environment has.
 
         Raises:
             InvalidMessage: there is no route.
         """
-        for name in type_names(cls):
-            if name in self._routes:
-                return self._routes[name]
+        names = type_names(cls)
+        for name in (*names, *(f"{name.rpartition('.')[0]}.*" for name in names)):
+            if name in self._all_routes:
+                return self._all_routes[name]
         raise InvalidMessage(
             f"{self.name} cannot send a {type_name(cls)}: it has no destination. Give one with to=…, or declare a route: "
-            f"endpoint.route({cls.__name__}, …)."
+            f"endpoint.route({cls.__name__}, …), or endpoints.{self.name}.routes in the environment's file."
         )
 
     @property

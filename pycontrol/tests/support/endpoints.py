@@ -140,6 +140,15 @@ def handled_table(target, sql):
 
 
 # ------------------------------------------------------------------ checks for ServiceControl
+routed, routed_elsewhere = Endpoint("Sales", recoverability=AT_ONCE), Endpoint("Sales", recoverability=AT_ONCE)
+routed_elsewhere.route(OrderPlaced, to="Elsewhere")
+
+
+@routed.handles("Shop.Routed.Go")
+def go(message, context) -> None:
+    context.send(OrderPlaced(1))
+
+
 checked = Endpoint("Checked", recoverability=AT_ONCE)
 #: how often each check ran in this process
 CHECKS_RUN: dict[str, int] = {}
