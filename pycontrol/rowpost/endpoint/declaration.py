@@ -12,6 +12,8 @@ from functools import cached_property
 from typing import Any, Literal
 
 from rowpost.errors import InvalidMessage, SettingsError
+from rowpost.handling.audit import NotAudited
+from rowpost.handling.audit import not_audited as find_not_audited
 from rowpost.handling.checks import Check, CheckFunction
 from rowpost.handling.handlers import Handle, HandlerRegistry, RegisteredHandler, check_runs, name_of
 from rowpost.outbox.operations import Outbox
@@ -49,6 +51,7 @@ class Declaration:
         error_queue: str = "error",
         audit_queue: str | None = None,
         audit_time_to_be_received: timedelta | None = None,
+        not_audited: Iterable[str] | NotAudited | None = None,
         recoverability: Recoverability | None = None,
         serializers: Iterable[Serializer] = (),
         send_only: bool = False,
@@ -76,6 +79,7 @@ class Declaration:
         self.error_queue = error_queue
         self.audit_queue = audit_queue
         self.audit_time_to_be_received = audit_time_to_be_received
+        self.not_audited = None if not_audited is None else find_not_audited(name, not_audited, audit_queue)
         self.recoverability = recoverability or Recoverability()
         self.serializers = Serializers(*serializers)
         self.send_only = send_only

@@ -27,7 +27,7 @@ from rowpost.endpoint.callbacks import Callbacks, opener
 from rowpost.endpoint.declaration import MODES, Declaration
 from rowpost.endpoint.provisioning import open_temporary, prepare, subscribe
 from rowpost.endpoint.session import Sessions
-from rowpost.handling.audit import acknowledgement, audited, forwarded
+from rowpost.handling.audit import NotAudited, acknowledgement, audited, forwarded
 from rowpost.handling.context import Bus, Context
 from rowpost.handling.processor import Caused, control_message
 from rowpost.handling.subscriptions import asks_for_subscription, subscription_refused, take_subscription
@@ -63,6 +63,7 @@ class Endpoint(Declaration):
         error_queue: where messages go that cannot be handled.
         audit_queue: where copies of handled messages go; None for no audit.
         audit_time_to_be_received: copies in the audit queue expire after this time; None if they do not.
+        not_audited: messages without such a copy: full names of their types, or a function of the headers that returns True for them.
         recoverability: how often and when a failing message is retried.
         serializers: by content type. The first one is the default; JSON if none is given.
         send_only: the endpoint has no queue; it only sends and publishes.
@@ -84,6 +85,11 @@ class Endpoint(Declaration):
 
     #: an endpoint ignores control messages itself, after it has checked whether they are to be forwarded
     sees_control_messages = True
+    #: made when they are needed first
+    _embedded: Connection | None = None
+    _pipeline: Pipeline | None = None
+    _callbacks: Callbacks | None = None
+    _sessions: Sessions | None = None
 
     def __init__(
         self,
@@ -95,6 +101,7 @@ class Endpoint(Declaration):
         error_queue: str = "error",
         audit_queue: str | None = None,
         audit_time_to_be_received: timedelta | None = None,
+        not_audited: Iterable[str] | NotAudited | None = None,
         recoverability: Recoverability | None = None,
         serializers: Iterable[Serializer] = (),
         send_only: bool = False,
@@ -114,6 +121,7 @@ class Endpoint(Declaration):
             error_queue=error_queue,
             audit_queue=audit_queue,
             audit_time_to_be_received=audit_time_to_be_received,
+            not_audited=not_audited,
             recoverability=recoverability,
             serializers=serializers,
             send_only=send_only,
@@ -127,10 +135,6 @@ class Endpoint(Declaration):
         )
         self._own_queue = None if send_only else name
         self._directory = Directory()
-        self._embedded: Connection | None = None
-        self._pipeline: Pipeline | None = None
-        self._callbacks: Callbacks | None = None
-        self._sessions: Sessions | None = None
         self._lock = threading.RLock()
 
     # -------------------------------------------------------------- what a program calls
@@ -252,8 +256,9 @@ class Endpoint(Declaration):
             context.operations += acknowledgement(headers)
         if self.audit_queue is not None and started is not None:
             original = decode_headers(message.raw_headers)  # a handler may have changed message.headers
-            copied = {**original, **context.audit_headers}
-            context.operations.append(audited(message, self.audit_queue, self.host, started, copied, self.audit_time_to_be_received))
+            if self.not_audited is None or not self.not_audited(original):
+                copied = {**original, **context.audit_headers}
+                context.operations.append(audited(message, self.audit_queue, self.host, started, copied, self.audit_time_to_be_received))
         return Caused(context.operations, discard)
 
     def _control(self, headers: Mapping[str, str | None], database: Connection) -> Caused:
