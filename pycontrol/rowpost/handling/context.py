@@ -19,32 +19,15 @@ from rowpost.transactions.scope import Scope
 from rowpost.wire.address import parse_address
 from rowpost.wire.dotnet_values import time_span
 from rowpost.wire.headers import (
-    CONTENT_TYPE,
-    CONVERSATION_ID,
-    CORRELATION_ID,
-    DELIVER_AT,
-    ENCLOSED_MESSAGE_TYPES,
-    MESSAGE_ID,
-    MESSAGE_INTENT,
-    METRIC_INSTANCE_ID,
-    ORIGINATING_ENDPOINT,
-    ORIGINATING_HOST_ID,
-    ORIGINATING_MACHINE,
-    ORIGINATING_SAGA_ID,
-    ORIGINATING_SAGA_TYPE,
-    RELATED_TO,
-    REPLY_TO_ADDRESS,
-    SAGA_ID,
-    SAGA_TYPE,
-    START_NEW_TRACE,
-    TIME_SENT,
-    TIME_TO_BE_RECEIVED,
-    TRACE_PARENT,
-    W3C_TRACE,
-)
+    CONTENT_TYPE, CONVERSATION_ID, CORRELATION_ID, DELIVER_AT, ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, MESSAGE_INTENT,
+    METRIC_INSTANCE_ID, ORIGINATING_ENDPOINT, ORIGINATING_HOST_ID, ORIGINATING_MACHINE, ORIGINATING_SAGA_ID,
+    ORIGINATING_SAGA_TYPE, RELATED_TO, REPLY_TO_ADDRESS, SAGA_ID, SAGA_TYPE, START_NEW_TRACE, TIME_SENT,
+    TIME_TO_BE_RECEIVED, TRACE_PARENT, W3C_TRACE,
+)  # fmt: skip
 from rowpost.wire.message import Message, format_timestamp, new_id
 from rowpost.wire.message_types import enclosed_type_names, time_to_be_received_of, type_names
 from rowpost.wire.operation import Operation, Outgoing
+from rowpost.wire.return_codes import as_return_code
 
 __all__ = ["Bus", "Context", "time_until"]
 
@@ -174,7 +157,7 @@ class Bus:
             headers: as for `send`.
 
         Returns:
-            The reply as an instance of its class, if this program declares the class; else its bytes.
+            The reply as an instance of its class, if this program declares the class; an int, if it is a number or an enum; else its bytes.
 
         Raises:
             NoReply: no reply arrived in time. A later reply is logged and dropped.
@@ -186,6 +169,8 @@ class Bus:
     def _collect(
         self, message: Any, intent: str, extra: Mapping[str, str | None] | None, immediate: bool, **where: Any
     ) -> str:
+        if intent == "Reply":
+            message, extra = as_return_code(message, extra)
         headers = self._headers(message, intent)
         if extra and MESSAGE_ID in extra:
             if not extra[MESSAGE_ID]:
@@ -315,8 +300,10 @@ class Context(Bus):
     ) -> str:
         """Send a reply to the address that the message names, and return the reply's message id.
 
+        A whole number or an enum goes to a caller that waits for a number, as callbacks do: with `request`, or of NServiceBus.
+
         Raises:
-            InvalidMessage: the message names no reply address.
+            InvalidMessage: the message names no reply address, or an enum's value is no whole number.
             ReplyRefused: the endpoint does not reply to that address.
         """
         address = self.incoming.reply_to
