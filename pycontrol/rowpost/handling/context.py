@@ -19,17 +19,35 @@ from rowpost.transactions.scope import Scope
 from rowpost.wire.address import parse_address
 from rowpost.wire.dotnet_values import time_span
 from rowpost.wire.headers import (
-    CONTENT_TYPE, CONVERSATION_ID, CORRELATION_ID, DELIVER_AT, ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, MESSAGE_INTENT,
-    METRIC_INSTANCE_ID, ORIGINATING_ENDPOINT, ORIGINATING_HOST_ID, ORIGINATING_MACHINE, ORIGINATING_SAGA_ID,
-    ORIGINATING_SAGA_TYPE, RELATED_TO, REPLY_TO_ADDRESS, SAGA_ID, SAGA_TYPE, START_NEW_TRACE, TIME_SENT,
-    TIME_TO_BE_RECEIVED, TRACE_PARENT, W3C_TRACE,
+    CONTENT_TYPE,
+    CONVERSATION_ID,
+    CORRELATION_ID,
+    DELIVER_AT,
+    ENCLOSED_MESSAGE_TYPES,
+    MESSAGE_ID,
+    MESSAGE_INTENT,
+    METRIC_INSTANCE_ID,
+    ORIGINATING_ENDPOINT,
+    ORIGINATING_HOST_ID,
+    ORIGINATING_MACHINE,
+    ORIGINATING_SAGA_ID,
+    ORIGINATING_SAGA_TYPE,
+    RELATED_TO,
+    REPLY_TO_ADDRESS,
+    SAGA_ID,
+    SAGA_TYPE,
+    START_NEW_TRACE,
+    TIME_SENT,
+    TIME_TO_BE_RECEIVED,
+    TRACE_PARENT,
+    W3C_TRACE,
 )  # fmt: skip
-from rowpost.wire.message import Message, format_timestamp, new_id
+from rowpost.wire.message import Message, format_timestamp, new_id, time_until
 from rowpost.wire.message_types import enclosed_type_names, time_to_be_received_of, type_names
 from rowpost.wire.operation import Operation, Outgoing
 from rowpost.wire.return_codes import as_return_code
 
-__all__ = ["Bus", "Context", "time_until"]
+__all__ = ["Bus", "Context"]
 
 
 class Bus:
@@ -221,13 +239,6 @@ class Bus:
 
     def _conversation(self) -> str:
         return new_id()
-
-
-def time_until(moment: datetime) -> timedelta:
-    """Return the time from now to a moment. Raises InvalidDelay if it has no time zone."""
-    if moment.tzinfo is None:
-        raise InvalidDelay(f"The moment {moment.isoformat()} has no time zone. Use a time with one, such as datetime.now(UTC) + timedelta(hours=1).")
-    return moment - datetime.now(UTC)
 
 
 class Context(Bus):
