@@ -44,8 +44,9 @@
           ├── ScriptEdited 7             ├── NotASagaTable 16
           ├── SchemaTooNew 8             ├── AlreadyHandled 20
           ├── AlreadyDispatched 21       ├── InvalidMessageId 22
-          ├── InvalidOutboxEndpoint 23   ├── SpoolTaken 30
-          ├── JobKeyUsed 31              └── InvalidJobKey 32
+          ├── InvalidOutboxEndpoint 23   ├── SubscriptionRefused 25
+          ├── SpoolTaken 30              ├── JobKeyUsed 31
+          └── InvalidJobKey 32
 
 A message says what happened, to which queue, and what to do. The catalogue's numbers stand in sql/contract.yml, which
 a test compares with this module.
@@ -63,8 +64,8 @@ __all__ = [
     "MessageNotFound", "NoHandler", "NoReply", "NotAQueueTable", "NotASagaTable", "ParticipantFailed",
     "PasswordUnavailable", "PermissionDenied", "QueueNameConflict", "QueueNotFound", "QueueNotGranted", "ReplyRefused",
     "RowpostError", "SagaConflict", "SagaInstanceMissing", "SagaInstanceRequired", "SagaNotDeployed", "SchemaMissing",
-    "SchemaTooNew", "ScriptEdited", "SettingsError", "SparkFailed", "SparkUnavailable", "SpoolTaken", "Unrecoverable",
-    "UnsupportedServer",
+    "SchemaTooNew", "ScriptEdited", "SettingsError", "SparkFailed", "SparkUnavailable", "SpoolTaken", "SubscriptionRefused",
+    "Unrecoverable", "UnsupportedServer",
 ]  # fmt: skip
 
 
@@ -332,6 +333,12 @@ class QueueNotGranted(CatalogueError, PermissionDenied):
     """The login may not receive from the queue for which it acts. `rowpost queue grant` prints the statements that give the right."""
 
     code = 24
+
+
+class SubscriptionRefused(CatalogueError, PermissionDenied, Unrecoverable):
+    """A Subscribe or Unsubscribe message that its receiver does not take, or may not: see `Endpoint(takes_subscriptions=…)`."""
+
+    code = 25
 
 
 class SpoolTaken(CatalogueError):

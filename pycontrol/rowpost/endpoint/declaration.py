@@ -12,6 +12,8 @@ from functools import cached_property
 from typing import Any, Literal
 
 from rowpost.errors import InvalidMessage, SettingsError
+from rowpost.handling.audit import NotAudited
+from rowpost.handling.audit import not_audited as find_not_audited
 from rowpost.handling.checks import Check, CheckFunction
 from rowpost.handling.handlers import Handle, HandlerRegistry, RegisteredHandler, check_runs, name_of
 from rowpost.outbox.operations import Outbox
@@ -19,13 +21,14 @@ from rowpost.recoverability.policy import Host, Recoverability
 from rowpost.sagas.declaration import Saga
 from rowpost.sagas.hosted import HostedSagas
 from rowpost.settings.compat import StrategyName
-from rowpost.settings.environment import SagaSettings
+from rowpost.settings.environment import EndpointSettings, SagaSettings, Settings
 from rowpost.settings.worker import STRATEGIES, check_batch
 from rowpost.transactions.scope import MODES
 from rowpost.wire.address import Address, parse_address
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message import Message
 from rowpost.wire.message_types import find_class, split_enclosed_types, type_name, type_names
+from rowpost.wire.return_codes import read_return_code
 from rowpost.wire.serialization import Serializer, Serializers
 
 __all__ = ["MODES", "Declaration"]
@@ -48,6 +51,7 @@ class Declaration:
         error_queue: str = "error",
         audit_queue: str | None = None,
         audit_time_to_be_received: timedelta | None = None,
+        not_audited: Iterable[str] | NotAudited | None = None,
         recoverability: Recoverability | None = None,
         serializers: Iterable[Serializer] = (),
         send_only: bool = False,
@@ -57,14 +61,15 @@ class Declaration:
         time_limit: timedelta | None = None,
         batch: str | int | None = None,
         reply_to: Literal["registered"] | Iterable[str] | None = None,
+        takes_subscriptions: bool = False,
     ) -> None:
         _check(name, transaction_mode, strategy, limit, batch, has_outbox=outbox is not None)
+        _check_subscriptions(name, takes_subscriptions, send_only)
         self.name = name
         self.outbox = Outbox(outbox) if isinstance(outbox, str) else outbox
         self.batch = batch
-        if isinstance(reply_to, str) and reply_to != "registered":
-            raise SettingsError(f'The endpoint {name!r} cannot have reply_to={reply_to!r}. Write "registered", or a list: [{reply_to!r}].')
-        self.reply_to = reply_to if reply_to is None or isinstance(reply_to, str) else frozenset(reply_to)
+        self.reply_to = _reply_addresses(name, reply_to)
+        self.takes_subscriptions = takes_subscriptions
         self.limit = limit
         self.strategy = strategy
         self.instance = instance
@@ -74,17 +79,24 @@ class Declaration:
         self.error_queue = error_queue
         self.audit_queue = audit_queue
         self.audit_time_to_be_received = audit_time_to_be_received
+        self.not_audited = None if not_audited is None else find_not_audited(name, not_audited, audit_queue)
         self.recoverability = recoverability or Recoverability()
         self.serializers = Serializers(*serializers)
         self.send_only = send_only
         self.host = Host.here(name)
         self._handlers = HandlerRegistry(name, self.serializers)
+        self._declare_nothing()
+        self._sagas = HostedSagas(name, transaction_mode, has_outbox=outbox is not None)
+
+    def _declare_nothing(self) -> None:
+        #: those of the code, and with them those of the environment
         self._routes: dict[str, str] = {}
+        self._all_routes: dict[str, str] = {}
+        self._environment = EndpointSettings(self.name)
         #: what the supervisor reports to ServiceControl
         self.checks: list[Check] = []
         self._subscriptions: set[str] = set()
         self._expected: dict[str, type] = {}
-        self._sagas = HostedSagas(name, transaction_mode, has_outbox=outbox is not None)
 
     def __repr__(self) -> str:
         return f"Endpoint({self.name!r})"
@@ -151,6 +163,20 @@ class Declaration:
                 self._subscriptions.add(topic)
         return saga
 
+    def configure(self, settings: Settings) -> None:
+        """Take what an environment says about this endpoint: its host and its routes.
+
+        `rowpost run` and `callbacks` do this. A program that sends without them calls it once.
+
+        Raises:
+            SettingsError: the environment routes a type elsewhere than the code does.
+        """
+        self.host = Host.here(self.name, settings.host_of(self.name))
+        self._environment = settings.endpoint(self.name)
+        for name, to in self._routes.items():
+            self._check_route(name, to)
+        self._all_routes = {**dict(self._environment.routes), **self._routes}
+
     @cached_property
     def address(self) -> Address:
         """The address of the endpoint's queue. Raises InvalidQueueName."""
@@ -166,21 +192,37 @@ class Declaration:
         self._expected.update((type_name(cls), cls) for cls in classes)
 
     def route(self, cls: type, to: str) -> None:
-        """Declare the destination of messages of a class that are sent without one."""
-        self._routes[type_name(cls)] = to
+        """Declare the destination of messages of a class that are sent without one.
+
+        Raises:
+            SettingsError: the environment routes the class elsewhere.
+        """
+        self._check_route(type_name(cls), to)
+        self._routes[type_name(cls)] = self._all_routes[type_name(cls)] = to
+
+    def _check_route(self, name: str, to: str) -> None:
+        theirs = dict(self._environment.routes).get(name)
+        if theirs is not None and theirs != to:
+            raise SettingsError(
+                f"{self.name} cannot route {name}: its code sends it to {to!r}, and endpoints.{self.name}.routes in the environment's file to "
+                f"{theirs!r}. Remove one of the two routes."
+            )
 
     def route_of(self, cls: type) -> str:
-        """Return the destination of a message class, by its own name or by one of its base classes'.
+        """Return the destination of a message class, by its own name or by one of its base classes', in code or in the environment.
+
+        The routes of types come first, then those of namespaces, which only an environment has.
 
         Raises:
             InvalidMessage: there is no route.
         """
-        for name in type_names(cls):
-            if name in self._routes:
-                return self._routes[name]
+        names = type_names(cls)
+        for name in (*names, *(f"{name.rpartition('.')[0]}.*" for name in names)):
+            if name in self._all_routes:
+                return self._all_routes[name]
         raise InvalidMessage(
             f"{self.name} cannot send a {type_name(cls)}: it has no destination. Give one with to=…, or declare a route: "
-            f"endpoint.route({cls.__name__}, …)."
+            f"endpoint.route({cls.__name__}, …), or endpoints.{self.name}.routes in the environment's file."
         )
 
     @property
@@ -189,7 +231,10 @@ class Declaration:
         return tuple(sorted(self._subscriptions))
 
     def typed(self, message: Message) -> Any:
-        """Return a reply decoded to its class, or its bytes if no class is declared. Raises MessageNotDeserialized."""
+        """Return a reply decoded to its class, an int if it is a number or an enum, or its bytes. Raises MessageNotDeserialized."""
+        code = read_return_code(message.headers)
+        if code is not None:
+            return code
         for name in split_enclosed_types(message.headers.get(ENCLOSED_MESSAGE_TYPES)):
             cls = self._expected.get(name) or find_class(name)
             if cls is not None:
@@ -217,6 +262,17 @@ def _check(
         check_batch(batch)
     if has_outbox:
         _check_outbox_mode(name, mode)
+
+
+def _reply_addresses(name: str, reply_to: str | Iterable[str] | None) -> str | frozenset[str] | None:
+    if isinstance(reply_to, str) and reply_to != "registered":
+        raise SettingsError(f'The endpoint {name!r} cannot have reply_to={reply_to!r}. Write "registered", or a list: [{reply_to!r}].')
+    return reply_to if reply_to is None or isinstance(reply_to, str) else frozenset(reply_to)
+
+
+def _check_subscriptions(name: str, taken: bool, send_only: bool) -> None:
+    if taken and send_only:
+        raise SettingsError(f"The endpoint {name!r} cannot take subscriptions: it only sends and has no queue. Leave out one of the two.")
 
 
 def _check_outbox_mode(endpoint: str, mode: str) -> None:

@@ -27,9 +27,10 @@ from rowpost.endpoint.callbacks import Callbacks, opener
 from rowpost.endpoint.declaration import MODES, Declaration
 from rowpost.endpoint.provisioning import open_temporary, prepare, subscribe
 from rowpost.endpoint.session import Sessions
-from rowpost.handling.audit import acknowledgement, audited, forwarded
+from rowpost.handling.audit import NotAudited, acknowledgement, audited, forwarded
 from rowpost.handling.context import Bus, Context
 from rowpost.handling.processor import Caused, control_message
+from rowpost.handling.subscriptions import asks_for_subscription, subscription_refused, take_subscription
 from rowpost.outbox.operations import Outbox
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Outcome
@@ -63,6 +64,7 @@ class Endpoint(Declaration):
         error_queue: where messages go that cannot be handled.
         audit_queue: where copies of handled messages go; None for no audit.
         audit_time_to_be_received: copies in the audit queue expire after this time; None if they do not.
+        not_audited: messages without such a copy: full names of their types, or a function of the headers that returns True for them.
         recoverability: how often and when a failing message is retried.
         serializers: by content type. The first one is the default; JSON if none is given.
         send_only: the endpoint has no queue; it only sends and publishes.
@@ -75,6 +77,8 @@ class Endpoint(Declaration):
             names of queues. Other replies raise ReplyRefused, and the message moves to the error queue.
         time_limit: a handler that runs longer is killed together with its worker process, which is a failed attempt. None uses the
             environment's setting.
+        takes_subscriptions: whether Subscribe and Unsubscribe messages of endpoints without native publish and subscribe are followed.
+            If not, they move to the error queue.
 
     Raises:
         SettingsError: there is no such mode, strategy or batch, the limit is below 1, or the mode does not allow an outbox.
@@ -82,6 +86,11 @@ class Endpoint(Declaration):
 
     #: an endpoint ignores control messages itself, after it has checked whether they are to be forwarded
     sees_control_messages = True
+    #: made when they are needed first
+    _embedded: Connection | None = None
+    _pipeline: Pipeline | None = None
+    _callbacks: Callbacks | None = None
+    _sessions: Sessions | None = None
 
     def __init__(
         self,
@@ -93,6 +102,7 @@ class Endpoint(Declaration):
         error_queue: str = "error",
         audit_queue: str | None = None,
         audit_time_to_be_received: timedelta | None = None,
+        not_audited: Iterable[str] | NotAudited | None = None,
         recoverability: Recoverability | None = None,
         serializers: Iterable[Serializer] = (),
         send_only: bool = False,
@@ -102,6 +112,7 @@ class Endpoint(Declaration):
         time_limit: timedelta | None = None,
         batch: str | int | None = None,
         reply_to: Literal["registered"] | Iterable[str] | None = None,
+        takes_subscriptions: bool = False,
     ) -> None:
         super().__init__(
             name,
@@ -111,6 +122,7 @@ class Endpoint(Declaration):
             error_queue=error_queue,
             audit_queue=audit_queue,
             audit_time_to_be_received=audit_time_to_be_received,
+            not_audited=not_audited,
             recoverability=recoverability,
             serializers=serializers,
             send_only=send_only,
@@ -120,14 +132,11 @@ class Endpoint(Declaration):
             time_limit=time_limit,
             batch=batch,
             reply_to=reply_to,
+            takes_subscriptions=takes_subscriptions,
         )
         self._own_queue = None if send_only else name
         self.metrics_instance: str | None = None
         self._directory = Directory()
-        self._embedded: Connection | None = None
-        self._pipeline: Pipeline | None = None
-        self._callbacks: Callbacks | None = None
-        self._sessions: Sessions | None = None
         self._lock = threading.RLock()
 
     # -------------------------------------------------------------- what a program calls
@@ -147,6 +156,8 @@ class Endpoint(Declaration):
             SettingsError: `queues` is given, and the endpoint has no outbox or no queue.
         """
         if queues is not None:
+            if isinstance(queues, Settings):
+                self.configure(queues)
             session = self._sessions_of().open(connection, queues)
             yield session
             session.store()
@@ -174,9 +185,9 @@ class Endpoint(Declaration):
         with self._lock:
             database = database or self._own_database()
             if self._pipeline is None or self._pipeline.database is not database:
-                self._pipeline = Pipeline(database, self.name, self, reconnect=database.open_second)
+                self._pipeline = Pipeline(database, self.name, self, reconnect=database.open_second, host=self.host)
             if self._directory.find(database, self.name).delays:
-                move_due(database, self.name, error_queue=self.error_queue, directory=self._directory)
+                move_due(database, self.name, error_queue=self.error_queue, directory=self._directory, host=self.host)
             return self._pipeline.process_one()
 
     def callbacks(self, where: Settings | Connection | None = None) -> Callbacks:
@@ -191,6 +202,8 @@ class Endpoint(Declaration):
             DatabaseError: rowpost cannot open connections to the database of a shared connection. Give settings first.
         """
         with self._lock:
+            if isinstance(where, Settings):
+                self.configure(where)
             if self._callbacks is None or self._callbacks.closed:
                 self._callbacks = Callbacks(self, opener(self._own_database() if where is None else where, self.name))
             return self._callbacks
@@ -257,16 +270,25 @@ class Endpoint(Declaration):
         if destination and database.local(parse_address(destination)).format() != self.name:
             return Caused([forwarded(message, headers)])  # a delayed message that NServiceBus's mover brought here on its way
         if headers.get(CONTROL_MESSAGE) == "True":
-            return Caused([], control_message(headers))
+            return self._control(headers, database)
         context = Context(self, database, message, scope)
         discard = self._handlers.run(message, context)
         if headers.get(RETRY_UNIQUE_MESSAGE_ID):
             context.operations += acknowledgement(headers)
         if self.audit_queue is not None and started is not None:
             original = decode_headers(message.raw_headers)  # a handler may have changed message.headers
-            copied = {**original, **context.audit_headers}
-            context.operations.append(audited(message, self.audit_queue, self.host, started, copied, self.audit_time_to_be_received))
+            if self.not_audited is None or not self.not_audited(original):
+                copied = {**original, **context.audit_headers}
+                context.operations.append(audited(message, self.audit_queue, self.host, started, copied, self.audit_time_to_be_received))
         return Caused(context.operations, discard)
+
+    def _control(self, headers: Mapping[str, str | None], database: Connection) -> Caused:
+        if not asks_for_subscription(headers):
+            return Caused([], control_message(headers))
+        if not self.takes_subscriptions:
+            raise subscription_refused(self.name, headers, f"Declare it with Endpoint({self.name!r}, takes_subscriptions=True).")
+        take_subscription(self.address, database, headers)
+        return Caused([*acknowledgement(headers)] if headers.get(RETRY_UNIQUE_MESSAGE_ID) else [])
 
     def store(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
         """Store at once what sagas store, and return what is left to send."""
@@ -295,7 +317,7 @@ class Endpoint(Declaration):
         self._dispatch(database, groups, commit=commit, also=also)
 
     def _dispatch(self, database: Connection, groups: list[list[Outgoing]], **how: Any) -> None:
-        dispatch(database, groups, self._directory, own_queue=self._own_queue, error_queue=self.error_queue, **how)
+        dispatch(database, groups, self._directory, own_queue=self._own_queue, error_queue=self.error_queue, host=self.host, **how)
 
     # -------------------------------------------------------------- what a bus calls: Sender, with route_of
     def may_reply_to(self, database: Connection, address: str) -> bool:

@@ -38,13 +38,15 @@ def with_endpoints(settings: Settings, names: Iterable[str]) -> Settings:
 
     Raises:
         HandlerNotFound: a name does not lead to an Endpoint.
-        SettingsError: an endpoint cannot be run: it is send-only, or two names are endpoints of the same queue.
+        SettingsError: an endpoint cannot be run: it is send-only, two names are endpoints of the same queue, or its routes contradict those of
+            the environment.
     """
     queues = {queue.name: replace(queue, worker=None) for queue in settings.queues}
     before = {queue.name: queue for queue in settings.queues}
     taken: dict[str, str] = {}
     for name in names:
         endpoint = _resolve(name)
+        endpoint.configure(settings)
         queue = queue_name(settings, endpoint.name)
         if queue in taken:
             raise SettingsError(f"{name} and {taken[queue]} cannot both run: they are endpoints of the same queue {queue!r}. Run one of them.")

@@ -123,7 +123,7 @@ class Sessions:
                 business = self._open_business()
                 if business is None:
                     return False
-                sent = send_stored(self._open_queues(), business, self._directory, key, self.endpoint.error_queue)
+                sent = send_stored(self._open_queues(), business, self._directory, key, self.endpoint.error_queue, self.endpoint.host)
                 business.rollback()  # what send_stored may leave open
             except RowpostError as error:
                 self._drop()

@@ -6,12 +6,14 @@ that ServiceControl reads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
+from rowpost.errors import SettingsError
 from rowpost.recoverability.policy import Host
 from rowpost.wire.headers import (
     CONTROL_MESSAGE,
+    ENCLOSED_MESSAGE_TYPES,
     FORWARD_DESTINATION,
     HOST_DISPLAY_NAME,
     HOST_ID,
@@ -27,12 +29,36 @@ from rowpost.wire.headers import (
     TIME_SENT,
 )
 from rowpost.wire.message import Message, format_timestamp, storable
+from rowpost.wire.message_types import split_enclosed_types
 from rowpost.wire.operation import Operation
 
-__all__ = ["acknowledgement", "audited", "forwarded"]
+__all__ = ["NotAudited", "acknowledgement", "audited", "forwarded", "not_audited"]
 
 
 Headers = Mapping[str, str | None]
+#: returns whether the audit queue gets no copy of a message with these headers
+NotAudited = Callable[[Headers], object]
+
+
+def not_audited(endpoint: str, what: Iterable[str] | NotAudited, audit_queue: str | None) -> NotAudited:
+    """Return the function that decides which messages of an endpoint are not audited.
+
+    Args:
+        endpoint: its name.
+        what: the function, or full names of types. A type stands for those that derive from it, too.
+        audit_queue: gets the copies of all others.
+
+    Raises:
+        SettingsError: `what` is a text, or there is no audit queue.
+    """
+    if isinstance(what, str):
+        raise SettingsError(f"The endpoint {endpoint!r} cannot have not_audited={what!r}. Write a list: [{what!r}].")
+    if audit_queue is None:
+        raise SettingsError(f"The endpoint {endpoint!r} has not_audited, and no audit_queue: it audits nothing. Leave out not_audited, or name a queue.")
+    if callable(what):
+        return what
+    types = frozenset(what)
+    return lambda headers: not types.isdisjoint(split_enclosed_types(headers.get(ENCLOSED_MESSAGE_TYPES)))
 
 
 def audited(
@@ -56,7 +82,7 @@ def audited(
         PROCESSING_ENDPOINT: host.endpoint,
         PROCESSING_MACHINE: host.machine,
         HOST_ID: host.id,
-        HOST_DISPLAY_NAME: host.machine,
+        HOST_DISPLAY_NAME: host.display_name,
     }
     if headers.get(RETRY_UNIQUE_MESSAGE_ID) and headers.get(RETRY_ACKNOWLEDGEMENT_QUEUE):
         copy[RETRY_ACKNOWLEDGEMENT_SENT] = "true"

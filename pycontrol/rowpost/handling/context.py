@@ -41,12 +41,13 @@ from rowpost.wire.headers import (
     TIME_TO_BE_RECEIVED,
     TRACE_PARENT,
     W3C_TRACE,
-)
-from rowpost.wire.message import Message, format_timestamp, new_id
+)  # fmt: skip
+from rowpost.wire.message import Message, format_timestamp, new_id, time_until
 from rowpost.wire.message_types import enclosed_type_names, time_to_be_received_of, type_names
 from rowpost.wire.operation import Operation, Outgoing
+from rowpost.wire.return_codes import as_return_code
 
-__all__ = ["Bus", "Context", "time_until"]
+__all__ = ["Bus", "Context"]
 
 
 class Bus:
@@ -174,7 +175,7 @@ class Bus:
             headers: as for `send`.
 
         Returns:
-            The reply as an instance of its class, if this program declares the class; else its bytes.
+            The reply as an instance of its class, if this program declares the class; an int, if it is a number or an enum; else its bytes.
 
         Raises:
             NoReply: no reply arrived in time. A later reply is logged and dropped.
@@ -186,6 +187,8 @@ class Bus:
     def _collect(
         self, message: Any, intent: str, extra: Mapping[str, str | None] | None, immediate: bool, **where: Any
     ) -> str:
+        if intent == "Reply":
+            message, extra = as_return_code(message, extra)
         headers = self._headers(message, intent)
         if extra and MESSAGE_ID in extra:
             if not extra[MESSAGE_ID]:
@@ -236,13 +239,6 @@ class Bus:
 
     def _conversation(self) -> str:
         return new_id()
-
-
-def time_until(moment: datetime) -> timedelta:
-    """Return the time from now to a moment. Raises InvalidDelay if it has no time zone."""
-    if moment.tzinfo is None:
-        raise InvalidDelay(f"The moment {moment.isoformat()} has no time zone. Use a time with one, such as datetime.now(UTC) + timedelta(hours=1).")
-    return moment - datetime.now(UTC)
 
 
 class Context(Bus):
@@ -315,8 +311,10 @@ class Context(Bus):
     ) -> str:
         """Send a reply to the address that the message names, and return the reply's message id.
 
+        A whole number or an enum goes to a caller that waits for a number, as callbacks do: with `request`, or of NServiceBus.
+
         Raises:
-            InvalidMessage: the message names no reply address.
+            InvalidMessage: the message names no reply address, or an enum's value is no whole number.
             ReplyRefused: the endpoint does not reply to that address.
         """
         address = self.incoming.reply_to

@@ -14,7 +14,7 @@ from rowpost.database.dialects.protocol import Commit
 from rowpost.recoverability.outcome import Discard
 from rowpost.recoverability.policy import Recoverability
 from rowpost.transactions.scope import Scope
-from rowpost.wire.headers import MESSAGE_INTENT
+from rowpost.wire.headers import MESSAGE_INTENT, RETURN_CODE
 from rowpost.wire.message import Message
 from rowpost.wire.operation import Call, Outgoing
 
@@ -36,6 +36,8 @@ class Caused:
 
 def control_message(headers: Mapping[str, str | None]) -> Discard:
     """Return why a control message is dropped: a message of the transport itself, for which no handler can be registered."""
+    if RETURN_CODE in headers:
+        return Discard(f"it is the reply {headers[RETURN_CODE] or ''!r:.100} to a request, which is a number or an enum, and no handler can be registered for it")
     return Discard(f"it is a control message with the intent {headers.get(MESSAGE_INTENT) or 'none'}, which rowpost does not understand")
 
 

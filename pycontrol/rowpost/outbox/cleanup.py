@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from rowpost.database.connection import Connection
 from rowpost.errors import AlreadyDispatched, DatabaseUnavailable, Deadlock, RowpostError
 from rowpost.outbox.operations import decode_operations
+from rowpost.recoverability.policy import Host
+from rowpost.settings.endpoint import HostSettings
 from rowpost.transport.directory import Directory
 from rowpost.transport.dispatch import dispatch
 from rowpost.wire.operation import Call
@@ -50,6 +52,7 @@ def send_left_behind(
     *,
     error_queue: str | None = None,
     older_than: int = LEFT_BEHIND_AFTER_SECONDS,
+    host_of: Callable[[str], HostSettings] = lambda queue: HostSettings(),
 ) -> SentLeftBehind:
     """Send the operations of handled messages that were not sent in time.
 
@@ -61,6 +64,7 @@ def send_left_behind(
         queues: the queues whose messages are looked at.
         error_queue: gets copies of events for subscribers whose tables are gone; see `dispatch`.
         older_than: seconds since a message was handled.
+        host_of: returns the host of a queue's endpoint, as `Settings.host_of`.
 
     Raises:
         DatabaseUnavailable: one of the databases cannot be reached.
@@ -71,7 +75,7 @@ def send_left_behind(
         if queue not in queues:  # of another queue database that shares this business database
             continue
         try:
-            sent = send_stored(database, business, directory, {"endpoint": queue, "message_id": message_id}, error_queue)
+            sent = send_stored(database, business, directory, {"endpoint": queue, "message_id": message_id}, error_queue, Host.here(queue, host_of(queue)))
         except (DatabaseUnavailable, Deadlock):
             raise
         except RowpostError as error:
@@ -87,7 +91,7 @@ def send_left_behind(
 
 
 def send_stored(
-    database: Connection, business: Connection, directory: Directory, key: dict[str, str], error_queue: str | None
+    database: Connection, business: Connection, directory: Directory, key: dict[str, str], error_queue: str | None, host: Host | None = None
 ) -> bool | None:
     """Send the operations of one message, by its endpoint and id.
 
@@ -105,7 +109,7 @@ def send_stored(
     try:
         operations = decode_operations(*rows[0])
         queues = {"own_queue": key["endpoint"], "error_queue": error_queue}
-        dispatch(database, [operations], directory, **queues, begin=True, commit=True, also=[record])
+        dispatch(database, [operations], directory, **queues, host=host, begin=True, commit=True, also=[record])
     except AlreadyDispatched:
         sent = False
     business.call_all([Call("settle_operations", None, key)], commit=True)

@@ -24,12 +24,14 @@ from rowpost.database.dialects.protocol import Begin
 from rowpost.database.receive_transaction import ReceiveTransaction
 from rowpost.errors import Deadlock, MessageCorrupt
 from rowpost.handling.processor import Caused, Processor, control_message
+from rowpost.handling.subscriptions import asks_for_subscription
 from rowpost.pipeline.measurements import Recorder
 from rowpost.pipeline.modes import choose_mode
 from rowpost.pipeline.plain_handler import Handler, PlainHandler
 from rowpost.pipeline.timings import Stopwatch
 from rowpost.pipeline.within_transaction import Receiver, SendsAtomicWithReceive, no_step
 from rowpost.recoverability.outcome import DEADLOCKED, EMPTY, Interrupted, Kind, Outcome, RowState
+from rowpost.recoverability.policy import Host
 from rowpost.recoverability.retries import Retries
 from rowpost.transport.exclusive import SingleActiveConsumer
 from rowpost.wire.address import parse_address, queue_key
@@ -54,6 +56,7 @@ class Pipeline:
         hold: is called with each message before its handler runs, and with None afterwards.
         participants: URLs of the environment's participants, by name. The endpoint's own are added.
         outboxes: URLs of the environment's business databases, by name.
+        host: who handles the messages, for the error queue; None for the queue's endpoint on this machine.
         exclusive: only one session at a time receives from the queue. For the others it counts as empty.
         step: is called with the name of each step of a message.
         recorder: records single measurements; None records none.
@@ -71,6 +74,7 @@ class Pipeline:
         hold: Callable[[Message | None], None] | None = None,
         participants: Mapping[str, str] | None = None,
         outboxes: Mapping[str, str] | None = None,
+        host: Host | None = None,
         exclusive: bool = False,
         step: Callable[[str], None] = no_step,
         recorder: Recorder | None = None,
@@ -85,6 +89,7 @@ class Pipeline:
             address=database.canonical(parse_address(queue)),
             recoverability=processor.recoverability,
             error_queue=processor.error_queue,
+            host=host,
             open_second=reconnect,
         )
         self._receiver = Receiver(database, queue, processor, self.retries, reconnect, step)
@@ -169,8 +174,8 @@ class Pipeline:
             self.database.commit()
 
     def _drops(self, headers: Mapping[str, str | None]) -> bool:
-        """Return whether a message is the transport's own and its processor does not get those."""
-        return headers.get(CONTROL_MESSAGE) == "True" and not self.processor.sees_control_messages
+        """Return whether a message is the transport's own and its processor does not get those. It refuses those that ask for events."""
+        return headers.get(CONTROL_MESSAGE) == "True" and not self.processor.sees_control_messages and not asks_for_subscription(headers)
 
     def found_nothing(self) -> Outcome:
         """Do what waited until the queue is empty. No transaction is open."""

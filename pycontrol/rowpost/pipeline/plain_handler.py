@@ -1,7 +1,8 @@
 """Process messages with a plain function instead of an endpoint: `PlainHandler` implements `handling.processor.Processor`.
 
 A plain function is called as `handler(message, connection)` inside the receiving transaction. If it returns, the message is handled.
-If it raises, the attempt has failed. It sends nothing, and does not get control messages.
+If it raises, the attempt has failed. It sends nothing. It gets no control messages, and refuses
+those that ask for events.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Commit
 from rowpost.handling.handlers import check_ran, name_of
 from rowpost.handling.processor import Caused, Processor
+from rowpost.handling.subscriptions import asks_for_subscription, subscription_refused
 from rowpost.recoverability.policy import plain_recoverability
 from rowpost.transactions.scope import Scope
 from rowpost.wire.message import Message
@@ -47,9 +49,13 @@ class PlainHandler(Processor):
         """Call the function. The value that it returns is ignored.
 
         Raises:
+            SubscriptionRefused: the message asks for events.
             SettingsError: the function returned a coroutine or a generator, which is never run.
             Exception: whatever the function raises.
         """
+        if asks_for_subscription(message.headers):
+            how = "Give the queue an Endpoint with takes_subscriptions=True."
+            raise subscription_refused(f"The queue of {name_of(self._function)}, which is a function,", message.headers, how)
         returned = self._function(message, database.driver_connection)
         if returned is not None:
             check_ran(returned, f"The handler {name_of(self._function)}")

@@ -41,11 +41,12 @@ class Copies:
         queue: the queue in which the messages failed.
         address: its address in canonical form, by which others find it.
         error_queue: where messages go that are not retried.
+        host: who handled them; None for the queue's endpoint on this machine.
     """
 
-    def __init__(self, queue: str, address: str, error_queue: str) -> None:
+    def __init__(self, queue: str, address: str, error_queue: str, host: Host | None = None) -> None:
         self._queue, self._address, self._error_queue = queue, address, error_queue
-        self._host = Host.here(queue)
+        self._host = host or Host.here(queue)
 
     def for_error_queue(self, message: Message, failure: Failure) -> Copy:
         """Return the copy for the error queue, with headers that describe the failure."""

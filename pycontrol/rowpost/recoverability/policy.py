@@ -12,7 +12,7 @@ import traceback
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import cached_property
@@ -25,6 +25,7 @@ from rowpost.errors import (
     NoHandler,
     Unrecoverable,
 )
+from rowpost.settings.endpoint import HostSettings
 from rowpost.wire.headers import (
     DELIVER_AT,
     EXCEPTION_DATA,
@@ -139,24 +140,30 @@ class Recoverability:
 
 @dataclass(frozen=True)
 class Host:
-    """The endpoint (the queue's name) and the machine that processed a message."""
+    """The endpoint (the queue's name) and the machine that processed a message, and what the environment calls this host."""
 
     endpoint: str
     machine: str
+    named: HostSettings = field(default_factory=HostSettings)
 
     @classmethod
-    def here(cls, endpoint: str) -> Host:
+    def here(cls, endpoint: str, named: HostSettings | None = None) -> Host:
         """Return the host of an endpoint on this machine."""
-        return cls(endpoint, socket.gethostname())
+        return cls(endpoint, socket.gethostname(), named or HostSettings())
+
+    @property
+    def display_name(self) -> str:
+        """How people see the host: the name in the settings, or that of the machine."""
+        return self.named.name or self.machine
 
     @cached_property
     def id(self) -> str:
-        """32 hexadecimal digits, which ServiceControl parses as a GUID. The same endpoint on the same machine has the same id.
+        """32 hexadecimal digits, which ServiceControl parses as a GUID. The same endpoint on the same host has the same id.
 
         >>> Host("Billing", "APP02").id == Host("Billing", "APP02").id, len(Host("Billing", "APP02").id)
         (True, 32)
         """
-        return uuid.uuid5(uuid.NAMESPACE_DNS, f"{self.machine}/{self.endpoint}").hex
+        return self.named.id or uuid.uuid5(uuid.NAMESPACE_DNS, f"{self.display_name}/{self.endpoint}").hex
 
 
 def plain_recoverability(attempts: int) -> Recoverability:
@@ -233,7 +240,7 @@ def failure_headers(
         PROCESSING_MACHINE: host.machine,
         PROCESSING_ENDPOINT: host.endpoint,
         HOST_ID: host.id,
-        HOST_DISPLAY_NAME: host.machine,
+        HOST_DISPLAY_NAME: host.display_name,
     }
 
 

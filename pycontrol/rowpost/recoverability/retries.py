@@ -33,7 +33,7 @@ from rowpost.errors import (
 )
 from rowpost.recoverability.copies import Copies, Copy
 from rowpost.recoverability.outcome import Kind, Outcome, RowState
-from rowpost.recoverability.policy import Decision, Failure, Recoverability, delayed_rounds, in_words
+from rowpost.recoverability.policy import Decision, Failure, Host, Recoverability, delayed_rounds, in_words
 from rowpost.wire.message import Message, MessageRow, decode_headers
 from rowpost.wire.operation import Call
 
@@ -62,6 +62,7 @@ class Retries:
         address: the queue's address in canonical form, for the header FailedQ.
         recoverability: decides whether a message is retried.
         error_queue: where messages go that are not retried.
+        host: who handles the messages; None for the queue's endpoint on this machine.
         open_second: opens a second connection to count failures. Without it, a failure is counted after the rollback, and other
             workers may make some attempts too many.
         clock: monotonic time in seconds.
@@ -75,13 +76,14 @@ class Retries:
         address: str,
         recoverability: Recoverability,
         error_queue: str,
+        host: Host | None = None,
         open_second: Callable[[], Connection] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._queue, self._key = queue, key
         self._recoverability, self._error_queue = recoverability, error_queue
         #: builds what is stored of a failed message
-        self.copies = Copies(queue, address, error_queue)
+        self.copies = Copies(queue, address, error_queue, host)
         self._open_second = open_second
         self._second: Connection | None = None
         self._clock = clock

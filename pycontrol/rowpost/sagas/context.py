@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from rowpost.errors import InvalidMessage
-from rowpost.handling.context import Context, time_until
+from rowpost.handling.context import Context
 from rowpost.transport.directory import canonical_or_as_given
 from rowpost.wire.headers import (
     CORRELATION_ID,
@@ -19,6 +19,7 @@ from rowpost.wire.headers import (
     SAGA_ID,
     SAGA_TYPE,
 )
+from rowpost.wire.message import time_until
 from rowpost.wire.message_types import split_enclosed_types, type_name
 from rowpost.wire.saga_audit import SagaChangeOutput
 

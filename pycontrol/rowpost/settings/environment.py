@@ -27,6 +27,7 @@ from rowpost.errors import SettingsError
 from rowpost.settings import compat as generations
 from rowpost.settings.compat import compat_of
 from rowpost.settings.databases import ODBC_SERVER, OutboxSettings, read_outboxes, read_participants
+from rowpost.settings.endpoint import EndpointSettings, HostSettings, read_endpoints, read_host
 from rowpost.settings.log import LogSettings, read_log
 from rowpost.settings.queue import QueueSettings, canonical_name, read_queues, with_partitions
 from rowpost.settings.saga import SagaSettings, read_sagas
@@ -35,10 +36,12 @@ from rowpost.settings.target import describe_target
 from rowpost.settings.worker import MINIMUM_PEEK_DELAY, WorkerSettings
 from rowpost.settings.yaml_file import expand_secrets, find_environment, read_root, with_password
 from rowpost.settings.yaml_node import Node, Seconds, decode
-from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE
+from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE, parse_address
 
 __all__ = [
     "FEATURES",
+    "EndpointSettings",
+    "HostSettings",
     "LogSettings",
     "OutboxSettings",
     "QueueSettings",
@@ -112,6 +115,8 @@ class Settings:
         features: what a deployment makes apart from the core (`FEATURES`); sections of sagas, outboxes and participants add theirs.
             The embedded server, and settings that do not come from a file, have all unless they name some.
         service_control: where endpoints report that they are alive; None: nowhere.
+        host: how ServiceControl tells the instances of this environment's endpoints apart.
+        endpoints: what the environment says about single endpoints.
         business_of: the outbox whose business database these settings lead to; empty for the database of the queues.
     """
 
@@ -132,6 +137,8 @@ class Settings:
     features: tuple[str, ...] = FEATURES
     business_of: str = ""
     service_control: ServiceControlSettings | None = None
+    host: HostSettings = field(default_factory=HostSettings)
+    endpoints: tuple[EndpointSettings, ...] = ()
 
     @property
     def declarant(self) -> str:
@@ -153,6 +160,15 @@ class Settings:
         if self.url is None:
             return f"embedded PostgreSQL in {self.data_folder}"
         return f"{self.engine} {describe_target(self.engine, self.url)}"
+
+    def endpoint(self, name: str) -> EndpointSettings:
+        """Return what the environment says about an endpoint, by its name or its queue's."""
+        names = (name, parse_address(name).table)
+        return next((each for each in self.endpoints if each.name in names), EndpointSettings(name))
+
+    def host_of(self, name: str) -> HostSettings:
+        """Return the host of an endpoint, by its name or its queue's."""
+        return self.endpoint(name).host or self.host
 
     def queue(self, name: str) -> QueueSettings | None:
         """Return the declared queue of that name; None if there is none."""
@@ -189,7 +205,7 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
     root = read_root(path)
     if not root.all:
         raise SettingsError(f"{path}: is empty: write the engine and the queues, such as engine: embedded")
-    sections = {key: root.child(key) for key in ("queues", "external", "sagas", "supervisor", "participants", "outbox", "log", "service_control")}
+    sections = {key: root.child(key) for key in ("queues", "external", "sagas", "supervisor", "participants", "outbox", "log", "service_control", "host", "endpoints")}
     top = decode(root, _Top)
     dialect = "postgresql" if top.engine == "embedded" else top.engine
     schema = top.default_schema or DEFAULT_SCHEMA[dialect]
@@ -209,6 +225,8 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
         supervisor=supervisor,
         log=read_log(sections["log"]),
         service_control=read_service_control(sections["service_control"]),
+        host=read_host(sections["host"]) or HostSettings(),
+        endpoints=read_endpoints(root),
         folder=path.parent,
         participants=read_participants(root, dialect, offline=offline),
         outboxes=read_outboxes(root, offline=offline),

@@ -96,6 +96,7 @@ def move_due(
     error_queue: str = "error",
     batch: int = BATCH,
     directory: Directory | None = None,
+    host: Host | None = None,
 ) -> Moved:
     """Move one batch of due messages in one transaction.
 
@@ -116,7 +117,7 @@ def move_due(
         if more is None:
             database.commit()
             return done
-        forwarder = _Forwarder(database, queue, error_queue, directory or Directory())
+        forwarder = _Forwarder(database, queue, error_queue, directory or Directory(), host or Host.here(queue))
         rest = _forward(database, forwarder, more, min(forwards, batch))
         return replace(rest, moved=rest.moved + moved)
 
@@ -136,8 +137,9 @@ def _forward(database: Connection, forwarder: _Forwarder, moved: int, count: int
 class _Forwarder:
     """Sends due messages to the queues that their headers name."""
 
-    def __init__(self, database: Connection, queue: str, error_queue: str, directory: Directory) -> None:
+    def __init__(self, database: Connection, queue: str, error_queue: str, directory: Directory, host: Host) -> None:
         self._database, self._queue, self._error_queue, self._directory = database, queue, error_queue, directory
+        self._host = host
 
     def forward_all(self, count: int) -> int:
         """Forward all messages in one round trip within the open transaction, and commit it; return their number."""
@@ -193,7 +195,7 @@ class _Forwarder:
             headers,
             error,
             queue=canonical_or_as_given(self._database, destination),
-            host=Host.here(self._queue),
+            host=self._host,
             at=datetime.now(UTC),
             message_id=headers.get(MESSAGE_ID) or str(uuid4()),
         )

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Commit
 from rowpost.errors import DelayNotSupported, RowpostError
+from rowpost.recoverability.policy import Host
 from rowpost.transport.directory import Directory, Place, send_unregistered
 from rowpost.transport.queue import Row, legacy_values, split
 from rowpost.transport.subscriber_copies import SubscriberCopies
@@ -46,6 +47,7 @@ def dispatch(
     *,
     own_queue: str | None,
     error_queue: str | None = None,
+    host: Host | None = None,
     begin: bool = False,
     commit: Commit = False,
     also: Iterable[Call] = (),
@@ -63,6 +65,7 @@ def dispatch(
             sender has no queue.
         error_queue: gets a subscriber's copy of an event if the subscriber's table is gone. If this is None or no registered queue,
             the event is refused.
+        host: the sender, for a subscriber's copy in the error queue; None for the sender's queue on this machine.
         begin: open a transaction before the first call.
         commit: commit after the last call; "commit_guarded" if the transaction was begun so.
         also: calls that are made before all others, in the same transaction.
@@ -75,7 +78,7 @@ def dispatch(
     for group in groups:
         _add_group(batch, database, group, directory, own_queue)
     if batch.events:
-        copies = SubscriberCopies(database, directory, own_queue=own_queue, error_queue=error_queue)
+        copies = SubscriberCopies(database, directory, own_queue=own_queue, error_queue=error_queue, host=host)
         _publish_and_send(database, batch, copies, begin, commit)
     elif batch.calls or commit == "commit_guarded":
         database.call_all(batch.calls, begin=begin, commit=commit)

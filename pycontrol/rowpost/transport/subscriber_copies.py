@@ -33,11 +33,15 @@ class SubscriberCopies:
         own_queue: the publisher's queue, for the headers of a copy in the error queue. None if it has none.
         error_queue: gets the copies of subscribers whose tables are gone. If this is None or no registered queue, the calls raise
             QueueNotFound.
+        host: the publisher; None for its queue on this machine.
     """
 
-    def __init__(self, database: Connection, directory: Directory, *, own_queue: str | None, error_queue: str | None) -> None:
+    def __init__(
+        self, database: Connection, directory: Directory, *, own_queue: str | None, error_queue: str | None, host: Host | None = None
+    ) -> None:
         self._database, self._directory = database, directory
         self._own_queue, self._error_queue = own_queue, error_queue
+        self._host = host
         #: subscriber and type of event, in the order of the calls
         self._made: list[tuple[str, str]] = []
 
@@ -81,7 +85,7 @@ class SubscriberCopies:
             headers,
             gone,
             queue=canonical_or_as_given(self._database, subscriber),
-            host=Host.here(self._own_queue or place.name),
+            host=self._host or Host.here(self._own_queue or place.name),
             at=datetime.now(UTC),
             message_id=headers.get(MESSAGE_ID) or str(uuid4()),
         )

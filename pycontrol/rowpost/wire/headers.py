@@ -51,10 +51,14 @@ __all__ = [
     "RETRY_ACKNOWLEDGEMENT_SENT",
     "RETRY_SUCCESSFUL",
     "RETRY_UNIQUE_MESSAGE_ID",
+    "RETURN_CODE",
     "SAGA_ID",
     "SAGA_STATE_CHANGE",
     "SAGA_TYPE",
     "START_NEW_TRACE",
+    "SUBSCRIBER_ADDRESS",
+    "SUBSCRIBER_ENDPOINT",
+    "SUBSCRIPTION_MESSAGE_TYPE",
     "TIME_OF_FAILURE",
     "TIME_SENT",
     "TIME_TO_BE_RECEIVED",
@@ -100,9 +104,13 @@ RELATED_TO = "NServiceBus.RelatedTo"
 REPLY_TO_ADDRESS = "NServiceBus.ReplyToAddress"
 RETRIES = "NServiceBus.Retries"
 RETRIES_TIMESTAMP = "NServiceBus.Retries.Timestamp"
+RETURN_CODE = "NServiceBus.ReturnMessage.ErrorCode"
 SAGA_ID = "NServiceBus.SagaId"
 SAGA_TYPE = "NServiceBus.SagaType"
 START_NEW_TRACE = "NServiceBus.OpenTelemetry.StartNewTrace"
+SUBSCRIBER_ADDRESS = "NServiceBus.SubscriberAddress"
+SUBSCRIBER_ENDPOINT = "NServiceBus.SubscriberEndpoint"
+SUBSCRIPTION_MESSAGE_TYPE = "SubscriptionMessageType"
 TIME_OF_FAILURE = "NServiceBus.TimeOfFailure"
 TIME_SENT = "NServiceBus.TimeSent"
 TIME_TO_BE_RECEIVED = "NServiceBus.TimeToBeReceived"

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from rowpost.errors import InvalidMessage, MessageCorrupt
+from rowpost.errors import InvalidDelay, InvalidMessage, MessageCorrupt
 from rowpost.wire.headers import CALLBACK_QUEUE, MESSAGE_ID, REPLY_TO_ADDRESS
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "new_id",
     "parse_timestamp",
     "storable",
+    "time_until",
 ]
 
 Headers = Mapping[str, str | None]
@@ -101,6 +102,13 @@ def _decode_patiently(text: str) -> dict[str, str | None]:
         if not (value is None or isinstance(value, str)):
             raise MessageCorrupt(f"The header {name!r} is {value!r}: only text and null are allowed.")
     return headers
+
+
+def time_until(moment: datetime) -> timedelta:
+    """Return the time from now to a moment. Raises InvalidDelay if it has no time zone."""
+    if moment.tzinfo is None:
+        raise InvalidDelay(f"The moment {moment.isoformat()} has no time zone. Use a time with one, such as datetime.now(UTC) + timedelta(hours=1).")
+    return moment - datetime.now(UTC)
 
 
 def format_timestamp(moment: datetime) -> str:

@@ -28,7 +28,7 @@ from uuid import UUID
 from rowpost.database.connection import Connection, connect
 from rowpost.errors import DatabaseUnavailable, LockTimeout, PermissionDenied, QueueNotFound, RowpostError
 from rowpost.recoverability.outcome import Outcome
-from rowpost.recoverability.policy import Recoverability
+from rowpost.recoverability.policy import Host, Recoverability
 from rowpost.recoverability.retries import Retries
 from rowpost.settings.environment import Settings
 from rowpost.transport.queue import Queue
@@ -308,6 +308,7 @@ class QueueMonitor:
                 address=database.canonical(parse_address(crash.queue)),
                 recoverability=Recoverability(policy.immediate_retries, policy.delayed_retries, policy.delay_increase),
                 error_queue=policy.error_queue,
+                host=Host.here(crash.queue, self._settings.host_of(crash.queue)),
             )
             outcome = retries.crashed(database, crash.row_id, crash.row_version, crash.error)
             return Answer(crash.queue, crash=crash, outcome=outcome)

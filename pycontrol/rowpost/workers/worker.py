@@ -24,14 +24,14 @@ from typing import Any
 from rowpost.database.connection import Connection, connect
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.resolve import resolve_handler
-from rowpost.errors import HandlerNotFound, RowpostError
+from rowpost.errors import HandlerNotFound, RowpostError, SettingsError
 from rowpost.pipeline.batch_size import batch_size
 from rowpost.pipeline.batches import Batches
 from rowpost.pipeline.measurements import Recorder
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.pipeline.plain_handler import Handler
 from rowpost.recoverability.outcome import Interrupted, Kind, Outcome
-from rowpost.recoverability.policy import in_words
+from rowpost.recoverability.policy import Host, in_words
 from rowpost.workers.circuit_breaker import arms_circuit_breaker
 from rowpost.workers.concurrency import poll_pause
 from rowpost.workers.log_forwarding import forward_logs
@@ -119,7 +119,9 @@ class Worker:
         """Receive and handle messages until a command or a signal to exit."""
         try:
             self._handler = resolve_handler(self._assignment.handler)
-        except HandlerNotFound as error:
+            if isinstance(self._handler, Endpoint):
+                self._handler.configure(self._assignment.settings)
+        except (HandlerNotFound, SettingsError) as error:
             self.send(Refused(str(error)))
             return
         self.send(Ready(os.getpid(), _crash_policy(self._handler, self._assignment)))
@@ -253,6 +255,7 @@ class Worker:
             hold=self._in_flight.set if self._in_flight is not None else None,
             participants=dict(assignment.settings.participants),
             outboxes={each.name: each.url for each in assignment.settings.outboxes},
+            host=Host.here(assignment.queue, assignment.settings.host_of(assignment.queue)),
             exclusive=assignment.exclusive,
             recorder=self.recorder,
         )

@@ -27,6 +27,7 @@ from rowpost.wire.message_types import message_type
 from tests.support.endpoints import (
     OrderAccepted,
     PlaceOrder,
+    Status,
     handled_table,  # noqa: F401 -- a fixture
 )
 from tests.support.workers import Running, eventually
@@ -63,12 +64,51 @@ def answer(database, request, body=b'{"OrderId":1}', **changed):
     Queue("Web.web1", database).send(body, headers)
 
 
+def returned(code):
+    """The headers of a reply that is a number or an enum."""
+    return {
+        "NServiceBus.EnclosedMessageTypes": None,
+        "NServiceBus.ControlMessage": "True",
+        "NServiceBus.MessageIntent": "Reply",
+        "NServiceBus.ReturnMessage.ErrorCode": code,
+    }
+
+
 # ------------------------------------------------------------------ replies
 def test_a_request_gets_its_typed_reply_from_an_endpoint_at_work(web, sales, database):
     with web.open(database) as bus:
         reply = bus.request(PlaceOrder(42, "reply"), to="Sales", timeout=LONG)
 
     assert reply == OrderAccepted(42)
+
+
+@pytest.mark.parametrize(("wish", "number", "expected"), [("reply number", 2**40, 2**40), ("reply number", -3, -3), ("reply enum", 1, 7)])
+def test_a_reply_may_be_a_number_or_an_enum(web, sales, database, wish, number, expected):
+    with web.open(database) as bus:
+        reply = bus.request(PlaceOrder(number, wish), to="Sales", timeout=LONG)
+
+    assert (reply, type(reply)) == (expected, int)
+
+
+def test_a_reply_of_a_net_endpoint_that_is_a_number_is_one(web, database):
+    """As NServiceBus.Callbacks sends it: no body, no type, no content type."""
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(web.callbacks().request, PlaceOrder(1), "Billing", timeout=LONG)
+        (request,) = eventually(lambda: Queue("Billing", database).receive(1), "the request")
+        answer(database, request, b"", **returned("7"))
+
+        assert Status(asked.result(20)) is Status.SOLD_OUT
+
+
+@pytest.mark.parametrize("code", ["", "seven", "9" * 5000, None])
+def test_a_number_that_is_none_raises_where_it_was_asked_for(web, database, code):
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(web.callbacks().request, PlaceOrder(1), "Billing", timeout=LONG)
+        (request,) = eventually(lambda: Queue("Billing", database).receive(1), "the request")
+        answer(database, request, b"", **returned(code))
+
+        with pytest.raises(MessageNotDeserialized, match=r"ReturnMessage\.ErrorCode"):
+            asked.result(20)
 
 
 def test_a_request_leaves_at_once_although_the_callers_transaction_rolls_back(web, sales, database):

@@ -22,7 +22,7 @@ from rowpost.workers.protocol import Tally
 from tests.support.sagas import Add, LedgerState, Open, deploy, make_ledger
 from tests.support.workers import Running, eventually
 
-CONTROL = {"NServiceBus.ControlMessage": "True", "NServiceBus.MessageIntent": "Subscribe"}
+CONTROL = {"NServiceBus.ControlMessage": "True", "NServiceBus.MessageIntent": "Send"}
 MODES = ("none", "receive_only", "sends_atomic_with_receive", "transaction_scope")
 TYPE = {"NServiceBus.EnclosedMessageTypes": "Shop.Old; Shop.Base"}
 PASS = {"NServiceBus.EnclosedMessageTypes": "Shop.Pass"}
@@ -93,7 +93,7 @@ def test_a_control_message_that_is_not_understood_is_discarded_and_its_intent_is
     (outcome,) = one_by_one(database, Endpoint("Sales") if kind == "endpoint" else lambda message, connection: None)
 
     assert outcome.kind is Kind.DISCARDED
-    assert "a control message with the intent Subscribe" in outcome.discard.reason
+    assert "a control message with the intent Send" in outcome.discard.reason
 
 
 @pytest.mark.promise("nothing-vanishes")

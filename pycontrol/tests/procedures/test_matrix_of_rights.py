@@ -73,6 +73,8 @@ def arguments_for(procedure, queue, target):
         return arguments
     if procedure.acts_for:
         arguments[procedure.acts_for] = queue
+        if procedure.name == "take_subscription":  # of a queue to which the caller may send
+            arguments["queue_address"] = queue
     elif procedure.name == "unsubscribe":
         arguments |= {"endpoint": f"{queue}.Reader", "topic": "Matrix"}
     elif "queue_name" in arguments:

@@ -7,6 +7,7 @@ transaction of the message.
 import time
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import Enum
 
 import pytest
 
@@ -70,6 +71,11 @@ def fail(message, context):
     raise ValueError("no such order")
 
 
+class Status(Enum):
+    ACCEPTED = 1
+    SOLD_OUT = 7
+
+
 def reply_later(message, context):
     time.sleep(0.5)
     context.reply(OrderAccepted(message.order_id))
@@ -87,6 +93,8 @@ def change_headers_and_fail(message, context):
 
 
 WISHES = {
+    "reply number": lambda message, context: context.reply(message.order_id) and None,
+    "reply enum": lambda message, context: context.reply(Status.SOLD_OUT) and None,
     "": lambda message, context: None,
     "fail": fail,
     "return": lambda message, context: message.order_id,
@@ -132,6 +140,15 @@ def handled_table(target, sql):
 
 
 # ------------------------------------------------------------------ checks for ServiceControl
+routed, routed_elsewhere = Endpoint("Sales", recoverability=AT_ONCE), Endpoint("Sales", recoverability=AT_ONCE)
+routed_elsewhere.route(OrderPlaced, to="Elsewhere")
+
+
+@routed.handles("Shop.Routed.Go")
+def go(message, context) -> None:
+    context.send(OrderPlaced(1))
+
+
 checked = Endpoint("Checked", recoverability=AT_ONCE)
 #: how often each check ran in this process
 CHECKS_RUN: dict[str, int] = {}

@@ -69,6 +69,7 @@ CALLS = {
         "forget_failure": {"queue_key": "Sales", "id": ID},
         "subscribe": {**SUBSCRIPTION, "queue_address": "Sales"},
         "unsubscribe": SUBSCRIPTION,
+        "take_subscription": {**SUBSCRIPTION, "publisher": "Sales", "queue_address": "Sales", "ends": False},
         "list_subscriptions": {},
         "register_subscription_table": {"table_key": "New", "display_name": "New", "schema_name": "app", "table_name": "New"},
         "unregister_subscription_table": {"table_key": "Other"},

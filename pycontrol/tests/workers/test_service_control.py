@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -13,8 +14,9 @@ from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import SettingsError
 from rowpost.handling.checks import Check
 from rowpost.recoverability.policy import Host
-from rowpost.settings.environment import load_settings
+from rowpost.settings.environment import HostSettings, load_settings
 from rowpost.settings.service_control import ServiceControlSettings
+from rowpost.transport.queue import Queue
 from rowpost.wire.message import format_timestamp
 from rowpost.workers import events
 from rowpost.workers.tasks.service_control import OWN
@@ -33,10 +35,10 @@ class Control:
     def __init__(self, shop, queue):
         self.shop, self.queue = shop, queue
 
-    def running(self, handler="tests.support.handlers:note", heartbeat=0.2, oldest_message=0):
+    def running(self, handler="tests.support.handlers:note", heartbeat=0.2, oldest_message=0, **more):
         settings = self.shop.settings()
         queues = tuple(replace(each, worker=each.worker and replace(each.worker, handler=handler)) for each in settings.queues)
-        return Running(replace(settings, queues=queues, service_control=ServiceControlSettings('"Particular.ServiceControl"', heartbeat, oldest_message)))
+        return Running(replace(settings, queues=queues, service_control=ServiceControlSettings('"Particular.ServiceControl"', heartbeat, oldest_message), **more))
 
     def got(self, kind):
         return [message for message in self.queue.browse(200) if message.headers["NServiceBus.EnclosedMessageTypes"] == kind]
@@ -82,6 +84,23 @@ def test_an_endpoint_says_that_it_started_and_then_that_it_is_alive(control, tar
     assert list(started["HostProperties"]) == list(json.loads(recorded("service-control-register-endpoint-startup")["body"])["HostProperties"])
     assert left(heartbeat) < 4 * 0.2  # four intervals
     assert supervisor.seen(events.Trouble) == []
+
+
+def test_the_host_that_the_environment_names_is_in_every_report_and_in_what_workers_send(control):
+    named = HostSettings("shop-vm", "0f" * 16)
+
+    with control.running("tests.support.endpoints:checked", host=named) as supervisor:
+        supervisor.until(lambda: control.got(START) and control.got(HEARTBEAT) and control.got(RESULT), "three kinds of reports")
+        control.shop.queue.send(b"", {"NServiceBus.EnclosedMessageTypes": "Shop.Nobody"})
+        supervisor.until(lambda: control.shop.depth("error"), "a message that nobody handles")
+
+    (failed,) = Queue("error", control.shop.queue.database).browse(1)
+    assert (failed.headers["$.diagnostics.hostid"], failed.headers["$.diagnostics.hostdisplayname"]) == (named.id, "shop-vm")
+    for kind in (START, HEARTBEAT, RESULT):
+        told = json.loads(control.got(kind)[0].body)
+        assert (UUID(told["HostId"]).hex, told["Host"]) == (named.id, "shop-vm")
+    assert json.loads(control.got(START)[0].body)["HostDisplayName"] == "shop-vm"
+    assert json.loads(control.got(START)[0].body)["HostProperties"]["Machine"] == socket.gethostname()
 
 
 def test_what_checks_find_is_reported(control, target):

@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any
 
 from rowpost.database.connection import Connection
-from rowpost.settings.environment import Settings
+from rowpost.recoverability.policy import Host
+from rowpost.settings.environment import HostSettings, Settings
 from rowpost.transport.delayed import move_due
 from rowpost.transport.directory import Directory
 from rowpost.workers import events
@@ -31,6 +32,7 @@ def make_delayed_mover(
         lateness=settings.supervisor.delayed_lateness,
         error_queue=settings.supervisor.error_queue,
         directory=Directory(),
+        host_of=settings.host_of,
         emit=emit,
     )
     return PeriodicTask(
@@ -58,9 +60,10 @@ def _move(
     lateness: float,
     error_queue: str,
     directory: Directory,
+    host_of: Callable[[str], HostSettings],
     emit: Callable[[events.Event], None],
 ) -> float:
-    done = move_due(database, queue, error_queue=error_queue, directory=directory)
+    done = move_due(database, queue, error_queue=error_queue, directory=directory, host=Host.here(queue, host_of(queue)))
     if done.moved or done.forwarded or done.failed:
         emit(
             events.DelayedMoved(

@@ -33,6 +33,7 @@ class OutboxCleaner:
         self._outboxes = {each.name: each for each in settings.outboxes}
         self._queues = {queue.name for queue in settings.queues if queue.kind != "external"}
         self._error_queue, self._emit = settings.supervisor.error_queue, emit
+        self._host_of = settings.host_of
         self._open: dict[str, Connection] = {}
         self._elected: set[str] = set()
         #: outboxes that the login may not clean; told once
@@ -51,7 +52,7 @@ class OutboxCleaner:
         return CLEAN_INTERVAL_S
 
     def _clean(self, database: Connection, business: Connection, outbox: OutboxSettings) -> None:
-        result = send_left_behind(database, business, self._queues, error_queue=self._error_queue)
+        result = send_left_behind(database, business, self._queues, error_queue=self._error_queue, host_of=self._host_of)
         if result.sent:
             self._report(outbox.name, f"sent the pending operations of {result.sent} handled messages")
         for message, problem in result.failed.items():

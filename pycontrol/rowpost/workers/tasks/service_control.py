@@ -46,9 +46,15 @@ ACTIVITY = "report to ServiceControl about"
 class _Reports:
     """Sends reports about one endpoint after the other."""
 
-    def __init__(self, where: ServiceControlSettings) -> None:
+    def __init__(self, settings: Settings, where: ServiceControlSettings) -> None:
+        self._settings = settings
         self._queue = where.queue
         self._directory = Directory()
+
+    def host(self, queue: str) -> tuple[Host, UUID]:
+        """Return the host of a queue's endpoint, and its id."""
+        host = Host.here(parse_address(queue).table, self._settings.host_of(queue))
+        return host, UUID(host.id)
 
     def send(self, database: Connection, queue: str, *messages: Any, interval: timedelta | None) -> None:
         """Send messages about the endpoint of a queue in one transaction. Raises QueueNotFound: ServiceControl has no queue here."""
@@ -59,19 +65,19 @@ class _Reports:
 
 
 class _Heartbeats(_Reports):
-    def __init__(self, where: ServiceControlSettings) -> None:
-        super().__init__(where)
+    def __init__(self, settings: Settings, where: ServiceControlSettings) -> None:
+        super().__init__(settings, where)
         self._interval = timedelta(seconds=where.heartbeat)
         self._started_at = datetime.now(UTC)
         #: endpoints of which ServiceControl knows that they have started
         self._registered: set[str] = set()
 
     def __call__(self, database: Connection, queue: str) -> float:
-        host, host_id = _host(queue)
-        messages: list[Any] = [EndpointHeartbeat(datetime.now(UTC), host.endpoint, host_id, host.machine)]
+        host, host_id = self.host(queue)
+        messages: list[Any] = [EndpointHeartbeat(datetime.now(UTC), host.endpoint, host_id, host.display_name)]
         if queue not in self._registered:
             properties = host_properties(host.machine)
-            start = RegisterEndpointStartup(host_id, host.endpoint, self._started_at, properties, host.machine, host.machine)
+            start = RegisterEndpointStartup(host_id, host.endpoint, self._started_at, properties, host.display_name, host.display_name)
             messages.insert(0, start)
         self.send(database, queue, *messages, interval=self._interval)
         self._registered.add(queue)
@@ -79,25 +85,20 @@ class _Heartbeats(_Reports):
 
 
 class _Checks(_Reports):
-    def __init__(self, where: ServiceControlSettings, checks: dict[str, tuple[str, Check | OwnCheck]]) -> None:
-        super().__init__(where)
+    def __init__(self, settings: Settings, where: ServiceControlSettings, checks: dict[str, tuple[str, Check | OwnCheck]]) -> None:
+        super().__init__(settings, where)
         self._checks = checks
         self._oldest = where.oldest_message
 
     def __call__(self, database: Connection, unit: str) -> float | None:
         queue, check = self._checks[unit]
         reason = check.failure() if isinstance(check, Check) else check.failure(database, queue, self._oldest)
-        host, host_id = _host(queue)
+        host, host_id = self.host(queue)
         result = ReportCustomCheckResult(
-            host_id, check.name, check.category, reason is not None, reason, datetime.now(UTC), host.endpoint, host.machine
+            host_id, check.name, check.category, reason is not None, reason, datetime.now(UTC), host.endpoint, host.display_name
         )
         self.send(database, queue, result, interval=check.every)
         return None if check.every is None else check.every.total_seconds()
-
-
-def _host(queue: str) -> tuple[Host, UUID]:
-    host = Host.here(parse_address(queue).table)
-    return host, UUID(host.id)
 
 
 def make_heartbeats(
@@ -106,7 +107,7 @@ def make_heartbeats(
     """Return the task that sends the heartbeats of the endpoints that this supervisor runs."""
     where = settings.service_control
     names = [queue.name for queue in settings.queues if queue.worker is not None] if where is not None and where.heartbeat > 0 else []
-    action = _Heartbeats(where or ServiceControlSettings(""))
+    action = _Heartbeats(settings, where or ServiceControlSettings(""))
     return PeriodicTask(settings, names, action, name="rowpost heartbeats", activity=ACTIVITY, emit=emit, breaker=breaker, **options)
 
 
@@ -155,7 +156,7 @@ def make_custom_checks(
         found: list[tuple[str, Check | OwnCheck]] = [(name, check) for name in names for check in OWN]
         found += _declared(settings)
         checks = {f"{queue}, check {check.name}": (queue, check) for queue, check in found}
-    action = _Checks(where or ServiceControlSettings(""), checks)
+    action = _Checks(settings, where or ServiceControlSettings(""), checks)
     return PeriodicTask(settings, checks, action, name="rowpost checks", activity=ACTIVITY, emit=emit, breaker=breaker, **options)
 
 

@@ -29,6 +29,7 @@ IF OBJECT_ID(N'rowpost.dispatch', N'U') IS NOT NULL GRANT SELECT, INSERT, UPDATE
 IF OBJECT_ID(N'rowpost.dispatch', N'U') IS NOT NULL GRANT SELECT ON rowpost.dispatch TO rowpost_reader;
 GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.purge TO rowpost_endpoint, rowpost_operator;
 GRANT SELECT ON rowpost.purge TO rowpost_reader;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.taken_subscription TO rowpost_endpoint, rowpost_operator;
 IF OBJECT_ID(N'rowpost.spool', N'U') IS NOT NULL GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.spool TO rowpost_operator;
 IF OBJECT_ID(N'rowpost.spool', N'U') IS NOT NULL GRANT SELECT ON rowpost.spool TO rowpost_reader;
 IF OBJECT_ID(N'rowpost.spooled_message', N'U') IS NOT NULL GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.spooled_message TO rowpost_operator;
