@@ -138,8 +138,12 @@ class Batches:
                     if pipeline.recorder is not None:
                         pipeline.recorder.ended(caused.kind, headers, started, time.time())
                     return caused
-                outcome = Outcome.done(message, caused.discard)
-                (batch.times if caused.discard is None else batch.discarded).append((headers, started))
+                if caused.discard is None:
+                    outcome = Outcome(Kind.HANDLED, message.row_version, message.id)
+                    batch.times.append((headers, started))
+                else:
+                    outcome = Outcome.done(message, caused.discard)
+                    batch.discarded.append((headers, started))
                 if caused.operations:
                     batch.groups.append(caused.operations)
         except MessageCorrupt as error:

@@ -17,10 +17,14 @@ from rowpost.handling.processor import Caused, Processor
 from rowpost.handling.subscriptions import asks_for_subscription, subscription_refused
 from rowpost.recoverability.policy import plain_recoverability
 from rowpost.transactions.scope import Scope
+from rowpost.wire.headers import CONTROL_MESSAGE
 from rowpost.wire.message import Message
 from rowpost.wire.operation import Call, Outgoing
 
 __all__ = ["Handler", "PlainHandler"]
+
+#: what a function causes, whatever its message: nobody puts anything into it
+_NOTHING = Caused([])
 
 #: called with a message and the driver's connection
 Handler = Callable[[Message, Any], object]
@@ -53,13 +57,14 @@ class PlainHandler(Processor):
             SettingsError: the function returned a coroutine or a generator, which is never run.
             Exception: whatever the function raises.
         """
-        if asks_for_subscription(message.headers):
+        headers = message.headers
+        if headers.get(CONTROL_MESSAGE) == "True" and asks_for_subscription(headers):
             how = "Give the queue an Endpoint with takes_subscriptions=True."
-            raise subscription_refused(f"The queue of {name_of(self._function)}, which is a function,", message.headers, how)
+            raise subscription_refused(f"The queue of {name_of(self._function)}, which is a function,", headers, how)
         returned = self._function(message, database.driver_connection)
         if returned is not None:
             check_ran(returned, f"The handler {name_of(self._function)}")
-        return Caused([])
+        return _NOTHING
 
     def store(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
         """Return the operations unchanged: there are none."""

@@ -174,8 +174,7 @@ class WithinTransaction:
         """Stop guarding. What a handler set until the transaction's end stays for its commit, unless other messages share the transaction."""
         self._connection_was_used |= database.lent
         self._guard.stop()
-        changed = self._guard.changed
-        if changed and (batched or changed != {"transaction"}) and not database.closed:
+        if (changed := self._guard.changed) and (batched or changed != {"transaction"}) and not database.closed:
             database.reset_session(changed)
 
     # -------------------------------------------------------------- failure
