@@ -142,9 +142,9 @@ class HandlerRegistry:
             MessageNotDeserialized: the body cannot be decoded to a handler's class.
             Exception: whatever a handler raises.
         """
-        handled = False
+        handled, discards = False, context.discards
         for handler in self.find(message):
-            before = len(context.discards)
+            before = len(discards)
             decoded = self.decode(message, handler.cls)
             start = time.time()
             try:
@@ -152,8 +152,8 @@ class HandlerRegistry:
             except Exception as error:
                 describe(error, handler.facts(start))
                 raise
-            handled |= len(context.discards) == before
-        return self._discarded(context, handled) if context.discards else None
+            handled |= len(discards) == before
+        return self._discarded(context, handled) if discards else None
 
     def _discarded(self, context: Context, handled: bool) -> Discard | None:
         """Return why the message was discarded; None if another handler handled it. Then each reason is logged."""

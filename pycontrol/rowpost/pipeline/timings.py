@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from rowpost.wire.headers import DELIVER_AT, TIME_SENT
 from rowpost.wire.message import parse_timestamp
@@ -89,8 +90,16 @@ def critical_time(due: str | None, completed: float) -> float | None:
     """
     if not due:
         return None
-    try:
-        since = parse_timestamp(due)
-    except ValueError:  # another sender's format
+    if due[19:20] != ":" or due[26:] != " Z" or not due.isascii() or not due[20:26].isdecimal():  # another sender's format
         return None
-    return max(0.0, completed - since.timestamp())
+    try:
+        since = _second(due[:19])
+    except ValueError:
+        return None
+    return max(0.0, completed - since - int(due[20:26]) / 1e6)
+
+
+@lru_cache(maxsize=16)
+def _second(text: str) -> float:
+    """Return a time to the second in seconds since 1970. Many messages of a backlog share one."""
+    return parse_timestamp(f"{text}:000000 Z").timestamp()

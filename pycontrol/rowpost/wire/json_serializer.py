@@ -59,6 +59,7 @@ class JsonSerializer:
         if names not in ("pascal", "declared"):
             raise ValueError(f"names is {names!r}; it must be 'pascal' or 'declared'.")
         self._names: str = names
+        self._readers: dict[type, Callable[[bytes], Any]] = {}
         self._read: tuple[str, ...] = (names, "declared" if names == "pascal" else "pascal", *(["camel"] if camel_case else []))
 
     def encode(self, message: Any) -> bytes:
@@ -72,7 +73,8 @@ class JsonSerializer:
     def decode(self, body: bytes, cls: type) -> Any:
         text = body.removeprefix(_BOM)
         try:
-            return _reader(cls, self._read)(text)
+            reader = self._readers.get(cls) or self._readers.setdefault(cls, _reader(cls, self._read))
+            return reader(text)
         except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
             raise MessageNotDeserialized(f"The body is no {cls.__name__}: {error}. It begins with {text[:60]!r}.") from error
 
@@ -193,15 +195,18 @@ def _reader(cls: type, spellings: tuple[str, ...]) -> Callable[[bytes], Any]:
         there = msgspec.json.decode(text, type=dict[str, msgspec.Raw]).keys()
         return max(spellings, key=lambda names: len(properties[names] & there))
 
-    def read(text: bytes) -> Any:
-        if not tells:
-            return finish(decoders[spelling(text)].decode(text))
-        try:
-            return finish(decoders[first].decode(text))
-        except msgspec.ValidationError:
-            return finish(decoders[spelling(text)].decode(text))  # if it is the same one, it raises the same error
+    def read_as_spelt(text: bytes) -> Any:
+        return finish(decoders[spelling(text)].decode(text))
 
-    return read
+    decode_first = decoders[first].decode
+
+    def read(text: bytes) -> Any:
+        try:
+            return finish(decode_first(text))
+        except msgspec.ValidationError:
+            return read_as_spelt(text)  # if it is the same one, it raises the same error
+
+    return read if tells else read_as_spelt
 
 
 def _rebuilt(value: Any) -> Any:
