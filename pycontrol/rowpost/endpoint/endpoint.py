@@ -29,9 +29,11 @@ from rowpost.endpoint.provisioning import open_temporary, prepare, subscribe
 from rowpost.endpoint.session import Sessions
 from rowpost.handling.audit import NotAudited, acknowledgement, audited, forwarded
 from rowpost.handling.context import Bus, Context
+from rowpost.handling.observer import SendObserver
 from rowpost.handling.processor import Caused, control_message
 from rowpost.handling.subscriptions import asks_for_subscription, subscription_refused, take_subscription
 from rowpost.outbox.operations import Outbox
+from rowpost.pipeline.observer import EndpointObserver
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import Outcome
 from rowpost.recoverability.policy import Recoverability
@@ -136,6 +138,8 @@ class Endpoint(Declaration):
         )
         self._own_queue = None if send_only else name
         self.metrics_instance: str | None = None
+        self.tracing: SendObserver | None = None
+        self._observer: EndpointObserver | None = None
         self._directory = Directory()
         self._lock = threading.RLock()
 
@@ -185,7 +189,8 @@ class Endpoint(Declaration):
         with self._lock:
             database = database or self._own_database()
             if self._pipeline is None or self._pipeline.database is not database:
-                self._pipeline = Pipeline(database, self.name, self, reconnect=database.open_second, host=self.host)
+                observer = None if self._observer is None else self._observer.pipeline(self.name, self.instance or "")
+                self._pipeline = Pipeline(database, self.name, self, reconnect=database.open_second, host=self.host, observer=observer)
             if self._directory.find(database, self.name).delays:
                 move_due(database, self.name, error_queue=self.error_queue, directory=self._directory, host=self.host)
             return self._pipeline.process_one()
@@ -230,6 +235,13 @@ class Endpoint(Declaration):
         self.metrics_instance = where.instance
         if where.saga_audit and self.sagas:
             self._sagas.audit(database, self._directory.find(database, where.queue), reply_to=database.canonical(self.address))
+
+    def observe(self, observer: EndpointObserver | None) -> None:
+        """Observe sends and handlers with OpenTelemetry from now on; None ends that. `endpoint.telemetry` calls this."""
+        with self._lock:
+            self.tracing = observer if observer is not None and observer.traces else None
+            self._observer = self._handlers.observer = observer
+            self._pipeline = None  # the next one is made with the observer
 
     def close(self) -> None:
         """Stop the receiver of replies, and close the connections that `process_one` and `open` opened."""

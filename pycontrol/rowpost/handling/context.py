@@ -12,7 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rowpost.database.connection import Connection
-from rowpost.errors import InvalidDelay, InvalidMessage, ReplyRefused, SettingsError
+from rowpost.errors import InvalidMessage, ReplyRefused, SettingsError
+from rowpost.handling.observer import SendSpan
 from rowpost.handling.sender import Sender
 from rowpost.recoverability.outcome import Discard
 from rowpost.transactions.scope import Scope
@@ -42,7 +43,7 @@ from rowpost.wire.headers import (
     TRACE_PARENT,
     W3C_TRACE,
 )  # fmt: skip
-from rowpost.wire.message import Message, format_timestamp, new_id, time_until
+from rowpost.wire.message import Message, format_timestamp, moment_after, new_id, time_until
 from rowpost.wire.message_types import enclosed_type_names, time_to_be_received_of, type_names
 from rowpost.wire.operation import Operation, Outgoing
 from rowpost.wire.return_codes import as_return_code
@@ -185,11 +186,16 @@ class Bus:
         return self.endpoint.callbacks(self.database).request(message, to, timeout=timeout, headers=headers)
 
     def _collect(
-        self, message: Any, intent: str, extra: Mapping[str, str | None] | None, immediate: bool, **where: Any
+        self, message: Any, intent: str, extra: Mapping[str, str | None] | None, immediate: bool, *, span: SendSpan | None = None, **where: Any
     ) -> str:
+        if span is None and self.endpoint.tracing is not None:
+            with self.endpoint.tracing.sending(intent) as started:
+                return Bus._collect(self, message, intent, extra, immediate, span=started, **where)
         if intent == "Reply":
             message, extra = as_return_code(message, extra)
         headers = self._headers(message, intent)
+        if span is not None:
+            span.write(headers)
         if extra and MESSAGE_ID in extra:
             if not extra[MESSAGE_ID]:
                 raise InvalidMessage("A message cannot have an empty id. Leave message_id out for a new one.")
@@ -203,12 +209,7 @@ class Bus:
             headers.setdefault(TIME_TO_BE_RECEIVED, time_span(where["time_to_be_received"]))
         body = message if isinstance(message, bytes) else self.endpoint.serializers.default.encode(message)
         if where.get("delay") is not None:
-            try:
-                due = datetime.now(UTC) + where["delay"]
-            except OverflowError as error:
-                text = f"The delay of {where['delay']} leads beyond the calendar. Use a delay of at most 100 years."
-                raise InvalidDelay(text) from error
-            headers.setdefault(DELIVER_AT, format_timestamp(due))
+            headers.setdefault(DELIVER_AT, format_timestamp(moment_after(where["delay"])))
         operation = Operation(headers, body, **where)
         if immediate:
             self.endpoint.dispatch_isolated(self.database, [operation])

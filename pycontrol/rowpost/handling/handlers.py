@@ -16,6 +16,7 @@ from typing import Any
 
 from rowpost.errors import NoHandler, SettingsError
 from rowpost.handling.context import Context
+from rowpost.handling.observer import HandlerObserver
 from rowpost.recoverability.outcome import Discard
 from rowpost.recoverability.policy import describe
 from rowpost.wire.headers import CONTENT_TYPE, ENCLOSED_MESSAGE_TYPES
@@ -84,14 +85,19 @@ class RegisteredHandler:
 
     def __init__(self, type_name: str, cls: type, function: Handle) -> None:
         self.type_name, self.cls, self.function = type_name, cls, function
-        self._name = name_of(function)
+        self.name = name_of(function)
         self._warned = False
+
+    @property
+    def full_name(self) -> str:
+        """The function's name with its module."""
+        return f"{getattr(self.function, '__module__', None) or '?'}.{self.name}"
 
     def facts(self, start: float) -> dict[str, str]:
         """Return what the error queue shows of a failure in this handler, as NServiceBus does. `start` is a time of `time.time()`."""
         return {
             "Message type": self.type_name,
-            "Handler type": f"{getattr(self.function, '__module__', None) or '?'}.{self._name}",
+            "Handler type": self.full_name,
             "Handler start time": format_timestamp(datetime.fromtimestamp(start, UTC)),
             "Handler failure time": format_timestamp(datetime.now(UTC)),
             "Handler canceled": "False",
@@ -107,12 +113,12 @@ class RegisteredHandler:
         returned = self.function(message, context)
         if returned is None:
             return
-        check_ran(returned, f"The handler {self._name} of {context.endpoint.name}")
+        check_ran(returned, f"The handler {self.name} of {context.endpoint.name}")
         if not self._warned:
             self._warned = True
             logger.warning(
                 "The handler %s of %s returned a %s. The returned value is ignored. To send a reply, use context.reply.",
-                self._name, context.endpoint.name, type(returned).__name__,
+                self.name, context.endpoint.name, type(returned).__name__,
             )  # fmt: skip
 
 
@@ -123,6 +129,8 @@ class HandlerRegistry:
         self._endpoint, self._serializers = endpoint, serializers
         self._all: list[RegisteredHandler] = []
         self._found: dict[str | None, list[RegisteredHandler]] = {}
+        #: None unless the environment has telemetry
+        self.observer: HandlerObserver | None = None
 
     def add(self, handler: RegisteredHandler) -> None:
         """Add a handler."""
@@ -142,13 +150,19 @@ class HandlerRegistry:
             MessageNotDeserialized: the body cannot be decoded to a handler's class.
             Exception: whatever a handler raises.
         """
-        handled, discards = False, context.discards
-        for handler in self.find(message):
+        handled, discards, observer = False, context.discards, self.observer
+        found = self.find(message)
+        if observer is not None:
+            observer.found(found)
+        for handler in found:
             before = len(discards)
             decoded = self.decode(message, handler.cls)
             start = time.time()
             try:
-                handler.call(decoded, context)
+                if observer is None:
+                    handler.call(decoded, context)
+                else:
+                    observer.invoke(handler, decoded, context)
             except Exception as error:
                 describe(error, handler.facts(start))
                 raise

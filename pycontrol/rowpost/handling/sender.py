@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from rowpost.database.connection import Connection
+from rowpost.handling.observer import SendObserver
 from rowpost.recoverability.policy import Host
 from rowpost.wire.address import Address
 from rowpost.wire.operation import Outgoing
@@ -36,6 +37,7 @@ class Sender(Protocol):
         serializers: the first one encodes messages.
         send_only: whether the endpoint has no queue, so that it gets no replies.
         metrics_instance: names the instance that metrics are reported of, on each message; None if messages do not name it.
+        tracing: gives each message that is sent a span; None if nothing is traced.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Sender(Protocol):
     serializers: Serializers
     send_only: bool
     metrics_instance: str | None
+    tracing: SendObserver | None
 
     def may_reply_to(self, database: Connection, address: str) -> bool:
         """Return whether handlers may reply to an address."""

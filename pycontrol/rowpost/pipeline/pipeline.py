@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Begin
@@ -27,6 +28,7 @@ from rowpost.handling.processor import Caused, Processor, control_message
 from rowpost.handling.subscriptions import asks_for_subscription
 from rowpost.pipeline.measurements import Recorder
 from rowpost.pipeline.modes import choose_mode
+from rowpost.pipeline.observer import ObservedRetries, PipelineObserver
 from rowpost.pipeline.plain_handler import Handler, PlainHandler
 from rowpost.pipeline.timings import Stopwatch
 from rowpost.pipeline.within_transaction import Receiver, SendsAtomicWithReceive, no_step
@@ -60,6 +62,7 @@ class Pipeline:
         exclusive: only one session at a time receives from the queue. For the others it counts as empty.
         step: is called with the name of each step of a message.
         recorder: records single measurements; None records none.
+        observer: observes each attempt for OpenTelemetry; None for none.
     """
 
     def __init__(
@@ -78,12 +81,14 @@ class Pipeline:
         exclusive: bool = False,
         step: Callable[[str], None] = no_step,
         recorder: Recorder | None = None,
+        observer: PipelineObserver | None = None,
     ) -> None:
         # an endpoint is no function, and implements the protocol
         processor: Processor = PlainHandler(handler, attempts, error_queue) if callable(handler) else handler
         self.queue = queue
         self.processor = processor
-        self.retries = Retries(
+        self._observer = observer
+        self.retries = (Retries if observer is None else partial(ObservedRetries, observer))(
             queue,
             queue_key(parse_address(queue), database.engine),
             address=database.canonical(parse_address(queue)),
@@ -94,6 +99,7 @@ class Pipeline:
         )
         self._receiver = Receiver(database, queue, processor, self.retries, reconnect, step)
         self._mode = choose_mode(self._receiver, participants or {}, outboxes or {})
+        self._handle, self._attempt = self._observed(observer)
         self._hold = hold
         self._step = step
         self._consumer = SingleActiveConsumer(queue) if exclusive else None
@@ -103,6 +109,16 @@ class Pipeline:
         self.recorder = recorder
         #: how long the last receive and the last handler took
         self.receive_seconds = self.handler_seconds = 0.0
+
+    def _observed(
+        self, observer: PipelineObserver | None
+    ) -> tuple[Callable[[Message], Outcome], Callable[..., Caused | Outcome] | None]:
+        """Return what handles a message in a transaction of its own, and one of a batch: the mode, or the observer with the mode."""
+        mode = self._mode
+        attempt = mode.attempt if isinstance(mode, SendsAtomicWithReceive) else None
+        if observer is None:
+            return mode.handle, attempt
+        return partial(observer.handle, mode.handle), attempt and partial(observer.attempt, attempt)
 
     @property
     def database(self) -> Connection:
@@ -153,7 +169,7 @@ class Pipeline:
         started = time.time()
         if self._hold is not None:
             self._hold(message)
-        outcome = mode.handle(message)
+        outcome = self._handle(message)
         self.handler_seconds = mode.handler_seconds
         if self._hold is not None:
             self._hold(None)
@@ -203,6 +219,8 @@ class Pipeline:
     def close(self) -> None:
         """Close all connections."""
         try:
+            if self._observer is not None:
+                self._observer.close()
             self.retries.close_second()
             self._mode.close()
         finally:
@@ -212,12 +230,14 @@ class Pipeline:
     @property
     def allows_batches(self) -> bool:
         """Whether several messages may share a transaction."""
-        return isinstance(self._mode, SendsAtomicWithReceive)
+        return self._attempt is not None
 
     def receive_batch(self, count: int, after_row_version: int | None) -> list[MessageRow]:
         """Begin a commit-guarded transaction and receive up to `count` messages. Raises Deadlock."""
         if self._consumer is not None and not self._consumer.held(self.database):
             return []
+        if self._observer is not None:
+            self._observer.batch_began()
         rows = self._receive(count, after_row_version, "commit_guarded")
         self._step("received")
         return rows
@@ -235,12 +255,11 @@ class Pipeline:
         Raises:
             MessageCorrupt: the headers cannot be read.
         """
-        mode = self._mode
-        if not isinstance(mode, SendsAtomicWithReceive) or self._drops(message.headers):
+        if self._attempt is None or self._drops(message.headers):
             return Caused([], control_message(message.headers))
         if self._hold is not None:
             self._hold(message)
-        result = mode.attempt(message, RowState.RETURNED, batched=True)
+        result = self._attempt(message, RowState.RETURNED, batched=True)
         if self._hold is not None:
             self._hold(None)
         return result
@@ -250,3 +269,5 @@ class Pipeline:
         self._step("before commit")
         self.processor.dispatch_groups(self.database, groups, also=also, commit="commit_guarded")
         self._step("committed")
+        if self._observer is not None:
+            self._observer.committed()

@@ -39,7 +39,9 @@ from rowpost.wire.headers import (
     PROCESSING_MACHINE,
     RETRIES,
     RETRIES_TIMESTAMP,
+    START_NEW_TRACE,
     TIME_OF_FAILURE,
+    TRACE_PARENT,
 )
 from rowpost.wire.message import format_timestamp, storable
 
@@ -50,9 +52,12 @@ __all__ = [
     "Host",
     "Policy",
     "Recoverability",
+    "cut_stack",
     "delayed_headers",
     "delayed_rounds",
     "describe",
+    "error_text",
+    "error_type",
     "failure_headers",
     "in_words",
     "plain_recoverability",
@@ -203,7 +208,7 @@ def delayed_headers(
     if not kept.get(MESSAGE_ID):
         kept[MESSAGE_ID] = message_id
     kept.setdefault(RETRIES_TIMESTAMP, format_timestamp(now))
-    return {**kept, RETRIES: str(round_), DELIVER_AT: format_timestamp(now + delay)}
+    return {**kept, **_new_trace(kept), RETRIES: str(round_), DELIVER_AT: format_timestamp(now + delay)}
 
 
 def failure_headers(
@@ -234,6 +239,7 @@ def failure_headers(
         kept[MESSAGE_ID] = message_id
     return {
         **kept,
+        **_new_trace(kept),
         FAILED_QUEUE: queue,
         TIME_OF_FAILURE: format_timestamp(at),
         **_exception_headers(error),
@@ -242,6 +248,11 @@ def failure_headers(
         HOST_ID: host.id,
         HOST_DISPLAY_NAME: host.display_name,
     }
+
+
+def _new_trace(headers: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the header with which a later attempt starts a trace: it may come hours after the send, and links to it."""
+    return {START_NEW_TRACE: "True"} if TRACE_PARENT in headers else {}
 
 
 def describe(error: BaseException, facts: Mapping[str, str]) -> None:
@@ -263,27 +274,29 @@ def _facts(error: BaseException) -> dict[str, str]:
 def _exception_headers(error: BaseException) -> dict[str, str | None]:
     inner = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     found = {
-        "ExceptionType": _type_name(error),
-        "InnerExceptionType": None if inner is None else _type_name(inner),
-        "Message": _text(error)[:MESSAGE_LIMIT],
+        "ExceptionType": error_type(error),
+        "InnerExceptionType": None if inner is None else error_type(inner),
+        "Message": error_text(error)[:MESSAGE_LIMIT],
         "Source": _source(error),
-        "StackTrace": _cut_middle("".join(traceback.format_exception(error)), STACK_LIMIT),
+        "StackTrace": cut_stack("".join(traceback.format_exception(error))),
     }
     facts = {f"{EXCEPTION_DATA}.{name}": text for name, text in _facts(error).items()}
     return storable({**{EXCEPTION_INFO + name: value for name, value in found.items() if value is not None}, **facts})
 
 
-def _type_name(error: BaseException) -> str:
+def error_type(error: BaseException) -> str:
+    """Return the name of an error's class with its module."""
     kind = type(error)
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def in_words(error: BaseException) -> str:
     """Return the type and the text of an error."""
-    return f"{type(error).__name__}: {_text(error)}"
+    return f"{type(error).__name__}: {error_text(error)}"
 
 
-def _text(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
+    """Return the text of an error. If its class cannot make one, the text says so."""
     try:
         return str(error)
     except Exception as broken:  # noqa: BLE001 a user's __str__ must not prevent the move to the error queue
@@ -296,10 +309,10 @@ def _source(error: BaseException) -> str:
     return str(frames[-1].f_globals.get("__name__", "")) if frames else type(error).__module__
 
 
-def _cut_middle(text: str, limit: int) -> str:
-    """Return the start and the end of a text, three times as much of the end, because the last frames say most."""
-    if len(text) <= limit:
+def cut_stack(text: str) -> str:
+    """Return the start and the end of a stack, three times as much of the end, because the last frames say most."""
+    if len(text) <= STACK_LIMIT:
         return text
     gap = "\n... cut ...\n"
-    head = (limit - len(gap)) // 4
-    return text[:head] + gap + text[-(limit - len(gap) - head) :]
+    head = (STACK_LIMIT - len(gap)) // 4
+    return text[:head] + gap + text[-(STACK_LIMIT - len(gap) - head) :]

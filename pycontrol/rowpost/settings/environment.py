@@ -33,6 +33,7 @@ from rowpost.settings.queue import QueueSettings, canonical_name, read_queues, w
 from rowpost.settings.saga import SagaSettings, read_sagas
 from rowpost.settings.service_control import ServiceControlSettings, read_service_control
 from rowpost.settings.target import describe_target
+from rowpost.settings.telemetry import TelemetrySettings, read_telemetry
 from rowpost.settings.worker import MINIMUM_PEEK_DELAY, WorkerSettings
 from rowpost.settings.yaml_file import expand_secrets, find_environment, read_root, with_password
 from rowpost.settings.yaml_node import Node, Seconds, decode
@@ -115,6 +116,7 @@ class Settings:
         features: what a deployment makes apart from the core (`FEATURES`); sections of sagas, outboxes and participants add theirs.
             The embedded server, and settings that do not come from a file, have all unless they name some.
         service_control: where endpoints report that they are alive; None: nowhere.
+        telemetry: where spans and meters of OpenTelemetry go; None: nowhere, and nothing is observed.
         host: how ServiceControl tells the instances of this environment's endpoints apart.
         endpoints: what the environment says about single endpoints.
         business_of: the outbox whose business database these settings lead to; empty for the database of the queues.
@@ -137,6 +139,7 @@ class Settings:
     features: tuple[str, ...] = FEATURES
     business_of: str = ""
     service_control: ServiceControlSettings | None = None
+    telemetry: TelemetrySettings | None = None
     host: HostSettings = field(default_factory=HostSettings)
     endpoints: tuple[EndpointSettings, ...] = ()
 
@@ -205,7 +208,7 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
     root = read_root(path)
     if not root.all:
         raise SettingsError(f"{path}: is empty: write the engine and the queues, such as engine: embedded")
-    sections = {key: root.child(key) for key in ("queues", "external", "sagas", "supervisor", "participants", "outbox", "log", "service_control", "host", "endpoints")}
+    sections = {key: root.child(key) for key in ("queues", "external", "sagas", "supervisor", "participants", "outbox", "log", "service_control", "telemetry", "host", "endpoints")}
     top = decode(root, _Top)
     dialect = "postgresql" if top.engine == "embedded" else top.engine
     schema = top.default_schema or DEFAULT_SCHEMA[dialect]
@@ -225,6 +228,7 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
         supervisor=supervisor,
         log=read_log(sections["log"]),
         service_control=read_service_control(sections["service_control"]),
+        telemetry=read_telemetry(sections["telemetry"]),
         host=read_host(sections["host"]) or HostSettings(),
         endpoints=read_endpoints(root),
         folder=path.parent,

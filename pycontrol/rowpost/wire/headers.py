@@ -7,6 +7,7 @@ A constant is the name without its prefix; `EXCEPTION_INFO` and `BRIDGE_INFO` ar
 from __future__ import annotations
 
 __all__ = [
+    "BAGGAGE",
     "BRIDGE_FAILED_QUEUE",
     "BRIDGE_INFO",
     "BRIDGE_TRANSFER",
@@ -15,6 +16,7 @@ __all__ = [
     "CONTROL_MESSAGE",
     "CONVERSATION_ID",
     "CORRELATION_ID",
+    "DATA_BUS_CONTENT_TYPE",
     "DELIVER_AT",
     "EDIT_OF",
     "ENCLOSED_MESSAGE_TYPES",
@@ -29,16 +31,22 @@ __all__ = [
     "HOST_ID",
     "IMMEDIATE_RETRIES",
     "INVOKED_SAGAS",
+    "IS_DEFERRED",
     "IS_SAGA_TIMEOUT",
+    "LICENSE_EXPIRED",
     "MESSAGE_ID",
     "MESSAGE_INTENT",
     "METRIC_INSTANCE_ID",
     "METRIC_TYPE",
+    "NON_DURABLE",
+    "NSERVICEBUS_VERSION",
+    "ORIGINATING_ADDRESS",
     "ORIGINATING_ENDPOINT",
     "ORIGINATING_HOST_ID",
     "ORIGINATING_MACHINE",
     "ORIGINATING_SAGA_ID",
     "ORIGINATING_SAGA_TYPE",
+    "PREVIOUS_CONVERSATION_ID",
     "PROCESSING_ENDED",
     "PROCESSING_ENDPOINT",
     "PROCESSING_MACHINE",
@@ -63,6 +71,7 @@ __all__ = [
     "TIME_SENT",
     "TIME_TO_BE_RECEIVED",
     "TRACE_PARENT",
+    "TRACE_STATE",
     "W3C_TRACE",
 ]
 
@@ -76,6 +85,7 @@ CONTENT_TYPE = "NServiceBus.ContentType"
 CONTROL_MESSAGE = "NServiceBus.ControlMessage"
 CONVERSATION_ID = "NServiceBus.ConversationId"
 CORRELATION_ID = "NServiceBus.CorrelationId"
+DATA_BUS_CONTENT_TYPE = "NServiceBus.DataBusConfig.ContentType"
 DELIVER_AT = "NServiceBus.DeliverAt"
 ENCLOSED_MESSAGE_TYPES = "NServiceBus.EnclosedMessageTypes"
 EXCEPTION_DATA = "NServiceBus.ExceptionInfo.Data"
@@ -87,15 +97,20 @@ FAILED_QUEUE = "NServiceBus.FailedQ"
 FORWARD_DESTINATION = "NServiceBus.SqlServer.ForwardDestination"
 IMMEDIATE_RETRIES = "NServiceBus.FLRetries"
 INVOKED_SAGAS = "NServiceBus.InvokedSagas"
+IS_DEFERRED = "NServiceBus.IsDeferredMessage"
 IS_SAGA_TIMEOUT = "NServiceBus.IsSagaTimeoutMessage"
 MESSAGE_ID = "NServiceBus.MessageId"
 MESSAGE_INTENT = "NServiceBus.MessageIntent"
 METRIC_INSTANCE_ID = "NServiceBus.Metric.InstanceId"
 METRIC_TYPE = "NServiceBus.Metric.Type"
+NON_DURABLE = "NServiceBus.NonDurableMessage"
+NSERVICEBUS_VERSION = "NServiceBus.Version"
+ORIGINATING_ADDRESS = "NServiceBus.OriginatingAddress"
 ORIGINATING_ENDPOINT = "NServiceBus.OriginatingEndpoint"
 ORIGINATING_MACHINE = "NServiceBus.OriginatingMachine"
 ORIGINATING_SAGA_ID = "NServiceBus.OriginatingSagaId"
 ORIGINATING_SAGA_TYPE = "NServiceBus.OriginatingSagaType"
+PREVIOUS_CONVERSATION_ID = "NServiceBus.PreviousConversationId"
 PROCESSING_ENDED = "NServiceBus.ProcessingEnded"
 PROCESSING_ENDPOINT = "NServiceBus.ProcessingEndpoint"
 PROCESSING_MACHINE = "NServiceBus.ProcessingMachine"
@@ -122,10 +137,13 @@ RETRY_SUCCESSFUL = "ServiceControl.Retry.Successful"
 RETRY_UNIQUE_MESSAGE_ID = "ServiceControl.Retry.UniqueMessageId"
 SAGA_STATE_CHANGE = "ServiceControl.SagaStateChange"
 
+BAGGAGE = "baggage"
 TRACE_PARENT = "traceparent"
+TRACE_STATE = "tracestate"
 #: the headers of a trace
-W3C_TRACE = (TRACE_PARENT, "tracestate", "baggage")
+W3C_TRACE = (TRACE_PARENT, TRACE_STATE, BAGGAGE)
 
 HOST_DISPLAY_NAME = "$.diagnostics.hostdisplayname"
 HOST_ID = "$.diagnostics.hostid"
+LICENSE_EXPIRED = "$.diagnostics.license.expired"
 ORIGINATING_HOST_ID = "$.diagnostics.originating.hostid"

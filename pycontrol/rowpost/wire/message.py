@@ -23,6 +23,7 @@ __all__ = [
     "decode_headers",
     "encode_headers",
     "format_timestamp",
+    "moment_after",
     "new_id",
     "parse_timestamp",
     "storable",
@@ -109,6 +110,14 @@ def time_until(moment: datetime) -> timedelta:
     if moment.tzinfo is None:
         raise InvalidDelay(f"The moment {moment.isoformat()} has no time zone. Use a time with one, such as datetime.now(UTC) + timedelta(hours=1).")
     return moment - datetime.now(UTC)
+
+
+def moment_after(delay: timedelta) -> datetime:
+    """Return the moment after a delay from now, in UTC. Raises InvalidDelay if it is beyond the calendar."""
+    try:
+        return datetime.now(UTC) + delay
+    except OverflowError as error:
+        raise InvalidDelay(f"The delay of {delay} leads beyond the calendar. Use a delay of at most 100 years.") from error
 
 
 def format_timestamp(moment: datetime) -> str:

@@ -24,6 +24,7 @@ from typing import Any
 from rowpost.database.connection import Connection, connect
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.resolve import resolve_handler
+from rowpost.endpoint.telemetry import RunningTelemetry, start_telemetry
 from rowpost.errors import HandlerNotFound, RowpostError, SettingsError
 from rowpost.pipeline.batch_size import batch_size
 from rowpost.pipeline.batches import Batches
@@ -91,6 +92,7 @@ class Worker:
         self._clock = clock
         self._connect_to = connect
         self._handler: Handler | Endpoint  # set by run()
+        self._telemetry: RunningTelemetry  # set by run()
         self._pipeline: Pipeline | None = None
         self._batches: Batches  # set with the pipeline
         self._breaker = assignment.breaker
@@ -121,6 +123,8 @@ class Worker:
             self._handler = resolve_handler(self._assignment.handler)
             if isinstance(self._handler, Endpoint):
                 self._handler.configure(self._assignment.settings)
+            observed = (self._handler,) if isinstance(self._handler, Endpoint) else ()
+            self._telemetry = start_telemetry(self._assignment.settings, *observed, service=self._assignment.queue)
         except (HandlerNotFound, SettingsError) as error:
             self.send(Refused(str(error)))
             return
@@ -132,6 +136,7 @@ class Worker:
                 self._record_failure(error)
         self._report(busy=False)
         self._disconnect()
+        self._telemetry.close()  # last: nothing waits for the collector any more
 
     def _turn(self) -> None:
         if self._pipeline is None and not self._released:
@@ -258,6 +263,7 @@ class Worker:
             host=Host.here(assignment.queue, assignment.settings.host_of(assignment.queue)),
             exclusive=assignment.exclusive,
             recorder=self.recorder,
+            observer=self._telemetry.pipeline(assignment.queue, getattr(self._handler, "instance", None) or ""),
         )
         self._pipeline.recover()
         own = getattr(self._handler, "batch", None)

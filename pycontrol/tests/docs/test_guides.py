@@ -9,12 +9,14 @@ reason.
 from __future__ import annotations
 
 import ast
+import io
+import json
 import re
 import shlex
 import sys
 import types
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -248,12 +250,19 @@ def recoverability(stage: Stage) -> dict[str, Any]:
     return {"MessageNotDeserialized": MessageNotDeserialized, "NoHandler": NoHandler}
 
 
+def tracing(stage: Stage) -> dict[str, Any]:
+    """An environment whose spans are printed, and what was printed."""
+    stage.environment(f"{QUEUES}telemetry: {{traces: console}}\n")
+    return {"printed": stage.stack.enter_context(redirect_stdout(io.StringIO()))}
+
+
 PRELUDES: dict[str, Callable[[Stage], dict[str, Any]]] = {
     "callbacks.md": callbacks,
     "outbox.md": outbox,
     "poolers-and-replicas.md": poolers,
     "publish-subscribe.md": publish_subscribe,
     "recoverability.md": recoverability,
+    "tracing.md": tracing,
 }
 
 
@@ -286,12 +295,20 @@ def check_recoverability(names: dict[str, Any]) -> None:
     assert (policy(ValueError(), 1), policy(ValueError(), 3)) == (Decision.RETRY, Decision.ERROR)
 
 
+def check_tracing(names: dict[str, Any]) -> None:
+    spans = [json.loads(line) for line in names["printed"].getvalue().splitlines()]
+    shown = next(block for block in blocks(ROOT / "docs" / "guides" / "tracing.md") if block.language == "text")
+    assert [span["name"] for span in spans] == re.findall(r'"name": "(.*?)"', shown.text)
+    assert len({span["context"]["trace_id"] for span in spans}) == 1
+
+
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "callbacks.md": check_callbacks,
     "endpoints.md": check_endpoints,
     "outbox.md": check_outbox,
     "poolers-and-replicas.md": check_poolers,
     "recoverability.md": check_recoverability,
+    "tracing.md": check_tracing,
 }
 
 

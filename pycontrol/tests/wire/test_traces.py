@@ -105,6 +105,7 @@ def test_a_delayed_retry_and_the_error_queue_keep_the_trace(handled, database):
     (failed,) = Queue("error", database).browse(5)
     assert (first.kind, second.kind) == (Kind.DELAYED, Kind.MOVED_TO_ERROR)
     assert again.headers["traceparent"] == failed.headers["traceparent"] == came
+    assert (again.headers[TRACE], failed.headers[TRACE]) == ("True", "True")  # NServiceBus's PopulateRecoverabilityTraceMetadataBehavior
 
 
 @pytest.mark.parametrize(("name", "intent"), [("send", "Send"), ("delayed", "Send"), ("publish", "Publish"), ("reply", "Reply")])
