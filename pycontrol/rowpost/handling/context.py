@@ -106,22 +106,22 @@ class Bus:
         if instance is not None:
             address = parse_address(destination)
             destination = replace(address, table=f"{address.table}.{instance}").format()
-        named: dict[str, str | None] = {}
         if reply_to is not None:
-            named[REPLY_TO_ADDRESS] = self.database.canonical(parse_address(reply_to))
+            headers = {REPLY_TO_ADDRESS: self.database.canonical(parse_address(reply_to)), **(headers or {})}
         if message_id is not None:
-            named[MESSAGE_ID] = message_id
-        if isinstance(delay, datetime):
-            delay = time_until(delay)
-        if delay is None and time_to_be_received is None:
-            time_to_be_received = time_to_be_received_of(type(message))
-        if delay is not None and time_to_be_received is not None:
+            headers = {MESSAGE_ID: message_id, **(headers or {})}
+        if delay is None:
+            if time_to_be_received is None:
+                time_to_be_received = time_to_be_received_of(type(message))
+        elif time_to_be_received is not None:
             raise InvalidMessage(
                 "A message cannot have both a delay and a time to be received, because it is undefined from when the time "
                 "would count. Leave one of them out."
             )
+        elif isinstance(delay, datetime):
+            delay = time_until(delay)
         return self._collect(
-            message, "Send", {**named, **(headers or {})}, immediate,
+            message, "Send", headers, immediate,
             destination=destination, delay=delay, time_to_be_received=time_to_be_received,
         )  # fmt: skip
 
@@ -153,20 +153,12 @@ class Bus:
             headers: are added to the standard headers and replace those of the same name.
             immediate: publish the event now, in a transaction of its own. It stays published if the handler fails.
         """
-        named = {} if message_id is None else {MESSAGE_ID: message_id}
         time = time_to_be_received if time_to_be_received is not None else time_to_be_received_of(type(event))
-        return self._collect(
-            event, "Publish", {**named, **(headers or {})}, immediate, topics=type_names(type(event)), time_to_be_received=time
-        )
+        if message_id is not None:
+            headers = {MESSAGE_ID: message_id, **(headers or {})}
+        return self._collect(event, "Publish", headers, immediate, topics=type_names(type(event)), time_to_be_received=time)
 
-    def request(
-        self,
-        message: Any,
-        to: str | None = None,
-        *,
-        timeout: timedelta,
-        headers: Mapping[str, str | None] | None = None,
-    ) -> Any:
+    def request(self, message: Any, to: str | None = None, *, timeout: timedelta, headers: Mapping[str, str | None] | None = None) -> Any:
         """Send a request now, in a transaction of its own, wait for the reply, and return it.
 
         Args:
@@ -186,31 +178,36 @@ class Bus:
         return self.endpoint.callbacks(self.database).request(message, to, timeout=timeout, headers=headers)
 
     def _collect(
-        self, message: Any, intent: str, extra: Mapping[str, str | None] | None, immediate: bool, *, span: SendSpan | None = None, **where: Any
-    ) -> str:
+        self, message: Any, intent: str, extra: Mapping[str, str | None] | None, immediate: bool, *, destination: str | None = None,
+        topics: tuple[str, ...] = (), delay: timedelta | None = None, time_to_be_received: timedelta | None = None, span: SendSpan | None = None,
+    ) -> str:  # fmt: skip
         if span is None and self.endpoint.tracing is not None:
             with self.endpoint.tracing.sending(intent) as started:
-                return Bus._collect(self, message, intent, extra, immediate, span=started, **where)
+                return Bus._collect(
+                    self, message, intent, extra, immediate, destination=destination, topics=topics, delay=delay,
+                    time_to_be_received=time_to_be_received, span=started,
+                )  # fmt: skip
         if intent == "Reply":
             message, extra = as_return_code(message, extra)
         headers = self._headers(message, intent)
         if span is not None:
             span.write(headers)
-        if extra and MESSAGE_ID in extra:
-            if not extra[MESSAGE_ID]:
-                raise InvalidMessage("A message cannot have an empty id. Leave message_id out for a new one.")
-            if headers[CORRELATION_ID] == headers[MESSAGE_ID]:  # outside of handlers, a message is the first of its correlation
-                headers[CORRELATION_ID] = extra[MESSAGE_ID]
-        headers.update(extra or {})
+        if extra:
+            if MESSAGE_ID in extra:
+                if not extra[MESSAGE_ID]:
+                    raise InvalidMessage("A message cannot have an empty id. Leave message_id out for a new one.")
+                if headers[CORRELATION_ID] == headers[MESSAGE_ID]:  # outside of handlers, a message is the first of its correlation
+                    headers[CORRELATION_ID] = extra[MESSAGE_ID]
+            headers.update(extra)
         if intent != "Reply":
-            traced_later = where.get("delay") is not None and TRACE_PARENT in headers
-            headers.setdefault(START_NEW_TRACE, str(intent == "Publish" or traced_later))
-        if where.get("time_to_be_received") is not None:
-            headers.setdefault(TIME_TO_BE_RECEIVED, time_span(where["time_to_be_received"]))
+            starts = intent == "Publish" or (delay is not None and TRACE_PARENT in headers)
+            headers.setdefault(START_NEW_TRACE, "True" if starts else "False")
+        if time_to_be_received is not None:
+            headers.setdefault(TIME_TO_BE_RECEIVED, time_span(time_to_be_received))
         body = message if isinstance(message, bytes) else self.endpoint.serializers.default.encode(message)
-        if where.get("delay") is not None:
-            headers.setdefault(DELIVER_AT, format_timestamp(moment_after(where["delay"])))
-        operation = Operation(headers, body, **where)
+        if delay is not None:
+            headers.setdefault(DELIVER_AT, format_timestamp(moment_after(delay)))
+        operation = Operation(headers, body, destination, topics, delay, time_to_be_received)
         if immediate:
             self.endpoint.dispatch_isolated(self.database, [operation])
         else:
@@ -218,24 +215,24 @@ class Bus:
         return str(headers[MESSAGE_ID])
 
     def _headers(self, message: Any, intent: str) -> dict[str, str | None]:
-        message_id = new_id()
+        endpoint, message_id = self.endpoint, new_id()
         headers: dict[str, str | None] = {
             MESSAGE_ID: message_id,
             MESSAGE_INTENT: intent,
             CONVERSATION_ID: self._conversation(),
             CORRELATION_ID: message_id,
-            ORIGINATING_ENDPOINT: self.endpoint.name,
-            ORIGINATING_MACHINE: self.endpoint.host.machine,
-            ORIGINATING_HOST_ID: self.endpoint.host.id,
+            ORIGINATING_ENDPOINT: endpoint.name,
+            ORIGINATING_MACHINE: endpoint.host.machine,
+            ORIGINATING_HOST_ID: endpoint.host.id,
             TIME_SENT: format_timestamp(datetime.now(UTC)),
         }
         if not isinstance(message, bytes):
-            headers[ENCLOSED_MESSAGE_TYPES] = enclosed_type_names(message)
-            headers[CONTENT_TYPE] = self.endpoint.serializers.default.content_type
-        if not self.endpoint.send_only:
-            headers[REPLY_TO_ADDRESS] = self.database.canonical(self.endpoint.address)
-        if self.endpoint.metrics_instance is not None:
-            headers[METRIC_INSTANCE_ID] = self.endpoint.metrics_instance
+            headers[ENCLOSED_MESSAGE_TYPES] = enclosed_type_names(type(message))
+            headers[CONTENT_TYPE] = endpoint.serializers.default.content_type
+        if not endpoint.send_only:
+            headers[REPLY_TO_ADDRESS] = self.database.canonical(endpoint.address)
+        if endpoint.metrics_instance is not None:
+            headers[METRIC_INSTANCE_ID] = endpoint.metrics_instance
         return headers
 
     def _conversation(self) -> str:
@@ -307,9 +304,7 @@ class Context(Bus):
             raise SettingsError(f"{participant!r} cannot take part: this message is handled outside of a pipeline. Process it with Endpoint.process_one.")
         return self.scope.enlist(participant, self.database)
 
-    def reply(
-        self, message: Any, *, headers: Mapping[str, str | None] | None = None, immediate: bool = False
-    ) -> str:
+    def reply(self, message: Any, *, headers: Mapping[str, str | None] | None = None, immediate: bool = False) -> str:
         """Send a reply to the address that the message names, and return the reply's message id.
 
         A whole number or an enum goes to a caller that waits for a number, as callbacks do: with `request`, or of NServiceBus.
@@ -358,9 +353,11 @@ class Context(Bus):
     def _headers(self, message: Any, intent: str) -> dict[str, str | None]:
         headers = super()._headers(message, intent)
         incoming = self._incoming_headers
-        headers[RELATED_TO] = self.message_id
-        headers[CORRELATION_ID] = incoming.get(CORRELATION_ID) or self.message_id
-        headers.update((name, incoming[name]) for name in W3C_TRACE if name in incoming)
+        headers[RELATED_TO] = related = self.incoming.message_id
+        headers[CORRELATION_ID] = incoming.get(CORRELATION_ID) or related
+        for name in W3C_TRACE:
+            if name in incoming:
+                headers[name] = incoming[name]
         return headers
 
     def _conversation(self) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Commit
@@ -31,13 +31,6 @@ from rowpost.wire.operation import Call, Operation, Outgoing
 __all__ = ["dispatch"]
 
 _MILLISECOND = timedelta(milliseconds=1)
-
-
-class _QueueRow(NamedTuple):
-    """A row for a registered queue. Rows for the same queue share a call."""
-
-    queue: str
-    row: Row
 
 
 def dispatch(
@@ -101,7 +94,12 @@ def _add_group(
             if key[1] and key in seen:
                 continue
             seen.add(key)
-            batch.add(_send(database, outgoing, place, directory, own_queue))
+            if outgoing.delay is not None:
+                batch.add(_delay(database, outgoing, place, directory, own_queue))
+            elif place.registered:
+                batch.add_row(place.name, _row(database, outgoing))
+            else:
+                batch.add(_send_unregistered(place.table, outgoing))
 
 
 def _publish_and_send(database: Connection, batch: _Batch, copies: SubscriberCopies, begin: bool, commit: Commit) -> None:
@@ -144,11 +142,11 @@ class _Batch:
         expiring = {} if time_ms is None else {"time_to_be_received_ms": time_ms}
         self._calls.append(Call("publish_message", None, {**_content(event), "topics": event.topics, **expiring}))
 
-    def add(self, what: Call | _QueueRow) -> None:
-        if isinstance(what, _QueueRow):
-            self._rows.setdefault(what.queue, []).append(what.row)
-        else:
-            self._calls.append(what)
+    def add(self, call: Call) -> None:
+        self._calls.append(call)
+
+    def add_row(self, queue: str, row: Row) -> None:
+        self._rows.setdefault(queue, []).append(row)
 
     @property
     def calls(self) -> list[Call]:
@@ -166,17 +164,10 @@ class _Batch:
         self._rows = {}
 
 
-def _send(
-    database: Connection, operation: Operation, place: Place, directory: Directory, own_queue: str | None
-) -> Call | _QueueRow:
-    """Return how an operation leaves for its destination."""
-    if operation.delay is not None:
-        return _delay(database, operation, place, directory, own_queue)
-    if not place.registered:
-        return _send_unregistered(place.table, operation)
+def _row(database: Connection, operation: Operation) -> Row:
+    """Return the row that a message becomes in a registered queue."""
     legacy = legacy_values(operation.headers) if database.legacy_columns else ()
-    time_ms = _milliseconds(operation.time_to_be_received)
-    return _QueueRow(place.name, Row(encode_headers(operation.headers), operation.body, None, time_ms, *legacy))
+    return Row(encode_headers(operation.headers), operation.body, None, _milliseconds(operation.time_to_be_received), *legacy)
 
 
 def _send_one(queue: str, row: Row) -> Call:

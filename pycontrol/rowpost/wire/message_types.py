@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 
 __all__ = ["enclosed_type_names", "find_class", "message_type", "split_enclosed_types", "time_to_be_received_of", "type_name", "type_names"]
 
@@ -20,6 +20,8 @@ T = TypeVar("T", bound=type)
 _NAME = "__rowpost_type__"
 _TIME = "__rowpost_time_to_be_received__"
 _classes: dict[str, type] = {}
+#: what `enclosed_type_names` found, for each message that is sent
+_enclosed: dict[type, str] = {}
 
 
 def message_type(name: str, *, time_to_be_received: timedelta | None = None) -> Callable[[T], T]:
@@ -27,7 +29,8 @@ def message_type(name: str, *, time_to_be_received: timedelta | None = None) -> 
 
     Args:
         name: the full name of the type.
-        time_to_be_received: its messages expire after this time, unless a send names another.
+        time_to_be_received: its messages expire after this time, unless a send names another. None takes that of the class that this
+            one derives from, as NServiceBus does.
 
     >>> @message_type("Shop.Messages.OrderPlaced")
     ... class OrderPlaced: ...
@@ -37,8 +40,10 @@ def message_type(name: str, *, time_to_be_received: timedelta | None = None) -> 
 
     def decorate(cls: T) -> T:
         setattr(cls, _NAME, name)
-        setattr(cls, _TIME, time_to_be_received)
+        if time_to_be_received is not None:
+            setattr(cls, _TIME, time_to_be_received)
         _classes[name] = cls
+        _enclosed.clear()
         return cls
 
     return decorate
@@ -56,7 +61,7 @@ def type_name(cls: type) -> str:
 
 def time_to_be_received_of(cls: type) -> timedelta | None:
     """The time after which messages of a class expire; None if they do not."""
-    return cls.__dict__.get(_TIME)
+    return getattr(cls, _TIME, None)
 
 
 def type_names(cls: type) -> tuple[str, ...]:
@@ -65,9 +70,12 @@ def type_names(cls: type) -> tuple[str, ...]:
     return (type_name(cls), *(type_name(base) for base in bases))
 
 
-def enclosed_type_names(message: Any) -> str:
-    """The header NServiceBus.EnclosedMessageTypes of a message."""
-    return ";".join(type_names(type(message)))
+def enclosed_type_names(cls: type) -> str:
+    """The header NServiceBus.EnclosedMessageTypes of a class's messages."""
+    found = _enclosed.get(cls)
+    if found is None:
+        found = _enclosed[cls] = ";".join(type_names(cls))
+    return found
 
 
 def split_enclosed_types(header: str | None) -> Iterable[str]:

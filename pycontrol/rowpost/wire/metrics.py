@@ -103,7 +103,7 @@ def metadata_report(source: Source, address: str, *, queue: str) -> Operation:
         queue: the address of the monitoring instance's queue.
     """
     metadata = _Metadata(_PLUGIN_VERSION, address)
-    headers = {**source.headers, ENCLOSED_MESSAGE_TYPES: enclosed_type_names(metadata), CONTENT_TYPE: _JSON.content_type}
+    headers = {**source.headers, ENCLOSED_MESSAGE_TYPES: enclosed_type_names(type(metadata)), CONTENT_TYPE: _JSON.content_type}
     return Operation(headers, _JSON.encode(metadata), queue, time_to_be_received=_TIME_TO_BE_RECEIVED)
 
 

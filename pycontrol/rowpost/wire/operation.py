@@ -6,7 +6,6 @@ They are plain values: `transport.dispatch` turns operations into calls and send
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -27,8 +26,7 @@ class Call(NamedTuple):
     arguments: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """One message on its way out: to `destination`, or to the subscribers of `topics`.
 
     Attributes:

@@ -87,7 +87,7 @@ def report(
         time_to_be_received: an old report is worth nothing; None if it does not expire.
     """
     headers: dict[str, str | None] = {
-        ENCLOSED_MESSAGE_TYPES: enclosed_type_names(message),
+        ENCLOSED_MESSAGE_TYPES: enclosed_type_names(type(message)),
         CONTENT_TYPE: _JSON.content_type,
         MESSAGE_INTENT: "Send",
         REPLY_TO_ADDRESS: reply_to,

@@ -8,6 +8,7 @@ supervisor has ended.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -128,6 +129,7 @@ class Worker:
         except (HandlerNotFound, SettingsError) as error:
             self.send(Refused(str(error)))
             return
+        gc.freeze()  # what is imported by now stays: no collection walks over it again
         self.send(Ready(os.getpid(), _crash_policy(self._handler, self._assignment)))
         while not self._exiting:
             try:

@@ -30,7 +30,13 @@ class Quote:
 @message_type("Shop.BetterQuote")
 @dataclass
 class BetterQuote(Quote):
-    """Derives from it, and lasts."""
+    """Derives from it, and is worth nothing after the same time."""
+
+
+@message_type("Shop.FixedQuote", time_to_be_received=timedelta(hours=1))
+@dataclass
+class FixedQuote(Quote):
+    """Derives from it, and is worth something for longer."""
 
 
 @pytest.fixture
@@ -174,7 +180,7 @@ def test_in_a_handler_such_a_message_belongs_to_the_correlation_of_the_handled_o
 @pytest.mark.parametrize(
     ("message", "given", "left"),
     [
-        (Go(), None, None), (Quote(), None, 60), (BetterQuote(), None, None), (Quote(), timedelta(minutes=2), 120),
+        (Go(), None, None), (Quote(), None, 60), (BetterQuote(), None, 60), (FixedQuote(), None, 3600), (Quote(), timedelta(minutes=2), 120),
         (Go(), timedelta(minutes=2), 120),
     ],
 )  # fmt: skip
@@ -184,7 +190,7 @@ def test_a_command_expires_as_its_class_or_its_sender_says(bus, only, message, g
 
     sent = only()
     assert seconds_left(sent) == left
-    assert sent.headers.get(TIME_TO_BE_RECEIVED) == {None: None, 60: "00:01:00", 120: "00:02:00"}[left]
+    assert sent.headers.get(TIME_TO_BE_RECEIVED) == {None: None, 60: "00:01:00", 120: "00:02:00", 3600: "01:00:00"}[left]
 
 
 def test_a_delayed_command_of_such_a_class_does_not_expire(bus, database, only):

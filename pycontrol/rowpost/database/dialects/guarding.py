@@ -76,7 +76,7 @@ class _GuardedCursor(psycopg.Cursor):
     """
 
     def execute(self, *arguments: Any, **options: Any) -> _GuardedCursor:
-        connection = self.connection
+        connection = self._conn
         try:
             super().execute(*arguments, **options)
         except psycopg.Error:
@@ -84,12 +84,12 @@ class _GuardedCursor(psycopg.Cursor):
             if guard is not None and connection.pgconn.transaction_status == _IDLE:
                 guard.ended = "ROLLBACK"  # a COMMIT that failed
             raise
-        query = arguments[0] if arguments else options["query"]
-        if self.statusmessage in _CHANGES or "set_config" in str(query):
-            self._changed({self.statusmessage}, query)
+        query, tag = arguments[0] if arguments else options["query"], self.statusmessage
+        if tag in _CHANGES or "set_config" in str(query):
+            self._changed({tag}, query)
         if connection.pgconn.transaction_status == _IDLE:
-            self._refuse(self.statusmessage)
-        elif len(self._results) > 1 or self.statusmessage in _ENDS:
+            self._refuse(tag)
+        elif len(self._results) > 1 or tag in _ENDS:
             tags = [(result.command_status or b"").decode() for result in self._results]
             if not _CHANGES.isdisjoint(tags):
                 self._changed(tags, query)
