@@ -14,7 +14,7 @@ from typing import Any, Literal
 from rowpost.errors import InvalidMessage, SettingsError
 from rowpost.handling.audit import NotAudited
 from rowpost.handling.audit import not_audited as find_not_audited
-from rowpost.handling.checks import Check, CheckFunction
+from rowpost.handling.checks import OWN_NAMES, Check, CheckFunction
 from rowpost.handling.handlers import Handle, HandlerRegistry, RegisteredHandler, check_runs, name_of
 from rowpost.outbox.operations import Outbox
 from rowpost.recoverability.policy import Host, Recoverability
@@ -137,8 +137,10 @@ class Declaration:
             category: under which ServicePulse shows the check; the endpoint's name if it is empty.
 
         Raises:
-            SettingsError: the endpoint has a check of this name, `every` is not positive, or the function is async or a generator.
+            SettingsError: the endpoint or rowpost has a check of this name, `every` is not positive, or the function is async or a generator.
         """
+        if name in OWN_NAMES:
+            raise SettingsError(f"{name!r} is the name of a check that rowpost brings. Give the check of {self.name} another name.")
         if any(each.name == name for each in self.checks):
             raise SettingsError(f"{self.name} has two checks named {name!r}. Give one of them another name.")
         if every is not None and every <= timedelta(0):

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-__all__ = ["Check", "CheckFunction"]
+__all__ = ["OWN_NAMES", "Check", "CheckFunction"]
+
+#: the checks that rowpost brings for each queue
+OWN_NAMES = ("Schema", "Clock", "Oldest message")
 
 #: returns None if all is well, else what is wrong
 CheckFunction = Callable[[], str | None]

@@ -30,6 +30,7 @@ from rowpost.cli.app import app
 from rowpost.database.connection import Connection, connect
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.handling.context import Context
+from rowpost.handling.subscriptions import asks_for_subscription
 from rowpost.outbox.operations import Outbox
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import Decision, Failure, Recoverability
@@ -38,6 +39,7 @@ from rowpost.settings.bridge import load_bridge
 from rowpost.settings.environment import Settings, load_settings
 from rowpost.transport.queue import Queue
 from rowpost.wire import message_types
+from rowpost.wire.headers import SUBSCRIPTION_MESSAGE_TYPE
 from rowpost.wire.message_types import message_type, type_name
 from tests.support.documents import ROOT, Block, blocks, pages, typed_lines
 
@@ -267,6 +269,12 @@ PRELUDES: dict[str, Callable[[Stage], dict[str, Any]]] = {
 
 
 # ---------------------------------------------------------------------------------------------- what must have happened
+def check_beside_nservicebus(names: dict[str, Any]) -> None:
+    (message,) = Queue("Sales", names["database"]).browse(10)
+    assert (message.body, message.headers[SUBSCRIPTION_MESSAGE_TYPE]) == (b"", "Shop.Messages.OrderPlaced, Shop.Messages")
+    assert asks_for_subscription(message.headers)
+
+
 def check_callbacks(names: dict[str, Any]) -> None:
     names["web"].close()
     assert names["reply"] == OrderAccepted(42)
@@ -303,6 +311,7 @@ def check_tracing(names: dict[str, Any]) -> None:
 
 
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
+    "beside-nservicebus.md": check_beside_nservicebus,
     "callbacks.md": check_callbacks,
     "endpoints.md": check_endpoints,
     "outbox.md": check_outbox,

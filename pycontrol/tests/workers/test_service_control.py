@@ -195,6 +195,8 @@ def test_checks_that_cannot_be_are_refused():
 
     with pytest.raises(SettingsError, match="two checks named 'Disk'"):
         endpoint.check("Disk")
+    with pytest.raises(SettingsError, match="'Clock' is the name of a check that rowpost brings"):
+        endpoint.check("Clock")
     with pytest.raises(SettingsError, match="cannot run every 0:00:00"):
         endpoint.check("Other", every=timedelta(0))
 

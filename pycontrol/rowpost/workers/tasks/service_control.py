@@ -17,7 +17,7 @@ from rowpost.database.requirements import check_clock
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.resolve import resolve_handler
 from rowpost.errors import HandlerNotFound, SchemaMissing, SchemaTooNew
-from rowpost.handling.checks import Check
+from rowpost.handling.checks import OWN_NAMES, Check
 from rowpost.recoverability.policy import Host
 from rowpost.settings.environment import Settings
 from rowpost.settings.service_control import ServiceControlSettings
@@ -142,7 +142,7 @@ def _oldest_message(database: Connection, queue: str, oldest_s: float) -> str | 
 
 
 #: the checks that rowpost brings
-OWN = (OwnCheck("Schema", _schema), OwnCheck("Clock", _clock), OwnCheck("Oldest message", _oldest_message))
+OWN = tuple(OwnCheck(name, find) for name, find in zip(OWN_NAMES, (_schema, _clock, _oldest_message), strict=True))
 
 
 def make_custom_checks(
