@@ -33,14 +33,9 @@ class Connection:
     """
 
     def __init__(
-        self,
-        connection: Any,
-        dialect: Dialect,
-        *,
-        owned: bool = True,
-        open_second: Callable[[], Connection] | None = None,
-        legacy_columns: bool = False,
-    ) -> None:
+        self, connection: Any, dialect: Dialect, *,
+        owned: bool = True, open_second: Callable[[], Connection] | None = None, legacy_columns: bool = False,
+    ) -> None:  # fmt: skip
         #: whether CorrelationId and ReplyToAddress are filled, for endpoints of transport versions 1 to 6 (compat)
         self.legacy_columns = legacy_columns and dialect.name == "sqlserver"
         self._connection = connection
@@ -223,7 +218,7 @@ class Connection:
     def is_intact(self, begin: Begin) -> bool:
         """Whether the transaction that was begun so is still open, and can be committed. Cheap where the driver knows."""
         try:  # once per message: `translated` costs more than the question
-            return self.dialect.is_intact(self._connection, begin)
+            return self.dialect.is_intact(self._session, begin)
         except self.dialect.driver_error() as error:
             raise self.dialect.translate(error) from error
 
@@ -238,9 +233,10 @@ class Connection:
             return self.dialect.listen(self._connection)
 
     def reset_session(self, changed: Collection[str]) -> None:
-        """Undo what a handler changed in the session (`Guard.changed`). A transaction stays open."""
+        """Undo what a handler changed in the session (`Guard.changed`), now or with the next call. A transaction stays open."""
         with self.translated():
-            self.dialect.reset_session(self._connection, changed)
+            if self._owned or self.engine != "sqlserver":  # there, the caller of `share` may have changed it
+                self.dialect.reset_session(self._session, changed)
 
     def limit_lock_waits(self, milliseconds: int | None) -> None:
         """Let statements wait for a lock at most so long and then raise LockTimeout; None: as the login's settings say."""

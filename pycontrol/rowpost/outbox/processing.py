@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
 from uuid import uuid4
 
 from rowpost.database.connection import Connection
@@ -39,15 +38,15 @@ from rowpost.errors import (
     SchemaMissing,
 )
 from rowpost.handling.processor import Caused, Processor
+from rowpost.outbox.business import BusinessDatabase
 from rowpost.outbox.operations import Outbox, decode_operations, encode_operations, named, open_business
 from rowpost.recoverability.outcome import DEADLOCKED, Outcome, RowState
 from rowpost.recoverability.retries import Retries, roll_back
 from rowpost.transactions.guard import broken_transaction, connection_guard
-from rowpost.transactions.scope import OneDatabase
 from rowpost.wire.message import Message
 from rowpost.wire.operation import Call, Outgoing
 
-__all__ = ["BusinessDatabase", "OutboxProcessing"]
+__all__ = ["OutboxProcessing"]
 
 logger = logging.getLogger("rowpost")
 
@@ -55,35 +54,6 @@ logger = logging.getLogger("rowpost")
 _NOT_THE_MESSAGE = (DatabaseUnavailable, LoginRefused, PermissionDenied, SchemaMissing)
 #: the same while its operations are sent: there a right that is missing is one to the destination
 _NOT_THE_DESTINATION = (DatabaseUnavailable, LoginRefused, SchemaMissing)
-
-
-class BusinessDatabase(OneDatabase):
-    """The scope of a handler with an outbox: the connection to the business database.
-
-    Args:
-        name: the business database's name.
-        mode: named in error messages.
-    """
-
-    def __init__(self, name: str, mode: str) -> None:
-        super().__init__(mode)
-        self._name = name
-        #: the open connection, if any
-        self.connection: Connection | None = None
-
-    def business_connection(self, database: Connection) -> Connection:
-        """Return the connection to the business database."""
-        return self.connection or database
-
-    def enlist(self, participant: Any, database: Connection) -> Any:
-        """Return the connection to the business database if `participant` is its name.
-
-        Raises:
-            SettingsError: it is another name.
-        """
-        if participant == self._name and self.connection is not None:
-            return self.connection.driver_connection
-        return super().enlist(participant, database)
 
 
 class OutboxProcessing:
@@ -215,19 +185,46 @@ class OutboxProcessing:
 
     def _judge(self, business: Connection, error: BaseException | None) -> tuple[BaseException | None, bool]:
         """Find out what the handler did to the business transaction. Return the error, and whether it may have committed."""
+        if getattr(business.driver_connection, "broken", False):
+            return self._lost(business, error), False
+        try:
+            return self._judge_connected(business, error)
+        except DatabaseUnavailable:  # pyodbc learns only now that the connection is lost
+            return self._lost(business, error), False
+
+    def _judge_connected(self, business: Connection, error: BaseException | None) -> tuple[BaseException | None, bool]:
         if business.closed:
-            if getattr(business.driver_connection, "broken", False):
-                text = f"The connection to the business database {self._outbox.database!r} was lost while a handler ran."
-                raise DatabaseUnavailable(text) from error
             return self._broken("closed the connection", error), False
-        if self._guard.ended is None and business.in_transaction:
+        if self._guard.ended is None and self._is_open(business):
             if error is None and business.engine == "postgresql" and not business.is_intact(begin=True):
                 return self._broken("returned as if nothing had happened after a statement failed, which doomed the transaction"), False
             return error, False
-        if business.engine == "sqlserver" and isinstance(error, (DatabaseError, business.dialect.driver_error())):
-            return error, False  # an error of SQL Server often rolls back by itself
+        if self._is_undone(business, error):
+            return error, False
         broken = error if isinstance(error, HandlerBrokeTransaction) else self._broken("ended the transaction", error)
         return broken, self._guard.ended != "ROLLBACK"
+
+    def _is_open(self, business: Connection) -> bool:
+        """Return whether the handler's transaction is still open. On SQL Server it may be another one, which the handler has begun."""
+        return business.is_intact(begin=True) if business.engine == "sqlserver" else business.in_transaction
+
+    def _is_undone(self, business: Connection, error: BaseException | None) -> bool:
+        """Return whether an error has rolled back the transaction, as errors of SQL Server often do by themselves."""
+        from_database = (DatabaseError, business.dialect.driver_error())
+        return business.engine == "sqlserver" and isinstance(error, from_database) and not business.in_transaction
+
+    def _lost(self, business: Connection, error: BaseException | None) -> DatabaseUnavailable:
+        """Return the error for a lost connection, if another one can be opened: the message itself may have ended the first one.
+
+        Raises:
+            DatabaseUnavailable: the business database cannot be reached. That is no attempt at the message.
+        """
+        business.close()
+        with named(self._outbox.database):
+            self._open()
+        lost = DatabaseUnavailable(f"The connection to the business database {self._outbox.database!r} was lost while a handler ran.")
+        lost.__cause__ = error
+        return lost
 
     def _broken(self, what: str, cause: BaseException | None = None) -> HandlerBrokeTransaction:
         return broken_transaction(self._queue, what, cause)

@@ -73,6 +73,8 @@ class WithinTransaction:
     begin: Begin = True
     row = RowState.HELD
     takes_expired = False
+    #: whether what was sent commits before the removal of the message does
+    sends_first = False
 
     def __init__(self, receiver: Receiver, scope: Scope | None = None) -> None:
         self._receiver = receiver
@@ -124,18 +126,19 @@ class WithinTransaction:
         self.handler_seconds = time.perf_counter() - started
         self._handler_ended(database, batched)
         receiver.step("handled")
-        return caused if self.can_commit(batched) else self._failed(message, None, row, batched)
+        return caused if self.can_commit(batched, bool(caused.operations)) else self._failed(message, None, row, batched)
 
-    def can_commit(self, batched: bool) -> bool:
+    def can_commit(self, batched: bool, sends: bool = False) -> bool:
         """Return whether the transaction is still open and can be committed.
 
         PostgreSQL's driver knows that. SQL Server must be asked, which costs a round trip. Its COMMIT fails if the transaction is
-        not open, so it is asked only in a commit-guarded transaction, and only if a handler ever used the connection.
+        not open or another one, so it is asked only if a handler ever used the connection, and only if messages share the transaction or
+        `sends` leave before its COMMIT.
         """
         database = self._receiver.database
         if self._guard.ended is not None:
             return False
-        if database.engine == "sqlserver" and not (batched and self._connection_was_used):
+        if database.engine == "sqlserver" and not ((batched or (sends and self.sends_first)) and self._connection_was_used):
             return not database.closed
         return database.is_intact("commit_guarded" if batched else self.begin)
 
@@ -174,7 +177,8 @@ class WithinTransaction:
         """Stop guarding. What a handler set until the transaction's end stays for its commit, unless other messages share the transaction."""
         self._connection_was_used |= database.lent
         self._guard.stop()
-        if (changed := self._guard.changed) and (batched or changed != {"transaction"}) and not database.closed:
+        changed = self._guard.changed if self._connection_was_used else frozenset()
+        if changed and (batched or changed != {"transaction"}) and not database.closed:
             database.reset_session(changed)
 
     # -------------------------------------------------------------- failure
@@ -208,8 +212,17 @@ class WithinTransaction:
             return database.in_transaction
         if error is None:
             return False
+        if self._connection_was_used and self._was_replaced(database):
+            return False
         from_database = (DatabaseError, CatalogueError, database.dialect.driver_error())
         return isinstance(error, from_database) or database.in_transaction
+
+    def _was_replaced(self, database: Connection) -> bool:
+        try:
+            with database.translated():
+                return database.dialect.was_replaced(database.driver_connection)
+        except DatabaseUnavailable:
+            return False  # the server has rolled back
 
     def _closed(self, message: Message, error: BaseException | None) -> Outcome:
         """Treat a message whose connection was lost, or closed by its handler. The server has rolled back in both cases.
@@ -268,6 +281,7 @@ class ReceiveOnly(WithinTransaction):
     """Mode `receive_only`: what was sent commits on a second connection, just before the removal of the message."""
 
     name = "receive_only"
+    sends_first = True
 
     def _before_send(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
         return self._receiver.processor.store(database, operations)

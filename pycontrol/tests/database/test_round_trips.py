@@ -72,8 +72,15 @@ def test_a_batch_of_sends_is_one_round_trip(counted):
     assert [request.kind for request in requests] == ["RPC"]
 
 
+def receive(database):
+    """Receive from the start of an empty queue, and roll back: two round trips."""
+    database.call("receive_messages", "Sales", begin=True, count=10)
+    database.rollback()
+
+
 def test_receives_above_different_row_versions_have_the_same_texts(counted):
     database, requests = counted
+    receive(database)  # the first BEGIN of a session looks at its state
     requests.clear()
 
     for after in range(1, 6):
@@ -84,6 +91,23 @@ def test_receives_above_different_row_versions_have_the_same_texts(counted):
     assert len(requests) == 15
     assert len(texts) == 2  # BEGIN and COMMIT
     assert not any("after_row_version" in text for text in texts)
+
+
+def test_the_begin_after_a_handler_cleans_the_session_in_the_same_round_trip(counted):
+    database, requests = counted
+    receive(database)
+    database.reset_session({"session"})
+    requests.clear()
+
+    receive(database)
+    clean = [request.kind for request in requests]
+    database.driver_connection.execute("SET NOCOUNT ON; SET DATEFIRST 3;").close()
+    requests.clear()
+    receive(database)
+
+    assert clean == ["SQLBatch", "SQLBatch"]
+    assert [request.kind for request in requests] == ["SQLBatch", "SQLBatch", "SQLBatch"]
+    assert "SET LANGUAGE" in requests[1].text and "SET NOCOUNT OFF" in requests[1].text
 
 
 def test_a_receive_from_the_start_begins_in_the_same_round_trip(counted):

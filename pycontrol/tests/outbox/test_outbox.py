@@ -4,7 +4,7 @@ The tests of killed processes are in `test_outbox_crashes.py`.
 """
 
 from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
@@ -19,6 +19,7 @@ from rowpost.errors import (
     AlreadyDispatched,
     AlreadyHandled,
     DatabaseUnavailable,
+    HandlerBrokeTransaction,
     InvalidCount,
     InvalidMessageId,
     InvalidOutboxEndpoint,
@@ -648,10 +649,22 @@ def test_what_belongs_to_another_queues_database_is_left_alone(business, databas
 
 
 # ------------------------------------------------------------------ databases that are out of reach, or not what they were
+def nowhere(database):
+    """The URL of a server that does not answer."""
+    return "postgresql://127.0.0.1:1/business" if database.engine == "postgresql" else "Server=127.0.0.1,1;Database=business"
+
+
+def end_session(probe, connection):
+    """End a session from another one."""
+    if probe.database.engine == "postgresql":
+        probe.run("SELECT pg_terminate_backend(?, 5000)", connection.info.backend_pid)
+    else:
+        probe.run(f"KILL {connection.cursor().execute('SELECT @@SPID').fetchval()}")
+
+
 def test_a_business_database_that_is_down_leaves_the_message_where_it_is_uncounted(business, database, queue, order, pipe, sql):
-    far = "postgresql://127.0.0.1:1/business" if database.engine == "postgresql" else "Server=127.0.0.1,1;Database=business"
     order(1)
-    pipeline = pipe(url=far)
+    pipeline = pipe(url=nowhere(database))
 
     for _ in range(3):
         with pytest.raises(DatabaseUnavailable, match="business database 'business'"):
@@ -661,25 +674,55 @@ def test_a_business_database_that_is_down_leaves_the_message_where_it_is_uncount
     assert sql.run("SELECT attempts FROM rowpost.failure WHERE queue_key = 'Sales'") == []
 
 
-def test_a_business_connection_that_is_lost_while_a_handler_runs_leaves_nothing_and_counts_nothing(
-    business, database, queue, order, pipe, sql
-):
-    if database.engine != "postgresql":
-        pytest.skip("no session can be ended from here")
+@pytest.mark.parametrize("swallowed", [False, True])
+def test_a_message_that_ends_its_business_connection_leaves_nothing_and_has_failed(business, database, queue, order, pipe, sql, swallowed):
     order(1)
 
     def lose(context):
-        pid = context.connection.info.backend_pid
-        business.run("SELECT pg_terminate_backend(?, 5000)", pid)
+        end_session(business, context.connection)
+        with suppress(context.database.dialect.driver_error()) if swallowed else nullcontext():
+            context.connection.cursor().execute("SELECT 1")
 
     pipeline = pipe(then=lose)
-    with pytest.raises(DatabaseUnavailable):
-        pipeline.process_one()
-    failures = sql.run("SELECT attempts FROM rowpost.failure WHERE queue_key = 'Sales'")
-    kinds = handle_all(pipe())
+    outcomes = [pipeline.process_one() for _ in range(3)]
 
-    assert (failures, kinds) == ([], [Kind.HANDLED])
-    assert (ledger(business), sent(database), queue.peek()) == ([1], [1], 0)
+    assert [outcome.kind for outcome in outcomes] == [Kind.FAILED, Kind.FAILED, Kind.MOVED_TO_ERROR]
+    assert "business database 'business' was lost while a handler ran" in outcomes[-1].error
+    assert (ledger(business), sent(database), queue.peek(), remembered(business)) == ([], [], 0, [])
+
+
+def test_a_business_database_that_goes_away_under_a_handler_is_no_attempt_at_the_message(business, database, queue, order, pipe, sql, monkeypatch):
+    order(1)
+
+    def lose(context):
+        end_session(business, context.connection)
+        monkeypatch.setattr(pipeline._mode, "_url", nowhere(database))
+
+    pipeline = pipe(then=lose)
+    with pytest.raises(DatabaseUnavailable, match="business database 'business'"):
+        pipeline.process_one()
+
+    assert (sql.run("SELECT attempts FROM rowpost.failure WHERE queue_key = 'Sales'"), queue.peek()) == ([], 1)
+
+
+@pytest.mark.parametrize("verb", ["COMMIT", "ROLLBACK"])
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_handler_that_begins_another_business_transaction_fails_and_sends_nothing(business, database, queue, order, pipe, verb, raises):
+    order(1)
+
+    def chain(context):
+        begin = "BEGIN" if database.engine == "postgresql" else "BEGIN TRANSACTION"
+        with suppress(HandlerBrokeTransaction):
+            context.connection.cursor().execute(verb)
+        context.connection.cursor().execute(begin)
+        if raises:
+            raise ValueError("no such order")
+
+    outcome = pipe(then=chain).process_one()
+
+    told = database.engine == "postgresql" and verb == "ROLLBACK"  # SQL Server does not say which of the two it was
+    assert (outcome.kind, "HandlerBrokeTransaction" in outcome.error) == (Kind.FAILED if told else Kind.MOVED_TO_ERROR, True)
+    assert (ledger(business), sent(database), queue.peek()) == ([1] if verb == "COMMIT" else [], [], 1 if told else 0)
 
 
 def test_a_queues_connection_that_is_lost_after_the_business_commit_sends_once(business, database, queue, order, pipe, sql):

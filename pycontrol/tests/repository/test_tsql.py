@@ -7,6 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from rowpost.database.dialects.sqlserver_transactions import (
+    BEGIN,
+    CHECK_OPEN,
+    COMMIT,
+    KEEP,
+    REPLACED,
+    ROLL_BACK_REPLACED,
+    STATE,
+    State,
+    clean,
+    is_whole,
+    restore,
+)
 from rowpost.database.sql_folder import sql_folder
 from rowpost.deploy.sql_text import tokens
 from tests.support.documents import blocks, pages
@@ -214,3 +227,25 @@ def test_the_statements_that_pages_show_have_no_syntax_error(findings):
 
     assert len(named) > 1
     assert {finding.path for finding in findings if finding.path in named and finding.message.startswith("syntax:")} == {WRONG_PAGE.path}
+
+
+def around_transactions() -> dict[str, str]:
+    """The batches that the dialect sends around calls. CREATE PROCEDURE takes all but USE."""
+    first = State(5496, "us_english", 7, "20030102", -1, "shop", "dbo")
+    other = State(~5496 & 0x7FFE, "Deutsch", 1, "20030201", 5, "shop", "guest")
+    found = {f"begin {how}": f"{clean(first)} {BEGIN[how]}; {KEEP[how]} SELECT {STATE}; SELECT {is_whole(how)};" for how in BEGIN}
+    found |= {f"commit {how}": f"BEGIN TRY {CHECK_OPEN} {COMMIT[how]} END TRY BEGIN CATCH THROW; END CATCH;" for how in COMMIT}
+    return found | {"restore": restore(first, other), "replaced": f"{ROLL_BACK_REPLACED} SELECT CASE WHEN {REPLACED} THEN 1 ELSE 0 END;"}
+
+
+def test_what_is_sent_around_a_transaction_compiles():
+    texts = around_transactions()
+
+    def procedure(text: str) -> str:
+        return f"CREATE OR ALTER PROCEDURE dbo.around\nAS\nBEGIN\n{text}\nEND;\n"
+
+    found = compile_sets([[Source(f"{name}.sql", procedure(text))] for name, text in texts.items()])
+    (broken,) = compile_sets([[Source("broken.sql", procedure("SELECT @@TRANSCOUNT AS n, CURRENT_TRANSACTION_ID( AS m;"))]])
+
+    assert [findings for findings in found if findings] == []
+    assert broken

@@ -167,7 +167,8 @@ def engines_page() -> str:
         + table(("Tests", *names, *compiled), rows)
         + "\n\n## Babelfish\n\nBabelfish is an engine for rowpost's tests. It is not supported, and `rowpost apply` refuses it."
         " To run procedures there, the tests change some statements of some, and replace others as a whole. What is changed or"
-        " replaced was never executed as SQL Server gets it. A test that passes on Babelfish does not show that the procedure"
+        " replaced was never executed as SQL Server gets it. Babelfish has no CURRENT_TRANSACTION_ID, no DATEFORMAT that counts, and no REVERT: a"
+        " function stands in for the first, the others were never executed. A test that passes on Babelfish does not show that the procedure"
         f" runs on SQL Server.\n\n{_execution()}\n"
     )
 

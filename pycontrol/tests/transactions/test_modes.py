@@ -8,7 +8,7 @@ import pytest
 
 from rowpost.database.connection import connect_url
 from rowpost.endpoint.endpoint import MODES, Endpoint
-from rowpost.errors import HandlerBrokeTransaction, ParticipantFailed, SettingsError
+from rowpost.errors import DatabaseUnavailable, HandlerBrokeTransaction, ParticipantFailed, SettingsError
 from rowpost.pipeline.batch_size import batch_size
 from rowpost.pipeline.batches import Batches
 from rowpost.pipeline.pipeline import Pipeline
@@ -295,22 +295,30 @@ CHANGES = {
     "statement_timeout": "SET statement_timeout = 1",
     "prepared statements": "DEALLOCATE ALL",
 }
+CHANGES_OF_SQLSERVER = {
+    "search_path": "SET NOCOUNT ON; SET ANSI_WARNINGS OFF",
+    "by a function": "SET LOCK_TIMEOUT 5",
+    "several statements": "SELECT 1; SET DATEFIRST 3; SELECT 2",
+    "role": "SET ROWCOUNT 1",
+    "statement_timeout": "SET IMPLICIT_TRANSACTIONS ON",
+    "prepared statements": "SET XACT_ABORT ON",
+}
+LOOK = {
+    "postgresql": "SELECT current_setting('search_path'), current_user = session_user, current_setting('statement_timeout')",
+    "sqlserver": "SELECT @@OPTIONS, @@LOCK_TIMEOUT, @@DATEFIRST, COUNT(*) FROM (SELECT 1 AS n UNION ALL SELECT 2) AS two",
+}
 
 
 @pytest.fixture
 def seen(database):
-    """Notes what a handler finds in its session: `seen(context)`."""
-    if database.engine != "postgresql":
-        pytest.skip("the driver of SQL Server does not tell what a handler sets; procedures set what they need themselves")
+    """Notes what a handler finds in its session, and what the statement is with which it changes something: `seen(context)`."""
     found = []
 
     def note(context):
-        row = context.connection.execute(
-            "SELECT current_setting('search_path'), current_user = session_user, current_setting('statement_timeout')"
-        ).fetchone()
-        found.append(row)
+        found.append(tuple(context.connection.execute(LOOK[database.engine]).fetchone()))
 
     note.found = found
+    note.changes = CHANGES if database.engine == "postgresql" else CHANGES_OF_SQLSERVER
     return note
 
 
@@ -320,7 +328,7 @@ def seen(database):
 def test_what_a_handler_changes_in_its_session_the_next_one_does_not_meet(run, queue, database, business, seen, mode, change):
     def changing(context):
         seen(context)
-        context.connection.execute(CHANGES[change])
+        context.connection.execute(seen.changes[change])
 
     outcomes = run(mode, changing)
     queue.send(b'{"Number":2}', {"NServiceBus.EnclosedMessageTypes": TYPE})
@@ -339,7 +347,7 @@ def test_neither_do_the_other_messages_of_a_batch(queue, database, business, see
 
     def changing(context):
         seen(context)
-        context.connection.execute(CHANGES[change])
+        context.connection.execute(seen.changes[change])
 
     batches = Batches(pipeline_of(database, endpoint_of("Sales", "sends_atomic_with_receive", {}, then=changing)), batch_size(4, 1.0))
 
@@ -352,6 +360,8 @@ def test_neither_do_the_other_messages_of_a_batch(queue, database, business, see
 @pytest.mark.parametrize("statement", ["SET LOCAL app.who = 'me'", "SELECT set_config('app.who', 'me', true)"])
 def test_what_is_set_until_the_end_of_the_transaction_is_there_at_its_commit(run, database, business, sql, seen, statement):
     """A deferred trigger reads it, as an audit of rows does."""
+    if database.engine != "postgresql":
+        pytest.skip("SQL Server has no settings that end with the transaction")
     sql.run("CREATE TABLE told (who text)")
     sql.run("CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO told VALUES (current_setting(''app.who'', true)); RETURN NULL; END'")
     sql.run("CREATE CONSTRAINT TRIGGER tells AFTER INSERT ON business DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tell()")
@@ -478,6 +488,10 @@ CHAINS = [
     ["ROLLBACK AND CHAIN"], ["COMMIT AND CHAIN"], ["ROLLBACK; BEGIN"], ["COMMIT; BEGIN"],
     ["SELECT 1; ROLLBACK; BEGIN; SELECT 1"], ["ROLLBACK", "BEGIN"],
 ]  # fmt: skip
+CHAINS_OF_SQLSERVER = [
+    ["ROLLBACK; BEGIN TRANSACTION"], ["COMMIT; BEGIN TRANSACTION"], ["ROLLBACK", "BEGIN TRANSACTION"],
+    ["SELECT 1; COMMIT; BEGIN TRANSACTION; SELECT 1"],
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("statements", CHAINS, ids="; ".join)
@@ -501,6 +515,43 @@ def test_a_handler_that_ends_its_transaction_and_begins_another_fails_and_sends_
     assert "HandlerBrokeTransaction" in outcome.error
     assert (bodies(database, "Billing"), queue.peek()) == ([], 0 if committed else 1)
     assert business() == ([1] if committed else [])
+
+
+@pytest.mark.parametrize("statements", CHAINS_OF_SQLSERVER, ids="; ".join)
+@pytest.mark.parametrize("raises", [False, True])
+@pytest.mark.parametrize("mode", TRANSACTIONAL)
+def test_on_sql_server_too_such_a_handler_sends_nothing_and_its_message_exists_once(run, queue, database, business, mode, raises, statements):
+    if database.engine != "sqlserver":
+        pytest.skip("PostgreSQL: the test above")
+
+    def handle(context):
+        for statement in statements:
+            context.connection.execute(statement)
+        if raises:
+            raise ValueError("no such order")
+
+    (outcome,) = run(mode, handle)
+
+    assert (outcome.kind, "HandlerBrokeTransaction" in outcome.error) == (Kind.MOVED_TO_ERROR, True)
+    assert (bodies(database, "Billing"), queue.peek(), bodies(database, "error")) == ([], 0, [b'{"Number":1}'])
+    assert business() == ([1] if any("COMMIT" in statement for statement in statements) else [])
+
+
+@pytest.mark.parametrize("mode", TRANSACTIONAL)
+def test_on_sql_server_a_message_that_ends_its_own_session_is_counted(run, queue, sql, database, business, mode):
+    if database.engine != "sqlserver":
+        pytest.skip("PostgreSQL: tests/workers/test_lost_connection.py")
+    sql.run("DELETE FROM rowpost.failure")
+
+    def end(context):
+        sql.run(f"KILL {context.connection.execute('SELECT @@SPID').fetchval()}")
+        context.connection.execute("SELECT 1")
+
+    with pytest.raises(DatabaseUnavailable):
+        run(mode, end)
+
+    assert [row[0] for row in sql.run("SELECT attempts FROM rowpost.failure WHERE queue_key = 'Sales'")] == [1]
+    assert (queue.peek(), business()) == (1, [])
 
 
 @pytest.mark.parametrize("roll_back", ["ROLLBACK TO SAVEPOINT mine", "rollback work to mine", "SELECT 1; ROLLBACK TO mine", b"ROLLBACK TO mine"])

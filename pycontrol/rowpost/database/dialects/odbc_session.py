@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
+from rowpost.database.dialects.sqlserver_transactions import State
+
 if TYPE_CHECKING:
     import pyodbc
 
@@ -34,7 +36,16 @@ class Session:
 
     def __init__(self, connection: pyodbc.Connection) -> None:
         self.connection = connection
+        #: the session's state before any handler had it, once somebody looked
+        self.first: State | None = None
+        #: whether a handler had the connection
+        self.lent = False
         self._cursors: OrderedDict[str, pyodbc.Cursor] = OrderedDict()
+
+    @property
+    def looks(self) -> bool:
+        """Whether the next BEGIN looks at the session's state."""
+        return self.lent or self.first is None
 
     def run(self, text: str, sizes: Sequence[Any] = (), values: Sequence[Any] = ()) -> list[list[Any]]:
         """Execute a batch, and return the driver's rows of each result.

@@ -194,6 +194,9 @@ class PostgreSQL:
     def is_intact(self, connection: psycopg.Connection, begin: Begin) -> bool:
         return connection.pgconn.transaction_status == TransactionStatus.INTRANS
 
+    def was_replaced(self, connection: psycopg.Connection) -> bool:
+        return False  # the guard sees it
+
     def is_closed(self, connection: psycopg.Connection) -> bool:
         return connection.closed or connection.broken
 

@@ -183,8 +183,11 @@ class Dialect(Protocol):
     def left_open(self, connection: Any) -> bool:
         """Whether a transaction is open, as far as the driver knows without asking the server; False where it does not."""
 
-    def is_intact(self, connection: Any, begin: Begin) -> bool:
+    def is_intact(self, session: Any, begin: Begin) -> bool:
         """Whether the transaction that was begun so is still open, and can be committed. Cheap where the driver knows."""
+
+    def was_replaced(self, connection: Any) -> bool:
+        """Whether a handler ended the transaction and began another one; False where its guard has seen that."""
 
     def is_closed(self, connection: Any) -> bool: ...
 
@@ -203,8 +206,8 @@ class Dialect(Protocol):
     def heard(self, connection: Any) -> list[str]:
         """The keys of queues whose senders rang since the last time; does not wait."""
 
-    def reset_session(self, connection: Any, changed: Collection[str]) -> None:
-        """Undo what a handler changed (`Guard.changed`), for the next one. A transaction stays open, and may be doomed."""
+    def reset_session(self, session: Any, changed: Collection[str]) -> None:
+        """Undo what a handler changed (`Guard.changed`), before the next one. A transaction stays open, and may be doomed."""
 
     def limit_lock_waits(self, connection: Any, milliseconds: int | None) -> None:
         """Let the session's statements wait for a lock at most so long; None: as the login's settings say."""

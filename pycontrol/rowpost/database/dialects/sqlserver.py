@@ -12,26 +12,37 @@ Counts and flags have few values and are part of the text. Nulls are too: see `o
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
 
-from rowpost.database.contract import Parameter, Procedure
+from rowpost.database.contract import Procedure
 from rowpost.database.dialects import sqlserver_checks
 from rowpost.database.dialects.odbc import connection_string, load_pyodbc
 from rowpost.database.dialects.odbc_session import Session, all_results, prepare_connection
 from rowpost.database.dialects.protocol import Begin, Check, Commit, NoGuard, Statement, row_maker, row_order
 from rowpost.database.dialects.sqlserver_errors import translate
-from rowpost.errors import DatabaseError, RowpostError, UnsupportedServer
+from rowpost.database.dialects.sqlserver_parameters import Call, batched, is_plain, physical, values_of
+from rowpost.database.dialects.sqlserver_transactions import (
+    BEGIN,
+    CHECK_OPEN,
+    COMMIT,
+    KEEP,
+    REPLACED,
+    ROLL_BACK_REPLACED,
+    STATE,
+    State,
+    clean,
+    is_whole,
+    restore,
+)
+from rowpost.errors import DatabaseError, DatabaseUnavailable, RowpostError, UnsupportedServer
 
 if TYPE_CHECKING:
     import pyodbc
 
 __all__ = ["SQLServer", "check_version"]
-
-Call = tuple[Statement, dict[str, Any]]
 
 #: the driver's type of each parameter, from the header sqlext.h: pyodbc has them too, but is imported at the connection only
 _WVARCHAR, _VARBINARY, _GUID, _INTEGER, _BIGINT, _BIT = -9, -3, -11, 4, -5, -7
@@ -46,26 +57,8 @@ _SIZES = {
     "boolean": (_BIT, 0, 0),
 }
 _CONNECT_TIMEOUT = 10  # seconds
-_BATCH_TEXT, _BATCH_PARAMETERS = 3500, 2000  # characters (nvarchar holds 4000), and marks (the server takes 2100)
 _CHUNK_ROWS = 5000
 _OLDEST, _AZURE = (13, 0, 4001), 12  # 2016 SP1, the first with CREATE OR ALTER; Azure's major version
-# Most providers of linked servers want XACT_ABORT for changes within a transaction. A COMMIT ends the innermost of two:
-# one that is not ours ends nothing.
-# A transaction that is open already was left open by mistake: going on would commit what nobody meant to commit.
-_REFUSE_NESTED = (
-    "IF @@TRANCOUNT > 0 BEGIN; THROW 50000, N'rowpost: a transaction was left open on this connection; nothing is begun in it', 1; END; "
-)
-_BEGIN: dict[Begin, str] = {
-    True: f"{_REFUSE_NESTED}BEGIN TRANSACTION",
-    "distributed": f"{_REFUSE_NESTED}SET XACT_ABORT ON; BEGIN DISTRIBUTED TRANSACTION",
-    "commit_guarded": f"{_REFUSE_NESTED}BEGIN TRANSACTION; BEGIN TRANSACTION",
-}
-_COMMIT: dict[Commit, str] = {
-    False: "",
-    True: "COMMIT TRANSACTION;",
-    "commit_guarded": "COMMIT TRANSACTION; COMMIT TRANSACTION;",
-}
-
 
 # With autocommit off, Microsoft's driver begins a transaction before the next statement, whatever it is. Other drivers set
 # IMPLICIT_TRANSACTIONS ON: then a SELECT that reads a table begins one, and a SELECT of a value does not (SET IMPLICIT_TRANSACTIONS,
@@ -98,10 +91,10 @@ class SQLServer:
 
     def spell(self, procedure: Procedure, queue: str | None, key: str | None) -> Statement:
         parameters = procedure.parameters_on(self.name)
-        physical = [each for parameter in parameters for each in _physical(parameter)]
+        own = [each for parameter in parameters for each in physical(parameter)]
         types_of_result = tuple(c.type for c in procedure.result)
         return Statement(
-            text=self._exec(procedure, key, ((name, "?") for name, _ in physical)),
+            text=self._exec(procedure, key, ((name, "?") for name, _ in own)),
             procedure=procedure,
             queue=queue,
             parameters=tuple((p.name, p.type) for p in parameters),
@@ -109,7 +102,7 @@ class SQLServer:
             result_types=types_of_result,
             make_row=row_maker(procedure.name, tuple(c.name for c in procedure.result), types_of_result),
             order=row_order(procedure),
-            sizes=tuple(_SIZES[kind] for _, kind in physical),
+            sizes=tuple(_SIZES[kind] for _, kind in own),
             key=key,
         )
 
@@ -117,28 +110,38 @@ class SQLServer:
         return self.execute_all(session, [(statement, arguments)], begin, False)[0]
 
     def execute_all(self, session: Session, calls: Sequence[Call], begin: Begin, commit: Commit) -> list[list[Any]]:
-        batches = _batched(calls)
+        batches = batched(calls)
         undo = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; "
-        if begin and len(batches) == 1 and (commit or _is_plain(batches[0])):
-            return self._run(session, batches[0], f"{_BEGIN[begin]};", _COMMIT[commit], undo)
+        if begin and len(batches) == 1 and commit:
+            return self._run(session, batches[0], f"{BEGIN[begin]};", COMMIT[commit], undo=undo)
+        if begin and len(batches) == 1 and is_plain(batches[0]):
+            return self._run(session, batches[0], _opening(session, begin), undo=undo, looks=session.looks)
         if begin:
-            session.run(f"{_BEGIN[begin]};")
-        # Where the transaction is over already, the first COMMIT fails (3902): nothing is sent outside of it.
-        head = "IF @@TRANCOUNT = 0 COMMIT TRANSACTION;" if commit else ""
+            found = session.run(_opening(session, begin))
+            if session.looks:
+                _restore(session, State(*found[0][0]))
+        head = CHECK_OPEN if commit else ""
         results = [rows for batch in batches for rows in self._run(session, batch, head)]
         if commit:
-            session.run(_COMMIT[commit])
+            session.run(COMMIT[commit])
         return results
 
-    def _run(self, session: Session, calls: Sequence[Call], head: str, tail: str = "", undo: str = "") -> list[list[Any]]:
-        """Calls in one round trip, between two statements; an error of any of them goes through `undo` and ends it."""
-        plain = _is_plain(calls)
+    def _run(
+        self, session: Session, calls: Sequence[Call], head: str, tail: str = "", *, undo: str = "", looks: bool = False
+    ) -> list[list[Any]]:
+        """Calls in one round trip, between two statements; an error of any of them goes through `undo` and ends it.
+
+        With `looks`, the first result is the session's state.
+        """
+        plain = is_plain(calls)
         spoken = [(self._literally(*call), (), ()) if plain else self._with_parameters(*call) for call in calls]
         text = " ".join([head, *(each for each, _, _ in spoken), tail])
         if head:
             # A call that finds no procedure, or no right to it, does not end a batch: without TRY the next would run.
             text = f"BEGIN TRY {text} END TRY BEGIN CATCH {undo}THROW; END CATCH;"
         found = iter(session.run(text, [size for _, sizes, _ in spoken for size in sizes], [value for *_, values in spoken for value in values]))
+        if looks:
+            _restore(session, State(*next(found)[0]))
         results = [list(map(each.make_row, next(found, []))) if each.procedure.result else [] for each, _ in calls]
         for (statement, _), rows in zip(calls, results, strict=True):
             if statement.order is not None:
@@ -151,10 +154,10 @@ class SQLServer:
 
     def _with_parameters(self, statement: Statement, arguments: dict[str, Any]) -> tuple[str, Sequence[Any], Sequence[Any]]:
         """The text of a call with a mark for each value that is not null, the driver's types of these values, and the values."""
-        values = _values(statement, arguments)
+        values = values_of(statement, arguments)
         if None not in values:
             return statement.text, statement.sizes, values
-        names = [name for each in statement.procedure.parameters_on(self.name) for name, _ in _physical(each)]
+        names = [name for each in statement.procedure.parameters_on(self.name) for name, _ in physical(each)]
         text = self._exec(statement.procedure, statement.key, zip(names, ("NULL" if value is None else "?" for value in values), strict=True))
         sizes = [size for size, value in zip(statement.sizes, values, strict=True) if value is not None]
         return text, sizes, [value for value in values if value is not None]
@@ -164,7 +167,7 @@ class SQLServer:
     ) -> Iterator[list[tuple]]:
         with closing(session.connection.cursor()) as cursor:
             cursor.setinputsizes(list(statement.sizes))
-            cursor.execute(statement.text, _values(statement, arguments))
+            cursor.execute(statement.text, values_of(statement, arguments))
             while cursor.description is None and cursor.nextset():
                 pass
             rows, size = [], 0
@@ -184,7 +187,7 @@ class SQLServer:
             return [tuple(row) for row in (all_results(cursor) or [[]])[-1]]
 
     def begin(self, connection: pyodbc.Connection) -> None:
-        connection.execute(f"{_BEGIN[True]};").close()
+        connection.execute(f"{BEGIN[True]}; {KEEP[True]}").close()
 
     def join(self, connection: pyodbc.Connection) -> bool:
         if connection.autocommit:
@@ -198,7 +201,7 @@ class SQLServer:
         return True
 
     def commit(self, connection: pyodbc.Connection) -> None:
-        connection.execute(_COMMIT[True]).close()
+        connection.execute(f"{ROLL_BACK_REPLACED} {COMMIT[True]}").close()
 
     def rollback(self, connection: pyodbc.Connection) -> None:
         connection.execute("IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;").close()
@@ -218,10 +221,18 @@ class SQLServer:
     def left_open(self, connection: pyodbc.Connection) -> bool:
         return False  # pyodbc does not know: BEGIN itself asks, in the round trip that it makes anyway
 
-    def is_intact(self, connection: pyodbc.Connection, begin: Begin) -> bool:
-        if connection.closed:  # by a handler
+    def is_intact(self, session: Session, begin: Begin) -> bool:
+        if session.connection.closed:  # by a handler
             return False
-        return connection.execute("SELECT @@TRANCOUNT;").fetchval() == (2 if begin == "commit_guarded" else 1)
+        if session.first is None or not session.lent:
+            return session.run(f"SELECT {is_whole(begin)};")[0][0][0] == 1
+        whole, *state = session.run(f"{clean(session.first)} SELECT {is_whole(begin)}, {STATE};")[0][0]
+        if whole == 1:
+            _restore(session, State(*state))
+        return whole == 1
+
+    def was_replaced(self, connection: pyodbc.Connection) -> bool:
+        return connection.execute(f"SELECT CASE WHEN {REPLACED} THEN 1 ELSE 0 END;").fetchval() == 1
 
     def is_closed(self, connection: pyodbc.Connection) -> bool:
         return connection.closed
@@ -242,8 +253,9 @@ class SQLServer:
     def heard(self, connection: pyodbc.Connection) -> list[str]:
         return []
 
-    def reset_session(self, connection: pyodbc.Connection, changed: Collection[str]) -> None:
-        """Nothing: the guard does not see what a handler sets, and procedures set what they need themselves."""
+    def reset_session(self, session: Session, changed: Collection[str]) -> None:
+        """Let the next BEGIN, or the next question whether the transaction is intact, look at the session."""
+        session.lent = True
 
     def limit_lock_waits(self, connection: pyodbc.Connection, milliseconds: int | None) -> None:
         with closing(connection.cursor()) as cursor:
@@ -253,8 +265,8 @@ class SQLServer:
         return load_pyodbc().Error
 
     def guard(self, connection: pyodbc.Connection, refuse: Callable[[str], NoReturn]) -> NoGuard:
-        """pyodbc's connections take no attributes: what a handler did wrong is found afterwards."""
-        return NoGuard()
+        """pyodbc's connections take no attributes: what a handler did is found afterwards."""
+        return _AfterwardsGuard()
 
     def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
         return translate(error, statement)
@@ -285,6 +297,39 @@ class SQLServer:
         return f"EXEC {self.object_name(procedure, key)} {', '.join(f'@{name} = {value}' for name, value in given)};"
 
 
+class _AfterwardsGuard(NoGuard):
+    """Sees nothing of what a handler does, so that each one may have changed its session."""
+
+    changed = frozenset({"session"})
+
+
+def _opening(session: Session, begin: Begin) -> str:
+    """Return the statements that begin a transaction which stays open, and look at the session if that is due."""
+    begins = f"{BEGIN[begin]}; {KEEP[begin]}"
+    if not session.looks:
+        return begins
+    return f"{begins} SELECT {STATE};" if session.first is None else f"{clean(session.first)} {begins} SELECT {STATE};"
+
+
+def _restore(session: Session, now: State) -> None:
+    """Make the session what it was before any handler had it. The first look at it is remembered as that.
+
+    Raises:
+        DatabaseUnavailable: that cannot be done on this connection.
+    """
+    if session.first is None:
+        session.first = now
+    statements = restore(session.first, now)
+    if not statements:
+        return
+    (again,) = session.run(f"{statements} SELECT {STATE};")
+    if restore(session.first, State(*again[0])):
+        raise DatabaseUnavailable(
+            "A handler has changed its session, and what it changed cannot be set back, such as by EXECUTE AS with NO REVERT. The connection "
+            "is given up, and the message is received on another one."
+        )
+
+
 def check_version(version: str, is_azure: Callable[[], bool]) -> None:
     """Check that a server is SQL Server 2016 SP1 (13.0.4001) or newer. Azure SQL (12) is new enough.
 
@@ -304,60 +349,3 @@ def _is_azure(connection: pyodbc.Connection) -> bool:
         "SELECT CAST(SERVERPROPERTY('EngineEdition') AS int), CAST(SERVERPROPERTY('babelfish') AS int);"
     ).fetchone()
     return babelfish == 1 or edition in (5, 8, 11, 12)
-
-
-def _physical(parameter: Parameter) -> tuple[tuple[str, str], ...]:
-    """One parameter of the contract as the procedure's own."""
-    if parameter.type == "messages":
-        return (("messages", "text"), ("bodies", "binary"))
-    return ((parameter.name, parameter.type),)
-
-
-def _message_block(messages: Sequence[Any]) -> list[Any]:
-    """Rows as one JSON array, and their bodies as one block of bytes that it points into."""
-    entries, bodies, start = [], [], 1
-    for ordinal, message in enumerate(messages):
-        entry: dict[str, Any] = {"ordinal": ordinal, "headers": message.raw_headers}
-        if message.body is not None:
-            entry["body_start"], entry["body_length"] = start, len(message.body)
-            bodies.append(message.body)
-            start += len(message.body)
-        for name in ("id", "time_to_be_received_ms", "correlation_id", "reply_to_address"):
-            value = getattr(message, name, None)
-            if value is not None:
-                entry[name] = str(value) if name == "id" else value
-        entries.append(entry)
-    return [json.dumps(entries, ensure_ascii=False, separators=(",", ":")), b"".join(bodies)]
-
-
-def _values(statement: Statement, arguments: dict[str, Any]) -> list[Any]:
-    values: list[Any] = []
-    for name, kind in statement.parameters:
-        value: Any = arguments.get(name)
-        if kind == "messages":
-            values += _message_block(value)
-        elif kind == "strings":
-            values.append(None if value is None else json.dumps(list(value), ensure_ascii=False))
-        else:
-            values.append(value)
-    return values
-
-
-def _batched(calls: Sequence[Call]) -> list[list[Call]]:
-    """Calls by round trip: as many as the server's limit of parameters and a text of one page of nvarchar hold."""
-    batches: list[list[Call]] = []
-    text = marks = 0
-    for call in calls:
-        text, marks = text + len(call[0].text) + 1, marks + len(call[0].sizes)
-        if not batches or text > _BATCH_TEXT or marks > _BATCH_PARAMETERS:
-            batches.append([])
-            text, marks = len(call[0].text) + 1, len(call[0].sizes)
-        batches[-1].append(call)
-    return batches
-
-
-def _is_plain(calls: Sequence[Call]) -> bool:
-    """Whether all values are null, counts or flags: such calls need no parameters, so that BEGIN can be in their batch."""
-    return all(
-        arguments.get(name) is None or kind in ("integer", "boolean") for each, arguments in calls for name, kind in each.parameters
-    )

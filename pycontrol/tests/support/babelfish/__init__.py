@@ -5,6 +5,8 @@ script: a file below procedures/ with the same path replaces a script, and `SUBS
 What is replaced or changed was not executed as SQL Server gets it: `adapted_procedures` lists those procedures for
 docs/engines.md.
 
+Babelfish has no CURRENT_TRANSACTION_ID. server.sql makes one: run it once in each cluster, with psql in Babelfish's database.
+
 `HandRunner` runs a script that a person would run with sqlcmd: Babelfish accepts SET NOEXEC without obeying it.
 """
 
