@@ -249,6 +249,12 @@ class SQLServer:
         with closing(connection.cursor()) as cursor:
             cursor.execute(f"SET LOCK_TIMEOUT {-1 if milliseconds is None else milliseconds:d};")
 
+    def limit_statements(self, connection: pyodbc.Connection, milliseconds: int) -> None:
+        connection.timeout = -(milliseconds // -1000)
+
+    def executable(self, connection: pyodbc.Connection, procedures: Sequence[str]) -> set[str]:
+        return {name for (name,) in connection.execute(sqlserver_checks.EXECUTABLE, json.dumps(list(procedures))).fetchall()}
+
     def driver_error(self) -> type[Exception]:
         return load_pyodbc().Error
 
