@@ -32,6 +32,7 @@ _MODULES = {
     "transactions": "transactions",
     "outbox": "outbox",
     "bridge": "run.bridge",
+    "dashboard": "run.dashboard",
     "spark": "spark",
     "doctor": "doctor",
     "demo": "demo.command",

@@ -16,7 +16,8 @@ from rowpost.cli.printing import json_text, table
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
 from rowpost.deploy import sagas as saga_registry
-from rowpost.errors import MessageCorrupt, SagaNotDeployed
+from rowpost.errors import MessageCorrupt
+from rowpost.sagas.instances import as_id, find_instance, find_saga_type, instance_document, instances
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, INVOKED_SAGAS, MESSAGE_ID, MESSAGE_INTENT, PROCESSING_ENDED
 from rowpost.wire.message_types import split_enclosed_types
 
@@ -25,7 +26,6 @@ __all__ = ["PAGE", "SagaArgument", "app"]
 app = typer.Typer(help="Inspect and maintain sagas and their instances.", no_args_is_help=True)
 
 PAGE = 500
-LOCK_TIMEOUT_MS = 5000
 
 SagaArgument = Annotated[str, typer.Argument(metavar="SAGA", help="The saga's table, such as Sales_OrderPolicy.")]
 InstanceArgument = Annotated[
@@ -47,8 +47,8 @@ def list_sagas(
             _list_types(session, database)
             return
         name, by = _registered(session, database, saga)
-        instances = islice(_instances(database, name), count)
-        found = [_document(key, version, data, metadata, by) for key, _, version, _, data, metadata in instances]
+        found_instances = islice(instances(database, name), count)
+        found = [instance_document(key, version, data, metadata, by) for key, _, version, _, data, metadata in found_instances]
     if session.as_json:
         session.document(found)
         return
@@ -96,7 +96,7 @@ def history(
     """
     with session.deployed() as database:
         name, by = _registered(session, database, saga)
-        key = _as_id(instance) or UUID(_find(session, database, name, by, instance)["id"])
+        key = as_id(instance) or UUID(_find(session, database, name, by, instance)["id"])
         found = [_entry(headers) for headers in islice(_audited(session, database, audit), last) if _handled_by(headers, key)]
     if session.as_json:
         session.document(found)
@@ -161,49 +161,16 @@ def drop_correlation(
 # ---------------------------------------------------------------------------------------------- from the database
 def _registered(session: Session, database: Connection, name: str) -> tuple[str, str]:
     """Return the saga's registered name and its correlation property. Raises SagaNotDeployed."""
-    rows = database.call("list_saga_types")
-    for row in rows:
-        if session.text(name) in (row.saga_name, row.table_name):
-            return row.saga_name, row.correlation_name
-    known = ", ".join(row.saga_name for row in rows) or "none"
-    raise SagaNotDeployed(f"There is no saga with the table {name!r} in this database. Sagas here: {known}.")
-
-
-def _instances(database: Connection, saga: str) -> Iterator[tuple]:
-    after_id = None
-    while page := database.call("list_sagas", saga, count=PAGE, after_id=after_id):
-        yield from page
-        after_id = page[-1].id
+    found = find_saga_type(database, session.text(name))
+    return found.saga_name, found.correlation_name
 
 
 def _find(session: Session, database: Connection, saga: str, by: str, instance: str) -> dict[str, Any]:
     """Find an instance by its id or by its correlation value. Raises Refused."""
-    key = _as_id(instance)
-    for place in ({"id": key}, {"correlation_value": instance}):
-        if None not in place.values():
-            for row in database.call("load_saga", saga, **place, locked=False, lock_timeout_ms=LOCK_TIMEOUT_MS):
-                return _document(row.id, row.concurrency, row.data, row.metadata, by)
-    raise Refused(
-        f"The saga {saga} has no instance {session.text(instance)!r}. It is completed, or it was never started.", ExitCode.NOT_FOUND
-    )
-
-
-def _as_id(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
-
-
-def _document(key: UUID, version: int, data: str, metadata: str, by: str) -> dict[str, Any]:
-    state = json.loads(data)
-    return {
-        "instance": state.get(by),
-        "id": str(key),
-        "version": version,
-        "state": state,
-        "metadata": json.loads(metadata or "{}"),
-    }
+    found = find_instance(database, saga, by, session.text(instance))
+    if found is None:
+        raise Refused(f"The saga {saga} has no instance {instance!r}. It is completed, or it was never started.", ExitCode.NOT_FOUND)
+    return found
 
 
 def _audited(session: Session, database: Connection, audit: str) -> Iterator[dict[str, str | None]]:

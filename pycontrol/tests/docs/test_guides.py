@@ -55,6 +55,10 @@ NOT_RUN = {
     "docs/guides/bridge.md": {
         "rowpost bridge run": "runs until Ctrl-C; tests/cli/test_cli_bridge.py runs it",
     },
+    "docs/guides/dashboard.md": {
+        "rowpost dashboard": "runs until Ctrl-C; tests/cli/test_cli_dashboard.py runs it",
+        "pip install": "installs packages",
+    },
     "docs/guides/endpoints.md": {
         "rowpost --env production run": "runs until Ctrl-C; tests/endpoint/test_hosting.py runs endpoints in this way",
     },

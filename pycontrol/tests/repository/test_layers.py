@@ -9,7 +9,7 @@ import pytest
 import rowpost
 
 PACKAGE = Path(rowpost.__file__).parent
-ENTRIES = 21
+ENTRIES = 22
 
 #: the rooms, from the lowest floor to the highest; a room may import from lower floors only
 FLOORS = (
@@ -23,7 +23,7 @@ FLOORS = (
     ("sagas", "outbox"),
     ("pipeline",),
     ("endpoint",),
-    ("workers", "testing", "spark"),
+    ("workers", "testing", "spark", "dashboard"),
     ("cli",),
     ("rowpost", "__main__"),
 )

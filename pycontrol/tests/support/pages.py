@@ -3,6 +3,7 @@
     docs/reference/errors.md       from sql/contract.yml and the dialects' sets of error numbers
     docs/reference/behaviour.md    from behaviour.yml, the `promise` markers of the tests, and behaviour.json
     docs/for-dbas.md               the tables between its marks, from the contract and the headers of the .sql files
+    docs/reference/dashboard-api.json  from the operations of the dashboard's interface
     docs/engines.md                from docs/reference/engines.json, which `pytest --engines-report=FILE` writes, and from the changes for Babelfish
 """
 
@@ -13,6 +14,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
+from rowpost.dashboard.api import openapi
 from rowpost.database.contract import load_contract
 from rowpost.database.dialects import postgresql_errors, sqlserver_errors
 from rowpost.database.sql_folder import sql_folder
@@ -35,6 +37,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "errors.md": errors_page(),
         DOCS / "for-dbas.md": with_tables((DOCS / "for-dbas.md").read_text(encoding="utf-8")),
         DOCS / "engines.md": engines_page(),
+        DOCS / "reference" / "dashboard-api.json": json.dumps(openapi(), indent=2) + "\n",
         DOCS / "reference" / "behaviour.md": behaviour_page(MADE, engines(read_results() | recorded())),
     }
 

@@ -222,6 +222,12 @@ class PostgreSQL:
     def limit_lock_waits(self, connection: psycopg.Connection, milliseconds: int | None) -> None:
         connection.execute("RESET lock_timeout" if milliseconds is None else f"SET lock_timeout = {milliseconds:d}", prepare=False)
 
+    def limit_statements(self, connection: psycopg.Connection, milliseconds: int) -> None:
+        connection.execute(f"SET statement_timeout = {milliseconds:d}", prepare=False)
+
+    def executable(self, connection: psycopg.Connection, procedures: Sequence[str]) -> set[str]:
+        return {name for (name,) in connection.execute(postgresql_checks.EXECUTABLE, (list(procedures),)).fetchall()}
+
     def heard(self, connection: psycopg.Connection) -> list[str]:
         return notifications.heard(connection)
 

@@ -13,7 +13,14 @@ import psycopg
 from rowpost.database.dialects.pooling import is_pooled
 from rowpost.database.dialects.protocol import Check
 
-__all__ = ["READ_ONLY_REMEDY", "checks"]
+__all__ = ["EXECUTABLE", "READ_ONLY_REMEDY", "checks"]
+
+#: the rendered names of the procedures in a list that the login may execute
+EXECUTABLE = (
+    "SELECT p.proname::text FROM pg_catalog.pg_proc AS p"
+    " WHERE p.pronamespace = to_regnamespace('rowpost') AND split_part(p.proname, ':', 1) = ANY(%s)"
+    " AND has_function_privilege(p.oid, 'EXECUTE')"
+)
 
 READ_ONLY_REMEDY = "name the primary in the url, or all servers and target_session_attrs=read-write"
 

@@ -212,6 +212,12 @@ class Dialect(Protocol):
     def limit_lock_waits(self, connection: Any, milliseconds: int | None) -> None:
         """Let the session's statements wait for a lock at most so long; None: as the login's settings say."""
 
+    def limit_statements(self, connection: Any, milliseconds: int) -> None:
+        """Let each statement of the session run at most so long, rounded up to what the driver counts; then it is cancelled."""
+
+    def executable(self, connection: Any, procedures: Sequence[str]) -> set[str]:
+        """Return the rendered names of those of the procedures that the login may execute, such as purge_queue:Sales."""
+
     def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
         """The driver's error as one of rowpost's."""
 

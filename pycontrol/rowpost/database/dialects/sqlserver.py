@@ -12,6 +12,7 @@ Counts and flags have few values and are part of the text. Nulls are too: see `o
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -260,6 +261,12 @@ class SQLServer:
     def limit_lock_waits(self, connection: pyodbc.Connection, milliseconds: int | None) -> None:
         with closing(connection.cursor()) as cursor:
             cursor.execute(f"SET LOCK_TIMEOUT {-1 if milliseconds is None else milliseconds:d};")
+
+    def limit_statements(self, connection: pyodbc.Connection, milliseconds: int) -> None:
+        connection.timeout = -(milliseconds // -1000)
+
+    def executable(self, connection: pyodbc.Connection, procedures: Sequence[str]) -> set[str]:
+        return {name for (name,) in connection.execute(sqlserver_checks.EXECUTABLE, json.dumps(list(procedures))).fetchall()}
 
     def driver_error(self) -> type[Exception]:
         return load_pyodbc().Error

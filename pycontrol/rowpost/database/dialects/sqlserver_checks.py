@@ -16,9 +16,15 @@ if TYPE_CHECKING:
     import pyodbc
 
 __all__ = [
-    "COMPATIBILITY", "DATABASE", "MISSING", "OWNERS", "OWNER_LOGIN", "check_compatibility", "checks", "describe", "describe_owner",
+    "COMPATIBILITY", "DATABASE", "EXECUTABLE", "MISSING", "OWNERS", "OWNER_LOGIN", "check_compatibility", "checks", "describe", "describe_owner",
 ]  # fmt: skip
 
+#: the rendered names of the procedures in a JSON array that the login may execute
+EXECUTABLE = (
+    "SELECT o.name FROM sys.procedures AS o WHERE o.schema_id = SCHEMA_ID(N'rowpost')"
+    " AND LEFT(o.name, CHARINDEX(N':', o.name + N':') - 1) IN (SELECT j.value FROM OPENJSON(?) AS j)"
+    " AND HAS_PERMS_BY_NAME(N'rowpost.' + QUOTENAME(o.name), N'OBJECT', N'EXECUTE') = 1;"
+)
 DATABASE = "SELECT CAST(DATABASEPROPERTYEX(DB_NAME(), 'Updateability') AS nvarchar(20)), QUOTENAME(USER_NAME());"
 #: the database's compatibility level; Babelfish says 120 and has no levels
 COMPATIBILITY = "SELECT CASE WHEN SERVERPROPERTY('babelfish') IS NULL THEN d.compatibility_level END FROM sys.databases AS d WHERE d.name = DB_NAME();"

@@ -1,0 +1,103 @@
+"""What changes something: retry, edit and discard failed messages, and purge a queue. Each act is one line in the log.
+
+An act is bounded in time, so that its page comes back: a purge or a retry of many messages says how many are done, and the rest stays.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from rowpost.database.connection import Connection
+from rowpost.errors import RowpostError
+from rowpost.transport.error_queue import BATCH, ErrorQueue, Retried
+from rowpost.transport.failure_groups import scan
+from rowpost.wire.message import Headers
+
+__all__ = ["ActLog", "Acts"]
+
+#: seconds after which a purge or a retry of many stops between two batches
+LONGEST_S = 8.0
+PURGE_BATCH, MOST_RETRIED, SCANNED = 2_000, 5_000, 20_000
+_log = logging.getLogger("rowpost.dashboard.acts")
+
+
+class ActLog:
+    """Writes who did what, and what became of it. The record's attribute `act` is the same as a mapping."""
+
+    @contextmanager
+    def act(self, user: str, name: str, **details: Any) -> Iterator[dict[str, Any]]:
+        """Run an act and log it at its end. The block may add to the mapping."""
+        act: dict[str, Any] = {"event": "Act", "act": name, "user": user, **details}
+        try:
+            yield act
+        except RowpostError as error:
+            self._write({**act, "outcome": "refused", "error": str(error)}, logging.WARNING)
+            raise
+        except BaseException:
+            self._write({**act, "outcome": "failed"}, logging.ERROR)
+            raise
+        self._write({**act, "outcome": "done"}, logging.INFO)
+
+    def _write(self, act: dict[str, Any], level: int) -> None:
+        shown = ", ".join(f"{name} {value!r}" for name, value in act.items() if name not in ("event", "act", "user", "outcome"))
+        _log.log(level, "%s by %r %s: %s", act["act"], act["user"], act["outcome"], shown, extra={"act": act})
+
+
+@dataclass(frozen=True)
+class Acts:
+    """The acts of one user on one connection. They raise what the server says, PermissionDenied for example."""
+
+    database: Connection
+    user: str
+    log: ActLog = field(default_factory=ActLog)
+
+    def retry(self, queue: str, row: int) -> str:
+        """Move a failed message back, and return the queue to which it went. Raises as ErrorQueue.retry."""
+        with self.log.act(self.user, "retry", queue=queue, row=row) as act:
+            act["to"] = ErrorQueue(self.database, queue).retry(row)
+        return act["to"]
+
+    def edit(self, queue: str, row: int, body: bytes | None, headers: Headers | None, to: str | None) -> str:
+        """Send an edited copy, and return the queue to which it went. Raises as ErrorQueue.edit."""
+        with self.log.act(self.user, "edit", queue=queue, row=row, body_edited=body is not None, headers_edited=headers is not None) as act:
+            act["to"] = ErrorQueue(self.database, queue).edit(row, body=body, headers=headers, to=to)
+        return act["to"]
+
+    def discard(self, queue: str, row: int) -> None:
+        """Remove a failed message for good. The log keeps its id. Raises MessageNotFound."""
+        with self.log.act(self.user, "discard", queue=queue, row=row) as act:
+            errors = ErrorQueue(self.database, queue)
+            act["message_id"] = errors.find(row).message_id
+            errors.discard(row)
+
+    def retry_group(self, queue: str, key: str, up_to: int) -> Retried:
+        """Move back the messages of one cause up to a row version: at most 5,000, and for at most 8 seconds."""
+        end = time.monotonic() + LONGEST_S
+        with self.log.act(self.user, "retry group", queue=queue, cause=key, up_to=up_to) as act:
+            errors = ErrorQueue(self.database, queue)
+            rows = [each.row_version for each in scan(errors, key=key, up_to=up_to, show=MOST_RETRIED, read_at_most=SCANNED).messages]
+            done = Retried()
+            for start in range(0, len(rows), BATCH):
+                part = errors.retry_all(rows=rows[start : start + BATCH])
+                done = Retried(done.retried + part.retried, done.gone + part.gone, done.refused + part.refused)
+                if time.monotonic() > end:
+                    break
+            act |= {"retried": done.retried, "gone": done.gone, "refused": len(done.refused)}
+        return done
+
+    def purge(self, queue: str) -> tuple[int, bool]:
+        """Delete messages for at most 8 seconds; return how many, and whether the queue was purged to its end."""
+        end = time.monotonic() + LONGEST_S
+        with self.log.act(self.user, "purge", queue=queue) as act:
+            act["deleted"] = 0
+            while True:
+                purged = self.database.call_atomically("purge_queue", queue=queue, count=PURGE_BATCH)[0].purged
+                act["deleted"] += purged
+                if purged < PURGE_BATCH or time.monotonic() > end:
+                    break
+        return act["deleted"], purged < PURGE_BATCH

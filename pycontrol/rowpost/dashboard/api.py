@@ -1,0 +1,184 @@
+"""The JSON behind the pages, and the OpenAPI document that describes it. Version 1 only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from rowpost.dashboard import documents as made
+from rowpost.dashboard import reading
+from rowpost.dashboard.pages import failed_filter
+from rowpost.dashboard.visit import Handler, Visit
+from rowpost.errors import InvalidCount, MessageNotFound, SagaInstanceMissing
+from rowpost.sagas.instances import as_id
+from rowpost.version import __version__
+
+__all__ = ["ROUTES", "openapi"]
+
+LIST = 1_000
+BODY_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One path: what answers it, the type of its document, and its parameters with their descriptions.
+
+    A parameter whose name ends with * is required; `after`, `row` and `count` are numbers where `numbers` names them.
+    """
+
+    path: str
+    answer: Callable[[Visit], Any]
+    document: type
+    summary: str
+    parameters: tuple[tuple[str, str], ...] = ()
+    numbers: tuple[str, ...] = ()
+
+
+def _required(visit: Visit, name: str) -> str:
+    value = visit.argument(name)
+    if not value:
+        raise InvalidCount(f"The parameter {name} is missing.")
+    return value
+
+
+def _count(visit: Visit, default: int, most: int = LIST) -> int:
+    count = visit.number("count")
+    if count is not None and not 1 <= count <= most:
+        raise InvalidCount(f"count must be between 1 and {most} (got {count}).")
+    return count or default
+
+
+def _queues(visit: Visit) -> made.QueuePage:
+    return reading.queue_page(visit.site.monitor.latest(), visit.argument("search"), visit.argument("after"))
+
+
+def _queue(visit: Visit) -> made.QueueDocument:
+    return reading.queue_document(visit.site.monitor.find(_required(visit, "name")))
+
+
+def _messages(visit: Visit) -> made.MessagePage:
+    with visit.site.pool.connection() as database:
+        return reading.messages(database, _required(visit, "name"), visit.number("after"), _count(visit, 50, 200), BODY_BYTES)
+
+
+def _failed(visit: Visit) -> made.FailedPage:
+    with visit.site.pool.connection() as database:
+        key, after = visit.argument("cause") or None, visit.number("after")
+        return reading.failed_page(database, visit.error_queue, failed_filter(visit), key, after, _count(visit, 50))
+
+
+def _failed_message(visit: Visit) -> made.FailedDetail:
+    row = visit.number("row")
+    if row is None:
+        raise InvalidCount("The parameter row is missing.")
+    with visit.site.pool.connection() as database:
+        return reading.failed_detail(database, visit.error_queue, row)
+
+
+def _message(visit: Visit) -> made.MessageDocument:
+    row = visit.number("row")
+    if row is None:
+        raise InvalidCount("The parameter row is missing.")
+    with visit.site.pool.connection() as database:
+        found = reading.one_message(database, _required(visit, "name"), row)
+    if found is None:
+        raise MessageNotFound(f"Message {row} is not in this queue any more, or a receiver has locked it.")
+    return found
+
+
+def _subscriptions(visit: Visit) -> made.Subscriptions:
+    with visit.site.pool.connection() as database:
+        return reading.subscriptions(database, visit.argument("search"), visit.number("after") or 0)
+
+
+def _sagas(visit: Visit) -> made.SagaTypes:
+    with visit.site.pool.connection() as database:
+        return reading.saga_types(database)
+
+
+def _instances(visit: Visit) -> made.SagaInstances:
+    with visit.site.pool.connection() as database:
+        return reading.saga_instances(database, _required(visit, "saga"), as_id(visit.argument("after")), _count(visit, 50))
+
+
+def _instance(visit: Visit) -> made.SagaInstance:
+    saga, instance = _required(visit, "saga"), _required(visit, "instance")
+    with visit.site.pool.connection() as database:
+        found = reading.saga_instance(database, saga, instance)
+    if found is None:
+        raise SagaInstanceMissing(f"The saga {saga} has no instance {instance!r}. It is completed, or it was never started.")
+    return found
+
+
+def _deployment(visit: Visit) -> made.Deployment:
+    with visit.site.pool.connection() as database:
+        return reading.read_deployment(database, visit.site.settings, read_only=visit.site.read_only)
+
+
+def _verification(visit: Visit) -> made.Verification:
+    with visit.site.pool.connection() as database:
+        return reading.verification(database, visit.site.settings)
+
+
+_NAME = ("name*", "the queue's name")
+_ROW = ("row*", "the row version of the message")
+_ERRORS = ("queue", "the error queue; by default the environment's")
+_SEARCH = ("search", "only names that contain this text")
+_FILTER = (
+    ("failed_queue", "only messages that failed in this queue"), ("exception", "only messages whose exception type or text contains this"),
+    ("type", "only messages whose type contains this"), ("cause", "only messages of the group with this key"),
+)  # fmt: skip
+OPERATIONS = (
+    Operation("/api/v1/queues", _queues, made.QueuePage, "List queues with their figures, by name, 200 a page", (_SEARCH, ("after", "only names after this one"))),
+    Operation("/api/v1/queue", _queue, made.QueueDocument, "Read the figures of one queue", (_NAME,)),
+    Operation("/api/v1/messages", _messages, made.MessagePage, "Browse the messages of a queue, oldest first", (_NAME, ("after", "only messages after this row version"), ("count", "1 to 200, by default 50")), ("after", "count")),
+    Operation("/api/v1/message", _message, made.MessageDocument, "Read one message", (_NAME, _ROW), ("row",)),
+    Operation("/api/v1/failed", _failed, made.FailedPage, "Search failed messages, and group them by cause", (_ERRORS, *_FILTER, ("after", "only messages after this row version"), ("count", "1 to 1000, by default 50")), ("after", "count")),
+    Operation("/api/v1/failed-message", _failed_message, made.FailedDetail, "Read one failed message", (_ERRORS, _ROW), ("row",)),
+    Operation("/api/v1/subscriptions", _subscriptions, made.Subscriptions, "List subscriptions, 500 a page", (_SEARCH, ("after", "how many to leave out")), ("after",)),
+    Operation("/api/v1/sagas", _sagas, made.SagaTypes, "List the types of sagas"),
+    Operation("/api/v1/saga-instances", _instances, made.SagaInstances, "List the instances of a saga", (("saga*", "the saga's table"), ("after", "only instances after this id"), ("count", "1 to 1000, by default 50")), ("count",)),
+    Operation("/api/v1/saga-instance", _instance, made.SagaInstance, "Find an instance of a saga", (("saga*", "the saga's table"), ("instance*", "the correlation value or the id"))),
+    Operation("/api/v1/deployment", _deployment, made.Deployment, "Read what is deployed"),
+    Operation("/api/v1/verification", _verification, made.Verification, "Compare the database with the plan"),
+)  # fmt: skip
+
+
+def openapi() -> dict[str, Any]:
+    """Return the OpenAPI 3.1 document of the interface, made from its operations and their types."""
+    types = [*{each.document: None for each in OPERATIONS}, made.Problem]
+    schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    problem = {"description": "Why there is no answer", "content": {"application/json": {"schema": schemas[-1]}}}
+    paths = {}
+    for each in OPERATIONS:
+        schema = schemas[types.index(each.document)]
+        paths[each.path] = {
+            "get": {
+                "operationId": each.path.rpartition("/")[2].replace("-", "_"),
+                "summary": each.summary,
+                "parameters": [_parameter(name, text, each.numbers) for name, text in each.parameters],
+                "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": schema}}}, "default": problem},
+            }
+        }
+    information = {"title": "rowpost dashboard", "version": "1", "description": f"Made from rowpost {__version__}. It only reads."}
+    return {"openapi": "3.1.0", "info": information, "paths": paths, "components": {"schemas": components}}
+
+
+def _parameter(name: str, text: str, numbers: tuple[str, ...]) -> dict[str, Any]:
+    plain = name.rstrip("*")
+    kind = {"type": "integer", "minimum": 0} if plain in numbers else {"type": "string"}
+    return {"name": plain, "in": "query", "required": name.endswith("*"), "description": text, "schema": kind}
+
+
+def _as_json(answer: Callable[[Visit], Any]) -> Handler:
+    return lambda visit: Response(msgspec.json.encode(answer(visit)), media_type="application/json")
+
+
+ROUTES: tuple[tuple[str, Handler], ...] = (
+    *((each.path, _as_json(each.answer)) for each in OPERATIONS),
+    ("/api/v1/openapi.json", _as_json(lambda visit: openapi())),
+)

@@ -1,0 +1,172 @@
+"""The ASGI application: which request is answered by whom, and what becomes of errors."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from rowpost import errors
+from rowpost.dashboard.access import SESSION, SESSION_S, Access, HostAccess, TokenAccess
+from rowpost.dashboard.api import ROUTES as API
+from rowpost.dashboard.connections import Pool
+from rowpost.dashboard.forms import ROUTES as FORMS
+from rowpost.dashboard.monitor import Monitor
+from rowpost.dashboard.pages import ROUTES as PAGES
+from rowpost.dashboard.protection import COOKIE, Headers
+from rowpost.dashboard.rendering import ASSETS
+from rowpost.dashboard.visit import Handler, Site, Visit
+from rowpost.settings.environment import Settings, load_settings
+
+__all__ = ["app"]
+
+LARGEST_FORM = 32 * 1024 * 1024
+#: seconds before a wrong token is answered
+WRONG_TOKEN_S = 0.5
+_log = logging.getLogger("rowpost.dashboard")
+_STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (errors.PermissionDenied, 403), (errors.QueueNotFound, 404), (errors.MessageNotFound, 404), (errors.SagaNotDeployed, 404), (errors.SagaInstanceMissing, 404),
+    (errors.DatabaseUnavailable, 503), (errors.LoginRefused, 503), (errors.SchemaMissing, 503), (errors.UnsupportedServer, 503),
+    (errors.SchemaTooNew, 503), (errors.Deadlock, 503), (errors.MessageError, 400), (errors.CatalogueError, 400),
+)  # fmt: skip
+
+
+def app(environment: str | Path | Settings | None = None, *, read_only: bool = False, access: Access | None = None) -> Starlette:
+    """Return the dashboard of an environment as an ASGI application, which can be mounted in another one.
+
+    Args:
+        environment: its name, the path of its file, or its settings; None as for every command.
+        read_only: offer no act, and refuse all.
+        access: who may use it. By default everybody who reaches it: the application in which it is mounted decides.
+
+    Raises:
+        SettingsError: the environment cannot be read.
+    """
+    settings = environment if isinstance(environment, Settings) else load_settings(environment)
+    pool = Pool(settings)
+    site = Site(settings, read_only, access or HostAccess(), pool, Monitor(pool))
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        site.monitor.start()
+        try:
+            yield
+        finally:
+            await run_in_threadpool(site.close)
+
+    routes = [Route(path, _endpoint(site, handler), methods=["GET"]) for path, handler in (*PAGES, *API)]
+    routes += [Route(path, _endpoint(site, handler), methods=["POST"]) for path, handler in FORMS]
+    routes += [Route("/static/{name}", _static), Route("/sign-in", _sign_in(site), methods=["GET", "POST"])]
+    routes += [Route("/{path:path}", _endpoint(site, _nothing))]
+    made = Starlette(routes=routes, middleware=[Middleware(Headers)], lifespan=lifespan)
+    made.state.site = site
+    return made
+
+
+def _nothing(visit: Visit) -> Response:
+    return visit.problem("There is no such page.", 404)
+
+
+async def _static(request: Request) -> Response:
+    content, kind = ASSETS.get(request.path_params["name"], (None, ""))
+    return Response("There is no such file.", 404) if content is None else Response(content, media_type=kind)
+
+
+def _endpoint(site: Site, handler: Handler) -> Callable[[Request], Any]:
+    async def answer(request: Request) -> Response:
+        cookie, new = site.forgery.cookie_of(request)
+        visit = Visit(site, request, site.access.user(request) or "", {}, cookie)
+        response = _refused(visit) or await _form_problem(visit)
+        if response is None:
+            site.monitor.start()  # a mounted application gets no lifespan
+            response = await run_in_threadpool(_answer, visit, handler)
+        if new and request.method == "GET":
+            _set_cookie(response, request, COOKIE, cookie)
+        return response
+
+    return answer
+
+
+def _refused(visit: Visit) -> Response | None:
+    if visit.user:
+        return None
+    if visit.site.access.signs_in and not visit.request.url.path.startswith(f"{visit.base}/api/"):
+        return RedirectResponse(f"{visit.base}/sign-in", 303)
+    return visit.problem("You may not use this dashboard from here: sign in, or use the address that its operator named.", 403)
+
+
+async def _form_problem(visit: Visit) -> Response | None:
+    """Read the form of a POST; return a response if it is refused."""
+    if visit.request.method != "POST":
+        return None
+    body = bytearray()
+    async for part in visit.request.stream():
+        body += part
+        if len(body) > LARGEST_FORM:
+            return visit.problem("The form is larger than 32 MB. Use the command line: rowpost errors edit.", 413)
+    try:
+        visit.form.update(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=50))
+    except ValueError:
+        return visit.problem("The form cannot be read.", 400)
+    if not visit.site.forgery.allows(visit.request, visit.form):
+        return visit.problem("The form is too old, or was not sent by this dashboard: nothing was changed. Go back, load the page again and repeat it.", 403)
+    return None
+
+
+def _answer(visit: Visit, handler: Handler) -> Response:
+    """Answer in a thread. Errors become pages in plain words."""
+    began = time.monotonic()
+    try:
+        return handler(visit)
+    except errors.RowpostError as error:
+        status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+        limit_s = visit.site.pool.statement_ms / 1000
+        text = str(error)
+        if status == 500 and time.monotonic() - began >= limit_s:  # noqa: PLR2004
+            status, text = 504, f"The database did not answer within {limit_s:g} s, and the statement was cancelled: {error}"
+        return visit.problem(text, status, type(error).__name__)
+    except Exception:  # noqa: BLE001 -- a bug becomes a page, and a traceback in the log
+        _log.exception("a page failed: %s", visit.request.url.path)
+        return visit.problem("This is a bug in rowpost: please report it with the lines in the dashboard's log.", 500)
+
+
+def _set_cookie(response: Response, request: Request, name: str, value: str, max_age: int | None = None) -> None:
+    path = request.scope.get("root_path", "") or "/"
+    response.set_cookie(name, value, max_age=max_age, path=path, httponly=True, samesite="strict", secure=request.url.scheme == "https")
+
+
+def _sign_in(site: Site) -> Callable[[Request], Any]:
+    async def sign_in(request: Request) -> Response:
+        cookie, new = site.forgery.cookie_of(request)
+        visit = Visit(site, request, "", {}, cookie)
+        if not isinstance(site.access, TokenAccess):
+            return visit.problem("This dashboard needs no token.", 404)
+        wrong = False
+        if request.method == "POST":
+            refused = await _form_problem(visit)
+            if refused is not None:
+                return refused
+            if site.access.accepts(visit.argument("token")):
+                response: Response = RedirectResponse(f"{visit.base}/", 303)
+                _set_cookie(response, request, SESSION, site.access.session(), SESSION_S)
+                return response
+            await asyncio.sleep(WRONG_TOKEN_S)
+            wrong = True
+        response = visit.page("sign_in.html", 403 if wrong else 200, wrong=wrong)
+        if new:
+            _set_cookie(response, request, COOKIE, cookie)
+        return response
+
+    return sign_in

@@ -1,0 +1,205 @@
+"""What the pages show and the JSON interface returns: one structure for both. Times are ISO 8601 in UTC, unless a header says otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+__all__ = [
+    "Deployment", "FailedDetail", "FailedGroup", "FailedPage", "FailedSummary", "FindingDocument", "MessageDocument", "MessagePage",
+    "Problem", "QueueDocument", "QueuePage", "SagaInstance", "SagaInstances", "SagaType", "SagaTypes", "Subscription", "Subscriptions",
+    "Verification",
+]  # fmt: skip
+
+
+class Document(Struct, frozen=True):
+    """The base of all documents."""
+
+
+class QueueDocument(Document, frozen=True):
+    """A queue. Null: the server does not know it, or the login may not see it."""
+
+    name: str
+    kind: str
+    waiting: int | None
+    oldest_age_ms: int | None
+    expired: int | None
+    enqueued_per_second: float | None
+    dequeued_per_second: float | None
+    table_bytes: int | None
+    index_bytes: int | None
+    dead_rows: int | None
+    has_delayed: bool
+    problem: str | None = None
+
+
+class QueuePage(Document, frozen=True):
+    """Queues by name; `after` is the name with which the next page begins, null if there is none."""
+
+    measured_at: str
+    queues: list[QueueDocument]
+    after: str | None = None
+
+
+class MessageDocument(Document, frozen=True):
+    """A message. The body is text or Base64, and may be truncated: `body_bytes` is its whole length."""
+
+    queue: str
+    row_version: int
+    id: str
+    expired: bool
+    expires: str | None
+    body_bytes: int
+    message_id: str | None = None
+    headers: dict[str, str | None] | None = None
+    raw_headers: str | None = None
+    corrupt: str | None = None
+    body: str | None = None
+    body_base64: str | None = None
+
+
+class MessagePage(Document, frozen=True):
+    """Messages of a queue, oldest first; `after` is the row version after which the next page begins, null if there is none."""
+
+    queue: str
+    messages: list[MessageDocument]
+    after: int | None = None
+
+
+class FailedSummary(Document, frozen=True):
+    """A failed message, without its headers and body."""
+
+    row_version: int
+    id: str
+    message_id: str
+    failed_queue: str | None
+    failed_at: str | None
+    exception_type: str | None
+    exception: str | None
+    message_type: str | None
+    body_bytes: int
+    corrupt: str | None
+
+
+class FailedGroup(Document, frozen=True):
+    """Failed messages of one cause; `exception` is the text of the first one."""
+
+    key: str
+    count: int
+    failed_queue: str
+    exception_type: str
+    message_type: str
+    exception: str
+    first_row: int
+    first_failed_at: str | None
+    last_failed_at: str | None
+
+
+class FailedPage(Document, frozen=True):
+    """What a bounded scan of the error queue found. `after`: where the next scan begins, null if all was read."""
+
+    queue: str
+    read: int
+    matched: int
+    groups: list[FailedGroup]
+    messages: list[FailedSummary]
+    after: int | None = None
+    up_to: int | None = None
+
+
+class FailedDetail(Document, frozen=True):
+    """A failed message whole."""
+
+    failure: FailedSummary
+    stack_trace: str
+    message: MessageDocument
+
+
+class Subscription(Document, frozen=True):
+    """A subscription of an endpoint to an event."""
+
+    topic: str
+    endpoint: str
+    queue: str
+
+
+class Subscriptions(Document, frozen=True):
+    """Subscriptions by topic; `after` is the number of those before the next page, null if there is none."""
+
+    subscriptions: list[Subscription]
+    after: int | None = None
+
+
+class SagaType(Document, frozen=True):
+    """A type of saga that has a table."""
+
+    name: str
+    correlation: str
+    correlation_type: str
+    second: str | None = None
+
+
+class SagaTypes(Document, frozen=True):
+    """The types of sagas of the database."""
+
+    sagas: list[SagaType]
+
+
+class SagaInstance(Document, frozen=True):
+    """An instance of a saga."""
+
+    instance: Any
+    id: str
+    version: int
+    state: Any
+    metadata: Any
+
+
+class SagaInstances(Document, frozen=True):
+    """Instances in the order of their ids; `after` is the id after which the next page begins, null if there is none."""
+
+    saga: str
+    instances: list[SagaInstance]
+    after: str | None = None
+
+
+class Deployment(Document, frozen=True):
+    """What is deployed, and which program answers."""
+
+    environment: str
+    target: str
+    engine: str
+    engine_version: str
+    schema_version: int
+    deployed_by: str
+    deployed_at: str
+    program: str
+    program_schema: int
+    read_only: bool
+    features: list[str]
+
+
+class FindingDocument(Document, frozen=True):
+    """A difference between database and plan, or a remark."""
+
+    kind: str
+    subject: str
+    detail: str
+    remedy: str
+    remark: bool
+
+
+class Verification(Document, frozen=True):
+    """What `rowpost verify` finds."""
+
+    clean: bool
+    findings: list[FindingDocument]
+    notes: list[str]
+
+
+class Problem(Document, frozen=True):
+    """Why a request was not answered."""
+
+    error: str
+    kind: str

@@ -1,0 +1,97 @@
+"""The forms that change something. Each ends with a page that says what was done."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from rowpost.dashboard import reading
+from rowpost.dashboard.visit import Handler, Visit
+from rowpost.errors import InvalidCount, MessageError, QueueNotFound
+from rowpost.wire.message import decode_headers
+
+__all__ = ["ROUTES"]
+
+
+def counted(count: int) -> str:
+    """Return a number of messages as a text."""
+    return f"{count:,} message{'' if count == 1 else 's'}"
+
+
+def purge(visit: Visit) -> Response:
+    """Delete the messages of a queue, if its name was typed."""
+    name = visit.request.path_params["name"]
+    if visit.argument("confirm") != name:
+        known = visit.site.monitor.find(name)
+        wrong = f"Nothing was deleted. To purge the queue, type its name: {name}"
+        return visit.page("purge.html", 400, queue=reading.queue_document(known), may=visit.may("purge_queue", name), wrong=wrong)
+    with visit.site.pool.connection() as database:
+        deleted, ended = visit.act(database).purge(name)
+    rest = "" if ended else " More messages wait: purge again to delete them."
+    return visit.back("/", f"Deleted {counted(deleted)} from {name}.{rest}")
+
+
+def retry(visit: Visit) -> Response:
+    """Move a failed message back."""
+    row = visit.request.path_params["row"]
+    with visit.site.pool.connection() as database:
+        to = visit.act(database).retry(visit.error_queue, row)
+    return visit.back("/failed", f"Moved message {row} to {to}.", queue=visit.error_queue)
+
+
+def retry_group(visit: Visit) -> Response:
+    """Move the messages of one cause back."""
+    up_to = visit.number("up_to")
+    if up_to is None or not visit.argument("cause"):
+        raise InvalidCount("The form does not say which messages to retry. Load the page again.")
+    with visit.site.pool.connection() as database:
+        done = visit.act(database).retry_group(visit.error_queue, visit.argument("cause"), up_to)
+    text = f"Moved {counted(done.retried)} back."
+    if done.gone:
+        text += f" {counted(done.gone)} had already been removed by another process."
+    if done.refused:
+        text += f" {counted(len(done.refused))} could not be moved: {done.refused[0][1]}"
+    return visit.back("/failed", text, queue=visit.error_queue)
+
+
+def discard(visit: Visit) -> Response:
+    """Remove a failed message for good."""
+    row = visit.request.path_params["row"]
+    with visit.site.pool.connection() as database:
+        visit.act(database).discard(visit.error_queue, row)
+    return visit.back("/failed", f"Discarded message {row}.", queue=visit.error_queue)
+
+
+def edit(visit: Visit) -> Response:
+    """Send an edited copy of a failed message; a mistake shows the form again, as it was filled."""
+    row, to = visit.request.path_params["row"], visit.argument("to") or None
+    with visit.site.pool.connection() as database:
+        found = reading.failed_detail(database, visit.error_queue, row)
+        try:
+            headers = decode_headers(visit.form.get("headers", "").strip())
+            done = visit.act(database).edit(visit.error_queue, row, _body(visit, reading.editable_body(found.message)), headers, to)
+        except (MessageError, QueueNotFound) as error:
+            return visit.page(
+                "edit.html", 400, found=found, queue=visit.error_queue, may=visit.may("receive_message", visit.error_queue), problem=str(error),
+                headers=visit.form.get("headers", ""), body=visit.form.get("body"), to=to or "",
+            )  # fmt: skip
+    return visit.back("/failed", f"Sent the edited copy of message {row} to {done}.", queue=visit.error_queue)
+
+
+def _body(visit: Visit, original: str | None) -> bytes | None:
+    """Return the edited body; None if it was not offered for editing.
+
+    Browsers send CR LF at each end of a line, whatever the text had.
+    """
+    body = visit.form.get("body")
+    if body is None or original is None:
+        return None
+    return (body if "\r\n" in original else body.replace("\r\n", "\n")).encode()
+
+
+ROUTES: tuple[tuple[str, Handler], ...] = (
+    ("/purge/{name:path}", purge),
+    ("/failed/{row:int}/retry", retry),
+    ("/failed/retry-group", retry_group),
+    ("/failed/{row:int}/discard", discard),
+    ("/failed/{row:int}/edit", edit),
+)

@@ -1,0 +1,174 @@
+"""Measure all queues in one round trip, and keep a bounded history of it in this process.
+
+A thread measures every few seconds, so that the charts have a history. A page that needs newer figures measures itself. If a
+queue cannot be measured, for example because its table is locked, the others are measured without it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rowpost.dashboard.connections import Pool
+from rowpost.database.connection import Connection
+from rowpost.errors import DatabaseUnavailable, QueueNotFound, RowpostError
+from rowpost.transport.maintenance import Metrics
+
+__all__ = ["Monitor", "Point", "QueueState", "Snapshot", "rates_between"]
+
+INTERVAL_S, RATES_S = 5.0, 10.0
+#: measurements that are kept, of one queue and of all together
+KEPT, KEPT_OF_ALL = 720, 400_000
+_log = logging.getLogger("rowpost.dashboard")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One measurement of a queue; `at` is a time of this machine, in seconds since 1970."""
+
+    at: float
+    metrics: Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """A queue as it was measured last. `problem` says why it has no metrics."""
+
+    name: str
+    kind: str
+    has_delayed: bool
+    estimate: int | None
+    metrics: Metrics | None = None
+    enqueued_per_second: float | None = None
+    dequeued_per_second: float | None = None
+    problem: str | None = None
+
+    @property
+    def waiting(self) -> int | None:
+        """How many messages wait: measured, or else as the registry estimates."""
+        return self.estimate if self.metrics is None else self.metrics.depth
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All queues by name, at one time (seconds since 1970)."""
+
+    at: float = 0.0
+    queues: dict[str, QueueState] = field(default_factory=dict)
+
+
+class Monitor:
+    """Measures the queues of one database. Thread-safe."""
+
+    def __init__(self, pool: Pool, interval_s: float = INTERVAL_S) -> None:
+        self._pool, self._interval_s = pool, interval_s
+        self._lock = threading.Lock()
+        self._snapshot = Snapshot()
+        self._history: dict[str, deque[Point]] = {}
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Measure from now on, in a thread that ends with `stop` or with the process. Does nothing if it runs."""
+        with self._lock:
+            if self._thread is None and not self._stop.is_set():
+                self._thread = threading.Thread(target=self._run, name="rowpost dashboard monitor", daemon=True)
+                self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(self._interval_s)
+
+    def latest(self, max_age_s: float = 1.0) -> Snapshot:
+        """Return figures that are at most so many seconds old. Raises DatabaseUnavailable and others."""
+        with self._lock:
+            if time.time() - self._snapshot.at > max_age_s:
+                self._measure()
+            return self._snapshot
+
+    def find(self, queue: str) -> QueueState:
+        """Return a queue's latest figures. Raises QueueNotFound."""
+        found = self.latest().queues.get(queue) or self.latest(0).queues.get(queue)  # it may be newer than the figures
+        if found is None:
+            raise QueueNotFound(f"There is no queue named {queue!r} in this database.")
+        return found
+
+    def expire(self) -> None:
+        """Measure again for the next page, because something was changed."""
+        with self._lock:
+            self._snapshot = Snapshot(0.0, self._snapshot.queues)
+
+    def history(self, queue: str) -> list[Point]:
+        """Return the measurements of a queue, oldest first."""
+        return list(self._history.get(queue, ()))
+
+    def _run(self) -> None:
+        failing = False
+        while not self._stop.wait(self._interval_s):
+            try:
+                self.latest(self._interval_s / 2)
+                failing = False
+            except RowpostError as error:
+                if not failing:  # one line for an outage, however long
+                    _log.warning("the queues cannot be measured: %s", error)
+                failing = True
+
+    def _measure(self) -> None:
+        rights = self._pool.rights()
+        with self._pool.connection() as database:
+            rows = database.call("list_queues")
+            names = [row.queue_name for row in rows if row.kind != "external" and rights.may("queue_metrics", row.queue_name)]
+            measured = _metrics(database, names)
+        now = time.time()
+        self._forget({row.queue_name for row in rows})
+        kept = max(2, min(KEPT, KEPT_OF_ALL // max(1, len(rows))))
+        queues = {}
+        for row in rows:
+            found = measured.get(row.queue_name)
+            problem = str(found) if isinstance(found, RowpostError) else None
+            metrics = found if isinstance(found, Metrics) else None
+            rates: tuple[float | None, float | None] = (None, None)
+            if metrics is not None:
+                rates = self._add(row.queue_name, Point(now, metrics), kept)
+            queues[row.queue_name] = QueueState(row.queue_name, row.kind, bool(row.delayed), row.depth, metrics, *rates, problem)
+        self._snapshot = Snapshot(now, queues)
+
+    def _forget(self, known: set[str]) -> None:
+        for name in self._history.keys() - known:
+            del self._history[name]
+
+    def _add(self, name: str, point: Point, kept: int) -> tuple[float | None, float | None]:
+        points = self._history.get(name)
+        if points is None or points.maxlen != kept:
+            points = self._history[name] = deque(points or (), maxlen=kept)
+        points.append(point)
+        earlier = next((each for each in reversed(points) if point.at - each.at >= RATES_S), points[0])
+        return rates_between(earlier, point)
+
+
+def rates_between(earlier: Point, later: Point) -> tuple[float | None, float | None]:
+    """Return messages in and out per second; None if the engine does not count, or has begun to count anew in between."""
+    found = later.metrics.rates(earlier.metrics)
+    return tuple(None if rate is None or rate < 0 else rate for rate in found)  # type: ignore[return-value]
+
+
+def _metrics(database: Connection, names: Sequence[str]) -> dict[str, Metrics | RowpostError]:
+    """Measure queues in one round trip; if that fails, halve them until those are found that cannot be measured."""
+    if not names:
+        return {}
+    try:
+        found = database.call_all([("queue_metrics", name, {}) for name in names])
+    except DatabaseUnavailable:
+        raise
+    except RowpostError as error:
+        if len(names) == 1:
+            return {names[0]: error}
+        middle = len(names) // 2
+        return {**_metrics(database, names[:middle]), **_metrics(database, names[middle:])}
+    return {name: Metrics(*rows[0]) for name, rows in zip(names, found, strict=True)}

@@ -1,0 +1,148 @@
+"""The pages that show something. None of them changes or locks a message."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from rowpost.dashboard import charts, reading
+from rowpost.dashboard.visit import Handler, Visit
+from rowpost.errors import FeatureMissing, MessageNotFound, SagaInstanceMissing
+from rowpost.sagas.instances import as_id
+from rowpost.transport.error_queue import Filter
+
+__all__ = ["ROUTES", "failed_filter"]
+
+
+def queues(visit: Visit) -> Response:
+    """All queues."""
+    snapshot = visit.site.monitor.latest()
+    sort = visit.argument("sort") if visit.argument("sort") in ("waiting", "age") else "name"
+    page = reading.queue_page(snapshot, visit.argument("search"), visit.argument("after"), sort)
+    history = {each.name: charts.chart(charts.depths(visit.site.monitor.history(each.name))) for each in page.queues}
+    return visit.page("queues.html", page=page, sort=sort, history=history, total=len(snapshot.queues))
+
+
+def queue(visit: Visit) -> Response:
+    """One queue and its messages."""
+    name, after = visit.request.path_params["name"], visit.number("after")
+    known = visit.site.monitor.find(name)
+    with visit.site.pool.connection() as database:
+        shown = None
+        if known.kind != "external":
+            shown = reading.messages(database, name, after)
+    history = visit.site.monitor.history(name)
+    enqueued, dequeued = charts.rates(history)
+    return visit.page(
+        "queue.html", queue=reading.queue_document(known), page=shown, after=after, may_purge=visit.may("purge_queue", name),
+        is_error=name == visit.site.settings.supervisor.error_queue,
+        minutes=(history[-1].at - history[0].at) / 60 if history else 0,
+        depth_chart=charts.chart(charts.depths(history), 300, 72), in_chart=charts.chart(enqueued, 300, 72), out_chart=charts.chart(dequeued, 300, 72),
+    )  # fmt: skip
+
+
+def message(visit: Visit) -> Response:
+    """One message with its headers and body."""
+    name, row = visit.request.path_params["name"], visit.request.path_params["row"]
+    with visit.site.pool.connection() as database:
+        found = reading.one_message(database, name, row)
+    if found is None:
+        raise MessageNotFound(f"Message {row} is not in {name!r} any more: it was received or deleted, or a receiver has locked it.")
+    return visit.page("message.html", message=found, back=name)
+
+
+def purge(visit: Visit) -> Response:
+    """Ask before a purge."""
+    name = visit.request.path_params["name"]
+    known = visit.site.monitor.find(name)
+    return visit.page("purge.html", queue=reading.queue_document(known), may=visit.may("purge_queue", name), wrong=None)
+
+
+def failed_filter(visit: Visit) -> Filter:
+    """Return the filter that the address names."""
+    names = ("failed_queue", "exception", "type")
+    return Filter(*(visit.argument(name) or None for name in names))
+
+
+def failed(visit: Visit) -> Response:
+    """Failed messages by cause."""
+    key, after = visit.argument("cause") or None, visit.number("after")
+    with visit.site.pool.connection() as database:
+        page = reading.failed_page(database, visit.error_queue, failed_filter(visit), key, after)
+    return visit.page("failed.html", page=page, key=key, after=after, wanted=failed_filter(visit), may=visit.may("receive_message", page.queue))
+
+
+def failed_message(visit: Visit) -> Response:
+    """One failed message."""
+    with visit.site.pool.connection() as database:
+        found = reading.failed_detail(database, visit.error_queue, visit.request.path_params["row"])
+    return visit.page("failed_message.html", found=found, queue=visit.error_queue, may=visit.may("receive_message", visit.error_queue))
+
+
+def edit(visit: Visit) -> Response:
+    """The form of an edit."""
+    with visit.site.pool.connection() as database:
+        found = reading.failed_detail(database, visit.error_queue, visit.request.path_params["row"])
+    return visit.page(
+        "edit.html", found=found, queue=visit.error_queue, may=visit.may("receive_message", visit.error_queue), problem=None,
+        headers=found.message.headers or {}, body=reading.editable_body(found.message), to=found.failure.failed_queue or "",
+    )  # fmt: skip
+
+
+def discard(visit: Visit) -> Response:
+    """Ask before a message is discarded."""
+    with visit.site.pool.connection() as database:
+        found = reading.failed_detail(database, visit.error_queue, visit.request.path_params["row"])
+    return visit.page("discard.html", found=found, queue=visit.error_queue, may=visit.may("receive_message", visit.error_queue))
+
+
+def subscriptions(visit: Visit) -> Response:
+    """All subscriptions."""
+    with visit.site.pool.connection() as database:
+        page = reading.subscriptions(database, visit.argument("search"), visit.number("after") or 0)
+    return visit.page("subscriptions.html", page=page)
+
+
+def sagas(visit: Visit) -> Response:
+    """The types of sagas."""
+    with visit.site.pool.connection() as database:
+        try:
+            page = reading.saga_types(database)
+        except FeatureMissing:
+            page = None
+    return visit.page("sagas.html", page=page)
+
+
+def saga(visit: Visit) -> Response:
+    """The instances of a saga, or the one that is looked for."""
+    name, wanted = visit.request.path_params["name"], visit.argument("instance")
+    with visit.site.pool.connection() as database:
+        if not wanted:
+            return visit.page("saga.html", page=reading.saga_instances(database, name, as_id(visit.argument("after"))))
+        found = reading.saga_instance(database, name, wanted)
+    if found is None:
+        raise SagaInstanceMissing(f"The saga {name} has no instance {wanted!r}. It is completed, or it was never started.")
+    return visit.page("instance.html", saga=name, found=found)
+
+
+def deployment(visit: Visit) -> Response:
+    """Versions, and with `verify` the differences from the plan."""
+    with visit.site.pool.connection() as database:
+        found = reading.read_deployment(database, visit.site.settings, read_only=visit.site.read_only)
+        verified = reading.verification(database, visit.site.settings) if visit.argument("verify") else None
+    return visit.page("deployment.html", found=found, verified=verified)
+
+
+ROUTES: tuple[tuple[str, Handler], ...] = (
+    ("/", queues),
+    ("/queue/{name:path}", queue),
+    ("/message/{row:int}/{name:path}", message),
+    ("/purge/{name:path}", purge),
+    ("/failed", failed),
+    ("/failed/{row:int}", failed_message),
+    ("/failed/{row:int}/edit", edit),
+    ("/failed/{row:int}/discard", discard),
+    ("/subscriptions", subscriptions),
+    ("/sagas", sagas),
+    ("/saga/{name:path}", saga),
+    ("/deployment", deployment),
+)
