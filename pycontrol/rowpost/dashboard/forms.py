@@ -64,6 +64,7 @@ def discard(visit: Visit) -> Response:
 def edit(visit: Visit) -> Response:
     """Send an edited copy of a failed message; a mistake shows the form again, as it was filled."""
     row, to = visit.request.path_params["row"], visit.argument("to") or None
+    may = visit.may("receive_message", visit.error_queue)
     with visit.site.pool.connection() as database:
         found = reading.failed_detail(database, visit.error_queue, row)
         try:
@@ -71,7 +72,7 @@ def edit(visit: Visit) -> Response:
             done = visit.act(database).edit(visit.error_queue, row, _body(visit, reading.editable_body(found.message)), headers, to)
         except (MessageError, QueueNotFound) as error:
             return visit.page(
-                "edit.html", 400, found=found, queue=visit.error_queue, may=visit.may("receive_message", visit.error_queue), problem=str(error),
+                "edit.html", 400, found=found, queue=visit.error_queue, may=may, problem=str(error),
                 headers=visit.form.get("headers", ""), body=visit.form.get("body"), to=to or "",
             )  # fmt: skip
     return visit.back("/failed", f"Sent the edited copy of message {row} to {done}.", queue=visit.error_queue)

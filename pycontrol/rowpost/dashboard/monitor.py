@@ -74,6 +74,8 @@ class Monitor:
 
     def start(self) -> None:
         """Measure from now on, in a thread that ends with `stop` or with the process. Does nothing if it runs."""
+        if self._thread is not None:  # asked by the event loop, which must not wait for a measurement
+            return
         with self._lock:
             if self._thread is None and not self._stop.is_set():
                 self._thread = threading.Thread(target=self._run, name="rowpost dashboard monitor", daemon=True)

@@ -93,6 +93,7 @@ def shown(value: Any) -> str:
 ENVIRONMENT = Environment(loader=PackageLoader("rowpost.dashboard"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 ENVIRONMENT.filters |= {
     "age": age, "count": count, "rate": rate, "size": size, "moment": moment, "pretty": pretty, "shown": shown,
+    "json_line": lambda value: json.dumps(value, ensure_ascii=False),
     "path": lambda text: quote(str(text), safe="@[]"),
     "short_type": lambda text: (text or "").rpartition(".")[2] or (text or ""),
     "json": lambda value: UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, indent=2, ensure_ascii=False)),

@@ -146,9 +146,11 @@ def test_a_users_header_counts_only_from_the_proxy(target):
 
 
 def test_it_can_be_mounted_in_another_application(target):
-    with serving(Starlette(routes=[Mount("/ops/queues", app(target.settings))])) as client:
+    inner = app(target.settings)
+    with serving(Starlette(routes=[Mount("/ops/queues", inner)])) as client:
         text = client.get("/ops/queues/").text
         page = client.get("/ops/queues/queue/Sales")
+    inner.state.site.close()
 
     assert 'href="/ops/queues/static/dashboard.css' in text
     assert 'href="/ops/queues/queue/Sales"' in text

@@ -58,7 +58,6 @@ NOT_RUN = {
     "docs/guides/dashboard.md": {
         "rowpost dashboard": "runs until Ctrl-C; tests/cli/test_cli_dashboard.py runs it",
         "pip install": "installs packages",
-        "uvicorn": "runs until Ctrl-C; tests/dashboard/test_pages.py mounts the application in the same way",
     },
     "docs/guides/endpoints.md": {
         "rowpost --env production run": "runs until Ctrl-C; tests/endpoint/test_hosting.py runs endpoints in this way",
