@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from rowpost.dashboard import reading
+from rowpost.dashboard.pages import failed_filter
 from rowpost.dashboard.visit import Handler, Visit
 from rowpost.errors import InvalidCount, MessageError, QueueNotFound
 from rowpost.wire.message import decode_headers
@@ -44,7 +45,7 @@ def retry_group(visit: Visit) -> Response:
     if up_to is None or not visit.argument("cause"):
         raise InvalidCount("The form does not say which messages to retry. Load the page again.")
     with visit.site.pool.connection() as database:
-        done = visit.act(database).retry_group(visit.error_queue, visit.argument("cause"), up_to)
+        done = visit.act(database).retry_group(visit.error_queue, visit.argument("cause"), up_to, failed_filter(visit), visit.number("after"))
     text = f"Moved {counted(done.retried)} back."
     if done.gone:
         text += f" {counted(done.gone)} had already been removed by another process."

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from rowpost.dashboard import charts
 from rowpost.wire.description import UNSAFE, visible
+from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, EXCEPTION_STACK_TRACE, TIME_SENT
 
 __all__ = ["ASSETS", "ENVIRONMENT", "pretty"]
 
@@ -98,4 +98,5 @@ ENVIRONMENT.filters |= {
     "short_type": lambda text: (text or "").rpartition(".")[2] or (text or ""),
     "json": lambda value: UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, indent=2, ensure_ascii=False)),
 }  # fmt: skip
-ENVIRONMENT.globals |= {"assets": VERSION, "chart": charts.chart}
+HEADERS = {"types": ENCLOSED_MESSAGE_TYPES, "sent": TIME_SENT, "stack_trace": EXCEPTION_STACK_TRACE}
+ENVIRONMENT.globals |= {"assets": VERSION, "header": HEADERS}

@@ -283,6 +283,17 @@ def test_a_group_is_retried_up_to_where_it_was_seen(client, error, queue):
     assert (queue.peek(), error.peek()) == (3, 2)
 
 
+def test_a_group_is_retried_as_it_was_searched_and_from_where_the_page_began(client, error, queue):
+    error.send_many(OutgoingMessage(text.encode(), failed_headers(text)) for text in ("slow", "wrong", "slow", "slow"))
+    page = client.get("/api/v1/failed", params={"exception": "slow"}).json()
+    first = page["messages"][0]["row_version"]
+
+    client.submit("/failed", "/failed/retry-group", cause=page["groups"][0]["key"], up_to=str(page["up_to"]), exception="slow", after=str(first))
+
+    assert [message.body for message in queue.browse()] == [b"slow", b"slow"]
+    assert [message.body for message in error.browse()] == [b"slow", b"wrong"]
+
+
 def test_a_message_is_edited_and_keeps_the_ends_of_its_lines(client, error, queue):
     error.send(b"one\ntwo\n", headers := failed_headers())
     row = only_row(error)
