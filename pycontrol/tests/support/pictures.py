@@ -37,6 +37,7 @@ __all__ = ["QUEUES", "SAGA", "browser", "chromium", "fill", "overflow", "pages_o
 PICTURES = Path(__file__).resolve().parents[3] / "docs" / "pictures"
 QUEUES = ("Sales", "Billing", "Shipping", "Stock", "Mail", "error", "audit")
 SAGA = "Sales_OrderPolicy"
+GUIDE = PICTURES.parent / "guides" / "dashboard.md"
 LARGEST = 150_000  # bytes
 TRACE = """Traceback (most recent call last):
   File "shop/billing.py", line 41, in charge_card
@@ -121,7 +122,7 @@ def pages_of(database: Connection) -> dict[str, str]:
 
 
 def main() -> int:
-    """Take the pictures; return 1 if one is too large."""
+    """Take the pictures that the guide shows; return 1 if one is too large."""
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="rowpost-pictures-") as folder:
         try:
@@ -144,12 +145,13 @@ def _take(settings: Settings, database: Connection) -> None:
     site = app(replace(settings, url=settings.url), access=LoopbackAccess())
     with serving(site) as client, browser() as started:
         _traffic(database, site.state.site.monitor)
+        shown = GUIDE.read_text(encoding="utf-8")
         for name, path in pages_of(database).items():
             for suffix, width, scheme in (("", 1200, "light"), ("-dark", 1200, "dark"), ("-narrow", 400, "light")):
-                if suffix and name not in ("queues", "failed-messages"):
+                if f"{name}{suffix}.png" not in shown:
                     continue
                 page = started.new_page(viewport={"width": width, "height": 760}, color_scheme=scheme)
-                page.goto(f"{client.base_url}{path}".replace("//", "/").replace(":/", "://", 1))
+                page.goto(str(client.base_url).rstrip("/") + path)
                 page.screenshot(path=PICTURES / f"{name}{suffix}.png")
                 page.close()
 
