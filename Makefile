@@ -16,7 +16,7 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3.14 python
 # The tests start hundreds of programs, each of which would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run example/shop example/flow test check check/tests test/dotnet test/faults test/spark-slow lint lint/python types types/windows format plan deploy verify bench test/tsqlt sqlserver/first-day dist release-files clean
+.PHONY: help run example/shop example/flow test check check/tests test/dotnet test/faults test/spark-slow lint lint/python types types/windows format plan deploy verify bench test/tsqlt sqlserver/first-day dist release-files pictures clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z/-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | \
@@ -97,6 +97,9 @@ dist: $(VENV)/.developer ## build wheel and sdist into dist/; the same source ma
 release-files: $(VENV)/.developer ## keep this version's wheel and release archive for the tests of upgrades
 	$(BIN)/python -m hatchling build -t wheel -d $(KEPT)
 	$(BIN)/rowpost --env local plan --release-archive $(KEPT)/rowpost-$(VERSION).zip
+
+pictures: $(VENV)/.developer ## take the pictures of the dashboard's guide; needs Chromium
+	PYTHONPATH=pycontrol $(BIN)/python -m tests.support.pictures
 
 clean: ## take away what was built here; databases stay
 	rm -rf $(VENV) build dist .ruff_cache *.egg-info tsqlt.xml

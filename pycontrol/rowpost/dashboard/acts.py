@@ -14,7 +14,7 @@ from typing import Any
 
 from rowpost.database.connection import Connection
 from rowpost.errors import RowpostError
-from rowpost.transport.error_queue import BATCH, ErrorQueue, Retried
+from rowpost.transport.error_queue import BATCH, ErrorQueue, Filter, Retried
 from rowpost.transport.failure_groups import scan
 from rowpost.wire.message import Headers
 
@@ -75,12 +75,12 @@ class Acts:
             act["message_id"] = errors.find(row).message_id
             errors.discard(row)
 
-    def retry_group(self, queue: str, key: str, up_to: int) -> Retried:
-        """Move back the messages of one cause up to a row version: at most 5,000, and for at most 8 seconds."""
+    def retry_group(self, queue: str, key: str, up_to: int, wanted: Filter | None = None, after: int | None = None) -> Retried:
+        """Move back the matching messages of one cause between two row versions: at most 5,000, and for at most 8 seconds."""
         end = time.monotonic() + LONGEST_S
         with self.log.act(self.user, "retry group", queue=queue, cause=key, up_to=up_to) as act:
             errors = ErrorQueue(self.database, queue)
-            rows = [each.row_version for each in scan(errors, key=key, up_to=up_to, show=MOST_RETRIED, read_at_most=SCANNED).messages]
+            rows = [each.row_version for each in scan(errors, wanted, key=key, after=after, up_to=up_to, show=MOST_RETRIED, read_at_most=SCANNED).messages]
             done = Retried()
             for start in range(0, len(rows), BATCH):
                 part = errors.retry_all(rows=rows[start : start + BATCH])

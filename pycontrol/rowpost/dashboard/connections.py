@@ -16,7 +16,7 @@ from rowpost.wire.address import parse_address, queue_key
 __all__ = ["Busy", "Pool", "Rights"]
 
 SIZE = 4
-STATEMENT_MS, LOCK_MS = 10_000, 1_000
+STATEMENT_MS, LOCK_MS = 10_000, 500
 WAIT_S, CHECK_AFTER_S, RIGHTS_S = 5.0, 5.0, 30.0
 #: the procedures whose rights decide what the pages offer
 ASKED = ("queue_metrics", "browse_messages", "purge_queue", "receive_message", "subscribe", "unsubscribe")

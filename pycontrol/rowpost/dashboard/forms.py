@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from rowpost.dashboard import reading
+from rowpost.dashboard.pages import failed_filter
 from rowpost.dashboard.visit import Handler, Visit
 from rowpost.errors import InvalidCount, MessageError, QueueNotFound
 from rowpost.wire.message import decode_headers
@@ -44,7 +45,7 @@ def retry_group(visit: Visit) -> Response:
     if up_to is None or not visit.argument("cause"):
         raise InvalidCount("The form does not say which messages to retry. Load the page again.")
     with visit.site.pool.connection() as database:
-        done = visit.act(database).retry_group(visit.error_queue, visit.argument("cause"), up_to)
+        done = visit.act(database).retry_group(visit.error_queue, visit.argument("cause"), up_to, failed_filter(visit), visit.number("after"))
     text = f"Moved {counted(done.retried)} back."
     if done.gone:
         text += f" {counted(done.gone)} had already been removed by another process."
@@ -64,6 +65,7 @@ def discard(visit: Visit) -> Response:
 def edit(visit: Visit) -> Response:
     """Send an edited copy of a failed message; a mistake shows the form again, as it was filled."""
     row, to = visit.request.path_params["row"], visit.argument("to") or None
+    may = visit.may("receive_message", visit.error_queue)
     with visit.site.pool.connection() as database:
         found = reading.failed_detail(database, visit.error_queue, row)
         try:
@@ -71,7 +73,7 @@ def edit(visit: Visit) -> Response:
             done = visit.act(database).edit(visit.error_queue, row, _body(visit, reading.editable_body(found.message)), headers, to)
         except (MessageError, QueueNotFound) as error:
             return visit.page(
-                "edit.html", 400, found=found, queue=visit.error_queue, may=visit.may("receive_message", visit.error_queue), problem=str(error),
+                "edit.html", 400, found=found, queue=visit.error_queue, may=may, problem=str(error),
                 headers=visit.form.get("headers", ""), body=visit.form.get("body"), to=to or "",
             )  # fmt: skip
     return visit.back("/failed", f"Sent the edited copy of message {row} to {done}.", queue=visit.error_queue)

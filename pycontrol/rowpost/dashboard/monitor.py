@@ -23,6 +23,8 @@ __all__ = ["Monitor", "Point", "QueueState", "Snapshot", "rates_between"]
 INTERVAL_S, RATES_S = 5.0, 10.0
 #: measurements that are kept, of one queue and of all together
 KEPT, KEPT_OF_ALL = 720, 400_000
+#: seconds after which a queue that could not be measured is tried again, as each try may wait for a lock
+AGAIN_S = 20.0
 _log = logging.getLogger("rowpost.dashboard")
 
 
@@ -71,9 +73,13 @@ class Monitor:
         self._history: dict[str, deque[Point]] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        #: queues that could not be measured, with the time and the reason
+        self._failed: dict[str, tuple[float, RowpostError]] = {}
 
     def start(self) -> None:
         """Measure from now on, in a thread that ends with `stop` or with the process. Does nothing if it runs."""
+        if self._thread is not None:  # asked by the event loop, which must not wait for a measurement
+            return
         with self._lock:
             if self._thread is None and not self._stop.is_set():
                 self._thread = threading.Thread(target=self._run, name="rowpost dashboard monitor", daemon=True)
@@ -124,8 +130,12 @@ class Monitor:
         with self._pool.connection() as database:
             rows = database.call("list_queues")
             names = [row.queue_name for row in rows if row.kind != "external" and rights.may("queue_metrics", row.queue_name)]
-            measured = _metrics(database, names)
+            now = time.time()
+            self._failed = {name: each for name, each in self._failed.items() if now - each[0] < AGAIN_S}
+            measured = _metrics(database, [name for name in names if name not in self._failed])
         now = time.time()
+        self._failed |= {name: (now, each) for name, each in measured.items() if isinstance(each, RowpostError)}
+        measured |= {name: error for name, (_, error) in self._failed.items()}
         self._forget({row.queue_name for row in rows})
         kept = max(2, min(KEPT, KEPT_OF_ALL // max(1, len(rows))))
         queues = {}
@@ -159,7 +169,10 @@ def rates_between(earlier: Point, later: Point) -> tuple[float | None, float | N
 
 
 def _metrics(database: Connection, names: Sequence[str]) -> dict[str, Metrics | RowpostError]:
-    """Measure queues in one round trip; if that fails, halve them until those are found that cannot be measured."""
+    """Measure queues in one round trip. One that cannot be measured costs another round trip, without it.
+
+    Where the driver does not say which one it was, the queues are halved until it is found.
+    """
     if not names:
         return {}
     try:
@@ -169,6 +182,9 @@ def _metrics(database: Connection, names: Sequence[str]) -> dict[str, Metrics | 
     except RowpostError as error:
         if len(names) == 1:
             return {names[0]: error}
+        place = getattr(error.__cause__, "failed_call", None)
+        if place is not None and 0 <= place < len(names):
+            return {names[place]: error, **_metrics(database, [*names[:place], *names[place + 1 :]])}
         middle = len(names) // 2
         return {**_metrics(database, names[:middle]), **_metrics(database, names[middle:])}
     return {name: Metrics(*rows[0]) for name, rows in zip(names, found, strict=True)}

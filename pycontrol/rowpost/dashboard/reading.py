@@ -32,7 +32,7 @@ __all__ = [
 
 QUEUES, MESSAGES, FAILED, ROWS, INSTANCES = 200, 50, 50, 500, 50
 #: failed messages that one request reads, without a search and with one
-SCANNED, SEARCHED = 2_000, 10_000
+SCANNED, SEARCHED = 1_000, 2_000
 PREVIEW_BYTES, BODY_BYTES = 160, 256 * 1024
 #: instances that are read one after the other if the login may not look one up
 LOOKED_THROUGH = 5_000
@@ -98,7 +98,7 @@ def _message(queue: str, message: BrowsedMessage) -> made.MessageDocument:
 def failed_page(
     database: Connection, queue: str, wanted: Filter, key: str | None = None, after: int | None = None, count: int = FAILED
 ) -> made.FailedPage:
-    """Return failed messages and their groups, from up to 2,000 messages, or 10,000 if something is searched."""
+    """Return failed messages and their groups, from up to 1,000 messages, or 2,000 if something is searched."""
     searching = key is not None or wanted != Filter()
     errors = ErrorQueue(database, queue)
     found = scan(errors, wanted, key=key, after=after, show=count, read_at_most=SEARCHED if searching else SCANNED)

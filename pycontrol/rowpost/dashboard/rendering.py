@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from rowpost.dashboard import charts
 from rowpost.wire.description import UNSAFE, visible
+from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, EXCEPTION_STACK_TRACE, TIME_SENT
 
 __all__ = ["ASSETS", "ENVIRONMENT", "pretty"]
 
@@ -93,8 +93,10 @@ def shown(value: Any) -> str:
 ENVIRONMENT = Environment(loader=PackageLoader("rowpost.dashboard"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 ENVIRONMENT.filters |= {
     "age": age, "count": count, "rate": rate, "size": size, "moment": moment, "pretty": pretty, "shown": shown,
+    "json_line": lambda value: json.dumps(value, ensure_ascii=False),
     "path": lambda text: quote(str(text), safe="@[]"),
     "short_type": lambda text: (text or "").rpartition(".")[2] or (text or ""),
     "json": lambda value: UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, indent=2, ensure_ascii=False)),
 }  # fmt: skip
-ENVIRONMENT.globals |= {"assets": VERSION, "chart": charts.chart}
+HEADERS = {"types": ENCLOSED_MESSAGE_TYPES, "sent": TIME_SENT, "stack_trace": EXCEPTION_STACK_TRACE}
+ENVIRONMENT.globals |= {"assets": VERSION, "header": HEADERS}

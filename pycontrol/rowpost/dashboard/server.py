@@ -61,7 +61,8 @@ def _is_loopback(host: str) -> bool:
 def listen(host: str, port: int) -> socket.socket:
     """Open the socket; port 0 takes a free one. Raises SettingsError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    # named as TCP, as asyncio sends without a delay only then
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((host, port))

@@ -12,7 +12,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from rowpost.dashboard import app
+from rowpost.dashboard import app, monitor
 from rowpost.dashboard.access import LoopbackAccess, ProxyAccess, TokenAccess
 from rowpost.dashboard.api import openapi
 from rowpost.dashboard.connections import Pool
@@ -146,9 +146,11 @@ def test_a_users_header_counts_only_from_the_proxy(target):
 
 
 def test_it_can_be_mounted_in_another_application(target):
-    with serving(Starlette(routes=[Mount("/ops/queues", app(target.settings))])) as client:
+    inner = app(target.settings)
+    with serving(Starlette(routes=[Mount("/ops/queues", inner)])) as client:
         text = client.get("/ops/queues/").text
         page = client.get("/ops/queues/queue/Sales")
+    inner.state.site.close()
 
     assert 'href="/ops/queues/static/dashboard.css' in text
     assert 'href="/ops/queues/queue/Sales"' in text
@@ -281,6 +283,17 @@ def test_a_group_is_retried_up_to_where_it_was_seen(client, error, queue):
     assert (queue.peek(), error.peek()) == (3, 2)
 
 
+def test_a_group_is_retried_as_it_was_searched_and_from_where_the_page_began(client, error, queue):
+    error.send_many(OutgoingMessage(text.encode(), failed_headers(text)) for text in ("slow", "wrong", "slow", "slow"))
+    page = client.get("/api/v1/failed", params={"exception": "slow"}).json()
+    first = page["messages"][0]["row_version"]
+
+    client.submit("/failed", "/failed/retry-group", cause=page["groups"][0]["key"], up_to=str(page["up_to"]), exception="slow", after=str(first))
+
+    assert [message.body for message in queue.browse()] == [b"slow", b"slow"]
+    assert [message.body for message in error.browse()] == [b"slow", b"wrong"]
+
+
 def test_a_message_is_edited_and_keeps_the_ends_of_its_lines(client, error, queue):
     error.send(b"one\ntwo\n", headers := failed_headers())
     row = only_row(error)
@@ -362,6 +375,37 @@ def test_a_database_that_does_not_answer_is_a_page(target):
     assert [answer.status_code for answer in answers] == [503] * 3
     assert "The database cannot answer" in answers[0].text
     assert set(answers[2].json()) == {"error", "kind"}
+
+
+def test_a_queue_whose_table_is_locked_does_not_hide_the_others(target, queue, open_database):
+    if target.settings.engine != "postgresql":
+        pytest.skip("locks a table with PostgreSQL's statement")
+    queue.send(b"{}")
+    holder = open_database()
+    with serving(app(target.settings)) as client:
+        with holder.transaction():
+            holder.driver_connection.execute('LOCK TABLE "Billing" IN ACCESS EXCLUSIVE MODE')
+            found = {each["name"]: each for each in client.get("/api/v1/queues").json()["queues"]}
+            page = client.get("/queue/Billing")
+
+    assert (found["Sales"]["waiting"], found["Sales"]["problem"]) == (1, None)
+    assert "lock" in found["Billing"]["problem"]
+    assert (page.status_code, "lock" in page.text) == (503, True)
+
+
+def test_the_history_is_bounded_and_forgets_dropped_queues(target, make_queue, sql, monkeypatch):
+    monkeypatch.setattr(monitor, "KEPT", 5)
+    made = make_queue()
+    pool = Pool(target.settings)
+    watching = monitor.Monitor(pool)
+    for _ in range(9):
+        watching.latest(0)
+    kept = len(watching.history(made.name))
+    sql.drop_queue(made.name)
+    watching.latest(0)
+    pool.close()
+
+    assert (kept, watching.history(made.name)) == (5, [])
 
 
 def test_a_statement_ends_at_its_limit(target):

@@ -1,0 +1,151 @@
+"""The dashboard in Chromium: each page and each act, narrow and wide, by mouse and by keyboard, with and without JavaScript."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("playwright", reason="playwright is not installed: pip install 'rowpost[dev]'")
+
+from rowpost.dashboard import app
+from rowpost.dashboard.access import LoopbackAccess
+from rowpost.deploy.apply import apply
+from rowpost.deploy.plan import plan
+from rowpost.settings.environment import QueueSettings
+from rowpost.settings.saga import SagaSettings
+from rowpost.transport.queue import Queue
+from tests.support.dashboard import serving
+from tests.support.pictures import QUEUES, SAGA, browser, chromium, fill, overflow, pages_of
+from tests.support.workers import eventually
+
+pytestmark = pytest.mark.skipif(chromium() is None, reason="Chromium is not installed: apt-get install chromium")
+WIDTHS = (400, 1600)
+
+
+@pytest.fixture(scope="module")
+def site(target) -> Iterator[str]:
+    settings = replace(target.settings, queues=tuple(QueueSettings(name) for name in QUEUES), sagas=(SagaSettings(SAGA, "OrderId"),))
+    with target.connect() as database:
+        apply(database, plan(settings))
+        fill(database)
+    with serving(app(settings, access=LoopbackAccess())) as client:
+        yield str(client.base_url).rstrip("/")
+
+
+@pytest.fixture(scope="module")
+def chrome():
+    with browser() as started:
+        yield started
+
+
+def expected(message) -> bool:
+    """Whether Chromium tells the status of a page that says what was wrong: of a queue that does not exist, or of a form."""
+    return "status of 40" in message.text and "/static/" not in message.location["url"]
+
+
+@pytest.fixture(params=WIDTHS)
+def page(request, chrome):
+    """A page whose errors, and whatever the policy blocked, fail the test."""
+    page = chrome.new_page(viewport={"width": request.param, "height": 800})
+    troubles: list[str] = []
+    page.on("console", lambda message: troubles.append(message.text) if message.type in ("error", "warning") and not expected(message) else None)
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    yield page
+    page.close()
+    assert troubles == []
+
+
+def test_each_page_fits_and_has_landmarks_labels_and_one_heading(site, page, database):
+    for name, path in pages_of(database).items():
+        page.goto(site + path)
+        assert overflow(page) <= 0, name
+        assert page.locator("h1").count() == 1, name
+        assert page.locator("main, header.top, nav[aria-label], footer").count() == 4, name
+        assert page.evaluate("[...document.querySelectorAll('input:not([type=hidden]), textarea')].every(each => each.labels.length)"), name
+        assert page.evaluate("[...document.querySelectorAll('button, a')].every(each => (each.innerText || each.ariaLabel || '').trim())"), name
+
+
+def test_the_keyboard_reaches_the_content_and_the_focus_is_visible(site, page):
+    page.goto(site + "/")
+
+    page.keyboard.press("Tab")
+    skip = page.evaluate("document.activeElement.className")
+    page.keyboard.press("Enter")
+    at = page.evaluate("document.activeElement.id")
+    page.keyboard.press("Tab")
+
+    assert (skip, at) == ("skip", "main")
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_a_message_is_retried_edited_and_discarded(site, page, database):
+    errors, billing = Queue("error", database), Queue("Billing", database)
+    failed, waiting = errors.peek(), billing.peek()
+    rows = [message.row_version for message in errors.browse(3)]
+
+    page.goto(f"{site}/failed/{rows[0]}")
+    page.get_by_role("button", name="Retry in Billing").click()
+    retried = page.get_by_role("status").first.inner_text()
+    page.goto(f"{site}/failed/{rows[1]}")
+    page.get_by_role("link", name="Edit and retry").click()
+    page.get_by_label("Body").fill('{"OrderId": 5}')
+    page.get_by_role("button", name="Send the edited copy").click()
+    edited = page.get_by_role("status").first.inner_text()
+    page.goto(f"{site}/failed/{rows[2]}")
+    page.get_by_role("link", name="Discard").click()
+    page.get_by_role("button", name="Discard the message").click()
+    discarded = page.get_by_role("status").first.inner_text()
+
+    assert [retried.split()[0], edited.split()[0], discarded.split()[0]] == ["Moved", "Sent", "Discarded"]
+    assert (errors.peek(), billing.peek()) == (failed - 3, waiting + 2)
+    assert billing.browse(1000)[-1].body == b'{"OrderId": 5}'
+
+
+def test_a_cause_is_retried_whole(site, page, database):
+    before = Queue("error", database).peek()
+
+    page.goto(site + "/failed")
+    page.get_by_role("button", name="Retry all").last.click()
+
+    assert "Moved" in page.get_by_role("status").first.inner_text()
+    assert Queue("error", database).peek() < before
+
+
+def test_a_queue_is_purged_after_its_name_was_typed(site, page, database):
+    mail = Queue("Mail", database)
+    mail.send(b"{}")
+
+    page.goto(site + "/queue/Mail")
+    page.get_by_role("link", name="Purge").click()
+    page.get_by_label("Type the queue's name").fill("Nail")
+    page.get_by_role("button", name="Delete all messages").click()
+    refused, kept = page.get_by_role("alert").inner_text(), mail.peek()
+    page.get_by_label("Type the queue's name").fill("Mail")
+    page.get_by_role("button", name="Delete all messages").click()
+
+    assert ("Nothing was deleted" in refused, kept) == (True, 1)
+    assert mail.peek() == 0
+
+
+def test_figures_are_refreshed_and_the_focus_and_the_place_stay(site, page, database):
+    page.goto(site + "/")
+    link = page.get_by_role("link", name="Stock")
+    link.focus()
+    shown = page.locator("#live").inner_html()
+
+    Queue("Stock", database).send(b"{}")
+    eventually(lambda: page.wait_for_timeout(200) or page.locator("#live").inner_html() != shown, "the figures are new")
+
+    assert page.evaluate("document.activeElement.getAttribute('href')") == "/queue/Stock"
+
+
+def test_pages_work_without_javascript_and_in_the_dark(site, chrome, database):
+    context = chrome.new_context(java_script_enabled=False, color_scheme="dark", viewport={"width": 400, "height": 800})
+    page = context.new_page()
+    page.goto(site + "/failed")
+    page.get_by_role("link", name="Subscriptions").click()
+
+    assert "OrderPlaced" in page.inner_text("main")
+    context.close()

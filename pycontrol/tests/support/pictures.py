@@ -1,0 +1,173 @@
+"""The dashboard in a browser: a scene to look at, Chromium, and the pictures of the guide.
+
+`make pictures` takes the pictures of docs/pictures/. It needs Chromium on this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import uuid4
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from rowpost.dashboard import app
+from rowpost.dashboard.access import LoopbackAccess
+from rowpost.database import embedded
+from rowpost.database.connection import Connection, connect
+from rowpost.deploy.apply import apply
+from rowpost.deploy.plan import plan
+from rowpost.settings.environment import QueueSettings, Settings
+from rowpost.settings.saga import SagaSettings
+from rowpost.transport.queue import Queue
+from rowpost.wire.message import OutgoingMessage, format_timestamp
+from tests.support.dashboard import failed_headers, serving
+
+__all__ = ["QUEUES", "SAGA", "browser", "chromium", "fill", "overflow", "pages_of"]
+
+PICTURES = Path(__file__).resolve().parents[3] / "docs" / "pictures"
+QUEUES = ("Sales", "Billing", "Shipping", "Stock", "Mail", "error", "audit")
+SAGA = "Sales_OrderPolicy"
+GUIDE = PICTURES.parent / "guides" / "dashboard.md"
+LARGEST = 150_000  # bytes
+TRACE = """Traceback (most recent call last):
+  File "shop/billing.py", line 41, in charge_card
+    receipt = gateway.charge(order.card, order.total)
+  File "shop/gateway.py", line 88, in charge
+    raise GatewayTimeout(f"no answer within {self.timeout} s")
+shop.gateway.GatewayTimeout: no answer within 30 s"""
+
+
+def chromium() -> str | None:
+    """Return the path of the system's Chromium; None if there is none."""
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """Start the system's Chromium without a window."""
+    options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium(), args=[*options, "--force-color-profile=srgb"])
+        yield started
+        started.close()
+
+
+def overflow(page: Page) -> int:
+    """Return by how many pixels the page is wider than its window."""
+    return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+
+
+def fill(database: Connection) -> None:
+    """Fill the queues with messages, failures of several causes, subscriptions and instances of a saga."""
+    now = datetime.now(UTC)
+
+    def headers(kind: str, age_s: float) -> dict[str, str | None]:
+        return {
+            "NServiceBus.MessageId": str(uuid4()), "NServiceBus.EnclosedMessageTypes": f"Shop.Messages.{kind}, Shop.Messages",
+            "NServiceBus.MessageIntent": "Send", "NServiceBus.ContentType": "application/json", "NServiceBus.OriginatingEndpoint": "Web",
+            "NServiceBus.TimeSent": format_timestamp(now - timedelta(seconds=age_s)), "NServiceBus.ConversationId": str(uuid4()),
+        }  # fmt: skip
+
+    for queue, kind, count in (("Sales", "PlaceOrder", 84), ("Billing", "ChargeCard", 12), ("Shipping", "ShipOrder", 3)):
+        Queue(queue, database).send_many(
+            OutgoingMessage(b'{"OrderId":%d,"Customer":"Ada Lovelace","Skus":["A-1","B-7"]}' % (4000 + number), headers(kind, 2.0 * (count - number)))
+            for number in range(count)
+        )
+    causes = (
+        ("shop.gateway.GatewayTimeout", "no answer within 30 s", "Billing", "ChargeCard", 37),
+        ("System.ArgumentException", "The customer 4711 has no address", "Shipping", "ShipOrder", 9),
+        ("psycopg.errors.CheckViolation", 'new row for relation "stock" violates check constraint "not_negative"', "Stock", "ReserveStock", 4),
+    )
+    for error, text, queue, kind, count in causes:
+        Queue("error", database).send_many(
+            OutgoingMessage(
+                b'{"OrderId":%d,"Total":"99.50","Card":"**** 4242"}' % number,
+                headers(kind, 900) | failed_headers(text, queue, error, f"Shop.Messages.{kind}") | {
+                    "NServiceBus.TimeOfFailure": format_timestamp(now - timedelta(minutes=count - number)),
+                    "NServiceBus.ExceptionInfo.StackTrace": TRACE,
+                },
+            )
+            for number in range(count)
+        )  # fmt: skip
+    for endpoint, topic in (("Billing", "OrderPlaced"), ("Shipping", "OrderBilled"), ("Mail", "OrderPlaced"), ("Mail", "OrderShipped"), ("Stock", "OrderPlaced")):
+        database.call_atomically("subscribe", endpoint=endpoint, topic=f"Shop.Messages.{topic}", queue_address=endpoint)
+    for number in range(12):
+        database.call(
+            "insert_saga", SAGA, id=uuid4(), correlation_value=str(4000 + number),
+            data=f'{{"OrderId":"{4000 + number}","Placed":true,"Billed":{"true" if number % 3 else "false"},"Lines":[{{"Sku":"A-1","Count":{number}}}]}}',
+            metadata='{"Originator":"Web"}', persistence_version="1.0", saga_type_version="1.0",
+        )  # fmt: skip
+
+
+def pages_of(database: Connection) -> dict[str, str]:
+    """Return the pages of the scene by name."""
+    row = Queue("error", database).browse(1)[0].row_version
+    message = Queue("Sales", database).browse(1)[0].row_version
+    return {
+        "queues": "/", "queue": "/queue/Sales", "message": f"/message/{message}/Sales", "failed-messages": "/failed", "failed-message": f"/failed/{row}",
+        "edit": f"/failed/{row}/edit", "discard": f"/failed/{row}/discard", "purge": "/purge/Sales", "subscriptions": "/subscriptions",
+        "sagas": "/sagas", "saga": f"/saga/{SAGA}", "saga-instance": f"/saga/{SAGA}?instance=4003", "deployment": "/deployment?verify=1",
+        "not-found": "/queue/Nowhere",
+    }  # fmt: skip
+
+
+def main() -> int:
+    """Take the pictures that the guide shows; return 1 if one is too large."""
+    PICTURES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="rowpost-pictures-") as folder:
+        try:
+            settings = Settings(
+                environment="production", url=embedded.start(Path(folder)), sagas=(SagaSettings(SAGA, "OrderId"),),
+                queues=tuple(QueueSettings(name) for name in QUEUES),
+            )  # fmt: skip
+            with connect(settings) as database:
+                apply(database, plan(settings))
+                fill(database)
+                _take(settings, database)
+        finally:
+            embedded.stop(Path(folder))
+    sizes = {path.name: path.stat().st_size for path in sorted(PICTURES.glob("*.png"))}
+    print("\n".join(f"{name} {size:,}" for name, size in sizes.items()))
+    return int(max(sizes.values()) > LARGEST)
+
+
+def _take(settings: Settings, database: Connection) -> None:
+    site = app(replace(settings, url=settings.url), access=LoopbackAccess())
+    with serving(site) as client, browser() as started:
+        _traffic(database, site.state.site.monitor)
+        shown = GUIDE.read_text(encoding="utf-8")
+        for name, path in pages_of(database).items():
+            for suffix, width, scheme in (("", 1200, "light"), ("-dark", 1200, "dark"), ("-narrow", 400, "light")):
+                if f"{name}{suffix}.png" not in shown:
+                    continue
+                page = started.new_page(viewport={"width": width, "height": 760}, color_scheme=scheme)
+                page.goto(str(client.base_url).rstrip("/") + path)
+                page.screenshot(path=PICTURES / f"{name}{suffix}.png")
+                page.close()
+
+
+def _traffic(database: Connection, monitor: object, seconds: float = 40.0) -> None:
+    """Send and receive for a while, so that the charts show something."""
+    dice, end = random.Random(4), time.monotonic() + seconds
+    queues = [Queue(name, database) for name in ("Sales", "Billing", "Shipping", "Stock", "Mail")]
+    while time.monotonic() < end:
+        for number, queue in enumerate(queues):
+            sent = dice.randint(0, 12 - 2 * number)
+            queue.send_many(OutgoingMessage(b"{}", {"NServiceBus.TimeSent": format_timestamp(datetime.now(UTC))}) for _ in range(sent))
+            queue.receive(max(1, dice.randint(0, 12 - 2 * number)), after_row_version=100)
+        monitor.latest(0.4)  # type: ignore[attr-defined]
+        time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
