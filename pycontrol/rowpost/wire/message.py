@@ -47,25 +47,17 @@ def encode_headers(headers: Headers) -> str:
     """
     if not headers:
         return ""
+    for name, value in headers.items():
+        if not isinstance(name, str) or not (value is None or isinstance(value, str)):
+            raise InvalidMessage(f"The header {name!r} is {value!r}: names must be text, values text or None.")
     try:
-        text = _encode_quickly(_checked(headers)).decode()
+        text = _encode_quickly(headers if type(headers) is dict else dict(headers)).decode()
     except UnicodeEncodeError as error:
         raise InvalidMessage(f"The headers hold half of a surrogate pair, which no database stores: {error}") from error
     # The encoder writes NUL as the escape backslash-u-0000. The same six characters can also be harmless text.
     if "\\u0000" in text and any("\0" in name or "\0" in (value or "") for name, value in headers.items()):
         raise InvalidMessage("The headers hold the character NUL, which PostgreSQL cannot store. Leave it out.")
     return text
-
-
-def _checked(headers: Headers) -> dict[str, str | None]:
-    """Copy headers. Raises InvalidMessage for a name or a value that is not text."""
-    try:
-        return msgspec.convert(headers, dict[str, str | None])
-    except msgspec.ValidationError:  # its error does not name the header
-        for name, value in headers.items():
-            if not isinstance(name, str) or not (value is None or isinstance(value, str)):
-                raise InvalidMessage(f"The header {name!r} is {value!r}: names must be text, values text or None.") from None
-        return dict(headers)
 
 
 def storable(headers: Headers) -> dict[str, str | None]:
