@@ -68,9 +68,9 @@ class Acts:
             act["to"] = ErrorQueue(self.database, queue).edit(row, body=body, headers=headers, to=to)
         return act["to"]
 
-    def discard(self, queue: str, row: int) -> None:
-        """Remove a failed message for good. The log keeps its id. Raises MessageNotFound."""
-        with self.log.act(self.user, "discard", queue=queue, row=row) as act:
+    def discard(self, queue: str, row: int, reason: str) -> None:
+        """Remove a failed message for good. The log keeps its id and the reason. Raises MessageNotFound."""
+        with self.log.act(self.user, "discard", queue=queue, row=row, reason=reason) as act:
             errors = ErrorQueue(self.database, queue)
             act["message_id"] = errors.find(row).message_id
             errors.discard(row)

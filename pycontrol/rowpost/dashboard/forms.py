@@ -12,6 +12,8 @@ from rowpost.wire.message import decode_headers
 
 __all__ = ["ROUTES"]
 
+LONGEST_REASON = 200
+
 
 def counted(count: int) -> str:
     """Return a number of messages as a text."""
@@ -55,10 +57,13 @@ def retry_group(visit: Visit) -> Response:
 
 
 def discard(visit: Visit) -> Response:
-    """Remove a failed message for good."""
-    row = visit.request.path_params["row"]
+    """Remove a failed message for good, if the form says why."""
+    row, reason = visit.request.path_params["row"], visit.argument("reason")
     with visit.site.pool.connection() as database:
-        visit.act(database).discard(visit.error_queue, row)
+        if not reason and visit.may("receive_message", visit.error_queue):
+            found = reading.failed_detail(database, visit.error_queue, row)
+            return visit.page("discard.html", 400, found=found, queue=visit.error_queue, may=True, wrong="Nothing was discarded: write why.")
+        visit.act(database).discard(visit.error_queue, row, reason[:LONGEST_REASON])
     return visit.back("/failed", f"Discarded message {row}.", queue=visit.error_queue)
 
 

@@ -92,7 +92,7 @@ def discard(visit: Visit) -> Response:
     """Ask before a message is discarded."""
     with visit.site.pool.connection() as database:
         found = reading.failed_detail(database, visit.error_queue, visit.request.path_params["row"])
-    return visit.page("discard.html", found=found, queue=visit.error_queue, may=visit.may("receive_message", visit.error_queue))
+    return visit.page("discard.html", found=found, queue=visit.error_queue, may=visit.may("receive_message", visit.error_queue), wrong="")
 
 
 def subscriptions(visit: Visit) -> Response:

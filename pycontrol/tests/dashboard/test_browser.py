@@ -95,6 +95,7 @@ def test_a_message_is_retried_edited_and_discarded(site, page, database):
     edited = page.get_by_role("status").first.inner_text()
     page.goto(f"{site}/failed/{rows[2]}")
     page.get_by_role("link", name="Discard").click()
+    page.get_by_label("Why").fill("the order was cancelled")
     page.get_by_role("button", name="Discard the message").click()
     discarded = page.get_by_role("status").first.inner_text()
 

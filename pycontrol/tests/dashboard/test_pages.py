@@ -307,13 +307,19 @@ def test_a_message_is_edited_and_keeps_the_ends_of_its_lines(client, error, queu
     assert message.message_id != headers["NServiceBus.MessageId"]
 
 
-def test_a_message_is_discarded_after_a_question(client, error, queue):
+def test_a_message_is_discarded_with_a_reason(client, error, queue, caplog):
     error.send(b"{}", failed_headers())
     row = only_row(error)
+    page = f"/failed/{row}/discard"
 
-    client.submit(f"/failed/{row}/discard", f"/failed/{row}/discard")
+    unsaid = client.submit(page, page, reason="  ")
+    kept = error.peek()
+    with caplog.at_level(logging.INFO, "rowpost.dashboard"):
+        client.submit(page, page, reason="the order was cancelled")
 
+    assert (unsaid.status_code, "write why" in unsaid.text, kept) == (400, True, 1)
     assert (error.peek(), queue.peek()) == (0, 0)
+    assert [record.act["reason"] for record in caplog.records if hasattr(record, "act")] == ["the order was cancelled"]
 
 
 def test_a_purge_needs_the_queues_name(client, queue):
