@@ -75,8 +75,12 @@ class Acts:
             act["message_id"] = errors.find(row).message_id
             errors.discard(row)
 
-    def retry_group(self, queue: str, key: str, up_to: int, wanted: Filter | None = None, after: int | None = None) -> Retried:
-        """Move back the matching messages of one cause between two row versions: at most 5,000, and for at most 8 seconds."""
+    def retry_group(self, queue: str, key: str, up_to: int, wanted: Filter | None = None, after: int | None = None) -> tuple[Retried, int]:
+        """Move back the matching messages of one cause between two row versions: at most 5,000, and for at most 8 seconds.
+
+        Returns:
+            What was done, and how many of those that were found are left because the time was over.
+        """
         end = time.monotonic() + LONGEST_S
         with self.log.act(self.user, "retry group", queue=queue, cause=key, up_to=up_to) as act:
             errors = ErrorQueue(self.database, queue)
@@ -87,8 +91,9 @@ class Acts:
                 done = Retried(done.retried + part.retried, done.gone + part.gone, done.refused + part.refused)
                 if time.monotonic() > end:
                     break
-            act |= {"retried": done.retried, "gone": done.gone, "refused": len(done.refused)}
-        return done
+            left = len(rows) - done.retried - done.gone - len(done.refused)
+            act |= {"retried": done.retried, "gone": done.gone, "refused": len(done.refused), "left": left}
+        return done, left
 
     def purge(self, queue: str) -> tuple[int, bool]:
         """Delete messages for at most 8 seconds; return how many, and whether the queue was purged to its end."""

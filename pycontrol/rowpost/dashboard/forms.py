@@ -47,12 +47,14 @@ def retry_group(visit: Visit) -> Response:
     if up_to is None or not visit.argument("cause"):
         raise InvalidCount("The form does not say which messages to retry. Load the page again.")
     with visit.site.pool.connection() as database:
-        done = visit.act(database).retry_group(visit.error_queue, visit.argument("cause"), up_to, failed_filter(visit), visit.number("after"))
+        done, left = visit.act(database).retry_group(visit.error_queue, visit.argument("cause"), up_to, failed_filter(visit), visit.number("after"))
     text = f"Moved {counted(done.retried)} back."
     if done.gone:
         text += f" {counted(done.gone)} had already been removed by another process."
     if done.refused:
         text += f" {counted(len(done.refused))} could not be moved: {done.refused[0][1]}"
+    if left:
+        text += f" {counted(left)} are left: retry the cause again."
     return visit.back("/failed", text, queue=visit.error_queue)
 
 

@@ -12,7 +12,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from rowpost.dashboard import app, monitor
+from rowpost.dashboard import acts, app, monitor
 from rowpost.dashboard.access import LoopbackAccess, ProxyAccess, TokenAccess
 from rowpost.dashboard.api import openapi
 from rowpost.dashboard.connections import Pool
@@ -292,6 +292,18 @@ def test_a_group_is_retried_as_it_was_searched_and_from_where_the_page_began(cli
 
     assert [message.body for message in queue.browse()] == [b"slow", b"slow"]
     assert [message.body for message in error.browse()] == [b"slow", b"wrong"]
+
+
+def test_a_retry_whose_time_is_over_says_how_many_are_left(client, error, queue, monkeypatch):
+    monkeypatch.setattr(acts, "LONGEST_S", -1.0)
+    monkeypatch.setattr(acts, "BATCH", 2)
+    error.send_many(OutgoingMessage(b"{}", failed_headers()) for _ in range(5))
+    page = client.get("/api/v1/failed").json()
+
+    done = client.submit("/failed", "/failed/retry-group", cause=page["groups"][0]["key"], up_to=str(page["up_to"]))
+
+    assert "Moved 2 messages back. 3 messages are left" in client.text(done.headers["location"])
+    assert (queue.peek(), error.peek()) == (2, 3)
 
 
 def test_a_message_is_edited_and_keeps_the_ends_of_its_lines(client, error, queue):
