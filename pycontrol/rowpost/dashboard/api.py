@@ -13,7 +13,7 @@ from rowpost.dashboard import documents as made
 from rowpost.dashboard import reading
 from rowpost.dashboard.pages import failed_filter
 from rowpost.dashboard.visit import Handler, Visit
-from rowpost.errors import InvalidCount, MessageNotFound, SagaInstanceMissing
+from rowpost.errors import InvalidCount
 from rowpost.sagas.instances import as_id
 from rowpost.version import __version__
 
@@ -45,6 +45,13 @@ def _required(visit: Visit, name: str) -> str:
     return value
 
 
+def _row(visit: Visit) -> int:
+    row = visit.number("row")
+    if row is None:
+        raise InvalidCount("The parameter row is missing.")
+    return row
+
+
 def _count(visit: Visit, default: int, most: int = LIST) -> int:
     count = visit.number("count")
     if count is not None and not 1 <= count <= most:
@@ -72,22 +79,13 @@ def _failed(visit: Visit) -> made.FailedPage:
 
 
 def _failed_message(visit: Visit) -> made.FailedDetail:
-    row = visit.number("row")
-    if row is None:
-        raise InvalidCount("The parameter row is missing.")
     with visit.site.pool.connection() as database:
-        return reading.failed_detail(database, visit.error_queue, row)
+        return reading.failed_detail(database, visit.error_queue, _row(visit))
 
 
 def _message(visit: Visit) -> made.MessageDocument:
-    row = visit.number("row")
-    if row is None:
-        raise InvalidCount("The parameter row is missing.")
     with visit.site.pool.connection() as database:
-        found = reading.one_message(database, _required(visit, "name"), row)
-    if found is None:
-        raise MessageNotFound(f"Message {row} is not in this queue any more, or a receiver has locked it.")
-    return found
+        return reading.one_message(database, _required(visit, "name"), _row(visit))
 
 
 def _subscriptions(visit: Visit) -> made.Subscriptions:
@@ -108,10 +106,7 @@ def _instances(visit: Visit) -> made.SagaInstances:
 def _instance(visit: Visit) -> made.SagaInstance:
     saga, instance = _required(visit, "saga"), _required(visit, "instance")
     with visit.site.pool.connection() as database:
-        found = reading.saga_instance(database, saga, instance)
-    if found is None:
-        raise SagaInstanceMissing(f"The saga {saga} has no instance {instance!r}. It is completed, or it was never started.")
-    return found
+        return reading.saga_instance(database, saga, instance)
 
 
 def _deployment(visit: Visit) -> made.Deployment:

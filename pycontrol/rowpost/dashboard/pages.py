@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from rowpost.dashboard import charts, reading
 from rowpost.dashboard.visit import Handler, Visit
-from rowpost.errors import FeatureMissing, MessageNotFound, SagaInstanceMissing
+from rowpost.errors import FeatureMissing
 from rowpost.sagas.instances import as_id
 from rowpost.transport.error_queue import Filter
 
@@ -45,8 +45,6 @@ def message(visit: Visit) -> Response:
     name, row = visit.request.path_params["name"], visit.request.path_params["row"]
     with visit.site.pool.connection() as database:
         found = reading.one_message(database, name, row)
-    if found is None:
-        raise MessageNotFound(f"Message {row} is not in {name!r} any more: it was received or deleted, or a receiver has locked it.")
     return visit.page("message.html", message=found, back=name)
 
 
@@ -119,8 +117,6 @@ def saga(visit: Visit) -> Response:
         if not wanted:
             return visit.page("saga.html", page=reading.saga_instances(database, name, as_id(visit.argument("after"))))
         found = reading.saga_instance(database, name, wanted)
-    if found is None:
-        raise SagaInstanceMissing(f"The saga {name} has no instance {wanted!r}. It is completed, or it was never started.")
     return visit.page("instance.html", saga=name, found=found)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -14,8 +15,8 @@ from rowpost.database.sql_folder import schema_version
 from rowpost.deploy.plan import plan
 from rowpost.deploy.verify import verify
 from rowpost.endpoint.hosting import with_sagas
-from rowpost.errors import PermissionDenied
-from rowpost.sagas.instances import find_instance, find_saga_type, instance_document
+from rowpost.errors import MessageNotFound, PermissionDenied, SagaInstanceMissing
+from rowpost.sagas.instances import find_instance, find_saga_type, instance_document, instances
 from rowpost.settings.environment import Settings
 from rowpost.transport.error_queue import ErrorQueue, Filter
 from rowpost.transport.failed_message import FailedMessage
@@ -85,10 +86,13 @@ def messages(database: Connection, name: str, after: int | None = None, count: i
     return made.MessagePage(queue.name, shown, found[-1].row_version if len(found) == count else None)
 
 
-def one_message(database: Connection, name: str, row: int) -> made.MessageDocument | None:
-    """Return one message with up to 256 KiB of its body; None if it is gone or locked. Raises QueueNotFound."""
+def one_message(database: Connection, name: str, row: int) -> made.MessageDocument:
+    """Return one message with up to 256 KiB of its body. Raises QueueNotFound, MessageNotFound."""
     queue = Queue(name, database)
-    return next((_message(queue.name, each) for each in queue.browse(1, row - 1, BODY_BYTES) if each.row_version == row), None)
+    for each in queue.browse(1, row - 1, BODY_BYTES):
+        if each.row_version == row:
+            return _message(queue.name, each)
+    raise MessageNotFound(f"Message {row} is not in {name!r} any more: it was received or deleted, or a receiver has locked it.")
 
 
 def _message(queue: str, message: BrowsedMessage) -> made.MessageDocument:
@@ -169,8 +173,8 @@ def saga_instances(database: Connection, saga: str, after: UUID | None = None, c
     return made.SagaInstances(kind.saga_name, found, found[-1].id if len(found) == count else None)
 
 
-def saga_instance(database: Connection, saga: str, instance: str) -> made.SagaInstance | None:
-    """Return an instance by its correlation value or id; None if there is none.
+def saga_instance(database: Connection, saga: str, instance: str) -> made.SagaInstance:
+    """Return an instance by its correlation value or id. Raises SagaNotDeployed, SagaInstanceMissing.
 
     A login that may only list instances finds it among the first 5,000.
     """
@@ -179,19 +183,15 @@ def saga_instance(database: Connection, saga: str, instance: str) -> made.SagaIn
         found = find_instance(database, kind.saga_name, kind.correlation_name, instance)
     except PermissionDenied:
         found = _look_through(database, kind, instance)
-    return None if found is None else made.SagaInstance(**found)
+    if found is None:
+        raise SagaInstanceMissing(f"The saga {saga} has no instance {instance!r}. It is completed, or it was never started.")
+    return made.SagaInstance(**found)
 
 
 def _look_through(database: Connection, kind: Any, instance: str) -> dict[str, Any] | None:
-    after, read = None, 0
-    while read < LOOKED_THROUGH:
-        rows = database.call("list_sagas", kind.saga_name, count=ROWS, after_id=after)
-        for row in rows:
-            if instance in (str(row.id), row.correlation_value):
-                return instance_document(row.id, row.concurrency, row.data, row.metadata, kind.correlation_name)
-        if len(rows) < ROWS:
-            return None
-        after, read = rows[-1].id, read + ROWS
+    for key, value, version, _, data, metadata in islice(instances(database, kind.saga_name), LOOKED_THROUGH):
+        if instance in (str(key), value):
+            return instance_document(key, version, data, metadata, kind.correlation_name)
     return None
 
 

@@ -66,7 +66,7 @@ class Receiver:
 class WithinTransaction:
     """The modes in which the removal of a message commits together with the SQL of its handler.
 
-    Subclasses say what is sent when. `attempt` and `can_commit` serve `pipeline.batches` too.
+    Subclasses say what is sent when. `attempt` serves `pipeline.batches` too.
     """
 
     name: str
@@ -126,9 +126,9 @@ class WithinTransaction:
         self.handler_seconds = time.perf_counter() - started
         self._handler_ended(database, batched)
         receiver.step("handled")
-        return caused if self.can_commit(batched, bool(caused.operations)) else self._failed(message, None, row, batched)
+        return caused if self._can_commit(batched, bool(caused.operations)) else self._failed(message, None, row, batched)
 
-    def can_commit(self, batched: bool, sends: bool = False) -> bool:
+    def _can_commit(self, batched: bool, sends: bool) -> bool:
         """Return whether the transaction is still open and can be committed.
 
         PostgreSQL's driver knows that. SQL Server must be asked, which costs a round trip. Its COMMIT fails if the transaction is
@@ -177,7 +177,9 @@ class WithinTransaction:
         """Stop guarding. What a handler set until the transaction's end stays for its commit, unless other messages share the transaction."""
         self._connection_was_used |= database.lent
         self._guard.stop()
-        changed = self._guard.changed if self._connection_was_used else frozenset()
+        changed = self._guard.changed
+        if database.engine == "sqlserver" and not self._connection_was_used:
+            return  # its guard sees nothing, and takes each handler for one that changed something
         if changed and (batched or changed != {"transaction"}) and not database.closed:
             database.reset_session(changed)
 
@@ -252,7 +254,7 @@ class WithinTransaction:
     def _rolled_back_by_server(self, error: RowpostError) -> bool:
         """Return whether a failed commit has rolled back the transaction that the handler left open.
 
-        On PostgreSQL it was open, because `can_commit` has asked. SQL Server rolls back a batch that fails, such as a send to a missing
+        On PostgreSQL it was open, because `_can_commit` has asked. SQL Server rolls back a batch that fails, such as a send to a missing
         queue. Its error 3902 says that COMMIT found no transaction.
         """
         return self._receiver.database.engine == "postgresql" or "(3902)" not in str(error.__cause__)

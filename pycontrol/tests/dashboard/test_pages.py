@@ -59,7 +59,8 @@ def only_row(queue: Queue) -> int:
 def test_every_answer_forbids_inline_scripts_frames_and_caches(client):
     for path in ("/", "/failed", "/nothing", "/static/dashboard.css", "/api/v1/queues", "/api/v1/nothing"):
         headers = client.get(path).headers
-        assert "script-src 'self'" in headers["content-security-policy"], path
+        assert "script-src 'self'; style-src 'self';" in headers["content-security-policy"], path
+        assert "unsafe" not in headers["content-security-policy"]
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
         assert (headers["cache-control"], headers["x-frame-options"], headers["x-content-type-options"]) == ("no-store", "DENY", "nosniff")
 
@@ -248,6 +249,23 @@ def test_sagas_are_found_and_shown(client, target, database):
     assert "A 7" in shown
     assert SCRIPT not in first + second + shown
     assert client.get("/saga/Dash_Policy", params={"instance": "B"}).status_code == 404
+
+
+def test_a_reader_finds_an_instance_that_it_may_only_list(target, sql, database):
+    apply(database, plan(replace(target.settings, sagas=(SagaSettings("Dash_Read", "OrderId"),))))
+    for value in ("A", "B"):
+        database.call(
+            "insert_saga", "Dash_Read", id=uuid4(), correlation_value=value, data=f'{{"OrderId":"{value}"}}', metadata="{}",
+            persistence_version="1.0", saga_type_version="1.0",
+        )  # fmt: skip
+
+    with logins(sql, target.url) as made:
+        name = made.make("reader")
+        sql.run(f"GRANT rowpost_reader TO {name}" if target.settings.engine == "postgresql" else f"ALTER ROLE rowpost_reader ADD MEMBER {name}")
+        with serving(app(replace(target.settings, url=made.url(name)))) as client:
+            answers = [client.get("/api/v1/saga-instance", params={"saga": "Dash_Read", "instance": value}) for value in ("B", "C")]
+
+    assert (answers[0].json()["state"], answers[1].status_code) == ({"OrderId": "B"}, 404)
 
 
 def test_the_deployment_is_shown_and_verified(client, target):

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from rowpost.database.dialects import sqlserver
 from rowpost.endpoint.endpoint import MODES, Endpoint
 from rowpost.errors import Deadlock, SagaConflict
 from rowpost.pipeline.batch_size import BatchSize
@@ -317,6 +318,22 @@ def test_what_cannot_be_sent_fails_its_own_message_only(desk):
     desk.work()
 
     assert (desk.written(), desk.sent(), desk.errors()) == ([1, 3], [1, 3], [b'{"Number":2}'])
+
+
+def test_a_session_that_cannot_be_set_back_fails_its_own_message(desk, monkeypatch):
+    if desk.database.engine != "sqlserver":
+        pytest.skip("PostgreSQL's RESET sets everything back")
+    desk.order(1, 2)
+    batches = desk.batches(handler=lambda message, connection: None)
+    batches.process()  # the first look at the session
+    desk.order(3)
+    monkeypatch.setattr(sqlserver, "restore", lambda first, now: "SET NOCOUNT OFF;")
+    monkeypatch.setattr(desk.database._session, "lent", False)
+
+    (outcome,) = batches.process()
+
+    assert (outcome.kind, outcome.attempts) == (Kind.FAILED, 1)
+    assert desk.queue.peek() == 1
 
 
 # ------------------------------------------------------------------ messages that no handler sees

@@ -11,13 +11,11 @@ from rowpost.database.dialects.sqlserver_transactions import (
     BEGIN,
     CHECK_OPEN,
     COMMIT,
-    KEEP,
     REPLACED,
     ROLL_BACK_REPLACED,
-    STATE,
     State,
-    clean,
     is_whole,
+    opening,
     restore,
 )
 from rowpost.database.sql_folder import sql_folder
@@ -233,7 +231,7 @@ def around_transactions() -> dict[str, str]:
     """The batches that the dialect sends around calls. CREATE PROCEDURE takes all but USE."""
     first = State(5496, "us_english", 7, "20030102", -1, "shop", "dbo")
     other = State(~5496 & 0x7FFE, "Deutsch", 1, "20030201", 5, "shop", "guest")
-    found = {f"begin {how}": f"{clean(first)} {BEGIN[how]}; {KEEP[how]} SELECT {STATE}; SELECT {is_whole(how)};" for how in BEGIN}
+    found = {f"begin {how}": f"{opening(how, first, looks=True)} SELECT {is_whole(how)};" for how in BEGIN}
     found |= {f"commit {how}": f"BEGIN TRY {CHECK_OPEN} {COMMIT[how]} END TRY BEGIN CATCH THROW; END CATCH;" for how in COMMIT}
     return found | {"restore": restore(first, other), "replaced": f"{ROLL_BACK_REPLACED} SELECT CASE WHEN {REPLACED} THEN 1 ELSE 0 END;"}
 

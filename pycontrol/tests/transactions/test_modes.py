@@ -357,6 +357,24 @@ def test_neither_do_the_other_messages_of_a_batch(queue, database, business, see
     assert (len(set(seen.found)), business()) == (1, [0, 1, 2, 3])
 
 
+def test_a_session_that_a_handler_reaches_without_its_context_is_reset_too(queue, database, business):
+    """The caller lends the connection, and the handler closes over it."""
+    if database.engine != "postgresql":
+        pytest.skip("only the driver of PostgreSQL shows what a handler executes on a connection that it did not ask for")
+    lent, found, endpoint = database.driver_connection, [], Endpoint("Sales")
+
+    @endpoint.handles(TYPE, Order)
+    def handle(order, context):
+        found.append(lent.execute("SHOW search_path").fetchone())
+        lent.execute("SET search_path = nowhere")
+
+    for number in range(2):
+        queue.send(b'{"Number":%d}' % number, {"NServiceBus.EnclosedMessageTypes": TYPE})
+    outcomes = [pipeline_of(database, endpoint).process_one() for _ in range(2)]
+
+    assert ([outcome.kind for outcome in outcomes], len(set(found))) == ([Kind.HANDLED] * 2, 1)
+
+
 @pytest.mark.parametrize("statement", ["SET LOCAL app.who = 'me'", "SELECT set_config('app.who', 'me', true)"])
 def test_what_is_set_until_the_end_of_the_transaction_is_there_at_its_commit(run, database, business, sql, seen, statement):
     """A deferred trigger reads it, as an audit of rows does."""

@@ -17,6 +17,7 @@ from rowpost.wire.message import (
     format_timestamp,
     parse_timestamp,
 )
+from rowpost.wire.message_types import enclosed_type_names, message_type
 
 ROW_ID = UUID("43e9c0c6-57a8-4513-b15a-b43b0169b465")
 
@@ -104,3 +105,14 @@ def test_a_header_that_is_no_text_is_named():
 
 def test_the_examples_in_the_docstrings_are_true():
     assert doctest.testmod(rowpost.wire.message).failed == 0
+
+
+def test_a_class_that_is_named_after_its_first_message_has_the_new_name():
+    class Late:
+        """A message."""
+
+    before = enclosed_type_names(Late)
+    message_type("Shop.Late")(Late)
+
+    assert before.endswith("Late")
+    assert (before == "Shop.Late", enclosed_type_names(Late)) == (False, "Shop.Late")

@@ -29,13 +29,13 @@ from rowpost.database.dialects.sqlserver_transactions import (
     BEGIN,
     CHECK_OPEN,
     COMMIT,
-    KEEP,
     REPLACED,
     ROLL_BACK_REPLACED,
     STATE,
     State,
     clean,
     is_whole,
+    opening,
     restore,
 )
 from rowpost.errors import DatabaseError, DatabaseUnavailable, RowpostError, UnsupportedServer
@@ -116,11 +116,11 @@ class SQLServer:
         if begin and len(batches) == 1 and commit:
             return self._run(session, batches[0], f"{BEGIN[begin]};", COMMIT[commit], undo=undo)
         if begin and len(batches) == 1 and is_plain(batches[0]):
-            return self._run(session, batches[0], _opening(session, begin), undo=undo, looks=session.looks)
+            return self._run(session, batches[0], opening(begin, session.first, looks=session.looks), undo=undo, looks=session.looks)
         if begin:
-            found = session.run(_opening(session, begin))
+            found = session.run(opening(begin, session.first, looks=session.looks))
             if session.looks:
-                _restore(session, State(*found[0][0]))
+                _look(session, State(*found[0][0]))
         head = CHECK_OPEN if commit else ""
         results = [rows for batch in batches for rows in self._run(session, batch, head)]
         if commit:
@@ -142,7 +142,7 @@ class SQLServer:
             text = f"BEGIN TRY {text} END TRY BEGIN CATCH {undo}THROW; END CATCH;"
         found = iter(session.run(text, [size for _, sizes, _ in spoken for size in sizes], [value for *_, values in spoken for value in values]))
         if looks:
-            _restore(session, State(*next(found)[0]))
+            _look(session, State(*next(found)[0]))
         results = [list(map(each.make_row, next(found, []))) if each.procedure.result else [] for each, _ in calls]
         for (statement, _), rows in zip(calls, results, strict=True):
             if statement.order is not None:
@@ -188,7 +188,7 @@ class SQLServer:
             return [tuple(row) for row in (all_results(cursor) or [[]])[-1]]
 
     def begin(self, connection: pyodbc.Connection) -> None:
-        connection.execute(f"{BEGIN[True]}; {KEEP[True]}").close()
+        connection.execute(opening(True, None, looks=False)).close()
 
     def join(self, connection: pyodbc.Connection) -> bool:
         if connection.autocommit:
@@ -228,9 +228,7 @@ class SQLServer:
         if session.first is None or not session.lent:
             return session.run(f"SELECT {is_whole(begin)};")[0][0][0] == 1
         whole, *state = session.run(f"{clean(session.first)} SELECT {is_whole(begin)}, {STATE};")[0][0]
-        if whole == 1:
-            _restore(session, State(*state))
-        return whole == 1
+        return whole == 1 and _restored(session, session.first, State(*state))
 
     def was_replaced(self, connection: pyodbc.Connection) -> bool:
         return connection.execute(f"SELECT CASE WHEN {REPLACED} THEN 1 ELSE 0 END;").fetchval() == 1
@@ -310,31 +308,27 @@ class _AfterwardsGuard(NoGuard):
     changed = frozenset({"session"})
 
 
-def _opening(session: Session, begin: Begin) -> str:
-    """Return the statements that begin a transaction which stays open, and look at the session if that is due."""
-    begins = f"{BEGIN[begin]}; {KEEP[begin]}"
-    if not session.looks:
-        return begins
-    return f"{begins} SELECT {STATE};" if session.first is None else f"{clean(session.first)} {begins} SELECT {STATE};"
-
-
-def _restore(session: Session, now: State) -> None:
+def _look(session: Session, now: State) -> None:
     """Make the session what it was before any handler had it. The first look at it is remembered as that.
 
     Raises:
         DatabaseUnavailable: that cannot be done on this connection.
     """
-    if session.first is None:
-        session.first = now
-    statements = restore(session.first, now)
-    if not statements:
-        return
-    (again,) = session.run(f"{statements} SELECT {STATE};")
-    if restore(session.first, State(*again[0])):
+    session.first = session.first or now
+    if not _restored(session, session.first, now):
         raise DatabaseUnavailable(
             "A handler has changed its session, and what it changed cannot be set back, such as by EXECUTE AS with NO REVERT. The connection "
             "is given up, and the message is received on another one."
         )
+
+
+def _restored(session: Session, first: State, now: State) -> bool:
+    """Set back what differs, in one round trip. Return whether nothing differs any more."""
+    statements = restore(first, now)
+    if not statements:
+        return True
+    (again,) = session.run(f"{statements} SELECT {STATE};")
+    return not restore(first, State(*again[0]))
 
 
 def check_version(version: str, is_azure: Callable[[], bool]) -> None:

@@ -5,7 +5,7 @@ statements that travel in round trips that are made anyway:
 
 - BEGIN keeps the transaction's number in the session's context, and COMMIT compares it. A handler that rolls back and begins another
   transaction would otherwise commit what it sent while its message is in the queue again.
-- The BEGIN after a handler sets what cannot be read without a view of the server, and reads the rest. `restore` sets back what differs.
+- What comes before the BEGIN after a handler sets what can be set blindly, and reads the rest. `restore` sets back what differs.
 
 A session keeps no more than that apart: temporary tables, cursors, the session's context and its application locks stay, and a handler
 that makes them removes them.
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from rowpost.database.dialects.protocol import Begin, Commit
 
-__all__ = ["BEGIN", "CHECK_OPEN", "COMMIT", "KEEP", "REPLACED", "ROLL_BACK_REPLACED", "STATE", "State", "clean", "is_whole", "restore"]
+__all__ = ["BEGIN", "CHECK_OPEN", "COMMIT", "REPLACED", "ROLL_BACK_REPLACED", "STATE", "State", "clean", "is_whole", "opening", "restore"]
 
 # Most providers of linked servers want XACT_ABORT for changes within a transaction. A COMMIT ends the innermost of two:
 # one that is not ours ends nothing.
@@ -42,7 +42,7 @@ _NUMBER = "CURRENT_TRANSACTION_ID()"
 _KEPT = "CAST(SESSION_CONTEXT(N'rowpost.transaction') AS bigint)"
 _KEEP = f"DECLARE @transaction bigint = {_NUMBER}; EXEC sys.sp_set_session_context N'rowpost.transaction', @transaction;"
 #: after a BEGIN whose transaction stays open. Nothing says that a distributed transaction keeps its number: it is not compared.
-KEEP: dict[Begin, str] = {
+_KEEPS: dict[Begin, str] = {
     True: _KEEP,
     "distributed": "EXEC sys.sp_set_session_context N'rowpost.transaction', NULL;",
     "commit_guarded": _KEEP,
@@ -79,24 +79,39 @@ class State(NamedTuple):
 
 STATE = "@@OPTIONS, @@LANGUAGE, @@DATEFIRST, CONVERT(char(8), CONVERT(datetime, '01/02/03'), 112), @@LOCK_TIMEOUT, DB_NAME(), USER_NAME()"
 
+#: the options that are read and set back; `clean` sets IMPLICIT_TRANSACTIONS and XACT_ABORT, which BEGIN may switch on after it
 _OPTIONS = {
-    2: "IMPLICIT_TRANSACTIONS", 4: "CURSOR_CLOSE_ON_COMMIT", 8: "ANSI_WARNINGS", 16: "ANSI_PADDING", 32: "ANSI_NULLS", 64: "ARITHABORT",
-    128: "ARITHIGNORE", 256: "QUOTED_IDENTIFIER", 512: "NOCOUNT", 1024: "ANSI_NULL_DFLT_ON", 2048: "ANSI_NULL_DFLT_OFF",
-    4096: "CONCAT_NULL_YIELDS_NULL", 8192: "NUMERIC_ROUNDABORT", 16384: "XACT_ABORT",
+    4: "CURSOR_CLOSE_ON_COMMIT", 8: "ANSI_WARNINGS", 16: "ANSI_PADDING", 32: "ANSI_NULLS", 64: "ARITHABORT", 128: "ARITHIGNORE",
+    256: "QUOTED_IDENTIFIER", 512: "NOCOUNT", 1024: "ANSI_NULL_DFLT_ON", 2048: "ANSI_NULL_DFLT_OFF", 4096: "CONCAT_NULL_YIELDS_NULL",
+    8192: "NUMERIC_ROUNDABORT",
 }  # fmt: skip
+_XACT_ABORT = 16384
 _ORDERS = {"20030102": "mdy", "20030201": "dmy", "20010203": "ymd", "20010302": "ydm", "20020103": "myd", "20020301": "dym"}
 
 
 def clean(first: State) -> str:
-    """Return the statements that set what `STATE` does not show, or what the next receive must not meet.
+    """Return the statements that set what `STATE` does not show, or what neither BEGIN nor a receive may meet.
 
     Args:
         first: the session before any handler had it.
     """
     return (
         f"{_EXPLICIT} SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET ROWCOUNT 0; SET TEXTSIZE 2147483647; "
-        f"SET DEADLOCK_PRIORITY NORMAL; SET LOCK_TIMEOUT {first.lock_timeout:d};"
+        f"SET DEADLOCK_PRIORITY NORMAL; SET LOCK_TIMEOUT {first.lock_timeout:d}; SET XACT_ABORT {'ON' if first.options & _XACT_ABORT else 'OFF'};"
     )
+
+
+def opening(begin: Begin, first: State | None, *, looks: bool) -> str:
+    """Return the statements that begin a transaction which stays open.
+
+    Args:
+        first: the session before any handler had it; None if nobody has looked.
+        looks: the session is cleaned, if it is known, and read before the transaction begins: the first result is its state.
+    """
+    begins = f"{BEGIN[begin]}; {_KEEPS[begin]}"
+    if not looks:
+        return begins
+    return f"SELECT {STATE}; {begins}" if first is None else f"{clean(first)} SELECT {STATE}; {begins}"
 
 
 def restore(first: State, now: State) -> str:

@@ -1,0 +1,25 @@
+"""What is sent to SQL Server around a transaction whose session a handler had: the texts, without a server."""
+
+from rowpost.database.dialects.sqlserver_transactions import STATE, State, clean, opening, restore
+
+FIRST = State(5496, "us_english", 7, "20030102", -1, "shop", "dbo")
+XACT_ABORT = 16384
+
+
+def test_a_distributed_transaction_keeps_the_option_that_linked_servers_want():
+    text = opening("distributed", FIRST, looks=True)
+
+    assert text.index("SET XACT_ABORT OFF") < text.index(STATE) < text.index("SET XACT_ABORT ON") < text.index("BEGIN DISTRIBUTED")
+    assert restore(FIRST, FIRST._replace(options=FIRST.options | XACT_ABORT)) == ""
+
+
+def test_a_session_that_had_the_option_first_keeps_it():
+    assert "SET XACT_ABORT ON" in clean(FIRST._replace(options=FIRST.options | XACT_ABORT))
+
+
+def test_what_differs_is_set_back_and_nothing_else():
+    other = FIRST._replace(options=FIRST.options ^ 512, database="odd]name", user="guest")
+
+    assert restore(FIRST, other) == f"REVERT; USE [shop]; SET NOCOUNT {'ON' if FIRST.options & 512 else 'OFF'};"
+    assert restore(other, FIRST).startswith("REVERT; USE [odd]]name];")
+    assert restore(FIRST, FIRST._replace(order="20030201")) == "SET LANGUAGE [us_english]; SET DATEFIRST 7; SET DATEFORMAT mdy;"
