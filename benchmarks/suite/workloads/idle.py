@@ -1,7 +1,8 @@
 """Idle: what queues cost while nothing happens.
 
 `rowpost run` runs as in production, with a peek delay of one second and one worker for each queue. Each queue has a
-delayed table; the one statement of a peek also returns when the next delayed message is due. The peers wait for jobs of
+delayed table; the one statement of a peek also returns when the next delayed message is due, and what operators have set. The
+supervisor reports itself every ten seconds, in the round trip of a peek. The peers wait for jobs of
 one queue. Statements are counted in the server's log, with BEGIN and COMMIT separately. Processor time is that of the
 database's backends and of the waiting programs, measured by the kernel, in thousandths of one processor.
 """
@@ -22,6 +23,8 @@ from rowpost.database.connection import connect_url
 WITH_PEERS = True
 QUEUES = (1, 10, 100)
 SETTLING_S = 3.0
+#: statements a second for the supervisor, however many queues it has
+REPORTS = 0.1
 UNIT = "statements/s"
 LOGGED = re.compile(rb"LOG:  (?:statement|execute [^:]*): *(\w+)")
 CONTROL = {b"BEGIN", b"COMMIT", b"ROLLBACK"}
@@ -88,6 +91,6 @@ def _watch(server: Server, place: Place, processes, case: str, name: str, does: 
 
 def targets(lines: Lines) -> list[Target]:
     most = lines.figure(case_name(QUEUES[-1]))
-    each = None if most is None else most / QUEUES[-1]
-    claim = f"{case_name(QUEUES[-1])}: statements for each in a peek delay of 1 s"
+    each = None if most is None else (most - REPORTS) / QUEUES[-1]
+    claim = f"{case_name(QUEUES[-1])}: statements for each in a peek delay of 1 s, without the supervisor's report every 10 s"
     return [Target(claim, each, 1.0, at_most=True, unit="a second")]

@@ -26,6 +26,8 @@ _MODULES = {
     "verify": "deploy",
     "version": "deploy",
     "queue": "queue",
+    "workers": "workers",
+    "delayed": "delayed",
     "errors": "errors",
     "subscriptions": "subscriptions",
     "sagas": "sagas",

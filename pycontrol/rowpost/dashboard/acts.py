@@ -1,4 +1,5 @@
-"""What changes something: retry, edit and discard failed messages, and purge a queue. Each act is one line in the log.
+"""What changes something: retry, edit and discard failed messages; purge, pause and limit a queue;
+reschedule and cancel delayed messages. Each act is one line in the log.
 
 An act is bounded in time, so that its page comes back: a purge or a retry of many messages says how many are done, and the rest stays.
 """
@@ -10,10 +11,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from rowpost.database.connection import Connection
 from rowpost.errors import RowpostError
+from rowpost.transport.controls import limit_workers, pause, resume
+from rowpost.transport.delayed_messages import DelayedMessages
 from rowpost.transport.error_queue import BATCH, ErrorQueue, Filter, Retried
 from rowpost.transport.failure_groups import scan
 from rowpost.wire.message import Headers
@@ -106,3 +110,32 @@ class Acts:
                 if purged < PURGE_BATCH or time.monotonic() > end:
                     break
         return act["deleted"], purged < PURGE_BATCH
+
+    def pause(self, queue: str, reason: str | None) -> None:
+        """Pause a queue for the supervisors of all hosts."""
+        with self.log.act(self.user, "pause", queue=queue, reason=reason):
+            pause(self.database, queue, self._signed(reason))
+
+    def resume(self, queue: str, reason: str | None) -> None:
+        """End the pause of a queue."""
+        with self.log.act(self.user, "resume", queue=queue, reason=reason):
+            resume(self.database, queue, self._signed(reason))
+
+    def limit(self, queue: str, limit: int | None, reason: str | None, *, shared: bool) -> None:
+        """Limit a queue's workers; None: as the environments say. Raises InvalidCount."""
+        with self.log.act(self.user, "limit", queue=queue, limit=limit, shared=shared, reason=reason):
+            limit_workers(self.database, queue, limit, shared=shared, reason=self._signed(reason))
+
+    def send_now(self, queue: str, key: str) -> None:
+        """Let a delayed message be due now. Raises MessageNotFound."""
+        with self.log.act(self.user, "send now", queue=queue, key=key):
+            DelayedMessages(queue, self.database).reschedule(key, timedelta(0))
+
+    def cancel(self, queue: str, key: str, reason: str) -> None:
+        """Remove a delayed message for good. The log keeps its id and the reason. Raises MessageNotFound."""
+        with self.log.act(self.user, "cancel", queue=queue, key=key, reason=reason) as act:
+            act["message_id"] = DelayedMessages(queue, self.database).cancel(key).message_id
+
+    def _signed(self, reason: str | None) -> str:
+        """Return the reason with the visitor's name: the database knows only the dashboard's login."""
+        return f"{reason} ({self.user})" if reason else f"({self.user})"

@@ -72,6 +72,11 @@ def _messages(visit: Visit) -> made.MessagePage:
         return reading.messages(database, _required(visit, "name"), visit.number("after"), _count(visit, 50, 200), BODY_BYTES)
 
 
+def _delayed(visit: Visit) -> made.DelayedPage:
+    with visit.site.pool.connection() as database:
+        return reading.delayed(database, _required(visit, "name"), _count(visit, reading.DELAYED))
+
+
 def _failed(visit: Visit) -> made.FailedPage:
     with visit.site.pool.connection() as database:
         key, after = visit.argument("cause") or None, visit.number("after")
@@ -109,6 +114,11 @@ def _instance(visit: Visit) -> made.SagaInstance:
         return reading.saga_instance(database, saga, instance)
 
 
+def _supervisors(visit: Visit) -> made.Supervisors:
+    with visit.site.pool.connection() as database:
+        return reading.supervisors(database)
+
+
 def _deployment(visit: Visit) -> made.Deployment:
     with visit.site.pool.connection() as database:
         return reading.read_deployment(database, visit.site.settings, read_only=visit.site.read_only)
@@ -132,12 +142,14 @@ OPERATIONS = (
     Operation("/api/v1/queue", _queue, made.QueueDocument, "Read the figures of one queue", (_NAME,)),
     Operation("/api/v1/messages", _messages, made.MessagePage, "Browse the messages of a queue, oldest first", (_NAME, ("after", "only messages after this row version"), ("count", "1 to 200, by default 50")), ("after", "count")),
     Operation("/api/v1/message", _message, made.MessageDocument, "Read one message", (_NAME, _ROW), ("row",)),
+    Operation("/api/v1/delayed", _delayed, made.DelayedPage, "List the delayed messages of a queue that are due next", (_NAME, ("count", "1 to 200, by default 20")), ("count",)),
     Operation("/api/v1/failed", _failed, made.FailedPage, "Search failed messages, and group them by cause", (_ERRORS, *_FILTER, ("after", "only messages after this row version"), ("count", "1 to 1000, by default 50")), ("after", "count")),
     Operation("/api/v1/failed-message", _failed_message, made.FailedDetail, "Read one failed message", (_ERRORS, _ROW), ("row",)),
     Operation("/api/v1/subscriptions", _subscriptions, made.Subscriptions, "List subscriptions, 500 a page", (_SEARCH, ("after", "how many to leave out")), ("after",)),
     Operation("/api/v1/sagas", _sagas, made.SagaTypes, "List the types of sagas"),
     Operation("/api/v1/saga-instances", _instances, made.SagaInstances, "List the instances of a saga", (("saga*", "the saga's table"), ("after", "only instances after this id"), ("count", "1 to 1000, by default 50")), ("count",)),
     Operation("/api/v1/saga-instance", _instance, made.SagaInstance, "Find an instance of a saga", (("saga*", "the saga's table"), ("instance*", "the correlation value or the id"))),
+    Operation("/api/v1/supervisors", _supervisors, made.Supervisors, "List the supervisors of all hosts with their workers"),
     Operation("/api/v1/deployment", _deployment, made.Deployment, "Read what is deployed"),
     Operation("/api/v1/verification", _verification, made.Verification, "Compare the database with the plan"),
 )  # fmt: skip

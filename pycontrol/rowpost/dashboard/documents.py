@@ -7,9 +7,9 @@ from typing import Any
 from msgspec import Struct
 
 __all__ = [
-    "Deployment", "FailedDetail", "FailedGroup", "FailedPage", "FailedSummary", "FindingDocument", "MessageDocument", "MessagePage",
+    "ControlDocument", "DelayedDocument", "DelayedPage", "Deployment", "FailedDetail", "FailedGroup", "FailedPage", "FailedSummary", "FindingDocument", "MessageDocument", "MessagePage",
     "Problem", "QueueDocument", "QueuePage", "SagaInstance", "SagaInstances", "SagaType", "SagaTypes", "Subscription", "Subscriptions",
-    "Verification",
+    "SupervisorDocument", "Supervisors", "Verification", "WorkerDocument",
 ]  # fmt: skip
 
 
@@ -17,8 +17,20 @@ class Document(Struct, frozen=True):
     """The base of all documents."""
 
 
+class ControlDocument(Document, frozen=True):
+    """What operators have set for a queue. `shared`: the limit is for all supervisors together; null: the environments' limits apply."""
+
+    paused: bool
+    limit: int | None
+    shared: bool
+    reason: str | None
+    changed_by: str
+    changed_at: str
+    text: str
+
+
 class QueueDocument(Document, frozen=True):
-    """A queue. Null: the server does not know it, or the login may not see it."""
+    """A queue. Null: the server does not know it, or the login may not see it; operators have set nothing (`control`)."""
 
     name: str
     kind: str
@@ -32,6 +44,7 @@ class QueueDocument(Document, frozen=True):
     dead_rows: int | None
     has_delayed: bool
     problem: str | None = None
+    control: ControlDocument | None = None
 
 
 class QueuePage(Document, frozen=True):
@@ -65,6 +78,24 @@ class MessagePage(Document, frozen=True):
     queue: str
     messages: list[MessageDocument]
     after: int | None = None
+
+
+class DelayedDocument(Document, frozen=True):
+    """A message that is not due yet. `key` names it until it is due at another time."""
+
+    key: str
+    due: str
+    message_id: str
+    message_type: str
+    body_bytes: int
+
+
+class DelayedPage(Document, frozen=True):
+    """The delayed messages of a queue that are due next; `more`: there are others."""
+
+    queue: str
+    messages: list[DelayedDocument]
+    more: bool
 
 
 class FailedSummary(Document, frozen=True):
@@ -162,6 +193,40 @@ class SagaInstances(Document, frozen=True):
     saga: str
     instances: list[SagaInstance]
     after: str | None = None
+
+
+class WorkerDocument(Document, frozen=True):
+    """A worker process at its supervisor's last report. `message`: id of the row that its handler had."""
+
+    queue: str
+    process_id: int
+    state: str
+    seconds: float
+    message: str | None
+    message_seconds: float | None
+
+
+class SupervisorDocument(Document, frozen=True):
+    """A supervisor as it last reported itself. `gone`: it is silent for so long that it has died, or cannot reach the database."""
+
+    id: str
+    host: str
+    process_id: int
+    environment: str
+    version: str
+    login: str
+    started_at: str
+    seen_at: str
+    silent_seconds: float
+    gone: bool
+    queues: list[str]
+    workers: list[WorkerDocument]
+
+
+class Supervisors(Document, frozen=True):
+    """The supervisors of all hosts, by host."""
+
+    supervisors: list[SupervisorDocument]
 
 
 class Deployment(Document, frozen=True):

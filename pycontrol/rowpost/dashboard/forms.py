@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from starlette.responses import Response
 
 from rowpost.dashboard import reading
@@ -31,6 +33,49 @@ def purge(visit: Visit) -> Response:
         deleted, ended = visit.act(database).purge(name)
     rest = "" if ended else " More messages wait: purge again to delete them."
     return visit.back("/", f"Deleted {counted(deleted)} from {name}.{rest}")
+
+
+def control(visit: Visit) -> Response:
+    """Pause, resume or limit a queue."""
+    name, reason = visit.request.path_params["name"], visit.argument("reason")[:LONGEST_REASON] or None
+    limit, shared = visit.number("limit"), bool(visit.argument("shared"))
+    with visit.site.pool.connection() as database:
+        act = visit.act(database)
+        match visit.argument("act"):
+            case "pause":
+                act.pause(name, reason)
+                text = f"Paused {name}: supervisors receive nothing new from it within a peek delay."
+            case "resume":
+                act.resume(name, reason)
+                text = f"Resumed {name}."
+            case "limit" if limit:
+                act.limit(name, limit, reason, shared=shared)
+                text = f"{name} has at most {limit} workers in {'all supervisors together' if shared else 'each supervisor'}."
+            case "clear":
+                act.limit(name, None, reason, shared=False)
+                text = f"{name} has as many workers as its environments say."
+            case _:
+                raise InvalidCount("The form does not say what to do, or the limit is no number above 0. Nothing was changed.")
+    return visit.back(f"/queue/{quote(name, safe='@[]')}", text)
+
+
+def delayed(visit: Visit) -> Response:
+    """Let a delayed message be due now, or cancel it, if the form says why."""
+    name, key, reason = visit.request.path_params["name"], visit.argument("key"), visit.argument("reason")[:LONGEST_REASON]
+    with visit.site.pool.connection() as database:
+        act = visit.act(database)
+        match visit.argument("act"):
+            case "send-now":
+                act.send_now(name, key)
+                text = "The delayed message is due now: a supervisor of the queue moves it at its next look."
+            case "cancel" if reason:
+                act.cancel(name, key, reason)
+                text = "Cancelled the delayed message."
+            case "cancel":
+                raise InvalidCount("Nothing was cancelled: write why.")
+            case _:
+                raise InvalidCount("The form does not say what to do. Nothing was changed.")
+    return visit.back(f"/queue/{quote(name, safe='@[]')}", text)
 
 
 def retry(visit: Visit) -> Response:
@@ -99,6 +144,8 @@ def _body(visit: Visit, original: str | None) -> bytes | None:
 
 ROUTES: tuple[tuple[str, Handler], ...] = (
     ("/purge/{name:path}", purge),
+    ("/control/{name:path}", control),
+    ("/delayed/{name:path}", delayed),
     ("/failed/{row:int}/retry", retry),
     ("/failed/retry-group", retry_group),
     ("/failed/{row:int}/discard", discard),

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from rowpost.dashboard.connections import Pool
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseUnavailable, QueueNotFound, RowpostError
+from rowpost.transport.controls import QueueControl
 from rowpost.transport.maintenance import Metrics
 
 __all__ = ["Monitor", "Point", "QueueState", "Snapshot", "rates_between"]
@@ -38,7 +39,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """A queue as it was measured last. `problem` says why it has no metrics."""
+    """A queue as it was measured last. `problem` says why it has no metrics, `control` what operators have set."""
 
     name: str
     kind: str
@@ -48,6 +49,7 @@ class QueueState:
     enqueued_per_second: float | None = None
     dequeued_per_second: float | None = None
     problem: str | None = None
+    control: QueueControl | None = None
 
     @property
     def waiting(self) -> int | None:
@@ -128,7 +130,8 @@ class Monitor:
     def _measure(self) -> None:
         rights = self._pool.rights()
         with self._pool.connection() as database:
-            rows = database.call("list_queues")
+            rows, controlled = database.call_all([("list_queues", None, {}), ("list_controls", None, {})])
+            controls = {each.queue: each for each in map(QueueControl._make, controlled)}
             names = [row.queue_name for row in rows if row.kind != "external" and rights.may("queue_metrics", row.queue_name)]
             now = time.time()
             self._failed = {name: each for name, each in self._failed.items() if now - each[0] < AGAIN_S}
@@ -146,7 +149,7 @@ class Monitor:
             rates: tuple[float | None, float | None] = (None, None)
             if metrics is not None:
                 rates = self._add(row.queue_name, Point(now, metrics), kept)
-            queues[row.queue_name] = QueueState(row.queue_name, row.kind, bool(row.delayed), row.depth, metrics, *rates, problem)
+            queues[row.queue_name] = QueueState(row.queue_name, row.kind, bool(row.delayed), row.depth, metrics, *rates, problem, controls.get(row.queue_name))
         self._snapshot = Snapshot(now, queues)
 
     def _forget(self, known: set[str]) -> None:

@@ -27,14 +27,15 @@ def queue(visit: Visit) -> Response:
     name, after = visit.request.path_params["name"], visit.number("after")
     known = visit.site.monitor.find(name)
     with visit.site.pool.connection() as database:
-        shown = None
-        if known.kind != "external":
-            shown = reading.messages(database, name, after)
+        shown = reading.messages(database, name, after) if known.kind != "external" else None
+        later = reading.delayed(database, name) if known.has_delayed and visit.rights().may("browse_delayed", name) else None
+        hands = reading.in_hand(database, name)
     history = visit.site.monitor.history(name)
     enqueued, dequeued = charts.rates(history)
     return visit.page(
         "queue.html", queue=reading.queue_document(known), page=shown, after=after, may_purge=visit.may("purge_queue", name),
-        is_error=name == visit.site.settings.supervisor.error_queue,
+        may_control=visit.may_call("control_queue"), delayed=later, in_hand=hands,
+        may_reschedule=visit.may("reschedule_delayed", name), is_error=name == visit.site.settings.supervisor.error_queue,
         minutes=(history[-1].at - history[0].at) / 60 if history else 0,
         depth_chart=charts.chart(charts.depths(history), 300, 72), in_chart=charts.chart(enqueued, 300, 72), out_chart=charts.chart(dequeued, 300, 72),
     )  # fmt: skip
@@ -120,6 +121,13 @@ def saga(visit: Visit) -> Response:
     return visit.page("instance.html", saga=name, found=found)
 
 
+def workers(visit: Visit) -> Response:
+    """The supervisors of all hosts with their workers."""
+    with visit.site.pool.connection() as database:
+        page = reading.supervisors(database)
+    return visit.page("workers.html", page=page)
+
+
 def deployment(visit: Visit) -> Response:
     """Versions, and with `verify` the differences from the plan."""
     with visit.site.pool.connection() as database:
@@ -140,5 +148,6 @@ ROUTES: tuple[tuple[str, Handler], ...] = (
     ("/subscriptions", subscriptions),
     ("/sagas", sagas),
     ("/saga/{name:path}", saga),
+    ("/workers", workers),
     ("/deployment", deployment),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
@@ -18,20 +19,23 @@ from rowpost.endpoint.hosting import with_sagas
 from rowpost.errors import MessageNotFound, PermissionDenied, SagaInstanceMissing
 from rowpost.sagas.instances import find_instance, find_saga_type, instance_document, instances
 from rowpost.settings.environment import Settings
+from rowpost.transport.controls import QueueControl
+from rowpost.transport.delayed_messages import DelayedMessages
 from rowpost.transport.error_queue import ErrorQueue, Filter
 from rowpost.transport.failed_message import FailedMessage
 from rowpost.transport.failure_groups import scan
 from rowpost.transport.queue import Queue
+from rowpost.transport.supervisors import SupervisorPresence, Worker, supervisors_of
 from rowpost.version import __version__
 from rowpost.wire.description import UNSAFE, message_document
 from rowpost.wire.message import BrowsedMessage
 
 __all__ = [
-    "editable_body", "failed_detail", "failed_page", "messages", "one_message", "queue_document", "queue_page", "read_deployment", "saga_instance", "saga_instances",
-    "saga_types", "subscriptions", "verification",
+    "delayed", "editable_body", "failed_detail", "failed_page", "in_hand", "messages", "one_message", "queue_document", "queue_page", "read_deployment", "saga_instance", "saga_instances",
+    "saga_types", "subscriptions", "supervisors", "verification",
 ]  # fmt: skip
 
-QUEUES, MESSAGES, FAILED, ROWS, INSTANCES = 200, 50, 50, 500, 50
+QUEUES, MESSAGES, DELAYED, FAILED, ROWS, INSTANCES = 200, 50, 20, 50, 500, 50
 #: failed messages that one request reads, without a search and with one
 SCANNED, SEARCHED = 1_000, 2_000
 PREVIEW_BYTES, BODY_BYTES = 160, 256 * 1024
@@ -55,7 +59,29 @@ def queue_document(state: QueueState) -> made.QueueDocument:
         dead_rows=metrics.dead_rows if metrics else None,
         has_delayed=state.has_delayed,
         problem=state.problem,
+        control=_control(state.control),
     )
+
+
+def _control(control: QueueControl | None) -> made.ControlDocument | None:
+    if control is None:
+        return None
+    at = control.changed_at.replace(tzinfo=UTC).isoformat()
+    return made.ControlDocument(control.paused, control.limit, control.shared, control.reason, control.changed_by, at, control.text)
+
+
+def supervisors(database: Connection) -> made.Supervisors:
+    """Return the supervisors of all hosts with their workers. Raises PermissionDenied."""
+    return made.Supervisors([_supervisor(each) for each in supervisors_of(database)])
+
+
+def _supervisor(each: SupervisorPresence) -> made.SupervisorDocument:
+    started, seen = (at.replace(tzinfo=UTC).isoformat() for at in (each.started_at, each.seen_at))
+    return made.SupervisorDocument(
+        id=str(each.supervisor_id), host=each.host, process_id=each.process_id, environment=each.environment, version=each.version, login=each.login,
+        started_at=started, seen_at=seen, silent_seconds=each.silent, gone=each.gone, queues=list(each.queues),
+        workers=[made.WorkerDocument(**asdict(worker)) for worker in each.workers],
+    )  # fmt: skip
 
 
 def queue_page(snapshot: Snapshot, part: str = "", after: str = "", sort: str = "name") -> made.QueuePage:
@@ -84,6 +110,22 @@ def messages(database: Connection, name: str, after: int | None = None, count: i
     found = queue.browse(count, after, body_bytes)
     shown = [_message(queue.name, message) for message in found]
     return made.MessagePage(queue.name, shown, found[-1].row_version if len(found) == count else None)
+
+
+def delayed(database: Connection, name: str, count: int = DELAYED) -> made.DelayedPage:
+    """Return the delayed messages of a queue that are due next. Raises QueueNotFound, PermissionDenied."""
+    found = DelayedMessages(name, database).browse(count + 1, max_body_bytes=0)
+    shown = [made.DelayedDocument(each.key, each.due.isoformat(), each.message_id, each.message_type, each.body_bytes) for each in found[:count]]
+    return made.DelayedPage(name, shown, len(found) > count)
+
+
+def in_hand(database: Connection, name: str) -> list[tuple[SupervisorPresence, Worker]]:
+    """Return the workers that had a message of a queue at their supervisors' last reports, and those supervisors. Empty if the login may not see them."""
+    try:
+        found = supervisors_of(database)
+    except PermissionDenied:
+        return []
+    return [(each, worker) for each in found if not each.gone for worker in each.workers if worker.queue == name and worker.message]
 
 
 def one_message(database: Connection, name: str, row: int) -> made.MessageDocument:

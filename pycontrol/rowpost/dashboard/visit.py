@@ -86,6 +86,10 @@ class Visit:
         """Return whether an act is offered: the server allows it, and the dashboard does not only read."""
         return not self.site.read_only and self.rights().may(procedure, queue)
 
+    def may_call(self, procedure: str) -> bool:
+        """Return the same for an act on no queue in particular."""
+        return not self.site.read_only and procedure in self.rights().executable
+
     def act(self, database: Any) -> Acts:
         """Return the acts of this visitor. Raises PermissionDenied if the dashboard only reads."""
         if self.site.read_only:

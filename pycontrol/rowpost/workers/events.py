@@ -24,10 +24,13 @@ __all__ = [
     "Logged",
     "Maintained",
     "MovedToError",
+    "Paused",
     "Peeked",
     "Poisoned",
     "Purged",
     "Recovered",
+    "Reloaded",
+    "Resumed",
     "Stopping",
     "TargetChanged",
     "ThrottlingEnded",
@@ -217,9 +220,34 @@ class ThrottlingEnded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitChanged(Event):
-    """The maximum number of workers has changed to `limit`."""
+    """The maximum number of workers is `limit` now.
+
+    `environment` is the environment's. `by` is the login that set another one in the database, empty if nobody has.
+    """
 
     limit: int
+    environment: int
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paused(Event):
+    """An operator has paused the queue: nothing new is received. `by`: the login; `reason` may be empty."""
+
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reloaded(Event):
+    """The supervisor has read its settings again. `changed`: queues whose workers changed."""
+
+    changed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed(Event):
+    """An operator has ended the queue's pause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,27 +16,30 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
-from uuid import UUID
+from typing import Any
 
 from rowpost.database.connection import Connection, connect
 from rowpost.errors import DatabaseUnavailable, LockTimeout, PermissionDenied, QueueNotFound, RowpostError
-from rowpost.recoverability.outcome import Outcome
 from rowpost.recoverability.policy import Host, Recoverability
 from rowpost.recoverability.retries import Retries
 from rowpost.settings.environment import Settings
 from rowpost.transport.queue import Queue
+from rowpost.transport.supervisors import Worker
 from rowpost.wire.address import parse_address, queue_key
 from rowpost.wire.operation import Call
+from rowpost.workers.answers import Answer, Crash, MonitorFailure, NotReported, WakeUp
+from rowpost.workers.control import Control
+from rowpost.workers.presence import PresenceReports
 from rowpost.workers.protocol import CrashPolicy
 
-__all__ = ["Answer", "Crash", "MonitorFailure", "QueueMonitor", "WakeUp"]
+__all__ = ["QueueMonitor"]
 
 # Pause after an unexpected error, so that a lasting defect does not make the thread spin.
 FAILURE_PAUSE_S = 1.0
@@ -44,76 +47,9 @@ FAILURE_PAUSE_S = 1.0
 LOCK_TIMEOUT_MS = 1000
 NOT_WATCHED = (
     "The login may peek at {} but may not call its procedure watch_queue, so that senders cannot wake the supervisor and "
-    "messages wait for the next peek. `rowpost queue grant` prints the statement that grants the right."
+    "messages wait for the next peek, and pauses and limits in the database have no effect. `rowpost queue grant` prints the statement "
+    "that grants the right."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Crash:
-    """A worker process that died, by `exitcode`, with a message in flight.
-
-    `crash_policy` is its endpoint's, None if the worker never reported one. `overdue`: it was killed at its time limit.
-    """
-
-    queue: str
-    pid: int
-    exitcode: int | None
-    row_id: UUID
-    row_version: int
-    crash_policy: CrashPolicy | None = None
-    overdue: bool = False
-
-    @property
-    def error(self) -> OSError:
-        """The error that the message's failure headers describe."""
-        if self.overdue and self.crash_policy is not None:
-            limit = f"its time limit of {self.crash_policy.time_limit:g} s"
-            return TimeoutError(f"the handler ran longer than {limit}, and was killed together with its worker process")
-        signal_ = f"signal {-self.exitcode}" if self.exitcode and self.exitcode < 0 else f"exit code {self.exitcode}"
-        return ChildProcessError(f"the worker process died ({signal_}) while its handler handled this message")
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer to a request.
-
-    Attributes:
-        count: messages that wait in the queue; if `purged`, messages that were removed.
-        error: why the request failed, None if it succeeded.
-        seconds: duration of the peek.
-        next_due: seconds until the next delayed message is due; infinite if there is none, None if the peek did not ask.
-        crash, outcome: a crash that was counted, and what happened to its message.
-        warning: a condition that needs a correction, empty if there is none.
-    """
-
-    queue: str
-    count: int = 0
-    purged: bool = False
-    error: Exception | None = None
-    seconds: float = 0.0
-    next_due: float | None = None
-    crash: Crash | None = None
-    outcome: Outcome | None = None
-    warning: str = ""
-
-    @property
-    def unexpected(self) -> bool:
-        """Whether the error indicates a defect: rowpost did not raise it."""
-        return self.error is not None and not isinstance(self.error, RowpostError)
-
-
-@dataclass(frozen=True, slots=True)
-class WakeUp:
-    """Senders have committed messages to the queue; None: possibly to any queue, because notifications may have been lost."""
-
-    queue: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MonitorFailure:
-    """An unexpected error in the monitor's thread outside of a request; the monitor continues with a new connection."""
-
-    error: Exception
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +63,7 @@ class _Peek:
     wake_up_ttl_s: float
 
 
-_Request = _Peek | Callable[[], Answer] | None
+_Request = _Peek | Callable[[], Answer | None] | None
 
 
 class QueueMonitor:
@@ -136,13 +72,13 @@ class QueueMonitor:
     `ask`, `count_crash` and `stop` may be called from any thread and do not block on the database.
 
     Args:
-        post: called with each Answer, WakeUp and MonitorFailure, in the monitor's thread.
+        post: called with each Answer, WakeUp, NotReported and MonitorFailure, in the monitor's thread.
     """
 
     def __init__(
         self,
         settings: Settings,
-        post: Callable[[Answer | WakeUp | MonitorFailure], None],
+        post: Callable[[Answer | WakeUp | NotReported | MonitorFailure], None],
         *,
         connect: Callable[..., Connection] = connect,
     ) -> None:
@@ -159,6 +95,7 @@ class QueueMonitor:
         self._locked: set[str] = set()
         self._lock_timeout_ms: int | None = None
         self._names: dict[str, str] = {}
+        self._presence = PresenceReports(settings)
         self._requests: deque[_Request] = deque()
         self._wake_reader, self._wake_writer = Pipe(duplex=False)
         self._thread = threading.Thread(target=self._run, name="rowpost monitor", daemon=True)
@@ -173,6 +110,18 @@ class QueueMonitor:
             wake_up_ttl_s: if the queue is empty, request notifications from senders for so many seconds.
         """
         self._put(partial(self._purge, name) if purge else _Peek(name, wake_up_ttl_s))
+
+    def report(self, queues: Iterable[str], workers: Iterable[Worker]) -> None:
+        """Record the queues and workers of this supervisor, in the round trip of the next peek."""
+        self._presence.report(queues, workers)
+
+    def flush_report(self) -> None:
+        """Record them now, if no peek has taken them along."""
+        self._put(self._send_report)
+
+    def use(self, settings: Settings) -> None:
+        """Go on with other settings of the same database."""
+        self._settings = settings
 
     def count_crash(self, crash: Crash) -> None:
         """Request that a crash is counted as a failed attempt; the message is moved if it was the last attempt."""
@@ -199,7 +148,7 @@ class QueueMonitor:
                 self._post(MonitorFailure(error))
                 self._ended.wait(FAILURE_PAUSE_S)
             if None in requests:
-                self._disconnect()
+                self._end()
                 return
 
     def _execute(self, requests: list[_Request]) -> None:
@@ -210,7 +159,9 @@ class QueueMonitor:
                 self._post(answer)
         for request in requests:
             if request is not None and not isinstance(request, _Peek):
-                self._post(request())
+                found = request()
+                if found is not None:
+                    self._post(found)
 
     def _take(self) -> list[_Request]:
         """Return all pending requests; wait for one and receive notifications meanwhile."""
@@ -246,15 +197,20 @@ class QueueMonitor:
             self._after_error(error)
             if self._database is None:
                 return [Answer(peek.queue, error=error) for peek in peeks]
+            if self._presence.calls:  # maybe it was the report that failed
+                self._send_report()
+                return self._peek(peeks)
             if len(peeks) == 1:
                 return [self._peek_unwatched(peeks[0], error)]
             return [answer for peek in peeks for answer in self._peek([peek])]
 
     def _peek_together(self, peeks: list[_Peek]) -> list[Answer]:
         database = self._open(LOCK_TIMEOUT_MS)
+        reports = self._presence.calls
         started = time.perf_counter()
-        results = database.call_all([self._call_for(peek) for peek in peeks])
+        results = database.call_all([*reports, *(self._call_for(peek) for peek in peeks)])[len(reports) :]
         seconds = time.perf_counter() - started
+        self._presence.sent()
         self._locked.difference_update(peek.queue for peek in peeks)
         return [_answer(peek.queue, rows[0], seconds) for peek, rows in zip(peeks, results, strict=True)]
 
@@ -262,7 +218,8 @@ class QueueMonitor:
         if peek.queue in self._unwatched:
             return self._peek_call(peek.queue)
         wake_up_ttl_ms = 0 if self._listening is None else int(peek.wake_up_ttl_s * 1000)
-        return Call("watch_queue", peek.queue, {"count": self._settings.supervisor.peek_batch_size, "wake_up_ttl_ms": wake_up_ttl_ms})
+        arguments = {"wake_up_ttl_ms": wake_up_ttl_ms, "supervisor_id": self._presence.supervisor_id}
+        return Call("watch_queue", peek.queue, {"count": self._settings.supervisor.peek_batch_size} | arguments)
 
     def _peek_call(self, queue: str) -> Call:
         return Call("peek_queue", queue, {"count": self._settings.supervisor.peek_batch_size})
@@ -291,6 +248,25 @@ class QueueMonitor:
         return replace(answer, warning=NOT_WATCHED.format(peek.queue)) if denied else answer
 
     # -------------------------------------------------------------- other requests
+    def _send_report(self) -> None:
+        if not self._presence.calls:
+            return
+        try:
+            self._open(LOCK_TIMEOUT_MS).call_all(self._presence.calls)
+        except RowpostError as error:
+            self._after_error(error)
+            if self._presence.failed(error):
+                self._post(NotReported(error))
+        else:
+            self._presence.sent()
+
+    def _end(self) -> None:
+        """Say that this supervisor has ended, if there is a connection, and close it."""
+        if self._database is not None:
+            with suppress(RowpostError):
+                self._database.call_all(self._presence.last_calls)
+        self._disconnect()
+
     def _purge(self, name: str) -> Answer:
         try:
             return Answer(name, Queue(name, self._open()).purge(), purged=True)
@@ -362,8 +338,9 @@ class QueueMonitor:
             self._database, self._listening, self._connection_lost = None, None, True
 
 
-def _answer(queue: str, row: tuple[int, ...], seconds: float) -> Answer:
+def _answer(queue: str, row: tuple[Any, ...], seconds: float) -> Answer:
     if len(row) == 1:  # of peek_queue
         return Answer(queue, row[0], seconds=seconds)
-    waiting, next_due_ms = row
-    return Answer(queue, waiting, seconds=seconds, next_due=float("inf") if next_due_ms is None else next_due_ms / 1000)
+    waiting, next_due_ms, paused, limit, reason, by = row
+    next_due = float("inf") if next_due_ms is None else next_due_ms / 1000
+    return Answer(queue, waiting, seconds=seconds, next_due=next_due, control=Control(paused, limit, reason or "", by or ""))

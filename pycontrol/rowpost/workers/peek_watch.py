@@ -7,6 +7,7 @@ from typing import Any
 
 from rowpost.errors import LockTimeout
 from rowpost.workers import events
+from rowpost.workers.concurrency import check_peek_delay
 
 __all__ = ["PeekWatch"]
 
@@ -19,10 +20,15 @@ LONGEST_REST, WAKE_UP_TTL, SILENT_AFTER = 10.0, 14.0, 5.0
 
 
 class PeekWatch:
-    """Times are seconds by the supervisor's clock. `report` is called with an event's class and its fields."""
+    """Times are seconds by the supervisor's clock. `report` is called with an event's class and its fields.
+
+    Raises:
+        SettingsError: the peek delay is too short.
+    """
 
     def __init__(self, queue: str, peek_delay: float, report: Callable[..., Any]) -> None:
         self._queue, self._peek_delay, self._report = queue, peek_delay, report
+        self._warning = check_peek_delay(peek_delay)
         self._silent_at = float("inf")
         self._locked = False
         self.asked = False
@@ -36,6 +42,9 @@ class PeekWatch:
     def begin(self, now: float, *, purging: bool) -> None:
         """A peek is requested; if it purges the queue, it takes as long as the queue is deep."""
         self.asked = True
+        if self._warning:
+            self._report(events.Warned, text=self._warning)
+            self._warning = None
         if not purging:
             self._silent_at = now + SILENT_AFTER * self._peek_delay
 

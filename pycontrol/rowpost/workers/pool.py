@@ -7,20 +7,24 @@ a history without processes or a database.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from rowpost.recoverability.outcome import Kind
 from rowpost.settings.worker import WorkerSettings
+from rowpost.transport.supervisors import Worker
 from rowpost.workers import concurrency, events, protocol
+from rowpost.workers.answers import Answer, Crash
 from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.concurrency import Observation, Strategy, check_peek_delay, make_strategy, spare_workers
+from rowpost.workers.concurrency import Observation, Strategy, make_strategy, spare_workers
+from rowpost.workers.control import Controls
 from rowpost.workers.health import Health
-from rowpost.workers.monitor import Answer, Crash
 from rowpost.workers.peek_watch import PeekWatch
-from rowpost.workers.pool_members import KILLED, OVERDUE, State, WorkerHandle, WorkerHandles, respawn_delay
+from rowpost.workers.pool_members import KILLED, OVERDUE, State, WorkerHandle, WorkerHandles
 from rowpost.workers.protocol import Assignment, CrashPolicy
 from rowpost.workers.reporter import EventReporter
 from rowpost.workers.snapshot import Figures, QueueSnapshot
+from rowpost.workers.spawning import Spawner
 from rowpost.workers.throttle import Throttle
 
 __all__ = ["WorkerPool"]
@@ -61,18 +65,18 @@ class WorkerPool:
         self.name, self._idle_timeout = name, idle_timeout
         self._reporter = EventReporter(name, emit)
         self._emit = self._reporter.report
-        self._assign, self._spawn = assign, spawn
         self._ask, self._count_crash = ask, count_crash
-        self._limit, self._peek_delay = worker.limit, worker.peek_delay
-        self._warning = check_peek_delay(worker.peek_delay)
-        self._strategy: Strategy = make_strategy(worker.strategy, worker.peek_delay, worker.limit)
+        self._control = Controls(worker.limit, self._emit)
+        self._peek_delay = worker.peek_delay
+        self._new_strategy = partial(make_strategy, worker.strategy, worker.peek_delay)
+        self._strategy: Strategy = self._new_strategy(worker.limit)
         self._health = Health(name, breaker, Throttle(worker.throttle_after, worker.throttle_wait), self._emit, self.peek_now)
         self._handles = WorkerHandles()
+        self._spawner = Spawner(name, self._handles, assign, spawn, self._emit)
         self._purging = worker.purge_on_startup
         self._peeks = PeekWatch(name, worker.peek_delay, self._emit)
         self._peek_at = self._no_peek_before = float("-inf")
-        self._spawn_at = float("-inf")
-        self._target, self._deaths = 1, 0
+        self._target = 1
         self._stopping = False
         #: why no worker can run, None while workers can
         self.refused: str | None = None
@@ -99,7 +103,8 @@ class WorkerPool:
             depth=self._figures.depth,
             workers=len(self._handles),
             busy=self._handles.busy,
-            limit=self._limit,
+            limit=self._control.limit,
+            paused=self._control.stops,
             target=self._target,
             rate=self._figures.rate(now),
             critical=self._health.critical,
@@ -109,11 +114,14 @@ class WorkerPool:
             **self._figures.counts,
         )
 
+    def workers(self, now: float) -> list[Worker]:
+        """Return the workers as a report shows them."""
+        return [handle.described(self.name, now) for handle in self.handles]
+
     def set_limit(self, limit: int) -> None:
-        """Set the maximum number of workers. At the next tick, surplus workers exit after their in-flight messages."""
-        self._limit = limit
+        """Set the environment's maximum number of workers. At the next tick, surplus workers exit after their in-flight messages."""
+        self._control.set_limit(limit)
         self.peek_now()
-        self._emit(events.LimitChanged, limit=limit)
 
     def stop(self, *, now: bool) -> None:
         """Request that all workers exit after their in-flight messages; `now`: kill them."""
@@ -132,6 +140,8 @@ class WorkerPool:
             self._crash_counted(answer.crash, answer)
             return
         self._peeks.end(answer.error)
+        if not answer.purged and answer.error is None and self._control.apply(answer.control):
+            self._strategy = self._new_strategy(self._control.limit)
         if answer.error is not None:
             self._health.record_failure(MONITOR, "peek", answer.error, now)
             self._peek_at = now + (self._health.wait or self._peek_delay)
@@ -146,6 +156,7 @@ class WorkerPool:
         self._no_peek_before = now + self._peeks.rest(answer.seconds)
         self._figures.depth = answer.count
         self._emit(events.Peeked, count=answer.count)
+        self._peek_at = now + self._peek_delay  # in a pause; else the strategy decides
         self._observe(concurrency.Peeked(answer.count, self._handles.occupied, self._handles.without_message), now)
 
     def on_wake_up(self, now: float) -> None:
@@ -190,10 +201,7 @@ class WorkerPool:
             self._emit(events.WorkerStopped, pid=pid, reason=handle.reason or "signal")
             return
         self._figures.counts["died"] += 1
-        self._deaths += 1
-        delay = respawn_delay(self._deaths)
-        self._spawn_at = now + delay
-        self._emit(events.WorkerDied, pid=pid, exitcode=exitcode, respawn_in=delay)
+        self._emit(events.WorkerDied, pid=pid, exitcode=exitcode, respawn_in=self._spawner.delay(now))
 
     def tick(self, now: float) -> float:
         """Perform all actions that are due; return the time of the next call at the latest."""
@@ -201,14 +209,11 @@ class WorkerPool:
         overdue_at = self._kill_overdue(now)
         if self._stopping or self.refused is not None:
             return overdue_at
-        if self._warning:
-            self._emit(events.Warned, text=self._warning)
-            self._warning = None
         if now >= self._peek_at:
             self._request_peek(now)
         self._peeks.report_silence(now)
-        if self._purging:
-            return self._due()
+        if self._purging or (self._strategy.polls and not self._control.known):
+            return self._due()  # a worker that polls would receive before anybody knows whether the queue is paused
         for handle in self.handles:
             if self._strategy.polls and handle.state is State.BUSY and not handle.failing:
                 self._observe(concurrency.StillBusy(handle.number, now - handle.reported_at), now)
@@ -242,7 +247,8 @@ class WorkerPool:
     def _request_peek(self, now: float) -> None:
         if not self._peeks.asked and not self._stopping and self.refused is None:
             self._peeks.begin(now, purging=self._purging)
-            wake_up_ttl_s = self._peeks.wake_up_ttl if self._strategy.wants_wake_up else 0.0
+            wants_wake_up = self._strategy.wants_wake_up and not self._control.stops
+            wake_up_ttl_s = self._peeks.wake_up_ttl if wants_wake_up else 0.0
             self._ask(self.name, purge=self._purging, wake_up_ttl_s=wake_up_ttl_s)
 
     def _kill_overdue(self, now: float) -> float:
@@ -259,11 +265,11 @@ class WorkerPool:
     # -------------------------------------------------------------- number of workers
     @property
     def _allowed(self) -> int:
-        return self._health.allowed(self._limit)
+        return 0 if self._control.stops else self._health.allowed(self._control.limit)
 
     def _approach_target(self, now: float) -> None:
-        """Start workers, command them to receive, or request their exit, until their number is the target."""
-        target = max(1, min(self._strategy.workers, self._allowed))
+        """Start workers, command them to receive, or request their exit, until their number is the target; none in a pause."""
+        target = min(max(1, self._strategy.workers), self._allowed)
         if target != self._target:
             self._target = target
             self._emit(events.TargetChanged, workers=target)
@@ -271,7 +277,9 @@ class WorkerPool:
         ceiling = target if polls else self._allowed
         surplus = len(self._handles.staying) - ceiling
         for handle in self._handles.least_useful()[: max(0, surplus)]:
-            handle.request_exit("limit")
+            handle.request_exit("paused" if self._control.stops else "limit")
+        if self._control.stops:
+            return
         if polls:
             self._start(target - len(self._handles.staying), now, receive=False)
         elif self._strategy.receiving:
@@ -298,31 +306,19 @@ class WorkerPool:
     def _start(self, missing: int, now: float, *, receive: bool) -> None:
         """Start `missing` workers, but never more than are allowed together with those that are exiting."""
         room = self._allowed - len(self._handles)
-        if now < self._spawn_at:
-            return
-        for _ in range(min(missing, room)):
-            number = self._handles.next_number()
-            try:
-                process = self._spawn(self._assign(number, receive))
-            except OSError as error:  # the system is out of processes or file descriptors
-                self._emit(events.Trouble, error=f"Failed to start a worker for {self.name}: {error}")
-                self._deaths += 1
-                self._spawn_at = now + respawn_delay(self._deaths)
-                return
-            round_ = 1 if receive or self._strategy.polls else 0
-            self._handles.add(WorkerHandle(number, process, State.STARTING, now, now, round=round_))
+        self._spawner.start(min(missing, room), now, receive=receive, round=1 if receive or self._strategy.polls else 0)
 
     def _due(self, *own: float) -> float:
         return min((self._peeks.silent_at if self._peeks.asked else self._peek_at, self._health.changes_at, *own))
 
     def _own_deadlines(self, now: float) -> Iterator[float]:
         """Yield when actions become due without any input; past times wait for an input, and must not make the loop spin."""
-        return (due for due in (self._spawn_at, *self._handles.due(self._strategy.polls, self._idle_timeout)) if due > now)
+        return (due for due in (self._spawner.next_at, *self._handles.due(self._strategy.polls, self._idle_timeout)) if due > now)
 
     # -------------------------------------------------------------- reports in detail
     def _on_progress(self, handle: WorkerHandle, progress: protocol.Progress, now: float) -> None:
         if progress.runs:
-            self._deaths = 0
+            self._spawner.worked()
             self.has_received = True
         self._figures.add(progress, now)
         self._reporter.report_progress(progress, handle.process.pid)
@@ -361,6 +357,8 @@ class WorkerPool:
         return self._health.backoff
 
     def _observe(self, observation: Observation, now: float) -> None:
+        if self._control.stops:
+            return
         self._strategy = self._strategy.after(observation, self._allowed)
         if self._strategy.peek_in is not None:
             self._peek_at = max(now + self._strategy.peek_in, self._no_peek_before)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from rowpost.transport.supervisors import Worker
 from rowpost.workers.concurrency import LONG_RECEIVE_S
 from rowpost.workers.protocol import Exit, Receive
 
@@ -61,6 +62,19 @@ class WorkerHandle:
     def killed(self) -> bool:
         """Whether the worker was killed already."""
         return self.reason in (KILLED, OVERDUE)
+
+    def described(self, queue: str, now: float) -> Worker:
+        """Return the worker as a report shows it. Its message is the one that a handler has."""
+        message, since = self.process.in_flight, self.process.in_flight_since
+        handles = message is not None and since is not None
+        return Worker(
+            queue=queue,
+            process_id=self.process.pid,
+            state=self.state.value,
+            seconds=round(now - self.since, 1),
+            message=str(message[0]) if handles else None,
+            message_seconds=round(now - since, 1) if handles else None,
+        )
 
     def enter(self, state: State, now: float) -> None:
         self.state, self.since = state, now

@@ -22,7 +22,9 @@ class QueueSnapshot:
 
     Attributes:
         depth: messages that the last peek found, counted up to 1,000; None before the first peek.
+        limit: the maximum number of workers.
         target: the target number of workers.
+        paused: whether operators have paused the queue, so that nothing new is received.
         busy: workers that have work.
         handled, failed, delayed, moved_to_error, expired, poison, discarded: messages since the supervisor started. `failed`
             counts attempts that are retried at once, `delayed` those that are retried later.
@@ -50,6 +52,7 @@ class QueueSnapshot:
     rate: float
     critical: bool
     throttled: bool = False
+    paused: bool = False
     discarded: int = 0
     critical_time: float | None = None
     processing_time: float | None = None
@@ -71,8 +74,8 @@ class Snapshot:
 
     @property
     def idle(self) -> bool:
-        """Whether the last peek of every queue found no message, and no worker is busy."""
-        return all(queue.depth == 0 and queue.busy == 0 for queue in self.queues)
+        """Whether the last peek of every queue found no message, or the queue is paused, and no worker is busy."""
+        return all((queue.depth == 0 or queue.paused) and queue.busy == 0 for queue in self.queues)
 
 
 class Figures:

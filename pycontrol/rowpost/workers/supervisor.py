@@ -27,55 +27,40 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from rowpost.database import embedded
-from rowpost.errors import HandlerNotFound, QueueNotFound, SettingsError
-from rowpost.pipeline.measurements import Measurements
+from rowpost.errors import HandlerNotFound, QueueNotFound, RowpostError, SettingsError
 from rowpost.settings.environment import Settings
-from rowpost.settings.worker import WorkerSettings
 from rowpost.transport.delayed import wait_after_peek
+from rowpost.workers.answers import Answer, MonitorFailure, NotReported, WakeUp
 from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.events import Critical, DelayedMoved, Event, log_event
-from rowpost.workers.monitor import Answer, MonitorFailure, QueueMonitor, WakeUp
+from rowpost.workers.events import Critical, DelayedMoved, Event, Reloaded, Trouble, Warned, log_event
+from rowpost.workers.monitor import QueueMonitor
 from rowpost.workers.pool import WorkerPool
 from rowpost.workers.pool_members import WorkerHandle
-from rowpost.workers.process import shared_high_water_mark, spawn_worker
+from rowpost.workers.pools import Pools
+from rowpost.workers.presence import REPORT_INTERVAL_S
+from rowpost.workers.process import spawn_worker
 from rowpost.workers.protocol import Assignment, Progress
 from rowpost.workers.snapshot import Snapshot
-from rowpost.workers.tasks.delayed_mover import make_delayed_mover
-from rowpost.workers.tasks.expired_purger import make_expired_purger
-from rowpost.workers.tasks.in_doubt_resolver import make_in_doubt_resolver
-from rowpost.workers.tasks.metrics import MetricsReports, make_metrics
-from rowpost.workers.tasks.outbox_cleaner import make_outbox_cleaner
-from rowpost.workers.tasks.partition_splitter import make_partition_splitter
-from rowpost.workers.tasks.periodic import PeriodicTask
-from rowpost.workers.tasks.queue_maintenance import make_queue_maintenance
-from rowpost.workers.tasks.service_control import make_custom_checks, make_heartbeats
-from rowpost.workers.tasks.startup_check import make_startup_check
+from rowpost.workers.tasks.group import MakeTask, TaskGroup
 
 __all__ = ["Supervisor"]
 
 # How often a condition given to run() is checked.
 UNTIL_INTERVAL_S = 0.05
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-# The periodic tasks besides the delayed mover, which alone is scheduled by the loop.
-TASKS = (
-    make_startup_check,
-    make_expired_purger,
-    make_in_doubt_resolver,
-    make_queue_maintenance,
-    make_outbox_cleaner,
-    make_partition_splitter,
-    make_heartbeats,
-    make_custom_checks,
-)
+# After so many seconds, what no peek has taken along to the database is sent alone.
+REPORT_PATIENCE_S = 5.0
+NOT_RELOADED = "The environment was not read again, and everything goes on as before: "
 
 
 class Supervisor:
     """Runs the workers of all queues that have a worker in the settings.
 
-    `stop`, `set_limit` and `snapshot` may be called from any thread and from signal handlers.
+    `stop`, `reload`, `set_limit` and `snapshot` may be called from any thread and from signal handlers.
 
     Args:
         on_event: called with each event, in the thread of run(); by default events go to the logger "rowpost".
+        load: reads the settings again when `reload` is called. Raises RowpostError.
         breaker: supplies the waits of the circuit breakers; its `seconds` come from the settings.
         clock, sleep, spawn, monitor, delayed_mover, tasks: replaced in tests.
 
@@ -88,22 +73,21 @@ class Supervisor:
         settings: Settings,
         on_event: Callable[[Event], None] | None = None,
         *,
+        load: Callable[[], Settings] | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[list[Any], float | None], list[Any]] = wait,
         spawn: Callable[[Assignment], Any] = spawn_worker,
         monitor: Callable[..., QueueMonitor] = QueueMonitor,
-        delayed_mover: Callable[..., PeriodicTask] = make_delayed_mover,
-        tasks: tuple[Callable[..., PeriodicTask], ...] = TASKS,
+        delayed_mover: MakeTask | None = None,
+        tasks: tuple[MakeTask, ...] | None = None,
         breaker: CircuitBreaker | None = None,
     ) -> None:
-        self._settings = settings
-        self._clock, self._sleep, self._spawn, self._make_monitor = clock, sleep, spawn, monitor
-        self._make_delayed_mover, self._task_factories = delayed_mover, tasks
+        self._settings, self._loaded, self._load = settings, settings, load
+        self._clock, self._sleep, self._make_monitor = clock, sleep, monitor
+        self._make_tasks = partial(TaskGroup, mover=delayed_mover, tasks=tasks)
         # each run() creates new ones
         self._monitor: QueueMonitor
-        self._delayed_mover: PeriodicTask
-        self._metrics: PeriodicTask | None = None
-        self._measured = MetricsReports.of(settings)
+        self._tasks: TaskGroup
         self._emit = on_event or log_event
         self._breaker = replace(breaker or CircuitBreaker(), seconds=settings.supervisor.breaker_seconds)
         self._inbox: deque[tuple[str, Any]] = deque()
@@ -112,14 +96,16 @@ class Supervisor:
         self._wake_writer.setblocking(False)
         self._stops = 0
         self._kill_at = float("inf")
-        self._workers = {queue.name: queue.worker for queue in settings.queues if queue.worker is not None}
-        if not self._workers:
-            raise SettingsError(
-                f"No queue of the environment {settings.environment!r} has a worker. "
-                "Add `worker: {handler: module:function}` below a queue."
-            )
-        self._high_water_marks = {name: shared_high_water_mark() for name in self._workers}
-        self._pools = self._build_pools()
+        self._report_at = self._flush_report_at = float("inf")
+        self._pools = Pools(
+            settings,
+            spawn=spawn,
+            # each run() creates a new monitor
+            ask=lambda name, **options: self._monitor.ask(name, **options),  # noqa: PLW0108
+            count_crash=lambda crash: self._monitor.count_crash(crash),  # noqa: PLW0108
+            emit=self._emit,
+            breaker=self._breaker,
+        )
         self._ready: set[Any] = set()
 
     def __del__(self) -> None:
@@ -132,6 +118,10 @@ class Supervisor:
         """Request that run() ends after the running handlers; a second call kills the workers at once."""
         self._post("stop", None)
 
+    def reload(self) -> None:
+        """Request that the settings are read again; what has changed is applied, and messages in flight are handled to their end."""
+        self._post("reload", None)
+
     def set_limit(self, queue: str, limit: int) -> None:
         """Set the maximum number of workers of a queue.
 
@@ -139,7 +129,7 @@ class Supervisor:
             QueueNotFound: the queue has no worker in the settings.
             SettingsError: the limit is below 1.
         """
-        if queue not in self._pools:
+        if queue not in self._pools.by_name:
             raise QueueNotFound(f"Queue {queue!r} has no worker in this supervisor. Add `worker:` to the queue in the settings.")
         if limit < 1:
             raise SettingsError(f"The limit of queue {queue!r} must be at least 1 (got {limit}).")
@@ -148,7 +138,7 @@ class Supervisor:
     def snapshot(self) -> Snapshot:
         """Return the current figures of all queues."""
         now = self._clock()
-        return Snapshot(tuple(pool.snapshot(now) for pool in self._pools.values()), stopping=self._stops > 0)
+        return Snapshot(tuple(pool.snapshot(now) for pool in self._pools.by_name.values()), stopping=self._stops > 0)
 
     # -------------------------------------------------------------- the loop
     def run(self, until: Callable[[Snapshot], bool] | None = None) -> None:
@@ -159,44 +149,37 @@ class Supervisor:
         Raises:
             HandlerNotFound: no queue's handler can be imported.
         """
-        self._settings = _with_server(self._settings)
+        self._settings = self._pools.settings = _with_server(self._settings)
         if self._stops:
-            self._pools = self._build_pools()
+            self._pools.renew()
         self._stops, self._kill_at, self._ready = 0, float("inf"), set()
         self._monitor = self._make_monitor(self._settings, partial(self._post, "answer"))
         self._monitor.start()
-        emit = partial(self._post, "event")
-        self._delayed_mover = self._make_delayed_mover(self._settings, emit, self._breaker)
-        tasks = [self._delayed_mover, *(make(self._settings, emit, self._breaker) for make in self._task_factories)]
-        if self._measured is not None:
-            self._metrics = make_metrics(self._settings, emit, self._breaker, reports=self._measured)
-            tasks.append(self._metrics)
-        for task in tasks:
-            task.start()
+        self._report_at = self._clock()
+        self._start_tasks()
         with self._signals():
             try:
                 while not self._finished():
                     self._step(until)
             finally:
                 self._kill_all()
-                for task in tasks:
-                    task.stop()
+                self._tasks.stop()
                 self._monitor.stop()
                 self._emit_rest()
-        refused = [pool.refused for pool in self._pools.values() if pool.refused is not None]
-        if len(refused) == len(self._pools):
+        refused = [pool.refused for pool in self._pools.by_name.values() if pool.refused is not None]
+        if len(refused) == len(self._pools.by_name):
             raise HandlerNotFound("; ".join(refused))
 
     def _step(self, until: Callable[[Snapshot], bool] | None) -> None:
         now = self._clock()
         self._open_inbox(now)
-        for pool in self._pools.values():
+        for pool in self._pools.all:
             for handle in pool.handles:
                 if not self._ready.isdisjoint(handle.process.waitables):
                     self._read_reports(pool, handle, now)
-        due = min(pool.tick(now) for pool in self._pools.values())
-        if any(pool.peek_pending for pool in self._pools.values()):
-            for pool in self._pools.values():
+        due = min(self._report(now), *(pool.tick(now) for pool in self._pools.all))
+        if any(pool.peek_pending for pool in self._pools.by_name.values()):
+            for pool in self._pools.by_name.values():
                 pool.coalesce_peek(now)
         if until is not None and not self._stops and until(self.snapshot()):
             self._stop(now)
@@ -208,9 +191,19 @@ class Supervisor:
             due = min(due, now + UNTIL_INTERVAL_S)
         self._wait(min(due, self._kill_at) - now)
 
+    def _report(self, now: float) -> float:
+        """Let the next peek take along who works, if that is due. Return when the next report is due."""
+        if now >= self._report_at:
+            self._monitor.report(self._pools.by_name, [worker for pool in self._pools.all for worker in pool.workers(now)])
+            self._report_at, self._flush_report_at = now + REPORT_INTERVAL_S, now + REPORT_PATIENCE_S
+        if now >= self._flush_report_at:
+            self._flush_report_at = float("inf")
+            self._monitor.flush_report()
+        return min(self._report_at, self._flush_report_at)
+
     def _wait(self, seconds: float) -> None:
         waitables: list[Any] = [self._wake_reader]
-        for pool in self._pools.values():
+        for pool in self._pools.all:
             for handle in pool.handles:
                 waitables += handle.process.waitables
         self._ready = set(self._sleep(waitables, None if seconds == float("inf") else max(0.0, seconds)))
@@ -219,19 +212,14 @@ class Supervisor:
         exitcode = handle.process.exitcode  # before the reports, so that none of an ended process is left unread
         for report in handle.process.reports():
             pool.on_report(handle, report, now)
-            if self._measured is not None and isinstance(report, Progress) and report.measured is not None:
-                self._record(self._measured, pool.name, report.measured)
+            if isinstance(report, Progress):
+                self._tasks.record(pool.name, report.measured)
         if exitcode is not None:
             pool.on_exit(handle, exitcode, now)
             handle.process.close()
 
-    def _record(self, reports: MetricsReports, queue: str, measured: Measurements) -> None:
-        """Keep what a worker measured for the next report; under load, request one at once."""
-        if reports.add(queue, measured) and self._metrics is not None:
-            self._metrics.schedule(queue, 0.0)
-
     def _finished(self) -> bool:
-        return all(pool.finished for pool in self._pools.values())
+        return all(pool.finished for pool in self._pools.all)
 
     # -------------------------------------------------------------- inbox
     def _post(self, kind: str, value: Any) -> None:
@@ -247,20 +235,25 @@ class Supervisor:
                 case ("stop", _):
                     self._stop(now)
                 case ("limit", (queue, limit)):
-                    self._pools[queue].set_limit(limit)
-                case ("answer", Answer() as answer):
-                    self._on_answer(self._pools[answer.queue], answer, now)
+                    self._pools.by_name[queue].set_limit(limit)
+                case ("reload", _):
+                    self._reload()
+                case ("answer", Answer() as answer) if answer.queue in self._pools.by_name:
+                    self._on_answer(self._pools.by_name[answer.queue], answer, now)
                 case ("answer", WakeUp(queue)):
-                    for name in self._pools if queue is None else (queue,):
-                        if name in self._pools:
-                            self._pools[name].on_wake_up(now)
+                    for name in self._pools.by_name if queue is None else (queue,):
+                        if name in self._pools.by_name:
+                            self._pools.by_name[name].on_wake_up(now)
+                case ("answer", NotReported(error)):
+                    text = f"Nobody can see in the database who works here, as rowpost workers lists it: {error}"
+                    self._emit(Warned(queue="", at=time.time(), text=text))
                 case ("answer", MonitorFailure(error)):
                     text = f"Unexpected error in the queue monitor, which continues: {type(error).__name__}: {error}"
-                    self._emit(Critical(queue=", ".join(self._pools), at=time.time(), error=text))
+                    self._emit(Critical(queue=", ".join(self._pools.by_name), at=time.time(), error=text))
                 case ("event", Event() as event):
                     self._emit(event)
-                    if isinstance(event, DelayedMoved):
-                        self._pools[event.queue].peek_soon()
+                    if isinstance(event, DelayedMoved) and event.queue in self._pools.by_name:
+                        self._pools.by_name[event.queue].peek_soon()
 
     def _emit_rest(self) -> None:
         """Emit what the periodic tasks reported when they ended."""
@@ -276,7 +269,30 @@ class Supervisor:
         if answer.next_due is not None:
             lateness = self._settings.supervisor.delayed_lateness
             seconds = wait_after_peek(answer.next_due, pool.seconds_to_next_peek(now), lateness)
-            self._delayed_mover.schedule(answer.queue, seconds)
+            self._tasks.move_delayed(answer.queue, seconds)
+
+    # -------------------------------------------------------------- other settings
+    def _start_tasks(self) -> None:
+        self._tasks = self._make_tasks(self._settings, partial(self._post, "event"), self._breaker)
+
+    def _reload(self) -> None:
+        """Read the settings again, and go on with them. If they are wrong, nothing changes."""
+        if self._load is None or self._stops:
+            return
+        try:
+            loaded = self._load()
+            if _place(loaded) != _place(self._loaded):
+                raise SettingsError("the database is another one. Stop rowpost run, and start it again.")
+            changed = self._pools.change(replace(loaded, url=self._settings.url))
+        except RowpostError as error:
+            self._emit(Trouble(queue="", at=time.time(), error=f"{NOT_RELOADED}{error}"))
+            return
+        self._loaded, self._settings = loaded, self._pools.settings
+        self._monitor.use(self._settings)
+        self._tasks.stop()
+        self._start_tasks()
+        self._report_at = float("-inf")
+        self._emit(Reloaded(queue="", at=time.time(), changed=tuple(changed)))
 
     # -------------------------------------------------------------- stopping
     def _stop(self, now: float) -> None:
@@ -285,18 +301,18 @@ class Supervisor:
             self._kill()
             return
         self._kill_at = now + self._settings.supervisor.stop_timeout
-        for pool in self._pools.values():
+        for pool in self._pools.by_name.values():
             pool.stop(now=False)
 
     def _kill(self) -> None:
         self._kill_at = float("inf")
-        for pool in self._pools.values():
+        for pool in self._pools.all:
             if pool.handles:
                 pool.stop(now=True)
 
     def _kill_all(self) -> None:
         """Kill the workers that still run, whatever ended the loop."""
-        for pool in self._pools.values():
+        for pool in self._pools.all:
             for handle in pool.handles:
                 handle.kill()
                 pool.on_exit(handle, None, self._clock())
@@ -304,55 +320,22 @@ class Supervisor:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Install signal handlers that request a stop; restore the caller's handlers afterwards."""
+        """Install signal handlers that request a stop, and on SIGHUP a reload; restore the caller's handlers afterwards."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         before = {number: signal.signal(number, lambda *_: self.stop()) for number in STOP_SIGNALS}
+        if self._load is not None and hasattr(signal, "SIGHUP"):
+            before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: self.reload())
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    # -------------------------------------------------------------- construction
-    def _build_pools(self) -> dict[str, WorkerPool]:
-        return {name: self._build_pool(name, worker) for name, worker in self._workers.items()}
 
-    def _build_pool(self, name: str, worker: WorkerSettings) -> WorkerPool:
-        return WorkerPool(
-            name,
-            worker,
-            assign=partial(self._assignment, name, worker),
-            spawn=self._spawn,
-            # each run() creates a new monitor
-            ask=lambda name, **options: self._monitor.ask(name, **options),  # noqa: PLW0108
-            count_crash=lambda crash: self._monitor.count_crash(crash),  # noqa: PLW0108
-            emit=self._emit,
-            breaker=self._breaker,
-            idle_timeout=self._settings.supervisor.idle_timeout,
-        )
-
-    def _assignment(self, queue: str, worker: WorkerSettings, number: int, receive: bool) -> Assignment:
-        return Assignment(
-            settings=self._settings,
-            queue=queue,
-            handler=worker.handler,
-            number=number,
-            attempts=worker.attempts,
-            error_queue=self._settings.supervisor.error_queue,
-            polls=worker.strategy != "peek",
-            receive=receive,
-            subscribes=not self._pools[queue].has_received,
-            breaker=self._breaker,
-            time_limit=worker.time_limit,
-            backoff=self._pools[queue].backoff,
-            reports_failures_at_once=worker.throttle_after > 0,
-            exclusive=worker.exclusive,
-            batch=worker.batch,
-            batch_time=worker.batch_time,
-            high_water_mark=None if worker.exclusive else self._high_water_marks[queue],
-        )
+def _place(settings: Settings) -> tuple[object, ...]:
+    return settings.engine, settings.url, settings.data_folder
 
 
 def _with_server(settings: Settings) -> Settings:

@@ -15,6 +15,7 @@ from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.settings.environment import QueueSettings
 from rowpost.settings.saga import SagaSettings
+from rowpost.transport.controls import list_controls
 from rowpost.transport.queue import Queue
 from tests.support.dashboard import serving
 from tests.support.pictures import QUEUES, SAGA, browser, chromium, fill, overflow, pages_of
@@ -64,7 +65,7 @@ def test_each_page_fits_and_has_landmarks_labels_and_one_heading(site, page, dat
         assert page.locator("h1").count() == 1, name
         assert page.locator("main, header.top, nav[aria-label], footer").count() == 4, name
         assert page.evaluate("[...document.querySelectorAll('input:not([type=hidden]), textarea')].every(each => each.labels.length)"), name
-        assert page.evaluate("[...document.querySelectorAll('button, a')].every(each => (each.innerText || each.ariaLabel || '').trim())"), name
+        assert page.evaluate("[...document.querySelectorAll('button, a')].every(each => (each.textContent || each.ariaLabel || '').trim())"), name
 
 
 def test_the_keyboard_reaches_the_content_and_the_focus_is_visible(site, page):
@@ -128,6 +129,23 @@ def test_a_queue_is_purged_after_its_name_was_typed(site, page, database):
 
     assert ("Nothing was deleted" in refused, kept) == (True, 1)
     assert mail.peek() == 0
+
+
+def test_a_queue_is_paused_and_resumed(site, page, database):
+    page.goto(site + "/queue/Stock")
+    page.get_by_text("Pause or limit the workers").click()
+    page.get_by_label("Reason").fill("stocktaking")
+    page.get_by_role("button", name="Pause").click()
+    paused = page.get_by_text("Operators have set: paused – stocktaking").count()
+    page.goto(site + "/")
+    listed = page.locator(".tag.held").all_inner_texts()
+    page.goto(site + "/queue/Stock")
+    page.get_by_text("Pause or limit the workers").click()
+    page.get_by_role("button", name="Resume").click()
+
+    assert (paused, "paused" in listed) == (1, True)
+    assert page.get_by_text("Operators have set").count() == 0
+    assert "Stock" not in [each.queue for each in list_controls(database)]
 
 
 def test_figures_are_refreshed_and_the_focus_and_the_place_stay(site, page, database):

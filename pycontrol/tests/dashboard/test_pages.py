@@ -4,6 +4,7 @@ import logging
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from uuid import uuid4
 
 import httpx
@@ -21,8 +22,10 @@ from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.errors import SettingsError
 from rowpost.settings.saga import SagaSettings
+from rowpost.transport.controls import list_controls
+from rowpost.transport.delayed_messages import DelayedMessages
 from rowpost.transport.queue import Queue
-from rowpost.wire.message import OutgoingMessage
+from rowpost.wire.message import OutgoingMessage, encode_headers
 from tests.support.dashboard import Browser, failed_headers, serving
 from tests.support.logins import logins
 from tests.support.workers import eventually
@@ -364,6 +367,89 @@ def test_a_purge_needs_the_queues_name(client, queue):
     assert "Deleted 5 messages from Sales." in client.text(done.headers["location"])
 
 
+def test_a_queue_is_paused_limited_and_resumed(client, queue, database):
+    def control(**fields):
+        answer = client.submit("/queue/Sales", "/control/Sales", **fields)
+        return client.text(answer.headers["location"])
+
+    paused = control(act="pause", reason="closed")
+    listed = client.text("/")
+    limited = control(act="limit", limit="3", shared="1")
+    held = client.get("/api/v1/queue", params={"name": "Sales"}).json()["control"]
+    resumed, cleared = control(act="resume"), control(act="clear")
+
+    assert "Paused Sales" in paused
+    assert re.search(r"Operators have set: paused – closed \(.+\)", paused)
+    assert "go on receiving" in paused
+    assert "paused" in listed
+    assert "paused, 3 workers in all supervisors together" in limited
+    assert (held["paused"], held["limit"], held["shared"]) == (True, 3, True)
+    assert ["Resumed Sales" in resumed, "Operators have set" in cleared, list_controls(database)] == [True, False, []]
+
+
+@pytest.mark.parametrize("fields", [{"act": "limit"}, {"act": "limit", "limit": "0"}, {"act": "stop"}, {}])
+def test_a_form_that_says_nothing_controls_nothing(client, queue, database, fields):
+    answer = client.submit("/queue/Sales", "/control/Sales", **fields)
+
+    assert (answer.status_code, list_controls(database)) == (400, [])
+
+
+def delay(database, **headers):
+    database.call("delay_message", "Sales", headers=encode_headers({"NServiceBus.MessageId": str(uuid4()), **headers}), body=b"{}", delay_ms=3_600_000)
+
+
+def test_delayed_messages_are_shown_sent_now_and_cancelled(client, queue, database, caplog):
+    messages = DelayedMessages("Sales", database)
+    for each in messages.browse():
+        messages.cancel(each.key)
+    for _ in range(3):
+        delay(database, **{"NServiceBus.EnclosedMessageTypes": SCRIPT})
+    first, second, third = (each.key for each in messages.browse())
+
+    page = client.get("/queue/Sales").text
+    listed = client.get("/api/v1/delayed", params={"name": "Sales", "count": 2}).json()
+    sent = client.submit("/queue/Sales", "/delayed/Sales", act="send-now", key=first)
+    unsaid = client.submit("/queue/Sales", "/delayed/Sales", act="cancel", key=second)
+    with caplog.at_level(logging.INFO):
+        cancelled = client.submit("/queue/Sales", "/delayed/Sales", act="cancel", key=second, reason="no longer wanted")
+    gone = client.submit("/queue/Sales", "/delayed/Sales", act="cancel", key=second, reason="again")
+
+    assert (SCRIPT in page, page.count("Send now"), len(listed["messages"]), listed["more"]) == (False, 3, 2, True)
+    assert [answer.status_code for answer in (sent, unsaid, cancelled, gone)] == [303, 400, 303, 404]
+    assert [(each.key == third, each.due > datetime.now(UTC)) for each in messages.browse()] == [(False, False), (True, True)]
+    assert "no longer wanted" in caplog.text
+
+
+def test_messages_in_hand_are_shown_with_their_host(client, database, sql):
+    sql.run("DELETE FROM rowpost.supervisor")
+    workers = '[{"queue": "Sales", "process_id": 777, "state": "busy", "seconds": 4.0, "message": "the-message", "message_seconds": 3.0}]'
+    database.call(
+        "report_supervisor", supervisor_id=uuid4(), host_name="host-9", process_id=1, environment="e", rowpost_version="1", queues='["Sales"]', workers=workers,
+    )  # fmt: skip
+
+    shown, other = client.text("/queue/Sales"), client.text("/queue/Billing")
+    sql.run("DELETE FROM rowpost.supervisor")
+
+    assert ["the-message" in shown, "host-9" in shown, "777" in shown, "the-message" in other] == [True, True, True, False]
+
+
+def test_supervisors_and_workers_of_all_hosts_are_shown(client, database, sql):
+    sql.run("DELETE FROM rowpost.supervisor")
+    workers = '[{"queue": "Sales", "process_id": 12345, "state": "busy", "seconds": 4.0, "message": "11111111-0000-0000-0000-000000000001", "message_seconds": 3.0}]'
+    reported = {"process_id": 99, "environment": "shop", "rowpost_version": "1.0", "queues": '["Sales"]', "workers": workers}
+    for host in ("host-1", "<host-2>"):
+        database.call("report_supervisor", supervisor_id=uuid4(), host_name=host, **reported)
+    sql.run("UPDATE rowpost.supervisor SET seen_at = '2020-01-01' WHERE host_name = 'host-1'")
+
+    text, found = client.text("/workers"), client.get("/api/v1/supervisors").json()["supervisors"]
+    sql.run("DELETE FROM rowpost.supervisor")
+
+    assert ["host-1" in text, "<host-2>" in text, "12345" in text, "11111111-0000-0000-0000-000000000001" in text] == [True] * 4
+    assert [(each["host"], each["gone"], each["workers"][0]["state"]) for each in found] == [("<host-2>", False, "busy"), ("host-1", True, "busy")]
+    assert text.count("It has died") == 1
+    assert "No supervisor has reported" in client.text("/workers")
+
+
 def test_a_dashboard_that_only_reads_offers_and_does_nothing(target, error):
     error.send(b"{}", failed_headers())
     row = only_row(error)
@@ -373,10 +459,10 @@ def test_a_dashboard_that_only_reads_offers_and_does_nothing(target, error):
         text = client.get(f"/failed/{row}").text + client.get("/queue/error").text + client.get("/failed").text
         client.get("/")
         token = site.state.site.forgery.token(client.cookies["rowpost_form"])
-        refused = [client.post(path, data={"form_token": token, "confirm": "error"}) for path in (f"/failed/{row}/retry", f"/failed/{row}/discard", "/purge/error")]
+        refused = [client.post(path, data={"form_token": token, "confirm": "error", "act": "pause"}) for path in (f"/failed/{row}/retry", f"/failed/{row}/discard", "/purge/error", "/control/error")]
 
-    assert not re.search("Retry|Purge …|Discard", text)
-    assert [answer.status_code for answer in refused] == [403] * 3
+    assert not re.search("Retry|Purge …|Discard|Pause", text)
+    assert [answer.status_code for answer in refused] == [403] * 4
     assert error.peek() == 1
 
 
@@ -389,16 +475,16 @@ def test_a_reader_is_offered_no_act_and_the_server_refuses_each(target, sql, err
         sql.run(f"GRANT rowpost_reader TO {name}" if target.settings.engine == "postgresql" else f"ALTER ROLE rowpost_reader ADD MEMBER {name}")
         site = app(replace(target.settings, url=made.url(name)))
         with serving(site) as client:
-            pages = [client.get(path) for path in ("/", "/queue/error", "/failed", f"/failed/{row}", "/subscriptions", "/sagas", "/deployment")]
+            pages = [client.get(path) for path in ("/", "/queue/error", "/failed", f"/failed/{row}", "/subscriptions", "/sagas", "/workers", "/deployment")]
             token = site.state.site.forgery.token(client.cookies["rowpost_form"])
             refused = [
-                client.post(path, data={"form_token": token, "confirm": "error", "headers": "{}", "to": "Sales"})
-                for path in (f"/failed/{row}/retry", f"/failed/{row}/discard", f"/failed/{row}/edit", "/purge/error")
+                client.post(path, data={"form_token": token, "confirm": "error", "headers": "{}", "to": "Sales", "act": "pause"})
+                for path in (f"/failed/{row}/retry", f"/failed/{row}/discard", f"/failed/{row}/edit", "/purge/error", "/control/error")
             ]
 
-    assert [page.status_code for page in pages] == [200] * 7
-    assert not re.search("Retry|Purge …|Discard", "".join(page.text for page in pages))
-    assert [answer.status_code for answer in refused] == [403] * 4
+    assert [page.status_code for page in pages] == [200] * 8
+    assert not re.search("Retry|Purge …|Discard|Pause", "".join(page.text for page in pages))
+    assert [answer.status_code for answer in refused] == [403] * 5
     assert error.peek() == 1
 
 

@@ -1,11 +1,12 @@
 """Delayed messages, on every engine that can be reached."""
 
 import threading
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rowpost.errors import InvalidCount, InvalidDelay
+from rowpost.errors import InvalidCount, InvalidDelay, MessageNotFound
+from rowpost.transport.delayed_messages import DelayedMessages
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import encode_headers
 
@@ -145,3 +146,66 @@ def test_a_queue_without_a_delayed_table_has_no_procedures_for_it(make_queue, da
 
     assert database.call("check_queue", queue_name=queue.name) == []
     assert Queue(queue.name, database).peek() == 0
+
+
+# ------------------------------------------------------------------ what operators do
+def test_delayed_messages_are_browsed_the_next_ones_first(delayed):
+    for body, hours in ((b"late", 3), (b"soon", 1), (b"later", 4)):
+        delayed.store(body, timedelta(hours=hours), {"NServiceBus.MessageId": body.decode(), "NServiceBus.EnclosedMessageTypes": "Shop.X, Shop"})
+    messages = DelayedMessages(delayed.queue.name, delayed.database)
+
+    found, later = messages.browse(2), messages.browse(10, timedelta(hours=2), max_body_bytes=2)
+
+    assert [(each.message_id, each.message_type, each.body) for each in found] == [("soon", "Shop.X", b"soon"), ("late", "Shop.X", b"late")]
+    assert [(each.body, each.body_bytes) for each in later] == [(b"la", 4), (b"la", 5)]
+    assert abs(found[0].due - datetime.now(UTC) - timedelta(hours=1)) < timedelta(minutes=5)
+
+
+def test_a_delayed_message_is_due_at_another_time(delayed):
+    delayed.store(b"this", timedelta(hours=1))
+    delayed.store(b"other", timedelta(hours=2))
+    messages = DelayedMessages(delayed.queue.name, delayed.database)
+    (this, _) = messages.browse()
+
+    messages.reschedule(this.key, timedelta(hours=3))
+    moved = [each.body for each in messages.browse()]
+    messages.reschedule(messages.browse()[1].key, timedelta(0))
+    delayed.move()
+
+    assert (moved, [each.body for each in delayed.queue.receive(5)]) == ([b"other", b"this"], [b"this"])
+
+
+def test_a_delayed_message_is_cancelled_and_returned(delayed):
+    delayed.store(b"this", timedelta(hours=1))
+    delayed.store(b"other", timedelta(hours=2))
+    messages = DelayedMessages(delayed.queue.name, delayed.database)
+    this = messages.browse(1)[0]
+
+    cancelled = messages.cancel(this.key)
+
+    assert (cancelled, [each.body for each in messages.browse()]) == (this, [b"other"])
+
+
+@pytest.mark.parametrize("key", ["", "no key", "2026-11-24 10:00:00.000 1", "aaaaaaaa-0000-0000-0000-000000000001", "aaaaaaaa-0000-0000-0000-00000000000'"])
+def test_a_delayed_message_that_is_not_there_is_named(delayed, key):
+    delayed.store(b"x", timedelta(hours=1))
+    messages = DelayedMessages(delayed.queue.name, delayed.database)
+
+    with pytest.raises(MessageNotFound, match="has no delayed message"):
+        messages.cancel(key)
+    with pytest.raises(MessageNotFound, match="has no delayed message"):
+        messages.reschedule(key, timedelta(0))
+    assert len(messages.browse()) == 1
+
+
+@pytest.mark.parametrize("count", [0, 1001])
+def test_a_page_of_delayed_messages_is_bounded(delayed, count):
+    with pytest.raises(InvalidCount):
+        DelayedMessages(delayed.queue.name, delayed.database).browse(count)
+
+
+def test_a_message_is_not_postponed_beyond_a_century(delayed):
+    with pytest.raises(InvalidDelay):
+        DelayedMessages(delayed.queue.name, delayed.database).reschedule("x", timedelta(days=40_000))
+    with pytest.raises(InvalidDelay):
+        DelayedMessages(delayed.queue.name, delayed.database).browse(1, timedelta(days=40_000))

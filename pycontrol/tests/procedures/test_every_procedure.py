@@ -42,7 +42,8 @@ REFUSED = {
         ("saga", name, parameter): reason
         for name in ("insert_saga", "update_saga")
         for parameter, reason in (("data", NO_JSON), ("persistence_version", TOO_LONG), ("saga_type_version", TOO_LONG))
-    },
+    }
+    | {("database", "report_supervisor", "queues"): NO_JSON},
     "sqlserver": REFUSED_EVERYWHERE,  # there, a saga's state is a column of text
 }
 #: what may stand in the tables before, so that a removal has something to remove

@@ -61,7 +61,7 @@ def test_watching_a_queue_without_a_delayed_table_counts_all_the_same(make_queue
     queue = make_queue(delayed=False)
     queue.send(b"x")
 
-    assert queue.database.call("watch_queue", queue.name, count=100) == [(1, None)]
+    assert queue.database.call("watch_queue", queue.name, count=100)[0][:2] == (1, None)
 
 
 def test_a_queue_that_gets_a_delayed_table_later_says_when_its_messages_are_due(make_queue):
@@ -77,7 +77,7 @@ def test_what_the_mover_has_moved_is_due_no_more(make_queue):
     delay(queue, timedelta(seconds=-1))
     move_due(queue.database, queue.name)
 
-    assert queue.database.call("watch_queue", queue.name, count=100) == [(1, None)]
+    assert queue.database.call("watch_queue", queue.name, count=100)[0][:2] == (1, None)
 
 
 def test_watching_refuses_a_count_of_zero(make_queue):

@@ -11,7 +11,7 @@ from rowpost.recoverability.outcome import Kind, Outcome
 from rowpost.recoverability.policy import Decision, Failure, Recoverability, delayed_headers, delayed_rounds
 from rowpost.wire.message import Message
 from rowpost.workers import events
-from rowpost.workers.monitor import Answer, Crash
+from rowpost.workers.answers import Answer, Crash
 from rowpost.workers.protocol import Backoff, CrashPolicy, Exit, InFlight, Progress, Ready, Tally
 from rowpost.workers.throttle import Throttle
 from tests.support.pool_history import idle_history

@@ -95,7 +95,7 @@ def test_every_command_is_shown_in_a_page():
 @pytest.mark.parametrize(
     ("arguments", "found"),
     [
-        (["queue", "pause", "Sales"], ["queue pause"]),
+        (["queue", "freeze", "Sales"], ["queue freeze"]),
         (["pause"], ["pause"]),
         (["plan", "--bundle", "x.zip"], ["--bundle"]),
         (["--env", "production", "plan", "--exit-code"], []),

@@ -29,6 +29,7 @@ TWO_STATEMENTS = "SQL Server has no statement that deletes from one table and in
 ESCALATION = "only SQL Server replaces many row locks by a lock on the table"
 DUE_ORDER = "PostgreSQL sorts the rows of one due time without reading all that are due"
 DIFFERENT = {
+    ("delayed/browse_delayed", "Locking"): NO_SHARED_LOCKS,
     ("delayed/move_due_messages", "Order"): DUE_ORDER,
     ("delayed/receive_due_messages", "Order"): DUE_ORDER,
     ("monitoring/maintain_queue", "Atomicity"): "PostgreSQL cannot run VACUUM in a function, so the caller runs the statements",

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -28,7 +29,9 @@ from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.settings.saga import SagaSettings
+from rowpost.transport.controls import limit_workers, pause
 from rowpost.transport.queue import Queue
+from rowpost.version import __version__
 from rowpost.wire.message import OutgoingMessage, format_timestamp
 from tests.support.dashboard import failed_headers, serving
 
@@ -101,6 +104,17 @@ def fill(database: Connection) -> None:
         )  # fmt: skip
     for endpoint, topic in (("Billing", "OrderPlaced"), ("Shipping", "OrderBilled"), ("Mail", "OrderPlaced"), ("Mail", "OrderShipped"), ("Stock", "OrderPlaced")):
         database.call_atomically("subscribe", endpoint=endpoint, topic=f"Shop.Messages.{topic}", queue_address=endpoint)
+    workers = [
+        {"queue": queue, "process_id": 4100 + number, "state": state, "seconds": 2.4 * number} | ({"message": str(uuid4()), "message_seconds": 0.8 * number} if state == "busy" else {})
+        for number, (queue, state) in enumerate((("Sales", "busy"), ("Sales", "busy"), ("Billing", "busy"), ("Shipping", "idle")), 1)
+    ]
+    for number, host in enumerate(("app-1", "app-2")):
+        database.call(
+            "report_supervisor", supervisor_id=uuid4(), host_name=host, process_id=4099, environment="production", rowpost_version=__version__,
+            queues='["Sales", "Billing", "Shipping"]', workers=json.dumps(workers[: 4 - number]),
+        )  # fmt: skip
+    pause(database, "Mail", "the provider is down until 14:00")
+    limit_workers(database, "Billing", 6, shared=True)
     for number in range(12):
         database.call(
             "insert_saga", SAGA, id=uuid4(), correlation_value=str(4000 + number),
@@ -116,7 +130,8 @@ def pages_of(database: Connection) -> dict[str, str]:
     return {
         "queues": "/", "queue": "/queue/Sales", "message": f"/message/{message}/Sales", "failed-messages": "/failed", "failed-message": f"/failed/{row}",
         "edit": f"/failed/{row}/edit", "discard": f"/failed/{row}/discard", "purge": "/purge/Sales", "subscriptions": "/subscriptions",
-        "sagas": "/sagas", "saga": f"/saga/{SAGA}", "saga-instance": f"/saga/{SAGA}?instance=4003", "deployment": "/deployment?verify=1",
+        "workers": "/workers",
+        "paused": "/queue/Mail", "sagas": "/sagas", "saga": f"/saga/{SAGA}", "saga-instance": f"/saga/{SAGA}?instance=4003", "deployment": "/deployment?verify=1",
         "not-found": "/queue/Nowhere",
     }  # fmt: skip
 

@@ -7,7 +7,7 @@ import pytest
 from rowpost.errors import DatabaseUnavailable, Deadlock, LockTimeout, SettingsError
 from rowpost.recoverability.outcome import Kind, Outcome
 from rowpost.workers import events
-from rowpost.workers.monitor import Answer
+from rowpost.workers.answers import Answer
 from rowpost.workers.pool_members import respawn_delay
 from rowpost.workers.protocol import Exit, Progress, Receive, ReceiveFailed, ReceiveRecovered, Refused
 from tests.support.pool_history import History, idle_history
@@ -174,11 +174,11 @@ def test_a_starting_worker_is_commanded_to_receive_before_another_is_started():
 
 def test_a_worker_that_cannot_be_started_is_tried_again_later():
     history = History(limit=1)
-    start = history.pool._spawn
-    history.pool._spawn = lambda assignment: (_ for _ in ()).throw(OSError("no more processes"))
+    start = history.pool._spawner._spawn
+    history.pool._spawner._spawn = lambda assignment: (_ for _ in ()).throw(OSError("no more processes"))
 
     due = history.at(0.0)
-    history.pool._spawn = start
+    history.pool._spawner._spawn = start
     history.at(due)
 
     assert "no more processes" in history.seen(events.Trouble)[0].error
@@ -190,7 +190,7 @@ def test_a_worker_that_cannot_be_started_is_tried_again_later():
 def test_fixed_pollers_are_all_started_at_once():
     history = History(limit=10, strategy="fixed")
 
-    history.at(0.0)
+    history.peeks(0, now=0.0)
 
     assert len(history.processes) == 10
 
@@ -198,7 +198,7 @@ def test_fixed_pollers_are_all_started_at_once():
 @pytest.mark.promise("adaptive-pollers")
 def test_hits_in_a_row_start_another_poller_and_misses_in_a_row_stop_one():
     history = History(limit=10, strategy="adaptive")
-    history.at(0.0)
+    history.peeks(0, now=0.0)
     history.ready(1)
 
     history.receives(1, 6, now=1.0, busy=True)
@@ -214,7 +214,7 @@ def test_hits_in_a_row_start_another_poller_and_misses_in_a_row_stop_one():
 @pytest.mark.promise("long-handler-blocks-nobody")
 def test_a_receive_of_more_than_5_seconds_starts_another_poller():
     history = History(limit=10, strategy="adaptive")
-    history.at(0.0)
+    history.peeks(0, now=0.0)
     history.ready(1)
 
     due = history.at(0.5)

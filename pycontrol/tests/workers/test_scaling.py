@@ -6,7 +6,8 @@ import pytest
 
 from rowpost.settings.environment import QueueSettings
 from rowpost.workers import events
-from rowpost.workers.monitor import Answer, QueueMonitor
+from rowpost.workers.answers import Answer
+from rowpost.workers.monitor import QueueMonitor
 from rowpost.workers.process import spawn_worker
 from rowpost.workers.protocol import Progress
 from tests.support.workers import concurrent, eventually, running

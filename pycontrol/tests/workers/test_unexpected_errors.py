@@ -8,8 +8,10 @@ import pytest
 
 from rowpost.settings.environment import QueueSettings, Settings, WorkerSettings
 from rowpost.workers import events
+from rowpost.workers.answers import Answer, Crash, MonitorFailure, WakeUp
 from rowpost.workers.circuit_breaker import CircuitBreaker
-from rowpost.workers.monitor import Answer, Crash, MonitorFailure, QueueMonitor, WakeUp
+from rowpost.workers.control import Control
+from rowpost.workers.monitor import QueueMonitor
 from rowpost.workers.supervisor import Supervisor
 from rowpost.workers.tasks.periodic import PeriodicTask
 from tests.support.pool_history import idle_history
@@ -36,7 +38,7 @@ class BrokenSession:
     def call_all(self, calls, **_):
         if self._errors:
             raise self._errors.popleft()
-        return [[(0, None)] for _ in calls]
+        return [[(0, None, False, None, None, None)] for _ in calls]
 
     def close(self):
         self.closed = True
@@ -104,7 +106,7 @@ def test_an_unexpected_error_outside_of_a_request_is_posted_and_the_monitor_goes
     eventually(lambda: len(answers) == 2, "an answer")
     monitor.stop()
 
-    assert answers == [MonitorFailure(DEFECT), replace(answers[1], queue="Billing", error=None)]
+    assert answers == [MonitorFailure(DEFECT), Answer("Billing", seconds=answers[1].seconds, next_due=float("inf"), control=Control())]
 
 
 def _raise(error):

@@ -5,7 +5,7 @@ CREATE OR ALTER PROCEDURE rowpost.unregister_queue
     @queue_name nvarchar(400)
 AS
 /*
-Removes a queue from the registry, with its failure counts and its lease.
+Removes a queue from the registry, with its failure counts, its lease, and what operators set for it.
 Atomicity: in the caller's transaction.
 Locking:   the registry, until the caller commits; only deployments call it.
 */
@@ -28,6 +28,15 @@ END;
 DELETE l
 FROM rowpost.lease AS l
 WHERE l.queue_key = @queue_key;
+
+DELETE c
+FROM rowpost.queue_control AS c
+WHERE c.queue_key = @queue_key;
+
+-- rule bounded_change: a row for each supervisor that receives from the queue.
+DELETE s
+FROM rowpost.supervised_queue AS s
+WHERE s.queue_key = @queue_key;
 
 DELETE q
 FROM rowpost.queue AS q

@@ -16,6 +16,7 @@ from rowpost.database.connection import Connection
 from rowpost.deploy import queues as registry
 from rowpost.deploy.apply import ApplyResult
 from rowpost.errors import LockTimeout, PermissionDenied, QueueNotFound
+from rowpost.transport.controls import QueueControl, list_controls
 from rowpost.transport.queue import Queue
 
 __all__ = ["register"]
@@ -125,20 +126,34 @@ def list_queues(session: Session) -> None:
     """List the queues and how many messages wait in each: counted up to 1,000, above that estimated."""
     with session.deployed() as database:
         rows = database.call("list_queues")
+        controls = {each.queue: each for each in list_controls(database)}
         database.limit_lock_waits(LOCK_TIMEOUT_MS)
         depths = {row.queue_name: _depth(database, row.queue_name, row.kind, row.depth) for row in rows}
     queues = [
         {"queue": name, "kind": kind, "depth": depths[name][0], "estimated": depths[name][1], "catalog": catalog, "schema": schema,
-         "table": place, "body_string": body_string, "clustered": clustered, "delayed": delayed}
+         "table": place, "body_string": body_string, "clustered": clustered, "delayed": delayed, **_control(controls.get(name))}
         for name, _key, catalog, schema, place, kind, body_string, clustered, delayed, _ in rows
     ]  # fmt: skip
     if session.as_json:
         session.document(queues)
         return
-    shown = [(q["queue"], q["kind"], _in_words(q["depth"], estimated=q["estimated"])) for q in queues]
-    table(session.out, ("queue", "kind", "waiting"), shown, right=("waiting",))
+    shown = [
+        (q["queue"], q["kind"], _in_words(q["depth"], estimated=q["estimated"]), *([_state(controls.get(q["queue"]))] if controls else []))
+        for q in queues
+    ]
+    table(session.out, ("queue", "kind", "waiting", *(["set by operators"] if controls else [])), shown, right=("waiting",))
     if not queues:
         session.note("No queue is registered. To make one, run: rowpost queue create QUEUE")
+
+
+def _control(control: QueueControl | None) -> dict[str, object]:
+    return {"paused": control is not None and control.paused, "limit": None if control is None else control.limit}
+
+
+def _state(control: QueueControl | None) -> str:
+    if control is None:
+        return ""
+    return f"{control.text}, by {control.changed_by}{f': {control.reason}' if control.reason else ''}"
 
 
 def _depth(database: Connection, name: str, kind: str, estimate: int | None) -> tuple[int | None, bool]:

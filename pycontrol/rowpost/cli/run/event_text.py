@@ -30,6 +30,8 @@ _STYLES: dict[type[events.Event], str] = {
     events.ThrottlingStarted: "yellow",
     events.ThrottlingEnded: "green",
     events.Recovered: "green",
+    events.Paused: "yellow",
+    events.Resumed: "green",
 }
 
 
@@ -79,8 +81,8 @@ def _text_of(event: events.Event) -> str:  # noqa: PLR0911, PLR0912 -- one line 
             return f"{failures} consecutive attempts failed: throttled to one worker, {wait:g} s between attempts"
         case events.ThrottlingEnded():
             return "a message was handled: throttling ended"
-        case events.LimitChanged(limit=limit):
-            return f"limit changed to {limit} workers"
+        case events.LimitChanged() | events.Paused() | events.Resumed() | events.Reloaded():
+            return _control_text(event)
         case events.Stopping(now=True):
             return "stopping at once"
         case events.Stopping():
@@ -109,6 +111,20 @@ def style_of(event: events.Event) -> str:
     return _STYLES.get(type(event), "")
 
 
+def _control_text(event: events.LimitChanged | events.Paused | events.Resumed | events.Reloaded) -> str:
+    match event:
+        case events.LimitChanged(limit=limit, by=""):
+            return f"limit changed to {limit} workers"
+        case events.LimitChanged(limit=limit, environment=environment, by=by):
+            return f"limit changed to {limit} workers by {by} in the database; the environment says {environment}, which rowpost queue limit --clear brings back"
+        case events.Paused(by=by, reason=reason):
+            return f"paused by {by}{f': {reason}' if reason else ''}; messages in flight are handled, nothing new is received"
+        case events.Resumed():
+            return "resumed"
+        case events.Reloaded(changed=changed):
+            return f"the environment was read again; {', '.join(changed) if changed else 'no queue'} changed"
+
+
 def event_document(event: events.Event) -> dict[str, Any]:
     """Return an event as a JSON document."""
     at = datetime.fromtimestamp(event.at, UTC).isoformat()
@@ -120,7 +136,7 @@ def describe_figures(queue: QueueSnapshot) -> str:
     parts = [
         f"{queue.handled:,} handled",
         f"{queue.rate:,.0f}/s",
-        f"{queue.workers} of {queue.limit} workers",
+        f"paused, {queue.workers} workers left" if queue.paused else f"{queue.workers} of {queue.limit} workers",
         f"{queue.failed:,} failed attempts",
         f"{queue.moved_to_error + queue.poison:,} moved to error",
     ]

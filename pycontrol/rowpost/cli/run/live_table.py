@@ -50,6 +50,8 @@ def _row(queue: QueueSnapshot, depth: int | None) -> list[Text]:
 
 
 def _workers(queue: QueueSnapshot) -> Text:
+    if queue.paused:
+        return Text(f"paused ({queue.workers})" if queue.workers else "paused", style="yellow")
     limit = max(queue.limit, 1)
     width = min(limit, _BARS)
     full = min(width, -(-queue.workers * width // limit))

@@ -72,12 +72,16 @@ def work(
         _install(session, settings)
     worked = [each.name for each in settings.queues if each.worker is not None]
     queued_events: SimpleQueue[Event] = SimpleQueue()
-    supervisor = Supervisor(settings, on_event=queued_events.put)
+    supervisor = Supervisor(
+        settings,
+        on_event=queued_events.put,
+        load=lambda: _selected_settings(Session(session.environment, session.as_json), endpoints, queue),
+    )
     _prepare(session, settings)
     until = (lambda snapshot: snapshot.idle) if until_idle else None
     with ExitStack() as stack:
         draw = _make_draw(session, settings, supervisor, queued_events, worked, stack)
-        stopped_by = supervise(supervisor, draw, DRAW_INTERVAL_S, until)
+        stopped_by = supervise(supervisor, draw, DRAW_INTERVAL_S, until, on_hangup=supervisor.reload)
     queues = supervisor.snapshot().queues
     _print_totals(session, queues)
     if stopped_by is signal.SIGINT:
@@ -229,10 +233,11 @@ def supervise(
     draw: Callable[[], None],
     every: float,
     until: Callable[[Any], bool] | None = None,
+    on_hangup: Callable[[], None] | None = None,
 ) -> signal.Signals | None:
     """Run a supervisor or a bridge in a thread until it ends. Call `draw` every `every` seconds and once after the end.
 
-    The first SIGINT or SIGTERM lets running handlers finish, the second one kills them. If `draw` raises, the
+    The first SIGINT or SIGTERM lets running handlers finish, the second one kills them. SIGHUP calls `on_hangup`. If `draw` raises, the
     supervisor is stopped first. Raises what the supervisor raises.
 
     Returns:
@@ -253,6 +258,8 @@ def supervise(
 
     thread = threading.Thread(target=work, name="rowpost supervisor")
     before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    if on_hangup is not None and hasattr(signal, "SIGHUP"):
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: on_hangup())
     try:
         thread.start()
         try:

@@ -13,5 +13,8 @@ BEGIN
 END;
 GO
 IF OBJECT_ID(N'rowpost.[delay_message:{queue_key}]', N'P') IS NOT NULL
+BEGIN
     GRANT SELECT, INSERT, UPDATE, DELETE ON {delayed_table} TO rowpost_operator;
+    GRANT SELECT ON {delayed_table} TO rowpost_reader;
+END;
 GO

@@ -21,6 +21,11 @@ IF OBJECT_ID(N'rowpost.decision', N'U') IS NOT NULL GRANT SELECT, INSERT, UPDATE
 IF OBJECT_ID(N'rowpost.decision', N'U') IS NOT NULL GRANT SELECT ON rowpost.decision TO rowpost_reader;
 GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.lease TO rowpost_endpoint, rowpost_operator;
 GRANT SELECT ON rowpost.lease TO rowpost_reader;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.queue_control TO rowpost_operator;
+GRANT SELECT ON rowpost.queue_control TO rowpost_endpoint, rowpost_reader;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.supervisor TO rowpost_endpoint, rowpost_operator;
+GRANT SELECT ON rowpost.supervisor TO rowpost_reader;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.supervised_queue TO rowpost_endpoint, rowpost_operator;
 IF OBJECT_ID(N'rowpost.outbox', N'U') IS NOT NULL GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.outbox TO rowpost_endpoint, rowpost_operator;
 IF OBJECT_ID(N'rowpost.outbox', N'U') IS NOT NULL GRANT SELECT ON rowpost.outbox TO rowpost_reader;
 IF OBJECT_ID(N'rowpost.outbox_operations', N'U') IS NOT NULL GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.outbox_operations TO rowpost_endpoint, rowpost_operator;

@@ -67,13 +67,5 @@ $rowpost$;
 
 CREATE SEQUENCE IF NOT EXISTS rowpost."waiters:{queue_key}";
 
--- CREATE OR REPLACE FUNCTION cannot add a result column: drop the function that did not return next_due_ms yet.
-DO $rowpost$
-DECLARE
-    v_watch CONSTANT regprocedure := to_regprocedure('rowpost."watch_queue:{queue_key}"(integer, integer)');
-BEGIN
-    IF pg_get_function_result(v_watch) = 'TABLE(waiting integer)' THEN
-        DROP FUNCTION rowpost."watch_queue:{queue_key}"(integer, integer);
-    END IF;
-END
-$rowpost$;
+-- CREATE OR REPLACE FUNCTION cannot add result columns or parameters: drop the function that did not know what operators set.
+DROP FUNCTION IF EXISTS rowpost."watch_queue:{queue_key}"(integer, integer);

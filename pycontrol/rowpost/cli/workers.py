@@ -1,0 +1,45 @@
+"""rowpost workers: which supervisors and workers there are, on all hosts."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import typer
+
+from rowpost.cli.command import command
+from rowpost.cli.formats import format_seconds
+from rowpost.cli.printing import table
+from rowpost.cli.session import Session
+from rowpost.transport.supervisors import SupervisorPresence, Worker, supervisors_of
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    command(app, "workers")(workers)
+
+
+def workers(session: Session) -> None:
+    """List the supervisors of all hosts with their workers, as each last reported them; a supervisor reports every ten seconds."""
+    with session.deployed() as database:
+        found = supervisors_of(database)
+    if session.as_json:
+        session.document([{**asdict(each), "supervisor_id": str(each.supervisor_id), "gone": each.gone} for each in found])
+        return
+    for each in found:
+        seen = f"GONE: silent for {format_seconds(each.silent)}" if each.gone else f"seen {format_seconds(each.silent)} ago"
+        session.out.print(
+            f"{each.host}, process {each.process_id}, {each.environment}, rowpost {each.version}, login {each.login},"
+            f" since {each.started_at:%Y-%m-%d %H:%M:%S} UTC, {seen}",
+            soft_wrap=True,
+        )
+        rows = [_row(each, worker) for worker in each.workers]
+        table(session.out, ("queue", "worker", "state", "for", "message", "handled for"), rows, right=("worker",))
+    if not found:
+        session.note("No supervisor has reported in the last day. To start one, run: rowpost run")
+
+
+def _row(supervisor: SupervisorPresence, worker: Worker) -> tuple[object, ...]:
+    handled = "" if worker.message_seconds is None else format_seconds(worker.message_seconds + supervisor.silent)
+    return worker.queue, worker.process_id, worker.state, format_seconds(worker.seconds + supervisor.silent), worker.message or "", handled

@@ -1,0 +1,101 @@
+"""rowpost queue pause, resume, limit, and rowpost workers: as processes, beside a running supervisor."""
+
+import json
+import signal
+
+import pytest
+
+from tests.support.program import Program, environment_file, rowpost
+from tests.support.workers import eventually
+
+__all__ = ["rowpost"]
+
+HANDLERS = "def place(message, connection):\n    pass\n"
+WORKED = "queues: {{Sales: {{worker: {{handler: 'shop_handlers:place', limit: {limit}, peek_delay: 0.1}}}}, Billing: {{}}, error: {{}}, audit: {{}}}}\n"
+
+
+@pytest.fixture
+def shop(rowpost: Program) -> Program:
+    """The program with a worker for Sales, and nothing waiting, paused or limited."""
+    (rowpost.folder / "shop_handlers.py").write_text(HANDLERS)
+    made = rowpost.with_environment(environment_file(rowpost.folder, rowpost.engine, WORKED.format(limit=2), "worked"))
+    assert (made("queue", "limit", "Sales", "--clear").code, made("queue", "resume", "Sales").code) == (0, 0)
+    assert made("queue", "purge", "Sales", "--yes").code == 0
+    return made
+
+
+def sales(program: Program) -> dict:
+    return next(queue for queue in program("queue", "list", "--json").json if queue["queue"] == "Sales")
+
+
+def test_a_pause_is_shown_with_its_reason_until_the_queue_is_resumed(shop: Program):
+    paused = shop("queue", "pause", "Sales", "--reason", "closed")
+    listed = shop("queue", "list")
+    state = sales(shop)
+    resumed = shop("queue", "resume", "Sales", "--json")
+
+    assert (paused.code, paused.out) == (0, "")
+    assert paused.err.startswith("Paused Sales. No supervisor receives from it now.")
+    assert "NServiceBus endpoints, go on receiving" in paused.err
+    assert "closed" in listed.out
+    assert (state["paused"], sales(shop)["paused"], resumed.json) == (True, False, {"queue": "Sales", "paused": False, "limit": None})
+
+
+def test_a_limit_is_set_shown_and_cleared(shop: Program):
+    shop("queue", "limit", "Sales", 3, "--total")
+    shown = shop("queue", "list").out
+    limited = sales(shop)["limit"]
+    shop("queue", "limit", "Sales", "--clear")
+
+    assert "3 workers in all supervisors together" in shown
+    assert (limited, sales(shop)["limit"]) == (3, None)
+
+
+@pytest.mark.parametrize("wrong", [(), ("3", "--clear"), ("--clear", "--total")])
+def test_a_limit_needs_a_number_or_clear(shop: Program, wrong):
+    refused = shop("queue", "limit", "Sales", *wrong)
+
+    assert (refused.code, refused.err) == (2, "rowpost: Name a number of workers, or --clear.\n")
+
+
+def test_a_queue_that_is_not_registered_is_named(shop: Program):
+    refused = shop("queue", "pause", "Nowhere")
+
+    assert refused.code != 0
+    assert "Nowhere" in refused.err
+    assert "Traceback" not in refused.err
+
+
+def test_workers_of_a_running_supervisor_are_listed_and_paused(shop: Program):
+    with shop.started("run", "--json") as run:
+        found = eventually(lambda: [each for each in shop("workers", "--json").json if each["queues"] == ["Sales"]], "it has reported")
+        paused = shop("queue", "pause", "Sales").err
+        events = (json.loads(line) for line in run.process.stdout)
+        said = next(event for event in events if event["event"] == "Paused")
+        run.interrupt()
+        run.process.wait()
+        listed = shop("workers").out
+    shop("queue", "resume", "Sales")
+
+    assert (found[0]["process_id"], found[0]["environment"], found[0]["gone"]) == (run.process.pid, "worked", False)
+    assert f"Effective within a peek delay on {found[0]['host']}." in paused
+    assert said["queue"] == "Sales"
+    assert str(run.process.pid) not in listed
+
+
+def test_a_hangup_reads_the_environment_again(shop: Program):
+    with shop.started("run", "--json") as run:
+        events = (json.loads(line) for line in run.process.stdout)
+        next(event for event in events if event["event"] == "WorkerStarted")
+        environment_file(shop.folder, shop.engine, WORKED.format(limit=7), "worked")
+        run.process.send_signal(signal.SIGHUP)
+        changed = next(event for event in events if event["event"] == "LimitChanged")
+        reloaded = next(event for event in events if event["event"] == "Reloaded")
+        shop.environment.write_text("no environment")
+        run.process.send_signal(signal.SIGHUP)
+        refused = next(event for event in events if event["event"] == "Trouble")
+        run.interrupt()
+        run.process.wait()
+
+    assert (changed["limit"], reloaded["changed"]) == (7, ["Sales"])
+    assert refused["error"].startswith("The environment was not read again, and everything goes on as before: ")

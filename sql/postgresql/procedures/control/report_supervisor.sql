@@ -1,0 +1,76 @@
+CREATE OR REPLACE FUNCTION rowpost.report_supervisor(
+    p_supervisor_id uuid,
+    p_host_name text,
+    p_process_id integer,
+    p_environment text,
+    p_rowpost_version text, -- of rowpost in the supervisor
+    p_queues text, -- JSON array of the names of the queues that it receives from
+    p_workers text, -- JSON array of its workers
+    p_ended boolean DEFAULT NULL -- true: it has ended and is listed no more; null as false
+) RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $rowpost$
+/*
+Records that a supervisor is alive, and what its workers do. One row is written; queues are written only if they have changed.
+Atomicity: in the caller's transaction.
+Locking:   its own rows of rowpost.supervisor and rowpost.supervised_queue.
+A supervisor is recorded for those queues only from which its login may receive. A row that another login wrote stays as it is. Supervisors
+that have been silent for a day are deleted when the next one starts.
+*/
+DECLARE
+    v_now CONSTANT timestamp := clock_timestamp() AT TIME ZONE 'UTC';
+BEGIN
+    IF p_ended THEN
+        DELETE FROM rowpost.supervisor AS s WHERE s.supervisor_id = p_supervisor_id AND s.login_name = session_user;
+
+        IF FOUND THEN
+            DELETE FROM rowpost.supervised_queue AS q WHERE q.supervisor_id = p_supervisor_id;
+        END IF;
+
+        RETURN;
+    END IF;
+
+    UPDATE rowpost.supervisor AS s
+    SET seen_at = v_now, queues = p_queues, workers = p_workers
+    WHERE s.supervisor_id = p_supervisor_id AND s.login_name = session_user;
+
+    IF NOT FOUND THEN
+        INSERT INTO rowpost.supervisor AS s
+            (supervisor_id, host_name, process_id, environment, rowpost_version, login_name, started_at, seen_at, queues, workers)
+        VALUES (
+            p_supervisor_id, left(p_host_name, 200), p_process_id, left(p_environment, 200), left(p_rowpost_version, 50), session_user, v_now, v_now,
+            p_queues, p_workers
+        )
+        ON CONFLICT (supervisor_id) DO NOTHING;
+
+        IF NOT FOUND THEN
+            RETURN;
+        END IF;
+
+        DELETE FROM rowpost.supervised_queue AS q
+        USING rowpost.supervisor AS s
+        WHERE s.supervisor_id = q.supervisor_id AND s.seen_at < v_now - interval '1 day';
+
+        DELETE FROM rowpost.supervisor AS s WHERE s.seen_at < v_now - interval '1 day';
+    END IF;
+
+    DELETE FROM rowpost.supervised_queue AS q
+    WHERE q.supervisor_id = p_supervisor_id
+      AND NOT EXISTS (
+        SELECT
+        FROM json_array_elements_text(p_queues::json) AS j (value)
+        JOIN rowpost.queue AS r ON r.queue_name = j.value
+        WHERE r.queue_key = q.queue_key
+    );
+
+    INSERT INTO rowpost.supervised_queue AS q (queue_key, supervisor_id)
+    SELECT r.queue_key, p_supervisor_id
+    FROM json_array_elements_text(p_queues::json) AS j (value)
+    JOIN rowpost.queue AS r ON r.queue_name = j.value
+    WHERE NOT EXISTS (SELECT FROM rowpost.supervised_queue AS q WHERE q.queue_key = r.queue_key AND q.supervisor_id = p_supervisor_id)
+      AND rowpost._may_receive(r.queue_key)
+    ON CONFLICT (queue_key, supervisor_id) DO NOTHING;
+END
+$rowpost$;

@@ -1,0 +1,7 @@
+-- Which supervisors receive from a queue. A limit that they share is divided among those that are alive.
+CREATE TABLE IF NOT EXISTS rowpost.supervised_queue
+(
+    queue_key text NOT NULL,
+    supervisor_id uuid NOT NULL,
+    CONSTRAINT supervised_queue_key PRIMARY KEY (queue_key, supervisor_id)
+);

@@ -1,0 +1,2 @@
+-- Takes 029_supervisor.sql back. Who works is not shown any more.
+DROP TABLE IF EXISTS rowpost.supervisor;

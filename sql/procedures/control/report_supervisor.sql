@@ -1,0 +1,86 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+CREATE OR ALTER PROCEDURE rowpost.report_supervisor
+    @supervisor_id uniqueidentifier,
+    @host_name nvarchar(200),
+    @process_id int,
+    @environment nvarchar(200),
+    @rowpost_version nvarchar(50), -- of rowpost in the supervisor
+    @queues nvarchar(max), -- JSON array of the names of the queues that it receives from
+    @workers nvarchar(max), -- JSON array of its workers
+    @ended bit = NULL -- 1: it has ended and is listed no more; NULL as 0
+AS
+/*
+Records that a supervisor is alive, and what its workers do. One row is written; queues are written only if they have changed.
+Atomicity: in the caller's transaction.
+Locking:   its own rows of rowpost.supervisor and rowpost.supervised_queue.
+A supervisor is recorded for those queues only from which its login may receive. A row that another login wrote stays as it is. Supervisors
+that have been silent for a day are deleted when the next one starts.
+*/
+SET NOCOUNT, XACT_ABORT ON;
+
+DECLARE @login sysname = ORIGINAL_LOGIN();
+DECLARE @now datetime2(3) = SYSUTCDATETIME();
+
+IF @ended = 1
+BEGIN
+    DELETE s
+    FROM rowpost.supervisor AS s
+    WHERE s.supervisor_id = @supervisor_id
+      AND s.login_name = @login;
+
+    IF @@ROWCOUNT = 1
+        DELETE q
+        FROM rowpost.supervised_queue AS q
+        WHERE q.supervisor_id = @supervisor_id;
+
+    RETURN;
+END;
+
+UPDATE s
+SET s.seen_at = @now, s.queues = @queues, s.workers = @workers
+FROM rowpost.supervisor AS s
+WHERE s.supervisor_id = @supervisor_id
+  AND s.login_name = @login;
+
+IF @@ROWCOUNT = 0
+BEGIN
+    INSERT INTO rowpost.supervisor
+    (supervisor_id, host_name, process_id, environment, rowpost_version, login_name, started_at, seen_at, queues, workers)
+    SELECT @supervisor_id, @host_name, @process_id, @environment, @rowpost_version, @login, @now, @now, @queues, @workers
+    WHERE NOT EXISTS (SELECT 1 FROM rowpost.supervisor AS s WHERE s.supervisor_id = @supervisor_id);
+
+    IF @@ROWCOUNT = 0
+        RETURN;
+
+    -- rule bounded_change: a row for each supervisor that did not end in order, and for each of its queues.
+    DELETE q
+    FROM rowpost.supervised_queue AS q
+    INNER JOIN rowpost.supervisor AS s ON q.supervisor_id = s.supervisor_id
+    WHERE s.seen_at < DATEADD(DAY, -1, @now);
+
+    -- rule bounded_change: as above.
+    DELETE s
+    FROM rowpost.supervisor AS s
+    WHERE s.seen_at < DATEADD(DAY, -1, @now);
+END;
+
+DECLARE @own TABLE (queue_key nvarchar(128) NOT NULL PRIMARY KEY);
+
+INSERT INTO @own (queue_key)
+SELECT DISTINCT r.queue_key
+FROM OPENJSON(CASE WHEN ISJSON(@queues) = 1 THEN @queues END) AS j
+INNER JOIN rowpost.queue AS r ON j.value = r.queue_name;
+
+DELETE q
+FROM rowpost.supervised_queue AS q
+WHERE q.supervisor_id = @supervisor_id
+  AND NOT EXISTS (SELECT 1 FROM @own AS o WHERE o.queue_key = q.queue_key);
+
+INSERT INTO rowpost.supervised_queue (queue_key, supervisor_id)
+SELECT o.queue_key, @supervisor_id
+FROM @own AS o
+WHERE NOT EXISTS (SELECT 1 FROM rowpost.supervised_queue AS q WHERE q.queue_key = o.queue_key AND q.supervisor_id = @supervisor_id)
+  AND rowpost."_may_receive"(o.queue_key) = 1;
+GO
