@@ -61,6 +61,7 @@ class Pipeline:
         host: who handles the messages, for the error queue; None for the queue's endpoint on this machine.
         exclusive: only one session at a time receives from the queue. For the others it counts as empty.
         step: is called with the name of each step of a message.
+        stopwatch: sums up the times of handled messages; None for one that has no histograms.
         recorder: records single measurements; None records none.
         observer: observes each attempt for OpenTelemetry; None for none.
     """
@@ -80,6 +81,7 @@ class Pipeline:
         host: Host | None = None,
         exclusive: bool = False,
         step: Callable[[str], None] = no_step,
+        stopwatch: Stopwatch | None = None,
         recorder: Recorder | None = None,
         observer: PipelineObserver | None = None,
     ) -> None:
@@ -105,7 +107,7 @@ class Pipeline:
         self._consumer = SingleActiveConsumer(queue) if exclusive else None
         #: owns the receiving transaction, whenever it is entered
         self.transaction = ReceiveTransaction(self._receiver)
-        self.stopwatch = Stopwatch()
+        self.stopwatch = stopwatch or Stopwatch()
         self.recorder = recorder
         #: how long the last receive and the last handler took
         self.receive_seconds = self.handler_seconds = 0.0

@@ -29,6 +29,7 @@ from rowpost.settings.compat import compat_of
 from rowpost.settings.databases import ODBC_SERVER, OutboxSettings, read_outboxes, read_participants
 from rowpost.settings.endpoint import EndpointSettings, HostSettings, read_endpoints, read_host
 from rowpost.settings.log import LogSettings, read_log
+from rowpost.settings.metrics import read_metrics_address
 from rowpost.settings.queue import QueueSettings, canonical_name, read_queues, with_partitions
 from rowpost.settings.saga import SagaSettings, read_sagas
 from rowpost.settings.service_control import ServiceControlSettings, read_service_control
@@ -81,6 +82,7 @@ class SupervisorSettings:
             process; 0 if something else does it. On SQL Server, tables are maintained only with the feature maintenance.
         wake_up: whether senders wake the supervisor (PostgreSQL). If not, it peeks once in each peek delay. With "everybody", a trigger
             on each queue's table wakes it for plain inserts too, such as those of .NET endpoints.
+        metrics: where `rowpost run` serves metrics: a port of this machine, or host:port. None serves none, and measures nothing for them.
         peek_batch_size: a peek stops counting at so many messages, 1 to 1,000. A peek that finds fewer asks for fewer workers.
     """
 
@@ -92,6 +94,7 @@ class SupervisorSettings:
     maintenance_every: Seconds = 300.0
     wake_up: bool | Literal["everybody"] = True
     peek_batch_size: Annotated[int, Meta(ge=1, le=1000)] = 1000
+    metrics: int | str | None = None
 
 
 @dataclass(frozen=True)
@@ -277,5 +280,10 @@ def _read_supervisor(node: Node | None, dialect: str, schema: str) -> Supervisor
             "'everybody' is for PostgreSQL only, because SQL Server has no NOTIFY: write true, and a shorter `peek_delay` at the workers of "
             "queues whose messages must not wait",
         )
+    if supervisor.metrics is not None:
+        try:
+            read_metrics_address(supervisor.metrics)
+        except SettingsError as error:
+            raise node.error("metrics", str(error)) from error
     name = canonical_name(node, supervisor.error_queue, dialect, schema, key="error_queue")
     return replace(supervisor, error_queue=name)

@@ -23,6 +23,7 @@ __all__ = [
     "LimitChanged",
     "Logged",
     "Maintained",
+    "MetricsServed",
     "MovedToError",
     "Paused",
     "Peeked",
@@ -243,6 +244,13 @@ class Reloaded(Event):
     """The supervisor has read its settings again. `changed`: queues whose workers changed."""
 
     changed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsServed(Event):
+    """The supervisor serves its metrics at `url`."""
+
+    url: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,7 @@ class WorkerPool:
         count_crash: requests that a crash is counted; the answer arrives at `on_answer`.
         emit: called with each event.
         idle_timeout: seconds after which an idle worker that is not needed exits.
+        figures: counts to go on with.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class WorkerPool:
         emit: Callable[[events.Event], None],
         breaker: CircuitBreaker,
         idle_timeout: float,
+        figures: Figures | None = None,
     ) -> None:
         self.name, self._idle_timeout = name, idle_timeout
         self._reporter = EventReporter(name, emit)
@@ -82,7 +84,7 @@ class WorkerPool:
         self.refused: str | None = None
         #: whether a worker has called receive, so that its endpoint is subscribed
         self.has_received = False
-        self._figures = Figures()
+        self.figures = figures or Figures()
         self._crash_policy: CrashPolicy | None = None
 
     # -------------------------------------------------------------- for the supervisor
@@ -100,18 +102,18 @@ class WorkerPool:
         """Return the figures of the queue. Thread-safe."""
         return QueueSnapshot(
             queue=self.name,
-            depth=self._figures.depth,
+            depth=self.figures.depth,
             workers=len(self._handles),
             busy=self._handles.busy,
             limit=self._control.limit,
             paused=self._control.stops,
             target=self._target,
-            rate=self._figures.rate(now),
+            rate=self.figures.rate(now),
             critical=self._health.critical,
             throttled=self._health.throttled,
-            critical_time=self._figures.critical_time(now),
-            processing_time=self._figures.processing_time(now),
-            **self._figures.counts,
+            critical_time=self.figures.critical_time(now),
+            processing_time=self.figures.processing_time(now),
+            **self.figures.counts,
         )
 
     def workers(self, now: float) -> list[Worker]:
@@ -154,7 +156,7 @@ class WorkerPool:
         if answer.warning:
             self._emit(events.Warned, text=answer.warning)
         self._no_peek_before = now + self._peeks.rest(answer.seconds)
-        self._figures.depth = answer.count
+        self.figures.depth = answer.count
         self._emit(events.Peeked, count=answer.count)
         self._peek_at = now + self._peek_delay  # in a pause; else the strategy decides
         self._observe(concurrency.Peeked(answer.count, self._handles.occupied, self._handles.without_message), now)
@@ -200,7 +202,7 @@ class WorkerPool:
         if exitcode == 0 or handle.reason:
             self._emit(events.WorkerStopped, pid=pid, reason=handle.reason or "signal")
             return
-        self._figures.counts["died"] += 1
+        self.figures.counts["died"] += 1
         self._emit(events.WorkerDied, pid=pid, exitcode=exitcode, respawn_in=self._spawner.delay(now))
 
     def tick(self, now: float) -> float:
@@ -320,7 +322,7 @@ class WorkerPool:
         if progress.runs:
             self._spawner.worked()
             self.has_received = True
-        self._figures.add(progress, now)
+        self.figures.add(progress, now)
         self._reporter.report_progress(progress, handle.process.pid)
         self._count_failures(progress.streak, succeeded=progress.handled + progress.discarded > 0)
         self._update_state(handle, progress, now)
@@ -334,7 +336,7 @@ class WorkerPool:
                 self._emit(events.Critical, error=f"Failed to count a crash of a worker of {self.name}: {type(answer.error).__name__}: {answer.error}")
             return
         if answer.outcome.kind is not Kind.UNMOVABLE:
-            self._figures.counts[answer.outcome.kind.value] += 1
+            self.figures.counts[answer.outcome.kind.value] += 1
         self._count_failures(1, succeeded=False)
         self._reporter.report_failure(answer.outcome, crash.pid)
 

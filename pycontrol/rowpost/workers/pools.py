@@ -17,6 +17,7 @@ from rowpost.workers.pool import WorkerPool
 from rowpost.workers.process import shared_high_water_mark
 from rowpost.workers.protocol import Assignment
 from rowpost.workers.receive_cursor import SharedHighWaterMark
+from rowpost.workers.snapshot import Figures
 
 __all__ = ["Pools"]
 
@@ -46,6 +47,8 @@ class Pools:
         self._workers = _workers_of(settings)
         # shared with all workers of a queue, also those of the next run
         self._high_water_marks: dict[str, SharedHighWaterMark] = {}
+        #: counts of a run, which a queue keeps when a change of the settings replaces its pool
+        self._figures: dict[str, Figures] = {}
         self.by_name = {name: self._build(name, worker, settings) for name, worker in self._workers.items()}
         #: pools that were replaced, until their workers have exited
         self._leaving: list[WorkerPool] = []
@@ -58,6 +61,7 @@ class Pools:
 
     def renew(self) -> None:
         """Replace pools that have ended by new ones, for another run."""
+        self._figures = {}
         self.by_name = {name: self._build(name, worker, self.settings) for name, worker in self._workers.items()}
 
     def change(self, settings: Settings) -> list[str]:
@@ -85,7 +89,10 @@ class Pools:
 
     def _build(self, name: str, worker: WorkerSettings, settings: Settings) -> WorkerPool:
         self._high_water_marks.setdefault(name, shared_high_water_mark())
-        return self._make(name, worker, assign=partial(self._assignment, name, worker), idle_timeout=settings.supervisor.idle_timeout)
+        figures = self._figures.setdefault(name, Figures())
+        return self._make(
+            name, worker, assign=partial(self._assignment, name, worker), idle_timeout=settings.supervisor.idle_timeout, figures=figures
+        )
 
     def _assignment(self, queue: str, worker: WorkerSettings, number: int, receive: bool) -> Assignment:
         pool = self.by_name[queue]

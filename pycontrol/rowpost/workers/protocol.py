@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from rowpost.pipeline.histograms import Histograms
 from rowpost.pipeline.measurements import Measurements
 from rowpost.pipeline.timings import Times
 from rowpost.recoverability.outcome import Kind, Outcome
@@ -180,6 +181,7 @@ class Progress:
         streak: failed attempts since the last message that was handled.
         times: critical and processing times.
         measured: single measurements for ServiceControl; None if there is none, or the environment sends no metrics.
+        histograms: critical and processing times by message type; None if there is none, or the environment serves no metrics.
     """
 
     since: float
@@ -199,6 +201,7 @@ class Progress:
     streak: int = 0
     times: Times = field(default_factory=Times)
     measured: Measurements | None = None
+    histograms: Histograms | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +263,9 @@ class Tally:
         if len(self._dropped) < FAILURES_PER_REPORT:
             self._dropped.append(outcome)
 
-    def take(self, *, busy: bool, round_: int, times: Times | None = None, measured: Measurements | None = None) -> Progress:
+    def take(
+        self, *, busy: bool, round_: int, times: Times | None = None, measured: Measurements | None = None, histograms: Histograms | None = None
+    ) -> Progress:
         until = time.time()
         progress = Progress(
             since=self._since,
@@ -273,6 +278,7 @@ class Tally:
             streak=self._streak,
             times=times or Times(),
             measured=measured,
+            histograms=histograms,
             **{kind.value: count for kind, count in self._counts.items()},
         )
         self._since = until

@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from rowpost.errors import QueueNotFound
+from rowpost.pipeline.histograms import Histograms, merge
 from rowpost.pipeline.timings import Times
 from rowpost.workers.protocol import Progress
 
@@ -85,6 +86,7 @@ class Figures:
         self.depth: int | None = None
         self.counts = dict.fromkeys((*COUNTED, "died"), 0)
         self._recent: deque[tuple[float, int, Times]] = deque()
+        self._histograms: Histograms = {}
         self._lock = threading.Lock()  # copying a deque while it changes raises RuntimeError
 
     def add(self, progress: Progress, now: float) -> None:
@@ -96,6 +98,16 @@ class Figures:
                 self._recent.popleft()
             if progress.handled:
                 self._recent.append((now, progress.handled, progress.times))
+            if progress.histograms is not None:
+                merge(self._histograms, progress.histograms)
+
+    @property
+    def histograms(self) -> Histograms:
+        """The times of all messages since the start, by message type; empty if the environment serves no metrics. Thread-safe."""
+        copied: Histograms = {}
+        with self._lock:
+            merge(copied, self._histograms)
+        return copied
 
     def rate(self, now: float) -> float:
         """Return the messages handled per second over at most the last five seconds. Thread-safe."""

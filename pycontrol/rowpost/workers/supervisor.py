@@ -33,6 +33,8 @@ from rowpost.transport.delayed import wait_after_peek
 from rowpost.workers.answers import Answer, MonitorFailure, NotReported, WakeUp
 from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.events import Critical, DelayedMoved, Event, Reloaded, Trouble, Warned, log_event
+from rowpost.workers.exposition.observations import Observations, Status
+from rowpost.workers.exposition.serve import serve
 from rowpost.workers.monitor import QueueMonitor
 from rowpost.workers.pool import WorkerPool
 from rowpost.workers.pool_members import WorkerHandle
@@ -88,7 +90,9 @@ class Supervisor:
         # each run() creates new ones
         self._monitor: QueueMonitor
         self._tasks: TaskGroup
-        self._emit = on_event or log_event
+        self._observed = None if settings.supervisor.metrics is None else Observations()
+        self._emit = on_event or log_event if self._observed is None else self._observed.watching(on_event or log_event)
+        self._stepped_at = clock()
         self._breaker = replace(breaker or CircuitBreaker(), seconds=settings.supervisor.breaker_seconds)
         self._inbox: deque[tuple[str, Any]] = deque()
         self._wake_reader, self._wake_writer = socket.socketpair()
@@ -138,7 +142,15 @@ class Supervisor:
     def snapshot(self) -> Snapshot:
         """Return the current figures of all queues."""
         now = self._clock()
-        return Snapshot(tuple(pool.snapshot(now) for pool in self._pools.by_name.values()), stopping=self._stops > 0)
+        # copied, because a reload changes the mapping in the loop's thread
+        return Snapshot(tuple(pool.snapshot(now) for pool in list(self._pools.by_name.values())), stopping=self._stops > 0)
+
+    def status(self) -> Status:
+        """Return what metrics and health are made from."""
+        pools = dict(self._pools.by_name)
+        refused = {name: pool.refused for name, pool in pools.items() if pool.refused is not None}
+        histograms = {name: pool.figures.histograms for name, pool in pools.items()}
+        return Status(self._settings, self.snapshot(), histograms, refused, self._clock() - self._stepped_at)
 
     # -------------------------------------------------------------- the loop
     def run(self, until: Callable[[Snapshot], bool] | None = None) -> None:
@@ -148,7 +160,12 @@ class Supervisor:
 
         Raises:
             HandlerNotFound: no queue's handler can be imported.
+            SettingsError: metrics cannot be served.
         """
+        with serve(self._settings, self._observed, self.status, self._emit):
+            self._run(until)
+
+    def _run(self, until: Callable[[Snapshot], bool] | None) -> None:
         self._settings = self._pools.settings = _with_server(self._settings)
         if self._stops:
             self._pools.renew()
@@ -171,7 +188,7 @@ class Supervisor:
             raise HandlerNotFound("; ".join(refused))
 
     def _step(self, until: Callable[[Snapshot], bool] | None) -> None:
-        now = self._clock()
+        now = self._stepped_at = self._clock()
         self._open_inbox(now)
         for pool in self._pools.all:
             for handle in pool.handles:
@@ -266,6 +283,8 @@ class Supervisor:
 
     def _on_answer(self, pool: WorkerPool, answer: Answer, now: float) -> None:
         pool.on_answer(answer, now)
+        if self._observed is not None:
+            self._observed.answered(answer)
         if answer.next_due is not None:
             lateness = self._settings.supervisor.delayed_lateness
             seconds = wait_after_peek(answer.next_due, pool.seconds_to_next_peek(now), lateness)
@@ -282,7 +301,7 @@ class Supervisor:
         try:
             loaded = self._load()
             if _place(loaded) != _place(self._loaded):
-                raise SettingsError("the database is another one. Stop rowpost run, and start it again.")
+                raise SettingsError("the database, or the address of the metrics, is another one. Stop rowpost run, and start it again.")
             changed = self._pools.change(replace(loaded, url=self._settings.url))
         except RowpostError as error:
             self._emit(Trouble(queue="", at=time.time(), error=f"{NOT_RELOADED}{error}"))
@@ -335,7 +354,7 @@ class Supervisor:
 
 
 def _place(settings: Settings) -> tuple[object, ...]:
-    return settings.engine, settings.url, settings.data_folder
+    return settings.engine, settings.url, settings.data_folder, settings.supervisor.metrics
 
 
 def _with_server(settings: Settings) -> Settings:

@@ -29,6 +29,7 @@ from rowpost.endpoint.telemetry import RunningTelemetry, start_telemetry
 from rowpost.errors import HandlerNotFound, RowpostError, SettingsError
 from rowpost.pipeline.batch_size import batch_size
 from rowpost.pipeline.batches import Batches
+from rowpost.pipeline.histograms import TypedStopwatch
 from rowpost.pipeline.measurements import Recorder
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.pipeline.plain_handler import Handler
@@ -113,6 +114,8 @@ class Worker:
         self.recorder = Recorder() if control is not None and control.monitoring is not None else None
         #: a message whose failed attempt is counted on the next connection
         self._interrupted: Interrupted | None = None
+        #: None unless the environment serves metrics
+        self.stopwatch = TypedStopwatch() if assignment.settings.supervisor.metrics is not None else None
 
     def exit(self) -> None:
         """Exit the loop after the current transaction. May be called from a signal handler."""
@@ -264,6 +267,7 @@ class Worker:
             outboxes={each.name: each.url for each in assignment.settings.outboxes},
             host=Host.here(assignment.queue, assignment.settings.host_of(assignment.queue)),
             exclusive=assignment.exclusive,
+            stopwatch=self.stopwatch,
             recorder=self.recorder,
             observer=self._telemetry.pipeline(assignment.queue, getattr(self._handler, "instance", None) or ""),
         )
@@ -318,7 +322,8 @@ class Worker:
         self._reported_at = self._clock()
         times = None if self._pipeline is None else self._pipeline.stopwatch.take()
         measured = None if self.recorder is None else self.recorder.take()
-        self.send(self._tally.take(busy=busy, round_=self._round, times=times, measured=measured))
+        histograms = None if self.stopwatch is None else self.stopwatch.take_histograms()
+        self.send(self._tally.take(busy=busy, round_=self._round, times=times, measured=measured, histograms=histograms))
 
     def send(self, report: object) -> None:
         """Send a report to the supervisor. Threads of handlers call it too, because they log."""

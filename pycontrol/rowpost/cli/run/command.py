@@ -35,6 +35,15 @@ def run(
         ),
     ] = None,
     until_idle: Annotated[bool, typer.Option("--until-idle", help="Exit when no messages are waiting.")] = False,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics",
+            metavar="[HOST:]PORT",
+            help="Serve metrics for Prometheus, and /health/live and /health/ready, at this port of this machine; 0 takes a free one. Default: supervisor.metrics in the environment's file.",
+            show_default=False,
+        ),
+    ] = None,
     install: Annotated[
         bool, typer.Option("--install", help="For development: first create the queues and the tables of sagas that are missing.")
     ] = False,
@@ -45,6 +54,7 @@ def run(
     finish. The second one kills them, and their messages return to the queue.
     """
     # imported here because the other commands start faster without the workers' modules
+    from rowpost.cli.run.selection import Selection
     from rowpost.cli.run.workers import work
 
-    work(session, endpoint, queue, until_idle, install=install)
+    work(session, Selection(tuple(endpoint or ()), tuple(queue or ()), metrics), until_idle, install=install)

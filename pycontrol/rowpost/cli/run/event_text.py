@@ -87,6 +87,8 @@ def _text_of(event: events.Event) -> str:  # noqa: PLR0911, PLR0912 -- one line 
             return "stopping at once"
         case events.Stopping():
             return "stopping: running handlers finish"
+        case events.MetricsServed(url=url):
+            return f"metrics at {url}"
         case events.Critical(error=error):
             return f"CRITICAL: {error}"
         case events.Recovered():

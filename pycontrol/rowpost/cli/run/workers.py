@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from datetime import datetime
 from queue import SimpleQueue
 from types import FrameType
@@ -22,6 +21,7 @@ from rowpost.cli.printing import visible
 from rowpost.cli.run.depths import DepthWatch
 from rowpost.cli.run.event_text import describe_event, describe_figures, event_document, style_of
 from rowpost.cli.run.live_table import queue_table
+from rowpost.cli.run.selection import Selection
 from rowpost.cli.session import PRODUCTION, Session, import_from_current_folder
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
@@ -30,11 +30,10 @@ from rowpost.endpoint.hosting import (
     check_sagas,
     needed_queues,
     subscribe_all,
-    with_endpoints,
     with_needs,
     with_sagas,
 )
-from rowpost.errors import QueueNotFound, SettingsError
+from rowpost.errors import QueueNotFound
 from rowpost.settings.environment import Settings
 from rowpost.workers.events import Event, level_of
 from rowpost.workers.snapshot import QueueSnapshot
@@ -47,27 +46,24 @@ DRAW_INTERVAL_S = 0.25
 FIGURES_INTERVAL_S = 10.0
 
 
-def work(
-    session: Session, endpoints: list[str] | None, queue: list[str] | None, until_idle: bool, *, install: bool = False
-) -> None:
+def work(session: Session, selection: Selection, until_idle: bool, *, install: bool = False) -> None:
     """Run the given endpoints, or the environment's workers, until a signal arrives or all queues are idle.
 
     Args:
         session: the call of the program.
-        endpoints: endpoints as `module:name`. Default: all workers of the environment.
-        queue: run only the workers of these queues.
+        selection: what the command line selects of the environment.
         until_idle: stop when no messages are waiting.
         install: first deploy what the workers need and the databases do not have.
 
     Raises:
         Refused: `install` in an environment named production.
-        SettingsError: a named queue has no worker.
+        SettingsError: a named queue has no worker, or metrics cannot be served.
         QueueNotFound: a needed queue is not deployed.
         HandlerNotFound: a handler cannot be imported.
         Interrupted: Ctrl-C was pressed.
     """
     import_from_current_folder()
-    settings = _selected_settings(session, endpoints, queue)
+    settings = selection.settings(session)
     if install:
         _install(session, settings)
     worked = [each.name for each in settings.queues if each.worker is not None]
@@ -75,7 +71,7 @@ def work(
     supervisor = Supervisor(
         settings,
         on_event=queued_events.put,
-        load=lambda: _selected_settings(Session(session.environment, session.as_json), endpoints, queue),
+        load=lambda: selection.settings(Session(session.environment, session.as_json)),
     )
     _prepare(session, settings)
     until = (lambda snapshot: snapshot.idle) if until_idle else None
@@ -86,34 +82,6 @@ def work(
     _print_totals(session, queues)
     if stopped_by is signal.SIGINT:
         raise Interrupted("running handlers finished; waiting messages stay in their queues")
-
-
-def _selected_settings(session: Session, endpoints: list[str] | None, queues: list[str] | None) -> Settings:
-    """Return the settings with only the workers that the command line selects."""
-    if not endpoints:
-        return _settings_for_queues(session, queues)
-    if queues:
-        raise Refused("Name endpoints or --queue, not both: an endpoint always uses the queue of its name.", ExitCode.USAGE)
-    return with_endpoints(session.settings, endpoints)
-
-
-def _settings_for_queues(session: Session, names: list[str] | None) -> Settings:
-    """Return the settings with only the workers of the named queues. Default: all workers."""
-    settings = session.settings
-    if not names:
-        return settings
-    wanted = {session.name(name) for name in names}
-    for queue in settings.queues:  # workers receive from a queue's partitions, not from the queue itself
-        if queue.partitions and queue.name in wanted:
-            wanted = wanted - {queue.name} | set(queue.partitions)
-    without = [name for name in sorted(wanted) if (found := settings.queue(name)) is None or found.worker is None]
-    if without:
-        raise SettingsError(
-            f"Cannot run the queue {without[0]!r}: it has no worker in the environment {settings.environment!r}. "
-            "Add `worker: {handler: module:function}` to the queue."
-        )
-    queues = tuple(each if each.name in wanted else replace(each, worker=None) for each in settings.queues)
-    return replace(settings, queues=queues)
 
 
 def _install(session: Session, settings: Settings) -> None:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from opentelemetry.metrics import Meter
 
+from rowpost.pipeline.histograms import BOUNDARIES_S
 from rowpost.recoverability.outcome import Kind
 from rowpost.recoverability.policy import error_type
 from rowpost.wire.telemetry import ERROR_TYPE, EXECUTION_RESULT, MESSAGE_HANDLER_TYPE, MESSAGE_HANDLER_TYPES
@@ -15,8 +16,6 @@ __all__ = ["Meters"]
 
 Tags = Mapping[str, str]
 
-#: limits of the histograms in seconds; OpenTelemetry's own are meant for milliseconds
-BOUNDARIES_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
 _RECOVERABILITY = MappingProxyType({Kind.FAILED: "immediate", Kind.DELAYED: "delayed", Kind.MOVED_TO_ERROR: "error"})
 _RETRIES = MappingProxyType({
     Kind.FAILED: "Total number of immediate retries requested.",

@@ -1,0 +1,120 @@
+"""Collect critical times and processing times as histograms, by message type, for metrics.
+
+A pipeline has a `TypedStopwatch` instead of a `Stopwatch` only if its environment serves metrics. Otherwise the way of a message makes no
+call for it. `TypedStopwatch.take_histograms` returns what was measured since its last call; the supervisor adds it up with `merge`.
+
+The times and the messages that count are those of `pipeline.timings`. The type is the first one of the header EnclosedMessageTypes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rowpost.pipeline.timings import Stopwatch, Times, critical_time, due_at
+from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
+from rowpost.wire.message_types import split_enclosed_types
+
+__all__ = ["BOUNDARIES_S", "MOST_TYPES", "OTHER_TYPES", "Histogram", "Histograms", "TypeTimes", "TypedStopwatch", "merge"]
+
+#: upper limits of the buckets in seconds; a last bucket has no limit
+BOUNDARIES_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
+#: the most message types of one queue that are told apart, because any sender may write a type
+MOST_TYPES = 100
+#: the type of the messages above this number
+OTHER_TYPES = "(other)"
+_LONGEST_TYPE = 300
+
+
+@dataclass(slots=True)
+class Histogram:
+    """How many values lie in each bucket, and their sum."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDARIES_S) + 1))
+    total: float = 0.0
+
+    def add(self, other: Histogram) -> None:
+        """Add another histogram's values."""
+        self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
+        self.total += other.total
+
+    @property
+    def buckets(self) -> list[tuple[str, int]]:
+        """The upper limits as Prometheus writes them, each with the number of values up to it."""
+        limits, found, below = [*map(str, BOUNDARIES_S), "+Inf"], [], 0
+        for limit, count in zip(limits, self.counts, strict=True):
+            below += count
+            found.append((limit, below))
+        return found
+
+
+@dataclass(slots=True)
+class TypeTimes:
+    """The times of one message type in seconds. A message without a time of sending has no critical time."""
+
+    critical: Histogram = field(default_factory=Histogram)
+    processing: Histogram = field(default_factory=Histogram)
+
+
+#: by message type; empty for messages without one
+Histograms = dict[str, TypeTimes]
+
+
+def merge(into: Histograms, more: Mapping[str, TypeTimes]) -> None:
+    """Add histograms to others. Types above `MOST_TYPES` count as `OTHER_TYPES`."""
+    for name, times in more.items():
+        known = into.setdefault(name if name in into or len(into) < MOST_TYPES else OTHER_TYPES, TypeTimes())
+        known.critical.add(times.critical)
+        known.processing.add(times.processing)
+
+
+class TypedStopwatch(Stopwatch):
+    """A stopwatch that collects histograms too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: by the header's text, because finding the type in it for each message would cost more than all else here
+        self._by_header: dict[str, TypeTimes] = {}
+
+    def add(self, begun: Sequence[tuple[Mapping[str, str | None], float]], completed: float) -> None:
+        """Add handled messages. See `Stopwatch.add`."""
+        processing_sum = processing_max = critical_sum = critical_max = 0.0
+        critical = 0
+        for headers, started in begun:
+            times = self._times_of(headers.get(ENCLOSED_MESSAGE_TYPES))
+            seconds = max(0.0, completed - started)
+            times.processing.counts[bisect_left(BOUNDARIES_S, seconds)] += 1
+            times.processing.total += seconds
+            processing_sum += seconds
+            processing_max = max(processing_max, seconds)
+            waited = critical_time(due_at(headers), completed)
+            if waited is not None:
+                times.critical.counts[bisect_left(BOUNDARIES_S, waited)] += 1
+                times.critical.total += waited
+                critical += 1
+                critical_sum += waited
+                critical_max = max(critical_max, waited)
+        self._times += Times(len(begun), processing_sum, processing_max, critical, critical_sum, critical_max)
+
+    def take_histograms(self) -> Histograms | None:
+        """Return the histograms since the last call; None if no message was handled."""
+        taken, self._by_header = self._by_header, {}
+        if not taken:
+            return None
+        found: Histograms = {}
+        for header, times in taken.items():
+            merge(found, {_type_in(header): times})
+        return found
+
+    def _times_of(self, header: object) -> TypeTimes:
+        known = self._by_header.get(header) if isinstance(header, str) else None  # a handler may have written anything into the headers
+        if known is not None:
+            return known
+        key = header if isinstance(header, str) else ""
+        return self._by_header.setdefault(key if len(self._by_header) < MOST_TYPES else OTHER_TYPES, TypeTimes())
+
+
+def _type_in(header: str) -> str:
+    name = next(iter(split_enclosed_types(header)), "")
+    return name if len(name) <= _LONGEST_TYPE else OTHER_TYPES
