@@ -60,11 +60,11 @@ def _count(visit: Visit, default: int, most: int = LIST) -> int:
 
 
 def _queues(visit: Visit) -> made.QueuePage:
-    return reading.queue_page(visit.site.monitor.latest(), visit.argument("search"), visit.argument("after"))
+    return reading.queue_page(visit.site.monitor.latest(), visit.site.settings, visit.argument("search"), visit.argument("after"))
 
 
 def _queue(visit: Visit) -> made.QueueDocument:
-    return reading.queue_document(visit.site.monitor.find(_required(visit, "name")))
+    return reading.queue_document(visit.site.monitor.find(_required(visit, "name")), visit.site.settings)
 
 
 def _messages(visit: Visit) -> made.MessagePage:

@@ -30,7 +30,10 @@ class ControlDocument(Document, frozen=True):
 
 
 class QueueDocument(Document, frozen=True):
-    """A queue. Null: the server does not know it, or the login may not see it; operators have set nothing (`control`)."""
+    """A queue. Null: the server does not know it, or the login may not see it; operators have set nothing (`control`).
+
+    `description`, `owner` and `runbook` are what the environment's file says about it; null if it says nothing.
+    """
 
     name: str
     kind: str
@@ -45,6 +48,9 @@ class QueueDocument(Document, frozen=True):
     has_delayed: bool
     problem: str | None = None
     control: ControlDocument | None = None
+    description: str | None = None
+    owner: str | None = None
+    runbook: str | None = None
 
 
 class QueuePage(Document, frozen=True):

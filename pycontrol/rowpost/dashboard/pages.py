@@ -17,7 +17,7 @@ def queues(visit: Visit) -> Response:
     """All queues."""
     snapshot = visit.site.monitor.latest()
     sort = visit.argument("sort") if visit.argument("sort") in ("waiting", "age") else "name"
-    page = reading.queue_page(snapshot, visit.argument("search"), visit.argument("after"), sort)
+    page = reading.queue_page(snapshot, visit.site.settings, visit.argument("search"), visit.argument("after"), sort)
     history = {each.name: charts.chart(charts.depths(visit.site.monitor.history(each.name))) for each in page.queues}
     return visit.page("queues.html", page=page, sort=sort, history=history, total=len(snapshot.queues))
 
@@ -33,7 +33,7 @@ def queue(visit: Visit) -> Response:
     history = visit.site.monitor.history(name)
     enqueued, dequeued = charts.rates(history)
     return visit.page(
-        "queue.html", queue=reading.queue_document(known), page=shown, after=after, may_purge=visit.may("purge_queue", name),
+        "queue.html", queue=reading.queue_document(known, visit.site.settings), page=shown, after=after, may_purge=visit.may("purge_queue", name),
         may_control=visit.may_call("control_queue"), delayed=later, in_hand=hands,
         may_reschedule=visit.may("reschedule_delayed", name), is_error=name == visit.site.settings.supervisor.error_queue,
         minutes=(history[-1].at - history[0].at) / 60 if history else 0,
@@ -53,7 +53,7 @@ def purge(visit: Visit) -> Response:
     """Ask before a purge."""
     name = visit.request.path_params["name"]
     known = visit.site.monitor.find(name)
-    return visit.page("purge.html", queue=reading.queue_document(known), may=visit.may("purge_queue", name), wrong=None)
+    return visit.page("purge.html", queue=reading.queue_document(known, visit.site.settings), may=visit.may("purge_queue", name), wrong=None)
 
 
 def failed_filter(visit: Visit) -> Filter:

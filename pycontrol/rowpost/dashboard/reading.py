@@ -18,6 +18,7 @@ from rowpost.deploy.verify import verify
 from rowpost.endpoint.hosting import with_sagas
 from rowpost.errors import MessageNotFound, PermissionDenied, SagaInstanceMissing
 from rowpost.sagas.instances import find_instance, find_saga_type, instance_document, instances
+from rowpost.settings.descriptor import DESCRIBED
 from rowpost.settings.environment import Settings
 from rowpost.transport.controls import QueueControl
 from rowpost.transport.delayed_messages import DelayedMessages
@@ -43,9 +44,9 @@ PREVIEW_BYTES, BODY_BYTES = 160, 256 * 1024
 LOOKED_THROUGH = 5_000
 
 
-def queue_document(state: QueueState) -> made.QueueDocument:
-    """Return the document of one queue."""
-    metrics = state.metrics
+def queue_document(state: QueueState, settings: Settings) -> made.QueueDocument:
+    """Return the document of one queue, with what the environment says about it."""
+    metrics, declared = state.metrics, settings.queue(state.name)
     return made.QueueDocument(
         name=state.name,
         kind=state.kind,
@@ -60,6 +61,7 @@ def queue_document(state: QueueState) -> made.QueueDocument:
         has_delayed=state.has_delayed,
         problem=state.problem,
         control=_control(state.control),
+        **{key: getattr(declared, key, "") or None for key in DESCRIBED},
     )
 
 
@@ -84,7 +86,7 @@ def _supervisor(each: SupervisorPresence) -> made.SupervisorDocument:
     )  # fmt: skip
 
 
-def queue_page(snapshot: Snapshot, part: str = "", after: str = "", sort: str = "name") -> made.QueuePage:
+def queue_page(snapshot: Snapshot, settings: Settings, part: str = "", after: str = "", sort: str = "name") -> made.QueuePage:
     """Return up to 200 queues whose names contain a text.
 
     Args:
@@ -101,7 +103,7 @@ def queue_page(snapshot: Snapshot, part: str = "", after: str = "", sort: str = 
     shown = found[:QUEUES]
     more = shown[-1].name if len(found) > QUEUES and sort == "name" else None
     at = datetime.fromtimestamp(snapshot.at, UTC).isoformat(timespec="milliseconds")
-    return made.QueuePage(at, [queue_document(state) for state in shown], more)
+    return made.QueuePage(at, [queue_document(state, settings) for state in shown], more)
 
 
 def messages(database: Connection, name: str, after: int | None = None, count: int = MESSAGES, body_bytes: int = PREVIEW_BYTES) -> made.MessagePage:

@@ -27,6 +27,7 @@ from rowpost.errors import SettingsError
 from rowpost.settings import compat as generations
 from rowpost.settings.compat import compat_of
 from rowpost.settings.databases import ODBC_SERVER, OutboxSettings, read_outboxes, read_participants
+from rowpost.settings.descriptor import MessageTypeSettings, read_message_types
 from rowpost.settings.endpoint import EndpointSettings, HostSettings, read_endpoints, read_host
 from rowpost.settings.log import LogSettings, read_log
 from rowpost.settings.metrics import read_metrics_address
@@ -45,6 +46,7 @@ __all__ = [
     "EndpointSettings",
     "HostSettings",
     "LogSettings",
+    "MessageTypeSettings",
     "OutboxSettings",
     "QueueSettings",
     "SagaSettings",
@@ -122,6 +124,7 @@ class Settings:
         telemetry: where spans and meters of OpenTelemetry go; None: nowhere, and nothing is observed.
         host: how ServiceControl tells the instances of this environment's endpoints apart.
         endpoints: what the environment says about single endpoints.
+        message_types: what people should know about message types.
         business_of: the outbox whose business database these settings lead to; empty for the database of the queues.
     """
 
@@ -145,6 +148,7 @@ class Settings:
     telemetry: TelemetrySettings | None = None
     host: HostSettings = field(default_factory=HostSettings)
     endpoints: tuple[EndpointSettings, ...] = ()
+    message_types: tuple[MessageTypeSettings, ...] = ()
 
     @property
     def declarant(self) -> str:
@@ -175,6 +179,10 @@ class Settings:
     def host_of(self, name: str) -> HostSettings:
         """Return the host of an endpoint, by its name or its queue's."""
         return self.endpoint(name).host or self.host
+
+    def message_type(self, name: str) -> MessageTypeSettings | None:
+        """Return what people should know about a message type; None if the environment says nothing."""
+        return next((each for each in self.message_types if each.name == name), None)
 
     def queue(self, name: str) -> QueueSettings | None:
         """Return the declared queue of that name; None if there is none."""
@@ -211,7 +219,7 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
     root = read_root(path)
     if not root.all:
         raise SettingsError(f"{path}: is empty: write the engine and the queues, such as engine: embedded")
-    sections = {key: root.child(key) for key in ("queues", "external", "sagas", "supervisor", "participants", "outbox", "log", "service_control", "telemetry", "host", "endpoints")}
+    sections = {key: root.child(key) for key in ("queues", "external", "sagas", "supervisor", "participants", "outbox", "log", "service_control", "telemetry", "host", "endpoints", "message_types")}
     top = decode(root, _Top)
     dialect = "postgresql" if top.engine == "embedded" else top.engine
     schema = top.default_schema or DEFAULT_SCHEMA[dialect]
@@ -234,6 +242,7 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
         telemetry=read_telemetry(sections["telemetry"]),
         host=read_host(sections["host"]) or HostSettings(),
         endpoints=read_endpoints(root),
+        message_types=read_message_types(root),
         folder=path.parent,
         participants=read_participants(root, dialect, offline=offline),
         outboxes=read_outboxes(root, offline=offline),

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from rowpost.errors import InvalidQueueName
+from rowpost.settings.descriptor import DESCRIBED, Descriptor
 from rowpost.settings.worker import WorkerSettings, read_worker
 from rowpost.settings.yaml_node import Node, decode
 from rowpost.wire.address import Address, parse_address
@@ -19,8 +20,8 @@ LARGEST_PARTITION_COUNT = 1000
 
 
 @dataclass(frozen=True)
-class QueueSettings:
-    """One declared queue.
+class QueueSettings(Descriptor):
+    """One declared queue, with what people should know about it.
 
     Attributes:
         name: the canonical name.
@@ -84,8 +85,8 @@ def with_partitions(queue: QueueSettings) -> list[QueueSettings]:
 
 
 def _read_external(node: Node, name: str) -> QueueSettings:
-    node.check_keys(hint="an external queue has no settings: rowpost can only send to it")
-    return QueueSettings(name, "external")
+    node.check_keys(DESCRIBED, hint="an external queue has a description, an owner and a runbook, and no settings: rowpost can only send to it")
+    return QueueSettings(name, "external", **vars(decode(node, Descriptor)))
 
 
 def _read_queue(node: Node, name: str, compat: str, defaults: dict[str, bool]) -> QueueSettings:

@@ -16,6 +16,8 @@ from rowpost.database.connection import Connection
 from rowpost.deploy import queues as registry
 from rowpost.deploy.apply import ApplyResult
 from rowpost.errors import LockTimeout, PermissionDenied, QueueNotFound
+from rowpost.settings.descriptor import DESCRIBED
+from rowpost.settings.environment import Settings
 from rowpost.transport.controls import QueueControl, list_controls
 from rowpost.transport.queue import Queue
 
@@ -131,19 +133,29 @@ def list_queues(session: Session) -> None:
         depths = {row.queue_name: _depth(database, row.queue_name, row.kind, row.depth) for row in rows}
     queues = [
         {"queue": name, "kind": kind, "depth": depths[name][0], "estimated": depths[name][1], "catalog": catalog, "schema": schema,
-         "table": place, "body_string": body_string, "clustered": clustered, "delayed": delayed, **_control(controls.get(name))}
+         "table": place, "body_string": body_string, "clustered": clustered, "delayed": delayed, **_control(controls.get(name)), **_descriptor(session.settings, name)}
         for name, _key, catalog, schema, place, kind, body_string, clustered, delayed, _ in rows
     ]  # fmt: skip
     if session.as_json:
         session.document(queues)
         return
+    described = [key for key in DESCRIBED if any(queue[key] for queue in queues)]
     shown = [
-        (q["queue"], q["kind"], _in_words(q["depth"], estimated=q["estimated"]), *([_state(controls.get(q["queue"]))] if controls else []))
+        (
+            q["queue"], q["kind"], _in_words(q["depth"], estimated=q["estimated"]), *([_state(controls.get(q["queue"]))] if controls else []),
+            *(q[key] for key in described),
+        )
         for q in queues
-    ]
-    table(session.out, ("queue", "kind", "waiting", *(["set by operators"] if controls else [])), shown, right=("waiting",))
+    ]  # fmt: skip
+    table(session.out, ("queue", "kind", "waiting", *(["set by operators"] if controls else []), *described), shown, right=("waiting",))
     if not queues:
         session.note("No queue is registered. To make one, run: rowpost queue create QUEUE")
+
+
+def _descriptor(settings: Settings, queue: str) -> dict[str, str | None]:
+    """What the environment says about a queue for people; None for what it does not say."""
+    declared = settings.queue(queue)
+    return {key: getattr(declared, key, "") or None for key in DESCRIBED}
 
 
 def _control(control: QueueControl | None) -> dict[str, object]:

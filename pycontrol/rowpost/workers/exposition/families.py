@@ -125,10 +125,14 @@ class Families:
 
     def _described(self, status: Status) -> Iterator[Metric]:
         queues = GaugeMetricFamily("rowpost_queue_info", "What the environment says about a queue.", labels=["queue", *_DESCRIBED])
-        for each in status.snapshot.queues:
-            declared = status.settings.queue(each.queue)
-            queues.add_metric([each.queue, *(getattr(declared, name, "") for name in _DESCRIBED)], 1)
+        for queue in status.snapshot.queues:
+            declared = status.settings.queue(queue.queue)
+            queues.add_metric([queue.queue, *(getattr(declared, name, "") for name in _DESCRIBED)], 1)
         yield queues
+        types = GaugeMetricFamily("rowpost_message_type_info", "What the environment says about a message type.", labels=["message_type", *_DESCRIBED])
+        for each in status.settings.message_types:
+            types.add_metric([each.name, each.owner, each.runbook], 1)
+        yield types
 
     def _gauge(self, gauge: _Gauge, status: Status) -> Metric:
         family = GaugeMetricFamily(gauge.name, gauge.text, labels=["queue"])
