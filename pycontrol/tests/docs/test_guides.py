@@ -62,6 +62,11 @@ NOT_RUN = {
     "docs/guides/endpoints.md": {
         "rowpost --env production run": "runs until Ctrl-C; tests/endpoint/test_hosting.py runs endpoints in this way",
     },
+    "docs/guides/metrics.md": {
+        "pip install": "installs packages",
+        "rowpost run --metrics": "runs until Ctrl-C; tests/cli/test_cli_metrics.py runs it",
+        "curl": "asks a running supervisor; tests/cli/test_cli_metrics.py asks one",
+    },
     "docs/guides/sagas.md": {
         "correlate={...}": "shows one method; `...` stands for the mapping of the first block",
     },

@@ -20,7 +20,7 @@ from rowpost.settings.environment import load_settings
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
 
-__all__ = ["main"]
+__all__ = ["main", "orders_of"]
 
 #: messages per transaction; small, so that the progress is visible
 BATCH = 250
@@ -30,14 +30,15 @@ def main(environment: str, queue: str, orders: int) -> None:
     """Send the burst."""
     with connect(load_settings(environment or None), application_name="rowpost demo sender") as database:
         destination = Queue(queue, database)
-        messages = _messages(orders)
+        messages = orders_of(orders)
         sent = 0
         while batch := list(islice(messages, BATCH)):
             sent += destination.send_many(batch)
             print(sent, flush=True)
 
 
-def _messages(orders: int) -> Iterator[OutgoingMessage]:
+def orders_of(orders: int) -> Iterator[OutgoingMessage]:
+    """Yield the messages of a burst of so many orders."""
     envelope = Envelope({}, type_name="Shop.Messages.PlaceOrder", sender="Demo.Shop", machine=socket.gethostname())
     for body in Scenario(orders).bodies():
         row_id = uuid.uuid4()

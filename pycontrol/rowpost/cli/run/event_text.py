@@ -81,14 +81,12 @@ def _text_of(event: events.Event) -> str:  # noqa: PLR0911, PLR0912 -- one line 
             return f"{failures} consecutive attempts failed: throttled to one worker, {wait:g} s between attempts"
         case events.ThrottlingEnded():
             return "a message was handled: throttling ended"
-        case events.LimitChanged() | events.Paused() | events.Resumed() | events.Reloaded():
+        case events.LimitChanged() | events.Paused() | events.Resumed() | events.Reloaded() | events.MetricsServed():
             return _control_text(event)
         case events.Stopping(now=True):
             return "stopping at once"
         case events.Stopping():
             return "stopping: running handlers finish"
-        case events.MetricsServed(url=url):
-            return f"metrics at {url}"
         case events.Critical(error=error):
             return f"CRITICAL: {error}"
         case events.Recovered():
@@ -113,8 +111,10 @@ def style_of(event: events.Event) -> str:
     return _STYLES.get(type(event), "")
 
 
-def _control_text(event: events.LimitChanged | events.Paused | events.Resumed | events.Reloaded) -> str:
+def _control_text(event: events.LimitChanged | events.Paused | events.Resumed | events.Reloaded | events.MetricsServed) -> str:
     match event:
+        case events.MetricsServed(url=url):
+            return f"metrics at {url}"
         case events.LimitChanged(limit=limit, by=""):
             return f"limit changed to {limit} workers"
         case events.LimitChanged(limit=limit, environment=environment, by=by):
