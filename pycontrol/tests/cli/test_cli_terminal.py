@@ -21,12 +21,12 @@ CTRL_C = b"\x03"
 class Terminal:
     """A call of the program on a terminal."""
 
-    def __init__(self, program: Program, *arguments: str) -> None:
+    def __init__(self, program: Program, *arguments: str, columns: int = 100) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-c", TERMINAL, ROWPOST, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**program.variables, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"},
+            env={**program.variables, "TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": "30"},
             cwd=program.folder,
         )
         self._shown = b""
@@ -40,7 +40,12 @@ class Terminal:
     @property
     def shown(self) -> str:
         """Everything that was shown so far, without what moves the cursor."""
-        return CONTROL.sub("", self._shown.decode(errors="replace"))
+        return CONTROL.sub("", self.raw)
+
+    @property
+    def raw(self) -> str:
+        """Everything that was shown so far."""
+        return self._shown.decode(errors="replace")
 
     def type(self, keys: bytes) -> None:
         self._process.stdin.write(keys)
@@ -89,6 +94,40 @@ def test_run_shows_a_live_table_and_ctrl_c_ends_it_with_all_its_workers(sales: P
     assert "Sales: 50 handled" in terminal.shown
     assert "stopped by Ctrl-C" in terminal.shown
     assert "Traceback" not in terminal.shown
+
+
+@pytest.fixture
+def worked(sales: Program, tmp_path) -> Program:
+    """The program with a worker for Sales, and 50 messages in it."""
+    (sales.folder / "shop.py").write_text("def place_order(message, connection): pass\n")
+    queues = 'queues: {Sales: {worker: {handler: "shop:place_order", peek_delay: 0.1}}, error: {}}\n'
+    sales("send", "Sales", "--lines", stdin="x\n" * 50)
+    return sales.with_environment(environment_file(tmp_path, rest=queues))
+
+
+def test_run_fits_a_terminal_of_80_columns(worked: Program):
+    terminal = Terminal(worked, "run", columns=80)
+    eventually(lambda: re.search(r"Sales +0 .* 50 ", terminal.shown), "all 50 are counted in the table")
+    terminal.type(CTRL_C)
+
+    assert terminal.ended() == 130
+    table = [line for line in terminal.shown.splitlines() if line.startswith(("queue ", "Sales "))]
+    assert table
+    assert not [line for line in table if "…" in line or len(line.rstrip()) > 80]
+    assert "discarded" in terminal.shown
+
+
+def test_run_plain_writes_lines_and_never_draws_again(worked: Program):
+    terminal = Terminal(worked, "run", "--plain")
+    terminal.until("worker")
+    eventually(lambda: worked("queue", "peek", "Sales").out == "0\n", "all are handled")
+    terminal.type(CTRL_C)
+
+    assert terminal.ended() == 130
+    assert not CONTROL.search(terminal.raw), "no colour, and nothing that moves the cursor"
+    assert "per second" not in terminal.raw
+    assert re.search(r"^\d\d:\d\d:\d\d Sales: worker \d+ started", terminal.raw, re.MULTILINE)
+    assert "Sales: 50 handled" in terminal.raw
 
 
 def test_the_demo_draws_a_picture(sales: Program):

@@ -44,17 +44,20 @@ def run(
             show_default=False,
         ),
     ] = None,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="On a terminal too, write one line for each change, without colours and without drawing again: for screen readers.")
+    ] = False,
     install: Annotated[
         bool, typer.Option("--install", help="For development: first create the queues and the tables of sagas that are missing.")
     ] = False,
 ) -> None:
     """Run endpoints, or the workers of the environment's queues.
 
-    Shows a live table on a terminal and log lines elsewhere. The first Ctrl-C or SIGTERM waits until running handlers
+    Shows a live table on a terminal, and log lines elsewhere or with --plain. The first Ctrl-C or SIGTERM waits until running handlers
     finish. The second one kills them, and their messages return to the queue.
     """
     # imported here because the other commands start faster without the workers' modules
     from rowpost.cli.run.selection import Selection
     from rowpost.cli.run.workers import work
 
-    work(session, Selection(tuple(endpoint or ()), tuple(queue or ()), metrics), until_idle, install=install)
+    work(session, Selection(tuple(endpoint or ()), tuple(queue or ()), metrics), until_idle, install=install, plain=plain)

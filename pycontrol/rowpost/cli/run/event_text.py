@@ -142,6 +142,8 @@ def describe_figures(queue: QueueSnapshot) -> str:
         f"{queue.failed:,} failed attempts",
         f"{queue.moved_to_error + queue.poison:,} moved to error",
     ]
+    if queue.depth:
+        parts.insert(1, f"{queue.depth:,} waiting")
     if queue.expired:
         parts.append(f"{queue.expired:,} expired")
     if queue.discarded:

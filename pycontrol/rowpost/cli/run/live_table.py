@@ -1,10 +1,13 @@
-"""The live table of a supervisor's queues."""
+"""The live table of a supervisor's queues: as wide as the terminal allows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from rich import box
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -16,42 +19,103 @@ from rowpost.workers.snapshot import QueueSnapshot, Snapshot
 __all__ = ["queue_table", "show_depth"]
 
 _COLUMNS = ("queue", "waiting", "workers", "per second", "critical time", "handled", "failed", "to error", "discarded")
+#: the columns that are left on a terminal that is narrower than 80 columns
+_FEWEST = ("queue", "waiting", "workers", "to error")
 _BARS = 8
+#: a name folds into lines of at least so many characters
+_NAME_WIDTH = 12
+_UNLIMITED = 10_000
+_THOUSAND, _MILLION, _BILLION = 1_000, 1_000_000, 1_000_000_000
+#: from this number on, a narrow table shows thousands
+_LONG = 100_000
 
 
-def queue_table(snapshot: Snapshot, depths: Mapping[str, int | None]) -> Table:
-    """Make the table: queues with workers first, then queues of which only the depth is known."""
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in _COLUMNS:
-        shown.add_column(column, justify="left" if column in ("queue", "workers") else "right", no_wrap=True)
-    worked = {queue.queue for queue in snapshot.queues}
-    for queue in snapshot.queues:
-        shown.add_row(*_row(queue, depths.get(queue.queue)))
-    for name, depth in depths.items():
-        if name not in worked:
-            shown.add_row(Text(visible(name)), show_depth(depth))
-    return shown
+@dataclass(frozen=True)
+class _Layout:
+    """One form of the table: its columns, and whether numbers, gaps and the column of workers are short."""
+
+    columns: tuple[str, ...]
+    short: bool
 
 
-def _row(queue: QueueSnapshot, depth: int | None) -> list[Text]:
-    failed = Text(f"{queue.failed:,}", style="yellow" if queue.failed else "")
+_LAYOUTS = (_Layout(_COLUMNS, short=False), _Layout(_COLUMNS, short=True), _Layout(_FEWEST, short=True))
+
+
+@dataclass(frozen=True)
+class _QueueTable:
+    """What rich renders: the widest layout that fits."""
+
+    snapshot: Snapshot
+    depths: Mapping[str, int | None]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        unlimited = options.update(width=_UNLIMITED)
+        for layout in _LAYOUTS:
+            least = self._table(layout, name_width=_NAME_WIDTH if layout.short else None)
+            if Measurement.get(console, unlimited, least).maximum <= options.max_width:
+                break
+        yield self._table(layout)
+
+    def _table(self, layout: _Layout, name_width: int | None = None) -> Table:
+        """Make the table: queues with workers first, then queues of which only the depth is known."""
+        shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=not layout.short, padding=0 if layout.short else (0, 1))
+        for column in layout.columns:
+            justify = "left" if column in ("queue", "workers") else "right"
+            if column == "queue":
+                shown.add_column(column, overflow="fold", no_wrap=not layout.short, width=name_width)
+            else:
+                header = column.replace(" ", "\n") if layout.short else column
+                shown.add_column(header, justify=justify, no_wrap=True)  # type: ignore[arg-type] -- one of two literals
+        for queue in self.snapshot.queues:
+            cells = _cells(queue, self.depths.get(queue.queue), layout)
+            shown.add_row(*(cells[column] for column in layout.columns))
+        worked = {queue.queue for queue in self.snapshot.queues}
+        for name, depth in self.depths.items():
+            if name not in worked:
+                shown.add_row(Text(visible(name)), show_depth(depth))
+        return shown
+
+
+def queue_table(snapshot: Snapshot, depths: Mapping[str, int | None]) -> _QueueTable:
+    """Make the table. On 80 columns, numbers are short, and long names fold; on fewer, columns are left out."""
+    return _QueueTable(snapshot, depths)
+
+
+def _cells(queue: QueueSnapshot, depth: int | None, layout: _Layout) -> dict[str, Text]:
+    number: Callable[[int], str] = _short if layout.short else "{:,}".format
     moved = queue.moved_to_error + queue.poison
-    return [
-        Text(visible(queue.queue), style="bold red" if queue.critical else ""),
-        show_depth(queue.depth if depth is None else depth),
-        _workers(queue),
-        Text(f"{queue.rate:,.0f}"),
-        Text(format_seconds(queue.critical_time)),
-        Text(f"{queue.handled:,}", style="green" if queue.handled else ""),
-        failed,
-        Text(f"{moved:,}", style="red" if moved else ""),
-        Text(f"{queue.discarded + queue.expired:,}"),
-    ]
+    return {
+        "queue": Text(visible(queue.queue), style="bold red" if queue.critical else ""),
+        "waiting": show_depth(queue.depth if depth is None else depth),
+        "workers": _workers(queue, short=layout.short),
+        "per second": Text(number(round(queue.rate))),
+        "critical time": Text(format_seconds(queue.critical_time)),
+        "handled": Text(number(queue.handled), style="green" if queue.handled else ""),
+        "failed": Text(number(queue.failed), style="yellow" if queue.failed else ""),
+        "to error": Text(number(moved), style="red" if moved else ""),
+        "discarded": Text(number(queue.discarded + queue.expired)),
+    }
 
 
-def _workers(queue: QueueSnapshot) -> Text:
+def _short(number: int) -> str:
+    """Format a number in at most six characters.
+
+    >>> _short(99_999), _short(123_456), _short(12_345_678)
+    ('99,999', '123k', '12.3M')
+    """
+    if number < _LONG:
+        return f"{number:,}"
+    if number < _MILLION:
+        return f"{number // _THOUSAND}k"
+    size, unit = (_MILLION, "M") if number < _BILLION else (_BILLION, "G")
+    return f"{number / size:.1f}{unit}"
+
+
+def _workers(queue: QueueSnapshot, *, short: bool) -> Text:
     if queue.paused:
-        return Text(f"paused ({queue.workers})" if queue.workers else "paused", style="yellow")
+        return Text(f"paused,\n{queue.workers} left" if queue.workers else "paused", style="yellow")
+    if short:
+        return Text(f"{queue.workers}/{queue.limit}")
     limit = max(queue.limit, 1)
     width = min(limit, _BARS)
     full = min(width, -(-queue.workers * width // limit))

@@ -46,7 +46,7 @@ DRAW_INTERVAL_S = 0.25
 FIGURES_INTERVAL_S = 10.0
 
 
-def work(session: Session, selection: Selection, until_idle: bool, *, install: bool = False) -> None:
+def work(session: Session, selection: Selection, until_idle: bool, *, install: bool = False, plain: bool = False) -> None:
     """Run the given endpoints, or the environment's workers, until a signal arrives or all queues are idle.
 
     Args:
@@ -54,6 +54,7 @@ def work(session: Session, selection: Selection, until_idle: bool, *, install: b
         selection: what the command line selects of the environment.
         until_idle: stop when no messages are waiting.
         install: first deploy what the workers need and the databases do not have.
+        plain: write lines on a terminal too.
 
     Raises:
         Refused: `install` in an environment named production.
@@ -76,10 +77,10 @@ def work(session: Session, selection: Selection, until_idle: bool, *, install: b
     _prepare(session, settings)
     until = (lambda snapshot: snapshot.idle) if until_idle else None
     with ExitStack() as stack:
-        draw = _make_draw(session, settings, supervisor, queued_events, worked, stack)
+        draw = _make_draw(session, settings, supervisor, queued_events, worked, stack, plain=plain)
         stopped_by = supervise(supervisor, draw, DRAW_INTERVAL_S, until, on_hangup=supervisor.reload)
     queues = supervisor.snapshot().queues
-    _print_totals(session, queues)
+    _print_totals(session, queues, plain=plain)
     if stopped_by is signal.SIGINT:
         raise Interrupted("running handlers finished; waiting messages stay in their queues")
 
@@ -124,13 +125,15 @@ def _make_draw(
     queued_events: SimpleQueue[Event],
     worked: list[str],
     stack: ExitStack,
+    *,
+    plain: bool = False,
 ) -> Callable[[], None]:
     """Return the function that displays changes: as a live table, as log lines or as JSON lines."""
     level = settings.log.number
     if _as_json(session):
         return lambda: _drain(queued_events, level, lambda event: session.document(event_document(event)))
-    if not session.out.is_terminal:
-        return _log(session, supervisor, queued_events, level)
+    if plain or not session.out.is_terminal or session.out.is_dumb_terminal:
+        return _log(session, supervisor, queued_events, level, plain=plain)
     watch = stack.enter_context(DepthWatch(settings, [*worked, settings.supervisor.error_queue]))
     live = stack.enter_context(Live(console=session.out, auto_refresh=False))
     title = Text(f"rowpost run · {visible(settings.environment)} · {visible(settings.target)} · Ctrl-C stops", "dim")
@@ -153,37 +156,37 @@ def _drain(queued_events: SimpleQueue[Event], level: int, show: Callable[[Event]
             show(event)
 
 
-def _line(event: Event) -> Text:
+def _line(event: Event, *, plain: bool = False) -> Text:
     text = f"{datetime.fromtimestamp(event.at):%H:%M:%S} {visible(' '.join((describe_event(event) or '').split()))}"
-    return Text(text, style=style_of(event))
+    return Text(text, style="" if plain else style_of(event))
 
 
-def _log(session: Session, supervisor: Supervisor, queued_events: SimpleQueue[Event], level: int) -> Callable[[], None]:
-    """Return a function that prints events at once, and changed figures every `FIGURES_INTERVAL_S` seconds."""
+def _log(session: Session, supervisor: Supervisor, queued_events: SimpleQueue[Event], level: int, *, plain: bool) -> Callable[[], None]:
+    """Return a function that prints events at once, and changed figures every `FIGURES_INTERVAL_S` seconds; `plain`: without colours."""
     last: dict[str, QueueSnapshot] = {}
     due = time.monotonic() + FIGURES_INTERVAL_S
 
     def draw() -> None:
         nonlocal due
-        _drain(queued_events, level, lambda event: session.out.print(_line(event), soft_wrap=True))
+        _drain(queued_events, level, lambda event: session.out.print(_line(event, plain=plain), soft_wrap=True, highlight=not plain))
         if time.monotonic() < due:
             return
         due = time.monotonic() + FIGURES_INTERVAL_S
         for queue in supervisor.snapshot().queues:
             if last.get(queue.queue) != queue:
-                session.out.print(f"{datetime.now():%H:%M:%S} {visible(describe_figures(queue))}", soft_wrap=True)
+                session.out.print(f"{datetime.now():%H:%M:%S} {visible(describe_figures(queue))}", soft_wrap=True, highlight=not plain)
             last[queue.queue] = queue
 
     return draw
 
 
-def _print_totals(session: Session, queues: tuple[QueueSnapshot, ...]) -> None:
+def _print_totals(session: Session, queues: tuple[QueueSnapshot, ...], *, plain: bool) -> None:
     for queue in queues:
         if _as_json(session):
             counts = ("handled", "failed", "moved_to_error", "poison", "expired", "died")
             session.document({"event": "Totals", "queue": queue.queue} | {key: getattr(queue, key) for key in counts})
         else:
-            session.out.print(visible(describe_figures(queue)), soft_wrap=True)
+            session.out.print(visible(describe_figures(queue)), soft_wrap=True, highlight=not plain)
 
 
 class Supervised(Protocol):
