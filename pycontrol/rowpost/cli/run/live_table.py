@@ -60,12 +60,11 @@ class _QueueTable:
         """Make the table: queues with workers first, then queues of which only the depth is known."""
         shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=not layout.short, padding=0 if layout.short else (0, 1))
         for column in layout.columns:
-            justify = "left" if column in ("queue", "workers") else "right"
             if column == "queue":
                 shown.add_column(column, overflow="fold", no_wrap=not layout.short, width=name_width)
             else:
                 header = column.replace(" ", "\n") if layout.short else column
-                shown.add_column(header, justify=justify, no_wrap=True)  # type: ignore[arg-type] -- one of two literals
+                shown.add_column(header, justify="left" if column == "workers" else "right", no_wrap=True)
         for queue in self.snapshot.queues:
             cells = _cells(queue, self.depths.get(queue.queue), layout)
             shown.add_row(*(cells[column] for column in layout.columns))
