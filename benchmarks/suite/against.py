@@ -26,8 +26,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ from benchmarks.suite.figures import Comparison, Scale
 from benchmarks.suite.peers import Conversation
 from benchmarks.suite.server import Server
 
-__all__ = ["COMPARED", "NEW", "OLD", "PAIRS", "CommitNotFound", "Commits", "Pairs", "find_commits", "run"]
+__all__ = ["COMPARED", "NEW", "OLD", "PAIRS", "CommitNotFound", "Commits", "Pairs", "find_commits", "measure_pairs", "run", "started_side"]
 
 ROOT = Path(__file__).parents[2]
 SIDE = Path(__file__).with_name("side.py")
@@ -120,7 +120,8 @@ def run(commits: Commits, chosen: Sequence[str], pairs: int, scale: Scale, outpu
             about = {**report.circumstances(server, pairs, {}), "old": commits.old, "new": commits.new}
             started, measured, error = time.monotonic(), Pairs(tell), ""
             try:
-                _measure({OLD: old, NEW: ROOT}, folder, name, pairs, scale, measured)
+                roots = {OLD: old, NEW: ROOT}
+                measure_pairs(lambda side, name=name: _started(side, roots[side], folder, name, scale), pairs, measured)  # noqa: B023
             except Exception as failure:  # noqa: BLE001 the other workloads are still compared
                 error = f"{type(failure).__name__}: {failure}"
                 tell.print(f"[red]{name} failed[/]: {error}")
@@ -130,23 +131,28 @@ def run(commits: Commits, chosen: Sequence[str], pairs: int, scale: Scale, outpu
     return sections
 
 
-def _measure(roots: dict[str, Path], folder: Path, workload: str, pairs: int, scale: Scale, measured: Pairs) -> None:
+def measure_pairs(start: Callable[[str], AbstractContextManager[Conversation]], pairs: int, measured: Pairs) -> None:
+    """Measure one workload in pairs. `start` starts a side's process, and stops it when the block ends."""
     for first in range(0, pairs, PAIRS_A_START):
         with ExitStack() as stack:
             # one after the other: a side that starts would disturb one that already measures
             conversations, events = {}, {}
             for side in measured.order(first // PAIRS_A_START):
-                conversations[side] = stack.enter_context(_started(side, roots[side], folder, workload, scale))
+                conversations[side] = stack.enter_context(start(side))
                 events[side] = json.loads(conversations[side].hear())
             measured.talk(conversations, events, range(first, min(pairs, first + PAIRS_A_START)))
 
 
+def _started(side: str, root: Path, folder: Path, workload: str, scale: Scale) -> AbstractContextManager[Conversation]:
+    return started_side(side, root, str(SIDE), str(root), str(folder), side, workload, json.dumps(asdict(scale)))
+
+
 @contextmanager
-def _started(side: str, root: Path, folder: Path, workload: str, scale: Scale) -> Iterator[Conversation]:
-    """One side's process."""
+def started_side(side: str, root: Path, *command: str) -> Iterator[Conversation]:
+    """Start one side's process, with the code of the checkout `root`. `command` are the arguments of Python."""
     process = subprocess.Popen(
         # -P: the folder of side.py must not be on the path, its modules are those of the new checkout
-        [sys.executable, "-P", str(SIDE), str(root), str(folder), side, workload, json.dumps(asdict(scale))],
+        [sys.executable, "-P", *command],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, cwd=root,
         env={**os.environ, "PYTHONPATH": os.pathsep.join((str(root / "pycontrol"), str(root)))},
         start_new_session=True,  # Ctrl-C reaches the driver only, which closes the connection; the side then stops in order

@@ -136,17 +136,25 @@ def check_origin(root: Path) -> None:
 
 def main(root: str, folder: str, side: str, workload: str, scale: str) -> None:
     """Measure one workload. `folder` is the data folder of the running server, `scale` the arguments of Scale as JSON."""
+    def measure(driver: Driver) -> None:
+        # after the replacements, because the workloads import the replaced names
+        from benchmarks.suite.workloads import WORKLOADS, latency
+
+        share_load(latency, driver)
+        WORKLOADS[workload].measure(SideServer(Path(folder), side), Scale(**json.loads(scale)))
+
+    run_side(root, folder, side, measure)
+
+
+def run_side(root: str, folder: str, side: str, measure: Callable[[Driver], object]) -> None:
+    """Prepare this process as a side, and let it measure. Errors go to the driver."""
     driver = Driver()
     try:
         check_origin(Path(root))
         make_ready(Path(tempfile.mkdtemp(prefix=f"notes-{side}-", dir=folder)))
         replace_turns(driver)
         remove_peers()
-        # after the replacements, because the workloads import the replaced names
-        from benchmarks.suite.workloads import WORKLOADS, latency
-
-        share_load(latency, driver)
-        WORKLOADS[workload].measure(SideServer(Path(folder), side), Scale(**json.loads(scale)))
+        measure(driver)
     except Exception as error:  # noqa: BLE001 the driver reports it
         traceback.print_exc()
         driver.tell({"event": "error", "error": f"{type(error).__name__}: {error}"})

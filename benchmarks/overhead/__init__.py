@@ -1,0 +1,1 @@
+"""What metrics and tracing cost, in pairs of rounds with and without them."""
