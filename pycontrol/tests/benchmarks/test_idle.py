@@ -35,14 +35,16 @@ def test_targets_are_one_peek_a_queue_and_one_report_in_ten_seconds():
     assert [each.verdict for each in idle.targets(Lines([]))] == ["not measured"] * 3
 
 
-def test_an_idle_supervisor_makes_no_other_statement_than_peeks_and_reports():
+@pytest.mark.parametrize("more", [{}, {"metrics": 0}], ids=["plain", "with metrics"])
+def test_an_idle_supervisor_makes_no_other_statement_than_peeks_and_reports(more):
     with tempfile.TemporaryDirectory(prefix="rowpost-", ignore_cleanup_errors=True) as folder:
         server = Server(Path(folder))
         try:
             with server.place("idle", "Idle") as place:
                 idle._log_statements(place)
                 # a lateness that a busy machine does not reach: the mover waits for the peeks
-                with running(place, Path(folder), {"Idle": {"handler": f"{HANDLERS}:nothing", "limit": 1}}, supervisor={"delayed_lateness": 60.0, "maintenance_every": 0.0}):
+                supervisor = {"delayed_lateness": 60.0, "maintenance_every": 0.0, **more}
+                with running(place, Path(folder), {"Idle": {"handler": f"{HANDLERS}:nothing", "limit": 1}}, supervisor=supervisor):
                     eventually(lambda: idle.counted(server.log.read_bytes())["peeks"] >= 12, "the quick peeks after the start are over")
                     begun = server.log.stat().st_size
 
