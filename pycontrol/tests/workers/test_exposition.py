@@ -292,15 +292,18 @@ def test_each_hindrance_is_named(target, queue, answers, hindered):
     assert len(hindrances(a_status(target.settings, a_queue(**queue)), seen_by(*answers))) == hindered
 
 
-def test_a_worker_that_died_hinders_until_another_one_has_started(target):
+def test_a_worker_that_died_hinders_only_while_there_is_no_other_one(target):
     seen, status = seen_by(Answer("Sales")), a_status(target.settings, a_queue())
     watch = seen.watching(lambda event: None)
 
     watch(events.WorkerDied(queue="Sales", at=0.0, pid=1, exitcode=1, respawn_in=1.0))
     died = hindrances(status, seen)
-    watch(events.WorkerStarted(queue="Sales", at=0.0, pid=2))
+    for pid in (2, 3):
+        watch(events.WorkerStarted(queue="Sales", at=0.0, pid=pid))
+    started = hindrances(status, seen)
+    watch(events.WorkerDied(queue="Sales", at=0.0, pid=2, exitcode=1, respawn_in=1.0))
 
-    assert (len(died), hindrances(status, seen)) == (1, [])
+    assert (len(died), started, hindrances(status, seen)) == (1, [], [])
 
 
 def test_a_supervisor_that_stops_is_not_ready(target):

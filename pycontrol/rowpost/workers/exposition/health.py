@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rowpost.workers.events import WorkerStarted
 from rowpost.workers.exposition.observations import Observations, Status
 from rowpost.workers.snapshot import QueueSnapshot
 
@@ -31,7 +32,7 @@ def hindrances(status: Status, seen: Observations) -> list[str]:
 
 
 def _of_queue(queue: QueueSnapshot, status: Status, seen: Observations) -> Iterator[str]:
-    peek, able = seen.peek(queue.queue), seen.able(queue.queue)
+    peek = seen.peek(queue.queue)
     if queue.queue in status.refused:
         yield f"no worker can run: {status.refused[queue.queue]}"
         return
@@ -41,5 +42,6 @@ def _of_queue(queue: QueueSnapshot, status: Status, seen: Observations) -> Itera
         yield f"the last peek failed: {peek.error}"
     elif peek.at is None:
         yield "no peek has been answered yet"
-    if not able and not queue.paused:
-        yield "no worker has started yet" if able is None else "a worker died, and none has started since"
+    if not seen.able(queue.queue) and not queue.paused:
+        started = seen.number(WorkerStarted, queue.queue)
+        yield "no worker runs: the last one has ended, and none has started since" if started else "no worker has started yet"

@@ -66,8 +66,8 @@ class Observations:
         self._events: Counter[tuple[type[events.Event], str]] = Counter()
         self._counts: Counter[tuple[type[events.Event], str]] = Counter()
         self._peeks: dict[str, Peek] = {}
-        #: queues of which a worker has imported the handler, and not died since
-        self._able: dict[str, bool] = {}
+        #: by queue, the processes that have imported the handler, and not ended since
+        self._able: dict[str, set[int]] = {}
 
     def watching(self, emit: Callable[[events.Event], None]) -> Callable[[events.Event], None]:
         """Return a function that counts an event, and emits it."""
@@ -83,8 +83,10 @@ class Observations:
         self._events[kind, event.queue] += 1
         if isinstance(event, events.DelayedMoved | events.ExpiredPurged):
             self._counts[kind, event.queue] += event.count
-        elif isinstance(event, events.WorkerStarted | events.WorkerDied):
-            self._able[event.queue] = isinstance(event, events.WorkerStarted)
+        elif isinstance(event, events.WorkerStarted):
+            self._able.setdefault(event.queue, set()).add(event.pid)
+        elif isinstance(event, events.WorkerDied | events.WorkerStopped):
+            self._able.get(event.queue, set()).discard(event.pid)
 
     def answered(self, answer: Answer) -> None:
         """Note what the queue monitor answered."""
@@ -113,6 +115,6 @@ class Observations:
         """Return the last peek at a queue."""
         return self._peeks.get(queue, Peek())
 
-    def able(self, queue: str) -> bool | None:
-        """Whether the last worker that started could; False if one has died since, None if none has started yet."""
-        return self._able.get(queue)
+    def able(self, queue: str) -> int:
+        """Return how many workers have started, that is imported the handler, and not ended since."""
+        return len(self._able.get(queue, ()))
