@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from datetime import timedelta
 
@@ -109,6 +111,20 @@ def test_an_alert_leads_to_a_section_of_the_runbook(rule):
     headings = re.findall(r"^#+ (.+)$", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
 
     assert anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_prometheus_is_told_when_each_alert_fires_and_when_not():
+    cases = [case for test in yaml.safe_load((FOLDER / "alerts.test.yml").read_text(encoding="utf-8"))["tests"] for case in test["alert_rule_test"]]
+    fires, silent = ({case["alertname"] for case in cases if bool(case["exp_alerts"]) is expected} for expected in (True, False))
+
+    assert fires == silent == {rule["alert"] for rule in RULES}
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed: apt install prometheus")
+def test_promtool_finds_the_alerts_as_they_are_told():
+    done = subprocess.run(["promtool", "test", "rules", "alerts.test.yml"], cwd=FOLDER, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_names_of_alerts_are_unique():
