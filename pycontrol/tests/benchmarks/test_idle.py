@@ -1,5 +1,6 @@
 """What an idle queue costs is counted by what each statement does: a peek, or the supervisor's report in the same round trip."""
 
+import doctest
 import tempfile
 from pathlib import Path
 
@@ -24,6 +25,7 @@ LOG = b"""2026-11-24 23:59:01 UTC [1] LOG:  execute <unnamed>: SELECT waiting FR
 def test_statements_are_counted_by_what_they_do():
     assert idle.counted(LOG) == {"peeks": 1, "reports": 1, "others": 1, "BEGIN, COMMIT": 2}
     assert sum(idle.counted(b"").values()) == 0
+    assert doctest.testmod(idle).failed == 0
 
 
 def test_targets_are_one_peek_a_queue_and_one_report_in_ten_seconds():

@@ -1,5 +1,6 @@
 """`python -m benchmarks.overhead`: both sides run, what is on is on, and the goal is that of metrics."""
 
+import doctest
 import json
 import re
 import tempfile
@@ -76,6 +77,7 @@ def test_a_figure_that_was_not_measured_fails():
 
     assert not overhead.reached("endpoint, otlp", failed)
     assert not overhead.reached("endpoint, otlp", none)
+    assert doctest.testmod(overhead).failed == 0
 
 
 def test_results_of_single_variants_are_put_together(tmp_path: Path, monkeypatch):

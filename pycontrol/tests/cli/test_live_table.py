@@ -1,10 +1,12 @@
 """The live table of `rowpost run`: whole on 80 columns, and on any other width that a terminal has."""
 
+import doctest
 import io
 
 import pytest
 from rich.console import Console
 
+from rowpost.cli.run import live_table
 from rowpost.cli.run.live_table import queue_table
 from rowpost.workers.snapshot import QueueSnapshot, Snapshot
 
@@ -39,6 +41,10 @@ def test_no_name_and_no_figure_is_cut(width):
     assert "10,000+" in text
     assert "12/16" in text
     assert "2 h 1 min" in text
+
+
+def test_the_examples_of_short_numbers_hold():
+    assert doctest.testmod(live_table).failed == 0
 
 
 def test_large_numbers_are_short_only_where_they_do_not_fit():

@@ -1,5 +1,6 @@
 """Metrics and health over HTTP: what a running supervisor exports, and that nothing is done for it when it is off."""
 
+import doctest
 import socket
 import sys
 import threading
@@ -19,6 +20,8 @@ from rowpost.pipeline.batches import Batches
 from rowpost.pipeline.histograms import MOST_TYPES, OTHER_TYPES, Histogram, TypedStopwatch, merge
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.pipeline.timings import Stopwatch
+from rowpost.settings import metrics
+from rowpost.settings.metrics import MetricsAddress, read_metrics_address
 from rowpost.transport.controls import pause, resume
 from rowpost.wire.message import OutgoingMessage
 from rowpost.workers import events
@@ -132,13 +135,13 @@ def test_a_database_that_is_away_is_not_ready_and_comes_back(shop, target):
         supervisor.until(lambda: health(url, "ready")[0] == 200, "it is ready")
         with Refusing(target.url):
             supervisor.until(lambda: scrape(url).value("rowpost_queue_circuit_breaker_open", queue=shop.name) == 1, "the breaker opens")
-            status, problems = health(url, "ready")
+            supervisor.until(lambda: any("the last peek failed" in problem for problem in health(url, "ready")[1]), "a peek has failed too")
+            status, _ = health(url, "ready")
             alive = health(url, "live")
         supervisor.until(lambda: health(url, "ready")[0] == 200, "it is ready again")
         found = scrape(url)
 
     assert (status, alive) == (503, (200, []))
-    assert any("the last peek failed" in problem for problem in problems)
     assert found.value("rowpost_critical_events_total", queue=shop.name) >= 1
     assert found.value("rowpost_queue_circuit_breaker_open", queue=shop.name) == 0
 
@@ -170,6 +173,36 @@ def test_a_port_that_is_taken_is_named_before_a_worker_starts(shop):
 
         with pytest.raises(SettingsError, match=rf"http://127.0.0.1:{port}/metrics: .*--metrics"):
             supervisor.run(lambda snapshot: True)
+
+
+@pytest.mark.parametrize(
+    ("written", "host", "port"),
+    [(9464, "127.0.0.1", 9464), ("9464", "127.0.0.1", 9464), ("0.0.0.0:0", "0.0.0.0", 0), ("app01.example:9464", "app01.example", 9464), ("[::1]:1", "::1", 1)],
+)
+def test_an_address_is_a_port_or_host_and_port(written, host, port):
+    assert read_metrics_address(written) == MetricsAddress(host, port)
+    assert doctest.testmod(metrics).failed == 0
+
+
+@pytest.mark.parametrize("written", [True, -1, 65536, "", ":9464", "a b:1", "1:2:3", "http://x:1", "localhost"])
+def test_what_is_no_address_is_refused(written):
+    with pytest.raises(SettingsError, match="is no address for metrics"):
+        read_metrics_address(written)
+
+
+def test_metrics_are_served_on_the_loopback_of_ipv6_too(shop):
+    if not socket.has_ipv6:
+        pytest.skip("this Python has no IPv6")
+    settings = shop.settings()
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError as error:
+        pytest.skip(f"this machine has no IPv6: {error}")
+    with Running(replace(settings, supervisor=replace(settings.supervisor, metrics="[::1]:0"))) as supervisor:
+        url = url_of(supervisor)
+        supervisor.until(lambda: health(url, "live") == (200, []), "it is alive")
+
+        assert url.startswith("http://[::1]:")
 
 
 def test_an_unknown_path_says_what_there_is(shop):

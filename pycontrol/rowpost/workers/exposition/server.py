@@ -10,6 +10,7 @@ There is no login: whoever reaches the address can read names of queues and coun
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -37,6 +38,8 @@ TIMEOUT_S = 10.0
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
+    # on Windows it would let two processes listen on one port
+    allow_reuse_address = sys.platform != "win32"
 
     def server_bind(self) -> None:
         """Bind without asking the name service for this machine's name, which may take seconds."""
