@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from rowpost.dashboard import charts, reading
+from rowpost.dashboard import charts, following, reading
 from rowpost.dashboard.visit import Handler, Visit
 from rowpost.errors import FeatureMissing
 from rowpost.sagas.instances import as_id
@@ -128,6 +128,19 @@ def workers(visit: Visit) -> Response:
     return visit.page("workers.html", page=page)
 
 
+def follow(visit: Visit) -> Response:
+    """What is known of one message, or of a conversation; without an id, only the form that asks for one."""
+    wanted, named = visit.argument("id"), visit.argument("conversation")
+    life = tree = None
+    if wanted or named:
+        with visit.site.pool.connection() as database:
+            if named:
+                tree = following.conversation_page(database, named)
+            else:
+                life = following.life_page(database, visit.site.settings, wanted)
+    return visit.page("follow.html", wanted=wanted, life=life, tree=tree, looked_through=following.LOOK_THROUGH)
+
+
 def deployment(visit: Visit) -> Response:
     """Versions, and with `verify` the differences from the plan."""
     with visit.site.pool.connection() as database:
@@ -145,6 +158,7 @@ ROUTES: tuple[tuple[str, Handler], ...] = (
     ("/failed/{row:int}", failed_message),
     ("/failed/{row:int}/edit", edit),
     ("/failed/{row:int}/discard", discard),
+    ("/follow", follow),
     ("/subscriptions", subscriptions),
     ("/sagas", sagas),
     ("/saga/{name:path}", saga),
