@@ -17,7 +17,7 @@ from rowpost.errors import InvalidCount
 from rowpost.sagas.instances import as_id
 from rowpost.version import __version__
 
-__all__ = ["ROUTES", "openapi"]
+__all__ = ["OPERATIONS", "ROUTES", "openapi"]
 
 LIST = 1_000
 BODY_BYTES = 64 * 1024
@@ -118,10 +118,10 @@ def _instances(visit: Visit) -> made.SagaInstances:
         return reading.saga_instances(database, _required(visit, "saga"), as_id(visit.argument("after")), _count(visit, 50))
 
 
-def _instance(visit: Visit) -> made.SagaInstance:
+def _instance(visit: Visit) -> made.SagaDetail:
     saga, instance = _required(visit, "saga"), _required(visit, "instance")
     with visit.site.pool.connection() as database:
-        return reading.saga_instance(database, saga, instance)
+        return following.saga_page(database, saga, instance)
 
 
 def _supervisors(visit: Visit) -> made.Supervisors:
@@ -160,7 +160,7 @@ OPERATIONS = (
     Operation("/api/v1/subscriptions", _subscriptions, made.Subscriptions, "List subscriptions, 500 a page", (_SEARCH, ("after", "how many to leave out")), ("after",)),
     Operation("/api/v1/sagas", _sagas, made.SagaTypes, "List the types of sagas"),
     Operation("/api/v1/saga-instances", _instances, made.SagaInstances, "List the instances of a saga", (("saga*", "the saga's table"), ("after", "only instances after this id"), ("count", "1 to 1000, by default 50")), ("count",)),
-    Operation("/api/v1/saga-instance", _instance, made.SagaInstance, "Find an instance of a saga", (("saga*", "the saga's table"), ("instance*", "the correlation value or the id"))),
+    Operation("/api/v1/saga-instance", _instance, made.SagaDetail, "Find an instance of a saga, with its timeouts", (("saga*", "the saga's table"), ("instance*", "the correlation value or the id"))),
     Operation("/api/v1/supervisors", _supervisors, made.Supervisors, "List the supervisors of all hosts with their workers"),
     Operation("/api/v1/deployment", _deployment, made.Deployment, "Read what is deployed"),
     Operation("/api/v1/verification", _verification, made.Verification, "Compare the database with the plan"),

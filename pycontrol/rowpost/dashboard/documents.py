@@ -8,7 +8,7 @@ from msgspec import Struct
 
 __all__ = [
     "ControlDocument", "ConversationDocument", "DelayedDocument", "DelayedPage", "Deployment", "FactDocument", "FailedDetail", "FailedGroup", "FailedPage", "FailedSummary", "FindingDocument", "MessageDocument", "MessageLifeDocument", "MessagePage",
-    "Problem", "QueueDocument", "QueuePage", "SagaInstance", "SagaInstances", "SagaType", "SagaTypes", "StepDocument", "Subscription", "Subscriptions",
+    "Problem", "QueueDocument", "QueuePage", "SagaDetail", "SagaInstance", "SagaInstances", "SagaTimeout", "SagaType", "SagaTypes", "StepDocument", "Subscription", "Subscriptions",
     "SupervisorDocument", "Supervisors", "Verification", "WorkerDocument",
 ]  # fmt: skip
 
@@ -231,6 +231,23 @@ class SagaInstance(Document, frozen=True):
     version: int
     state: Any
     metadata: Any
+
+
+class SagaTimeout(Document, frozen=True):
+    """A timeout that a saga's instance has requested and that is not due yet. `key` names it among the queue's delayed messages."""
+
+    queue: str
+    due: str
+    message_type: str
+    key: str
+
+
+class SagaDetail(Document, frozen=True):
+    """An instance of a saga with its timeouts, the next ones first. `unseen`: queues whose delayed messages the login may not read."""
+
+    found: SagaInstance
+    timeouts: list[SagaTimeout]
+    unseen: list[str]
 
 
 class SagaInstances(Document, frozen=True):

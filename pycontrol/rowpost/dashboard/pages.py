@@ -117,8 +117,8 @@ def saga(visit: Visit) -> Response:
     with visit.site.pool.connection() as database:
         if not wanted:
             return visit.page("saga.html", page=reading.saga_instances(database, name, as_id(visit.argument("after"))))
-        found = reading.saga_instance(database, name, wanted)
-    return visit.page("instance.html", saga=name, found=found)
+        page = following.saga_page(database, name, wanted)
+    return visit.page("instance.html", saga=name, found=page.found, page=page)
 
 
 def workers(visit: Visit) -> Response:

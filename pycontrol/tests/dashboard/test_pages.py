@@ -268,7 +268,7 @@ def test_a_reader_finds_an_instance_that_it_may_only_list(target, sql, database)
         with serving(app(replace(target.settings, url=made.url(name)))) as client:
             answers = [client.get("/api/v1/saga-instance", params={"saga": "Dash_Read", "instance": value}) for value in ("B", "C")]
 
-    assert (answers[0].json()["state"], answers[1].status_code) == ({"OrderId": "B"}, 404)
+    assert (answers[0].json()["found"]["state"], answers[1].status_code) == ({"OrderId": "B"}, 404)
 
 
 def test_the_deployment_is_shown_and_verified(client, target):
@@ -595,6 +595,24 @@ def test_a_conversation_is_shown_as_a_tree(client, error, database):
 
     assert [(step["tree"], step["state"], step["endpoint"]) for step in document["steps"]] == [("", "waiting", "Billing"), ("└─ ", "failed", "Sales")]
     assert client.text(f"/follow?conversation={conversation}").count("PlaceOrder") == 1
+
+
+def test_a_sagas_timeouts_are_shown_with_its_instance(client, target, database, sql):
+    apply(database, plan(replace(target.settings, sagas=(SagaSettings("Sales_Due", "OrderId"),))))
+    sql.empty("Sales.Delayed")
+    ids = uuid4(), uuid4()
+    for number, each in enumerate(ids):
+        database.call(
+            "insert_saga", "Sales_Due", id=each, correlation_value=f"T {number}", data=f'{{"OrderId":"T {number}"}}', metadata="{}",
+            persistence_version="1.0", saga_type_version="1.0",
+        )  # fmt: skip
+        headers = {"NServiceBus.SagaId": str(each), "NServiceBus.IsSagaTimeoutMessage": "True", "NServiceBus.EnclosedMessageTypes": "Shop.Expire"}
+        database.call("delay_message", "Sales", headers=encode_headers(headers), body=b"{}", delay_ms=3_600_000)
+
+    detail = client.get("/api/v1/saga-instance", params={"saga": "Sales_Due", "instance": "T 1"}).json()
+
+    assert (detail["found"]["id"], [(each["queue"], each["message_type"]) for each in detail["timeouts"]]) == (str(ids[1]), [("Sales", "Shop.Expire")])
+    assert "Expire" in client.text("/saga/Sales_Due?instance=T%200")
 
 
 def test_what_is_unknown_or_no_id_is_said(client):
