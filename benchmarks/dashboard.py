@@ -102,7 +102,8 @@ def _measured(url: str, rounds: int) -> int:
             paths = {
                 "queues": "/", "queues, measured anew": "/", "a queue of many messages": "/queue/Queue001", "a message": "/message/1/Queue001",
                 "failed messages": "/failed", "one cause": f"/failed?cause={found['groups'][0]['key']}", "a failed message": f"/failed/{row}",
-                "subscriptions": "/subscriptions", "sagas": "/sagas", "deployment": "/deployment",
+                "a message followed": f"/follow?id={found['messages'][0]['message_id']}", "a conversation": "/follow?conversation=7c1f0f52-4a6e-4b7e-9d3c-2f1f5a3e8d10",
+                "subscriptions": "/subscriptions", "workers": "/workers", "sagas": "/sagas", "deployment": "/deployment",
             }  # fmt: skip
             print(f"\n| page | median | 95th percentile |\n|---|---|---|  (goal: {GOAL_MS} ms)")
             for name, path in paths.items():

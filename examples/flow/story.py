@@ -16,13 +16,13 @@ from pyspark.sql import SparkSession
 
 from rowpost import Queue
 from rowpost.cli.spark.running import registered_queues
-from rowpost.spark.archive.conversation_tree import mermaid, tree
 from rowpost.spark.archive.plots import plot_failures, plot_metrics
 from rowpost.spark.explain import explained
 from rowpost.spark.jobs import archive, replay, verify
 from rowpost.spark.jobs.conversations import one_conversation
 from rowpost.spark.jobs.failures import failures
 from rowpost.spark.jobs.metrics import metrics
+from rowpost.wire.conversation import mermaid, tree
 
 __all__ = ["Story"]
 

@@ -21,6 +21,7 @@ _MODULES = {
     "run": "run.command",
     "send": "message",
     "receive": "message",
+    "message": "messages",
     "plan": "deploy",
     "apply": "deploy",
     "verify": "deploy",

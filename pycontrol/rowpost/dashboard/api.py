@@ -10,14 +10,14 @@ import msgspec
 from starlette.responses import Response
 
 from rowpost.dashboard import documents as made
-from rowpost.dashboard import reading
+from rowpost.dashboard import following, reading
 from rowpost.dashboard.pages import failed_filter
 from rowpost.dashboard.visit import Handler, Visit
 from rowpost.errors import InvalidCount
 from rowpost.sagas.instances import as_id
 from rowpost.version import __version__
 
-__all__ = ["ROUTES", "openapi"]
+__all__ = ["OPERATIONS", "ROUTES", "openapi"]
 
 LIST = 1_000
 BODY_BYTES = 64 * 1024
@@ -93,6 +93,16 @@ def _message(visit: Visit) -> made.MessageDocument:
         return reading.one_message(database, _required(visit, "name"), _row(visit))
 
 
+def _message_life(visit: Visit) -> made.MessageLifeDocument:
+    with visit.site.pool.connection() as database:
+        return following.life_page(database, visit.site.settings, _required(visit, "id"))
+
+
+def _conversation(visit: Visit) -> made.ConversationDocument:
+    with visit.site.pool.connection() as database:
+        return following.conversation_page(database, _required(visit, "id"))
+
+
 def _subscriptions(visit: Visit) -> made.Subscriptions:
     with visit.site.pool.connection() as database:
         return reading.subscriptions(database, visit.argument("search"), visit.number("after") or 0)
@@ -108,10 +118,10 @@ def _instances(visit: Visit) -> made.SagaInstances:
         return reading.saga_instances(database, _required(visit, "saga"), as_id(visit.argument("after")), _count(visit, 50))
 
 
-def _instance(visit: Visit) -> made.SagaInstance:
+def _instance(visit: Visit) -> made.SagaDetail:
     saga, instance = _required(visit, "saga"), _required(visit, "instance")
     with visit.site.pool.connection() as database:
-        return reading.saga_instance(database, saga, instance)
+        return following.saga_page(database, saga, instance)
 
 
 def _supervisors(visit: Visit) -> made.Supervisors:
@@ -145,10 +155,12 @@ OPERATIONS = (
     Operation("/api/v1/delayed", _delayed, made.DelayedPage, "List the delayed messages of a queue that are due next", (_NAME, ("count", "1 to 200, by default 20")), ("count",)),
     Operation("/api/v1/failed", _failed, made.FailedPage, "Search failed messages, and group them by cause", (_ERRORS, *_FILTER, ("after", "only messages after this row version"), ("count", "1 to 1000, by default 50")), ("after", "count")),
     Operation("/api/v1/failed-message", _failed_message, made.FailedDetail, "Read one failed message", (_ERRORS, _ROW), ("row",)),
+    Operation("/api/v1/message-life", _message_life, made.MessageLifeDocument, "Put together what all tables know of one message", (("id*", "the id of the message, or of its row"),)),
+    Operation("/api/v1/conversation", _conversation, made.ConversationDocument, "List the messages of a conversation as a tree", (("id*", "the id of the conversation"),)),
     Operation("/api/v1/subscriptions", _subscriptions, made.Subscriptions, "List subscriptions, 500 a page", (_SEARCH, ("after", "how many to leave out")), ("after",)),
     Operation("/api/v1/sagas", _sagas, made.SagaTypes, "List the types of sagas"),
     Operation("/api/v1/saga-instances", _instances, made.SagaInstances, "List the instances of a saga", (("saga*", "the saga's table"), ("after", "only instances after this id"), ("count", "1 to 1000, by default 50")), ("count",)),
-    Operation("/api/v1/saga-instance", _instance, made.SagaInstance, "Find an instance of a saga", (("saga*", "the saga's table"), ("instance*", "the correlation value or the id"))),
+    Operation("/api/v1/saga-instance", _instance, made.SagaDetail, "Find an instance of a saga, with its timeouts", (("saga*", "the saga's table"), ("instance*", "the correlation value or the id"))),
     Operation("/api/v1/supervisors", _supervisors, made.Supervisors, "List the supervisors of all hosts with their workers"),
     Operation("/api/v1/deployment", _deployment, made.Deployment, "Read what is deployed"),
     Operation("/api/v1/verification", _verification, made.Verification, "Compare the database with the plan"),

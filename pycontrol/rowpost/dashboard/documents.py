@@ -7,8 +7,8 @@ from typing import Any
 from msgspec import Struct
 
 __all__ = [
-    "ControlDocument", "DelayedDocument", "DelayedPage", "Deployment", "FailedDetail", "FailedGroup", "FailedPage", "FailedSummary", "FindingDocument", "MessageDocument", "MessagePage",
-    "Problem", "QueueDocument", "QueuePage", "SagaInstance", "SagaInstances", "SagaType", "SagaTypes", "Subscription", "Subscriptions",
+    "ControlDocument", "ConversationDocument", "DelayedDocument", "DelayedPage", "Deployment", "FactDocument", "FailedDetail", "FailedGroup", "FailedPage", "FailedSummary", "FindingDocument", "MessageDocument", "MessageLifeDocument", "MessagePage",
+    "Problem", "QueueDocument", "QueuePage", "SagaDetail", "SagaInstance", "SagaInstances", "SagaTimeout", "SagaType", "SagaTypes", "StepDocument", "Subscription", "Subscriptions",
     "SupervisorDocument", "Supervisors", "Verification", "WorkerDocument",
 ]  # fmt: skip
 
@@ -153,6 +153,52 @@ class FailedDetail(Document, frozen=True):
     message: MessageDocument
 
 
+class FactDocument(Document, frozen=True):
+    """One thing that is known of a message. `related`: id of another message, of a delayed message or of a saga's instance."""
+
+    kind: str
+    place: str
+    text: str
+    at: str | None
+    row_version: int | None
+    related: str
+
+
+class MessageLifeDocument(Document, frozen=True):
+    """What is known of a message. `unfinished`: queues with older messages that were not looked through; `unseen`: what could not be read."""
+
+    message_id: str
+    message_type: str
+    conversation_id: str
+    facts: list[FactDocument]
+    unfinished: list[str]
+    unseen: list[str]
+
+
+class StepDocument(Document, frozen=True):
+    """A message of a conversation at one endpoint. `tree`: the lines of the tree before it; `state`: handled, failed, waiting or delayed."""
+
+    tree: str
+    message_id: str | None
+    related_to: str | None
+    message_type: str | None
+    intent: str | None
+    sending_endpoint: str | None
+    endpoint: str | None
+    time_sent: str | None
+    state: str
+    took_ms: float | None
+
+
+class ConversationDocument(Document, frozen=True):
+    """The messages of a conversation, each after the one whose handler sent it. `unfinished` and `unseen` as for a message."""
+
+    conversation_id: str
+    steps: list[StepDocument]
+    unfinished: list[str]
+    unseen: list[str]
+
+
 class Subscription(Document, frozen=True):
     """A subscription of an endpoint to an event."""
 
@@ -191,6 +237,23 @@ class SagaInstance(Document, frozen=True):
     version: int
     state: Any
     metadata: Any
+
+
+class SagaTimeout(Document, frozen=True):
+    """A timeout that a saga's instance has requested and that is not due yet. `key` names it among the queue's delayed messages."""
+
+    queue: str
+    due: str
+    message_type: str
+    key: str
+
+
+class SagaDetail(Document, frozen=True):
+    """An instance of a saga with its timeouts, the next ones first. `unseen`: queues whose delayed messages the login may not read."""
+
+    found: SagaInstance
+    timeouts: list[SagaTimeout]
+    unseen: list[str]
 
 
 class SagaInstances(Document, frozen=True):

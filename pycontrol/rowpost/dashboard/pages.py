@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from rowpost.dashboard import charts, reading
+from rowpost.dashboard import charts, following, reading
 from rowpost.dashboard.visit import Handler, Visit
 from rowpost.errors import FeatureMissing
 from rowpost.sagas.instances import as_id
@@ -117,8 +117,8 @@ def saga(visit: Visit) -> Response:
     with visit.site.pool.connection() as database:
         if not wanted:
             return visit.page("saga.html", page=reading.saga_instances(database, name, as_id(visit.argument("after"))))
-        found = reading.saga_instance(database, name, wanted)
-    return visit.page("instance.html", saga=name, found=found)
+        page = following.saga_page(database, name, wanted)
+    return visit.page("instance.html", saga=name, found=page.found, page=page)
 
 
 def workers(visit: Visit) -> Response:
@@ -126,6 +126,19 @@ def workers(visit: Visit) -> Response:
     with visit.site.pool.connection() as database:
         page = reading.supervisors(database)
     return visit.page("workers.html", page=page)
+
+
+def follow(visit: Visit) -> Response:
+    """What is known of one message, or of a conversation; without an id, only the form that asks for one."""
+    wanted, named = visit.argument("id"), visit.argument("conversation")
+    life = tree = None
+    if wanted or named:
+        with visit.site.pool.connection() as database:
+            if named:
+                tree = following.conversation_page(database, named)
+            else:
+                life = following.life_page(database, visit.site.settings, wanted)
+    return visit.page("follow.html", wanted=wanted, life=life, tree=tree, looked_through=following.LOOK_THROUGH)
 
 
 def deployment(visit: Visit) -> Response:
@@ -145,6 +158,7 @@ ROUTES: tuple[tuple[str, Handler], ...] = (
     ("/failed/{row:int}", failed_message),
     ("/failed/{row:int}/edit", edit),
     ("/failed/{row:int}/discard", discard),
+    ("/follow", follow),
     ("/subscriptions", subscriptions),
     ("/sagas", sagas),
     ("/saga/{name:path}", saga),

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
@@ -16,7 +16,7 @@ from rowpost.wire.address import parse_address
 from rowpost.wire.headers import CORRELATION_ID, REPLY_TO_ADDRESS
 from rowpost.wire.message import BrowsedMessage, Headers, Message, OutgoingMessage
 
-__all__ = ["BATCH_BYTES", "Queue", "Row", "legacy_values", "message_of_row", "split"]
+__all__ = ["BATCH_BYTES", "Queue", "Row", "browsed_message", "legacy_values", "message_of_row", "split"]
 
 #: limits of one batch of send_many, in messages and bytes
 BATCH_MESSAGES = 1000
@@ -178,10 +178,7 @@ class Queue:
         rows = self.database.call(
             "browse_messages", queue=self.name, count=count, after_row_version=after_row_version, max_body_bytes=max_body_bytes
         )
-        return [
-            BrowsedMessage(id, version, bool(expired), expires and expires.replace(tzinfo=UTC), headers, body or b"", body_bytes)
-            for id, version, expired, expires, headers, body, body_bytes in rows
-        ]
+        return [browsed_message(row) for row in rows]
 
     def purge(self, *, batch: int = 2_000, progress: Progress | None = None) -> int:
         """Remove all messages that no other session has locked, in batches that commit one by one; return their number."""
@@ -206,6 +203,12 @@ def message_of_row(row: tuple) -> Message:
     """Return a row of receive_messages or receive_message as a Message."""
     id, row_version, expired, headers, body = row
     return Message(id, row_version, bool(expired), headers, body or b"")
+
+
+def browsed_message(row: Sequence[Any]) -> BrowsedMessage:
+    """Return a row of browse_messages as a BrowsedMessage."""
+    id, row_version, expired, expires, headers, body, body_bytes = row
+    return BrowsedMessage(id, row_version, bool(expired), expires and expires.replace(tzinfo=UTC), headers, body or b"", body_bytes)
 
 
 def legacy_values(headers: Headers) -> tuple[str | None, str | None]:

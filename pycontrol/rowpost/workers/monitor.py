@@ -262,9 +262,9 @@ class QueueMonitor:
 
     def _end(self) -> None:
         """Say that this supervisor has ended, if there is a connection, and close it."""
-        if self._database is not None:
+        if self._database is not None and (last := self._presence.last_calls):
             with suppress(RowpostError):
-                self._database.call_all(self._presence.last_calls)
+                self._database.call_all(last)
         self._disconnect()
 
     def _purge(self, name: str) -> Answer:

@@ -268,7 +268,7 @@ def test_a_reader_finds_an_instance_that_it_may_only_list(target, sql, database)
         with serving(app(replace(target.settings, url=made.url(name)))) as client:
             answers = [client.get("/api/v1/saga-instance", params={"saga": "Dash_Read", "instance": value}) for value in ("B", "C")]
 
-    assert (answers[0].json()["state"], answers[1].status_code) == ({"OrderId": "B"}, 404)
+    assert (answers[0].json()["found"]["state"], answers[1].status_code) == ({"OrderId": "B"}, 404)
 
 
 def test_the_deployment_is_shown_and_verified(client, target):
@@ -475,14 +475,14 @@ def test_a_reader_is_offered_no_act_and_the_server_refuses_each(target, sql, err
         sql.run(f"GRANT rowpost_reader TO {name}" if target.settings.engine == "postgresql" else f"ALTER ROLE rowpost_reader ADD MEMBER {name}")
         site = app(replace(target.settings, url=made.url(name)))
         with serving(site) as client:
-            pages = [client.get(path) for path in ("/", "/queue/error", "/failed", f"/failed/{row}", "/subscriptions", "/sagas", "/workers", "/deployment")]
+            pages = [client.get(path) for path in ("/", "/queue/error", "/failed", f"/failed/{row}", "/subscriptions", "/sagas", "/workers", "/follow?id=m-1", "/deployment")]
             token = site.state.site.forgery.token(client.cookies["rowpost_form"])
             refused = [
                 client.post(path, data={"form_token": token, "confirm": "error", "headers": "{}", "to": "Sales", "act": "pause"})
                 for path in (f"/failed/{row}/retry", f"/failed/{row}/discard", f"/failed/{row}/edit", "/purge/error", "/control/error")
             ]
 
-    assert [page.status_code for page in pages] == [200] * 8
+    assert [page.status_code for page in pages] == [200] * 9
     assert not re.search("Retry|Purge …|Discard|Pause", "".join(page.text for page in pages))
     assert [answer.status_code for answer in refused] == [403] * 5
     assert error.peek() == 1
@@ -547,7 +547,7 @@ def test_every_path_of_the_interface_is_in_the_document_and_answers_as_it_says(c
     database.call_atomically("subscribe", endpoint="Billing", topic="Shop.OrderPlaced", queue_address="Billing")
     document = client.get("/api/v1/openapi.json").json()
     arguments = {
-        "name": "Sales", "saga": "None", "instance": str(uuid4()), "row": None, "count": 10
+        "name": "Sales", "saga": "None", "instance": str(uuid4()), "row": None, "count": 10, "id": str(uuid4()),
     }  # fmt: skip
 
     assert document == openapi()
@@ -567,3 +567,56 @@ def test_the_document_names_every_path_that_answers(site):
     answered = {route.path for route in site.routes if route.path.startswith("/api/")}
 
     assert answered == {*openapi()["paths"], "/api/v1/openapi.json"}
+
+
+# ------------------------------------------------------------------ one message and its conversation
+def test_a_message_is_followed_from_its_failure_to_what_is_known_of_it(client, error):
+    error.send(b"{}", failed_headers(SCRIPT) | {"NServiceBus.OriginatingEndpoint": SCRIPT, "NServiceBus.ConversationId": SCRIPT})
+    row = only_row(error)
+    message = client.get("/api/v1/failed-message", params={"row": row}).json()["failure"]["message_id"]
+
+    page, document = client.get(f"/follow?id={message}").text, client.get("/api/v1/message-life", params={"id": message}).json()
+
+    assert f'href="/follow?id={message}"' in client.get(f"/failed/{row}").text
+    assert SCRIPT not in page
+    assert [(fact["kind"], fact["row_version"]) for fact in document["facts"]] == [("sent", None), ("failed", row)]
+    assert f'href="/failed/{row}?queue=error"' in page
+    assert document["conversation_id"] == SCRIPT
+
+
+def test_a_conversation_is_shown_as_a_tree(client, error, database):
+    conversation = str(uuid4())
+    caused = failed_headers() | {"NServiceBus.ConversationId": conversation, "NServiceBus.OriginatingEndpoint": "Billing"}
+    first = {"NServiceBus.MessageId": str(uuid4()), "NServiceBus.ConversationId": conversation, "NServiceBus.OriginatingEndpoint": "Web"}
+    Queue("Billing", database).send(b"{}", first)
+    error.send(b"{}", caused | {"NServiceBus.RelatedTo": first["NServiceBus.MessageId"]})
+
+    document = client.get("/api/v1/conversation", params={"id": conversation}).json()
+
+    assert [(step["tree"], step["state"], step["endpoint"]) for step in document["steps"]] == [("", "waiting", "Billing"), ("└─ ", "failed", "Sales")]
+    assert client.text(f"/follow?conversation={conversation}").count("PlaceOrder") == 1
+
+
+def test_a_sagas_timeouts_are_shown_with_its_instance(client, target, database, sql):
+    apply(database, plan(replace(target.settings, sagas=(SagaSettings("Sales_Due", "OrderId"),))))
+    sql.empty("Sales.Delayed")
+    ids = uuid4(), uuid4()
+    for number, each in enumerate(ids):
+        database.call(
+            "insert_saga", "Sales_Due", id=each, correlation_value=f"T {number}", data=f'{{"OrderId":"T {number}"}}', metadata="{}",
+            persistence_version="1.0", saga_type_version="1.0",
+        )  # fmt: skip
+        headers = {"NServiceBus.SagaId": str(each), "NServiceBus.IsSagaTimeoutMessage": "True", "NServiceBus.EnclosedMessageTypes": "Shop.Expire"}
+        database.call("delay_message", "Sales", headers=encode_headers(headers), body=b"{}", delay_ms=3_600_000)
+
+    detail = client.get("/api/v1/saga-instance", params={"saga": "Sales_Due", "instance": "T 1"}).json()
+
+    assert (detail["found"]["id"], [(each["queue"], each["message_type"]) for each in detail["timeouts"]]) == (str(ids[1]), [("Sales", "Shop.Expire")])
+    assert "Expire" in client.text("/saga/Sales_Due?instance=T%200")
+
+
+def test_what_is_unknown_or_no_id_is_said(client):
+    assert "Nothing is known of it here" in client.text(f"/follow?id={uuid4()}")
+    assert "No message of this conversation" in client.text(f"/follow?conversation={uuid4()}")
+    assert client.get("/follow?id=%C3%BC").status_code == 400
+    assert "Follow a message" in client.text("/follow")

@@ -313,7 +313,7 @@ def test_a_function_of_an_earlier_release_that_returned_less_makes_room(shop, da
 
     apply(database, shop.plan())
 
-    assert database.call("watch_queue", "Sales", count=10) == [(0, None)]
+    assert database.call("watch_queue", "Sales", count=10) == [(0, None, False, None, None, None)]
     assert verify(database, shop.plan()) == []
 
 

@@ -36,6 +36,7 @@ DIFFERENT = {
     ("monitoring/maintain_queue", "Locking"): "index rebuilds and VACUUM take different locks",
     ("monitoring/queue_metrics", "Locking"): NO_SHARED_LOCKS,
     ("queue/browse_messages", "Locking"): NO_SHARED_LOCKS,
+    ("queue/search_messages", "Locking"): NO_SHARED_LOCKS,
     ("queue/peek_queue", "Atomicity"): "PostgreSQL's text also says that no transaction id is assigned",
     ("queue/peek_queue", "Locking"): NO_SHARED_LOCKS,
     ("queue/purge_expired", "Locking"): ESCALATION,

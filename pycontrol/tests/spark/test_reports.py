@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pyspark.sql import functions as F
 
-from rowpost.spark.archive.conversation_tree import Step, depth, mermaid, tree
 from rowpost.spark.archive.schemas import CONVERSATIONS, EDGES, FAILURE_GROUPS, FLOW_HOURLY
 from rowpost.spark.jobs.archive import archive
 from rowpost.spark.jobs.conversations import conversations, edges, one_conversation
 from rowpost.spark.jobs.failures import failures, write_csv
 from rowpost.spark.jobs.metrics import metrics, skipped
+from rowpost.wire.conversation import Step, depth, mermaid, tree
 from tests.support.spark.messages import NOON, audit_row, error_row, messages, raw
 
 ODD = [raw(""), raw("{broken"), audit_row("far", sent=datetime(2999, 1, 1, tzinfo=UTC))]

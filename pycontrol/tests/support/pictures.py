@@ -40,6 +40,8 @@ __all__ = ["QUEUES", "SAGA", "browser", "chromium", "fill", "overflow", "pages_o
 PICTURES = Path(__file__).resolve().parents[3] / "docs" / "pictures"
 QUEUES = ("Sales", "Billing", "Shipping", "Stock", "Mail", "error", "audit")
 SAGA = "Sales_OrderPolicy"
+#: the id of the message with which the conversation of `follow` begins
+ORDER = "11d3a5c0-94b2-4f3e-8a57-0c5b6a7e2f40"
 GUIDE = PICTURES.parent / "guides" / "dashboard.md"
 LARGEST = 150_000  # bytes
 TRACE = """Traceback (most recent call last):
@@ -115,12 +117,47 @@ def fill(database: Connection) -> None:
         )  # fmt: skip
     pause(database, "Mail", "the provider is down until 14:00")
     limit_workers(database, "Billing", 6, shared=True)
+    follow(database)
     for number in range(12):
         database.call(
             "insert_saga", SAGA, id=uuid4(), correlation_value=str(4000 + number),
             data=f'{{"OrderId":"{4000 + number}","Placed":true,"Billed":{"true" if number % 3 else "false"},"Lines":[{{"Sku":"A-1","Count":{number}}}]}}',
             metadata='{"Originator":"Web"}', persistence_version="1.0", saga_type_version="1.0",
         )  # fmt: skip
+
+
+def follow(database: Connection) -> None:
+    """Store a conversation: an order that was placed, announced and billed, and whose shipment has failed."""
+    now, name = datetime.now(UTC), "7c1f0f52-4a6e-4b7e-9d3c-2f1f5a3e8d10"
+
+    def headers(number: int, kind: str, intent: str, sender: str, cause: int | None, **more: str) -> dict[str, str | None]:
+        sent = now - timedelta(seconds=60 - 2 * number)
+        return {
+            "NServiceBus.MessageId": ORDER[:-1] + str(number), "NServiceBus.EnclosedMessageTypes": f"Shop.Messages.{kind}, Shop.Messages",
+            "NServiceBus.MessageIntent": intent, "NServiceBus.ConversationId": name, "NServiceBus.OriginatingEndpoint": sender,
+            "NServiceBus.TimeSent": format_timestamp(sent), **({} if cause is None else {"NServiceBus.RelatedTo": ORDER[:-1] + str(cause)}),
+        } | more  # fmt: skip
+
+    def handled(number: int, endpoint: str) -> dict[str, str]:
+        started = now - timedelta(seconds=59.9 - 2 * number)
+        return {
+            "NServiceBus.ProcessingStarted": format_timestamp(started), "NServiceBus.ProcessingEndpoint": endpoint, "NServiceBus.ProcessingMachine": "app-1",
+            "NServiceBus.ProcessingEnded": format_timestamp(started + timedelta(milliseconds=12.5 * (number + 1))),
+        }  # fmt: skip
+
+    Queue("audit", database).send_many([
+        OutgoingMessage(b'{"OrderId":4003}', headers(0, "PlaceOrder", "Send", "Web", None) | handled(0, "Sales") | {"NServiceBus.InvokedSagas": f"Shop.OrderPolicy:{uuid4()}"}),
+        OutgoingMessage(b'{"OrderId":4003}', headers(1, "OrderPlaced", "Publish", "Sales", 0) | handled(1, "Billing")),
+        OutgoingMessage(b'{"OrderId":4003}', headers(2, "OrderBilled", "Publish", "Billing", 1) | handled(2, "Sales")),
+    ])  # fmt: skip
+    shipment = headers(3, "ShipOrder", "Send", "Sales", 2)
+    Queue("error", database).send(
+        b'{"OrderId":4003}', shipment | failed_headers("no answer within 30 s", "Shipping", "shop.gateway.GatewayTimeout", "Shop.Messages.ShipOrder") | {
+            "NServiceBus.MessageId": shipment["NServiceBus.MessageId"], "NServiceBus.ProcessingEndpoint": "Shipping", "NServiceBus.TimeSent": shipment["NServiceBus.TimeSent"],
+            "NServiceBus.TimeOfFailure": format_timestamp(now),
+        },
+    )  # fmt: skip
+    Queue("Shipping", database).send(b'{"OrderId":4003}', headers(4, "SendReceipt", "Send", "Billing", 1))
 
 
 def pages_of(database: Connection) -> dict[str, str]:
@@ -130,7 +167,7 @@ def pages_of(database: Connection) -> dict[str, str]:
     return {
         "queues": "/", "queue": "/queue/Sales", "message": f"/message/{message}/Sales", "failed-messages": "/failed", "failed-message": f"/failed/{row}",
         "edit": f"/failed/{row}/edit", "discard": f"/failed/{row}/discard", "purge": "/purge/Sales", "subscriptions": "/subscriptions",
-        "workers": "/workers",
+        "workers": "/workers", "follow": f"/follow?id={ORDER}", "conversation": "/follow?conversation=7c1f0f52-4a6e-4b7e-9d3c-2f1f5a3e8d10", "follow-form": "/follow",
         "paused": "/queue/Mail", "sagas": "/sagas", "saga": f"/saga/{SAGA}", "saga-instance": f"/saga/{SAGA}?instance=4003", "deployment": "/deployment?verify=1",
         "not-found": "/queue/Nowhere",
     }  # fmt: skip

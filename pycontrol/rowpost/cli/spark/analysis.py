@@ -160,9 +160,9 @@ def conversations(
 
 
 def _one_conversation(session: Session, df: DataFrame, id: str, mermaid: bool) -> None:
-    from rowpost.spark.archive.conversation_tree import depth, tree
-    from rowpost.spark.archive.conversation_tree import mermaid as drawn
     from rowpost.spark.jobs.conversations import one_conversation
+    from rowpost.wire.conversation import depth, tree
+    from rowpost.wire.conversation import mermaid as drawn
 
     steps = one_conversation(df, id)
     if not steps:

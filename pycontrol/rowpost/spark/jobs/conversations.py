@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType
 
-from rowpost.spark.archive.conversation_tree import Step, depth
 from rowpost.spark.archive.headers import has_failed
 from rowpost.spark.archive.schemas import CONVERSATIONS, EDGES, shaped
 from rowpost.spark.jobs.metrics import PERCENTILE_ACCURACY
+from rowpost.wire.conversation import Step, depth
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -110,7 +110,9 @@ SUBSTITUTIONS: dict[str, Callable[[str], str]] = {
     "a refused lock leaves a frame on the server's error stack, and the fifth ends the server; a caught error clears it":
         lambda text: LOCK.sub(lambda found: found[0] + REFUSED.format(found[1], found[2]), text),
     "DELETE FROM a common table expression": lambda text: DELETE_FROM_CTE.sub(_delete_by_key, text),
-    "deleted.… inside of CASE, in OUTPUT": lambda text: text.replace("CASE WHEN deleted.Expires", "CASE WHEN q.Expires"),
+    "deleted.… inside of CASE or CAST, in OUTPUT": lambda text: (
+        text.replace("CASE WHEN deleted.Expires", "CASE WHEN q.Expires").replace("CAST(deleted.Due", "CAST(d.Due")
+    ),
     "text of more than 4,000 characters, and escapes, in OPENJSON": _openjson,
     "the role db_owner owns the schema dbo, so that no two schemas have the owner dbo": lambda text: text.replace(OWNER, OWNER_BY_DBO),
     "row counts in sys.partitions": lambda text: BLOAT.sub(

@@ -17,6 +17,7 @@ GRANT SELECT ON rowpost.queue TO rowpost_endpoint, rowpost_operator, rowpost_rea
 IF OBJECT_ID(N'rowpost.saga', N'U') IS NOT NULL GRANT SELECT ON rowpost.saga TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT SELECT ON rowpost.subscription_table TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.failure TO rowpost_endpoint, rowpost_operator;
+GRANT SELECT ON rowpost.failure TO rowpost_reader;
 IF OBJECT_ID(N'rowpost.decision', N'U') IS NOT NULL GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.decision TO rowpost_endpoint, rowpost_operator;
 IF OBJECT_ID(N'rowpost.decision', N'U') IS NOT NULL GRANT SELECT ON rowpost.decision TO rowpost_reader;
 GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.lease TO rowpost_endpoint, rowpost_operator;

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
-__all__ = ["Step", "depth", "mermaid", "tree"]
+__all__ = ["Step", "depth", "mermaid", "tree", "walk"]
 
 _UNKNOWN = "(unknown)"
 _UNSAFE = re.compile(r"[^\w.,:()' /-]")
@@ -19,7 +19,13 @@ _UNSAFE = re.compile(r"[^\w.,:()' /-]")
 
 @dataclass(frozen=True)
 class Step:
-    """One handling of a message by one endpoint, successful or failed. `took_ms` is the processing time in milliseconds."""
+    """One message at one endpoint.
+
+    Attributes:
+        failed: its handling has failed.
+        took_ms: how long its handling took, in milliseconds.
+        state: what is true of it if it is neither handled nor failed, such as waiting.
+    """
 
     message_id: str | None
     related_to: str | None = None
@@ -30,6 +36,7 @@ class Step:
     time_sent: datetime | None = None
     failed: bool = False
     took_ms: float | None = None
+    state: str = ""
 
     @property
     def short_type(self) -> str:
@@ -68,10 +75,12 @@ def tree(steps: Sequence[Step]) -> list[str]:
     ['Place  Web → Sales  2.0 ms', '└─ Placed  Sales → Billing  FAILED  (Publish)']
     """
     lines: list[str] = []
-    for prefix, step in _walk(steps):
+    for prefix, step in walk(steps):
         words = [f"{prefix}{step.short_type}", f"{step.sending_endpoint or _UNKNOWN} → {step.endpoint or _UNKNOWN}"]
         if step.failed:
             words.append("FAILED")
+        elif step.state:
+            words.append(step.state)
         elif step.took_ms is not None:
             words.append(f"{step.took_ms:,.1f} ms")
         if step.intent not in (None, "Send"):
@@ -80,8 +89,8 @@ def tree(steps: Sequence[Step]) -> list[str]:
     return lines
 
 
-def _walk(steps: Sequence[Step]) -> Iterator[tuple[str, Step]]:
-    """Yield each step once, with the prefix of its line."""
+def walk(steps: Sequence[Step]) -> Iterator[tuple[str, Step]]:
+    """Yield each step once, after its cause, with the lines of the tree that stand before it."""
     known = {step.message_id for step in steps}
     children: dict[tuple[str | None, str | None], list[Step]] = {}
     for step in steps:
