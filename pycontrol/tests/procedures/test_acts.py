@@ -94,7 +94,7 @@ def test_only_its_own_executor_reports(database, queue):
 def test_an_unknown_state_is_refused(database, queue):
     act = record(database, executor=FIRST)
 
-    with pytest.raises(DatabaseError, match="(?i)check constraint"):
+    with pytest.raises(DatabaseError, match=r"(?i)check constraint"):
         report(database, act, act_state="asleep")
 
 
