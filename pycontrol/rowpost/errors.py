@@ -58,15 +58,13 @@ from typing import ClassVar
 
 __all__ = [
     "CATALOGUE", "ActNotFound", "ActTaken", "AlreadyDispatched", "AlreadyHandled", "ArchiveNotFound", "CatalogueError", "ContractError",
-    "DatabaseError", "DatabaseUnavailable", "Deadlock", "DelayNotSupported", "DeployError", "FeatureMissing",
-    "HandlerBrokeTransaction", "HandlerNotFound", "InvalidCorrelation", "InvalidCount", "InvalidDelay",
-    "InvalidJobKey", "InvalidMessage", "InvalidMessageId", "InvalidMessages", "InvalidOutboxEndpoint",
-    "InvalidQueueName", "InvalidSagaState", "InvalidSubscription", "InvalidTimeToBeReceived", "JobKeyUsed",
-    "LockRefused", "LockTimeout", "LoginRefused", "MessageCorrupt", "MessageError", "MessageNotDeserialized",
-    "MessageNotFound", "NoHandler", "NoReply", "NotAQueueTable", "NotASagaTable", "ParticipantFailed",
-    "PasswordUnavailable", "PermissionDenied", "QueueNameConflict", "QueueNotFound", "QueueNotGranted", "ReplyRefused",
-    "RowpostError", "SagaConflict", "SagaInstanceMissing", "SagaInstanceRequired", "SagaNotDeployed", "SchemaMissing",
-    "SchemaTooNew", "ScriptEdited", "SettingsError", "SparkFailed", "SparkUnavailable", "SpoolTaken", "SubscriptionRefused",
+    "DatabaseError", "DatabaseUnavailable", "Deadlock", "DelayNotSupported", "DeployError", "FeatureMissing", "HandlerBrokeTransaction",
+    "HandlerNotFound", "InvalidCorrelation", "InvalidCount", "InvalidDelay", "InvalidJobKey", "InvalidMessage", "InvalidMessageId", "InvalidMessages",
+    "InvalidOutboxEndpoint", "InvalidQueueName", "InvalidSagaState", "InvalidSubscription", "InvalidTimeToBeReceived", "JobKeyUsed", "LockRefused",
+    "LockTimeout", "LoginRefused", "MessageCorrupt", "MessageError", "MessageNotDeserialized", "MessageNotFound", "NoHandler", "NoReply",
+    "NotAQueueTable", "NotASagaTable", "ParticipantFailed", "PasswordUnavailable", "PermissionDenied", "QueueNameConflict", "QueueNotFound",
+    "QueueNotGranted", "ReplyRefused", "RowpostError", "SagaConflict", "SagaInstanceMissing", "SagaInstanceRequired", "SagaNotDeployed",
+    "SchemaMissing", "SchemaTooNew", "ScriptEdited", "SettingsError", "SparkFailed", "SparkUnavailable", "SpoolTaken", "SubscriptionRefused",
     "Unrecoverable", "UnsupportedServer",
 ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""rowpost acts list, show, cancel, resume: the record of what operators did, and acts on many messages that go on."""
+"""rowpost acts list, show, cancel, resume, clean: the record of what operators did, and acts on many messages that go on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rowpost.cli.errors.many import header_values
 from rowpost.cli.exits import ExitCode
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
-from rowpost.transport.acts import Act, cancel_act, find_act, list_acts
+from rowpost.transport.acts import KEPT_DAYS, Act, cancel_act, clean_acts, find_act, list_acts
 from rowpost.transport.bulk_acts import BulkAct
 
 __all__ = ["app"]
@@ -84,6 +84,20 @@ def resume(
     """Go on with an act on many messages that was interrupted, cancelled or failed, behind the last message that it finished."""
     with session.deployed() as database:
         return execute(session, BulkAct.resume(database, number, header_values(header)))
+
+
+@command(app)
+def clean(
+    session: Session,
+    keep: Annotated[int, typer.Option("--keep-days", min=1, max=10_000, help="Delete acts that began before so many days.")] = KEPT_DAYS,
+) -> None:
+    """Delete old acts from the record. Supervisors whose login is an operator do so every hour."""
+    with session.deployed() as database:
+        removed = clean_acts(database, keep)
+    if session.as_json:
+        session.document({"deleted": removed})
+    else:
+        session.note(f"Deleted {removed:,} {'act' if removed == 1 else 'acts'} that began more than {keep} days ago.")
 
 
 def _messages(act: Act) -> str:

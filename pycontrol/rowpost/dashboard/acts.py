@@ -108,17 +108,20 @@ class Acts:
 
     def pause(self, queue: str, reason: str | None) -> None:
         """Pause a queue for the supervisors of all hosts."""
-        with self._act("pause", queue, reason=reason):
+        with self._act("pause", queue, reason=reason) as noted:
+            noted.done = 0
             pause(self.database, queue, self._signed(reason))
 
     def resume(self, queue: str, reason: str | None) -> None:
         """End the pause of a queue."""
-        with self._act("resume", queue, reason=reason):
+        with self._act("resume", queue, reason=reason) as noted:
+            noted.done = 0
             resume(self.database, queue, self._signed(reason))
 
     def limit(self, queue: str, limit: int | None, reason: str | None, *, shared: bool) -> None:
         """Limit a queue's workers; None: as the environments say. Raises InvalidCount."""
-        with self._act("limit", queue, reason=reason, limit=limit, shared=shared):
+        with self._act("limit", queue, reason=reason, limit=limit, shared=shared) as noted:
+            noted.done = 0
             limit_workers(self.database, queue, limit, shared=shared, reason=self._signed(reason))
 
     def send_now(self, queue: str, key: str) -> None:

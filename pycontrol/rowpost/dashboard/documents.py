@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 __all__ = [
-    "ControlDocument", "DelayedDocument", "DelayedPage", "Deployment", "FailedDetail", "FailedGroup", "FailedPage", "FailedSummary", "FindingDocument", "MessageDocument", "MessagePage",
+    "ControlDocument", "DelayedDocument", "DelayedPage", "Deployment", "Document", "FailedDetail", "FailedGroup", "FailedPage", "FailedSummary", "FindingDocument", "MessageDocument", "MessagePage",
     "Problem", "QueueDocument", "QueuePage", "SagaInstance", "SagaInstances", "SagaType", "SagaTypes", "Subscription", "Subscriptions",
     "SupervisorDocument", "Supervisors", "Verification", "WorkerDocument",
 ]  # fmt: skip

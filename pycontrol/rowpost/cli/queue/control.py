@@ -32,7 +32,8 @@ def pause_queue(session: Session, name: QueueArgument, reason: ReasonOption = No
     with session.deployed() as database:
         names = _names(session, name)
         for each in names:
-            with ACTOR.act(database, "pause", each, reason=reason):
+            with ACTOR.act(database, "pause", each, reason=reason) as noted:
+                noted.done = 0
                 pause(database, each, reason)
         _print(session, database, names, "Paused {}.", OTHERS)
 
@@ -42,7 +43,8 @@ def resume_queue(session: Session, name: QueueArgument, reason: ReasonOption = N
     with session.deployed() as database:
         names = _names(session, name)
         for each in names:
-            with ACTOR.act(database, "resume", each, reason=reason):
+            with ACTOR.act(database, "resume", each, reason=reason) as noted:
+                noted.done = 0
                 resume(database, each, reason)
         _print(session, database, names, "Resumed {}.")
 
@@ -63,7 +65,8 @@ def limit(
     with session.deployed() as database:
         names = _names(session, name)
         for each in names:
-            with ACTOR.act(database, "limit", each, reason=reason, limit=workers, shared=total):
+            with ACTOR.act(database, "limit", each, reason=reason, limit=workers, shared=total) as noted:
+                noted.done = 0
                 limit_workers(database, each, workers, shared=total, reason=reason)
         where = "all supervisors together" if total else "each supervisor"
         _print(session, database, names, "{} has as many workers as its environment says." if clear else f"{{}} has at most {workers} workers in {where}.")
