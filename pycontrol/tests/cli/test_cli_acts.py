@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 from collections import Counter
 
@@ -10,11 +11,12 @@ import pytest
 
 from rowpost.database.connection import connect_url
 from rowpost.transport.acts import find_act, list_acts
+from rowpost.transport.error_queue import ErrorQueue
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage, encode_headers
 from tests.support.dashboard import Browser, failed_headers
 from tests.support.probe import probe_for
-from tests.support.program import Program, program
+from tests.support.program import Program, environment_file, program
 from tests.support.workers import eventually
 
 __all__ = ["program"]
@@ -81,6 +83,23 @@ def test_a_message_has_one_id_in_the_list_in_show_and_in_the_record(program: Pro
     assert (by_id.out, document["message_id"], document["row_version"]) == (by_row.out, first["message_id"], first["row_version"])
     assert f"message {second['message_id']}" in shown
     assert (retried["message_id"], list_acts(database)[0].message_id) == (first["message_id"], first["message_id"])
+
+
+def test_the_log_names_a_message_by_the_id_that_errors_show_takes(program: Program, error, database):
+    (program.folder / "failing_handlers.py").write_text("def fail(message, connection):\n    raise ValueError('no such order')\n")
+    worked = "queues: {Sales: {worker: {handler: 'failing_handlers:fail', limit: 1}}, Billing: {}, error: {}, audit: {}}\n"
+    failing = program.with_environment(environment_file(program.folder, program.engine, worked, "failing"))
+    Queue("Sales", database).send(b"{}", {"NServiceBus.MessageId": "order-4711"})
+    Queue("Sales", database).send(b"{}", {})
+    Queue("Sales", database).send(b"poison", "{broken")
+
+    log = failing("run", "--until-idle").out
+    logged = re.findall(r"message (\S+) moved to the error queue", log)
+    shown = [failing("errors", "show", each) for each in logged]
+    known = {message.message_id for message in ErrorQueue(database).list()}
+
+    assert (len(logged), [each.code for each in shown]) == (3, [0, 0, 0]), log
+    assert ("order-4711" in logged, set(logged)) == (True, known)
 
 
 def test_failures_are_counted_by_cause_and_a_cause_selects_them(program: Program, error):
