@@ -9,6 +9,8 @@
      ├── InvalidSagaState         a saga's state that cannot be stored, or that its class does not fit any more
      ├── SparkUnavailable         no pyspark, no Java, or settings that Spark cannot start with
      ├── SparkFailed              a job of Spark that ended before its end
+     ├── ActNotFound              no act on record under that number
+     ├── ActTaken                 an act that another process executes, or that has ended
      ├── ArchiveNotFound          no archive of messages where one was named
      ├── MessageError
      │    ├── MessageCorrupt      a stored message whose headers cannot be read
@@ -55,16 +57,14 @@ a test compares with this module.
 from typing import ClassVar
 
 __all__ = [
-    "CATALOGUE", "AlreadyDispatched", "AlreadyHandled", "ArchiveNotFound", "CatalogueError", "ContractError",
-    "DatabaseError", "DatabaseUnavailable", "Deadlock", "DelayNotSupported", "DeployError", "FeatureMissing",
-    "HandlerBrokeTransaction", "HandlerNotFound", "InvalidCorrelation", "InvalidCount", "InvalidDelay",
-    "InvalidJobKey", "InvalidMessage", "InvalidMessageId", "InvalidMessages", "InvalidOutboxEndpoint",
-    "InvalidQueueName", "InvalidSagaState", "InvalidSubscription", "InvalidTimeToBeReceived", "JobKeyUsed",
-    "LockRefused", "LockTimeout", "LoginRefused", "MessageCorrupt", "MessageError", "MessageNotDeserialized",
-    "MessageNotFound", "NoHandler", "NoReply", "NotAQueueTable", "NotASagaTable", "ParticipantFailed",
-    "PasswordUnavailable", "PermissionDenied", "QueueNameConflict", "QueueNotFound", "QueueNotGranted", "ReplyRefused",
-    "RowpostError", "SagaConflict", "SagaInstanceMissing", "SagaInstanceRequired", "SagaNotDeployed", "SchemaMissing",
-    "SchemaTooNew", "ScriptEdited", "SettingsError", "SparkFailed", "SparkUnavailable", "SpoolTaken", "SubscriptionRefused",
+    "CATALOGUE", "ActNotFound", "ActTaken", "AlreadyDispatched", "AlreadyHandled", "ArchiveNotFound", "CatalogueError", "ContractError",
+    "DatabaseError", "DatabaseUnavailable", "Deadlock", "DelayNotSupported", "DeployError", "FeatureMissing", "HandlerBrokeTransaction",
+    "HandlerNotFound", "InvalidCorrelation", "InvalidCount", "InvalidDelay", "InvalidJobKey", "InvalidMessage", "InvalidMessageId", "InvalidMessages",
+    "InvalidOutboxEndpoint", "InvalidQueueName", "InvalidSagaState", "InvalidSubscription", "InvalidTimeToBeReceived", "JobKeyUsed", "LockRefused",
+    "LockTimeout", "LoginRefused", "MessageCorrupt", "MessageError", "MessageNotDeserialized", "MessageNotFound", "NoHandler", "NoReply",
+    "NotAQueueTable", "NotASagaTable", "ParticipantFailed", "PasswordUnavailable", "PermissionDenied", "QueueNameConflict", "QueueNotFound",
+    "QueueNotGranted", "ReplyRefused", "RowpostError", "SagaConflict", "SagaInstanceMissing", "SagaInstanceRequired", "SagaNotDeployed",
+    "SchemaMissing", "SchemaTooNew", "ScriptEdited", "SettingsError", "SparkFailed", "SparkUnavailable", "SpoolTaken", "SubscriptionRefused",
     "Unrecoverable", "UnsupportedServer",
 ]  # fmt: skip
 
@@ -103,6 +103,14 @@ class SparkUnavailable(RowpostError):
 
 class SparkFailed(RowpostError):
     """A job of Spark failed; what it had finished stands."""
+
+
+class ActNotFound(RowpostError):
+    """There is no act on record under that number."""
+
+
+class ActTaken(RowpostError):
+    """Another process executes the act, or it has ended: this one changes nothing more."""
 
 
 class ArchiveNotFound(RowpostError):

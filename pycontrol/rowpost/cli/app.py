@@ -30,6 +30,7 @@ _MODULES = {
     "workers": "workers",
     "delayed": "delayed",
     "errors": "errors",
+    "acts": "acts",
     "subscriptions": "subscriptions",
     "sagas": "sagas",
     "transactions": "transactions",

@@ -21,11 +21,14 @@ from rowpost.deploy.plan import business_settings
 from rowpost.errors import InvalidQueueName, RowpostError, SettingsError
 from rowpost.outbox.operations import named
 from rowpost.settings.environment import OutboxSettings, Settings, load_settings
+from rowpost.transport.acts import Actor
 from rowpost.transport.queue import Queue
 from rowpost.wire.address import Address, parse_address
 
-__all__ = ["PRODUCTION", "Session", "canonical_name", "console", "import_from_current_folder"]
+__all__ = ["ACTOR", "PRODUCTION", "Session", "canonical_name", "console", "import_from_current_folder"]
 
+#: who acts, for the record: the database adds the login
+ACTOR = Actor("command line")
 #: the name of the environment in which nothing is made or changed without being asked
 PRODUCTION = "production"
 #: columns of output that is not a terminal, so that lines are never wrapped

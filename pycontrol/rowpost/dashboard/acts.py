@@ -1,7 +1,6 @@
-"""What changes something: retry, edit and discard failed messages; purge, pause and limit a queue;
-reschedule and cancel delayed messages. Each act is one line in the log.
+"""What changes something: retry, edit and discard a failed message; purge, pause and limit a queue; reschedule and cancel delayed messages.
 
-An act is bounded in time, so that its page comes back: a purge or a retry of many messages says how many are done, and the rest stays.
+Each act is a line of the record in the database, in the transaction of the act, and one line in the log. Acts on many messages are in `bulk`.
 """
 
 from __future__ import annotations
@@ -16,17 +15,19 @@ from typing import Any
 
 from rowpost.database.connection import Connection
 from rowpost.errors import RowpostError
+from rowpost.transport.acts import Actor, Noted
 from rowpost.transport.controls import limit_workers, pause, resume
 from rowpost.transport.delayed_messages import DelayedMessages
-from rowpost.transport.error_queue import BATCH, ErrorQueue, Filter, Retried
-from rowpost.transport.failure_groups import scan
+from rowpost.transport.error_queue import ErrorQueue
+from rowpost.transport.purging import Purged, purge
 from rowpost.wire.message import Headers
 
-__all__ = ["ActLog", "Acts"]
+__all__ = ["CLIENT", "ActLog", "Acts"]
 
-#: seconds after which a purge or a retry of many stops between two batches
+#: how the record names the dashboard
+CLIENT = "dashboard"
+#: seconds after which a purge stops between two transactions, so that its page comes back
 LONGEST_S = 8.0
-PURGE_BATCH, MOST_RETRIED, SCANNED = 2_000, 5_000, 20_000
 _log = logging.getLogger("rowpost.dashboard.acts")
 
 
@@ -60,81 +61,78 @@ class Acts:
     user: str
     log: ActLog = field(default_factory=ActLog)
 
+    @property
+    def actor(self) -> Actor:
+        """Who acts, for the record."""
+        return Actor(CLIENT, self.user)
+
+    @contextmanager
+    def _act(self, name: str, queue: str, *, reason: str | None = None, **details: Any) -> Iterator[Noted]:
+        """Execute, record and log an act, in one transaction."""
+        said = {} if reason is None else {"reason": reason}
+        with self.log.act(self.user, name, queue=queue, **said, **details) as line:
+            with self.actor.act(self.database, name, queue, reason=reason, **details) as noted:
+                yield noted
+            line.update(noted.details, **({"message_id": noted.message_id} if noted.message_id else {}))
+
     def retry(self, queue: str, row: int) -> str:
         """Move a failed message back, and return the queue to which it went. Raises as ErrorQueue.retry."""
-        with self.log.act(self.user, "retry", queue=queue, row=row) as act:
-            act["to"] = ErrorQueue(self.database, queue).retry(row)
-        return act["to"]
+        with self._act("retry", queue, row=row) as noted:
+            errors = ErrorQueue(self.database, queue)
+            noted.message_id = errors.find(row).message_id
+            noted.details["to"] = to = errors.retry(row)
+        return to
 
     def edit(self, queue: str, row: int, body: bytes | None, headers: Headers | None, to: str | None) -> str:
         """Send an edited copy, and return the queue to which it went. Raises as ErrorQueue.edit."""
-        with self.log.act(self.user, "edit", queue=queue, row=row, body_edited=body is not None, headers_edited=headers is not None) as act:
-            act["to"] = ErrorQueue(self.database, queue).edit(row, body=body, headers=headers, to=to)
-        return act["to"]
+        with self._act("edit", queue, row=row, body_edited=body is not None, headers_edited=headers is not None) as noted:
+            errors = ErrorQueue(self.database, queue)
+            noted.message_id = errors.find(row).message_id
+            noted.details["to"] = went = errors.edit(row, body=body, headers=headers, to=to)
+        return went
 
     def discard(self, queue: str, row: int, reason: str) -> None:
-        """Remove a failed message for good. The log keeps its id and the reason. Raises MessageNotFound."""
-        with self.log.act(self.user, "discard", queue=queue, row=row, reason=reason) as act:
+        """Remove a failed message for good. The record keeps its id and the reason. Raises MessageNotFound."""
+        with self._act("discard", queue, reason=reason, row=row) as noted:
             errors = ErrorQueue(self.database, queue)
-            act["message_id"] = errors.find(row).message_id
+            noted.message_id = errors.find(row).message_id
             errors.discard(row)
 
-    def retry_group(self, queue: str, key: str, up_to: int, wanted: Filter | None = None, after: int | None = None) -> tuple[Retried, int]:
-        """Move back the matching messages of one cause between two row versions: at most 5,000, and for at most 8 seconds.
-
-        Returns:
-            What was done, and how many of those that were found are left because the time was over.
-        """
+    def purge(self, queue: str) -> Purged:
+        """Delete messages for at most 8 seconds."""
         end = time.monotonic() + LONGEST_S
-        with self.log.act(self.user, "retry group", queue=queue, cause=key, up_to=up_to) as act:
-            errors = ErrorQueue(self.database, queue)
-            rows = [each.row_version for each in scan(errors, wanted, key=key, after=after, up_to=up_to, show=MOST_RETRIED, read_at_most=SCANNED).messages]
-            done = Retried()
-            for start in range(0, len(rows), BATCH):
-                part = errors.retry_all(rows=rows[start : start + BATCH])
-                done = Retried(done.retried + part.retried, done.gone + part.gone, done.refused + part.refused)
-                if time.monotonic() > end:
-                    break
-            left = len(rows) - done.retried - done.gone - len(done.refused)
-            act |= {"retried": done.retried, "gone": done.gone, "refused": len(done.refused), "left": left}
-        return done, left
-
-    def purge(self, queue: str) -> tuple[int, bool]:
-        """Delete messages for at most 8 seconds; return how many, and whether the queue was purged to its end."""
-        end = time.monotonic() + LONGEST_S
-        with self.log.act(self.user, "purge", queue=queue) as act:
-            act["deleted"] = 0
-            while True:
-                purged = self.database.call_atomically("purge_queue", queue=queue, count=PURGE_BATCH)[0].purged
-                act["deleted"] += purged
-                if purged < PURGE_BATCH or time.monotonic() > end:
-                    break
-        return act["deleted"], purged < PURGE_BATCH
+        with self.log.act(self.user, "purge", queue=queue) as line:
+            purged = purge(self.database, self.actor, queue, stop=lambda: "done" if time.monotonic() > end else None)
+            line["deleted"] = purged.deleted
+        return purged
 
     def pause(self, queue: str, reason: str | None) -> None:
         """Pause a queue for the supervisors of all hosts."""
-        with self.log.act(self.user, "pause", queue=queue, reason=reason):
+        with self._act("pause", queue, reason=reason) as noted:
+            noted.done = 0
             pause(self.database, queue, self._signed(reason))
 
     def resume(self, queue: str, reason: str | None) -> None:
         """End the pause of a queue."""
-        with self.log.act(self.user, "resume", queue=queue, reason=reason):
+        with self._act("resume", queue, reason=reason) as noted:
+            noted.done = 0
             resume(self.database, queue, self._signed(reason))
 
     def limit(self, queue: str, limit: int | None, reason: str | None, *, shared: bool) -> None:
         """Limit a queue's workers; None: as the environments say. Raises InvalidCount."""
-        with self.log.act(self.user, "limit", queue=queue, limit=limit, shared=shared, reason=reason):
+        with self._act("limit", queue, reason=reason, limit=limit, shared=shared) as noted:
+            noted.done = 0
             limit_workers(self.database, queue, limit, shared=shared, reason=self._signed(reason))
 
     def send_now(self, queue: str, key: str) -> None:
         """Let a delayed message be due now. Raises MessageNotFound."""
-        with self.log.act(self.user, "send now", queue=queue, key=key):
+        with self._act("send-now", queue, key=key):
             DelayedMessages(queue, self.database).reschedule(key, timedelta(0))
 
     def cancel(self, queue: str, key: str, reason: str) -> None:
-        """Remove a delayed message for good. The log keeps its id and the reason. Raises MessageNotFound."""
-        with self.log.act(self.user, "cancel", queue=queue, key=key, reason=reason) as act:
-            act["message_id"] = DelayedMessages(queue, self.database).cancel(key).message_id
+        """Remove a delayed message for good. The record keeps its id and the reason. Raises MessageNotFound."""
+        with self._act("cancel-delayed", queue, reason=reason, key=key) as noted:
+            noted.message_id = DelayedMessages(queue, self.database).cancel(key).message_id or None
 
     def _signed(self, reason: str | None) -> str:
         """Return the reason with the visitor's name: the database knows only the dashboard's login."""

@@ -1,4 +1,4 @@
-"""The JSON behind the pages, and the OpenAPI document that describes it. Version 1 only reads."""
+"""The JSON behind the pages, and the OpenAPI document that describes it. Version 1 reads, and acts on many failed messages."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
+from rowpost.dashboard import act_documents, bulk, following, reading
 from rowpost.dashboard import documents as made
-from rowpost.dashboard import following, reading
-from rowpost.dashboard.pages import failed_filter
 from rowpost.dashboard.visit import Handler, Visit
 from rowpost.errors import InvalidCount
 from rowpost.sagas.instances import as_id
 from rowpost.version import __version__
 
-__all__ = ["OPERATIONS", "ROUTES", "openapi"]
+__all__ = ["OPERATIONS", "POSTS", "ROUTES", "openapi"]
 
 LIST = 1_000
 BODY_BYTES = 64 * 1024
@@ -27,7 +26,8 @@ BODY_BYTES = 64 * 1024
 class Operation:
     """One path: what answers it, the type of its document, and its parameters with their descriptions.
 
-    A parameter whose name ends with * is required; `after`, `row` and `count` are numbers where `numbers` names them.
+    A parameter whose name ends with * is required, and one that `numbers` names is a number. The parameters of a POST are the members of a JSON
+    object.
     """
 
     path: str
@@ -36,6 +36,7 @@ class Operation:
     summary: str
     parameters: tuple[tuple[str, str], ...] = ()
     numbers: tuple[str, ...] = ()
+    method: str = "get"
 
 
 def _required(visit: Visit, name: str) -> str:
@@ -46,10 +47,14 @@ def _required(visit: Visit, name: str) -> str:
 
 
 def _row(visit: Visit) -> int:
-    row = visit.number("row")
-    if row is None:
-        raise InvalidCount("The parameter row is missing.")
-    return row
+    return _number(visit, "row")
+
+
+def _number(visit: Visit, name: str = "number") -> int:
+    number = visit.number(name)
+    if number is None:
+        raise InvalidCount(f"The parameter {name} is missing.")
+    return number
 
 
 def _count(visit: Visit, default: int, most: int = LIST) -> int:
@@ -80,7 +85,7 @@ def _delayed(visit: Visit) -> made.DelayedPage:
 def _failed(visit: Visit) -> made.FailedPage:
     with visit.site.pool.connection() as database:
         key, after = visit.argument("cause") or None, visit.number("after")
-        return reading.failed_page(database, visit.error_queue, failed_filter(visit), key, after, _count(visit, 50))
+        return reading.failed_page(database, visit.error_queue, bulk.failed_filter(visit), key, after, _count(visit, 50))
 
 
 def _failed_message(visit: Visit) -> made.FailedDetail:
@@ -129,6 +134,26 @@ def _supervisors(visit: Visit) -> made.Supervisors:
         return reading.supervisors(database)
 
 
+def _acts(visit: Visit) -> act_documents.ActPage:
+    return bulk.read_acts(visit, _count(visit, 50))
+
+
+def _act(visit: Visit) -> act_documents.ActDocument:
+    return bulk.read_act(visit, _number(visit))
+
+
+def _begin(visit: Visit) -> act_documents.ActDocument:
+    return bulk.read_act(visit, bulk.start(visit))
+
+
+def _resume(visit: Visit) -> act_documents.ActDocument:
+    return bulk.read_act(visit, bulk.resume_one(visit, _number(visit)))
+
+
+def _cancel(visit: Visit) -> act_documents.CancelDocument:
+    return bulk.request_cancel(visit, _number(visit))
+
+
 def _deployment(visit: Visit) -> made.Deployment:
     with visit.site.pool.connection() as database:
         return reading.read_deployment(database, visit.site.settings, read_only=visit.site.read_only)
@@ -145,8 +170,12 @@ _ERRORS = ("queue", "the error queue; by default the environment's")
 _SEARCH = ("search", "only names that contain this text")
 _FILTER = (
     ("failed_queue", "only messages that failed in this queue"), ("exception", "only messages whose exception type or text contains this"),
-    ("type", "only messages whose type contains this"), ("cause", "only messages of the group with this key"),
+    ("type", "only messages whose type contains this"), ("since", "only messages that failed then or later: 2h ago, or a time of ISO 8601"),
+    ("cause", "only messages of the group with this key"),
 )  # fmt: skip
+_NUMBER = ("number*", "the act's number")
+_SELECTION = (_ERRORS, *_FILTER, ("after", "only messages after this row version"), ("up_to", "only messages up to this row version"))
+_HEADER = (("header", "for edit: the header that is set or removed"), ("value", "its new value, which is not on record"))
 OPERATIONS = (
     Operation("/api/v1/queues", _queues, made.QueuePage, "List queues with their figures, by name, 200 a page", (_SEARCH, ("after", "only names after this one"))),
     Operation("/api/v1/queue", _queue, made.QueueDocument, "Read the figures of one queue", (_NAME,)),
@@ -162,6 +191,12 @@ OPERATIONS = (
     Operation("/api/v1/saga-instances", _instances, made.SagaInstances, "List the instances of a saga", (("saga*", "the saga's table"), ("after", "only instances after this id"), ("count", "1 to 1000, by default 50")), ("count",)),
     Operation("/api/v1/saga-instance", _instance, made.SagaDetail, "Find an instance of a saga, with its timeouts", (("saga*", "the saga's table"), ("instance*", "the correlation value or the id"))),
     Operation("/api/v1/supervisors", _supervisors, made.Supervisors, "List the supervisors of all hosts with their workers"),
+    Operation("/api/v1/preview", bulk.read_preview, act_documents.BulkPreview, "Count the failed messages to which an act would apply, and show examples", _SELECTION, ("after", "up_to")),
+    Operation("/api/v1/acts", _acts, act_documents.ActPage, "List what operators did, the last act first", (("before", "only acts with a lower number"), ("count", "1 to 1000, by default 50")), ("before", "count")),
+    Operation("/api/v1/act", _act, act_documents.ActDocument, "Read one act, and how far it is", (_NUMBER,), ("number",)),
+    Operation("/api/v1/acts/begin", _begin, act_documents.ActDocument, "Act on many failed messages in the background", (("act*", "retry, discard, move or edit"), *_SELECTION, ("to", "the queue to which they go"), *_HEADER, ("remove", "1: remove the header"), ("reason", "why; needed to discard")), ("after", "up_to"), "post"),
+    Operation("/api/v1/acts/cancel", _cancel, act_documents.CancelDocument, "Ask an act to stop", (_NUMBER,), ("number",), "post"),
+    Operation("/api/v1/acts/resume", _resume, act_documents.ActDocument, "Go on with an act that was interrupted, cancelled or failed", (_NUMBER, *_HEADER), ("number",), "post"),
     Operation("/api/v1/deployment", _deployment, made.Deployment, "Read what is deployed"),
     Operation("/api/v1/verification", _verification, made.Verification, "Compare the database with the plan"),
 )  # fmt: skip
@@ -176,15 +211,25 @@ def openapi() -> dict[str, Any]:
     for each in OPERATIONS:
         schema = schemas[types.index(each.document)]
         paths[each.path] = {
-            "get": {
-                "operationId": each.path.rpartition("/")[2].replace("-", "_"),
+            each.method: {
+                "operationId": each.path.removeprefix("/api/v1/").replace("/", "_").replace("-", "_"),
                 "summary": each.summary,
-                "parameters": [_parameter(name, text, each.numbers) for name, text in each.parameters],
+                **_given(each),
                 "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": schema}}}, "default": problem},
             }
         }
-    information = {"title": "rowpost dashboard", "version": "1", "description": f"Made from rowpost {__version__}. It only reads."}
+    information = {"title": "rowpost dashboard", "version": "1", "description": f"Made from rowpost {__version__}. GET only reads."}
     return {"openapi": "3.1.0", "info": information, "paths": paths, "components": {"schemas": components}}
+
+
+def _given(operation: Operation) -> dict[str, Any]:
+    """Return the parameters of an operation: of its address, or of the object that is posted."""
+    parameters = [_parameter(name, text, operation.numbers) for name, text in operation.parameters]
+    if operation.method == "get":
+        return {"parameters": parameters}
+    members = {each["name"]: {**each["schema"], "description": each["description"]} for each in parameters}
+    schema = {"type": "object", "properties": members, "required": [each["name"] for each in parameters if each["required"]]}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 def _parameter(name: str, text: str, numbers: tuple[str, ...]) -> dict[str, Any]:
@@ -198,6 +243,7 @@ def _as_json(answer: Callable[[Visit], Any]) -> Handler:
 
 
 ROUTES: tuple[tuple[str, Handler], ...] = (
-    *((each.path, _as_json(each.answer)) for each in OPERATIONS),
+    *((each.path, _as_json(each.answer)) for each in OPERATIONS if each.method == "get"),
     ("/api/v1/openapi.json", _as_json(lambda visit: openapi())),
 )
+POSTS: tuple[tuple[str, Handler], ...] = tuple((each.path, _as_json(each.answer)) for each in OPERATIONS if each.method == "post")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
@@ -20,13 +21,17 @@ from starlette.routing import Route
 
 from rowpost import errors
 from rowpost.dashboard.access import SESSION, SESSION_S, Access, HostAccess, TokenAccess
+from rowpost.dashboard.api import POSTS as API_POSTS
 from rowpost.dashboard.api import ROUTES as API
+from rowpost.dashboard.bulk import FORMS as ACT_FORMS
+from rowpost.dashboard.bulk import PAGES as ACT_PAGES
 from rowpost.dashboard.connections import Pool
 from rowpost.dashboard.forms import ROUTES as FORMS
 from rowpost.dashboard.monitor import Monitor
 from rowpost.dashboard.pages import ROUTES as PAGES
 from rowpost.dashboard.protection import COOKIE, Headers
 from rowpost.dashboard.rendering import ASSETS
+from rowpost.dashboard.runner import Runner, TooManyActs
 from rowpost.dashboard.visit import Handler, Site, Visit
 from rowpost.settings.environment import Settings, load_settings
 
@@ -37,7 +42,7 @@ LARGEST_FORM = 32 * 1024 * 1024
 WRONG_TOKEN_S = 0.5
 _log = logging.getLogger("rowpost.dashboard")
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
-    (errors.PermissionDenied, 403), (errors.QueueNotFound, 404), (errors.MessageNotFound, 404), (errors.SagaNotDeployed, 404), (errors.SagaInstanceMissing, 404),
+    (errors.PermissionDenied, 403), (errors.QueueNotFound, 404), (errors.MessageNotFound, 404), (errors.ActNotFound, 404), (errors.ActTaken, 409), (TooManyActs, 503), (errors.SagaNotDeployed, 404), (errors.SagaInstanceMissing, 404),
     (errors.DatabaseUnavailable, 503), (errors.LoginRefused, 503), (errors.SchemaMissing, 503), (errors.UnsupportedServer, 503),
     (errors.SchemaTooNew, 503), (errors.Deadlock, 503), (errors.MessageError, 400), (errors.CatalogueError, 400),
 )  # fmt: skip
@@ -56,7 +61,7 @@ def app(environment: str | Path | Settings | None = None, *, read_only: bool = F
     """
     settings = environment if isinstance(environment, Settings) else load_settings(environment)
     pool = Pool(settings)
-    site = Site(settings, read_only, access or HostAccess(), pool, Monitor(pool))
+    site = Site(settings, read_only, access or HostAccess(), pool, Monitor(pool), Runner(settings))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -66,8 +71,8 @@ def app(environment: str | Path | Settings | None = None, *, read_only: bool = F
         finally:
             await run_in_threadpool(site.close)
 
-    routes = [Route(path, _endpoint(site, handler), methods=["GET"]) for path, handler in (*PAGES, *API)]
-    routes += [Route(path, _endpoint(site, handler), methods=["POST"]) for path, handler in FORMS]
+    routes = [Route(path, _endpoint(site, handler), methods=["GET"]) for path, handler in (*ACT_PAGES, *PAGES, *API)]
+    routes += [Route(path, _endpoint(site, handler), methods=["POST"]) for path, handler in (*FORMS, *ACT_FORMS, *API_POSTS)]
     routes += [Route("/static/{name}", _static), Route("/sign-in", _sign_in(site), methods=["GET", "POST"])]
     routes += [Route("/{path:path}", _endpoint(site, _nothing))]
     made = Starlette(routes=routes, middleware=[Middleware(Headers)], lifespan=lifespan)
@@ -116,12 +121,31 @@ async def _form_problem(visit: Visit) -> Response | None:
         body += part
         if len(body) > LARGEST_FORM:
             return visit.problem("The form is larger than 32 MB. Use the command line: rowpost errors edit.", 413)
+    if visit.request.url.path.startswith(f"{visit.base}/api/"):
+        return _json_problem(visit, bytes(body))
     try:
         visit.form.update(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=50))
     except ValueError:
         return visit.problem("The form cannot be read.", 400)
     if not visit.site.forgery.allows(visit.request, visit.form):
         return visit.problem("The form is too old, or was not sent by this dashboard: nothing was changed. Go back, load the page again and repeat it.", 403)
+    return None
+
+
+def _json_problem(visit: Visit, body: bytes) -> Response | None:
+    """Read the object of a POST to the interface; return a response if it is refused.
+
+    A browser sends JSON to another site only after that site has agreed, which this one never does. So no form token is needed.
+    """
+    if visit.request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        return visit.problem("Send a JSON object, with the header Content-Type: application/json.", 415)
+    if visit.request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return visit.problem("The request comes from a page of another site: nothing was changed.", 403)
+    try:
+        given = msgspec.json.decode(body, type=dict[str, str | int | None])
+    except msgspec.DecodeError as error:
+        return visit.problem(f"The JSON object cannot be read: {error}", 400)
+    visit.form.update({name: str(value) for name, value in given.items() if value is not None})
     return None
 
 

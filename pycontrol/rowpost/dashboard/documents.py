@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 __all__ = [
-    "ControlDocument", "ConversationDocument", "DelayedDocument", "DelayedPage", "Deployment", "FactDocument", "FailedDetail", "FailedGroup", "FailedPage", "FailedSummary", "FindingDocument", "MessageDocument", "MessageLifeDocument", "MessagePage",
+    "ControlDocument", "ConversationDocument", "DelayedDocument", "DelayedPage", "Deployment", "Document", "FactDocument", "FailedDetail", "FailedGroup", "FailedPage", "FailedSummary", "FindingDocument", "MessageDocument", "MessageLifeDocument", "MessagePage",
     "Problem", "QueueDocument", "QueuePage", "SagaDetail", "SagaInstance", "SagaInstances", "SagaTimeout", "SagaType", "SagaTypes", "StepDocument", "Subscription", "Subscriptions",
     "SupervisorDocument", "Supervisors", "Verification", "WorkerDocument",
 ]  # fmt: skip

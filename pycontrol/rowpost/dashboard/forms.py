@@ -7,7 +7,6 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from rowpost.dashboard import reading
-from rowpost.dashboard.pages import failed_filter
 from rowpost.dashboard.visit import Handler, Visit
 from rowpost.errors import InvalidCount, MessageError, QueueNotFound
 from rowpost.wire.message import decode_headers
@@ -30,9 +29,9 @@ def purge(visit: Visit) -> Response:
         wrong = f"Nothing was deleted. To purge the queue, type its name: {name}"
         return visit.page("purge.html", 400, queue=reading.queue_document(known, visit.site.settings), may=visit.may("purge_queue", name), wrong=wrong)
     with visit.site.pool.connection() as database:
-        deleted, ended = visit.act(database).purge(name)
-    rest = "" if ended else " More messages wait: purge again to delete them."
-    return visit.back("/", f"Deleted {counted(deleted)} from {name}.{rest}")
+        purged = visit.act(database).purge(name)
+    rest = "" if purged.ended else " More messages wait: purge again to delete them."
+    return visit.back("/", f"Deleted {counted(purged.deleted)} from {name}.{rest}")
 
 
 def control(visit: Visit) -> Response:
@@ -86,23 +85,6 @@ def retry(visit: Visit) -> Response:
     return visit.back("/failed", f"Moved message {row} to {to}.", queue=visit.error_queue)
 
 
-def retry_group(visit: Visit) -> Response:
-    """Move the messages of one cause back."""
-    up_to = visit.number("up_to")
-    if up_to is None or not visit.argument("cause"):
-        raise InvalidCount("The form does not say which messages to retry. Load the page again.")
-    with visit.site.pool.connection() as database:
-        done, left = visit.act(database).retry_group(visit.error_queue, visit.argument("cause"), up_to, failed_filter(visit), visit.number("after"))
-    text = f"Moved {counted(done.retried)} back."
-    if done.gone:
-        text += f" {counted(done.gone)} had already been removed by another process."
-    if done.refused:
-        text += f" {counted(len(done.refused))} could not be moved: {done.refused[0][1]}"
-    if left:
-        text += f" {counted(left)} are left: retry the cause again."
-    return visit.back("/failed", text, queue=visit.error_queue)
-
-
 def discard(visit: Visit) -> Response:
     """Remove a failed message for good, if the form says why."""
     row, reason = visit.request.path_params["row"], visit.argument("reason")
@@ -147,7 +129,6 @@ ROUTES: tuple[tuple[str, Handler], ...] = (
     ("/control/{name:path}", control),
     ("/delayed/{name:path}", delayed),
     ("/failed/{row:int}/retry", retry),
-    ("/failed/retry-group", retry_group),
     ("/failed/{row:int}/discard", discard),
     ("/failed/{row:int}/edit", edit),
 )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from rowpost.dashboard import charts, following, reading
+from rowpost.dashboard.bulk import failed_filter
 from rowpost.dashboard.visit import Handler, Visit
 from rowpost.errors import FeatureMissing
 from rowpost.sagas.instances import as_id
-from rowpost.transport.error_queue import Filter
 
-__all__ = ["ROUTES", "failed_filter"]
+__all__ = ["ROUTES"]
 
 
 def queues(visit: Visit) -> Response:
@@ -56,18 +56,13 @@ def purge(visit: Visit) -> Response:
     return visit.page("purge.html", queue=reading.queue_document(known, visit.site.settings), may=visit.may("purge_queue", name), wrong=None)
 
 
-def failed_filter(visit: Visit) -> Filter:
-    """Return the filter that the address names."""
-    names = ("failed_queue", "exception", "type")
-    return Filter(*(visit.argument(name) or None for name in names))
-
-
 def failed(visit: Visit) -> Response:
     """Failed messages by cause."""
     key, after = visit.argument("cause") or None, visit.number("after")
+    wanted = failed_filter(visit)
     with visit.site.pool.connection() as database:
-        page = reading.failed_page(database, visit.error_queue, failed_filter(visit), key, after)
-    return visit.page("failed.html", page=page, key=key, after=after, wanted=failed_filter(visit), may=visit.may("receive_message", page.queue))
+        page = reading.failed_page(database, visit.error_queue, wanted, key, after)
+    return visit.page("failed.html", page=page, key=key, after=after, wanted=wanted, since=visit.argument("since"), may=visit.may("receive_message", page.queue))
 
 
 def failed_message(visit: Visit) -> Response:

@@ -24,7 +24,7 @@ from rowpost.transport.controls import QueueControl
 from rowpost.transport.delayed_messages import DelayedMessages
 from rowpost.transport.error_queue import ErrorQueue, Filter
 from rowpost.transport.failed_message import FailedMessage
-from rowpost.transport.failure_groups import scan
+from rowpost.transport.failure_groups import Scan, scan
 from rowpost.transport.queue import Queue
 from rowpost.transport.supervisors import SupervisorPresence, Worker, supervisors_of
 from rowpost.version import __version__
@@ -32,7 +32,7 @@ from rowpost.wire.description import UNSAFE, message_document
 from rowpost.wire.message import BrowsedMessage
 
 __all__ = [
-    "delayed", "editable_body", "failed_detail", "failed_page", "in_hand", "messages", "one_message", "queue_document", "queue_page", "read_deployment", "saga_instance", "saga_instances",
+    "delayed", "editable_body", "failed_detail", "failed_groups", "failed_page", "failed_summary", "in_hand", "messages", "one_message", "queue_document", "queue_page", "read_deployment", "saga_instance", "saga_instances",
     "saga_types", "subscriptions", "supervisors", "verification",
 ]  # fmt: skip
 
@@ -150,25 +150,29 @@ def failed_page(
     searching = key is not None or wanted != Filter()
     errors = ErrorQueue(database, queue)
     found = scan(errors, wanted, key=key, after=after, show=count, read_at_most=SEARCHED if searching else SCANNED)
-    groups = [
+    next_row = found.up_to if found.more else None
+    if found.matched > len(found.messages):  # the list goes on below the last one that is shown
+        next_row = found.messages[-1].row_version
+    shown = [failed_summary(message) for message in found.messages]
+    return made.FailedPage(errors.queue.name, found.read, found.matched, failed_groups(found), shown, next_row, found.up_to)
+
+
+def failed_groups(found: Scan) -> list[made.FailedGroup]:
+    """Return the documents of the groups that a scan found: up to 500."""
+    return [
         made.FailedGroup(
             each.cause.key, each.count, each.cause.failed_in, each.cause.exception_type, each.cause.message_type, each.example,
             each.first_row, each.first_failed_at, each.last_failed_at,
         )
         for each in found.groups[:ROWS]
     ]  # fmt: skip
-    next_row = found.up_to if found.more else None
-    if found.matched > len(found.messages):  # the list goes on below the last one that is shown
-        next_row = found.messages[-1].row_version
-    shown = [_summary(message) for message in found.messages]
-    return made.FailedPage(errors.queue.name, found.read, found.matched, groups, shown, next_row, found.up_to)
 
 
 def failed_detail(database: Connection, queue: str, row: int) -> made.FailedDetail:
     """Return one failed message. Raises MessageNotFound, QueueNotFound."""
     errors = ErrorQueue(database, queue)
     found = errors.find(row)
-    return made.FailedDetail(_summary(found), found.stack_trace, _message(errors.queue.name, found.browsed))
+    return made.FailedDetail(failed_summary(found), found.stack_trace, _message(errors.queue.name, found.browsed))
 
 
 def editable_body(message: made.MessageDocument) -> str | None:
@@ -179,7 +183,8 @@ def editable_body(message: made.MessageDocument) -> str | None:
     return body
 
 
-def _summary(message: FailedMessage) -> made.FailedSummary:
+def failed_summary(message: FailedMessage) -> made.FailedSummary:
+    """Return the document of a failed message, without its headers and body."""
     return made.FailedSummary(
         row_version=message.row_version,
         id=str(message.id),

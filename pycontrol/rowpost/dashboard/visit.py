@@ -21,6 +21,7 @@ from rowpost.dashboard.documents import Problem
 from rowpost.dashboard.monitor import Monitor
 from rowpost.dashboard.protection import FIELD, Forgery
 from rowpost.dashboard.rendering import ENVIRONMENT
+from rowpost.dashboard.runner import Runner
 from rowpost.settings.environment import Settings
 from rowpost.version import __version__
 
@@ -38,11 +39,13 @@ class Site:
     access: Access
     pool: Pool
     monitor: Monitor
+    runner: Runner
     forgery: Forgery = field(default_factory=Forgery)
     notices: OrderedDict[str, str] = field(default_factory=OrderedDict)
 
     def close(self) -> None:
-        """Stop measuring and close the connections."""
+        """Stop the acts that go on, stop measuring, and close the connections."""
+        self.runner.close()
         self.monitor.stop()
         self.pool.close()
 

@@ -9,7 +9,7 @@ Each but the first is a deployment of its own: the same lock, the same journal, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 from uuid import UUID
@@ -63,8 +63,11 @@ def correlate(database: Connection, name: str) -> Correlated:
         missing += left
 
 
-def drop_correlation(database: Connection, name: str, correlation: str) -> None:
+def drop_correlation(database: Connection, name: str, correlation: str, *, record: Callable[[], object] = lambda: None) -> None:
     """Drops the column of a correlation by which nothing is found any more; the states keep the property.
+
+    Args:
+        record: called in the transaction, to put the act on record.
 
     Raises:
         SagaNotDeployed: no such saga.
@@ -84,10 +87,14 @@ def drop_correlation(database: Connection, name: str, correlation: str) -> None:
                 database.call("forget_script", script_name=each.script_name)
             elif each.object_kind == "table":  # its columns as they are now
                 database.call("record_script", **{field: getattr(each, field) for field in _RECORDED})
+        record()
 
 
-def drop_saga(database: Connection, name: str, *, keep_table: bool = False) -> None:
+def drop_saga(database: Connection, name: str, *, keep_table: bool = False, record: Callable[[], object] = lambda: None) -> None:
     """Takes a type's procedures and its entry away, and drops its table with every instance, unless that is to stay.
+
+    Args:
+        record: called in the transaction, to put the act on record.
 
     Raises:
         SagaNotDeployed: no such saga.
@@ -97,6 +104,7 @@ def drop_saga(database: Connection, name: str, *, keep_table: bool = False) -> N
             running.run_script(_script(database, entry, stem))
         for each in _journal_of(state, entry):
             database.call("forget_script", script_name=each.script_name)
+        record()
 
 
 _RECORDED = ("script_name", "script_kind", "script_hash", "object_kind", "object_name")

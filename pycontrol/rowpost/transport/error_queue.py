@@ -13,22 +13,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID, uuid4
 
 from rowpost.database.connection import Connection
-from rowpost.errors import DatabaseUnavailable, InvalidMessage, MessageNotFound, RowpostError
+from rowpost.errors import (
+    CatalogueError,
+    Deadlock,
+    InvalidMessage,
+    MessageError,
+    MessageNotFound,
+    PermissionDenied,
+    QueueNotFound,
+)
+from rowpost.transport.changes import BATCH, Change, Changed, Report
 from rowpost.transport.directory import Directory, local_or_as_given
 from rowpost.transport.failed_message import FailedMessage, edited_headers
 from rowpost.transport.queue import Queue
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, FAILED_QUEUE
-from rowpost.wire.message import BrowsedMessage, Headers, OutgoingMessage, encode_headers
+from rowpost.wire.message import BrowsedMessage, Headers, OutgoingMessage, encode_headers, parse_timestamp
 from rowpost.wire.operation import Call
 
-__all__ = ["BATCH", "ErrorQueue", "Filter", "Retried"]
+__all__ = ["ErrorQueue", "Filter"]
 
 PAGE = 1000
-#: messages that retry_all retries in one transaction
-BATCH = 100
+DEADLOCKS = 2
+#: errors for which one message stays, and the others are changed
+REFUSALS = (CatalogueError, MessageError, PermissionDenied)
 
 Progress = Callable[[int], None]
 
@@ -41,11 +52,13 @@ class Filter:
         failed_queue: a queue's name or any spelling of its address.
         exception: part of the exception's type or text.
         message_type: part of a message type's name.
+        since: only messages that failed then or later; with a time zone. A message that does not say when it failed does not match.
     """
 
     failed_queue: str | None = None
     exception: str | None = None
     message_type: str | None = None
+    since: datetime | None = None
 
     def matches(self, message: FailedMessage, database: Connection) -> bool:
         """Return whether the message matches."""
@@ -53,22 +66,8 @@ class Filter:
             (self.failed_queue is None or _same_queue(self.failed_queue, message.failed_queue, database))
             and _holds(self.exception, f"{message.exception_type}: {message.exception_message}")
             and _holds(self.message_type, message.headers.get(ENCLOSED_MESSAGE_TYPES) or "")
+            and (self.since is None or _failed_since(self.since, message))
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Retried:
-    """Result of retry_all.
-
-    Attributes:
-        retried: messages that are in their queues again.
-        gone: messages that another session had removed or locked.
-        refused: row version and reason of each message that stays in the error queue.
-    """
-
-    retried: int = 0
-    gone: int = 0
-    refused: tuple[tuple[int, str], ...] = ()
 
 
 class ErrorQueue:
@@ -159,41 +158,53 @@ class ErrorQueue:
             self.database.call_all([self._send(destination, failed.browsed.raw_headers, body, failed.id)])
         return self.name_here(destination)
 
-    def retry_all(
-        self, wanted: Filter | None = None, *, progress: Progress | None = None, rows: Sequence[int] | None = None
-    ) -> Retried:
+    def retry_all(self, wanted: Filter | None = None, *, progress: Progress | None = None) -> Changed:
         """Retry all messages that match, in batches that commit one by one.
 
         Messages that fail again meanwhile are not retried a second time.
 
         Args:
             progress: called after each batch with the number of messages processed so far.
-            rows: retry only these row versions, as `list` found them.
         """
-        rows = [message.row_version for message in self.list(wanted)] if rows is None else rows
-        retried = gone = 0
-        refused: list[tuple[int, str]] = []
+        rows, done = [message.row_version for message in self.list(wanted)], Changed()
+        for start in range(0, len(rows), BATCH):
+            done = sum(self.change_all(rows[start : start + BATCH], Change("retry")), done)
+            if progress:
+                progress(min(start + BATCH, len(rows)))
+        return done
+
+    def change_all(self, rows: Sequence[int], change: Change, report: Report | None = None) -> Iterator[Changed]:
+        """Change messages in parts, and yield what became of each part when it is committed. Messages that cannot be changed stay.
+
+        Args:
+            rows: their row versions, as `list` found them.
+            report: called in the transaction of each part; what it raises undoes the part and ends the change.
+
+        Raises:
+            DatabaseUnavailable, Deadlock: the parts before are committed.
+        """
         for start in range(0, len(rows), BATCH):
             batch = rows[start : start + BATCH]
             try:
-                back = self._retry_batch(batch)
-                retried, gone = retried + back, gone + len(batch) - back
-            except DatabaseUnavailable:
-                raise
-            except RowpostError:  # a destination does not exist; retrying one by one shows which one
+                yield self._change(batch, change, report)
+            except REFUSALS:  # a destination does not exist, for example; one by one shows which one
                 for row in batch:
-                    try:
-                        self.retry(row)
-                        retried += 1
-                    except MessageNotFound:
-                        gone += 1
-                    except DatabaseUnavailable:
-                        raise
-                    except RowpostError as error:
-                        refused.append((row, str(error)))
-            if progress:
-                progress(min(start + BATCH, len(rows)))
-        return Retried(retried, gone, tuple(refused))
+                    yield self._change_or_refuse(row, change, report)
+
+    def check_destination(self, queue: str) -> None:
+        """Make sure that messages can be moved to a queue. Raises QueueNotFound: it is not registered."""
+        if not self._directory.find(self.database, queue).registered:
+            raise QueueNotFound(f"There is no queue {queue!r} to which messages could be moved. `rowpost queue list` shows the queues.")
+
+    def _change_or_refuse(self, row: int, change: Change, report: Report | None) -> Changed:
+        try:
+            return self._change([row], change, report)
+        except REFUSALS as error:
+            refused = Changed(refused=((row, str(error)),))
+        with self.database.transaction():
+            if report:
+                report([row], refused)
+        return refused
 
     def discard(self, row_version: int) -> None:
         """Remove a message for good. Raises MessageNotFound."""
@@ -249,20 +260,30 @@ class ErrorQueue:
             raise self._missing(str(row_version))
         return _failed(rows[0]), rows[0][4]
 
-    def _retry_batch(self, rows: Sequence[int]) -> int:
-        """Retry the rows in one transaction and a few round trips; return how many of them existed."""
-        database = self.database
-        with database.transaction():
-            taken = database.call_all([("receive_message", self.queue.name, {"row_version": row}) for row in rows])
+    def _change(self, rows: Sequence[int], change: Change, report: Report | None) -> Changed:
+        """Change the rows in one transaction and a few round trips. A transaction that is the victim of a deadlock is repeated twice."""
+        for _ in range(DEADLOCKS):
+            try:
+                return self._change_once(rows, change, report)
+            except Deadlock:
+                if self.database.in_transaction:  # the caller's is undone too
+                    raise
+        return self._change_once(rows, change, report)
+
+    def _change_once(self, rows: Sequence[int], change: Change, report: Report | None) -> Changed:
+        with self.database.transaction():
+            taken = self.database.call_all([("receive_message", self.queue.name, {"row_version": row}) for row in rows])
             found = [row for row, *_ in filter(None, taken)]
             by_destination: dict[str, list[OutgoingMessage]] = {}
-            for row in found:
+            for row in found if change.kind != "discard" else ():
                 failed = _failed(row)
-                message = OutgoingMessage(row[4], failed.browsed.raw_headers, failed.id)
-                by_destination.setdefault(self._destination(failed), []).append(message)
+                by_destination.setdefault(change.to or self._destination(failed), []).append(_outgoing(failed, row[4], change))
             for destination, messages in by_destination.items():
                 self._send_many(destination, messages)
-        return len(found)
+            done = Changed(len(found), len(rows) - len(found))
+            if report:
+                report(rows, done)
+        return done
 
     def _send_many(self, destination: str, messages: Sequence[OutgoingMessage]) -> None:
         place = self._directory.find(self.database, destination)
@@ -283,8 +304,24 @@ def _failed(row: tuple) -> FailedMessage:
     return FailedMessage(BrowsedMessage(row_id, row_version, bool(expired), None, raw_headers, body, len(body)))
 
 
+def _outgoing(failed: FailedMessage, body: bytes | None, change: Change) -> OutgoingMessage:
+    """Return the message that is sent in place of a failed one. Raises InvalidMessage."""
+    if change.kind != "edit":
+        return OutgoingMessage(body, failed.browsed.raw_headers, failed.id)
+    if failed.corrupt:
+        raise InvalidMessage(f"The headers of message {failed.row_version} cannot be read. Edit it on its own, with new headers.")
+    return OutgoingMessage(body, encode_headers(edited_headers(change.apply(failed.headers), original=failed)), uuid4())
+
+
 def _holds(part: str | None, text: str) -> bool:
     return part is None or part.casefold() in text.casefold()
+
+
+def _failed_since(since: datetime, message: FailedMessage) -> bool:
+    try:
+        return parse_timestamp(message.failed_at) >= since
+    except ValueError:
+        return False
 
 
 def _same_queue(wanted: str, address: str | None, database: Connection) -> bool:

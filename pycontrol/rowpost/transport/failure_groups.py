@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from rowpost.transport.error_queue import ErrorQueue, Filter
 from rowpost.transport.failed_message import FailedMessage
 
-__all__ = ["Cause", "Group", "Scan", "scan"]
+__all__ = ["Cause", "Group", "Scan", "cause_of", "scan"]
 
 PAGE = 1000
 

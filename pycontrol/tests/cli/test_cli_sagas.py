@@ -112,7 +112,9 @@ def test_a_type_of_saga_moves_to_another_correlation_and_goes(shop: Program):
     asked = shop("sagas", "drop", "Moving")
     gone = shop("sagas", "drop", "Moving", "--yes", "--json")
     types = shop("sagas", "list", "--json")
+    acts = shop("acts", "list", "--json").lines
 
+    assert [(act["name"], act["details"]) for act in acts[:2]] == [("drop-saga", {"saga": "Moving"}), ("drop-correlation", {"saga": "Moving", "correlation": "OrderId"})]
     assert (moved.code, nothing.code, filled.code, filled.json) == (0, 7, 0, {"correlated": 0, "missing": 0})
     assert "no second correlation" in nothing.err.replace("\n", " ")
     assert (refused.code, "are found by OrderId" in refused.err.replace("\n", " ")) == (7, True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -15,14 +17,21 @@ from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.settings.environment import QueueSettings
 from rowpost.settings.saga import SagaSettings
+from rowpost.transport.acts import Actor, find_act, list_acts
+from rowpost.transport.bulk_acts import BulkAct, Selection
+from rowpost.transport.changes import Change
 from rowpost.transport.controls import list_controls
+from rowpost.transport.error_queue import Filter
 from rowpost.transport.queue import Queue
-from tests.support.dashboard import serving
+from rowpost.wire.message import OutgoingMessage
+from tests.support.dashboard import failed_headers, serving
 from tests.support.pictures import QUEUES, SAGA, browser, chromium, fill, overflow, pages_of
 from tests.support.workers import eventually
 
 pytestmark = pytest.mark.skipif(chromium() is None, reason="Chromium is not installed: apt-get install chromium")
 WIDTHS = (400, 1600)
+#: counts what moved on the page without an input
+SHIFTS = "new PerformanceObserver(list => { window.shifts = (window.shifts || 0) + list.getEntries().filter(each => !each.hadRecentInput).length; }).observe({type: 'layout-shift'})"
 
 
 @pytest.fixture(scope="module")
@@ -105,14 +114,69 @@ def test_a_message_is_retried_edited_and_discarded(site, page, database):
     assert billing.browse(1000)[-1].body == b'{"OrderId": 5}'
 
 
-def test_a_cause_is_retried_whole(site, page, database):
+def test_a_cause_is_previewed_and_retried_whole_by_the_keyboard(site, page, database):
     before = Queue("error", database).peek()
-
     page.goto(site + "/failed")
-    page.get_by_role("button", name="Retry all").last.click()
 
-    assert "Moved" in page.get_by_role("status").first.inner_text()
+    page.get_by_role("link", name="Retry all messages of this cause").last.focus()
+    page.keyboard.press("Enter")
+    page.get_by_label("Why").focus()
+    page.keyboard.type("mended")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/act/\d+"))
+    eventually(lambda: page.wait_for_timeout(100) or page.locator("h1 .tag").inner_text() == "done", "the act has ended")
+
     assert Queue("error", database).peek() < before
+    assert (list_acts(database)[0].name, list_acts(database)[0].reason, overflow(page)) == ("retry-all", "mended", 0)
+
+
+def test_an_act_shows_its_progress_without_a_jump_keeps_the_focus_and_is_cancelled(site, page, database, open_database):
+    Queue("error", database).send_many(OutgoingMessage(b"{}", failed_headers("browser", queue="Shipping")) for _ in range(350))
+    held, going = threading.Event(), threading.Event()
+    act = BulkAct.begin(open_database(), Actor("test", "bob"), Selection("error", Filter(exception="browser")), Change("retry"))
+
+    def wait(counts):
+        if counts.total is not None and counts.done in (100, 200):
+            going.set()
+            held.wait(30)
+            held.clear()
+
+    thread = threading.Thread(target=act.run, args=(wait,))
+    thread.start()
+    going.wait(30)
+    page.goto(f"{site}/act/{act.counts.number}")
+    page.evaluate(SHIFTS)
+    page.get_by_role("button", name="Cancel").focus()
+    seen = page.locator("progress").get_attribute("value")
+    held.set()
+    eventually(lambda: page.wait_for_timeout(100) or page.locator("progress").get_attribute("value") == "200", "the progress is new")
+    focused = page.evaluate("document.activeElement.id")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("notice="))
+    asked = page.get_by_role("button", name="Stopping …").is_disabled()
+    shifts = page.evaluate("window.shifts || 0")
+    held.set()
+    thread.join(30)
+    eventually(lambda: page.wait_for_timeout(100) or page.locator("h1 .tag").inner_text() == "cancelled", "the act is cancelled")
+
+    assert (seen, focused, asked, shifts) == ("100", "next", True, 0)
+    assert page.get_by_text("Cancelled by local").count() == 1
+    assert page.get_by_role("button", name="Go on").is_visible()
+    assert overflow(page) <= 0
+
+
+def test_an_interrupted_act_goes_on_in_the_browser(site, page, database):
+    Queue("error", database).send_many(OutgoingMessage(b"{}", failed_headers("go on", queue="Shipping")) for _ in range(150))
+    act = BulkAct.begin(database, Actor("test"), Selection("error", Filter(exception="go on")), Change("retry"))
+    act.run(stop=lambda: "interrupted" if act.counts.done else None)
+
+    page.goto(site + "/acts")
+    page.get_by_role("link", name=str(act.counts.number), exact=True).click()
+    left = page.get_by_text("50 messages are left").count()
+    page.get_by_role("button", name="Go on").click()
+    eventually(lambda: page.wait_for_timeout(100) or page.locator("h1 .tag").inner_text() == "done", "the act has ended")
+
+    assert (left, find_act(database, act.counts.number).done) == (1, 150)
 
 
 def test_a_queue_is_purged_after_its_name_was_typed(site, page, database):

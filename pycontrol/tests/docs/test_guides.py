@@ -37,6 +37,7 @@ from rowpost.recoverability.policy import Decision, Failure, Recoverability
 from rowpost.sagas import ConflictPolicy, Saga, handles, starts
 from rowpost.settings.bridge import load_bridge
 from rowpost.settings.environment import Settings, load_settings
+from rowpost.transport.changes import KINDS
 from rowpost.transport.queue import Queue
 from rowpost.wire import message_types
 from rowpost.wire.headers import SUBSCRIPTION_MESSAGE_TYPE
@@ -456,7 +457,7 @@ def arguments_of(line: str, stage: Stage) -> list[str]:
     """The call's arguments, with the rows that are there for the guide's, and --yes where it would ask."""
     rows = iter([str(row.row_version) for row in Queue("error", stage.database).browse(10)])
     arguments = [next(rows) if re.fullmatch(r"47\d\d", word) else word for word in shlex.split(line, comments=True)[1:]]
-    asks = arguments[:2] in (["errors", "retry-all"], ["errors", "discard"], ["queue", "purge"])
+    asks = arguments[:2] in (*(["errors", f"{kind}-all"] for kind in KINDS), ["errors", "discard"], ["queue", "purge"])
     return [*arguments, "--yes"] if asks else arguments
 
 

@@ -201,9 +201,9 @@ def test_retry_all_retries_what_matches_and_names_what_stays(error, errors, queu
     sales = errors.retry_all(Filter(failed_queue="Sales"), progress=seen.append)
     rest = errors.retry_all()
 
-    assert (sales.retried, sales.gone, sales.refused, seen) == (120, 0, (), [100, 120])
+    assert (sales.done, sales.gone, sales.refused, seen) == (120, 0, (), [100, 120])
     assert [message.body for message in queue.receive(500)] == [b"%d" % n for n in range(120)]
-    assert (rest.retried, len(rest.refused)) == (5, 3)
+    assert (rest.done, len(rest.refused)) == (5, 3)
     assert Queue("Billing", error.database).peek() == 5
     reasons = [reason for _, reason in rest.refused]
     assert "Nowhere" in reasons[0]
@@ -213,7 +213,7 @@ def test_retry_all_retries_what_matches_and_names_what_stays(error, errors, queu
 def test_what_fails_again_during_retry_all_is_not_retried_a_second_time(error, errors, database):
     error.send_many(OutgoingMessage(b"", failed(queue="error")) for _ in range(60))
 
-    assert errors.retry_all().retried == 60
+    assert errors.retry_all().done == 60
     assert error.peek() == 60
 
 
@@ -233,7 +233,7 @@ def test_two_operators_who_retry_all_at_once_retry_each_message_once(error, open
 
     bodies = sorted(int(message.body) for message in Queue("Sales", error.database).receive(500))
     assert bodies == list(range(400))
-    assert sum(result.retried for result in results) == 400
+    assert sum(result.done for result in results) == 400
 
 
 @pytest.mark.promise("retry-from-error-queue")

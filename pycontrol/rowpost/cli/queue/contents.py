@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -10,17 +9,17 @@ import typer
 from rowpost.cli.command import QueueArgument, YesOption, command
 from rowpost.cli.exits import ExitCode, Interrupted
 from rowpost.cli.formats import PEEK_LIMIT, format_count, format_exact_count
+from rowpost.cli.interrupts import defer_interrupts
 from rowpost.cli.printing import describe_body, message_document, print_message, table
-from rowpost.cli.session import Session
-from rowpost.database.connection import Connection
+from rowpost.cli.session import ACTOR, Session
 from rowpost.errors import MessageCorrupt
+from rowpost.transport.purging import purge as purge_queue
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, EXCEPTION_MESSAGE
 from rowpost.wire.message import BrowsedMessage
 
 __all__ = ["register"]
 
 PREVIEW_BYTES = 120
-PURGE_BATCH = 2_000
 
 
 def register(app: typer.Typer) -> None:
@@ -63,30 +62,19 @@ def purge(
         waiting = queue.peek(PEEK_LIMIT)
         if not expired:
             session.confirm(f"Delete {format_count(waiting)} from {queue.name} in {session.settings.target}?", yes)
-        purged = 0
-        procedure = "purge_expired" if expired else "purge_queue"
-        try:
-            with session.progress() as bar:
-                task = bar.add_task(f"Purging {queue.name}", total=None)
-                for batch in _batches(session, database, procedure, queue.name):
-                    purged += batch
-                    bar.update(task, completed=purged)
-        except KeyboardInterrupt:
-            raise Interrupted(f"deleted {format_exact_count(purged)} from {queue.name}; the rest is still there") from None
+        with session.progress() as bar, defer_interrupts() as interrupts:
+            task = bar.add_task(f"Purging {queue.name}", total=None)
+            purged = purge_queue(
+                database, ACTOR, queue.name, expired=expired, progress=lambda deleted: bar.update(task, completed=deleted),
+                stop=lambda: "cancelled" if interrupts.pending else None,
+            )  # fmt: skip
+            by_key, interrupts.pending = interrupts.pending, False
+    if by_key and not purged.ended:
+        raise Interrupted(f"deleted {format_exact_count(purged.deleted)} from {queue.name}; the rest is still there")
     if session.as_json:
-        session.document({"queue": queue.name, "purged": purged})
+        session.document({"queue": queue.name, "purged": purged.deleted})
     else:
-        session.note(f"Deleted {format_exact_count(purged)} from {queue.name}.")
-
-
-def _batches(session: Session, database: Connection, procedure: str, queue: str) -> Iterator[int]:
-    """Purge in batches and yield the size of each. Each batch is a transaction that Ctrl-C rolls back."""
-    batch = PURGE_BATCH
-    while batch == PURGE_BATCH:
-        with session.unit(database) as interrupts:
-            batch = database.call(procedure, queue=queue, count=PURGE_BATCH)[0].purged
-        yield batch
-        interrupts.check()
+        session.note(f"Deleted {format_exact_count(purged.deleted)} from {queue.name}.")
 
 
 def browse(

@@ -8,6 +8,7 @@
   const interval = Number(main.dataset.refresh) * 1000;
   const stale = document.getElementById("stale");
   let timer = 0;
+  let ended = false;  // the page says that nothing changes any more
 
   const update = (fresh) => {
     for (const old of document.querySelectorAll("[data-live]")) {
@@ -33,8 +34,10 @@
       address.searchParams.delete("notice");
       const response = await fetch(address, { credentials: "same-origin", redirect: "error" });
       if (!response.ok) throw new Error(String(response.status));
-      update(new DOMParser().parseFromString(await response.text(), "text/html"));
+      const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
+      update(fresh);
       stale.hidden = true;
+      if (!fresh.querySelector("main[data-refresh]")) { ended = true; return; }
     } catch {
       stale.hidden = false;
     }
@@ -43,9 +46,9 @@
 
   const plan = () => {
     clearTimeout(timer);
-    if (!document.hidden) timer = setTimeout(refresh, interval);
+    if (!document.hidden && !ended) timer = setTimeout(refresh, interval);
   };
 
-  document.addEventListener("visibilitychange", () => { if (document.hidden) clearTimeout(timer); else refresh(); });
+  document.addEventListener("visibilitychange", () => { if (document.hidden) clearTimeout(timer); else if (!ended) refresh(); });
   plan();
 })();

@@ -1,4 +1,4 @@
-"""The periodic task that maintains the tables of queues."""
+"""The periodic task that maintains the tables of queues, and deletes old lines of the record of acts."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ from rowpost.database.connection import Connection
 from rowpost.database.contract import load_contract
 from rowpost.errors import LockTimeout, PermissionDenied
 from rowpost.settings.environment import Settings
+from rowpost.transport.acts import KEPT_DAYS, clean_acts
 from rowpost.transport.maintenance import maintain_queue
 from rowpost.workers import events
 from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.tasks.periodic import PeriodicTask
 
-__all__ = ["make_queue_maintenance"]
+__all__ = ["ACTS", "make_queue_maintenance"]
+
+#: the unit of work that is no queue: the record of acts
+ACTS = "(acts)"
+CLEAN_INTERVAL_S = 3600.0
 
 
 class _Maintenance:
@@ -26,6 +31,8 @@ class _Maintenance:
         self._elected: Connection | None = None
 
     def __call__(self, database: Connection, queue: str) -> float | None:
+        if queue == ACTS:
+            return self._clean_acts(database)
         if self._elected is not database:
             if not database.call("elect", duty="maintenance")[0].elected:
                 return self._every
@@ -47,6 +54,16 @@ class _Maintenance:
                 self._emit(events.Maintained(queue=queue, at=time.time(), action=step.action, text=step.reason))
         return self._every
 
+    def _clean_acts(self, database: Connection) -> float | None:
+        """Delete old lines once an hour, in whichever processes may: rows that another one has locked are skipped."""
+        try:
+            removed = clean_acts(database)
+        except PermissionDenied:  # most logins of supervisors are no operators
+            return None
+        if removed:
+            self._emit(events.Maintained(queue="", at=time.time(), action="acts", text=f"deleted {removed} acts that began more than {KEPT_DAYS} days ago"))
+        return CLEAN_INTERVAL_S
+
     def _warn(self, queue: str, text: str) -> None:
         self._emit(events.Warned(queue=queue, at=time.time(), text=text))
 
@@ -54,16 +71,17 @@ class _Maintenance:
 def make_queue_maintenance(
     settings: Settings, emit: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
 ) -> PeriodicTask:
-    """Return the maintenance task of a process. The database elects one of all processes.
+    """Return the maintenance task of a process. The database elects one of all processes to maintain queues.
 
-    Off with maintenance_every: 0, and on an engine where the feature maintenance is neither declared nor in every deployment.
+    Off with maintenance_every: 0, and on an engine where the feature maintenance is neither declared nor in every deployment. Acts are
+    deleted there too.
     """
     every = settings.supervisor.maintenance_every
     on = every > 0 and ("maintenance" in settings.features or settings.engine in load_contract().features["maintenance"].always)
     queues = [queue.name for queue in settings.queues if queue.kind != "external"] if on else []
     return PeriodicTask(
         settings,
-        queues,
+        [*queues, ACTS] if every > 0 else [],
         _Maintenance(every, emit),
         name="rowpost maintenance",
         activity="maintain",

@@ -1,0 +1,92 @@
+"""Executes acts on many messages in the background, each in a thread with a connection of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from rowpost.database.connection import Connection, connect
+from rowpost.errors import RowpostError
+from rowpost.settings.environment import Settings
+from rowpost.transport.bulk_acts import BulkAct
+
+__all__ = ["Runner", "TooManyActs"]
+
+MOST = 8
+#: seconds for which the end of the process waits for open transactions
+CLOSE_S = 20.0
+_log = logging.getLogger("rowpost.dashboard.acts")
+
+
+class TooManyActs(RowpostError):
+    """This process executes as many acts as it may."""
+
+
+class Runner:
+    """The acts that this process executes. Thread-safe. Whoever asks for pages later reads their state from the database."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        #: a place for each act; None: it is being recorded
+        self._running: dict[object, threading.Thread | None] = {}
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+
+    def start(self, make: Callable[[Connection], BulkAct], user: str) -> int:
+        """Begin an act, or go on with one, and return its number at once.
+
+        Args:
+            make: records the act on a connection, which the act keeps.
+
+        Raises:
+            TooManyActs: 8 acts are executed already, or the process ends.
+            RowpostError: what `make` raises. Nothing goes on.
+        """
+        with self._lock:
+            if len(self._running) >= MOST or self._closing.is_set():
+                raise TooManyActs(f"This dashboard executes {len(self._running)} acts on many messages. Wait until one has ended, or use the command line.")
+            place = object()
+            self._running[place] = None
+        try:
+            database = connect(self._settings, application_name="rowpost dashboard act")
+            try:
+                act = make(database)
+            except BaseException:
+                database.close()
+                raise
+        except BaseException:
+            self._leave(place)
+            raise
+        thread = threading.Thread(target=self._execute, args=(act, database, user, place), name="rowpost act", daemon=True)
+        with self._lock:
+            self._running[place] = thread
+            thread.start()
+        return act.counts.number
+
+    def close(self) -> None:
+        """Stop all acts after their open transactions. They are on record as interrupted, and can be gone on with."""
+        self._closing.set()
+        with self._lock:
+            threads = [thread for thread in self._running.values() if thread is not None]
+        for thread in threads:
+            thread.join(CLOSE_S)
+
+    def _leave(self, place: object) -> None:
+        with self._lock:
+            del self._running[place]
+
+    def _execute(self, act: BulkAct, database: Connection, user: str, place: object) -> None:
+        level, state = logging.INFO, "failed"
+        try:
+            state = act.run(stop=lambda: "interrupted" if self._closing.is_set() else None)
+        except RowpostError as error:
+            level, state = logging.WARNING, f"stopped: {error}"
+        except Exception:  # noqa: BLE001 -- a bug is a traceback in the log, and the act is listed as interrupted
+            _log.exception("act %s failed", act.counts.number)
+        finally:
+            database.close()
+            self._leave(place)
+        counts = act.counts
+        said = {"event": "Act", "act": act.name, "user": user, "number": counts.number, "outcome": state, "done": counts.done, "gone": counts.gone, "refused": counts.refused}
+        _log.log(level, "%s by %r %s: act %d, %d done, %d gone, %d refused", act.name, user, state, counts.number, counts.done, counts.gone, counts.refused, extra={"act": said})

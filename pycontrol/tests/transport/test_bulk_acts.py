@@ -1,0 +1,274 @@
+"""Acts on many failed messages: each message once, on record, cancelled and gone on with, whoever is killed and whoever acts beside it."""
+
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from rowpost.errors import ActNotFound, ActTaken, InvalidMessage, QueueNotFound
+from rowpost.transport.acts import Actor, cancel_act, clean_acts, find_act, list_acts
+from rowpost.transport.bulk_acts import BulkAct, Selection, preview
+from rowpost.transport.changes import Change
+from rowpost.transport.error_queue import ErrorQueue, Filter
+from rowpost.transport.failure_groups import scan
+from rowpost.transport.queue import Queue
+from rowpost.wire.message import OutgoingMessage
+from tests.support.dashboard import failed_headers
+
+ALL = Selection("error")
+ADA = Actor("test", "ada")
+
+
+@pytest.fixture
+def error(database, sql):
+    """The queue error, empty, beside empty queues Sales and Billing, and nothing on record."""
+    for name in ("error", "Sales", "Billing"):
+        sql.empty(name)
+    sql.run("DELETE FROM rowpost.act")
+    return Queue("error", database)
+
+
+def fail(error, count, text="slow", /, **more):
+    error.send_many(OutgoingMessage(b"%d" % number, failed_headers(text, **more)) for number in range(count))
+
+
+def bodies(database, queue):
+    return [int(message.body) for message in Queue(queue, database).browse(1000)]
+
+
+def silence(sql):
+    """Let the process of each act have been silent for a long time."""
+    sql.run("UPDATE rowpost.act SET changed_at = '2020-01-01'")
+
+
+def test_a_preview_counts_by_cause_shows_examples_and_changes_nothing(error, database):
+    fail(error, 30)
+    fail(error, 7, "wrong", queue="Billing", error="Other")
+
+    found = preview(database, Selection("error", Filter(exception="slow")))
+    whole = preview(database, ALL)
+
+    assert (found.matched, len(found.messages), found.read, found.more) == (30, 5, 37, False)
+    assert [(group.cause.failed_in, group.count) for group in whole.groups] == [("Sales", 30), ("Billing", 7)]
+    assert (error.peek(), list_acts(database)) == (37, [])
+
+
+def test_a_retry_of_all_that_match_is_on_record_with_its_counts(error, database):
+    fail(error, 230)
+    fail(error, 3, "wrong")
+    seen = []
+
+    act = BulkAct.begin(database, ADA, Selection("error", Filter(exception="slow", since=datetime(2026, 1, 1, tzinfo=UTC))), Change("retry"), "mended")
+    state = act.run(seen.append)
+    (found,) = list_acts(database)
+
+    assert (state, bodies(database, "Sales"), error.peek()) == ("done", list(range(230)), 3)
+    assert (found.name, found.state, found.who.startswith("ada ("), found.client, found.queue, found.reason) == ("retry-all", "done", True, "test", "error", "mended")
+    assert (found.total, found.done, found.gone, found.refused, found.ended_at is not None) == (230, 230, 0, 0, True)
+    assert found.details == {"exception": "slow", "since": "2026-01-01T00:00:00+00:00"}
+    assert [each.finished for each in seen if each.total is not None] == [0, 100, 200, 230]
+
+
+def test_what_failed_before_a_time_or_does_not_say_when_is_left_out(error, database):
+    fail(error, 2)
+    error.send(b"", failed_headers() | {"NServiceBus.TimeOfFailure": "2026-06-01 00:00:00:000000 Z"})
+    error.send(b"", failed_headers() | {"NServiceBus.TimeOfFailure": "yesterday"})
+
+    assert preview(database, Selection("error", Filter(since=datetime(2026, 5, 1, tzinfo=UTC)))).matched == 1
+
+
+def test_messages_are_discarded_and_moved(error, database):
+    fail(error, 5, "wrong")
+    fail(error, 4)
+
+    BulkAct.begin(database, ADA, Selection("error", Filter(exception="wrong")), Change("discard"), "test data").run()
+    BulkAct.begin(database, ADA, ALL, Change("move", to="Billing")).run()
+
+    assert (error.peek(), bodies(database, "Sales"), bodies(database, "Billing")) == (0, [], [0, 1, 2, 3])
+    assert [(act.name, act.done, act.reason, act.details) for act in list_acts(database)] == [
+        ("move-all", 4, None, {"to": "Billing"}), ("discard-all", 5, "test data", {"exception": "wrong"})
+    ]  # fmt: skip
+
+
+def test_an_edit_sets_and_removes_headers_and_its_values_are_not_on_record(error, database, sql):
+    fail(error, 3)
+    before = {message.message_id for message in error.browse()}
+
+    BulkAct.begin(database, ADA, ALL, Change("edit", headers={"Shop.Tenant": "s3cret", "NServiceBus.TimeSent": None})).run()
+    edited = Queue("Sales", database).browse()
+    (act,) = list_acts(database)
+
+    assert {message.headers.get("Shop.Tenant") for message in edited} == {"s3cret"}
+    assert not any("NServiceBus.TimeSent" in message.headers or "NServiceBus.FailedQ" in message.headers for message in edited)
+    assert all("ServiceControl.EditOf" in message.headers for message in edited)
+    assert before.isdisjoint(message.message_id for message in edited)
+    assert (act.details["sets"], act.details["removes"]) == (["Shop.Tenant"], ["NServiceBus.TimeSent"])
+    assert "s3cret" not in repr(sql.run("SELECT * FROM rowpost.act"))
+
+
+def test_only_what_cannot_be_changed_stays_and_the_record_says_why(error, database):
+    fail(error, 120)
+    error.send(b"", failed_headers(queue="Nowhere"))
+    error.send(b"", "{")
+
+    act = BulkAct.begin(database, ADA, ALL, Change("retry"))
+    state = act.run()
+    (found,) = list_acts(database)
+
+    assert (state, error.peek(), len(bodies(database, "Sales"))) == ("done", 2, 120)
+    assert (found.done, found.refused, found.finished, found.total) == (120, 2, 122, 122)
+    assert ("Nowhere" in found.outcome, found.outcome.endswith("1 more stay."), len(act.refusals)) == (True, True, 2)
+
+
+def test_an_act_on_a_cause_ends_where_it_was_seen(error, database):
+    fail(error, 3)
+    fail(error, 2, error="Other")
+    seen = scan(ErrorQueue(database), show=0)
+    fail(error, 4)
+
+    BulkAct.begin(database, ADA, Selection("error", cause=seen.groups[0].cause.key, up_to=seen.up_to), Change("retry")).run()
+
+    assert (len(bodies(database, "Sales")), error.peek()) == (3, 6)
+
+
+
+
+def test_what_fails_again_meanwhile_is_not_changed_twice(error, database):
+    fail(error, 250, queue="error")
+
+    BulkAct.begin(database, ADA, ALL, Change("retry")).run()
+
+    assert (error.peek(), find_act(database, list_acts(database)[0].number).done) == (250, 250)
+
+
+@pytest.mark.parametrize("change", [("move",), ("edit",), ("burn",)])
+def test_a_change_that_says_too_little_is_refused(change):
+    with pytest.raises(InvalidMessage):
+        Change(*change)
+
+
+def test_an_act_on_a_queue_that_does_not_exist_is_refused_and_not_on_record(error, database):
+    with pytest.raises(QueueNotFound, match="Nowhere"):
+        BulkAct.begin(database, ADA, ALL, Change("move", to="Nowhere"))
+    with pytest.raises(QueueNotFound, match="Nix"):
+        BulkAct.begin(database, ADA, Selection("Nix"), Change("retry"))
+
+    assert list_acts(database) == []
+
+
+def test_a_request_to_cancel_from_another_session_ends_an_act_after_its_batch(error, database, open_database):
+    fail(error, 350)
+    other = open_database()
+    act = BulkAct.begin(database, ADA, ALL, Change("retry"))
+
+    state = act.run(lambda counted: cancel_act(other, counted.number, "bob") if counted.done == 100 else None)
+    found = find_act(database, act.counts.number)
+
+    assert (state, found.state, found.cancelled_by.startswith("bob (")) == ("cancelled", "cancelled", True)
+    assert (found.done, found.total, error.peek()) == (200, 350, 150)
+
+
+def test_an_act_that_is_stopped_goes_on_where_it_was(error, database):
+    fail(error, 350)
+    act = BulkAct.begin(database, ADA, ALL, Change("retry"))
+    first = act.run(stop=lambda: "interrupted" if act.counts.done else None)
+    fail(error, 5)
+    shown = find_act(database, act.counts.number)
+
+    second = BulkAct.resume(database, act.counts.number).run()
+    found = find_act(database, act.counts.number)
+
+    assert (first, shown.state, shown.done, second) == ("interrupted", "interrupted", 100, "done")
+    assert (found.state, found.done, found.total, found.finished) == ("done", 350, 350, 350)
+    assert (bodies(database, "Sales"), error.peek()) == (list(range(350)), 5)
+
+
+def test_a_process_that_lost_its_act_changes_nothing_more(error, database, open_database, sql):
+    fail(error, 300)
+    other, results = open_database(), []
+    act = BulkAct.begin(database, ADA, ALL, Change("retry"))
+
+    def take(counted):
+        if counted.done == 100:
+            silence(sql)
+            results.append(BulkAct.resume(other, counted.number))
+
+    with pytest.raises(ActTaken, match="Another process"):
+        act.run(take)
+    left = error.peek()
+    state = results[0].run()
+
+    assert (left, state, bodies(database, "Sales")) == (200, "done", list(range(300)))
+    assert find_act(database, act.counts.number).done == 300
+
+
+def test_an_act_that_goes_on_or_is_done_or_is_single_cannot_be_taken(error, database):
+    fail(error, 1)
+    act = BulkAct.begin(database, ADA, ALL, Change("retry"))
+    with pytest.raises(ActTaken, match="goes on"):
+        BulkAct.resume(database, act.counts.number)
+    act.run()
+    with pytest.raises(ActTaken, match="is done"):
+        BulkAct.resume(database, act.counts.number)
+    with ADA.act(database, "pause", "Sales"):
+        pass
+    with pytest.raises(ActTaken, match="Repeat it"):
+        BulkAct.resume(database, list_acts(database)[0].number)
+    with pytest.raises(ActNotFound):
+        BulkAct.resume(database, 10**9)
+
+
+def test_an_edit_goes_on_with_the_same_values_only(error, database):
+    fail(error, 150)
+    headers = {"Shop.Tenant": "b", "Shop.Old": None}
+    act = BulkAct.begin(database, ADA, ALL, Change("edit", headers=headers))
+    act.run(stop=lambda: "cancelled" if act.counts.done else None)
+
+    for wrong in ({}, {"Shop.Tenant": "c"}):
+        with pytest.raises(InvalidMessage, match=r"Shop\.Tenant"):
+            BulkAct.resume(database, act.counts.number, wrong)
+    state = BulkAct.resume(database, act.counts.number, {"Shop.Tenant": "b"}).run()
+
+    assert (state, {message.headers.get("Shop.Tenant") for message in Queue("Sales", database).browse(500)}) == ("done", {"b"})
+    assert len(bodies(database, "Sales")) == 150
+
+
+def test_two_acts_on_the_same_messages_at_once_change_each_once(error, open_database, database, needs_readpast):
+    fail(error, 600)
+    acts = [BulkAct.begin(open_database(), Actor("test", name), replace(ALL, wanted=wanted), Change("retry")) for name, wanted in (("a", Filter()), ("b", Filter(exception="slow")))]
+    threads = [threading.Thread(target=act.run) for act in acts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+    found = list_acts(database)
+
+    assert (sorted(bodies(database, "Sales")), error.peek()) == (list(range(600)), 0)
+    assert (sum(act.done for act in found), [act.finished for act in found], {act.state for act in found}) == (600, [600, 600], {"done"})
+
+
+def test_an_act_and_its_line_commit_together(error, database):
+    fail(error, 1)
+    row = error.browse()[0].row_version
+
+    with pytest.raises(ZeroDivisionError), ADA.act(database, "discard", "error", reason="test"):
+        error.receive_one(row)
+        raise ZeroDivisionError
+    kept = error.peek()
+    with ADA.act(database, "discard", "error", reason="test", row=row) as noted:
+        noted.message_id = "m-1"
+        error.receive_one(row)
+
+    assert (kept, error.peek()) == (1, 0)
+    assert [(act.name, act.message_id, act.reason, act.details, act.done) for act in list_acts(database)] == [("discard", "m-1", "test", {"row": row}, 1)]
+
+
+def test_the_record_is_kept_for_ninety_days(error, database, sql):
+    for _ in range(3):
+        with ADA.act(database, "pause", "Sales"):
+            pass
+    sql.run("UPDATE rowpost.act SET started_at = '2020-01-01' WHERE act_id < ?", list_acts(database)[0].number)
+
+    assert (clean_acts(database), len(list_acts(database))) == (2, 1)
