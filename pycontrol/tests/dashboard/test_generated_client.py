@@ -59,12 +59,13 @@ def arguments(database, sql):
         "delayed": {"name": "Sales"},
         "message_life": {"id": headers["NServiceBus.MessageId"]},
         "conversation": {"id": str(uuid4())},
+        "act": {"number": database.call("record_act", act_name="pause", client="test", queue_name="Sales")[0].act_id},
         "saga_instances": {"saga": "None"},
         "saga_instance": {"saga": "None", "instance": "1"},
     }
 
 
-@pytest.mark.parametrize("path", [each.path for each in OPERATIONS])
+@pytest.mark.parametrize("path", [each.path for each in OPERATIONS if each.method == "get"])
 def test_each_operation_returns_its_document(client, generated, arguments, path):
     name = path.rpartition("/")[2].replace("-", "_")
     operation = importlib.import_module(f"{PACKAGE}.api.default.{name}")
