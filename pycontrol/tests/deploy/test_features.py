@@ -26,7 +26,7 @@ from rowpost.settings.environment import (
 )
 
 every_engine = pytest.mark.parametrize("engine", ["postgresql", "sqlserver"])
-SPARK_TABLES = {"018_spool", "019_spooled_message", "020_ledger", "021_staged_message"}
+SPARK_TABLES = {"018_spool", "019_spooled_message", "020_ledger", "021_staged_message", "031_job", "032_job_part"}
 
 
 def names(planned):

@@ -141,7 +141,7 @@ def send(df: DataFrame, queue: str, key: str, partitions: int, environment: str 
     activate(df.sparkSession)
     ordered = df.repartition(partitions, "id").sortWithinPartitions("row_version", "id")
     writer = ordered.select("id", "headers", "body").write.format("rowpost").mode("append").option("queue", queue)
-    writer = writer.option("jobKey", key).option("jobParts", partitions)
+    writer = writer.option("jobKey", key)
     (writer if environment is None else writer.option("environment", environment)).save()
 
 
