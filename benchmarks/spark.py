@@ -234,8 +234,8 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
             ("tail", lambda: bench.stream("Small", "tail", 50_000, folder)),
             ("drain_cold", lambda: bench.stream("Warm", "drain", 10_000, folder)),
             ("drain", lambda: bench.stream("Small", "drain", 50_000, folder)),
-            ("sink_ledger", lambda: bench.write("Target", "ledger", small // 2)),
             ("sink_staged", lambda: bench.write("Target", "staged", small // 2)),
+            ("sink_direct", lambda: bench.write("Target", "direct", small // 2)),
         ]
         for name, measurement in measurements:
             result[name] = measurement()
