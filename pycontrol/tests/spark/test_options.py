@@ -4,7 +4,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from rowpost.errors import SettingsError
-from rowpost.spark.source.option_names import BATCH, STREAM, WRITE
+from rowpost.spark.source.option_names import BATCH, STREAM, STREAM_WRITE, WRITE
 from rowpost.spark.source.options import read_options, write_options
 
 MARKER = "marker-Zx81qP"
@@ -38,10 +38,16 @@ def test_an_option_of_streams_is_refused_in_a_batch_read(name, says):
         read_options({"queue": "a", name: "tail"})
 
 
-@pytest.mark.parametrize(("name", "says"), [("jobParts", "not needed any more"), ("jobkeys", "did you mean jobKey"), ("startingOffsets", "not for a write"), ("topic", "option queue")])
+@pytest.mark.parametrize(("name", "says"), [("jobParts", "not needed any more"), ("jobkeys", "did you mean jobKey"), ("startingOffsets", "not for a batch write"), ("topic", "option queue")])
 def test_an_unknown_option_of_a_write_is_refused(name, says):
     with pytest.raises(SettingsError, match=says):
         write_options({"queue": "a", name: "1"})
+
+
+@pytest.mark.parametrize("name", ["mode", "jobKey"])
+def test_a_job_key_and_a_mode_are_refused_for_the_write_of_a_stream(name):
+    with pytest.raises(SettingsError, match="not for a stream's write"):
+        write_options({"queue": "a", name: "direct"}, stream=True)
 
 
 def test_every_option_on_the_lists_is_accepted():
@@ -55,6 +61,7 @@ def test_every_option_on_the_lists_is_accepted():
     assert read_options(of(BATCH, "")).queue == "a"
     assert read_options({**of(STREAM, "drain"), "checkpointLocation": "c"}, stream=True).take_over
     assert write_options(of(WRITE, "direct")).mode == "direct"
+    assert write_options({**of(STREAM_WRITE, ""), "checkpointLocation": "c"}, stream=True).mode == "staged"
 
 
 def test_two_different_names_of_the_queue_are_refused():

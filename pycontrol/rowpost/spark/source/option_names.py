@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from rowpost.errors import SettingsError
 from rowpost.settings.yaml_node import did_you_mean
 
-__all__ = ["BATCH", "STREAM", "WRITE", "check_names", "check_no_secrets"]
+__all__ = ["BATCH", "STREAM", "STREAM_WRITE", "WRITE", "check_names", "check_no_secrets"]
 
 _ANY = ("queue", "subscribe", "environment")
 _READ = (*_ANY, "startingOffsets", "endingOffsets", "minPartitions", "maxBytesPerBatch", "watermarkTimeoutSeconds", "includeHeaders")
@@ -20,8 +20,10 @@ _READ = (*_ANY, "startingOffsets", "endingOffsets", "minPartitions", "maxBytesPe
 BATCH = _READ
 #: options of `spark.readStream`
 STREAM = (*_READ, "mode", "maxOffsetsPerTrigger", "failOnDataLoss", "allowConsumers", "takeOver")
-#: options of `df.write` and `df.writeStream`
+#: options of `df.write`
 WRITE = (*_ANY, "jobKey", "mode", "messagesPerCall")
+#: options of `df.writeStream`
+STREAM_WRITE = (*_ANY, "messagesPerCall")
 #: options of Spark itself, which it passes on
 _SPARKS = ("checkpointLocation", "queryName")
 
@@ -64,7 +66,7 @@ def check_names(options: Mapping[str, str], known: Iterable[str], purpose: str) 
 
     Args:
         options: the options, whose names Spark may have put into lower case.
-        known: the options of this kind of access: BATCH, STREAM or WRITE.
+        known: the options of this kind of access: BATCH, STREAM, WRITE or STREAM_WRITE.
         purpose: names it in the message, such as "a batch read".
     """
     names = {name.lower(): name for name in (*known, *_SPARKS)}

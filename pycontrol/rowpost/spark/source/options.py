@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rowpost.errors import SettingsError
-from rowpost.spark.source.option_names import BATCH, STREAM, WRITE, check_names, check_no_secrets
+from rowpost.spark.source.option_names import BATCH, STREAM, STREAM_WRITE, WRITE, check_names, check_no_secrets
 
 __all__ = ["ReadOptions", "WriteOptions", "includes_headers", "read_options", "write_options"]
 
@@ -91,10 +91,10 @@ def read_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOpt
     )
 
 
-def write_options(options: Mapping[str, str]) -> WriteOptions:
-    """Parse the options of the sink. Raises SettingsError."""
+def write_options(options: Mapping[str, str], *, stream: bool = False) -> WriteOptions:
+    """Parse the options of a batch write, or of a stream's. Raises SettingsError."""
     check_no_secrets(options)
-    check_names(options, WRITE, "a write")
+    check_names(options, STREAM_WRITE if stream else WRITE, "a stream's write" if stream else "a batch write")
     return WriteOptions(
         queue=_queue(options),
         environment=_environment(options),

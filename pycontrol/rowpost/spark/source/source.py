@@ -74,7 +74,7 @@ class QueueSource(DataSource):
         from rowpost.spark.source.sink import StreamWriter, check_append_only
 
         check_append_only(overwrite)
-        return StreamWriter(write_options(self.options), schema)
+        return StreamWriter(write_options(self.options, stream=True), schema)
 
 
 def _pushes_filters() -> bool:
