@@ -76,9 +76,8 @@ def queue_metrics(database: Connection, queue: str, after_row_version: int | Non
 
 def waiting(database: Connection, queue: str, limit: int) -> int:
     """Return how many messages wait, without those that receivers have locked. Up to `limit` they are counted; above 10,000 it is an estimate."""
-    if limit < _COUNTED:
-        return database.call("peek_queue", queue, count=limit + 1)[0].waiting
-    return queue_metrics(database, queue).depth
+    estimate = queue_metrics(database, queue).depth if limit >= _COUNTED else None
+    return database.call("peek_queue", queue, count=min(limit + 1, _COUNTED))[0].waiting if estimate is None else estimate
 
 
 def maintain_queue(

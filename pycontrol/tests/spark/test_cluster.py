@@ -48,6 +48,8 @@ def strikes(number):
         os.kill(executor, signal.SIGKILL)
     return True
 
+strikes = strikes.asNondeterministic()  # otherwise Spark moves it below the shuffle
+
 def write():
     rows = spark.range(0, 4000, 1, 4).repartition(4, "id").where(strikes("id"))
     id = F.format_string("00000000-0000-4000-8000-%012d", F.col("id"))
@@ -110,7 +112,7 @@ def test_an_executor_that_is_killed_above_the_sink_loses_and_doubles_nothing(que
 
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     assert marker.exists()
-    assert "FetchFailed" in done.stderr or "ExecutorLostFailure" in done.stderr
+    assert "Lost executor" in done.stderr
     with queues.connect() as database:
         stored = [int(body) for (body,) in database.driver_connection.execute(f'SELECT body FROM public."{target}"').fetchall()]
         left = database.driver_connection.execute("SELECT count(*) FROM rowpost.staged_message WHERE job_key = %s", (f"struck@{target}",)).fetchone()[0]

@@ -2,6 +2,7 @@
 
 import os
 from io import BufferedReader, BytesIO
+from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JError
@@ -106,6 +107,32 @@ def test_an_error_above_a_direct_write_sends_no_part_of_its_partition(queues, ro
     whole = list(range(ROWS // PARTITIONS))
     assert after_the_error in ([], whole)
     assert stored(queue) == sorted([*range(ROWS), *([] if key else after_the_error)])
+
+
+@pytest.mark.parametrize("mode", ["staged", "direct"])
+def test_a_shuffle_whose_files_are_lost_while_the_sink_reads_them_loses_and_doubles_nothing(spark, queues, rows, write, stored, tmp_path, mode):
+    queue, mapped, struck = queues.make(), tmp_path / "mapped", tmp_path / "struck"
+    folders = [str(each) for each in spark.sparkContext._jsc.sc().env().blockManager().diskBlockManager().localDirs()]
+
+    def notes(number):
+        if number == 0:
+            with mapped.open("a") as file:
+                file.write("x")
+        return True
+
+    def strikes(number):
+        if not struck.exists():
+            struck.touch()
+            for each in (path for folder in folders for path in Path(folder).rglob("shuffle_*")):
+                each.unlink()
+        return True
+
+    before, after = (F.udf(each, "boolean").asNondeterministic() for each in (notes, strikes))  # Spark moves no such function past the shuffle
+    write(rows().where(before(F.col("body").cast("string").cast("int"))).repartition(6, "id").where(after(F.col("body"))), queue, mode=mode, jobKey="fetch")
+
+    assert struck.exists()
+    assert len(mapped.read_text()) > 1  # the stage below the shuffle ran again, because its files could not be fetched
+    assert stored(queue) == list(range(ROWS))
 
 
 def test_a_direct_write_is_refused_where_the_pipe_of_its_rows_is_not_found():

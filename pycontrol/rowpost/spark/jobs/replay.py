@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, ParseException
@@ -193,7 +194,7 @@ def run(
             rows = spark.read.parquet(f"{folder.path}/{METADATA_FOLDER}/{place}/rows/step={index}")
             for destination, messages in of_step.items():
                 queue = plan["queues"][destination]
-                _wait_for_depth(replay, messages, lambda queue=queue: depth(queue), sleep)
+                _wait_for_depth(replay, messages, partial(depth, queue), sleep)
                 rows_there = rows.where(F.col("destination") == destination)
                 send(rows_there, queue, f"{replay.key}/{index}/{_short(queue)}", partitions_for(messages), environment)
         done = {"steps": index + 1, "messages": done["messages"] + sum(of_step.values())}
