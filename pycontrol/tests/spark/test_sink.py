@@ -79,9 +79,10 @@ def faulty_source():
             return "rowpost_faulty"
 
         def writer(self, schema, overwrite):
+            fault, marker = self.options.pop("fault"), self.options.pop("marker")
             made = super().writer(schema, overwrite)
             made.__class__ = FaultyDirect if isinstance(made, DirectWriter) else FaultyStaged
-            made.fault, made.marker = self.options["fault"], self.options["marker"]
+            made.fault, made.marker = fault, marker
             return made
 
     def first(writer, fault):

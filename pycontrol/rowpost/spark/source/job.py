@@ -18,7 +18,7 @@ from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseError, InvalidJobKey
 from rowpost.spark.source.digest import Tally, total
 
-__all__ = ["Job", "JobState", "Stored", "full_key"]
+__all__ = ["Job", "JobState", "Stored", "check_sent", "full_key"]
 
 MAX_KEY_LENGTH = 200
 SEALED = ("sending", "done")
