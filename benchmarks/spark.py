@@ -193,9 +193,9 @@ class Bench:
             writer.option("mode", mode).save()
 
         go()
-        took = seconds(go)
+        took = [seconds(go) for _ in range(3)]
         frame.unpersist()
-        return {"messages": count, "messages_per_s": round(count / took)}
+        return {"messages": count, "s": [round(each, 2) for each in took], "messages_per_s": round(count / statistics.median(took))}
 
 
 def spark_session(cores: int, jar: str | None) -> SparkSession:
@@ -225,7 +225,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
         spark = spark_session(cores, arguments.jdbc)
         bench = Bench(spark, environment, port, "Bench", cores, arguments.messages)
         result: dict[str, object] = {"cores": cores, "messages": arguments.messages, "pyspark": spark.version}
-        if arguments.jdbc:
+        if arguments.jdbc and not arguments.only:
             result["read"] = bench.compare_reads(arguments.rounds)
         measurements: list[tuple[str, Callable[[], dict[str, object]]]] = [
             ("narrow", bench.narrow),
@@ -234,14 +234,16 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
             ("tail", lambda: bench.stream("Small", "tail", 50_000, folder)),
             ("drain_cold", lambda: bench.stream("Warm", "drain", 10_000, folder)),
             ("drain", lambda: bench.stream("Small", "drain", 50_000, folder)),
-            ("sink_ledger", lambda: bench.write("Target", "ledger", small // 2)),
             ("sink_staged", lambda: bench.write("Target", "staged", small // 2)),
+            ("sink_direct", lambda: bench.write("Target", "direct", small // 2)),
         ]
         for name, measurement in measurements:
+            if arguments.only and name not in arguments.only:
+                continue
             result[name] = measurement()
             CONSOLE.print(f"  {name}: {result[name]}")
         spark.stop()
-        if cores > 1:
+        if cores > 1 and not arguments.only:
             result["one_core_less"] = one_core_less(arguments, environment, port, cores - 1)
             CONSOLE.print(f"  one core less: {result['one_core_less']}")
         return result
@@ -253,6 +255,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cores", type=int, help="cores that Spark uses; all cores of the machine by default")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="measure only these, such as sink_staged sink_direct")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--alone", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--environment", type=Path, help=argparse.SUPPRESS)

@@ -59,7 +59,7 @@ def _rules() -> dict[str, Rule]:
             found[f"{name}:{queue}"] = Rule(((queue, "Index_RowVersion"),))
         found[f"purge_expired:{queue}"] = Rule(((queue, "Index_Expires"), (queue, "Index_RowVersion")))
         found[f"move_due_messages:{queue}"] = Rule(((f"{queue}.Delayed", ""),), only="DELETE FROM oldest")
-    found["drop_staged"] = Rule((("staged_message", "staged_message_key"),), only="s.job_key")
+    found["drop_staged"] = Rule((("staged_message", "staged_message_key"),), only="s.job_key = @job_key")
     # from the few unsent operations to their records by the key, and not by a walk through the records of a week
     found["list_undispatched"] = Rule((("outbox", "outbox_key"),), sort=True, first="outbox_operations")
     found["outbox_status"] = Rule((("outbox", "outbox_key"),), only="FORCE ORDER", sort=True, first="outbox_operations")

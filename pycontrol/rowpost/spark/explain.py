@@ -21,6 +21,8 @@ __all__ = ["explained", "to_rowpost_error"]
 _ROWPOST_ERROR = re.compile(r"^(?:[\w.]+Exception: )?rowpost\.[\w.]*?(\w+): (.+)$", re.MULTILINE)
 _CORRUPT = re.compile(r"(\S+\.parquet)[^\n]*(?:is not a Parquet file|CANNOT_READ|Could not read footer)|(?:file|path)[: ]+(\S+\.parquet)")
 _CONDITION = re.compile(r"\[[A-Z_.]+\] ([^\n]+)")
+#: how py4j begins the text of a Java exception, and the class name that follows
+_CALL, _JAVA_CLASS = "An error occurred while calling", re.compile(r"^: ?(?:[\w$]+\.)+[\w$]+: ")
 _GONE = "Spark's process has exited or cannot be reached. Run the command again: it continues from its last commit, and sends nothing twice."
 _MODULES = ("pyspark.", "py4j.", "grpc.", "pyarrow.")
 
@@ -63,5 +65,6 @@ def to_rowpost_error(error: Exception) -> RowpostError:
 
 def _condition(text: str) -> str:
     found = _CONDITION.search(text)
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "Spark gave no reason")
-    return (found[1] if found else first)[:500]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [_JAVA_CLASS.sub("", line) for line in lines if not line.startswith(_CALL)] or ["Spark gave no reason"]
+    return (found[1] if found else lines[0])[:500]

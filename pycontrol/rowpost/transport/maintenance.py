@@ -22,7 +22,9 @@ from datetime import datetime
 from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseError
 
-__all__ = ["Metrics", "Step", "maintain_queue", "queue_metrics"]
+__all__ = ["Metrics", "Step", "maintain_queue", "queue_metrics", "waiting"]
+
+_COUNTED = 10_000  # above this peek_queue does not count
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,12 @@ class Step:
 def queue_metrics(database: Connection, queue: str, after_row_version: int | None = None) -> Metrics:
     """Return the figures of a queue, or of its messages with a higher row version. Raises QueueNotFound."""
     return Metrics(*database.call("queue_metrics", queue, after_row_version=after_row_version)[0])
+
+
+def waiting(database: Connection, queue: str, limit: int) -> int:
+    """Return how many messages wait, without those that receivers have locked. Up to `limit` they are counted; above 10,000 it is an estimate."""
+    estimate = queue_metrics(database, queue).depth if limit >= _COUNTED else None
+    return database.call("peek_queue", queue, count=min(limit + 1, _COUNTED))[0].waiting if estimate is None else estimate
 
 
 def maintain_queue(

@@ -26,7 +26,7 @@ from rowpost.settings.environment import (
 )
 
 every_engine = pytest.mark.parametrize("engine", ["postgresql", "sqlserver"])
-SPARK_TABLES = {"018_spool", "019_spooled_message", "020_ledger", "021_staged_message"}
+SPARK_TABLES = {"018_spool", "019_spooled_message", "020_ledger", "021_staged_message", "031_job", "032_job_part"}
 
 
 def names(planned):
@@ -308,6 +308,7 @@ def test_the_grants_of_a_login_name_only_procedures_that_exist(shop, database):
     ("list_decisions", None, {}, FeatureMissing, "features: [transactions]"),
     ("list_saga_types", None, {}, FeatureMissing, "features: [sagas]"),
     ("drop_staged", None, {"job_key": "j"}, FeatureMissing, "features: [spark]"),
+    ("clean_jobs", None, {"staged_seconds": 0, "ledger_seconds": 0, "count": 1}, FeatureMissing, "features: [spark]"),
     ("describe_stream", "Sales", {}, QueueNotFound, "features: [spark]"),
     ("delay_message", "Sales", {"headers": "{}", "delay_ms": 1}, QueueNotFound, "`Sales: {delayed: true}`"),
 ])  # fmt: skip

@@ -72,6 +72,7 @@ NOT_RUN = {
         "correlate={...}": "shows one method; `...` stands for the mapping of the first block",
     },
     "docs/guides/spark.md": {
+        "df.write": "starts Spark; tests/spark/test_sink.py writes so",
         "from rowpost.spark.session": "starts Spark; tests/spark runs every job",
         "pip install": "installs packages",
         "rowpost spark": "starts Spark; tests/spark/test_cli.py runs every command",

@@ -14,7 +14,7 @@ from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.deploy.queue_entry import describe_queue, queue_names
 from rowpost.deploy.saga_entry import describe_saga, saga_names
-from rowpost.errors import DatabaseError, InvalidMessage, QueueNotFound, SpoolTaken
+from rowpost.errors import DatabaseError, InvalidMessage, JobKeyUsed, QueueNotFound, SpoolTaken
 from rowpost.settings.environment import QueueSettings
 from tests.support.probe import probe_for
 from tests.support.procedure_calls import CALLS, ID, SAGA
@@ -34,6 +34,9 @@ REFUSED_EVERYWHERE = {
     **{("database", name, place): NO_TABLE for name in ("send_unregistered", "send_to_subscriber") for place in ("schema_name", "table_name")},
     ("queue", "confirm_spool", "owner"): (SpoolTaken, "taken over the spool"),
     ("queue", "drop_spool", "owner"): (SpoolTaken, "belongs to another stream"),
+    ("database", "seal_job", "job_key"): (JobKeyUsed, "There is no job"),
+    ("database", "settle_ledger", "job_key"): (JobKeyUsed, "has ended or was forgotten"),
+    ("database", "stage_messages", "attempt"): (JobKeyUsed, "another run of it has begun"),
 }
 NO_JSON, TOO_LONG = (InvalidMessage, "invalid input syntax for type json"), (InvalidMessage, "value too long")
 REFUSED = {
@@ -76,10 +79,12 @@ def call(database, target, queue, sql, saga_table):
         return database.call(name, {"queue": "Sales", "saga": SAGA.name}.get(scope), **arguments)
 
     sql.run(f"DELETE FROM {saga_table}")
-    sql.run("DELETE FROM rowpost.spool")
+    for table in ("spool", "job", "job_part"):
+        sql.run(f"DELETE FROM rowpost.{table}")
     content = {**CALLS["saga"]["insert_saga"], "id": ID, "correlation_value": "A"}
     database.call("insert_saga", SAGA.name, **content)
     database.call("move_to_spool", "Sales", owner="stream-1", count=10)
+    database.call("begin_job", **CALLS["database"]["begin_job"])
     return run
 
 
@@ -89,7 +94,7 @@ def content(database, target, queue, call, saga_table):
     sales = queue_names(describe_queue(QueueSettings("Sales"), target.settings.engine), database.dialect)
     routing = 'public."SubscriptionRouting"' if target.settings.engine == "postgresql" else "dbo.SubscriptionRouting"
     names = "journal version queue saga failure decision lease outbox outbox_operations dispatch purge"
-    names += " spool spooled_message ledger staged_message"
+    names += " spool spooled_message ledger staged_message job job_part"
     own = (f"rowpost.{name}" for name in names.split())
     tables = (*own, routing, sales["queue_table"], sales["delayed_table"], saga_table)
     probe = probe_for(database, babelfish=target.babelfish)

@@ -178,6 +178,8 @@ def test_a_decision_of_another_queue_stays(target, login, sql):
 def test_what_one_login_staged_another_neither_sends_nor_drops_and_an_operator_may(target, login, sql):
     sql.run("DELETE FROM rowpost.staged_message")
     sql.run("DELETE FROM rowpost.ledger")
+    sql.run("DELETE FROM rowpost.job")
+    sql.database.call_atomically("begin_job", **CALLS["database"]["begin_job"])
     sql.database.call_atomically("stage_messages", **CALLS["database"]["stage_messages"])
     sql.database.call_atomically("claim_ledger", **CALLS["database"]["claim_ledger"])
 
@@ -185,15 +187,21 @@ def test_what_one_login_staged_another_neither_sends_nor_drops_and_an_operator_m
         with pytest.raises(RowpostError, match="by another login"):
             database.call_atomically("claim_ledger", job_key="job-1", part=1, parts=2)
         database.call_atomically("settle_ledger", job_key="job-1", part=0, messages=9, digest="forged")
-        database.call_atomically("complete_ledger", job_key="job-1", parts=1)
-        sent = database.call_atomically("send_staged", OWN, job_key="job-1", attempts=["try-1"])
+        for procedure in ("begin_job", "seal_job"):
+            with pytest.raises(RowpostError, match="login"):
+                database.call_atomically(procedure, **CALLS["database"][procedure])
+        ended = database.call_atomically("end_job", job_key="job-1", run="run-1", done=True)[0].ended
+        seen = [database.call_atomically(each, **CALLS["database"][each]) for each in ("list_jobs", "forget_job")]
+        sent = database.call_atomically("send_staged", OWN, job_key="job-1", attempts=["run-1/0"])
         dropped = [database.call_atomically("drop_staged", job_key=key) for key in ("job-1", None)]
+    assert (ended, seen) == (False, [[], []])
     assert (sent[0].sent, [rows[0].dropped for rows in dropped]) == (0, [0, 0])
     assert sql.value("SELECT COUNT(*) FROM rowpost.ledger WHERE parts = 2 AND messages IS NULL") == 1
 
     with login("operator") as database:
+        assert len(database.call_atomically("list_jobs", count=10)) == 1
         assert database.call_atomically("drop_staged", job_key="job-1")[0].dropped == 1
-    sql.run("DELETE FROM rowpost.ledger")
+        assert [row.state for row in database.call_atomically("forget_job", job_key="job-1")] == ["running"]
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -1,6 +1,7 @@
 """What Spark asks of the database: ranges, the horizon's material, the spool of a drain, the ledger of a job."""
 
 import threading
+import time
 from uuid import UUID
 
 import pytest
@@ -198,12 +199,13 @@ def test_a_move_of_none_or_too_many_is_refused(stream, count):
 
 @pytest.fixture
 def ledger(database, sql):
-    for table in ("ledger", "staged_message"):
+    for table in ("ledger", "staged_message", "job", "job_part"):
         sql.run(f"DELETE FROM rowpost.{table}")
     return lambda part, parts=None, key="job": database.call("claim_ledger", job_key=key, part=part, parts=parts)[0]
 
 
 def test_a_part_is_claimed_once_and_says_what_it_was(database, ledger):
+    database.call("begin_job", job_key="job", destination="q", run="r", mode="direct")
     first = ledger(0)
     database.call("settle_ledger", job_key="job", part=0, messages=7, digest="abc")
 
@@ -212,20 +214,15 @@ def test_a_part_is_claimed_once_and_says_what_it_was(database, ledger):
     )  # fmt: skip
 
 
-def test_a_job_of_other_parts_is_refused(database, ledger):
+def test_a_job_of_other_parts_is_refused(ledger):
     ledger(0, 2)
     with pytest.raises(JobKeyUsed):
         ledger(0, 3)
     ledger(0, key="unknown")
     with pytest.raises(JobKeyUsed):
         ledger(1, 3, key="unknown")
-    database.call("complete_ledger", job_key="unknown", parts=1)
-    with pytest.raises(JobKeyUsed):
-        ledger(1, key="unknown")
-    with pytest.raises(JobKeyUsed):
-        ledger(0, 2, key="unknown")
 
-    assert ledger(0, 1, key="unknown")[0] is False
+    assert ledger(0, 2)[0] is False
 
 
 def test_parts_that_follow_one_another_are_claimed_in_order_and_leave_one_row(ledger, sql):
@@ -339,6 +336,202 @@ def test_staging_refuses_what_is_no_messages_and_no_key(database, ledger):
 
 
 @pytest.fixture
+def job(database, ledger, stream):
+    """Calls of the procedures of one job, with its key filled in."""
+
+    def call(procedure, **arguments):
+        return database.call_atomically(procedure, job_key="job", **arguments)
+
+    call.begin = lambda run="r1", mode="staged": call("begin_job", destination=stream.queue.name, run=run, mode=mode)[0]
+    call.stage = lambda attempt, *bodies: call("stage_messages", attempt=attempt, messages=[OutgoingMessage(body) for body in bodies])
+    call.end = lambda run="r1", done=True, **known: call("end_job", run=run, done=done, **known)[0].ended
+    call.show = lambda: call("list_jobs", count=10)[0]
+
+    def seal(**parts):
+        """Seal with one keyword for each attempt: its number of messages, and a digest of one letter."""
+        attempts, counts, digests = list(parts), [str(count) for count, _ in parts.values()], [letter * 64 for _, letter in parts.values()]
+        attempts = [each.replace("_", "/") for each in attempts]
+        return call("seal_job", attempts=attempts, messages=counts, digests=digests, digest="".join(sorted(set("".join(digests)))) * 32)
+
+    def send(part, attempt, count, letter):
+        with database.transaction():
+            claimed = database.call("claim_ledger", job_key="job", part=part)[0].claimed
+            if claimed:
+                assert stream("send_staged", job_key="job", attempts=[attempt])[0].sent == count
+                call("settle_ledger", part=part, messages=count, digest=letter * 64)
+        return claimed
+
+    call.seal, call.send = seal, send
+    return call
+
+
+def test_a_job_is_sent_part_by_part_after_it_was_sealed(job, stream):
+    began = job.begin()
+    job.stage("r1/0", b"a", b"b")
+    job.stage("r1/1", b"c")
+    job.stage("r1/1b", b"c")
+
+    left = job.seal(r1_0=(2, "a"), r1_1=(1, "b"))
+    unsent = stream.read()
+    sent = [job.send(0, "r1/0", 2, "a"), job.end(), job.send(1, "r1/1", 1, "b"), job.send(1, "r1/1", 1, "b")]
+
+    assert (began.state, began.mode, began.messages) == ("running", "staged", None)
+    assert [tuple(row) for row in left] == [(0, "r1/0", 2, "a" * 64), (1, "r1/1", 1, "b" * 64)]
+    assert unsent == []
+    assert sent == [True, False, True, False]  # the job cannot end before its second part is sent
+    assert job.end() is True
+    assert [row["body"] for row in stream.read()] == [b"a", b"b", b"c"]
+    assert (job.show().state, job.show().parts, job.show().parts_sent, job.show().messages_sent, job.show().messages_staged) == ("done", 2, 2, 3, 1)
+
+
+def test_a_job_that_was_sealed_gives_its_parts_to_a_later_run_of_the_same_messages_and_refuses_others(job):
+    job.begin()
+    job.stage("r1/0", b"a")
+    job.stage("r1/1", b"b")
+    job.seal(r1_0=(1, "a"), r1_1=(1, "b"))
+    job.send(0, "r1/0", 1, "a")
+
+    again = job.begin("r2")
+    left = job.seal(x=(2, "b"), y=(0, "a"))
+    with pytest.raises(JobKeyUsed):
+        job.seal(x=(3, "b"), y=(0, "a"))
+    with pytest.raises(JobKeyUsed):
+        job.seal(x=(2, "c"))
+
+    assert (again.state, again.messages) == ("sending", 2)
+    assert [row.attempt for row in left] == ["r1/1"]
+
+
+def test_a_direct_job_that_ran_before_is_staged_and_its_parts_are_compared(job, ledger):
+    first = job.begin(mode="direct")
+    ledger(1)
+    job("settle_ledger", part=1, messages=5, digest="b" * 64)
+
+    again = job.begin("r2", mode="direct")
+    for wrong in ({"r2_0": (3, "a")}, {"r2_0": (3, "a"), "r2_1": (4, "b")}, {"r2_0": (3, "a"), "r2_1": (5, "c")}):
+        with pytest.raises(JobKeyUsed):
+            job.seal(**wrong)
+    left = job.seal(r2_0=(3, "a"), r2_1=(5, "b"))
+
+    assert (first.mode, again.mode) == ("direct", "staged")
+    assert [row.part for row in left] == [0]
+
+
+def test_a_run_that_ended_or_was_followed_by_another_stores_nothing(job):
+    job.begin("r1")
+    job.begin("r2")
+    with pytest.raises(JobKeyUsed):
+        job.stage("r1/0", b"late")
+    job.stage("r2/0", b"x")
+
+    assert job.end("r1", done=False) is False
+    assert job.end("r2", done=False) is True
+    with pytest.raises(JobKeyUsed):
+        job.stage("r2/0", b"late")
+    assert (job.show().state, job.show().messages_staged) == ("failed", 1)
+
+
+def test_a_part_is_not_settled_when_its_job_has_ended_or_was_forgotten(job, ledger):
+    job.begin(mode="direct")
+    ledger(0)
+    job.end(done=False)
+
+    with pytest.raises(JobKeyUsed):
+        job("settle_ledger", part=0, messages=1, digest="a")
+    job("forget_job")
+    with pytest.raises(JobKeyUsed):
+        job("settle_ledger", part=0, messages=1, digest="a")
+
+
+def test_a_job_ends_after_the_task_that_is_storing_messages(job, database, open_database):
+    job.begin()
+    other = open_database()
+    other.begin()
+    other.call("stage_messages", job_key="job", attempt="r1/0", messages=[OutgoingMessage(b"x")])
+    ended = []
+    end = threading.Thread(target=lambda: ended.append(job.end(done=False)))
+    end.start()
+    end.join(0.3)
+
+    waiting = end.is_alive()
+    other.commit()
+    end.join(20)
+
+    assert (waiting, ended) == (True, [True])
+
+
+def test_the_staged_messages_of_a_run_are_dropped_and_those_that_are_being_sent_are_kept(job, database):
+    job.begin("r1")
+    job.stage("r1/0", b"a")
+    job.begin("r2")
+    job.stage("r2/0", b"b")
+    job.stage("r2/1", b"b")
+
+    of_a_run = job("drop_staged", run="r1")[0].dropped
+    job.seal(r2_0=(1, "b"))
+    rest = [job("drop_staged")[0].dropped, database.call("drop_staged")[0].dropped]
+
+    assert (of_a_run, rest) == (1, [1, 0])
+    assert job.show().messages_staged == 1
+
+
+def test_a_job_that_is_forgotten_says_what_it_sent_and_its_key_is_free(job, ledger):
+    job.begin(mode="direct")
+    for part in (0, 1):
+        ledger(part)
+        job("settle_ledger", part=part, messages=5, digest="b" * 64)
+
+    forgotten = [tuple(row) for row in job("forget_job")]
+
+    assert forgotten == [("running", 2, 10)]
+    assert job("forget_job") == []
+    assert job.begin(mode="direct").mode == "direct"
+
+
+def test_cleaning_keeps_what_is_in_use_and_deletes_what_is_old(job, database, sql, ledger):
+    def clean(staged=3600, old=7200, count=100):
+        time.sleep(0.01)  # ages are compared in milliseconds
+        return tuple(database.call("clean_jobs", staged_seconds=staged, ledger_seconds=old, count=count)[0])
+
+    job.begin()
+    job.stage("r1/0", b"a", b"b", b"c")
+    database.call("claim_ledger", job_key="a stream", part=7, parts=0)
+    young = clean()
+    of_a_running_job = clean(staged=0, old=7200)
+    limited = clean(staged=0, old=7200, count=1)
+    rest = clean(staged=0, old=7200)
+    job.begin("r2")
+    job.stage("r2/0", b"x")
+    job.seal(r2_0=(1, "a"))
+    of_a_sealed_job = clean(staged=0, old=7200)
+    job.send(0, "r2/0", 1, "a")
+    job.end()
+    old = clean(staged=0, old=0)
+
+    assert young == (0, 0, 0)
+    assert of_a_running_job[0] == 1  # it has done nothing for 0 seconds
+    assert of_a_running_job[1] + limited[1] + rest[1] == 3
+    assert limited[1] <= 1
+    assert of_a_sealed_job == (0, 0, 0)
+    assert old == (0, 0, 1)
+    assert job("list_jobs", count=1) == []
+    assert sql.run("SELECT job_key FROM rowpost.ledger") == [("a stream",)]
+
+
+@pytest.mark.parametrize("wrong", [{"count": 0}, {"count": 4001}, {"staged_seconds": -1}, {"ledger_seconds": -1}])
+def test_cleaning_refuses_ages_and_numbers_out_of_range(database, ledger, wrong):
+    with pytest.raises(InvalidCount):
+        database.call("clean_jobs", **{"staged_seconds": 1, "ledger_seconds": 1, "count": 1, **wrong})
+    with pytest.raises(InvalidCount):
+        database.call("list_jobs", count=0)
+
+
+def test_a_job_needs_a_key(database, ledger):
+    with pytest.raises(InvalidJobKey):
+        database.call("begin_job", job_key="", destination="q", run="r", mode="staged")
+
+
+@pytest.fixture
 def login(target, sql):
     with logins(sql, target.url) as made:
         yield made
@@ -436,9 +629,10 @@ def test_a_login_that_may_send_to_a_queue_writes_it_through_ledger_and_staging(s
     with login.open(name) as loader:
         assert loader.call("claim_ledger", job_key="job", part=0)[0][0] is True
         loader.call("send_messages", queue, messages=[OutgoingMessage(b"a")])
+        loader.call("begin_job", job_key="job", destination=queue, run="t", mode="staged")
         loader.call("settle_ledger", job_key="job", part=0, messages=1, digest="d")
-        loader.call("stage_messages", job_key="job", attempt="t", messages=[OutgoingMessage(b"b")])
-        assert loader.call("send_staged", queue, job_key="job", attempts=["t"])[0][0] == 1
+        loader.call("stage_messages", job_key="job", attempt="t/0", messages=[OutgoingMessage(b"b")])
+        assert loader.call("send_staged", queue, job_key="job", attempts=["t/0"])[0][0] == 1
         with pytest.raises(PermissionDenied):
             loader.call("read_range", queue, **ALL)
 

@@ -18,9 +18,9 @@ def spark_url(lasting_database: Callable[[str], str]) -> str:
 
 
 @pytest.fixture(scope="session")
-def spark(spark_url: str) -> Iterator[SparkSession]:
-    """A session with two cores and four attempts for each task, because retries are tested too."""
-    config = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+def spark(spark_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session with two cores and four attempts for each task, because retries are tested too. Its shuffles are in a folder of its own."""
+    config = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2", "spark.local.dir": str(tmp_path_factory.mktemp("shuffles"))}
     spark = session("rowpost tests", master="local[2,4]", config=config)
     yield spark
     spark.stop()

@@ -31,6 +31,37 @@ print(json.dumps({"archived": counts["messages"], "sent": sent["sent_now"], "con
 spark.stop()
 """
 
+#: writes 4,000 rows after a shuffle; the executor of the first task that reaches row 1,500 is killed, with the files of its shuffle
+WRITE = """
+import json, os, signal, sys
+from pyspark.sql import functions as F
+from rowpost.spark.session import session
+target, environment, mode, marker = sys.argv[1:5]
+spark = session(master="local-cluster[2,1,1024]", config={"spark.sql.execution.arrow.maxRecordsPerBatch": "50"})
+
+@F.udf("boolean")
+def strikes(number):
+    if number == 1500 and not os.path.exists(marker):
+        open(marker, "w").close()
+        daemon = os.getppid()
+        executor = int(open(f"/proc/{daemon}/stat").read().rpartition(")")[2].split()[1])
+        os.kill(executor, signal.SIGKILL)
+    return True
+
+strikes = strikes.asNondeterministic()  # otherwise Spark moves it below the shuffle
+
+def write():
+    rows = spark.range(0, 4000, 1, 4).repartition(4, "id").where(strikes("id"))
+    id = F.format_string("00000000-0000-4000-8000-%012d", F.col("id"))
+    rows = rows.select(id.alias("id"), F.lit("{}").alias("headers"), F.col("id").cast("string").cast("binary").alias("body"))
+    writer = rows.write.format("rowpost").options(queue=target, environment=environment, jobKey="struck", mode=mode, messagesPerCall=40)
+    writer.mode("append").save()
+
+write()
+write()
+spark.stop()
+"""
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
@@ -63,6 +94,30 @@ def test_executors_of_their_own_archive_and_replay(job):
         shutil.rmtree(Path(pyspark.__file__).parent / "work", ignore_errors=True)  # local-cluster does not remove it
 
     assert said == {"archived": 50, "sent": 50, "connect": False}
+
+
+@pytest.mark.parametrize("mode", ["staged", "direct"])
+def test_an_executor_that_is_killed_above_the_sink_loses_and_doubles_nothing(queues, spark_url, tmp_path, mode):
+    import pyspark
+
+    target, script, marker = queues.make(), tmp_path / "write.py", tmp_path / "struck"
+    script.write_text(WRITE)
+    try:
+        done = subprocess.run(
+            [sys.executable, str(script), target, queues.environment, mode, str(marker)],
+            env={**python_of(PYCONTROL), "ROWPOST_SPARK_TEST_URL": spark_url}, capture_output=True, text=True, cwd=tmp_path, timeout=600,
+        )  # fmt: skip
+    finally:
+        shutil.rmtree(Path(pyspark.__file__).parent / "work", ignore_errors=True)
+
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    assert marker.exists()
+    assert "Lost executor" in done.stderr
+    with queues.connect() as database:
+        stored = [int(body) for (body,) in database.driver_connection.execute(f'SELECT body FROM public."{target}"').fetchall()]
+        left = database.driver_connection.execute("SELECT count(*) FROM rowpost.staged_message WHERE job_key = %s", (f"struck@{target}",)).fetchone()[0]
+    assert sorted(stored) == list(range(4000))
+    assert left == 0
 
 
 def test_spark_submit_gives_the_session(job):

@@ -115,6 +115,10 @@ def test_the_doctor_names_what_changes_spark_and_hides_what_may_be_secret():
         ("java.lang.OutOfMemoryError: Java heap space", "SparkFailed", "spark.driver.memory"),
         ("[DIVIDE_BY_ZERO] Division by zero. More\n at java", "SparkFailed", "Division by zero"),
         ("", "SparkFailed", "no reason"),
+        (
+            "An error occurred while calling o71.save.\n: org.apache.spark.SparkException: Python worker exited unexpectedly.\n\tat org.x",
+            "SparkFailed", "Spark failed: Python worker exited unexpectedly.",
+        ),
     ],
 )
 def test_an_error_of_a_worker_comes_back_as_what_it_was(text, kind, says):

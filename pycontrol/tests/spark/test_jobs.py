@@ -212,6 +212,74 @@ def test_a_replay_that_was_stopped_sends_the_rest_of_what_it_chose(queues, cli, 
     assert bodies(queues, sales) == list(range(40))
 
 
+def test_a_rehearsal_counts_by_destination_and_type_and_sends_and_stores_nothing(queues, cli, archived):
+    out, sales = archived
+    where = ("--where", "cast(cast(body as string) as int) < 30")
+
+    code, counts, _ = cli("replay", out, "--to-original", "--job", "d1", *where, "--dry-run")
+    after_the_rehearsal = bodies(queues, sales)
+    stored = (out / "_rowpost" / "replays").exists()
+    sent = cli("replay", out, "--to-original", "--job", "d1", *where)[1]
+
+    assert (code, counts["messages"], counts["sent_before"], counts["dry_run"]) == (OK, 30, 0, True)
+    assert counts["would_send"] == [{"queue": sales, "message_type": "Shop.PlaceOrder", "messages": 30, "body_bytes": 50}]
+    assert (after_the_rehearsal, stored) == ([], False)
+    assert sent["sent_now"] == 30
+    assert cli("replay", out, "--to-original", "--job", "d1", *where, "--dry-run")[1]["sent_before"] == 30
+
+
+def test_a_rehearsal_of_a_replay_that_was_stopped_counts_the_rest(queues, cli, archived):
+    out, sales = archived
+    asked = replaying.Replay("d2", sales, rate=2.0)
+
+    def stop(seconds):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        replaying.run(queues.spark, str(out), asked, environment=queues.environment, resolve_queues=lambda names: {sales: sales}, clock=lambda: 0.0, sleep=stop)
+    _, counts, _ = cli("replay", out, sales, "--job", "d2", "--rate", 2, "--dry-run")
+    code, _, said = cli("replay", out, sales, "--job", "d2", "--rate", 3, "--dry-run")
+
+    assert (counts["messages"], counts["sent_before"]) == (30, 10)
+    assert (code, "the rate differ" in said) == (FAILED, True)
+
+
+def test_a_replay_waits_while_its_destination_has_too_many_messages_waiting(queues, archived):
+    out, sales = archived
+    queues.send(sales, [b"100", b"101"])
+    seen = []
+
+    def depth(queue):
+        seen.append(queues.depth(queue))
+        return seen[-1]
+
+    def receive(seconds):  # as a worker does while the replay waits
+        with queues.connect() as database:
+            database.call("purge_queue", sales, count=4)
+
+    asked = replaying.Replay("d3", sales, max_depth=10)
+    done = replaying.run(queues.spark, str(out), asked, environment=queues.environment, resolve_queues=lambda names: {sales: sales}, depth=depth, sleep=receive)
+
+    assert (done["sent_now"], done["steps"]) == (40, 8)
+    assert max(seen) <= 10
+    assert len(seen) > 8  # it has waited
+
+
+def test_a_step_of_the_ramp_that_is_larger_than_the_depth_is_refused(cli, archived):
+    out, sales = archived
+
+    code, _, said = cli("replay", out, sales, "--job", "d4", "--ramp", "1,50", "--max-depth", 20)
+
+    assert code == USAGE and "at most 20 may wait" in said
+
+
+def test_a_replay_by_the_command_line_respects_the_depth(queues, cli, archived):
+    out, sales = archived
+
+    assert cli("replay", out, sales, "--job", "d5", "--limit", 8, "--max-depth", 16)[1]["sent_now"] == 8
+    assert bodies(queues, sales) == list(range(8))
+
+
 def test_a_used_key_with_other_data_is_refused_by_the_plan_and_by_the_ledger(queues, cli, archived):
     out, sales = archived
     cli("replay", out, sales, "--job", "k3", "--limit", 5)

@@ -59,6 +59,7 @@ def test_a_password_is_in_no_plan_command_line_event_log_or_checkpoint(queues, s
     plans = json.loads(done.stdout.splitlines()[-1])["plans"]
     assert "rowpost" in plans and MARKER not in plans
     assert MARKER not in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr and "\tat " not in done.stderr, done.stderr[-3000:]
     files = [path for folder in (log, out) for path in folder.rglob("*") if path.is_file()]
     assert any(log in path.parents for path in files) and any("offsets" in path.parts for path in files)
     assert [path for path in files if MARKER.encode() in path.read_bytes()] == []

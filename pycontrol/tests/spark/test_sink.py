@@ -5,7 +5,14 @@ import os
 from uuid import UUID, uuid5
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from rowpost.errors import JobKeyUsed
+from rowpost.spark.source.digest import Tally
+from rowpost.spark.source.job import Job, full_key
+from rowpost.wire.message import OutgoingMessage
 
 NAMESPACE = UUID("5d0d0a8e-0000-4000-8000-000000000000")
 
@@ -19,6 +26,13 @@ def frame(spark):
         return spark.createDataFrame(rows, "id string, headers string, body binary")
 
     return make
+
+
+@pytest.fixture(autouse=True)
+def nothing_staged(queues):
+    with queues.connect() as database:
+        if database.driver_connection.execute("SELECT to_regclass('rowpost.staged_message')").fetchone()[0] is not None:
+            database.driver_connection.execute("DELETE FROM rowpost.staged_message")
 
 
 @pytest.fixture
@@ -56,7 +70,7 @@ def staged(queues):
 
 def faulty_source():
     """Create a data source whose first task fails once: with an exception, or by exiting after its commit."""
-    from rowpost.spark.source.sink import LedgerWriter, StagedWriter
+    from rowpost.spark.source.sink import DirectWriter, StagedWriter
     from rowpost.spark.source.source import QueueSource
 
     class Source(QueueSource):
@@ -65,9 +79,10 @@ def faulty_source():
             return "rowpost_faulty"
 
         def writer(self, schema, overwrite):
+            fault, marker = self.options.pop("fault"), self.options.pop("marker")
             made = super().writer(schema, overwrite)
-            made.__class__ = FaultyLedger if isinstance(made, LedgerWriter) else FaultyStaged
-            made.fault, made.marker = self.options["fault"], self.options["marker"]
+            made.__class__ = FaultyDirect if isinstance(made, DirectWriter) else FaultyStaged
+            made.fault, made.marker = fault, marker
             return made
 
     def first(writer, fault):
@@ -81,9 +96,9 @@ def faulty_source():
         if first(writer, "raises at its last row"):
             raise RuntimeError("injected")
 
-    class FaultyLedger(LedgerWriter):
+    class FaultyDirect(DirectWriter):
         def write(self, iterator):
-            written = LedgerWriter.write(self, until_it_fails(self, iterator))
+            written = DirectWriter.write(self, until_it_fails(self, iterator))
             if first(self, "dies after its commit"):
                 os._exit(9)
             return written
@@ -98,7 +113,37 @@ def faulty_source():
     return Source
 
 
-@pytest.mark.parametrize("mode", ["ledger", "staged"])
+def dying_source():
+    """Create a data source whose driver-side process exits in commit, after the first part is sent."""
+    from rowpost.spark.source.job import Job
+    from rowpost.spark.source.sink import StagedWriter
+    from rowpost.spark.source.source import QueueSource
+
+    class Source(QueueSource):
+        @classmethod
+        def name(cls):
+            return "rowpost_dying"
+
+        def writer(self, schema, overwrite):
+            made = super().writer(schema, overwrite)
+            made.__class__ = Dying
+            return made
+
+    class Dying(StagedWriter):
+        def commit(self, messages):
+            send = Job.send
+
+            def send_and_exit(job, database, part, stored):
+                send(job, database, part, stored)
+                os._exit(9)
+
+            Job.send = send_and_exit
+            StagedWriter.commit(self, messages)
+
+    return Source
+
+
+@pytest.mark.parametrize("mode", ["staged", "direct"])
 def test_messages_are_stored_as_they_are(queues, write, stored, frame, staged, mode):
     queue = queues.make()
 
@@ -108,69 +153,129 @@ def test_messages_are_stored_as_they_are(queues, write, stored, frame, staged, m
     assert staged() == 0
 
 
-@pytest.mark.parametrize("mode", ["ledger", "staged"])
+@pytest.mark.parametrize("mode", ["staged", "direct"])
 @pytest.mark.parametrize("fault", ["raises at its last row", "dies after its commit"])
 def test_a_task_that_fails_and_runs_again_stores_nothing_twice(queues, stored, frame, spark, staged, tmp_path, mode, fault):
     queue, marker = queues.make(), tmp_path / "failed"
     spark.dataSource.register(faulty_source())
 
     writer = frame(60).repartition(3, "id").write.format("rowpost_faulty").mode("append").options(fault=fault, marker=str(marker))
-    writer.options(queue=queue, environment=queues.environment, mode=mode, jobKey=f"{mode} {fault}", jobParts=3, messagesPerCall=5).save()
+    writer.options(queue=queue, environment=queues.environment, mode=mode, jobKey=f"{mode} {fault}", messagesPerCall=5).save()
 
     assert marker.exists()
     assert stored(queue) == list(range(60))
     assert staged() == 0
 
 
-@pytest.mark.parametrize("mode", ["ledger", "staged"])
+@pytest.mark.parametrize("mode", ["staged", "direct"])
 def test_the_same_job_again_stores_nothing_and_other_data_under_its_key_are_refused(queues, write, stored, frame, mode):
     queue, other = queues.make(), queues.make()
     same = frame(30).repartition(2, "id")
     for _ in range(2):
-        write(same, queue, mode=mode, jobKey=f"again-{mode}", jobParts=2)
+        write(same, queue, mode=mode, jobKey=f"again-{mode}")
 
-    with pytest.raises(PySparkException, match=r"job key 'again-\w+' was already used"):
-        write(frame(30, first=1).repartition(2, "id"), queue, mode=mode, jobKey=f"again-{mode}", jobParts=2)
-    write(same, other, mode=mode, jobKey=f"again-{mode}", jobParts=2)
+    with pytest.raises(PySparkException, match=r"job key 'again-.*' was already used with other messages"):
+        write(frame(30, first=1).repartition(2, "id"), queue, mode=mode, jobKey=f"again-{mode}")
+    write(same, other, mode=mode, jobKey=f"again-{mode}")
 
     assert stored(queue) == stored(other) == list(range(30))
 
 
-def test_a_job_again_in_other_partitions_is_refused_by_the_ledger_and_recognised_when_staged(queues, write, stored, frame):
-    queue, staged_queue = queues.make(), queues.make()
-    write(frame(30).repartition(2, "id"), queue, jobKey="parts", jobParts=2)
-    write(frame(30).repartition(2, "id"), staged_queue, mode="staged", jobKey="parts")
-
-    with pytest.raises(PySparkException, match="jobKey requires jobParts"):
-        write(frame(30).repartition(4, "id"), queue, jobKey="parts")
-    with pytest.raises(PySparkException, match="by a job of 2 parts; this one has 3"):
-        write(frame(30).repartition(3, "id"), queue, jobKey="parts", jobParts=3)
-    write(frame(30).repartition(4, "id"), staged_queue, mode="staged", jobKey="parts")
-
-    assert stored(queue) == stored(staged_queue) == list(range(30))
-
-
-def test_a_job_that_failed_half_way_and_comes_again_in_more_partitions_sends_nothing(queues, stored, write, frame):
+@pytest.mark.parametrize("mode", ["staged", "direct"])
+def test_a_job_that_is_done_is_recognised_in_other_partitions(queues, write, stored, frame, mode):
     queue = queues.make()
-    with queues.connect() as database:  # the state after a run of two partitions that was killed after its first one
-        with database.transaction():
-            assert database.call("claim_ledger", job_key=f"half@{queue}", part=0, parts=2)[0][0]
-            database.call("settle_ledger", job_key=f"half@{queue}", part=0, messages=0, digest="")
+    write(frame(30).repartition(2, "id"), queue, mode=mode, jobKey="parts")
 
-    with pytest.raises(PySparkException, match="by a job of 2 parts; this one has 4"):
-        write(frame(30).repartition(4, "id"), queue, jobKey="half", jobParts=4)
-
-    assert stored(queue) == []
-
-
-def test_a_wrong_number_of_partitions_is_reported(queues, stored, write, frame):
-    queue = queues.make()
-
-    with pytest.raises(PySparkException, match="jobParts is 4, but the DataFrame had 2 partitions"):
-        write(frame(30).repartition(2, "id"), queue, jobKey="told", jobParts=4)
-    write(frame(30).repartition(2, "id"), queue, jobKey="told", jobParts=2)
+    write(frame(30).repartition(4, "id"), queue, mode=mode, jobKey="parts")
 
     assert stored(queue) == list(range(30))
+
+
+@pytest.fixture
+def half_sent(queues, frame):
+    """Return the key of a direct job of two partitions that was killed when it had sent its first one."""
+
+    def make(queue):
+        rows = [(row.id, row.headers, bytes(row.body)) for row in frame(30).repartition(2, "id").where(F.spark_partition_id() == 0).collect()]
+        tally = Tally()
+        with queues.connect() as database, database.transaction():
+            database.call("begin_job", job_key=f"half@{queue}", destination=queue, run="killed", mode="direct")
+            assert database.call("claim_ledger", job_key=f"half@{queue}", part=0)[0].claimed
+            for row in rows:
+                tally.add(*row)
+            database.call("send_messages", queue, messages=[OutgoingMessage(body, headers, UUID(id)) for id, headers, body in rows])
+            database.call("settle_ledger", job_key=f"half@{queue}", part=0, messages=tally.messages, digest=tally.digest)
+        return len(rows)
+
+    return make
+
+
+@pytest.mark.parametrize("mode", ["staged", "direct"])
+def test_a_direct_job_that_was_killed_half_way_goes_on_under_its_key(queues, stored, write, frame, staged, half_sent, mode):
+    queue = queues.make()
+    sent = half_sent(queue)
+
+    write(frame(30).repartition(2, "id"), queue, jobKey="half", mode=mode)
+
+    assert 0 < sent < 30
+    assert stored(queue) == list(range(30))
+    assert staged() == 0
+
+
+@pytest.mark.parametrize("mode", ["staged", "direct"])
+def test_a_direct_job_that_was_killed_half_way_sends_nothing_when_it_comes_again_in_other_partitions(queues, stored, write, frame, staged, half_sent, mode):
+    queue = queues.make()
+    sent = half_sent(queue)
+
+    with pytest.raises(PySparkException, match="an earlier run sent some parts of its data"):
+        write(frame(30).repartition(4, "id"), queue, jobKey="half", mode=mode)
+
+    assert len(stored(queue)) == sent
+    assert staged() == 0
+
+
+def test_a_job_whose_driver_was_killed_while_it_sent_goes_on_with_what_it_had_stored(queues, stored, write, frame, staged, spark):
+    queue = queues.make()
+    spark.dataSource.register(dying_source())
+    writer = frame(60).repartition(3, "id").write.format("rowpost_dying").mode("append")
+    with pytest.raises(Py4JError):
+        writer.options(queue=queue, environment=queues.environment, jobKey="killed").save()
+    after_the_kill = len(stored(queue))
+
+    write(frame(60).repartition(5, "id"), queue, jobKey="killed")
+
+    assert 0 < after_the_kill < 60
+    assert stored(queue) == list(range(60))
+    assert staged() == 0
+
+
+def test_other_data_under_the_key_of_a_job_that_was_killed_while_it_sent_are_refused(queues, stored, write, frame, spark):
+    queue = queues.make()
+    spark.dataSource.register(dying_source())
+    writer = frame(60).repartition(3, "id").write.format("rowpost_dying").mode("append")
+    with pytest.raises(Py4JError):
+        writer.options(queue=queue, environment=queues.environment, jobKey="killed").save()
+    after_the_kill = stored(queue)
+
+    with pytest.raises(PySparkException, match="already used with other messages: 60 then, 61 now"):
+        write(frame(61).repartition(3, "id"), queue, jobKey="killed")
+
+    assert stored(queue) == after_the_kill
+
+
+def test_a_task_that_outlives_its_job_stores_nothing(queues, write, stored, frame, staged):
+    queue = queues.make()
+    job = Job(full_key("zombie", queue), queue, "run-1")
+    with queues.connect() as database:
+        job.begin(database, "staged")
+        job.fail(database)
+
+        with pytest.raises(JobKeyUsed, match="has ended"):
+            database.call("stage_messages", job_key=job.key, attempt="run-1/0/1", messages=[OutgoingMessage(b"late")])
+
+    assert staged() == 0
+    write(frame(5), queue, jobKey="zombie")
+    assert stored(queue) == list(range(5))
 
 
 def test_writes_without_a_key_are_separate_jobs(queues, write, stored, frame):
@@ -253,4 +358,4 @@ def test_a_stream_writes_each_batch_once_although_its_last_one_is_run_again(queu
 
 def test_a_key_that_is_too_long_is_refused(queues, write, frame):
     with pytest.raises(PySparkException, match="at most 200 characters"):
-        write(frame(1), queues.make(), jobKey="k" * 200, jobParts=1)
+        write(frame(1), queues.make(), jobKey="k" * 200)

@@ -126,11 +126,11 @@ def test_offsets_bound_what_is_read(queues, hundred, starting, ending, count):
 )  # fmt: skip
 def test_a_wrong_option_is_refused_in_words(options, word):
     with pytest.raises(SettingsError, match=word):
-        read_options(options)
+        read_options(options, stream=True)
 
 
 def test_a_wrong_mode_of_writing_is_refused():
-    with pytest.raises(SettingsError, match="ledger or staged"):
+    with pytest.raises(SettingsError, match="staged or direct"):
         write_options({"queue": "a", "mode": "both"})
 
 

@@ -3,12 +3,14 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.drop_staged
     @job_key nvarchar(200) = NULL, -- NULL: of every job
-    @seconds int = NULL -- only messages that were staged longer ago than this; NULL: all
+    @seconds int = NULL, -- only messages that were staged longer ago than this; NULL: all
+    @run nvarchar(40) = NULL -- only messages of this run of the job; NULL: of every run
 AS
 /*
 Deletes staged messages that are not going to be sent, because their attempt failed or their job was stopped.
 Atomicity: in the caller's transaction.
 Locking:   the staged rows.
+Messages of parts that a job is sending are kept.
 Only messages of the caller's login are deleted, unless it is an operator.
 */
 SET NOCOUNT, XACT_ABORT ON;
@@ -28,11 +30,15 @@ BEGIN
     IF @job_key IS NOT NULL
         DELETE TOP (4000) FROM s
         FROM rowpost.staged_message AS s WITH (ROWLOCK)
-        WHERE s.job_key = @job_key AND s.staged_at < @before AND (s.owner_login = ORIGINAL_LOGIN() OR @is_operator = 1);
+        WHERE s.job_key = @job_key AND s.staged_at < @before AND (s.owner_login = ORIGINAL_LOGIN() OR @is_operator = 1)
+          AND (@run IS NULL OR LEFT(s.attempt, LEN(@run) + 1) = CONCAT(@run, N'/'))
+          AND NOT EXISTS (SELECT 1 FROM rowpost.job_part AS p WHERE p.job_key = s.job_key AND p.attempt = s.attempt);
     ELSE
         DELETE TOP (4000) FROM s
         FROM rowpost.staged_message AS s WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
-        WHERE s.staged_at < @before AND (s.owner_login = ORIGINAL_LOGIN() OR @is_operator = 1);
+        WHERE s.staged_at < @before AND (s.owner_login = ORIGINAL_LOGIN() OR @is_operator = 1)
+          AND (@run IS NULL OR LEFT(s.attempt, LEN(@run) + 1) = CONCAT(@run, N'/'))
+          AND NOT EXISTS (SELECT 1 FROM rowpost.job_part AS p WHERE p.job_key = s.job_key AND p.attempt = s.attempt);
 
     SET @batch = @@ROWCOUNT;
     SET @dropped = @dropped + @batch;

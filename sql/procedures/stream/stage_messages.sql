@@ -3,14 +3,15 @@ SET QUOTED_IDENTIFIER ON;
 GO
 CREATE OR ALTER PROCEDURE rowpost.stage_messages
     @job_key nvarchar(200), -- 1 to 200 characters
-    @attempt nvarchar(100), -- one attempt of one task
+    @attempt nvarchar(100), -- one attempt of one task; of a job it begins with its run and a slash
     @messages nvarchar(max), -- JSON array as send_messages takes it; staged messages never expire
     @bodies varbinary(max) = NULL -- the bodies, one after another; body_start counts from 1
 AS
 /*
-Stores messages of a job that sends all its messages at its end.
+Stores messages that are sent when all tasks of a job, or of a batch of a stream, have stored theirs.
+Nothing is stored for a job that has ended, nor for an earlier run of it.
 Atomicity: one INSERT in the caller's transaction.
-Locking:   only the new rows.
+Locking:   the new rows, and a shared lock on the job's row.
 Order:     numbers increase with the ordinal.
 */
 SET NOCOUNT, XACT_ABORT ON;
@@ -31,5 +32,19 @@ FROM OPENJSON(@messages) WITH
     body_length bigint,
     id uniqueidentifier
 ) AS m
+-- the lock on the job's row lasts as long as the statement at least, so that a job ends before or after it
+WHERE EXISTS (
+    SELECT 1 FROM rowpost.job AS j WITH (REPEATABLEREAD, ROWLOCK)
+    WHERE j.job_key = @job_key AND j.state = N'running' AND LEFT(@attempt, LEN(j.run) + 1) = CONCAT(j.run, N'/')
+)
+OR NOT EXISTS (SELECT 1 FROM rowpost.job AS j WHERE j.job_key = @job_key)
 ORDER BY m.ordinal;
+
+IF @@ROWCOUNT = 0 AND EXISTS (SELECT 1 FROM OPENJSON(@messages) AS m)
+BEGIN
+    DECLARE @text nvarchar(2048) = REPLACE(CONCAT(
+        N'This run of the job ''', @job_key, N''' has ended, or another run of it has begun. Its messages are not stored.'
+    ), N'%', N'%%');
+    THROW 51031, @text, 1;
+END;
 GO

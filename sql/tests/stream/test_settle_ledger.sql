@@ -6,6 +6,7 @@ GO
 CREATE OR ALTER PROCEDURE stream_settle_ledger.[test settle_ledger writes what was sent once]
 AS
 CREATE TABLE #claim (claimed bit, messages bigint, digest varchar(64));
+EXEC rowpost.begin_job @job_key = N'job', @destination = N'Sample', @run = N'r1', @mode = N'direct';
 INSERT INTO #claim (claimed, messages, digest)
 EXEC rowpost.claim_ledger @job_key = N'job', @part = 0, @parts = 1;
 
@@ -15,8 +16,18 @@ EXEC rowpost.settle_ledger @job_key = N'job', @part = 0, @messages = 8, @digest 
 DECLARE @right int = (SELECT COUNT(*) FROM rowpost.ledger AS l WHERE l.messages = 7 AND l.digest = 'abc');
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @right;
 GO
+CREATE OR ALTER PROCEDURE stream_settle_ledger.[test settle_ledger refuses a part of a job that has ended]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51031;
+EXEC rowpost.begin_job @job_key = N'job', @destination = N'Sample', @run = N'r1', @mode = N'direct';
+EXEC rowpost.claim_ledger @job_key = N'job', @part = 0;
+EXEC rowpost.end_job @job_key = N'job', @run = N'r1', @done = 0;
+
+EXEC rowpost.settle_ledger @job_key = N'job', @part = 0, @messages = 7, @digest = 'abc';
+GO
 CREATE OR ALTER PROCEDURE stream_settle_ledger.[test settle_ledger leaves the callers session as it was]
 AS
+EXEC rowpost.begin_job @job_key = N'job', @destination = N'Sample', @run = N'r1', @mode = N'direct';
 DECLARE @options int = @@OPTIONS;
 DECLARE @transactions int = @@TRANCOUNT;
 

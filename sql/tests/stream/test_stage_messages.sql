@@ -30,6 +30,14 @@ EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51032;
 
 EXEC rowpost.stage_messages @job_key = N'', @attempt = N't1', @messages = N'[]';
 GO
+CREATE OR ALTER PROCEDURE stream_stage_messages.[test stage_messages refuses messages of an earlier run of the job]
+AS
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51031;
+EXEC rowpost.begin_job @job_key = N'job', @destination = N'Sample', @run = N'r1', @mode = N'staged';
+EXEC rowpost.stage_messages @job_key = N'job', @attempt = N'r1/0', @messages = N'[{"ordinal":0,"headers":"a"}]';
+
+EXEC rowpost.stage_messages @job_key = N'job', @attempt = N'r0/0', @messages = N'[{"ordinal":0,"headers":"a"}]';
+GO
 CREATE OR ALTER PROCEDURE stream_stage_messages.[test stage_messages leaves the callers session as it was]
 AS
 DECLARE @options int = @@OPTIONS;

@@ -14,6 +14,8 @@ from rowpost.cli.exits import ExitCode
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
+from rowpost.errors import FeatureMissing, PermissionDenied
+from rowpost.transport.jobs import clean_jobs
 from rowpost.transport.maintenance import Metrics, Step, maintain_queue, queue_metrics
 
 __all__ = ["register"]
@@ -59,11 +61,15 @@ def maintain(
         bool, typer.Option("--offline", help="Also run statements that lock out senders and receivers while they run.")
     ] = False,
 ) -> ExitCode:
-    """Maintain the tables of queues: dead rows, bloat, statistics, settings. Exit code 1 if a step was not done."""
+    """Maintain the tables of queues: dead rows, bloat, statistics, settings. Exit code 1 if a step was not done.
+
+    Without a queue, delete what Spark's jobs no longer need too.
+    """
     done: list[tuple[str, Step]] = []
     with session.deployed() as database:
         for queue in _own_queues(session, database, name):
             done += [(queue, step) for step in maintain_queue(database, queue, offline=offline)]
+        done += [] if name is not None else [("-", step) for step in _clean_jobs(database)]
     waiting = [step for _, step in done if step.state != "done"]
     if session.as_json:
         session.document({"clean": not waiting, "steps": [{"queue": queue, **asdict(step)} for queue, step in done]})
@@ -73,6 +79,17 @@ def maintain(
     else:
         session.out.print("No maintenance needed.")
     return ExitCode.FINDING if waiting else ExitCode.OK
+
+
+def _clean_jobs(database: Connection) -> list[Step]:
+    try:
+        cleaned = clean_jobs(database)
+    except FeatureMissing:
+        return []
+    except PermissionDenied as error:
+        return [Step("jobs", "Spark's jobs are cleaned by an operator", "", "waits", str(error))]
+    deleted = f"{cleaned.staged} stored messages of jobs that ended, and {cleaned.sent} old ledger entries deleted"
+    return [Step("jobs", deleted, "", "done")] if cleaned.staged or cleaned.sent else []
 
 
 def _own_queues(session: Session, database: Connection, name: str | None) -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +12,7 @@ from rowpost.cli.command import command
 from rowpost.cli.completion import queue_names
 from rowpost.cli.exits import ExitCode, Interrupted, Refused
 from rowpost.cli.formats import parse_duration
+from rowpost.cli.printing import table
 from rowpost.cli.session import Session
 from rowpost.cli.spark.running import (
     ArchiveArgument,
@@ -22,6 +24,12 @@ from rowpost.cli.spark.running import (
     registered_queues,
     running,
 )
+from rowpost.transport.maintenance import waiting
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rowpost.spark.jobs.replay import Replay
 
 __all__ = ["register"]
 
@@ -47,6 +55,8 @@ def replay(
     rate: Annotated[float | None, typer.Option("--rate", min=0.01, help="Maximum number of messages per second.")] = None,
     ramp: Annotated[str | None, typer.Option("--ramp", metavar="1,10,100", help="Send in steps of these sizes first, then the rest.")] = None,
     pause: Annotated[str, typer.Option("--pause", metavar="DURATION", help="Wait this long after each step of --ramp.")] = "10s",
+    max_depth: Annotated[int | None, typer.Option("--max-depth", metavar="N", min=1, help="Wait while the destination has more than N messages waiting, with those of the next step.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count by destination and message type what would be sent, and send nothing.")] = False,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> None:
@@ -60,13 +70,26 @@ def replay(
         with running(session, master, conf, f"replay {job}") as spark:
             from rowpost.spark.jobs import replay as jobs
 
-            asked = jobs.Replay(job, name, where, limit, rate, steps, parse_duration(pause).total_seconds())
+            asked = jobs.Replay(job, name, where, limit, rate, steps, parse_duration(pause).total_seconds(), max_depth)
+            if dry_run:
+                return _rehearse(session, spark, folder, asked, lambda names: registered_queues(database, names))
             try:
                 done = jobs.run(spark, folder, asked, environment=session.environment, resolve_queues=lambda names: registered_queues(database, names),
-                                progress=counter(session, "{done} of {of} messages sent"))  # fmt: skip
+                                progress=counter(session, "{done} of {of} messages sent"),
+                                depth=lambda queue: waiting(database, queue, max_depth or 0))  # fmt: skip
             except KeyboardInterrupt:
                 raise Interrupted("some messages were sent; run the same command again to send the rest") from None
     counts(session, done)
+
+
+def _rehearse(session: Session, spark: SparkSession, folder: str, asked: Replay, resolve: Callable[[Sequence[str]], Mapping[str, str]]) -> None:
+    from rowpost.spark.jobs.rehearsal import rehearse
+
+    found = rehearse(spark, folder, asked, resolve)
+    if not session.as_json and found["would_send"]:
+        rows = [(each["queue"], each["message_type"] or "-", f"{each['messages']:,}", f"{each['body_bytes']:,}") for each in found["would_send"]]
+        table(session.out, ("queue", "message type", "messages", "body bytes"), rows, right=("messages", "body bytes"))
+    counts(session, found)
 
 
 def _ramp(text: str | None) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, ParseException
@@ -39,7 +40,7 @@ from rowpost.wire.headers import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["REPLAY_HEADER", "Replay", "choose", "number", "partitions_for", "run", "send"]
+__all__ = ["REPLAY_HEADER", "Replay", "choose", "known_plan", "number", "partitions_for", "run", "send"]
 
 #: The header with the key of the job that replayed a message.
 REPLAY_HEADER = "Rowpost.Replay"
@@ -51,7 +52,8 @@ _DROPPED = (
     PROCESSING_STARTED, PROCESSING_ENDED, PROCESSING_ENDPOINT, PROCESSING_MACHINE,
 )  # fmt: skip
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
-_FIXED_BY_KEY = {"where": "the filter", "limit": "the limit", "queue": "the queue", "rate": "the rate", "ramp": "the ramp"}
+_FIXED_BY_KEY = {"where": "the filter", "limit": "the limit", "queue": "the queue", "rate": "the rate", "ramp": "the ramp", "max_depth": "the depth"}
+DEPTH_INTERVAL_S = 1.0  # time between two looks at a destination that has too many messages waiting
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Replay:
         rate: messages per second; None for no limit.
         ramp: numbers of messages in the first steps.
         pause_s: seconds to wait after each step of the ramp.
+        max_depth: a step is sent when the destination has at most this many messages waiting, with the step's own; None for no limit.
     """
 
     key: str
@@ -75,15 +78,20 @@ class Replay:
     rate: float | None = None
     ramp: tuple[int, ...] = ()
     pause_s: float = 10.0
+    max_depth: int | None = None
 
     def __post_init__(self) -> None:
         if not _KEY.fullmatch(self.key):
             raise InvalidMessage(f"The key {self.key!r} is not valid: use 1 to 80 letters, digits, dots, hyphens and underscores, starting with a letter or digit.")
+        if self.max_depth is not None and max(self.ramp, default=0) > self.max_depth:
+            raise InvalidMessage(f"A step of the ramp has {max(self.ramp)} messages, but at most {self.max_depth} may wait in the destination. Use smaller steps.")
 
     @property
     def step_size(self) -> int | None:
-        """Messages in one step after the ramp; None for all remaining messages."""
-        return max(1, round(self.rate * RATE_STEP_S)) if self.rate else None
+        """Messages in one step after the ramp; None for all remaining messages. Half of `max_depth` lets receivers work meanwhile."""
+        limits = [self.rate * RATE_STEP_S] if self.rate else []
+        limits += [self.max_depth / 2] if self.max_depth else []
+        return max(1, round(min(limits))) if limits else None
 
 
 def choose(df: DataFrame, replay: Replay) -> DataFrame:
@@ -141,7 +149,7 @@ def send(df: DataFrame, queue: str, key: str, partitions: int, environment: str 
     activate(df.sparkSession)
     ordered = df.repartition(partitions, "id").sortWithinPartitions("row_version", "id")
     writer = ordered.select("id", "headers", "body").write.format("rowpost").mode("append").option("queue", queue)
-    writer = writer.option("jobKey", key).option("jobParts", partitions)
+    writer = writer.option("jobKey", key)
     (writer if environment is None else writer.option("environment", environment)).save()
 
 
@@ -153,6 +161,7 @@ def run(
     environment: str | None = None,
     resolve_queues: Callable[[Sequence[str]], Mapping[str, str]],
     progress: Callable[[int, int], None] = lambda done, of: None,
+    depth: Callable[[str], int] = lambda queue: 0,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, Any]:
@@ -164,6 +173,7 @@ def run(
         environment: the environment of the destination queues.
         resolve_queues: maps the destinations in the messages to registered queues. It raises QueueNotFound.
         progress: called with the number of sent messages and of all messages.
+        depth: returns how many messages wait in a queue. Called if the replay has `max_depth`.
         clock: a monotonic clock in seconds.
         sleep: waits for a number of seconds.
 
@@ -184,6 +194,7 @@ def run(
             rows = spark.read.parquet(f"{folder.path}/{METADATA_FOLDER}/{place}/rows/step={index}")
             for destination, messages in of_step.items():
                 queue = plan["queues"][destination]
+                _wait_for_depth(replay, messages, partial(depth, queue), sleep)
                 rows_there = rows.where(F.col("destination") == destination)
                 send(rows_there, queue, f"{replay.key}/{index}/{_short(queue)}", partitions_for(messages), environment)
         done = {"steps": index + 1, "messages": done["messages"] + sum(of_step.values())}
@@ -210,18 +221,33 @@ def _wait(replay: Replay, index: int, sent: int, began: float, clock: Callable[[
         sleep(pause)
 
 
+def _wait_for_depth(replay: Replay, messages: int, depth: Callable[[], int], sleep: Callable[[float], None]) -> None:
+    """Wait until the destination has room for so many messages."""
+    while replay.max_depth is not None and depth() + messages > replay.max_depth:
+        sleep(DEPTH_INTERVAL_S)
+
+
+def known_plan(folder: ArchiveFolder, replay: Replay) -> dict | None:
+    """Return the plan that an earlier run of the key stored, or None. Raises SparkFailed if that run was another replay."""
+    known, asked = folder.read(f"replays/{replay.key}/plan.json"), _asked(replay)
+    differing = [] if known is None else [words for name, words in _FIXED_BY_KEY.items() if known["asked"].get(name) != asked[name]]
+    if differing:
+        raise SparkFailed(
+            f"The key {replay.key!r} was already used for another replay: {' and '.join(differing)} differ. "
+            "Nothing was sent. Use a new key, or repeat the earlier command unchanged."
+        )
+    return known
+
+
+def _asked(replay: Replay) -> dict[str, Any]:
+    return {name: value for name, value in asdict(replay).items() if name in _FIXED_BY_KEY} | {"ramp": list(replay.ramp)}
+
+
 def _plan(spark: SparkSession, folder: ArchiveFolder, replay: Replay, resolve_queues: Callable[[Sequence[str]], Mapping[str, str]]) -> dict:
     """Return the plan that an earlier run of this key stored. If there is none, select the messages and store a plan."""
     place = f"replays/{replay.key}"
-    asked = {name: value for name, value in asdict(replay).items() if name in _FIXED_BY_KEY} | {"ramp": list(replay.ramp)}
-    known = folder.read(f"{place}/plan.json")
+    known = known_plan(folder, replay)
     if known is not None:
-        differing = [words for name, words in _FIXED_BY_KEY.items() if known["asked"][name] != asked[name]]
-        if differing:
-            raise SparkFailed(
-                f"The key {replay.key!r} was already used for another replay: {' and '.join(differing)} differ. "
-                "Nothing was sent. Use a new key, or repeat the earlier command unchanged."
-            )
         return known
     rows = f"{folder.path}/{METADATA_FOLDER}/{place}/rows"
     chosen = number(choose(read_archive(spark, folder.path), replay), replay)
@@ -235,7 +261,7 @@ def _plan(spark: SparkSession, folder: ArchiveFolder, replay: Replay, resolve_qu
         for row in counted:
             steps[row.step].append({"destination": row.destination, "messages": row["count"]})
     messages = sum(row["messages"] for step in steps for row in step)
-    plan = {"asked": asked, "messages": messages, "queues": queues, "steps": steps}
+    plan = {"asked": _asked(replay), "messages": messages, "queues": queues, "steps": steps}
     if messages:  # a key that selects nothing can be used again
         folder.write(f"{place}/plan.json", plan)
     return plan

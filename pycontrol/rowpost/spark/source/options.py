@@ -1,7 +1,7 @@
 """Parse and check the options of the source and the sink. Option names follow Spark's Kafka source where it has them.
 
-A URL or a password is never an option, because Spark shows options in plans and logs. The option `environment` names a
-settings file. That file names environment variables, which the driver and every executor must have.
+The list of options is closed (option_names.py). The option `environment` names a settings file. That file names environment
+variables, which the driver and every executor must have.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from rowpost.errors import SettingsError
+from rowpost.spark.source.option_names import BATCH, STREAM, STREAM_WRITE, WRITE, check_names, check_no_secrets
 
-__all__ = ["ReadOptions", "WriteOptions", "read_options", "write_options"]
+__all__ = ["ReadOptions", "WriteOptions", "includes_headers", "read_options", "write_options"]
 
 EARLIEST, LATEST, WATERMARK = "earliest", "latest", "watermark"
 TAIL, DRAIN = "tail", "drain"
-LEDGER, STAGED = "ledger", "staged"
+STAGED, DIRECT = "staged", "direct"
 DEFAULT_DRAIN_ROWS = 50_000
 DEFAULT_BATCH_BYTES = 4 << 20
 DEFAULT_WATERMARK_TIMEOUT_S = 10.0
@@ -57,21 +58,21 @@ class WriteOptions:
 
     Attributes:
         job_key: identifies the job. Its messages are written once, however often it runs.
-        job_parts: number of partitions of the DataFrame. In mode ledger a job key requires it: a task cannot see this
-            number, and a job with other partitions must be refused before its first partition is sent.
+        mode: "staged" sends nothing before all tasks have succeeded; "direct" sends partition by partition.
         messages_per_call: messages in one call of the database.
     """
 
     queue: str
     environment: str | None = None
     job_key: str | None = None
-    job_parts: int | None = None
-    mode: str = LEDGER
+    mode: str = STAGED
     messages_per_call: int = DEFAULT_CALL_ROWS
 
 
-def read_options(options: Mapping[str, str]) -> ReadOptions:
-    """Parse the options of the source. Raises SettingsError."""
+def read_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOptions:
+    """Parse the options of a batch read, or of a stream. Raises SettingsError."""
+    check_no_secrets(options)
+    check_names(options, STREAM if stream else BATCH, "a stream" if stream else "a batch read")
     mode = _choice(options, "mode", (TAIL, DRAIN), TAIL)
     max_rows = _whole(options, "maxOffsetsPerTrigger", at_least=1)
     return ReadOptions(
@@ -90,26 +91,29 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     )
 
 
-def write_options(options: Mapping[str, str]) -> WriteOptions:
-    """Parse the options of the sink. Raises SettingsError."""
-    found = WriteOptions(
+def write_options(options: Mapping[str, str], *, stream: bool = False) -> WriteOptions:
+    """Parse the options of a batch write, or of a stream's. Raises SettingsError."""
+    check_no_secrets(options)
+    check_names(options, STREAM_WRITE if stream else WRITE, "a stream's write" if stream else "a batch write")
+    return WriteOptions(
         queue=_queue(options),
         environment=_environment(options),
         job_key=options.get("jobKey"),
-        job_parts=_whole(options, "jobParts", at_least=1),
-        mode=_choice(options, "mode", (LEDGER, STAGED), LEDGER),
+        mode=_choice(options, "mode", (STAGED, DIRECT), STAGED),
         messages_per_call=_whole(options, "messagesPerCall", at_least=1) or DEFAULT_CALL_ROWS,
     )
-    if found.job_key and found.mode == LEDGER and found.job_parts is None:
-        raise SettingsError(
-            "The option jobKey requires jobParts in mode ledger: a repeated job must have the same partitions. "
-            'Use df.repartition(8, "id") and .option("jobParts", 8), or .option("mode", "staged"), which does not need jobParts.'
-        )
-    return found
+
+
+def includes_headers(options: Mapping[str, str]) -> bool:
+    """Tell whether the table has the column headers. Unlike Kafka's source, it has it unless includeHeaders is false."""
+    return _flag(options, "includeHeaders", True)
 
 
 def _queue(options: Mapping[str, str]) -> str:
-    queue = options.get("queue") or options.get("subscribe")
+    queue, subscribed = options.get("queue"), options.get("subscribe")
+    if queue and subscribed and queue != subscribed:
+        raise SettingsError(f"The options queue ({queue}) and subscribe ({subscribed}) name different queues. Use one of them.")
+    queue = queue or subscribed
     if not queue:
         raise SettingsError('The option queue is missing. Add .option("queue", "audit"). `rowpost queue list` shows the queues.')
     return queue

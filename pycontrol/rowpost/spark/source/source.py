@@ -5,9 +5,9 @@
 `QueueSource` selects the reader or writer. Its classes are imported only when they are needed, because Spark creates the
 source in several short-lived processes.
 
-Options of all reads: queue (or subscribe), environment, startingOffsets, endingOffsets (a row version, latest or
-watermark), minPartitions, maxBytesPerBatch and watermarkTimeoutSeconds. Options of streams: mode (tail or drain),
-maxOffsetsPerTrigger, failOnDataLoss, allowConsumers and takeOver. Options of writes: see sink.py.
+The options are a closed list (option_names.py): of all reads queue (or subscribe), environment, startingOffsets, endingOffsets (a row
+version, latest or watermark), minPartitions, maxBytesPerBatch, watermarkTimeoutSeconds and includeHeaders; of streams also mode (tail or
+drain), maxOffsetsPerTrigger, failOnDataLoss, allowConsumers and takeOver. Options of writes: see sink.py.
 
 The columns are those of schemas.MESSAGE, or a subset: columns that `.schema("row_version bigint, headers string")` omits
 are not read. Arrow limits a column of one batch to 2 GB, and with it a body. A batch exceeds maxBytesPerBatch only if it is a
@@ -24,7 +24,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from rowpost.spark.archive.schemas import MESSAGE
-from rowpost.spark.source.options import DRAIN, LEDGER, read_options, write_options
+from rowpost.spark.source.option_names import check_no_secrets
+from rowpost.spark.source.options import DRAIN, includes_headers, read_options, write_options
 
 __all__ = ["QueueSource"]
 
@@ -32,7 +33,11 @@ _PUSHDOWN_WORKER = "data_source_pushdown_filters.py"
 
 
 class QueueSource(DataSource):
-    """The data source `rowpost`."""
+    """The data source `rowpost`. Raises SettingsError for a URL or a password among the options, before Spark has a plan."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        check_no_secrets(options)
 
     @classmethod
     def name(cls) -> str:
@@ -40,8 +45,8 @@ class QueueSource(DataSource):
         return "rowpost"
 
     def schema(self) -> StructType:
-        """Return the columns of a message."""
-        return MESSAGE
+        """Return the columns of a message, without headers if includeHeaders is false."""
+        return MESSAGE if includes_headers(self.options) else StructType([field for field in MESSAGE if field.name != "headers"])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Create the reader of `spark.read`."""
@@ -54,23 +59,22 @@ class QueueSource(DataSource):
         """Create the reader of `spark.readStream`."""
         from rowpost.spark.source.streams import DrainReader, TailReader
 
-        options = read_options(self.options)
+        options = read_options(self.options, stream=True)
         return (DrainReader if options.mode == DRAIN else TailReader)(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """Create the writer of `df.write`. Raises SettingsError."""
-        from rowpost.spark.source.sink import LedgerWriter, StagedWriter, check_append_only
+        from rowpost.spark.source.sink import batch_writer, check_append_only
 
         check_append_only(overwrite)
-        options = write_options(self.options)
-        return (LedgerWriter if options.mode == LEDGER else StagedWriter)(options, schema)
+        return batch_writer(write_options(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
         """Create the writer of `df.writeStream`. Raises SettingsError."""
         from rowpost.spark.source.sink import StreamWriter, check_append_only
 
         check_append_only(overwrite)
-        return StreamWriter(write_options(self.options), schema)
+        return StreamWriter(write_options(self.options, stream=True), schema)
 
 
 def _pushes_filters() -> bool:

@@ -43,6 +43,8 @@ IF OBJECT_ID(N'rowpost.spool', N'U') IS NOT NULL GRANT SELECT ON rowpost.spool T
 IF OBJECT_ID(N'rowpost.spooled_message', N'U') IS NOT NULL GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.spooled_message TO rowpost_operator;
 IF OBJECT_ID(N'rowpost.spooled_message', N'U') IS NOT NULL GRANT SELECT ON rowpost.spooled_message TO rowpost_reader;
 IF OBJECT_ID(N'rowpost.ledger', N'U') IS NOT NULL GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.ledger TO rowpost_endpoint, rowpost_operator;
+IF OBJECT_ID(N'rowpost.job', N'U') IS NOT NULL GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.job TO rowpost_endpoint, rowpost_operator;
+IF OBJECT_ID(N'rowpost.job_part', N'U') IS NOT NULL GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.job_part TO rowpost_endpoint, rowpost_operator;
 IF OBJECT_ID(N'rowpost.staged_message', N'U') IS NOT NULL GRANT SELECT, INSERT, UPDATE, DELETE ON rowpost.staged_message TO rowpost_endpoint, rowpost_operator;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dbo.SubscriptionRouting TO rowpost_endpoint, rowpost_operator;
 GRANT SELECT ON dbo.SubscriptionRouting TO rowpost_reader;

@@ -1,6 +1,6 @@
 CREATE OR REPLACE FUNCTION rowpost.stage_messages(
     p_job_key text, -- 1 to 200 characters
-    p_attempt text, -- one attempt of one task
+    p_attempt text, -- one attempt of one task; of a job it begins with its run and a slash
     p_headers text[],
     p_bodies bytea[],
     p_ids uuid[] DEFAULT NULL, -- null: new ids
@@ -11,11 +11,15 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Stores messages of a job that sends all its messages at its end.
+Stores messages that are sent when all tasks of a job, or of a batch of a stream, have stored theirs.
+Nothing is stored for a job that has ended, nor for an earlier run of it.
 Atomicity: one INSERT in the caller's transaction.
-Locking:   only the new rows.
+Locking:   the new rows, and a shared lock on the job's row.
 Order:     numbers increase with the place in the arrays.
 */
+DECLARE
+    v_state text;
+    v_run text;
 BEGIN
     IF coalesce(length(p_job_key), 0) NOT BETWEEN 1 AND 200 THEN
         RAISE EXCEPTION USING ERRCODE = 'RP032', MESSAGE = 'The messages cannot be staged: a job key must have 1 to 200 characters.';
@@ -27,6 +31,13 @@ BEGIN
        OR p_times_to_be_received_ms IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'RP006', MESSAGE =
             'The arrays of stage_messages must have the same length, headers must not be null, and staged messages never expire.';
+    END IF;
+
+    SELECT j.state, j.run INTO v_state, v_run FROM rowpost.job AS j WHERE j.job_key = p_job_key FOR SHARE;
+
+    IF v_state <> 'running' OR left(p_attempt, length(v_run) + 1) <> v_run || '/' THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP031', MESSAGE =
+            format('This run of the job %L has ended, or another run of it has begun. Its messages are not stored.', p_job_key);
     END IF;
 
     INSERT INTO rowpost.staged_message (job_key, attempt, id, headers, body, staged_at)

@@ -1,0 +1,103 @@
+"""rowpost spark jobs list, show, forget: the jobs that write to queues. These commands start no Spark."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from rowpost.cli.command import YesOption, command
+from rowpost.cli.exits import ExitCode, Refused
+from rowpost.cli.printing import table
+from rowpost.cli.session import Session
+from rowpost.database.connection import Connection
+from rowpost.transport.jobs import WriteJob, find_jobs, forget_job, list_jobs
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Show and forget jobs that write to queues.", no_args_is_help=True)
+
+KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="The job's key, or KEY@QUEUE.")]
+_COLUMNS = ("key", "queue", "state", "mode", "messages", "sent", "staged", "changed (UTC)", "started by", "login")
+_ACTIVE = ("running", "sending")
+
+
+@command(app, "list")
+def list_(
+    session: Session,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Show at most this many jobs.")] = 100,
+    state: Annotated[str | None, typer.Option("--state", metavar="running|sending|done|failed", help="Show only jobs in this state.")] = None,
+) -> None:
+    """List jobs, the one that changed last first. Operators see the jobs of all logins."""
+    with session.deployed() as database:
+        found = [job for job in list_jobs(database, limit) if state in (None, job.state)]
+    if session.as_json:
+        session.document([_document(job) for job in found])
+    elif found:
+        table(session.out, _COLUMNS, [_row(job) for job in found], right=("messages", "sent", "staged"))
+    else:
+        session.out.print("There are no jobs.")
+
+
+@command(app)
+def show(session: Session, key: KeyArgument) -> None:
+    """Show the jobs of a key: state, owner, times, what they sent and what they stored."""
+    with session.deployed() as database:
+        found = _find(database, key)
+    if session.as_json:
+        session.document([_document(job) for job in found])
+        return
+    for job in found:
+        table(session.out, ("field", "value"), [(name.replace("_", " "), value) for name, value in _document(job).items()])
+
+
+@command(app)
+def forget(
+    session: Session,
+    key: KeyArgument,
+    force: Annotated[bool, typer.Option("--force", help="Forget a job that is running or sending: its process has ended.")] = False,
+    yes: YesOption = False,
+) -> None:
+    """Forget a job, so that its key can be used again. Messages that it has sent stay in the queue."""
+    with session.deployed() as database:
+        found = _find(database, key)
+        if len(found) > 1:
+            raise Refused(f"The key {key!r} has jobs for several queues. Name one: {' or '.join(job.job_key for job in found)}.", ExitCode.USAGE)
+        (job,) = found
+        if job.state in _ACTIVE and not force:
+            raise Refused(
+                f"The job {job.job_key!r} is {job.state} since {job.changed_at:%Y-%m-%d %H:%M:%S} UTC, started by {job.started_by}. "
+                "If you run it again under its key, it sends the rest. If its process has ended and you want to give it up, add --force.",
+                ExitCode.FAILED,
+            )
+        session.confirm(f"Forget the job {job.job_key!r}? {_sent(job)} If it runs again, these are sent again.", yes)
+        gone = forget_job(database, job)
+    if session.as_json:
+        session.document({"forgotten": gone is not None, **_document(gone or job)})
+    else:
+        session.out.print(f"Forgot the job {job.job_key}. {_sent(gone or job)}", markup=False)
+
+
+def _find(database: Connection, key: str) -> list[WriteJob]:
+    found = find_jobs(database, key)
+    if not found:
+        raise Refused(f"There is no job {key!r} of this login. To list the jobs, run: rowpost spark jobs list", ExitCode.NOT_FOUND)
+    return found
+
+
+def _sent(job: WriteJob) -> str:
+    return f"It had sent {job.messages_sent:,} messages in {job.parts_sent} parts to {job.destination}; they stay there."
+
+
+def _document(job: WriteJob) -> dict[str, object]:
+    times = {"started_at": f"{job.started_at.isoformat()}Z", "changed_at": f"{job.changed_at.isoformat()}Z"}
+    return {"key": job.key, **asdict(job), **times}
+
+
+def _row(job: WriteJob) -> tuple[object, ...]:
+    messages = "-" if job.messages is None else f"{job.messages:,}"
+    return (
+        job.key, job.destination, job.state, job.mode, messages, f"{job.messages_sent:,}", f"{job.messages_staged:,}",
+        f"{job.changed_at:%Y-%m-%d %H:%M:%S}", job.started_by or "-", job.owner_login,
+    )  # fmt: skip

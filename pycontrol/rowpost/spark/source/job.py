@@ -1,0 +1,119 @@
+"""The jobs of the sink, as the database stores them: begin a run, send what its tasks have stored, end it.
+
+    running ──seal──► sending ──all parts sent──► done
+       └──abort──► failed ──same key again──► running
+
+`seal` fixes which messages a job sends. From then on they are sent part by part, each in one transaction with its entry in the
+ledger. Whoever runs the job again under its key sends the parts that are left.
+"""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rowpost.database.connection import Connection
+from rowpost.errors import DatabaseError, InvalidJobKey
+from rowpost.spark.source.digest import Tally, total
+
+__all__ = ["Job", "JobState", "Stored", "check_sent", "full_key"]
+
+MAX_KEY_LENGTH = 200
+SEALED = ("sending", "done")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What one attempt of a task has stored: its identifier, the number of messages, and their digest."""
+
+    attempt: str
+    messages: int
+    digest: str
+
+    @classmethod
+    def of(cls, attempt: str, tally: Tally) -> Stored:
+        return cls(attempt, tally.messages, tally.digest)
+
+
+@dataclass(frozen=True)
+class JobState:
+    """State and mode of a job. If it was sealed, by this run or an earlier one, its messages are fixed."""
+
+    state: str
+    mode: str
+
+    @property
+    def sealed(self) -> bool:
+        return self.state in SEALED
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a job. `key` includes the queue's name, `run` identifies the run."""
+
+    key: str
+    queue: str
+    run: str
+
+    def begin(self, database: Connection, mode: str) -> JobState:
+        """Begin the run. Raises QueueNotFound, and JobKeyUsed if another login has the key."""
+        database.call("send_staged", self.queue, job_key=self.key, attempts=[])  # fails if the queue does not exist
+        row = database.call_atomically("begin_job", job_key=self.key, destination=self.queue, run=self.run, mode=mode, started_by=_started_by())[0]
+        return JobState(row.state, row.mode)
+
+    def seal(self, database: Connection, stored: Sequence[Stored]) -> list[tuple[int, Stored]]:
+        """Fix what the job sends, and return the parts that are left. Raises JobKeyUsed if an earlier run sent other messages."""
+        rows = database.call_atomically(
+            "seal_job",
+            job_key=self.key,
+            attempts=[each.attempt for each in stored],
+            messages=[str(each.messages) for each in stored],
+            digests=[each.digest for each in stored],
+            digest=total(each.digest for each in stored),
+        )
+        return [(row.part, Stored(row.attempt, row.messages, row.digest)) for row in rows]
+
+    def send(self, database: Connection, part: int, stored: Stored) -> None:
+        """Send one part, unless another process has sent it meanwhile. Raises DatabaseError if its messages are missing."""
+        with database.transaction():
+            if not database.call("claim_ledger", job_key=self.key, part=part)[0].claimed:
+                return
+            sent = database.call("send_staged", self.queue, job_key=self.key, attempts=[stored.attempt])[0].sent
+            check_sent(self.queue, stored.messages, sent)
+            database.call("settle_ledger", job_key=self.key, part=part, messages=stored.messages, digest=stored.digest)
+
+    def finish(self, database: Connection) -> None:
+        """Record that all parts are sent, and delete what other attempts stored."""
+        database.call_atomically("end_job", job_key=self.key, run=self.run, done=True)
+        database.call("drop_staged", job_key=self.key)
+
+    def fail(self, database: Connection) -> None:
+        """Record that this run failed, and delete what it stored. Tasks that are still running are refused from now on."""
+        database.call_atomically("end_job", job_key=self.key, run=self.run, done=False)
+        database.call("drop_staged", job_key=self.key, run=self.run)
+
+
+def check_sent(queue: str, expected: int, sent: int) -> None:
+    """Raise DatabaseError if fewer messages were sent than stored. The caller's transaction is rolled back."""
+    if sent != expected:
+        raise DatabaseError(
+            f"{expected} messages were staged for {queue}, but only {sent} of them exist: another session deleted the others. "
+            "None of them was sent. Forget the job (`rowpost spark jobs forget`) and run it again."
+        )
+
+
+def full_key(key: str, queue: str) -> str:
+    """Add the queue's name to a key: one key may write to several queues, once to each. Raises InvalidJobKey."""
+    full = f"{key}@{queue}"
+    if not key or len(full) > MAX_KEY_LENGTH:
+        raise InvalidJobKey(
+            f"The job key {key!r} is not valid: it must not be empty, and with the queue's name it may have at most {MAX_KEY_LENGTH} "
+            f"characters (got {len(full)})."
+        )
+    return full
+
+
+def _started_by() -> str:
+    return f"{getpass.getuser()}@{socket.gethostname()}"

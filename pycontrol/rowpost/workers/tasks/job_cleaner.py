@@ -1,0 +1,60 @@
+"""The periodic task that deletes what jobs of Spark no longer need: stored messages of jobs that failed, and old ledgers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rowpost.database.connection import Connection
+from rowpost.errors import FeatureMissing, PermissionDenied
+from rowpost.settings.environment import Settings
+from rowpost.transport.jobs import clean_jobs
+from rowpost.workers import events
+from rowpost.workers.circuit_breaker import CircuitBreaker
+from rowpost.workers.tasks.periodic import PeriodicTask
+
+__all__ = ["make_job_cleaner"]
+
+_UNIT = "jobs"  # the one unit of work of this task, in the place of a queue
+_BATCHES = 5
+_NOT_ALLOWED = (
+    "The login may not delete what Spark's jobs no longer need. Make it a member of the role rowpost_operator, or set maintenance_every: 0 "
+    "and let an operator run `rowpost queue maintain`."
+)
+
+
+class _JobCleaner:
+    """Cleans while its session is elected by the database."""
+
+    def __init__(self, every: float, emit: Callable[[events.Event], None]) -> None:
+        self._every, self._emit = every, emit
+        self._elected: Connection | None = None
+
+    def __call__(self, database: Connection, unit: str) -> float | None:
+        if self._elected is not database:
+            if not database.call("elect", duty="jobs")[0].elected:
+                return self._every
+            self._elected = database
+        try:
+            cleaned = clean_jobs(database, batches=_BATCHES)
+        except PermissionDenied:
+            self._emit(events.Warned(queue=unit, at=time.time(), text=_NOT_ALLOWED))
+            return None
+        except FeatureMissing:
+            return None
+        if cleaned.failed or cleaned.staged or cleaned.sent:
+            text = f"{cleaned.staged} stored messages and {cleaned.sent} ledger entries deleted; {cleaned.failed} jobs counted as failed"
+            self._emit(events.Maintained(queue=unit, at=time.time(), action="jobs", text=text))
+        return self._every
+
+
+def make_job_cleaner(
+    settings: Settings, emit: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
+) -> PeriodicTask:
+    """Return the task of a process. The database elects one of all processes. Off with maintenance_every: 0 and without the feature spark."""
+    every = settings.supervisor.maintenance_every
+    units = [_UNIT] if every > 0 and "spark" in settings.features else []
+    return PeriodicTask(
+        settings, units, _JobCleaner(every, emit), name="rowpost job cleaner", activity="clean", emit=emit, breaker=breaker, **options
+    )

@@ -1,0 +1,3 @@
+-- Takes 032_job_part.sql back. The staged messages stay.
+DROP TABLE IF EXISTS rowpost.job_part;
+GO
