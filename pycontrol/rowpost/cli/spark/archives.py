@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -59,9 +60,10 @@ def archive(
     max_rows: Annotated[int, typer.Option("--max-rows", min=1, help="Maximum number of messages in one batch.")] = 50_000,
     format: Annotated[str, typer.Option("--format", metavar="parquet|delta", help="The file format. delta needs the extra rowpost[delta].")] = "parquet",
     checkpoint: Annotated[str | None, typer.Option("--checkpoint", metavar="DIR", help="Where Spark stores its progress. Default: a folder in DIR.")] = None,
+    fail_when_held: Annotated[bool, typer.Option("--fail-when-held", help="Exit with 1 if open transactions hold messages back, which a later run archives.")] = False,
     master: MasterOption = None,
     conf: ConfOption = None,
-) -> None:
+) -> ExitCode:
     """Archive a queue's messages to files by queue and day, each exactly once, even if the command is restarted."""
     if format not in ("parquet", "delta"):
         raise Refused(f"--format must be parquet or delta (got {format!r}).", ExitCode.USAGE)
@@ -69,6 +71,8 @@ def archive(
         raise Refused("--once and --every cannot be combined.", ExitCode.USAGE)
     if (shared or take_over) and not drain:
         raise Refused("--shared and --take-over need --drain: without it, messages are only read.", ExitCode.USAGE)
+    if fail_when_held and (drain or every):
+        raise Refused("--fail-when-held is for a tail that ends: --drain waits for no transaction, and --every does not end.", ExitCode.USAGE)
     name, span = session.name(queue), None if every is None else parse_duration(every)
     options = [("allowConsumers", "true")] * shared + [("takeOver", "true")] * take_over
     with session.deployed() as database:
@@ -85,7 +89,24 @@ def archive(
                 done = jobs.run(spark, job, counter(session, "{of} messages archived in {done} batches"))
             except KeyboardInterrupt:
                 raise Interrupted(f"what was archived of {name} is kept; run the same command again to continue") from None
+    if done.get("waiting"):
+        session.note(_why_held(name, done))
     counts(session, {**done, "out": folder})
+    return ExitCode.FINDING if fail_when_held and done.get("waiting") else ExitCode.OK
+
+
+def _why_held(queue: str, done: Mapping[str, Any]) -> str:
+    """Say why messages were not archived."""
+    held = f"{done['waiting']:,} messages of {queue} are not archived yet: transactions that write to the queue were open, and a message below them may still appear."
+    if not done["held_by"]:
+        return f"{held} They have ended; run the command again."
+    names = "; ".join(_holder(**each) for each in done["held_by"])
+    return f"{held} Open now: {names}. A later run archives the messages when these have ended, or if none of them is open then."
+
+
+def _holder(process: int | None, since: str | None, application: str | None) -> str:
+    who = "a prepared transaction" if process is None else f"process {process}"
+    return who + (f" ({application})" if application else "") + (f" since {since}" if since else "")
 
 
 def retain(

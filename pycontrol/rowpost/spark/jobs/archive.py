@@ -24,6 +24,7 @@ from rowpost.spark.archive.folder import METADATA_FOLDER, ArchiveFolder, Batch
 from rowpost.spark.archive.headers import parse_headers
 from rowpost.spark.archive.schemas import ARCHIVE, MESSAGE, shaped
 from rowpost.spark.session import is_connect
+from rowpost.spark.source.held import what_is_held
 from rowpost.version import install_command
 
 if TYPE_CHECKING:
@@ -116,7 +117,16 @@ def run(spark: SparkSession, job: ArchiveJob, progress: Progress = lambda batche
     except KeyboardInterrupt:
         _finish_drain(spark, job)
         raise
-    return {"queue": job.queue, "mode": job.mode, **done, "dropped_from_spool": _finish_drain(spark, job)}
+    return {"queue": job.queue, "mode": job.mode, **done, "dropped_from_spool": _finish_drain(spark, job), **_held(spark, job)}
+
+
+def _held(spark: SparkSession, job: ArchiveJob) -> dict[str, object]:
+    """Say what the run has left because transactions were open. A drain leaves nothing for this reason."""
+    return {} if job.mode == "drain" else what_is_held(_connection_options(job), job.checkpoint_location, spark).as_json()
+
+
+def _connection_options(job: ArchiveJob) -> dict[str, str]:
+    return {"queue": job.queue} | ({} if job.environment is None else {"environment": job.environment})
 
 
 def _batches(job: ArchiveJob) -> dict[tuple[str, str], Batch]:
@@ -130,8 +140,7 @@ def _finish_drain(spark: SparkSession, job: ArchiveJob) -> int:
         return 0
     from rowpost.spark.source.checkpoint import finalize
 
-    options = {"queue": job.queue} | ({} if job.environment is None else {"environment": job.environment})
-    return finalize(options, job.checkpoint_location, spark)
+    return finalize(_connection_options(job), job.checkpoint_location, spark)
 
 
 def follow(query: StreamingQuery, progress: Progress = lambda batches, rows: None) -> dict[str, int]:

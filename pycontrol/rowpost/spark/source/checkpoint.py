@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from rowpost.spark.source.connection import open_database
 from rowpost.spark.source.options import read_options
+from rowpost.spark.source.reconnect import PatientConnection
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,8 +57,13 @@ def finalize(options: Mapping[str, str], checkpoint: str | Path, spark: SparkSes
     if offset is None or "owner" not in offset:
         return 0
     asked = read_options({**options, "mode": "drain"})
-    with open_database(asked.environment) as database:
-        return database.call("drop_spool", asked.queue, owner=offset["owner"], upto=offset["number"], release=release)[0][0]
+    connection = PatientConnection(asked)
+    try:
+        return connection.run(
+            lambda database: database.call("drop_spool", asked.queue, owner=offset["owner"], upto=offset["number"], release=release)[0][0]
+        )
+    finally:
+        connection.close()
 
 
 def _names(where: str, folder: str, spark: SparkSession | None) -> list[str]:

@@ -22,6 +22,7 @@ LEDGER, STAGED = "ledger", "staged"
 DEFAULT_DRAIN_ROWS = 50_000
 DEFAULT_BATCH_BYTES = 4 << 20
 DEFAULT_WATERMARK_TIMEOUT_S = 10.0
+DEFAULT_CONNECT_RETRY_S = 300.0
 DEFAULT_CALL_ROWS = 1000
 
 
@@ -35,6 +36,7 @@ class ReadOptions:
         max_rows: rows in one batch of a stream; None for no limit.
         watermark_timeout_s: seconds that a read waits for transactions that were writing when it began.
         batch_bytes: target size of one Arrow batch.
+        connect_retry_s: seconds that a stream waits for a server that restarts or fails over.
     """
 
     queue: str
@@ -49,6 +51,7 @@ class ReadOptions:
     batch_bytes: int = DEFAULT_BATCH_BYTES
     allow_consumers: bool = False
     take_over: bool = False
+    connect_retry_s: float = DEFAULT_CONNECT_RETRY_S
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         batch_bytes=_whole(options, "maxBytesPerBatch", at_least=1024) or DEFAULT_BATCH_BYTES,
         allow_consumers=_flag(options, "allowConsumers", False),
         take_over=_flag(options, "takeOver", False),
+        connect_retry_s=_seconds(options, "connectRetrySeconds", DEFAULT_CONNECT_RETRY_S),
     )
 
 

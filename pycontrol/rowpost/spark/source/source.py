@@ -7,7 +7,7 @@ source in several short-lived processes.
 
 Options of all reads: queue (or subscribe), environment, startingOffsets, endingOffsets (a row version, latest or
 watermark), minPartitions, maxBytesPerBatch and watermarkTimeoutSeconds. Options of streams: mode (tail or drain),
-maxOffsetsPerTrigger, failOnDataLoss, allowConsumers and takeOver. Options of writes: see sink.py.
+maxOffsetsPerTrigger, failOnDataLoss, allowConsumers, takeOver and connectRetrySeconds. Options of writes: see sink.py.
 
 The columns are those of schemas.MESSAGE, or a subset: columns that `.schema("row_version bigint, headers string")` omits
 are not read. Arrow limits a column of one batch to 2 GB, and with it a body. A batch exceeds maxBytesPerBatch only if it is a
@@ -52,7 +52,8 @@ class QueueSource(DataSource):
 
     def streamReader(self, schema: StructType) -> Any:
         """Create the reader of `spark.readStream`."""
-        from rowpost.spark.source.streams import DrainReader, TailReader
+        from rowpost.spark.source.drain import DrainReader
+        from rowpost.spark.source.streams import TailReader
 
         options = read_options(self.options)
         return (DrainReader if options.mode == DRAIN else TailReader)(options, schema)
