@@ -20,9 +20,13 @@ from rowpost.cli.spark.running import (
     ArchiveArgument,
     ConfOption,
     MasterOption,
+    ProgressOption,
+    PrometheusOption,
+    UiOption,
     counter,
     counts,
     local_folder,
+    receivers,
     registered_queues,
     running,
 )
@@ -61,6 +65,9 @@ def archive(
     format: Annotated[str, typer.Option("--format", metavar="parquet|delta", help="The file format. delta needs the extra rowpost[delta].")] = "parquet",
     checkpoint: Annotated[str | None, typer.Option("--checkpoint", metavar="DIR", help="Where Spark stores its progress. Default: a folder in DIR.")] = None,
     fail_when_held: Annotated[bool, typer.Option("--fail-when-held", help="Exit with 1 if open transactions hold messages back, which a later run archives.")] = False,
+    progress: ProgressOption = None,
+    prometheus: PrometheusOption = None,
+    ui: UiOption = None,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> ExitCode:
@@ -78,7 +85,7 @@ def archive(
     with session.deployed() as database:
         (registered,) = registered_queues(database, [name]).values()
         database.call("describe_spool" if drain else "describe_stream", registered)  # raises FeatureMissing, before Java starts
-        with running(session, master, conf, f"archive {name}") as spark:
+        with receivers(session, progress, prometheus) as receive, running(session, master, conf, f"archive {name}", ui) as spark:
             from rowpost.spark.jobs import archive as jobs
 
             job = jobs.ArchiveJob(
@@ -86,7 +93,7 @@ def archive(
                 max_rows, format, checkpoint, tuple(options),
             )  # fmt: skip
             try:
-                done = jobs.run(spark, job, counter(session, "{of} messages archived in {done} batches"))
+                done = jobs.run(spark, job, counter(session, "{of} messages archived in {done} batches"), receive)
             except KeyboardInterrupt:
                 raise Interrupted(f"what was archived of {name} is kept; run the same command again to continue") from None
     if done.get("waiting"):

@@ -23,6 +23,7 @@ from rowpost.errors import SparkUnavailable
 from rowpost.spark.archive.folder import METADATA_FOLDER, ArchiveFolder, Batch
 from rowpost.spark.archive.headers import parse_headers
 from rowpost.spark.archive.schemas import ARCHIVE, MESSAGE, shaped
+from rowpost.spark.progress import Measured, Receiver, measure_bytes
 from rowpost.spark.session import is_connect
 from rowpost.spark.source.held import what_is_held
 from rowpost.version import install_command
@@ -100,16 +101,18 @@ def default_checkpoint(path: str, queue: str, mode: str) -> str:
     return f"{path.rstrip('/')}/{METADATA_FOLDER}/checkpoints/{safe}-{mode}"
 
 
-def run(spark: SparkSession, job: ArchiveJob, progress: Progress = lambda batches, rows: None) -> dict[str, object]:
+def run(
+    spark: SparkSession, job: ArchiveJob, progress: Progress = lambda batches, rows: None, receivers: Sequence[Receiver] = ()
+) -> dict[str, object]:
     """Archive all current messages, or run until stopped if `every` is set.
 
-    `progress` is called with the batches and rows so far. Returns counts. A KeyboardInterrupt stops the stream and is raised again.
+    `progress` is called with the batches and rows so far, and each of `receivers` after each batch. Returns counts. A KeyboardInterrupt stops the stream and is raised again.
     """
     if job.format == "delta":
         _delta()
     before = _batches(job) if is_connect(spark) else None
     try:
-        done = follow(start(spark, job), progress)
+        done = follow(start(spark, job), progress, receivers)
         if before is not None:  # Spark Connect may have discarded the progress of an ended stream
             new = {key: batch for key, batch in _batches(job).items() if key not in before}
             files = [path for batch in new.values() for path in batch.files]
@@ -143,14 +146,24 @@ def _finish_drain(spark: SparkSession, job: ArchiveJob) -> int:
     return finalize(_connection_options(job), job.checkpoint_location, spark)
 
 
-def follow(query: StreamingQuery, progress: Progress = lambda batches, rows: None) -> dict[str, int]:
+def follow(
+    query: StreamingQuery, progress: Progress = lambda batches, rows: None, receivers: Sequence[Receiver] = ()
+) -> dict[str, int]:
     """Wait for the end of a stream, and count its batches and messages. Stops the stream if interrupted."""
     counted: dict[int, int] = {}
+    received: set[str] = set()
     try:
         ended = False
         while not ended:
             ended = bool(query.awaitTermination(_POLL_INTERVAL_S))  # type: ignore[arg-type]  # PySpark accepts fractions of a second, its annotation says int
-            counted |= {each["batchId"]: each["numInputRows"] for each in query.recentProgress if each["numInputRows"]}
+            for each in query.recentProgress:
+                if each["numInputRows"]:
+                    counted[each["batchId"]] = each["numInputRows"]
+                if receivers and each["timestamp"] not in received:
+                    received.add(each["timestamp"])
+                    measured = Measured.of(json.loads(each.json))
+                    for receive in receivers:
+                        receive(measured)
             progress(len(counted), sum(counted.values()))
     finally:
         query.stop()
@@ -184,7 +197,7 @@ def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
         if value is not None:
             reader = reader.option(name, value)
     writer = BatchWriter(job.path, job.checkpoint_location, job.format)
-    stream = archive(reader.load(), job.queue).writeStream.foreachBatch(writer).queryName(f"rowpost archive {job.queue}")
+    stream = archive(measure_bytes(reader.load()), job.queue).writeStream.foreachBatch(writer).queryName(f"rowpost archive {job.queue}")
     stream = stream.option("checkpointLocation", job.checkpoint_location)
     return (stream.trigger(processingTime=job.every) if job.every else stream.trigger(availableNow=True)).start()
 

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from rowpost.database.connection import Connection
+from rowpost.spark.source.backlog import measure
 from rowpost.spark.source.options import ReadOptions
 from rowpost.spark.source.queue_stream import (
     QueueState,
@@ -47,6 +48,7 @@ class DrainReader(QueueStream):
         super().__init__(options, schema)
         self._initial: Offset | None = None
         self._checked = False
+        self._planned = 0
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_initial": None, "_checked": True}
@@ -69,7 +71,18 @@ class DrainReader(QueueStream):
         self._check_no_consumers(state)
         upto = state.last if self._target is None else self._target
         wanted = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return {**start, "number": self.connection.run(lambda database: self._fill_spool(database, start, wanted, upto))}
+        self._planned = self.connection.run(lambda database: self._fill_spool(database, start, wanted, upto))
+        return {**start, "number": self._planned}
+
+    def reportLatestOffset(self) -> Offset | None:
+        """Return how many messages are still in the queue and in the spool, for the query's progress."""
+        return self.lag(self._planned)
+
+    def measure_lag(self, database: Connection, position: int) -> dict[str, object]:
+        """Measure what is in the queue, and count the messages in the spool."""
+        row = next(iter(database.call("describe_spool", self.options.queue)), None)
+        spooled = 0 if row is None or row.first_number is None else row.last_number - row.first_number + 1
+        return {**measure(database, self.options.queue, 0).as_json(), "spooled": spooled}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Split the batch into ranges of spool numbers. Raises StreamRefused if the checkpoint belongs to another queue."""

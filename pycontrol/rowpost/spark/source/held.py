@@ -36,6 +36,10 @@ class Holder:
     since: datetime | None
     application: str | None
 
+    def as_json(self) -> dict[str, object]:
+        """Return the values for a report."""
+        return {"process": self.process, "since": self.since and f"{self.since.isoformat()}Z", "application": self.application}
+
 
 @dataclass(frozen=True)
 class Held:
@@ -51,13 +55,7 @@ class Held:
 
     def as_json(self) -> dict[str, object]:
         """Return the values for a report."""
-        return {
-            "waiting": self.waiting,
-            "held_by": [
-                {"process": each.process, "since": each.since and f"{each.since.isoformat()}Z", "application": each.application}
-                for each in self.held_by
-            ],
-        }
+        return {"waiting": self.waiting, "held_by": [each.as_json() for each in self.held_by]}
 
 
 def what_is_held(options: Mapping[str, str], checkpoint: str | Path, spark: SparkSession | None = None) -> Held:

@@ -11,6 +11,7 @@ Each call may be repeated: after a lost connection, it runs again as a whole.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from rowpost.database.connection import Connection
+from rowpost.spark.source.backlog import measure
+from rowpost.spark.source.held import holders
 from rowpost.spark.source.options import LATEST, ReadOptions
 from rowpost.spark.source.queue_stream import (
     QueueState,
@@ -38,6 +42,7 @@ from rowpost.spark.source.watermark import Notes, Watermark
 
 __all__ = ["Offset", "QueueStream", "StreamRange", "TailReader", "not_ours"]
 
+LAG_INTERVAL_S = 5.0
 Offset = dict[str, Any]
 
 
@@ -64,9 +69,10 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options, self.schema = options, schema
         self._connection: PatientConnection | None = None
         self._target: int | None = None
+        self._lag: tuple[int, float, dict[str, object]] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"options": self.options, "schema": self.schema, "_connection": None, "_target": None}
+        return {"options": self.options, "schema": self.schema, "_connection": None, "_target": None, "_lag": None}
 
     @property
     def connection(self) -> PatientConnection:
@@ -87,6 +93,17 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield connection
         finally:
             connection.close()
+
+    def lag(self, position: int) -> dict[str, object]:
+        """Return how far the stream is behind. Measures again if the position has changed, and otherwise every five seconds."""
+        if self._lag is None or self._lag[0] != position or time.monotonic() >= self._lag[1]:
+            found = self.connection.run(lambda database: self.measure_lag(database, position))
+            self._lag = (position, time.monotonic() + LAG_INTERVAL_S, found)
+        return self._lag[2]
+
+    def measure_lag(self, database: Connection, position: int) -> dict[str, object]:
+        """Return lag_messages, lag_seconds and what else the mode knows."""
+        raise NotImplementedError
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit of the option maxOffsetsPerTrigger."""
@@ -118,13 +135,14 @@ class TailReader(QueueStream):
         self._start_planning()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), **dict.fromkeys(("_watermark", "_restored", "_last", "_notes"))}
+        return {**super().__getstate__(), **dict.fromkeys(("_watermark", "_restored", "_last", "_notes", "_end"))}
 
     def _start_planning(self) -> None:
         self._watermark = Watermark()
         self._restored = False
         self._last: int | None = None  # of a run that ends: the last row version that was assigned before it
         self._notes: Notes = []
+        self._end = 0  # of the last planned batch
 
     def initialOffset(self) -> Offset:
         """Return the start of a stream without a checkpoint, from the option startingOffsets."""
@@ -153,7 +171,7 @@ class TailReader(QueueStream):
             self._notes = self._watermark.notes()
         else:
             end = min(end, self._target)
-        begin = start["row_version"]
+        begin = self._end = start["row_version"]
         if end <= begin:
             # a run that ends keeps what it has learnt in an empty batch; another stream keeps it in its next batch
             return start if self._target is None else self._noted(start)
@@ -161,12 +179,20 @@ class TailReader(QueueStream):
             # no message will appear below the first visible one, up to the watermark: skip that range without counting it
             empty_to = min(end, (end if state.first is None else state.first - 1))
             end = min(end, max(begin, empty_to) + limit.max_rows)
+        self._end = end
         return self._offset(state, end)
 
     def reportLatestOffset(self) -> Offset | None:
-        """Return the last assigned row version, for the query's progress report."""
+        """Return the last assigned row version, how far the stream is behind it, and who holds it back, for the query's progress."""
         state = self.describe()
-        return {"queue": state.identity, "row_version": state.last, "purged": state.purged}
+        return {"queue": state.identity, "row_version": state.last, "purged": state.purged, **self.lag(self._end)}
+
+    def measure_lag(self, database: Connection, position: int) -> dict[str, object]:
+        """Measure what is above the last planned row version."""
+        found: dict[str, object] = {**measure(database, self.options.queue, position).as_json(), "held_by": []}
+        if self._notes:
+            found["held_by"] = [each.as_json() for each in holders(database, self.options.queue, self._notes)]
+        return found
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Split the batch into ranges. Raises StreamRefused if the checkpoint belongs to another queue."""
