@@ -54,7 +54,7 @@ def register(app: typer.Typer) -> None:
 
 def archive(
     session: Session,
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The audit or error queue.", autocompletion=queue_names)],
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The audit or error queue, or several with commas between them: audit,error.", autocompletion=queue_names)],
     folder: ArchiveArgument,
     drain: Annotated[bool, typer.Option("--drain/--tail", help="Remove the messages from the queue, or only read them.")] = False,
     shared: Annotated[bool, typer.Option("--shared", help="With --drain: allow it although the queue has consumers, whose messages are then removed.")] = False,
@@ -80,11 +80,12 @@ def archive(
         raise Refused("--shared and --take-over need --drain: without it, messages are only read.", ExitCode.USAGE)
     if fail_when_held and (drain or every):
         raise Refused("--fail-when-held is for a tail that ends: --drain waits for no transaction, and --every does not end.", ExitCode.USAGE)
-    name, span = session.name(queue), None if every is None else parse_duration(every)
+    names = [session.name(each) for each in dict.fromkeys(queue.split(","))]
+    name, span = ",".join(names), None if every is None else parse_duration(every)
     options = [("allowConsumers", "true")] * shared + [("takeOver", "true")] * take_over
     with session.deployed() as database:
-        (registered,) = registered_queues(database, [name]).values()
-        database.call("describe_spool" if drain else "describe_stream", registered)  # raises FeatureMissing, before Java starts
+        for registered in registered_queues(database, names).values():
+            database.call("describe_spool" if drain else "describe_stream", registered)  # raises FeatureMissing, before Java starts
         with receivers(session, progress, prometheus) as receive, running(session, master, conf, f"archive {name}", ui) as spark:
             from rowpost.spark.jobs import archive as jobs
 

@@ -45,7 +45,9 @@ Progress = Callable[[int, int], None]
 
 def archive(df: DataFrame, queue: str) -> DataFrame:
     """Convert messages (schemas.MESSAGE) to archived messages (schemas.ARCHIVE). Works on streams too."""
-    arrived = parse_headers(df).withColumn("archived_at", F.current_timestamp()).withColumn("queue", F.lit(queue))
+    arrived = parse_headers(df).withColumn("archived_at", F.current_timestamp())
+    if "queue" not in df.columns:  # a stream of several queues has it
+        arrived = arrived.withColumn("queue", F.lit(queue))
     times = [_plausible(F.col(name)) for name in ("processing_ended", "time_of_failure", "time_sent")]
     return shaped(arrived.withColumn("day", F.to_date(F.coalesce(*times, F.col("archived_at")))), ARCHIVE)
 
@@ -74,6 +76,7 @@ class ArchiveJob:
     """What to archive.
 
     Attributes:
+        queue: a queue, or several with commas between them.
         mode: "tail" or "drain".
         every: the interval between batches, such as "10 seconds". If it is None, the job archives the current messages and ends.
         max_rows: rows in one batch.
@@ -129,12 +132,12 @@ def _held(spark: SparkSession, job: ArchiveJob) -> dict[str, object]:
 
 
 def _connection_options(job: ArchiveJob) -> dict[str, str]:
-    return {"queue": job.queue} | ({} if job.environment is None else {"environment": job.environment})
+    return {"subscribe": job.queue} | ({} if job.environment is None else {"environment": job.environment})
 
 
 def _batches(job: ArchiveJob) -> dict[tuple[str, str], Batch]:
     """Return the queue's batches in the archive, by day and name."""
-    return {(batch.day, batch.name): batch for batch in ArchiveFolder(job.path).batches() if batch.queue == job.queue}
+    return {(batch.day, batch.name): batch for batch in ArchiveFolder(job.path).batches() if batch.queue in job.queue.split(",")}
 
 
 def _finish_drain(spark: SparkSession, job: ArchiveJob) -> int:
@@ -191,7 +194,7 @@ def read_queue(spark: SparkSession, queue: str, environment: str | None = None, 
 
 def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
     """Start the stream."""
-    reader = spark.readStream.format("rowpost").option("queue", job.queue).option("mode", job.mode)
+    reader = spark.readStream.format("rowpost").option("subscribe", job.queue).option("mode", job.mode)
     options = {"environment": job.environment, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(job.max_rows)}
     for name, value in [*options.items(), *job.options]:
         if value is not None:

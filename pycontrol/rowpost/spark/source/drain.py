@@ -59,6 +59,11 @@ class DrainReader(QueueStream):
             self._initial = {"queue": self.describe().identity, "owner": str(uuid4()), "number": 0}
         return self._initial
 
+    def estimate(self, start: Offset) -> int:
+        """Return about how many messages there are to move."""
+        state = self.describe()
+        return 0 if state.first is None else state.last - state.first + 1
+
     def prepareForTriggerAvailableNow(self) -> None:
         """Limit the run to row versions that were assigned before it."""
         self._target = self.describe().last
@@ -84,7 +89,7 @@ class DrainReader(QueueStream):
         spooled = 0 if row is None or row.first_number is None else row.last_number - row.first_number + 1
         return {**measure(database, self.options.queue, 0).as_json(), "spooled": spooled}
 
-    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+    def partitions(self, start: Offset, end: Offset) -> Sequence[SpoolRange]:
         """Split the batch into ranges of spool numbers. Raises StreamRefused if the checkpoint belongs to another queue."""
         check_offset(("queue", "owner", "number"), end)
         self.check_same_queue(end, self.describe().identity)

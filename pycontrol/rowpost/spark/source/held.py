@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rowpost.database.connection import Connection
-from rowpost.spark.source.checkpoint import committed_offset
+from rowpost.spark.source.checkpoint import committed_offset, offsets_by_queue
 from rowpost.spark.source.options import read_options
 from rowpost.spark.source.reconnect import PatientConnection
 from rowpost.spark.source.watermark import Notes
@@ -64,20 +65,19 @@ def what_is_held(options: Mapping[str, str], checkpoint: str | Path, spark: Spar
     Raises:
         DatabaseUnavailable: the server was away for longer than connectRetrySeconds.
     """
-    offset = committed_offset(checkpoint, spark)
-    if offset is None or not offset.get("polls"):
-        return Held()
     asked = read_options(options)
+    offsets = offsets_by_queue(committed_offset(checkpoint, spark), asked.queue)
     connection = PatientConnection(asked)
     try:
-        return connection.run(lambda database: _held(database, asked.queue, offset["row_version"], offset["polls"]))
+        found = [connection.run(partial(_held, queue, offset)) for queue, offset in offsets.items() if offset.get("polls")]
     finally:
         connection.close()
+    return Held(sum(each.waiting for each in found), tuple(dict.fromkeys(holder for each in found for holder in each.held_by)))
 
 
-def _held(database: Connection, queue: str, row_version: int, notes: Notes) -> Held:
-    waiting = database.call("describe_backlog", queue, above=row_version, count=MAX_COUNTED)[0].messages
-    return Held(waiting, holders(database, queue, notes)) if waiting else Held()
+def _held(queue: str, offset: Mapping[str, Any], database: Connection) -> Held:
+    waiting = database.call("describe_backlog", queue, above=offset["row_version"], count=MAX_COUNTED)[0].messages
+    return Held(waiting, holders(database, queue, offset["polls"])) if waiting else Held()
 
 
 def holders(database: Connection, queue: str, notes: Notes) -> tuple[Holder, ...]:

@@ -7,6 +7,7 @@ settings file. That file names environment variables, which the driver and every
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,9 @@ class ReadOptions:
     """How a queue is read.
 
     Attributes:
+        queue: the queue; of a stream that reads several, what was asked for.
+        queues: the queues of a stream that reads several.
+        pattern: a regular expression; a stream reads the queues whose whole names it matches.
         starting: a row version, "earliest" or "latest".
         ending: a row version, "latest" or "watermark".
         max_rows: rows in one batch of a stream; None for no limit.
@@ -52,6 +56,13 @@ class ReadOptions:
     allow_consumers: bool = False
     take_over: bool = False
     connect_retry_s: float = DEFAULT_CONNECT_RETRY_S
+    queues: tuple[str, ...] = ()
+    pattern: str | None = None
+
+    @property
+    def several(self) -> bool:
+        """Whether the messages have the column `queue`."""
+        return bool(self.queues) or self.pattern is not None
 
 
 @dataclass(frozen=True)
@@ -77,11 +88,17 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     """Parse the options of the source. Raises SettingsError."""
     mode = _choice(options, "mode", (TAIL, DRAIN), TAIL)
     max_rows = _whole(options, "maxOffsetsPerTrigger", at_least=1)
+    queue, queues, pattern = _queues(options)
+    starting = _offset(options, "startingOffsets", EARLIEST, (EARLIEST, LATEST))
+    if (queues or pattern) and isinstance(starting, int):
+        raise SettingsError("The option startingOffsets must be earliest or latest for several queues: each queue has its own row versions.")
     return ReadOptions(
-        queue=_queue(options),
+        queue=queue,
+        queues=queues,
+        pattern=pattern,
         environment=_environment(options),
         mode=mode,
-        starting=_offset(options, "startingOffsets", EARLIEST, (EARLIEST, LATEST)),
+        starting=starting,
         ending=_offset(options, "endingOffsets", LATEST, (LATEST, WATERMARK)),
         max_rows=DEFAULT_DRAIN_ROWS if max_rows is None and mode == DRAIN else max_rows,
         partitions=_whole(options, "minPartitions", at_least=1) or os.cpu_count() or 1,
@@ -117,6 +134,25 @@ def _queue(options: Mapping[str, str]) -> str:
     if not queue:
         raise SettingsError('The option queue is missing. Add .option("queue", "audit"). `rowpost queue list` shows the queues.')
     return queue
+
+
+def _queues(options: Mapping[str, str]) -> tuple[str, tuple[str, ...], str | None]:
+    """Return the queue, or what was asked for with a list of queues or a pattern. In the option queue, a comma is a part of the name."""
+    pattern, listed = options.get("subscribePattern"), options.get("subscribe")
+    if pattern is not None:
+        if options.get("queue") or listed:
+            raise SettingsError("The option subscribePattern cannot be combined with queue or subscribe. Give one of them.")
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise SettingsError(f"The option subscribePattern must be a regular expression (got {pattern!r}): {error}.") from error
+        return pattern, (), pattern
+    names = tuple(dict.fromkeys(name.strip() for name in (listed or "").split(","))) if listed and not options.get("queue") else ()
+    if len(names) <= 1:
+        return _queue(options), (), None
+    if not all(names):
+        raise SettingsError(f"The option subscribe has an empty name between two commas (got {listed!r}).")
+    return str(listed), names, None
 
 
 def _environment(options: Mapping[str, str]) -> str | None:

@@ -7,7 +7,8 @@ source in several short-lived processes.
 
 Options of all reads: queue (or subscribe), environment, startingOffsets, endingOffsets (a row version, latest or
 watermark), minPartitions, maxBytesPerBatch and watermarkTimeoutSeconds. Options of streams: mode (tail or drain),
-maxOffsetsPerTrigger, failOnDataLoss, allowConsumers, takeOver and connectRetrySeconds. Options of writes: see sink.py.
+maxOffsetsPerTrigger, failOnDataLoss, allowConsumers, takeOver, connectRetrySeconds, and
+subscribe with several names or subscribePattern instead of queue. Options of writes: see sink.py.
 
 The columns are those of schemas.MESSAGE, or a subset: columns that `.schema("row_version bigint, headers string")` omits
 are not read. Arrow limits a column of one batch to 2 GB, and with it a body. A batch exceeds maxBytesPerBatch only if it is a
@@ -21,8 +22,9 @@ from types import FrameType
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
+from rowpost.errors import SettingsError
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.options import DRAIN, LEDGER, read_options, write_options
 
@@ -40,22 +42,29 @@ class QueueSource(DataSource):
         return "rowpost"
 
     def schema(self) -> StructType:
-        """Return the columns of a message."""
-        return MESSAGE
+        """Return the columns of a message, and of the queue if there are several."""
+        listed, one = self.options.get("subscribe") or "", self.options.get("queue")
+        several = self.options.get("subscribePattern") is not None or ("," in listed and not one)
+        return StructType([*MESSAGE, StructField("queue", StringType(), False)]) if several else MESSAGE
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Create the reader of `spark.read`."""
         from rowpost.spark.source.reader import FilteringReader, QueueReader
 
-        kind = FilteringReader if _pushes_filters() else QueueReader
-        return kind(read_options(self.options), schema)
+        kind, options = FilteringReader if _pushes_filters() else QueueReader, read_options(self.options)
+        if options.several:
+            raise SettingsError(f"A batch reads one queue (got {options.queue!r}). Read each queue and combine them with union, or use readStream.")
+        return kind(options, schema)
 
     def streamReader(self, schema: StructType) -> Any:
         """Create the reader of `spark.readStream`."""
         from rowpost.spark.source.drain import DrainReader
+        from rowpost.spark.source.several import SeveralReader
         from rowpost.spark.source.streams import TailReader
 
         options = read_options(self.options)
+        if options.several:
+            return SeveralReader(options, schema)
         return (DrainReader if options.mode == DRAIN else TailReader)(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:

@@ -81,6 +81,10 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._connection = PatientConnection(self.options)
         return self._connection
 
+    def share(self, connection: PatientConnection) -> None:
+        """Use the planner's connection of a stream that reads several queues."""
+        self._connection = connection
+
     def describe(self) -> QueueState:
         """Poll the queue."""
         return self.connection.run(lambda database: describe(database, self.options.queue))
@@ -152,6 +156,15 @@ class TailReader(QueueStream):
             starting = self._wait_for_watermark() if starting == LATEST else 0
         return self._offset(state, starting)
 
+    def beginning(self) -> Offset:
+        """Return the start of a queue that a running stream has found: its first message."""
+        return self._offset(self.describe(), 0)
+
+    def estimate(self, start: Offset) -> int:
+        """Return about how many messages there are to read."""
+        state = self.describe()
+        return state.last - max(start["row_version"], state.last if state.first is None else state.first - 1)
+
     def prepareForTriggerAvailableNow(self) -> None:
         """Limit the run to the messages written before it."""
         self._last = self.describe().last
@@ -194,7 +207,7 @@ class TailReader(QueueStream):
             found["held_by"] = [each.as_json() for each in holders(database, self.options.queue, self._notes)]
         return found
 
-    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+    def partitions(self, start: Offset, end: Offset) -> Sequence[TailRange]:
         """Split the batch into ranges. Raises StreamRefused if the checkpoint belongs to another queue."""
         check_offset(("queue", "row_version"), end)
         self.check_same_queue(end, self.describe().identity)
