@@ -74,6 +74,8 @@ NOT_RUN = {
     "docs/guides/spark.md": {
         "df.write": "starts Spark; tests/spark/test_sink.py writes so",
         "from rowpost.spark.session": "starts Spark; tests/spark runs every job",
+        "subscribePattern": "starts Spark; tests/spark/test_several.py reads by list and by pattern",
+        "from rowpost.spark.progress": "needs a Spark session; tests/spark/test_progress.py adds a listener",
         "pip install": "installs packages",
         "rowpost spark": "starts Spark; tests/spark/test_cli.py runs every command",
         "spark-submit": "needs a cluster",

@@ -1,7 +1,9 @@
 """What Spark asks of the database: ranges, the horizon's material, the spool of a drain, the ledger of a job."""
 
+import json
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
@@ -94,6 +96,56 @@ def test_who_writes_is_seen_until_it_ends_and_what_it_drew_is_not_settled(stream
 
     assert while_writing["last"] == 3 and while_writing["settled"] is None and while_writing["writers"] != "[]"
     assert (afterwards["settled"], afterwards["writers"]) == (3, "[]")
+
+
+def test_who_writes_is_named_with_its_session_the_oldest_first(stream, open_database):
+    one, other = open_database(), open_database()
+    for database in (one, other):
+        database.begin()
+        Queue(stream.queue.name, database).send(b"slow")
+
+    named = stream("list_writers")
+    one.rollback()
+    afterwards = stream("list_writers")
+    other.rollback()
+
+    assert len({row.writer for row in named}) == len({row.process for row in named}) == 2
+    assert {row.program for row in named} == {row.program for row in afterwards} != {None}
+    assert named[0].since <= named[1].since <= datetime.now(UTC).replace(tzinfo=None) + timedelta(seconds=5)
+    assert [row.process for row in afterwards] == [named[1].process]
+    assert stream("list_writers") == []
+
+
+def test_a_writer_has_the_name_that_the_state_of_the_stream_gives_it(stream, open_database):
+    other = open_database()
+    other.begin()
+    Queue(stream.queue.name, other).send(b"slow")
+
+    (writer,) = json.loads(stream.state()["writers"])
+    (named,) = stream("list_writers")
+    other.rollback()
+
+    assert named.writer == (writer if isinstance(writer, str) else writer["writer"])
+
+
+def test_what_is_not_read_yet_is_counted_up_to_a_number_and_the_oldest_is_named(stream, open_database):
+    stream.send(b"a", b"b", b"c")
+    second = stream.read()[1]["row_version"]
+    other = open_database()
+    other.begin()
+    Queue(stream.queue.name, other).send(b"not committed")
+
+    counted = [tuple(stream("describe_backlog", above=above, count=count)[0]) for above, count in ((0, 100), (0, 2), (second, 100), (second + 1, 100))]
+    other.rollback()
+
+    assert [messages for messages, _ in counted] == [3, 2, 1, 0]
+    assert [headers and json.loads(headers)["B"] for _, headers in counted] == ["a", "a", "c", None]
+
+
+@pytest.mark.parametrize("count", [0, 1_000_001, None])
+def test_a_count_of_none_or_too_many_is_refused(stream, count):
+    with pytest.raises(InvalidCount):
+        stream("describe_backlog", above=0, count=count)
 
 
 def test_another_table_of_the_same_name_is_another_stream(stream, sql, target, make_queue):

@@ -20,7 +20,6 @@ MARKER = "marker-Zx81qP"
         ("startingTimestamp", "does not store when a message was sent"),
         ("maxTriggerDelay", "interval of the trigger"),
         ("groupIdPrefix", "no consumer groups"),
-        ("subscribePattern", "name of one queue"),
         ("nonsense", "the options of a stream are queue"),
         ("jobKey", "not for a stream"),
     ],

@@ -3,6 +3,7 @@
 The writers are assigned row versions, commit, roll back and prepare in any order.
 """
 
+import json
 import random
 
 import pytest
@@ -81,13 +82,59 @@ def test_a_prepared_transaction_that_no_poll_contains_holds_the_watermark():
     assert watermark.advance(poll(13, ["4/1"])) == 12
 
 
-def test_the_watermark_never_decreases():
+def test_a_server_that_has_lost_row_versions_in_a_failover_assigns_them_again_and_nothing_is_skipped():
     watermark = Watermark()
-    watermark.advance(poll(10, ""))
+    watermark.advance(poll(10, "a"))
+    watermark.advance(poll(20, ""))
+    watermark.advance(poll(30, "b"))
 
-    assert watermark.advance(poll(4, "")) == 10
+    assert watermark.advance(poll(15, "c")) == 0  # neither 20 nor 30, which other messages will get
+    assert watermark.advance(poll(16, "d")) == 15
+
+
+def test_a_poll_whose_writers_are_among_those_of_a_later_one_is_kept_and_the_opposite_is_not():
+    watermark = Watermark()
+    for last, writers in ((10, "ab"), (20, "a"), (30, "ac"), (40, "ad")):
+        watermark.advance(poll(last, writers))
+
+    assert [last for last, _ in watermark.notes()] == [20, 30, 40]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_runs_that_end_and_hand_on_their_notes_never_pass_what_may_still_appear(seed):
+    history, offset = History(seed), {"row_version": 0, "polls": []}
+
+    for _ in range(60):
+        for _ in range(history.random.randrange(12)):
+            history.step()
+        watermark = Watermark()
+        watermark.restore(offset["row_version"], json.loads(json.dumps(offset["polls"])))
+        for _ in range(history.random.randrange(1, 6)):
+            reached = watermark.advance(poll_with_a_pause(history))
+            assert reached <= history.safe
+        offset = {"row_version": reached, "polls": watermark.notes()}
+        assert len(offset["polls"]) <= 10
+
+
+def test_a_run_gets_on_beside_a_long_transaction_by_what_an_earlier_run_has_noted():
+    first, second = Watermark(), Watermark()
+    first.advance(poll(1500, ["nightly job"]))
+
+    second.restore(0, first.notes())
+
+    assert second.advance(poll(4000, ["the next job"])) == 1500
+
+
+def test_of_many_notes_the_oldest_and_the_newest_are_kept():
+    watermark = Watermark()
+    for number in range(1, 101):
+        watermark.advance(poll(number, ["long", f"w{number}"]))
+
+    kept = [last for last, _ in watermark.notes()]
+
+    assert (kept[0], kept[-1], len(kept)) == (1, 100, 10)
 
 
 def test_writers_are_read_as_engines_name_them():
-    assert Poll.of(5, None, '["3/7", "4/2"]').writers == frozenset({'"3/7"', '"4/2"'})
-    assert Poll.of(5, None, '[{"writer": 1234}]').writers == frozenset({'{"writer": 1234}'})
+    assert Poll.of(5, None, '["3/7", "4/2"]').writers == frozenset({"3/7", "4/2"})
+    assert Poll.of(5, None, '[{"writer": "1234"}]').writers == frozenset({"1234"})

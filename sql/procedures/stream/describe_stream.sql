@@ -35,9 +35,10 @@ END;
 SET XACT_ABORT OFF; -- A right that is missing must not end the caller's transaction.
 
 BEGIN TRY
+    -- A transaction without a session was prepared by a coordinator. After a restart of the server it may have another number.
     IF @sees_locks = 1
         SET @writers = ISNULL((
-            SELECT DISTINCT l.request_owner_id AS writer
+            SELECT DISTINCT CONCAT(CASE WHEN l.request_session_id < 0 THEN N'-1/' ELSE N'' END, l.request_owner_id) AS writer
             FROM sys.dm_tran_locks AS l
             WHERE l.resource_type = N'OBJECT'
               AND l.resource_database_id = DB_ID()

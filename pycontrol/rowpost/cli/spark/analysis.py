@@ -23,15 +23,20 @@ from rowpost.cli.spark.running import (
     ArchiveArgument,
     ConfOption,
     MasterOption,
+    ProgressOption,
+    PrometheusOption,
+    UiOption,
     counter,
     counts,
     local_folder,
+    receivers,
     running,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from rowpost.spark.progress import Receiver
 
 __all__ = ["register"]
 
@@ -80,16 +85,21 @@ def metrics(
     plot: PlotOption = None,
     every: Annotated[str | None, typer.Option("--every", metavar="DURATION", help="With --live: keep running and poll at this interval, such as 10s.")] = None,
     count: SampleOption = SHOWN,
+    progress: ProgressOption = None,
+    prometheus: PrometheusOption = None,
+    ui: UiOption = None,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> None:
     """Show throughput, processing time and critical time by hour, endpoint and message type."""
     if live is not None and out is not None and archive is None:
-        return _live(session, session.name(live), out, every, master, conf)
-    if archive is None or live is not None:
-        raise Refused("Name an archive, or a queue with --live and a folder with --out.", ExitCode.USAGE)
+        settings = (session, master, conf, f"metrics of {session.name(live)}", ui)
+        with receivers(session, progress, prometheus) as receive, session.deployed(), running(*settings) as spark:
+            return _live(session, spark, session.name(live), out, every, receive)
+    if archive is None or live is not None or progress or prometheus:
+        raise Refused("Name an archive, or a queue with --live and a folder with --out. --progress and --prometheus need --live.", ExitCode.USAGE)
     local_folder(archive)
-    with running(session, master, conf, "metrics") as spark:
+    with running(session, master, conf, "metrics", ui) as spark:
         from rowpost.spark.archive.plots import plot_metrics
         from rowpost.spark.jobs.archive import read_archive
         from rowpost.spark.jobs.metrics import metrics as measured
@@ -112,14 +122,13 @@ def metrics(
                      "skipped": left_out, "clamped": sum(r["clamped"] for r in rows), "out": out, "plot": plot})  # fmt: skip
 
 
-def _live(session: Session, queue: str, out: str, every: str | None, master: str | None, conf: list[str] | None) -> None:
-    with session.deployed(), running(session, master, conf, f"metrics of {queue}") as spark:
-        from rowpost.spark.jobs.archive import follow, trigger_of
-        from rowpost.spark.jobs.metrics import start_live
+def _live(session: Session, spark: SparkSession, queue: str, out: str, every: str | None, receive: list[Receiver]) -> None:
+    from rowpost.spark.jobs.archive import follow, trigger_of
+    from rowpost.spark.jobs.metrics import start_live
 
-        span = None if every is None else trigger_of(parse_duration(every))
-        query = start_live(spark, queue, out, f"{out.rstrip('/')}/_rowpost/checkpoint", environment=session.environment, every=span)
-        done = follow(query, counter(session, "{of} messages measured in {done} batches"))
+    span = None if every is None else trigger_of(parse_duration(every))
+    query = start_live(spark, queue, out, f"{out.rstrip('/')}/_rowpost/checkpoint", environment=session.environment, every=span)
+    done = follow(query, counter(session, "{of} messages measured in {done} batches"), receive)
     counts(session, {"queue": queue, "out": out, **done})
 
 

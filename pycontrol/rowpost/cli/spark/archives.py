@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,9 +20,13 @@ from rowpost.cli.spark.running import (
     ArchiveArgument,
     ConfOption,
     MasterOption,
+    ProgressOption,
+    PrometheusOption,
+    UiOption,
     counter,
     counts,
     local_folder,
+    receivers,
     registered_queues,
     running,
 )
@@ -49,7 +54,7 @@ def register(app: typer.Typer) -> None:
 
 def archive(
     session: Session,
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The audit or error queue.", autocompletion=queue_names)],
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The audit or error queue, or several with commas between them: audit,error.", autocompletion=queue_names)],
     folder: ArchiveArgument,
     drain: Annotated[bool, typer.Option("--drain/--tail", help="Remove the messages from the queue, or only read them.")] = False,
     shared: Annotated[bool, typer.Option("--shared", help="With --drain: allow it although the queue has consumers, whose messages are then removed.")] = False,
@@ -59,9 +64,13 @@ def archive(
     max_rows: Annotated[int, typer.Option("--max-rows", min=1, help="Maximum number of messages in one batch.")] = 50_000,
     format: Annotated[str, typer.Option("--format", metavar="parquet|delta", help="The file format. delta needs the extra rowpost[delta].")] = "parquet",
     checkpoint: Annotated[str | None, typer.Option("--checkpoint", metavar="DIR", help="Where Spark stores its progress. Default: a folder in DIR.")] = None,
+    fail_when_held: Annotated[bool, typer.Option("--fail-when-held", help="Exit with 1 if open transactions hold messages back, which a later run archives.")] = False,
+    progress: ProgressOption = None,
+    prometheus: PrometheusOption = None,
+    ui: UiOption = None,
     master: MasterOption = None,
     conf: ConfOption = None,
-) -> None:
+) -> ExitCode:
     """Archive a queue's messages to files by queue and day, each exactly once, even if the command is restarted."""
     if format not in ("parquet", "delta"):
         raise Refused(f"--format must be parquet or delta (got {format!r}).", ExitCode.USAGE)
@@ -69,12 +78,15 @@ def archive(
         raise Refused("--once and --every cannot be combined.", ExitCode.USAGE)
     if (shared or take_over) and not drain:
         raise Refused("--shared and --take-over need --drain: without it, messages are only read.", ExitCode.USAGE)
-    name, span = session.name(queue), None if every is None else parse_duration(every)
+    if fail_when_held and (drain or every):
+        raise Refused("--fail-when-held is for a tail that ends: --drain waits for no transaction, and --every does not end.", ExitCode.USAGE)
+    names = [session.name(each) for each in dict.fromkeys(queue.split(","))]
+    name, span = ",".join(names), None if every is None else parse_duration(every)
     options = [("allowConsumers", "true")] * shared + [("takeOver", "true")] * take_over
     with session.deployed() as database:
-        (registered,) = registered_queues(database, [name]).values()
-        database.call("describe_spool" if drain else "describe_stream", registered)  # raises FeatureMissing, before Java starts
-        with running(session, master, conf, f"archive {name}") as spark:
+        for registered in registered_queues(database, names).values():
+            database.call("describe_spool" if drain else "describe_stream", registered)  # raises FeatureMissing, before Java starts
+        with receivers(session, progress, prometheus) as receive, running(session, master, conf, f"archive {name}", ui) as spark:
             from rowpost.spark.jobs import archive as jobs
 
             job = jobs.ArchiveJob(
@@ -82,10 +94,27 @@ def archive(
                 max_rows, format, checkpoint, tuple(options),
             )  # fmt: skip
             try:
-                done = jobs.run(spark, job, counter(session, "{of} messages archived in {done} batches"))
+                done = jobs.run(spark, job, counter(session, "{of} messages archived in {done} batches"), receive)
             except KeyboardInterrupt:
                 raise Interrupted(f"what was archived of {name} is kept; run the same command again to continue") from None
+    if done.get("waiting"):
+        session.note(_why_held(name, done))
     counts(session, {**done, "out": folder})
+    return ExitCode.FINDING if fail_when_held and done.get("waiting") else ExitCode.OK
+
+
+def _why_held(queue: str, done: Mapping[str, Any]) -> str:
+    """Say why messages were not archived."""
+    held = f"{done['waiting']:,} messages of {queue} are not archived yet: transactions that write to the queue were open, and a message below them may still appear."
+    if not done["held_by"]:
+        return f"{held} They have ended; run the command again."
+    names = "; ".join(_holder(**each) for each in done["held_by"])
+    return f"{held} Open now: {names}. A later run archives the messages when these have ended, or if none of them is open then."
+
+
+def _holder(process: int | None, since: str | None, application: str | None) -> str:
+    who = "a prepared transaction" if process is None else f"process {process}"
+    return who + (f" ({application})" if application else "") + (f" since {since}" if since else "")
 
 
 def retain(

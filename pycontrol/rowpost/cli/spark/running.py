@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,14 +18,20 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
-from rowpost.errors import ArchiveNotFound, QueueNotFound, SparkUnavailable
+from rowpost.errors import ArchiveNotFound, QueueNotFound, SettingsError, SparkUnavailable
+from rowpost.settings.environment import Settings
 from rowpost.transport.directory import Directory
 from rowpost.version import install_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ArchiveArgument", "ConfOption", "MasterOption", "counter", "counts", "local_folder", "registered_queues", "running"]
+    from rowpost.spark.progress import Receiver
+
+__all__ = [
+    "ArchiveArgument", "ConfOption", "MasterOption", "ProgressOption", "PrometheusOption", "UiOption", "counter", "counts", "local_folder",
+    "receivers", "registered_queues", "running",
+]  # fmt: skip
 
 ArchiveArgument = Annotated[str, typer.Argument(metavar="DIR", help="The archive: a folder, or a URI that Spark can read.")]
 MasterOption = Annotated[
@@ -38,15 +45,32 @@ ConfOption = Annotated[
                  show_default=False),
 ]  # fmt: skip
 
+_HIGHEST_PORT = 65535
 _PROGRESS_INTERVAL_S = 0.3
 _SECRET = ("password", "pwd=", "secret", "token", "access.key", "account.key")
 
 
+ProgressOption = Annotated[
+    Path | None,
+    typer.Option("--progress", metavar="FILE", help="Append a line of JSON after each batch: rows, bytes, lag in messages and seconds.",
+                 show_default=False, dir_okay=False),
+]  # fmt: skip
+PrometheusOption = Annotated[
+    str | None,
+    typer.Option("--prometheus", metavar="[HOST:]PORT", help="Serve the same numbers to Prometheus. The host is 127.0.0.1 by default.",
+                 show_default=False),
+]  # fmt: skip
+UiOption = Annotated[
+    int | None,
+    typer.Option("--ui", metavar="PORT", help="Serve Spark's web pages at this port. They have no login.", min=1, max=65535, show_default=False),
+]  # fmt: skip
+
+
 @contextmanager
-def running(session: Session, master: str | None, conf: list[str] | None, doing: str) -> Iterator[SparkSession]:
+def running(session: Session, master: str | None, conf: list[str] | None, doing: str, ui: int | None = None) -> Iterator[SparkSession]:
     """Run the block with a Spark session and a progress bar. Spark's errors are raised as rowpost's errors.
 
-    A session that existed before the block is not stopped.
+    A session that existed before the block is not stopped. `ui` is the port of Spark's web pages, which are off without it.
     """
     try:
         from rowpost.spark.explain import explained
@@ -54,11 +78,13 @@ def running(session: Session, master: str | None, conf: list[str] | None, doing:
         from rowpost.spark.session import session as start
     except ImportError as error:
         raise _missing(error) from error
-    settings = _settings(conf)
+    settings = _settings(conf) | ({} if ui is None else {"spark.ui.enabled": "true", "spark.ui.port": str(ui), "spark.sql.streaming.metricsEnabled": "true"})
     with _bar(session) as bar:
         task, existed = bar.add_task("Starting Spark", total=None), is_running()
         spark = start(f"rowpost {doing}", master=master, config=settings)
         bar.update(task, description=doing)
+        if ui is not None and not is_connect(spark):
+            session.note(f"Spark's web pages: {spark.sparkContext.uiWebUrl or 'not available, because this session started without them'}")
         ended = threading.Event()
         watcher = threading.Thread(target=_watch, args=(spark, bar, task, ended), daemon=True)
         if session.err.is_terminal and not is_connect(spark):
@@ -74,6 +100,49 @@ def running(session: Session, master: str | None, conf: list[str] | None, doing:
                 watcher.join()
             if not existed:
                 _stop(spark)
+
+
+@contextmanager
+def receivers(session: Session, progress: Path | None, prometheus: str | None) -> Iterator[list[Receiver]]:
+    """Open where the progress of a stream goes: a file, Prometheus, and OpenTelemetry if the environment has telemetry.meters.
+
+    Raises:
+        SettingsError: one of them cannot be opened.
+    """
+    from rowpost.spark.progress import JsonLines, OpenTelemetry, Prometheus
+
+    with ExitStack() as opened:
+        found: list[Receiver] = []
+        if progress is not None:
+            found.append(JsonLines(progress))
+        if prometheus is not None:
+            server = Prometheus(*_address(prometheus))
+            opened.callback(server.close)
+            found.append(server)
+        meters = _meters(session.settings, opened)
+        if meters is not None:
+            found.append(OpenTelemetry(meters))
+        yield found
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or not 0 < int(port) <= _HIGHEST_PORT:
+        raise typer.BadParameter(f"{text!r} is not of the form PORT or HOST:PORT", param_hint="--prometheus")
+    return host or "127.0.0.1", int(port)
+
+
+def _meters(settings: Settings, opened: ExitStack) -> Any:
+    """Return OpenTelemetry's provider as the environment asks for it; None without telemetry.meters."""
+    if settings.telemetry is None or settings.telemetry.meters is None:
+        return None
+    try:
+        from rowpost.pipeline.telemetry.exporters import Exporters
+    except ModuleNotFoundError as error:
+        raise SettingsError(f"The section telemetry needs {error.name}, which is not installed. Remove the section, or run: {install_command('telemetry')}") from error
+    exporters = Exporters(replace(settings.telemetry, traces=None), "rowpost spark")
+    opened.callback(exporters.close)
+    return exporters.meters
 
 
 def _stop(spark: SparkSession) -> None:

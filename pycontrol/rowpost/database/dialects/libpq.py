@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg.errors import error_from_result
-from psycopg.pq import ConnStatus, ExecStatus, PipelineStatus
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, PipelineStatus
 
 __all__ = ["Call", "call", "call_all", "command", "forget_prepared", "keeps_prepared", "pack_array", "pack_bigint"]
 
@@ -239,7 +239,8 @@ def _check(pgconn: Any, result: Any) -> None:
 
 
 def _error(pgconn: Any, result: Any) -> psycopg.Error:
-    if pgconn.status == ConnStatus.BAD:
+    # libpq may call a connection intact although it could not send: every error of the server has a code, libpq's own have none
+    if pgconn.status == ConnStatus.BAD or not result.error_field(DiagnosticField.SQLSTATE):
         return psycopg.OperationalError(result.get_error_message() or pgconn.get_error_message())
     return error_from_result(result)
 

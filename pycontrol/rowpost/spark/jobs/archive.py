@@ -23,7 +23,9 @@ from rowpost.errors import SparkUnavailable
 from rowpost.spark.archive.folder import METADATA_FOLDER, ArchiveFolder, Batch
 from rowpost.spark.archive.headers import parse_headers
 from rowpost.spark.archive.schemas import ARCHIVE, MESSAGE, shaped
+from rowpost.spark.progress import Measured, Receiver, measure_bytes
 from rowpost.spark.session import is_connect
+from rowpost.spark.source.held import what_is_held
 from rowpost.version import install_command
 
 if TYPE_CHECKING:
@@ -43,7 +45,9 @@ Progress = Callable[[int, int], None]
 
 def archive(df: DataFrame, queue: str) -> DataFrame:
     """Convert messages (schemas.MESSAGE) to archived messages (schemas.ARCHIVE). Works on streams too."""
-    arrived = parse_headers(df).withColumn("archived_at", F.current_timestamp()).withColumn("queue", F.lit(queue))
+    arrived = parse_headers(df).withColumn("archived_at", F.current_timestamp())
+    if "queue" not in df.columns:  # a stream of several queues has it
+        arrived = arrived.withColumn("queue", F.lit(queue))
     times = [_plausible(F.col(name)) for name in ("processing_ended", "time_of_failure", "time_sent")]
     return shaped(arrived.withColumn("day", F.to_date(F.coalesce(*times, F.col("archived_at")))), ARCHIVE)
 
@@ -72,6 +76,7 @@ class ArchiveJob:
     """What to archive.
 
     Attributes:
+        queue: a queue, or several with commas between them.
         mode: "tail" or "drain".
         every: the interval between batches, such as "10 seconds". If it is None, the job archives the current messages and ends.
         max_rows: rows in one batch.
@@ -99,16 +104,18 @@ def default_checkpoint(path: str, queue: str, mode: str) -> str:
     return f"{path.rstrip('/')}/{METADATA_FOLDER}/checkpoints/{safe}-{mode}"
 
 
-def run(spark: SparkSession, job: ArchiveJob, progress: Progress = lambda batches, rows: None) -> dict[str, object]:
+def run(
+    spark: SparkSession, job: ArchiveJob, progress: Progress = lambda batches, rows: None, receivers: Sequence[Receiver] = ()
+) -> dict[str, object]:
     """Archive all current messages, or run until stopped if `every` is set.
 
-    `progress` is called with the batches and rows so far. Returns counts. A KeyboardInterrupt stops the stream and is raised again.
+    `progress` is called with the batches and rows so far, and each of `receivers` after each batch. Returns counts. A KeyboardInterrupt stops the stream and is raised again.
     """
     if job.format == "delta":
         _delta()
     before = _batches(job) if is_connect(spark) else None
     try:
-        done = follow(start(spark, job), progress)
+        done = follow(start(spark, job), progress, receivers)
         if before is not None:  # Spark Connect may have discarded the progress of an ended stream
             new = {key: batch for key, batch in _batches(job).items() if key not in before}
             files = [path for batch in new.values() for path in batch.files]
@@ -116,12 +123,21 @@ def run(spark: SparkSession, job: ArchiveJob, progress: Progress = lambda batche
     except KeyboardInterrupt:
         _finish_drain(spark, job)
         raise
-    return {"queue": job.queue, "mode": job.mode, **done, "dropped_from_spool": _finish_drain(spark, job)}
+    return {"queue": job.queue, "mode": job.mode, **done, "dropped_from_spool": _finish_drain(spark, job), **_held(spark, job)}
+
+
+def _held(spark: SparkSession, job: ArchiveJob) -> dict[str, object]:
+    """Say what the run has left because transactions were open. A drain leaves nothing for this reason."""
+    return {} if job.mode == "drain" else what_is_held(_connection_options(job), job.checkpoint_location, spark).as_json()
+
+
+def _connection_options(job: ArchiveJob) -> dict[str, str]:
+    return {"subscribe": job.queue} | ({} if job.environment is None else {"environment": job.environment})
 
 
 def _batches(job: ArchiveJob) -> dict[tuple[str, str], Batch]:
     """Return the queue's batches in the archive, by day and name."""
-    return {(batch.day, batch.name): batch for batch in ArchiveFolder(job.path).batches() if batch.queue == job.queue}
+    return {(batch.day, batch.name): batch for batch in ArchiveFolder(job.path).batches() if batch.queue in job.queue.split(",")}
 
 
 def _finish_drain(spark: SparkSession, job: ArchiveJob) -> int:
@@ -130,18 +146,27 @@ def _finish_drain(spark: SparkSession, job: ArchiveJob) -> int:
         return 0
     from rowpost.spark.source.checkpoint import finalize
 
-    options = {"queue": job.queue} | ({} if job.environment is None else {"environment": job.environment})
-    return finalize(options, job.checkpoint_location, spark)
+    return finalize(_connection_options(job), job.checkpoint_location, spark)
 
 
-def follow(query: StreamingQuery, progress: Progress = lambda batches, rows: None) -> dict[str, int]:
+def follow(
+    query: StreamingQuery, progress: Progress = lambda batches, rows: None, receivers: Sequence[Receiver] = ()
+) -> dict[str, int]:
     """Wait for the end of a stream, and count its batches and messages. Stops the stream if interrupted."""
     counted: dict[int, int] = {}
+    received: set[str] = set()
     try:
         ended = False
         while not ended:
             ended = bool(query.awaitTermination(_POLL_INTERVAL_S))  # type: ignore[arg-type]  # PySpark accepts fractions of a second, its annotation says int
-            counted |= {each["batchId"]: each["numInputRows"] for each in query.recentProgress if each["numInputRows"]}
+            for each in query.recentProgress:
+                if each["numInputRows"]:
+                    counted[each["batchId"]] = each["numInputRows"]
+                if receivers and each["timestamp"] not in received:
+                    received.add(each["timestamp"])
+                    measured = Measured.of(json.loads(each.json))
+                    for receive in receivers:
+                        receive(measured)
             progress(len(counted), sum(counted.values()))
     finally:
         query.stop()
@@ -169,13 +194,13 @@ def read_queue(spark: SparkSession, queue: str, environment: str | None = None, 
 
 def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
     """Start the stream."""
-    reader = spark.readStream.format("rowpost").option("queue", job.queue).option("mode", job.mode)
+    reader = spark.readStream.format("rowpost").option("subscribe", job.queue).option("mode", job.mode)
     options = {"environment": job.environment, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(job.max_rows)}
     for name, value in [*options.items(), *job.options]:
         if value is not None:
             reader = reader.option(name, value)
     writer = BatchWriter(job.path, job.checkpoint_location, job.format)
-    stream = archive(reader.load(), job.queue).writeStream.foreachBatch(writer).queryName(f"rowpost archive {job.queue}")
+    stream = archive(measure_bytes(reader.load()), job.queue).writeStream.foreachBatch(writer).queryName(f"rowpost archive {job.queue}")
     stream = stream.option("checkpointLocation", job.checkpoint_location)
     return (stream.trigger(processingTime=job.every) if job.every else stream.trigger(availableNow=True)).start()
 

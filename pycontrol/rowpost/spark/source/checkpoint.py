@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from rowpost.spark.source.connection import open_database
+from rowpost.database.connection import Connection
 from rowpost.spark.source.options import read_options
+from rowpost.spark.source.reconnect import PatientConnection
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["committed_offset", "finalize"]
+__all__ = ["committed_offset", "finalize", "offsets_by_queue"]
 
 _HEADER_LINES = 2  # an offset file starts with a version and metadata; one line a source follows
 
@@ -53,12 +55,22 @@ def finalize(options: Mapping[str, str], checkpoint: str | Path, spark: SparkSes
     Raises:
         SpoolTaken: the spool belongs to another stream.
     """
-    offset = committed_offset(checkpoint, spark)
-    if offset is None or "owner" not in offset:
-        return 0
     asked = read_options({**options, "mode": "drain"})
-    with open_database(asked.environment) as database:
-        return database.call("drop_spool", asked.queue, owner=offset["owner"], upto=offset["number"], release=release)[0][0]
+    drained = {queue: offset for queue, offset in offsets_by_queue(committed_offset(checkpoint, spark), asked.queue).items() if "owner" in offset}
+    connection = PatientConnection(asked)
+    try:
+        return sum(connection.run(partial(_drop, queue, offset, release)) for queue, offset in drained.items())
+    finally:
+        connection.close()
+
+
+def offsets_by_queue(offset: Mapping[str, Any] | None, queue: str) -> Mapping[str, Any]:
+    """Return the offset of each queue: those of a stream that reads several, or the one of `queue`."""
+    return {} if offset is None else offset.get("queues", {queue: offset})
+
+
+def _drop(queue: str, offset: Mapping[str, Any], release: bool, database: Connection) -> int:
+    return database.call("drop_spool", queue, owner=offset["owner"], upto=offset["number"], release=release)[0][0]
 
 
 def _names(where: str, folder: str, spark: SparkSession | None) -> list[str]:

@@ -19,7 +19,9 @@ _READ = (*_ANY, "startingOffsets", "endingOffsets", "minPartitions", "maxBytesPe
 #: options of `spark.read`
 BATCH = _READ
 #: options of `spark.readStream`
-STREAM = (*_READ, "mode", "maxOffsetsPerTrigger", "failOnDataLoss", "allowConsumers", "takeOver")
+STREAM = (
+    *_READ, "subscribePattern", "mode", "maxOffsetsPerTrigger", "failOnDataLoss", "allowConsumers", "takeOver", "connectRetrySeconds",
+)  # fmt: skip
 #: options of `df.write`
 WRITE = (*_ANY, "jobKey", "mode", "messagesPerCall")
 #: options of `df.writeStream`
@@ -39,7 +41,6 @@ _REASONS = {
     "minOffsetsPerTrigger": "Set the interval of the trigger instead.",
     "maxTriggerDelay": "Set the interval of the trigger instead.",
     "assign": "Use the option queue, with the name of one queue.",
-    "subscribePattern": "Use the option queue, with the name of one queue.",
     "topic": "Use the option queue.",
     "maxRecordsPerPartition": "Use minPartitions.",
     "groupIdPrefix": "A queue has no consumer groups: the checkpoint stores what was read.",

@@ -7,6 +7,7 @@ variables, which the driver and every executor must have.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ STAGED, DIRECT = "staged", "direct"
 DEFAULT_DRAIN_ROWS = 50_000
 DEFAULT_BATCH_BYTES = 4 << 20
 DEFAULT_WATERMARK_TIMEOUT_S = 10.0
+DEFAULT_CONNECT_RETRY_S = 300.0
 DEFAULT_CALL_ROWS = 1000
 
 
@@ -31,11 +33,15 @@ class ReadOptions:
     """How a queue is read.
 
     Attributes:
+        queue: the queue; of a stream that reads several, what was asked for.
+        queues: the queues of a stream that reads several.
+        pattern: a regular expression; a stream reads the queues whose whole names it matches.
         starting: a row version, "earliest" or "latest".
         ending: a row version, "latest" or "watermark".
         max_rows: rows in one batch of a stream; None for no limit.
         watermark_timeout_s: seconds that a read waits for transactions that were writing when it began.
         batch_bytes: target size of one Arrow batch.
+        connect_retry_s: seconds that a stream waits for a server that restarts or fails over.
     """
 
     queue: str
@@ -50,6 +56,14 @@ class ReadOptions:
     batch_bytes: int = DEFAULT_BATCH_BYTES
     allow_consumers: bool = False
     take_over: bool = False
+    connect_retry_s: float = DEFAULT_CONNECT_RETRY_S
+    queues: tuple[str, ...] = ()
+    pattern: str | None = None
+
+    @property
+    def several(self) -> bool:
+        """Whether the messages have the column `queue`."""
+        return bool(self.queues) or self.pattern is not None
 
 
 @dataclass(frozen=True)
@@ -75,11 +89,17 @@ def read_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOpt
     check_names(options, STREAM if stream else BATCH, "a stream" if stream else "a batch read")
     mode = _choice(options, "mode", (TAIL, DRAIN), TAIL)
     max_rows = _whole(options, "maxOffsetsPerTrigger", at_least=1)
+    queue, queues, pattern = _queues(options)
+    starting = _offset(options, "startingOffsets", EARLIEST, (EARLIEST, LATEST))
+    if (queues or pattern) and isinstance(starting, int):
+        raise SettingsError("The option startingOffsets must be earliest or latest for several queues: each queue has its own row versions.")
     return ReadOptions(
-        queue=_queue(options),
+        queue=queue,
+        queues=queues,
+        pattern=pattern,
         environment=_environment(options),
         mode=mode,
-        starting=_offset(options, "startingOffsets", EARLIEST, (EARLIEST, LATEST)),
+        starting=starting,
         ending=_offset(options, "endingOffsets", LATEST, (LATEST, WATERMARK)),
         max_rows=DEFAULT_DRAIN_ROWS if max_rows is None and mode == DRAIN else max_rows,
         partitions=_whole(options, "minPartitions", at_least=1) or os.cpu_count() or 1,
@@ -88,6 +108,7 @@ def read_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOpt
         batch_bytes=_whole(options, "maxBytesPerBatch", at_least=1024) or DEFAULT_BATCH_BYTES,
         allow_consumers=_flag(options, "allowConsumers", False),
         take_over=_flag(options, "takeOver", False),
+        connect_retry_s=_seconds(options, "connectRetrySeconds", DEFAULT_CONNECT_RETRY_S),
     )
 
 
@@ -117,6 +138,25 @@ def _queue(options: Mapping[str, str]) -> str:
     if not queue:
         raise SettingsError('The option queue is missing. Add .option("queue", "audit"). `rowpost queue list` shows the queues.')
     return queue
+
+
+def _queues(options: Mapping[str, str]) -> tuple[str, tuple[str, ...], str | None]:
+    """Return the queue, or what was asked for with a list of queues or a pattern. In the option queue, a comma is a part of the name."""
+    pattern, listed = options.get("subscribePattern"), options.get("subscribe")
+    if pattern is not None:
+        if options.get("queue") or listed:
+            raise SettingsError("The option subscribePattern cannot be combined with queue or subscribe. Give one of them.")
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise SettingsError(f"The option subscribePattern must be a regular expression (got {pattern!r}): {error}.") from error
+        return pattern, (), pattern
+    names = tuple(dict.fromkeys(name.strip() for name in (listed or "").split(","))) if listed and not options.get("queue") else ()
+    if len(names) <= 1:
+        return _queue(options), (), None
+    if not all(names):
+        raise SettingsError(f"The option subscribe has an empty name between two commas (got {listed!r}).")
+    return str(listed), names, None
 
 
 def _environment(options: Mapping[str, str]) -> str | None:

@@ -7,7 +7,8 @@ source in several short-lived processes.
 
 The options are a closed list (option_names.py): of all reads queue (or subscribe), environment, startingOffsets, endingOffsets (a row
 version, latest or watermark), minPartitions, maxBytesPerBatch, watermarkTimeoutSeconds and includeHeaders; of streams also mode (tail or
-drain), maxOffsetsPerTrigger, failOnDataLoss, allowConsumers and takeOver. Options of writes: see sink.py.
+drain), maxOffsetsPerTrigger, failOnDataLoss, allowConsumers, takeOver, connectRetrySeconds, and subscribe with several names or
+subscribePattern instead of queue. Options of writes: see sink.py.
 
 The columns are those of schemas.MESSAGE, or a subset: columns that `.schema("row_version bigint, headers string")` omits
 are not read. Arrow limits a column of one batch to 2 GB, and with it a body. A batch exceeds maxBytesPerBatch only if it is a
@@ -21,8 +22,9 @@ from types import FrameType
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
+from rowpost.errors import SettingsError
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.option_names import check_no_secrets
 from rowpost.spark.source.options import DRAIN, includes_headers, read_options, write_options
@@ -45,21 +47,30 @@ class QueueSource(DataSource):
         return "rowpost"
 
     def schema(self) -> StructType:
-        """Return the columns of a message, without headers if includeHeaders is false."""
-        return MESSAGE if includes_headers(self.options) else StructType([field for field in MESSAGE if field.name != "headers"])
+        """Return the columns of a message, without headers if includeHeaders is false, and with the queue if there are several."""
+        columns = [field for field in MESSAGE if field.name != "headers" or includes_headers(self.options)]
+        listed, one = self.options.get("subscribe") or "", self.options.get("queue")
+        several = self.options.get("subscribePattern") is not None or ("," in listed and not one)
+        return StructType([*columns, StructField("queue", StringType(), False)] if several else columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Create the reader of `spark.read`."""
         from rowpost.spark.source.reader import FilteringReader, QueueReader
 
-        kind = FilteringReader if _pushes_filters() else QueueReader
-        return kind(read_options(self.options), schema)
+        kind, options = FilteringReader if _pushes_filters() else QueueReader, read_options(self.options)
+        if options.several:
+            raise SettingsError(f"A batch reads one queue (got {options.queue!r}). Read each queue and combine them with union, or use readStream.")
+        return kind(options, schema)
 
     def streamReader(self, schema: StructType) -> Any:
         """Create the reader of `spark.readStream`."""
-        from rowpost.spark.source.streams import DrainReader, TailReader
+        from rowpost.spark.source.drain import DrainReader
+        from rowpost.spark.source.several import SeveralReader
+        from rowpost.spark.source.streams import TailReader
 
         options = read_options(self.options, stream=True)
+        if options.several:
+            return SeveralReader(options, schema)
         return (DrainReader if options.mode == DRAIN else TailReader)(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:

@@ -1,18 +1,21 @@
-"""The stream readers behind `spark.readStream.format("rowpost")`.
+"""The stream readers behind `spark.readStream.format("rowpost")`: what they share, and the tail.
 
-`TailReader` reads a queue without changing it. `DrainReader` removes the messages from the queue.
+`TailReader` reads a queue without changing it. `drain.DrainReader` removes the messages from the queue.
 
 Offsets are JSON in Spark's checkpoint and contain the queue's identity: `{"queue": identity, …}`. Spark calls
 latestOffset and partitions in one process, and read in others. It calls commit for a batch only when it builds the next
 batch. The last batch of a run is therefore committed by checkpoint.finalize or by the next run.
+
+Each call may be repeated: after a lost connection, it runs again as a whole.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -20,7 +23,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from rowpost.database.connection import Connection
-from rowpost.errors import DatabaseUnavailable
+from rowpost.spark.source.backlog import measure
+from rowpost.spark.source.held import holders
 from rowpost.spark.source.options import LATEST, ReadOptions
 from rowpost.spark.source.queue_stream import (
     QueueState,
@@ -28,61 +32,82 @@ from rowpost.spark.source.queue_stream import (
     StreamRefused,
     check_offset,
     check_schema,
-    declared_worker,
     describe,
-    open_queue,
-    read_batches,
     split,
     wait_for_watermark,
 )
-from rowpost.spark.source.watermark import Watermark
+from rowpost.spark.source.reconnect import PatientConnection, say, say_nothing
+from rowpost.spark.source.reread import read_queue_range
+from rowpost.spark.source.watermark import Notes, Watermark
 
-__all__ = ["DrainReader", "TailReader"]
+__all__ = ["Offset", "QueueStream", "StreamRange", "TailReader", "not_ours"]
 
-MOVE_ROWS = 4000  # messages in one call: fewer than SQL Server's threshold of lock escalation
+LAG_INTERVAL_S = 5.0
 Offset = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class TailRange(Range):
+class StreamRange(Range):
+    """A part of a stream's batch. `first` is set in one part of each batch."""
+
+    first: bool
+
+
+@dataclass(frozen=True)
+class TailRange(StreamRange):
     """A range of row versions, with the queue's identity and last purge at planning time."""
 
     queue: str
     purged: int | None
 
 
-@dataclass(frozen=True)
-class SpoolRange(Range):
-    """A range of spool numbers, with the owner of the spool."""
-
-    owner: str
-
-
-class _QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """State that both modes share. The planner's connection is not pickled, so that no task receives it."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         check_schema(schema)
         self.options, self.schema = options, schema
-        self._database: Connection | None = None
+        self._connection: PatientConnection | None = None
         self._target: int | None = None
+        self._lag: tuple[int, float, dict[str, object]] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"options": self.options, "schema": self.schema, "_database": None, "_target": None}
+        return {"options": self.options, "schema": self.schema, "_connection": None, "_target": None, "_lag": None}
 
     @property
-    def database(self) -> Connection:
-        if self._database is None or self._database.closed:
-            self._database = open_queue(self.options)
-        return self._database
+    def connection(self) -> PatientConnection:
+        """The planner's connection, which outlives restarts of the server."""
+        if self._connection is None:
+            self._connection = PatientConnection(self.options)
+        return self._connection
+
+    def share(self, connection: PatientConnection) -> None:
+        """Use the planner's connection of a stream that reads several queues."""
+        self._connection = connection
 
     def describe(self) -> QueueState:
-        """Poll the queue. If the connection is broken, reconnect once."""
+        """Poll the queue."""
+        return self.connection.run(lambda database: describe(database, self.options.queue))
+
+    @contextmanager
+    def task_connection(self, part: StreamRange) -> Iterator[PatientConnection]:
+        """Connect for one task. Only the task of a batch's first range says that it waits: the others would repeat it."""
+        connection = PatientConnection(self.options, say if part.first else say_nothing)
         try:
-            return describe(self.database, self.options.queue)
-        except DatabaseUnavailable:
-            self.stop()
-            return describe(self.database, self.options.queue)
+            yield connection
+        finally:
+            connection.close()
+
+    def lag(self, position: int) -> dict[str, object]:
+        """Return how far the stream is behind. Measures again if the position has changed, and otherwise every five seconds."""
+        if self._lag is None or self._lag[0] != position or time.monotonic() >= self._lag[1]:
+            found = self.connection.run(lambda database: self.measure_lag(database, position))
+            self._lag = (position, time.monotonic() + LAG_INTERVAL_S, found)
+        return self._lag[2]
+
+    def measure_lag(self, database: Connection, position: int) -> dict[str, object]:
+        """Return lag_messages, lag_seconds and what else the mode knows."""
+        raise NotImplementedError
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit of the option maxOffsetsPerTrigger."""
@@ -90,9 +115,8 @@ class _QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Close the planner's connection."""
-        if self._database is not None:
-            self._database.close()
-            self._database = None
+        if self._connection is not None:
+            self._connection.close()
 
     def check_same_queue(self, offset: Offset, identity: str) -> None:
         """Raise StreamRefused if the checkpoint belongs to another queue."""
@@ -104,15 +128,25 @@ class _QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
 
-class TailReader(_QueueStream):
-    """Read each message exactly once as it arrives, although transactions commit out of order."""
+class TailReader(QueueStream):
+    """Read each message exactly once as it arrives, although transactions commit out of order.
+
+    An offset also has the polls that may still help (`polls`), so that a later run continues with them.
+    """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         super().__init__(options, schema)
-        self._watermark = Watermark()
+        self._start_planning()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_watermark": Watermark()}
+        return {**super().__getstate__(), **dict.fromkeys(("_watermark", "_restored", "_last", "_notes", "_end"))}
+
+    def _start_planning(self) -> None:
+        self._watermark = Watermark()
+        self._restored = False
+        self._last: int | None = None  # of a run that ends: the last row version that was assigned before it
+        self._notes: Notes = []
+        self._end = 0  # of the last planned batch
 
     def initialOffset(self) -> Offset:
         """Return the start of a stream without a checkpoint, from the option startingOffsets."""
@@ -122,45 +156,71 @@ class TailReader(_QueueStream):
             starting = self._wait_for_watermark() if starting == LATEST else 0
         return self._offset(state, starting)
 
+    def beginning(self) -> Offset:
+        """Return the start of a queue that a running stream has found: its first message."""
+        return self._offset(self.describe(), 0)
+
+    def estimate(self, start: Offset) -> int:
+        """Return about how many messages there are to read."""
+        state = self.describe()
+        return state.last - max(start["row_version"], state.last if state.first is None else state.first - 1)
+
     def prepareForTriggerAvailableNow(self) -> None:
-        """Limit the run to the messages written before it. Waits up to watermarkTimeoutSeconds for open transactions."""
-        self._target = self._wait_for_watermark()
+        """Limit the run to the messages written before it."""
+        self._last = self.describe().last
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Return the end of the next batch: the watermark, or less if the batch is limited."""
         state = self.describe()
         self._check_no_loss(start, state)
+        if not self._restored:
+            self._watermark.restore(start["row_version"], start.get("polls", ()))
+            self._restored = True
+        if self._last is not None and self._target is None:
+            self._target = self._wait_for_watermark()
+            self._notes = self._watermark.notes() if self._target < self._last else []
         end = self._watermark.advance(state.poll)
-        if self._target is not None:
+        if self._target is None:
+            self._notes = self._watermark.notes()
+        else:
             end = min(end, self._target)
-        begin = start["row_version"]
+        begin = self._end = start["row_version"]
         if end <= begin:
-            return start
+            # a run that ends keeps what it has learnt in an empty batch; another stream keeps it in its next batch
+            return start if self._target is None else self._noted(start)
         if isinstance(limit, ReadMaxRows):
             # no message will appear below the first visible one, up to the watermark: skip that range without counting it
             empty_to = min(end, (end if state.first is None else state.first - 1))
             end = min(end, max(begin, empty_to) + limit.max_rows)
+        self._end = end
         return self._offset(state, end)
 
     def reportLatestOffset(self) -> Offset | None:
-        """Return the last assigned row version, for the query's progress report."""
+        """Return the last assigned row version, how far the stream is behind it, and who holds it back, for the query's progress."""
         state = self.describe()
-        return self._offset(state, state.last)
+        return {"queue": state.identity, "row_version": state.last, "purged": state.purged, **self.lag(self._end)}
 
-    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+    def measure_lag(self, database: Connection, position: int) -> dict[str, object]:
+        """Measure what is above the last planned row version."""
+        found: dict[str, object] = {**measure(database, self.options.queue, position).as_json(), "held_by": []}
+        if self._notes:
+            found["held_by"] = [each.as_json() for each in holders(database, self.options.queue, self._notes)]
+        return found
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[TailRange]:
         """Split the batch into ranges. Raises StreamRefused if the checkpoint belongs to another queue."""
         check_offset(("queue", "row_version"), end)
         self.check_same_queue(end, self.describe().identity)
         ranges = split(start["row_version"], end["row_version"], self.options.partitions)
-        return [TailRange(each.above, each.upto, end["queue"], end["purged"]) for each in ranges]
+        return [TailRange(each.above, each.upto, each is ranges[0], end["queue"], end["purged"]) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the messages of one range, then check that no purge removed some of them meanwhile."""
         if not isinstance(partition, TailRange):
-            raise _not_ours(partition)
-        with open_queue(self.options) as database:
-            yield from read_batches(database, "read_range", self.options, self.schema, partition)
-            state = describe(database, self.options.queue)
+            raise not_ours(partition)
+        with self.task_connection(partition) as connection:
+            yield from read_queue_range(connection, self.options, self.schema, partition)
+            state = connection.run(lambda database: describe(database, self.options.queue))
         self.check_same_queue({"queue": partition.queue}, state.identity)
         self._check_not_purged(partition.above, partition.purged, state)
 
@@ -168,10 +228,15 @@ class TailReader(_QueueStream):
         """Do nothing: a tail does not change the queue."""
 
     def _offset(self, state: QueueState, row_version: int) -> Offset:
-        return {"queue": state.identity, "row_version": row_version, "purged": state.purged}
+        return self._noted({"queue": state.identity, "row_version": row_version, "purged": state.purged})
+
+    def _noted(self, offset: Offset) -> Offset:
+        kept = {key: value for key, value in offset.items() if key != "polls"}
+        return {**kept, "polls": [list(note) for note in self._notes]} if self._notes else kept
 
     def _wait_for_watermark(self) -> int:
-        return wait_for_watermark(self.database, self.options.queue, self.options.watermark_timeout_s, self._watermark)
+        timeout_s = self.options.watermark_timeout_s
+        return self.connection.run(lambda database: wait_for_watermark(database, self.options.queue, timeout_s, self._watermark))
 
     def _check_no_loss(self, start: Offset, state: QueueState) -> None:
         check_offset(("queue", "row_version"), start)
@@ -191,97 +256,6 @@ class TailReader(_QueueStream):
             )
 
 
-class DrainReader(_QueueStream):
-    """Move messages from the queue to a spool table. Only the owner in this stream's checkpoint can delete them there.
-
-    latestOffset moves the messages, and an offset is a number of the spool. If a run stops after a move and before Spark
-    logs the batch, the moved messages are part of the next batch.
-    """
-
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        super().__init__(options, schema)
-        self._initial: Offset | None = None
-        self._checked = False
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_initial": None, "_checked": True}
-
-    def initialOffset(self) -> Offset:
-        """Return an offset before the first spool number, with a new owner identifier."""
-        if self._initial is None:
-            self._initial = {"queue": self.describe().identity, "owner": str(uuid4()), "number": 0}
-        return self._initial
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        """Limit the run to row versions that were assigned before it."""
-        self._target = self.describe().last
-
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Move the next batch to the spool. If the spool has unread messages of this stream, they are the next batch."""
-        check_offset(("queue", "owner", "number"), start)
-        state = self.describe()
-        self.check_same_queue(start, state.identity)
-        self._check_no_consumers(state)
-        upto = state.last if self._target is None else self._target
-        wanted = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        spooled = self._spooled(start["owner"])
-        if spooled > start["number"]:
-            return {**start, "number": spooled}
-        moved = 0
-        while wanted is None or moved < wanted:
-            count = MOVE_ROWS if wanted is None else min(MOVE_ROWS, wanted - moved)
-            moved_now, spooled = self._move(start["owner"], count, upto)
-            moved += moved_now
-            if moved_now < count:
-                break
-        return {**start, "number": max(spooled, start["number"])}
-
-    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Split the batch into ranges of spool numbers. Raises StreamRefused if the checkpoint belongs to another queue."""
-        check_offset(("queue", "owner", "number"), end)
-        self.check_same_queue(end, self.describe().identity)
-        ranges = split(start["number"], end["number"], self.options.partitions)
-        return [SpoolRange(each.above, each.upto, end["owner"]) for each in ranges]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the messages of one range, the same at every attempt.
-
-        Spark starts tasks only after it has logged the batch, so reading also confirms the owner of the spool.
-        """
-        if not isinstance(partition, SpoolRange):
-            raise _not_ours(partition)
-        with open_queue(self.options) as database:
-            database.call("confirm_spool", self.options.queue, owner=partition.owner)
-            yield from read_batches(database, "read_spool", self.options, self.schema, partition)
-
-    def commit(self, end: Offset) -> None:
-        """Delete the messages of committed batches from the spool."""
-        self.database.call("drop_spool", self.options.queue, owner=end["owner"], upto=end["number"])
-
-    def _move(self, owner: str, count: int, upto: int) -> tuple[int, int]:
-        with self.database.transaction():
-            take_over = self.options.take_over
-            return self.database.call("move_to_spool", self.options.queue, owner=owner, count=count, upto=upto, take_over=take_over)[0]
-
-    def _spooled(self, owner: str) -> int:
-        """Return the highest number in the spool if this stream owns it; 0 if the spool is empty or has another owner."""
-        found = self.database.call("describe_spool", self.options.queue)
-        if not found or found[0][0] != owner:
-            return 0
-        return found[0][3] or 0
-
-    def _check_no_consumers(self, state: QueueState) -> None:
-        if self._checked or self.options.allow_consumers:
-            return
-        queue, handler = self.options.queue, declared_worker(self.options)
-        if handler is not None or state.consumers:
-            who = f"the environment declares a worker for it ({handler})" if handler else f"{state.consumers} workers receive from it now"
-            raise StreamRefused(
-                f"The queue {queue} is not drained: {who}, and a drain would take their messages. "
-                "Drain only queues without consumers, such as audit and error. Otherwise use mode=tail, or set allowConsumers=true."
-            )
-        self._checked = True
-
-
-def _not_ours(partition: InputPartition) -> TypeError:
+def not_ours(partition: InputPartition) -> TypeError:
+    """Return the error for a partition that another reader planned."""
     return TypeError(f"A {type(partition).__name__} is not a partition of this stream.")

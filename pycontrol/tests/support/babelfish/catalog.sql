@@ -19,6 +19,13 @@ CREATE TABLE pg_catalog.pg_locks
     mode nvarchar(60) NULL
 );
 GO
+CREATE TABLE pg_catalog.pg_stat_activity
+(
+    pid int NULL,
+    application_name nvarchar(60) NULL,
+    xact_start datetime2(6) NULL
+);
+GO
 CREATE FUNCTION pg_catalog.pg_get_serial_sequence (@table_name nvarchar(400), @column_name nvarchar(128))
 RETURNS nvarchar(400)
 AS

@@ -47,7 +47,7 @@ _RIGHT_TO_SEE_LOCKS = """DECLARE @sees_locks bit = CASE
 END;
 """
 _SEES_LOCKS = "DECLARE @sees_locks bit = 1;\n"
-_LOCKS = """            SELECT DISTINCT l.request_owner_id AS writer
+_LOCKS = """            SELECT DISTINCT CONCAT(CASE WHEN l.request_session_id < 0 THEN N'-1/' ELSE N'' END, l.request_owner_id) AS writer
             FROM sys.dm_tran_locks AS l
             WHERE l.resource_type = N'OBJECT'
               AND l.resource_database_id = DB_ID()
@@ -61,6 +61,41 @@ _POSTGRESQL_LOCKS = """            SELECT DISTINCT l.virtualtransaction AS write
               AND CAST(l.relation AS int) = @table
               AND l.mode IN (N'RowExclusiveLock', N'ShareRowExclusiveLock', N'ExclusiveLock', N'AccessExclusiveLock')
               AND l.pid <> @@SPID
+"""
+_WRITERS = """SELECT
+    w.writer AS writer,
+    CASE WHEN w.session_id > 0 THEN w.session_id END AS process,
+    DATEADD(MINUTE, @to_utc, t.transaction_begin_time) AS since,
+    s.program_name AS program
+FROM
+(
+    SELECT DISTINCT
+        CONCAT(CASE WHEN l.request_session_id < 0 THEN N'-1/' ELSE N'' END, l.request_owner_id) AS writer,
+        l.request_owner_id AS transaction_id,
+        l.request_session_id AS session_id
+    FROM sys.dm_tran_locks AS l
+    WHERE l.resource_type = N'OBJECT'
+      AND l.resource_database_id = DB_ID()
+      AND l.resource_associated_entity_id = OBJECT_ID(N'{queue_table}', N'U')
+      AND l.request_mode IN (N'IX', N'SIX', N'UIX', N'X', N'BU', N'Sch-M')
+      AND l.request_session_id <> @@SPID
+) AS w
+LEFT JOIN sys.dm_exec_sessions AS s ON w.session_id = s.session_id
+LEFT JOIN sys.dm_tran_active_transactions AS t ON w.transaction_id = t.transaction_id
+ORDER BY t.transaction_begin_time, w.writer;
+"""
+_POSTGRESQL_WRITERS = """SELECT DISTINCT
+    l.virtualtransaction AS writer,
+    l.pid AS process,
+    CAST(a.xact_start AS datetime2(3)) AS since,
+    a.application_name AS program
+FROM pg_catalog.pg_locks AS l
+LEFT JOIN pg_catalog.pg_stat_activity AS a ON l.pid = a.pid
+WHERE l.locktype = N'relation'
+  AND CAST(l.relation AS int) = OBJECT_ID(N'{queue_table}', N'U')
+  AND l.mode IN (N'RowExclusiveLock', N'ShareRowExclusiveLock', N'ExclusiveLock', N'AccessExclusiveLock')
+  AND l.pid <> @@SPID
+ORDER BY since, writer;
 """
 _OWNER = "SELECT @held_by = s.owned_by, @confirmed = s.confirmed\n"
 _LOCKED_OWNER = """DECLARE @none nvarchar(10) = CONCAT(N'', pg_catalog.pg_advisory_xact_lock(CAST(OBJECT_ID(N'{queue_table}', N'U') AS bigint)));
@@ -113,6 +148,7 @@ FRAGMENTS: tuple[tuple[str, str, str], ...] = (
     ("an identity that says whether one was ever assigned: PostgreSQL's sequence", _LAST_IDENTITY, _LAST_OF_SEQUENCE),
     ("rights by the server's edition", _RIGHT_TO_SEE_LOCKS, _SEES_LOCKS),
     ("sys.dm_tran_locks: PostgreSQL's pg_locks", _LOCKS, _POSTGRESQL_LOCKS),
+    ("sys.dm_tran_locks: PostgreSQL's pg_locks", _WRITERS, _POSTGRESQL_WRITERS),
     ("HOLDLOCK: an advisory lock of PostgreSQL makes moves wait for one another", _OWNER, _LOCKED_OWNER),
     ("DELETE from a common table expression with OUTPUT INTO, and READPAST: INSERT and DELETE, which wait for receivers", _MOVE, _COPY_AND_DELETE),
 )

@@ -27,6 +27,8 @@ class Queues:
     folder: Path
     engine: str = "postgresql"
     spark: SparkSession | None = None
+    #: what the environment file says
+    named_url: str = field(default='"${ROWPOST_SPARK_TEST_URL}"', repr=False)
     _made: list[str] = field(default_factory=list)
 
     @property
@@ -34,7 +36,7 @@ class Queues:
         """The path of the environment file. Its URL is in a variable, as a secret must be."""
         path = self.folder / "sparktests.yml"
         if not path.exists():
-            path.write_text(f'engine: {self.engine}\nurl: "${{ROWPOST_SPARK_TEST_URL}}"\nqueues: {{}}\n')
+            path.write_text(f"engine: {self.engine}\nurl: {self.named_url}\nqueues: {{}}\n")
         return str(path)
 
     def connect(self) -> Connection:

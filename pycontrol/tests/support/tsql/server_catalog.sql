@@ -201,6 +201,12 @@ CREATE TABLE [sys~].dm_tran_locks
     request_owner_id bigint NULL
 );
 GO
+CREATE TABLE [sys~].dm_tran_active_transactions
+(
+    transaction_id bigint NOT NULL,
+    transaction_begin_time datetime NOT NULL
+);
+GO
 CREATE TABLE [sys~].identity_columns
 (
     object_id int NOT NULL,

@@ -1,0 +1,133 @@
+"""Outlive restarts and failovers of the server.
+
+`Outage` decides how long to wait between two attempts, and when to give up. `PatientConnection` repeats an action with new
+connections until the server is back. The planner of a stream has one, and so has each task that reads a range.
+
+    connection = PatientConnection(options)
+    state = connection.run(lambda database: describe(database, options.queue))
+
+The first attempt after a lost connection follows at once: a connection is also lost if the server is well. Nothing is
+written to stderr unless that attempt fails too.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from rowpost.database.connection import Connection
+from rowpost.errors import DatabaseUnavailable
+from rowpost.spark.source.connection import open_database
+from rowpost.spark.source.options import ReadOptions
+
+__all__ = ["Outage", "PatientConnection", "Say", "say", "say_nothing"]
+
+FIRST_DELAY_S, LONGEST_DELAY_S = 0.1, 30.0
+Result = TypeVar("Result")
+Say = Callable[[str], object]
+
+
+def say(text: str) -> None:
+    """Write a line to stderr, which Spark passes on from its Python processes."""
+    sys.stderr.write(f"rowpost: {text}\n")
+    sys.stderr.flush()
+
+
+def say_nothing(text: str) -> None:
+    """Write nothing: the process that plans the stream says what all tasks would say again."""
+
+
+class Outage:
+    """What is known of the server's current outage, if there is one.
+
+    Args:
+        queue: the stream's queue, for the texts.
+        limit_s: seconds after which the wait ends with an error; 0 still allows one new connection.
+        say: receives one text when the wait begins, and one when it ends.
+    """
+
+    def __init__(
+        self, queue: str, limit_s: float, say: Say = say,
+        *, sleep: Callable[[float], object] = time.sleep, monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._queue, self._limit_s, self._say, self._sleep, self._monotonic = queue, limit_s, say, sleep, monotonic
+        self._began: float | None = None
+        self._said = False
+        self._delays = _delays()
+
+    def failed(self, error: DatabaseUnavailable) -> None:
+        """Note a failed attempt, and wait before the next one. Raises DatabaseUnavailable after the limit."""
+        if self._began is None:
+            self._began, self._said, self._delays = self._monotonic(), False, _delays()
+            return
+        left = self._limit_s - (self._monotonic() - self._began)
+        if left <= 0:
+            raise DatabaseUnavailable(
+                f"{str(error).rstrip('.')}. This stream waited {self._limit_s:g} seconds for the server of the queue {self._queue!r}. "
+                "Start it again when the server runs; it continues from its checkpoint. The option connectRetrySeconds sets the time."
+            ) from error
+        if not self._said:
+            self._said = True
+            self._say(f"waiting for the server since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC; queue {self._queue}; at most {self._limit_s:g} seconds: {error}")
+        self._sleep(min(next(self._delays), left))
+
+    def ended(self) -> None:
+        """Note an attempt that succeeded."""
+        if self._began is not None and self._said:
+            self._say(f"the server is back after {self._monotonic() - self._began:.1f} seconds; queue {self._queue}")
+        self._began = None
+
+
+def _delays() -> Iterator[float]:
+    delay = FIRST_DELAY_S
+    while True:
+        yield delay
+        delay = min(2 * delay, LONGEST_DELAY_S)
+
+
+class PatientConnection:
+    """A connection that is opened when it is needed, and again after it was lost. Not for several threads at once."""
+
+    def __init__(self, options: ReadOptions, say: Say = say) -> None:
+        self._options = options
+        self._outage = Outage(options.queue, options.connect_retry_s, say)
+        self._connection: Connection | None = None
+
+    def run(self, action: Callable[[Connection], Result]) -> Result:
+        """Run an action that may be repeated as a whole, and return its result.
+
+        Raises:
+            DatabaseUnavailable: the server was away for longer than the option connectRetrySeconds allows.
+        """
+        while True:
+            try:
+                result = action(self.open())
+            except DatabaseUnavailable as error:
+                self.failed(error)
+            else:
+                self.succeeded()
+                return result
+
+    def succeeded(self) -> None:
+        """Note that the server has done what it was asked for."""
+        self._outage.ended()
+
+    def failed(self, error: DatabaseUnavailable) -> None:
+        """Drop the connection after an error, and wait as long as the outage requires. Raises DatabaseUnavailable."""
+        self.close()
+        self._outage.failed(error)
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def open(self) -> Connection:
+        """Return the connection, or a new one if there is none. Raises DatabaseUnavailable at once."""
+        if self._connection is None or self._connection.closed:
+            self._connection = open_database(self._options.environment)
+        return self._connection

@@ -1,0 +1,96 @@
+"""Read a range of messages to its end although the connection is lost in between.
+
+A task has handed rows to Spark when it loses its connection, and cannot take them back. It therefore reads the range again
+and skips these rows. The spool has an order, so that their number is enough. A queue has none: their row versions are
+kept, eight bytes for each row of the range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import StructType
+
+from rowpost.errors import DatabaseUnavailable
+from rowpost.spark.archive.schemas import MESSAGE
+from rowpost.spark.source.options import ReadOptions
+from rowpost.spark.source.queue_stream import Range, read_batches
+from rowpost.spark.source.reconnect import PatientConnection
+
+__all__ = ["read_queue_range", "read_spool_range"]
+
+_KEY = "row_version"
+
+
+class _Seen(Protocol):
+    def begin(self) -> None:
+        """Start to read the range from its beginning."""
+
+    def unseen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows of the next batch that were not returned before."""
+
+
+class _SeenRows:
+    """Rows of a range with an order."""
+
+    def __init__(self) -> None:
+        self._returned = self._skip = 0
+
+    def begin(self) -> None:
+        self._skip = self._returned
+
+    def unseen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        skipped = min(self._skip, batch.num_rows)
+        self._skip -= skipped
+        self._returned += batch.num_rows - skipped
+        return batch.slice(skipped)
+
+
+class _SeenRowVersions:
+    """Rows of a range without an order."""
+
+    def __init__(self) -> None:
+        self._returned: list[pa.Array] = []
+        self._before: pa.Array | None = None
+
+    def begin(self) -> None:
+        self._before = pa.concat_arrays(self._returned) if self._returned else None
+
+    def unseen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self._before is not None:
+            batch = batch.filter(pc.invert(pc.is_in(batch[_KEY], value_set=self._before)))
+        self._returned.append(batch[_KEY])
+        return batch
+
+
+def read_queue_range(connection: PatientConnection, options: ReadOptions, schema: StructType, part: Range) -> Iterator[pa.RecordBatch]:
+    """Yield the messages of a range of row versions. Raises DatabaseUnavailable if the server does not come back in time."""
+    keyed = schema if _KEY in schema.fieldNames() else StructType([*schema, MESSAGE[_KEY]])
+    for batch in _read(connection, "read_range", options, keyed, part, _SeenRowVersions()):
+        yield batch.select(schema.fieldNames())
+
+
+def read_spool_range(connection: PatientConnection, options: ReadOptions, schema: StructType, part: Range) -> Iterator[pa.RecordBatch]:
+    """Yield the messages of a range of the spool. Raises DatabaseUnavailable if the server does not come back in time."""
+    return _read(connection, "read_spool", options, schema, part, _SeenRows())
+
+
+def _read(
+    connection: PatientConnection, procedure: str, options: ReadOptions, schema: StructType, part: Range, seen: _Seen
+) -> Iterator[pa.RecordBatch]:
+    while True:
+        seen.begin()
+        try:
+            for batch in read_batches(connection.open(), procedure, options, schema, part):
+                unseen = seen.unseen(batch)
+                if unseen.num_rows:
+                    connection.succeeded()  # only new rows end an outage, so that each attempt makes progress or waits
+                    yield unseen
+        except DatabaseUnavailable as error:
+            connection.failed(error)
+        else:
+            connection.succeeded()
+            return

@@ -1,0 +1,256 @@
+"""One stream reads several queues, each with an offset of its own: what each run reads, and what is refused."""
+
+import json
+import uuid
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from typer.testing import CliRunner
+
+from rowpost.cli.app import app
+from rowpost.deploy.queues import forget_queue
+from rowpost.errors import SettingsError
+from rowpost.spark.jobs.archive import read_archive
+from rowpost.spark.source.checkpoint import committed_offset
+from rowpost.spark.source.options import read_options
+from rowpost.spark.source.several import shares
+from tests.support.spark.killing import fill, kill_until_done, python_of
+from tests.support.spark.outages import own_server
+
+PYCONTROL = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def prefix():
+    return f"s{uuid.uuid4().hex[:6]}"
+
+
+@pytest.fixture
+def run(queues, tmp_path):
+    """Run a stream until it has read all messages. Returns the messages of all runs so far, by queue."""
+
+    def go(spark_queues=queues, **options):
+        reader = queues.spark.readStream.format("rowpost").option("environment", spark_queues.environment)
+        for name, value in options.items():
+            reader = reader.option(name, str(value))
+        query = (
+            reader.load().writeStream.format("parquet").option("path", str(tmp_path / "out")).option("checkpointLocation", str(tmp_path / "c"))
+            .trigger(availableNow=True).start()
+        )  # fmt: skip
+        query.awaitTermination()
+        go.batches = [each["numInputRows"] for each in query.recentProgress if each["numInputRows"]]
+        found = {}
+        for row in queues.spark.read.parquet(str(tmp_path / "out")).select("queue", "body").collect():
+            found.setdefault(row.queue, []).append(int(bytes(row.body)))
+        return {queue: sorted(bodies) for queue, bodies in found.items()}
+
+    go.checkpoint = tmp_path / "c"
+    return go
+
+
+def numbered(first, last):
+    return [b"%d" % number for number in range(first, last)]
+
+
+@pytest.mark.parametrize("mode", ["tail", "drain"])
+def test_a_list_of_queues_is_read_with_the_name_of_each(queues, run, prefix, mode):
+    one, other = queues.make(f"{prefix}a"), queues.make(f"{prefix}b")
+    queues.send(one, numbered(0, 30))
+    queues.send(other, numbered(0, 10))
+
+    first = run(subscribe=f"{one}, {other}", mode=mode)
+    nothing = run(subscribe=f"{one},{other}", mode=mode)
+    queues.send(other, numbered(10, 15))
+    second = run(subscribe=f"{one},{other}", mode=mode)
+
+    assert first == nothing == {one: list(range(30)), other: list(range(10))}
+    assert second == {one: list(range(30)), other: list(range(15))}
+    assert (queues.depth(one), queues.depth(other)) == ((30, 15) if mode == "tail" else (0, 0))
+
+
+@pytest.mark.parametrize("mode", ["tail", "drain"])
+def test_a_batch_is_shared_so_that_a_small_queue_does_not_wait_for_a_large_one(queues, run, prefix, mode):
+    large, small = queues.make(f"{prefix}a"), queues.make(f"{prefix}b")
+    queues.send(large, numbered(0, 100))
+    queues.send(small, numbered(0, 5))
+
+    found = run(subscribe=f"{large},{small}", mode=mode, maxOffsetsPerTrigger=40)
+
+    assert found == {large: list(range(100)), small: list(range(5))}
+    assert run.batches == [40, 40, 25]
+
+
+@pytest.mark.parametrize("mode", ["tail", "drain"])
+def test_a_pattern_finds_new_queues_and_reads_them_from_their_beginning(queues, run, prefix, mode):
+    one, unrelated = queues.make(f"{prefix}audit1"), queues.make(f"{prefix}error")
+    queues.send(one, numbered(0, 3))
+    queues.send(unrelated, numbered(0, 9))
+    first = run(subscribePattern=f"{prefix}audit.*", startingOffsets="earliest", mode=mode)
+    queues.send(queues.make(f"{prefix}audit2"), numbered(0, 4))
+
+    second = run(subscribePattern=f"{prefix}audit.*", startingOffsets="latest", mode=mode)
+
+    assert first == {one: [0, 1, 2]}
+    assert second == {one: [0, 1, 2], f"{prefix}audit2": [0, 1, 2, 3]}
+
+
+def test_a_queue_of_a_pattern_that_is_gone_is_refused_unless_its_loss_is_accepted(queues, run, prefix):
+    one, other = queues.make(f"{prefix}a"), queues.make(f"{prefix}b")
+    queues.send(one, numbered(0, 3))
+    run(subscribePattern=f"{prefix}.*")
+    with queues.connect() as database:
+        forget_queue(database, other)
+    queues.send(one, numbered(3, 5))
+
+    with pytest.raises(PySparkException, match=f"queue {other} of this stream is gone"):
+        run(subscribePattern=f"{prefix}.*")
+    assert run(subscribePattern=f"{prefix}.*", failOnDataLoss="false") == {one: [0, 1, 2, 3, 4]}
+
+
+def test_a_queue_that_is_left_out_and_comes_back_is_read_on(queues, run, prefix):
+    a, b, c = (queues.make(f"{prefix}{name}") for name in "abc")
+    for queue in (a, b, c):
+        queues.send(queue, numbered(0, 3))
+
+    run(subscribe=f"{a},{b}")
+    run(subscribe=f"{a},{c}")
+    queues.send(b, numbered(3, 5))
+
+    assert run(subscribe=f"{a},{b},{c}") == {a: [0, 1, 2], b: [0, 1, 2, 3, 4], c: [0, 1, 2]}
+
+
+@pytest.mark.parametrize("mode", ["tail", "drain"])
+def test_the_checkpoint_of_one_queue_goes_on_with_several(queues, prefix, tmp_path, mode):
+    one, other = queues.make(f"{prefix}a"), queues.make(f"{prefix}b")
+    queues.send(one, numbered(0, 3))
+    out = tmp_path / "out"
+
+    def archive(names):
+        ended = CliRunner().invoke(app, ["--env", queues.environment, "spark", "archive", names, str(out), f"--{mode}", "--checkpoint", str(tmp_path / "c")])
+        assert ended.exit_code == 0, ended.output
+        return json.loads(ended.stdout.strip().splitlines()[-1])
+
+    first = archive(one)
+    queues.send(one, numbered(3, 5))
+    queues.send(other, numbered(0, 4))
+    second = archive(f"{one},{other}")
+
+    assert (first["messages"], second["messages"], second["queue"]) == (3, 6, f"{one},{other}")
+    found = Counter((row.queue, int(bytes(row.body))) for row in read_archive(queues.spark, str(out)).collect())
+    assert found == Counter([(one, n) for n in range(5)] + [(other, n) for n in range(4)])
+    assert sorted(committed_offset(tmp_path / "c")["queues"]) == [one, other]
+    assert [queues.spooled(one), queues.spooled(other)] == [0, 0]
+
+
+def test_each_queue_has_its_own_transactions_that_hold_it_back(queues, run, prefix):
+    one, other = queues.make(f"{prefix}a"), queues.make(f"{prefix}b")
+    queues.send(one, numbered(0, 3))
+    queues.send(other, numbered(0, 3))
+
+    with queues.connect() as database:
+        database.begin()
+        database.driver_connection.execute(f"INSERT INTO public.\"{one}\" (id, headers) VALUES (gen_random_uuid(), '')")
+        held = run(subscribe=f"{one},{other}", watermarkTimeoutSeconds=1)
+        database.rollback()
+
+    assert held == {other: [0, 1, 2]}
+    assert run(subscribe=f"{one},{other}") == {one: [0, 1, 2], other: [0, 1, 2]}
+
+
+def test_a_checkpoint_of_a_queue_that_is_not_among_them_is_refused(queues, run, prefix):
+    a, b, c = (queues.make(f"{prefix}{name}") for name in "abc")
+    queues.send(a, numbered(0, 3))
+    run_one = queues.stream(a).withColumnRenamed("id", "id").writeStream.format("noop").option("checkpointLocation", str(run.checkpoint))
+    run_one.trigger(availableNow=True).start().awaitTermination()
+
+    with pytest.raises(PySparkException, match="not among those of this stream"):
+        run(subscribe=f"{b},{c}")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"subscribePattern": "a(", }, "regular expression"),
+        ({"subscribePattern": "a", "queue": "b"}, "cannot be combined"),
+        ({"subscribe": "a,,b"}, "empty name"),
+        ({"subscribe": "a,b", "startingOffsets": "7"}, "its own row versions"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_refused(options, says):
+    with pytest.raises(SettingsError, match=says):
+        read_options(options)
+
+
+def test_one_name_is_one_queue_and_a_comma_in_the_option_queue_belongs_to_the_name():
+    assert read_options({"subscribe": "a"}).several is False
+    assert read_options({"queue": "a,b"}).several is False
+    assert read_options({"subscribe": "a, b,a"}).queues == ("a", "b")
+
+
+def test_a_batch_reads_one_queue(queues):
+    with pytest.raises(PySparkException, match="A batch reads one queue"):
+        queues.spark.read.format("rowpost").option("environment", queues.environment).option("subscribe", "a,b").load().count()
+
+
+@pytest.mark.parametrize(
+    ("limit", "wanted", "expected"),
+    [
+        (100, {"a": 1000, "b": 10, "c": 1000}, {"a": 45, "b": 10, "c": 45}),
+        (10, {"a": 3, "b": 4}, {"a": 3, "b": 4}),
+        (1, {"a": 5, "b": 0, "c": 9}, {"a": 1, "b": 0, "c": 1}),
+        (7, {}, {}),
+    ],
+)
+def test_rows_are_shared_between_backlogs(limit, wanted, expected):
+    assert shares(limit, wanted) == expected
+
+
+@pytest.mark.parametrize("mode", ["tail", "drain"])
+def test_several_queues_outlive_a_restart(spark, run, prefix, tmp_path, mode):
+    with own_server(spark) as (server, queues):
+        one, other = queues.make(f"{prefix}a"), queues.make(f"{prefix}b")
+        for queue in (one, other):
+            queues.send(queue, numbered(0, 20))
+        run(queues, subscribe=f"{one},{other}", mode=mode)
+        reader = spark.readStream.format("rowpost").option("environment", queues.environment).option("subscribe", f"{one},{other}")
+        query = (
+            reader.option("mode", mode).load().writeStream.format("parquet").option("path", str(tmp_path / "out"))
+            .option("checkpointLocation", str(tmp_path / "c")).trigger(processingTime="0 seconds").start()
+        )  # fmt: skip
+        try:
+            server.stop()
+            query.awaitTermination(1)
+            server.start()
+            for queue in (one, other):
+                queues.send(queue, numbered(20, 30))
+            query.processAllAvailable()
+        finally:
+            query.stop()
+        found = Counter((row.queue, int(bytes(row.body))) for row in spark.read.parquet(str(tmp_path / "out")).collect())
+
+    assert found == Counter((queue, number) for queue in (one, other) for number in range(30))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("mode", ["tail", "drain"])
+def test_several_queues_survive_kills(queues, spark_url, prefix, tmp_path, mode):
+    names, out, checkpoint, each = [f"{prefix}{name}" for name in "abc"], tmp_path / "out", tmp_path / "c", 20_000
+    for name in names:
+        fill(queues, queues.make(name), each, "{}")
+
+    def written():
+        return max((int(path.name) for path in checkpoint.glob("offsets/*") if path.name.isdecimal()), default=-1)
+
+    killed = kill_until_done(
+        ["--env", queues.environment, "spark", "archive", ",".join(names), str(out), f"--{mode}", "--max-rows", "2000", "--checkpoint", str(checkpoint),
+         "--conf", "spark.driver.memory=1g", "--master", "local[2,4]"],
+        {**python_of(PYCONTROL), "ROWPOST_SPARK_TEST_URL": spark_url}, written, kills=5, longest=2.0, log=tmp_path / "log", seed=7,
+    )  # fmt: skip
+
+    rows = [(row.queue, int(bytes(row.body))) for row in read_archive(queues.spark, str(out)).select("queue", "body").collect()]
+    print(f"{mode}: {dict(killed)}; {len(rows)} rows, {len(set(rows))} messages")
+    assert len(rows) == len(set(rows)) == 3 * each
+    assert [queues.spooled(name) for name in names] == [0, 0, 0]
