@@ -26,7 +26,7 @@ __all__ = ["FORMS", "PAGES", "failed_filter", "read_act", "read_acts", "read_pre
 
 ACTS, MOST_ACTS = 50, 1_000
 #: failed messages that a preview reads
-PREVIEWED = 10_000
+PREVIEWED = 2_000
 LONGEST_REASON = 200
 #: how the names of a form's fields begin that hold the values of headers
 VALUE = "value:"
@@ -69,7 +69,7 @@ def _kind(visit: Visit) -> str:
 
 # ---------------------------------------------------------------------------------------------- read
 def read_preview(visit: Visit) -> BulkPreview:
-    """Return to which messages an act would apply, from the first 10,000 of the error queue."""
+    """Return to which messages an act would apply, from the first 2,000 of the error queue."""
     with visit.site.pool.connection() as database:
         return preview_document(visit.error_queue, preview(database, selection(visit), PREVIEWED))
 

@@ -22,9 +22,9 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from rowpost.database.connection import Connection
-from rowpost.errors import ActNotFound, ActTaken
+from rowpost.errors import ActNotFound, ActTaken, DatabaseError, RowpostError
 
-__all__ = ["BULK", "KEPT_DAYS", "Act", "Actor", "Noted", "Ongoing", "cancel_act", "clean_acts", "find_act", "list_acts"]
+__all__ = ["BULK", "KEPT_DAYS", "Act", "Actor", "Noted", "Ongoing", "cancel_act", "clean_acts", "find_act", "list_acts", "recordable"]
 
 #: how the names of acts on many failed messages end
 BULK = "-all"
@@ -206,6 +206,13 @@ class Ongoing:
         """Report that the act goes on, if the last report is a second old. Raises ActTaken."""
         if time.monotonic() - self._reported_at > REPORT_S:
             self.report()
+
+
+def recordable(error: BaseException) -> str:
+    """Return what a line says about an error: its text, unless that may hold a part of a message, as a server's own words may."""
+    if type(error) is DatabaseError or not isinstance(error, RowpostError):
+        return f"{type(error).__name__}: the log or the output of its process says more."
+    return str(error)
 
 
 def list_acts(database: Connection, count: int = 50, before: int | None = None) -> list[Act]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -25,7 +26,7 @@ from uuid import uuid4
 
 from rowpost.database.connection import Connection
 from rowpost.errors import ActTaken, DatabaseUnavailable, InvalidMessage, RowpostError
-from rowpost.transport.acts import BULK, Act, Actor, Ongoing, find_act
+from rowpost.transport.acts import BULK, Act, Actor, Ongoing, find_act, recordable
 from rowpost.transport.changes import BATCH, Change, Changed
 from rowpost.transport.error_queue import ErrorQueue, Filter
 from rowpost.transport.failed_message import FailedMessage
@@ -157,10 +158,11 @@ class BulkAct:
         except (ActTaken, DatabaseUnavailable):
             raise
         except RowpostError as error:
-            self._act.report(act_state="failed", outcome=str(error))
+            with suppress(RowpostError):
+                self._act.report(act_state="failed", outcome=recordable(error))
             raise
         except BaseException:
-            if not self._database.closed:
+            with suppress(RowpostError):  # without a connection, it is listed as interrupted half a minute later
                 self._act.report(act_state="interrupted")
             raise
         self._act.report(act_state=state, outcome=self._first_refusal())

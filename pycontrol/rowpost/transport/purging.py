@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from rowpost.database.connection import Connection
-from rowpost.transport.acts import Actor, Ongoing
+from rowpost.errors import RowpostError
+from rowpost.transport.acts import Actor, Ongoing, recordable
 
 __all__ = ["Purged", "purge"]
 
@@ -50,8 +52,8 @@ def purge(
             progress(deleted)
             state = stop() or ("cancelled" if act.cancelled else None)
     except BaseException as error:
-        if not database.closed:
-            act.report(act_state="failed", outcome=str(error) or type(error).__name__)
+        with suppress(RowpostError):
+            act.report(act_state="failed", outcome=recordable(error))
         raise
     ended = purged < BATCH
     act.report(act_state="done" if ended else state, outcome=None if ended else "More messages waited when it ended.")

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 from collections import Counter
+from contextlib import ExitStack, contextmanager
 
 import httpx
 import pytest
@@ -61,6 +62,14 @@ def in_the_middle(database):
     """Wait until an act has changed some messages, and is far from its end; return its number."""
     act = eventually(lambda: next((act for act in list_acts(database) if act.goes_on and act.done), None), "an act is in the middle")
     return act.number
+
+
+@contextmanager
+def held(program: Program, queue: str):
+    """Keep everybody from a queue's table."""
+    with connect_url("postgresql", program.variables["SHOP_URL"]) as holder, holder.transaction():
+        holder.driver_connection.execute(f'LOCK TABLE "{queue}" IN ACCESS EXCLUSIVE MODE')
+        yield
 
 
 def silence(sql):
@@ -225,8 +234,13 @@ def test_an_act_whose_process_is_killed_is_interrupted_and_goes_on_without_a_mes
 def test_two_processes_on_overlapping_filters_of_which_one_is_killed_change_each_message_once(program: Program, error, database, sql):
     fail(error, MANY)
 
-    with program.started("errors", "retry-all", "--yes") as first, program.started("errors", "move-all", "Billing", "--exception", "slow", "--yes") as second:
-        eventually(lambda: sum(act.done > 0 for act in list_acts(database)) == 2, "both are in the middle")
+    waiting = "SELECT COUNT(*) FROM pg_stat_activity WHERE application_name = 'rowpost command line' AND wait_event_type = 'Lock'"
+    with ExitStack() as stack:
+        with held(program, "error"):
+            first = stack.enter_context(program.started("errors", "retry-all", "--yes"))
+            second = stack.enter_context(program.started("errors", "move-all", "Billing", "--exception", "slow", "--yes"))
+            eventually(lambda: sql.value(waiting) == 2, "both wait to read the error queue")
+        eventually(lambda: any(act.name == "retry-all" and act.goes_on and act.done for act in list_acts(database)), "the first one is in the middle")
         first.process.send_signal(signal.SIGKILL)
         first.ended()
         ended = second.ended()
@@ -234,7 +248,7 @@ def test_two_processes_on_overlapping_filters_of_which_one_is_killed_change_each
     silence(sql)
     resumed = program("acts", "resume", killed.number)
 
-    assert (ended.code, resumed.code) == (0, 0)
+    assert (ended.code, killed.state, resumed.code) == (0, "running", 0)
     assert (bodies(database, "Sales") + bodies(database, "Billing"), error.peek()) == (Counter(range(MANY)), 0)
     assert sum(act.done for act in list_acts(database)) == MANY
 

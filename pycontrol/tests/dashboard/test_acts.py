@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from starlette.applications import Starlette
 
-from rowpost.dashboard import app
+from rowpost.dashboard import app, bulk
 from rowpost.dashboard.access import LoopbackAccess, ProxyAccess
 from rowpost.deploy.grants import grant_role
 from rowpost.deploy.queues import grant
@@ -367,3 +367,14 @@ def test_a_request_that_a_page_elsewhere_could_send_begins_nothing(client, error
     assert [answer.status_code for answer in answers] == [415, 415, 403, 400, 405]
     assert "access-control-allow-origin" not in answers[-1].headers
     assert (error.peek(), list_acts(database)) == (1, [])
+
+
+def test_a_preview_that_has_not_read_all_says_so_and_the_act_applies_to_all(client, error, database, monkeypatch):
+    monkeypatch.setattr(bulk, "PREVIEWED", 1000)
+    fail(error, 1_050)
+
+    page = client.get("/failed/all?act=discard").text
+    number = act_of(client.submit("/failed/all?act=discard", "/failed/all", **hidden(page), reason="test data"))
+
+    assert ("At least <strong>1,000 messages" in page, "Discard all messages" in page, "up_to" in hidden(page)) == (True, True, False)
+    assert (ended(database, number).done, error.peek()) == (1_050, 0)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rowpost.errors import ActNotFound, ActTaken, InvalidMessage, QueueNotFound
+from rowpost.errors import ActNotFound, ActTaken, DatabaseError, InvalidMessage, QueueNotFound
 from rowpost.transport.acts import Actor, cancel_act, clean_acts, find_act, list_acts
 from rowpost.transport.bulk_acts import BulkAct, Selection, preview
 from rowpost.transport.changes import Change
@@ -142,6 +142,17 @@ def test_what_fails_again_meanwhile_is_not_changed_twice(error, database):
     assert (error.peek(), find_act(database, list_acts(database)[0].number).done) == (250, 250)
 
 
+def test_what_cannot_be_read_is_not_on_record(error, database, sql):
+    error.send(b"s3cret", "s3cret")
+    error.send(b"s3cret", '{"Shop.Card": ["s3cret"]}')
+
+    for change in (Change("retry"), Change("edit", headers={"Shop.Tenant": "b"})):
+        BulkAct.begin(database, ADA, ALL, change).run()
+
+    assert [(act.done, act.refused, "cannot be read" in act.outcome) for act in list_acts(database)] == [(0, 2, True)] * 2
+    assert "s3cret" not in repr(sql.run("SELECT * FROM rowpost.act"))
+
+
 @pytest.mark.parametrize("change", [("move",), ("edit",), ("burn",)])
 def test_a_change_that_says_too_little_is_refused(change):
     with pytest.raises(InvalidMessage):
@@ -272,3 +283,37 @@ def test_the_record_is_kept_for_ninety_days(error, database, sql):
     sql.run("UPDATE rowpost.act SET started_at = '2020-01-01' WHERE act_id < ?", list_acts(database)[0].number)
 
     assert (clean_acts(database), len(list_acts(database))) == (2, 1)
+
+
+def test_an_act_that_an_error_of_its_caller_ends_is_interrupted_and_its_open_part_undone(error, database):
+    fail(error, 250)
+    act = BulkAct.begin(database, ADA, ALL, Change("retry"))
+
+    def break_off(counted):
+        if counted.done == 100:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        act.run(break_off)
+    found = find_act(database, act.counts.number)
+
+    assert (found.state, found.done, found.may_go_on, error.peek()) == ("interrupted", 100, True, 150)
+
+
+def test_an_act_that_the_server_cannot_execute_has_failed_and_goes_on_when_that_is_mended(error, database, target, sql):
+    fail(error, 150)
+    act = BulkAct.begin(database, ADA, ALL, Change("retry"))
+    table, postgresql = sql.table("Sales"), target.settings.engine == "postgresql"
+    sql.run(f"ALTER TABLE {table} ADD CONSTRAINT no_more CHECK (1 = 0) NOT VALID" if postgresql else f"ALTER TABLE {table} WITH NOCHECK ADD CONSTRAINT no_more CHECK (1 = 0)")
+
+    try:
+        with pytest.raises(DatabaseError):
+            act.run()
+    finally:
+        sql.run(f"ALTER TABLE {table} DROP CONSTRAINT no_more")
+    failed, left = find_act(database, act.counts.number), error.peek()
+    BulkAct.resume(database, act.counts.number).run()
+
+    assert (failed.state, failed.done, left) == ("failed", 0, 150)
+    assert failed.outcome == "DatabaseError: the log or the output of its process says more."  # the server's words may hold values
+    assert (bodies(database, "Sales"), find_act(database, act.counts.number).state) == (list(range(150)), "done")
