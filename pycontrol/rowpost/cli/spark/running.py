@@ -24,7 +24,7 @@ from rowpost.version import install_command
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ArchiveArgument", "ConfOption", "MasterOption", "counter", "counts", "local_folder", "registered_queues", "running"]
+__all__ = ["ArchiveArgument", "ConfOption", "MasterOption", "counter", "counts", "imported", "local_folder", "registered_queues", "running"]
 
 ArchiveArgument = Annotated[str, typer.Argument(metavar="DIR", help="The archive: a folder, or a URI that Spark can read.")]
 MasterOption = Annotated[
@@ -74,6 +74,15 @@ def running(session: Session, master: str | None, conf: list[str] | None, doing:
                 watcher.join()
             if not existed:
                 _stop(spark)
+
+
+@contextmanager
+def imported() -> Iterator[None]:
+    """Import Spark's modules in the block, for a command that needs no session."""
+    try:
+        yield
+    except ImportError as error:
+        raise _missing(error) from error
 
 
 def _stop(spark: SparkSession) -> None:
