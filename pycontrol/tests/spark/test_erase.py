@@ -41,7 +41,7 @@ def made(spark, tmp_path) -> ArchiveMaker:
 
 def holding(path: Path, text: str = MARKER) -> list[str]:
     """Return all files below a folder that hold a text, in their bytes or in a decompressed value."""
-    return [name for name, info in ArchiveFolder(str(path)).list() if info.is_file and contains(str(path), name, text)]
+    return [name for name, info in ArchiveFolder(str(path)).contents() if info.is_file and contains(str(path), name, text)]
 
 
 def by_condition() -> erase.Selection:

@@ -54,7 +54,7 @@ def files(path) -> dict[tuple[str, str], int]:
 
 def holding(path: str, text: str) -> list[str]:
     """Return the files below a folder that hold a text, decompressed."""
-    return [name for name, info in ArchiveFolder(path).list() if info.is_file and contains(path, name, text)]
+    return [name for name, info in ArchiveFolder(path).contents() if info.is_file and contains(path, name, text)]
 
 
 # ---------------------------------------------------------------------------------------------- compact

@@ -26,7 +26,7 @@ from rowpost.spark.jobs import compact, erase, retain, verify
 from rowpost.spark.jobs.archive import AUTOMATIC_FILES, read_archive
 from rowpost.spark.jobs.maintenance import Counts
 from tests.support.spark.archives import QUERY, ArchiveMaker
-from tests.support.spark.messages import NOON, audit_row
+from tests.support.spark.messages import audit_row
 
 SECRET = "Ada-Lovelace-1815"
 PAY = {"EnclosedMessageTypes": "Shop.Pay, Shop"}
@@ -75,7 +75,7 @@ def check(spark, made: ArchiveMaker, batches: int, kinds: set[str]) -> None:
     report = verify.run(spark, str(made.path))
     assert (report.findings, report.notes) == ([], [])
     if kinds - {"compact"}:
-        assert not [path for path, info in ArchiveFolder(str(made.path)).list() if info.is_file and contains(str(made.path), path, SECRET)]
+        assert not [path for path, info in ArchiveFolder(str(made.path)).contents() if info.is_file and contains(str(made.path), path, SECRET)]
 
 
 def in_order(spark, made: ArchiveMaker, first: str, second: str, of_first: int, of_second: int) -> bool:
@@ -185,7 +185,7 @@ def test_a_file_that_is_gone_is_not_committed(spark, made):
     table = ArchiveTable.open(str(made.path))
     from rowpost.spark.archive.parts import NewFile
 
-    with pytest.raises(SparkFailed, match="queue=a/x.parquet"):
+    with pytest.raises(SparkFailed, match=r"queue=a/x\.parquet"):
         table.commit([NewFile("queue=a/x.parquet", "a", "2024-05-17", 1, 1, "{}")], note={"job": "test"})
 
 

@@ -40,7 +40,7 @@ class ArchiveFolder:
     def exists(self, path: str = "") -> bool:
         return self.files.get_file_info(self._at(path)).type != fs.FileType.NotFound
 
-    def list(self, path: str = "", *, recursive: bool = True) -> Sequence[tuple[str, fs.FileInfo]]:
+    def contents(self, path: str = "", *, recursive: bool = True) -> Sequence[tuple[str, fs.FileInfo]]:
         """Return what is below a folder, with relative paths. Returns nothing for a folder that does not exist."""
         found = self.files.get_file_info(fs.FileSelector(self._at(path), recursive=recursive, allow_not_found=True))
         return sorted(((info.path[len(self._root) + 1 :], info) for info in found), key=lambda each: each[0])
@@ -48,15 +48,15 @@ class ArchiveFolder:
     def data_files(self) -> list[tuple[str, fs.FileInfo]]:
         """Return all Parquet files below the folder that are not part of the table's log or of a replay, with staged ones."""
         hidden = (f"{LOG_FOLDER}/", f"{_REPLAYS}/")
-        return [(path, info) for path, info in self.list() if info.is_file and path.endswith(".parquet") and not path.startswith(hidden)]
+        return [(path, info) for path, info in self.contents() if info.is_file and path.endswith(".parquet") and not path.startswith(hidden)]
 
     def replays(self) -> list[str]:
         """Return the folders of the replays whose messages are still stored."""
-        return [path for path, info in self.list(_REPLAYS, recursive=False) if not info.is_file and (self.exists(f"{path}/rows") or self.exists(f"{path}/rows-kept"))]
+        return [path for path, info in self.contents(_REPLAYS, recursive=False) if not info.is_file and (self.exists(f"{path}/rows") or self.exists(f"{path}/rows-kept"))]
 
     def staging(self) -> list[str]:
         """Return the folders in which a killed Spark job of an earlier version wrote."""
-        return [path for path, _ in self.list(recursive=False) if path.startswith(_STAGING)]
+        return [path for path, _ in self.contents(recursive=False) if path.startswith(_STAGING)]
 
     def footer(self, path: str) -> parquet.FileMetaData | None:
         """Read the footer of a Parquet file. Returns None for a file that is missing or incomplete."""

@@ -41,10 +41,10 @@ def find_leftovers(table: ArchiveTable, now: datetime | None = None) -> list[Lef
     files = table.folder.data_files()  # before the log, so that a file that is committed meanwhile is known
     table.refresh()
     known = {file.path for file in table.files()} | set(table.replaced())
-    staging = tuple(table.folder.staging())
+    staging = table.folder.staging()
     found = [
         Leftover(path, _is_committed(table, path) or now - info.mtime > _FINISHED_AFTER)
-        for path, info in files if path not in known and not path.startswith(staging or ("\0",))
+        for path, info in files if path not in known and path.partition("/")[0] not in staging
     ]  # fmt: skip
     return sorted([*found, *(Leftover(path, True) for path in staging)], key=lambda each: each.path)
 

@@ -144,7 +144,8 @@ class _Parts:
 
     def _create(self, queue: str, day: str) -> tuple[str, parquet.ParquetWriter, list]:
         folder = partition_folder(queue, day)
-        path, footers = f"{folder}/{self._name}-{uuid.uuid4().hex[:12]}.zstd.parquet", []
+        path = f"{folder}/{self._name}-{uuid.uuid4().hex[:12]}.zstd.parquet"
+        footers: list[parquet.FileMetaData] = []
         self._files.create_dir(f"{self._root}/{folder}", recursive=True)
         counted = [field.name for field in self._schema if field.name not in _NO_STATISTICS]
         out = self._files.open_output_stream(f"{self._root}/{path}")

@@ -65,7 +65,7 @@ def read_files(spark: SparkSession, table: ArchiveTable, files: Iterable[DataFil
             frame = frame.withColumn("queue", F.lit(shape[0])).withColumn("day", F.lit(shape[1]).cast("date"))
         frames.append(frame.withColumn(FILE, F.col("_metadata.file_path")).select(names) if with_file else frame.select(names))
     if not frames:
-        return spark.createDataFrame([], StructType([*schema, *StructType().add(FILE, "string")] if with_file else schema))
+        return spark.createDataFrame([], StructType([*schema, *(StructType().add(FILE, "string") if with_file else ())]))
     combined = frames[0]
     for frame in frames[1:]:
         combined = combined.unionByName(frame)

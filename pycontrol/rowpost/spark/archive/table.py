@@ -229,5 +229,5 @@ def _added(files: Iterable[NewFile]) -> list[AddAction]:
 def _check_adopted(path: str) -> None:
     """Raise SparkFailed for an archive of an earlier version."""
     folder = ArchiveFolder(path)
-    if not folder.is_delta and any(name.startswith("queue=") and not info.is_file for name, info in folder.list(recursive=False)):
+    if not folder.is_delta and any(name.startswith("queue=") and not info.is_file for name, info in folder.contents(recursive=False)):
         raise SparkFailed(f"The archive in {path} is of an earlier version, which stored plain Parquet files. Take it over with: rowpost spark adopt {path}")

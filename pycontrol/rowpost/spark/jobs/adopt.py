@@ -78,13 +78,14 @@ def _files(folder: ArchiveFolder) -> list[_OldFile]:
     for path, info in folder.data_files():
         pairs = [part.partition("=") for part in path.split("/")[:-1]]
         if [name for name, _, _ in pairs] == ["queue", "day", "batch"] and not path.rpartition("/")[2].startswith((".", "_")):
-            found.append(_OldFile(path, *(unquote(value) for _, _, value in pairs), bytes=info.size))
+            queue, day, batch = (unquote(value) for _, _, value in pairs)
+            found.append(_OldFile(path, queue, day, batch, info.size))
     return found
 
 
 def _newest(files: Iterable[_OldFile], folder: ArchiveFolder) -> dict[str, int]:
     """Return the number of the last batch of each query, with the batches that a change has replaced."""
-    journal = [folder.read_json(path) or {} for path, _ in folder.list(f"{METADATA_FOLDER}/journal")]
+    journal = [folder.read_json(path) or {} for path, _ in folder.contents(f"{METADATA_FOLDER}/journal")]
     replaced = [_OldFile("", "", "", name, 0) for change in journal for name in change.get("batches", ())]
     newest: dict[str, int] = {}
     for key, number in (file.number for file in [*files, *replaced] if file.number is not None):
@@ -94,14 +95,14 @@ def _newest(files: Iterable[_OldFile], folder: ArchiveFolder) -> dict[str, int]:
 
 def _committed(folder: ArchiveFolder, checkpoints: Sequence[str]) -> dict[str, int]:
     """Return the last batch in Spark's commit log by the start of the query's id, -1 for none."""
-    own = [f"{folder.path}/{path}" for path, info in folder.list(f"{METADATA_FOLDER}/checkpoints", recursive=False) if not info.is_file]
+    own = [f"{folder.path}/{path}" for path, info in folder.contents(f"{METADATA_FOLDER}/checkpoints", recursive=False) if not info.is_file]
     found = {}
     for place in [*own, *checkpoints]:
         checkpoint = ArchiveFolder(place)
         metadata = checkpoint.read_json("metadata")
         if metadata is None:
             raise SparkFailed(f"{place} is not a checkpoint of Spark: it has no file metadata. Nothing was changed. Check the path.")
-        numbers = [int(name.rpartition("/")[2]) for name, _ in checkpoint.list("commits") if name.rpartition("/")[2].isdecimal()]
+        numbers = [int(name.rpartition("/")[2]) for name, _ in checkpoint.contents("commits") if name.rpartition("/")[2].isdecimal()]
         found[metadata["id"][:_KEY_LENGTH]] = max(numbers, default=-1)
     return found
 
@@ -120,9 +121,9 @@ def _described(folder: ArchiveFolder, files: Sequence[_OldFile]) -> list[NewFile
 
 def _finish_changes(folder: ArchiveFolder) -> None:
     """Finish the changes of `compact` and `retain` that were interrupted: move their new files in, and delete the replaced ones."""
-    for name, _ in folder.list(f"{METADATA_FOLDER}/intents"):
+    for name, _ in folder.contents(f"{METADATA_FOLDER}/intents"):
         change: Mapping[str, Any] = folder.read_json(name) or {}
-        for path, info in folder.list(change["new"]):
+        for path, info in folder.contents(change["new"]):
             if info.is_file and path.endswith(".parquet"):
                 folder.move(path, f"{change['place']}{path.removeprefix(change['new'])}")
         folder.delete([*change["old"], change["new"]])

@@ -21,8 +21,8 @@ from pyspark.sql import functions as F
 
 from rowpost.errors import InvalidMessage, SettingsError
 from rowpost.spark.archive.headers import parse_headers
-from rowpost.spark.archive.leftovers import Leftover, find_leftovers, sweep
 from rowpost.spark.archive.lease import lease
+from rowpost.spark.archive.leftovers import Leftover, find_leftovers, sweep
 from rowpost.spark.archive.rows import FILE, read_files, relative
 from rowpost.spark.archive.schemas import ARCHIVE, MESSAGE
 from rowpost.spark.archive.table import ArchiveTable, DataFile

@@ -13,6 +13,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from rowpost.errors import SparkFailed
@@ -108,7 +109,7 @@ def work(spark: SparkSession, table: ArchiveTable, kind: str, plan: Plan, counts
     table.check_writable()
     seen: set[str] = set()
     while fresh := [file for file in table.files() if file.path not in seen]:
-        steps = _attempt(table, fresh, lambda fresh=fresh: plan(fresh))
+        steps = _attempt(table, fresh, partial(plan, fresh))
         if steps is None:
             continue
         seen |= {file.path for file in fresh}

@@ -162,7 +162,7 @@ def absent(spark: SparkSession, path: str, texts: Sequence[str]) -> list[Finding
     table = ArchiveTable.open(path)
     root, pattern = table.folder.absolute, "|".join(map(re.escape, texts))
     holds = F.udf(lambda path: contains(root, path, pattern), "boolean", useArrow=False)
-    paths = [(name,) for name, info in table.folder.list() if info.is_file]
+    paths = [(name,) for name, info in table.folder.contents() if info.is_file]
     found = spark.createDataFrame(paths, "path string").where(holds("path")).collect()
     return [Finding("not erased", row.path, "erase it, or run erase again when no job writes") for row in found]
 
