@@ -5,13 +5,15 @@ import shutil
 from pathlib import Path
 
 import pytest
+from deltalake import CommitProperties, Transaction, write_deltalake
 
 from rowpost.errors import ArchiveNotFound, SparkFailed
+from rowpost.spark.archive.searching import contains
 from rowpost.spark.archive.table import ArchiveTable
-from rowpost.spark.jobs import adopt, verify
-from rowpost.spark.jobs.archive import read_archive
+from rowpost.spark.jobs import adopt, erase, verify
+from rowpost.spark.jobs.archive import archive, read_archive
 from tests.support.spark.archives import QUERY, ArchiveMaker, old_archive
-from tests.support.spark.messages import NOON, audit_row
+from tests.support.spark.messages import NOON, audit_row, messages
 
 KEY = QUERY[:8]
 MARKER = "Ada-Lovelace-1815"
@@ -113,3 +115,22 @@ def test_what_cannot_be_taken_over_is_refused(made, tmp_path):
         adopt.run(str(made.path))
     with pytest.raises(ArchiveNotFound):
         adopt.run(str(tmp_path / "none"))
+
+
+def test_the_log_of_a_table_with_statistics_of_all_columns_is_replaced(spark, made, tmp_path):
+    """A table as an earlier version made it with --format delta."""
+    path = tmp_path / "delta"
+    for number in range(101):  # the log has a checkpoint after a hundred entries
+        done = CommitProperties(app_transactions=[Transaction(KEY, number)])
+        row = archive(messages(spark, audit_row(f"{MARKER}-{number}")), "audit").toArrow() if number == 0 else row.slice(0, 0)
+        write_deltalake(path, row, mode="append", partition_by=["queue", "day"], commit_properties=done)
+    assert any(contains(str(path), f"_delta_log/{name.name}", MARKER) for name in (path / "_delta_log").iterdir())
+    with pytest.raises(SparkFailed, match="adopt"):
+        erase.run(spark, str(path), erase.Selection(where="true"), "request 17", NOON)
+
+    assert adopt.run(str(path))["messages"] == 1
+
+    assert not any(contains(str(path), f"_delta_log/{name.name}", MARKER) for name in (path / "_delta_log").iterdir())
+    assert ids(spark, path) == [f"{MARKER}-0"] and ArchiveTable.open(str(path)).last_batch(QUERY) == 100
+    erase.run(spark, str(path), erase.Selection(where="true"), "request 17", NOON)
+    assert verify.absent(spark, str(path), [MARKER]) == []

@@ -113,10 +113,19 @@ class ArchiveFolder:
     def read_json(self, path: str) -> dict | None:
         """Read a JSON file. Returns None if it does not exist or is being written."""
         try:
-            with self.files.open_input_stream(self._at(path)) as file:
-                return json.loads(file.read())
+            return json.loads(self.text(path))
         except (FileNotFoundError, json.JSONDecodeError):
             return None
+
+    def text(self, path: str) -> str:
+        """Read a text file. Raises FileNotFoundError."""
+        with self.files.open_input_stream(self._at(path)) as file:
+            return file.read().decode()
+
+    def table(self, path: str, columns: Sequence[str]) -> list[dict]:
+        """Read columns of a small Parquet file."""
+        with self.files.open_input_file(self._at(path)) as file:
+            return parquet.read_table(file, columns=list(columns)).to_pylist()
 
     def remove(self, name: str) -> None:
         """Delete a file or folder below `_rowpost`, if it exists."""

@@ -39,8 +39,9 @@ __all__ = ["ArchiveTable", "DataFile"]
 
 #: The key of what rowpost notes in an entry of the log.
 NOTE = "rowpost"
+_STATISTICS_OF = "delta.dataSkippingStatsColumns"
 _PROPERTIES = {
-    "delta.dataSkippingStatsColumns": ",".join(STATISTICS),
+    _STATISTICS_OF: ",".join(STATISTICS),
     "delta.logRetentionDuration": "interval 7 days",
     "delta.deletedFileRetentionDuration": "interval 1 days",
 }
@@ -206,6 +207,11 @@ class ArchiveTable:
             return "column mapping"
         features = set(self._table.protocol().reader_features or ())
         return "deletion vectors" if "deletionVectors" in features and any(len(pa.record_batch(batch)) for batch in self._table.deletion_vectors()) else None
+
+    @property
+    def has_plain_log(self) -> bool:
+        """Whether the table's log was always without statistics of columns that can name people."""
+        return self._table.metadata().configuration.get(_STATISTICS_OF) == _PROPERTIES[_STATISTICS_OF]
 
     def check_writable(self) -> None:
         """Raise SparkFailed for a table that rowpost must not change."""

@@ -7,6 +7,7 @@ batch of a query is not in Spark's commit log, its files may be incomplete. They
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from rowpost.errors import ArchiveNotFound, SparkFailed
-from rowpost.spark.archive.folder import METADATA_FOLDER, ArchiveFolder
+from rowpost.spark.archive.folder import LOG_FOLDER, METADATA_FOLDER, ArchiveFolder
 from rowpost.spark.archive.parts import NewFile, statistics
 from rowpost.spark.archive.schemas import ARCHIVE
 from rowpost.spark.archive.table import ArchiveTable
@@ -22,6 +23,7 @@ from rowpost.spark.archive.table import ArchiveTable
 __all__ = ["run"]
 
 _KEY_LENGTH = 8  # of the query's id, in the names of folders
+_OLD_LOG = f"{METADATA_FOLDER}/old_log"
 _CHANGED = "changed"  # starts the names of batches that a change wrote
 _THREADS = 8
 
@@ -50,11 +52,14 @@ def run(path: str, checkpoints: Sequence[str] = ()) -> dict[str, Any]:
 
     Raises:
         ArchiveNotFound: there is no archive in `path`.
-        SparkFailed: it is a Delta table already, or a file is incomplete. Nothing was changed.
+        SparkFailed: it was taken over already, or a file is incomplete. Nothing was changed.
     """
     folder = ArchiveFolder(path)
+    if folder.exists(_OLD_LOG) and not folder.is_delta:  # an earlier run was killed
+        folder.move(_OLD_LOG, LOG_FOLDER)
+        folder = ArchiveFolder(path)
     if folder.is_delta:
-        raise SparkFailed(f"The archive in {path} is a Delta table already. There is nothing to take over.")
+        return _renew(folder)
     _finish_changes(folder)
     files = _files(folder)
     if not files:
@@ -71,6 +76,34 @@ def run(path: str, checkpoints: Sequence[str] = ()) -> dict[str, Any]:
         folder.remove(name)
     return {"files": len(new), "messages": sum(file.rows for file in new), "streams": len(known), "without_checkpoint": sorted(known.keys() - committed.keys()),
             "repeated_batches": len(open_batches)}  # fmt: skip
+
+
+def _renew(folder: ArchiveFolder) -> dict[str, Any]:
+    """Replace the log of a table that has statistics of all columns. Its files and its queries' batches stay."""
+    table = ArchiveTable.open(folder.path)
+    if table.has_plain_log:
+        raise SparkFailed(f"The archive in {folder.path} is taken over already. There is nothing to do.")
+    table.check_writable()
+    new = _described(folder, [_OldFile(file.path, file.queue, file.day, "", file.bytes) for file in table.files()])
+    batches = _transactions(folder)
+    folder.move(LOG_FOLDER, _OLD_LOG)
+    ArchiveTable.adopt(folder.path, table.schema, new, batches)
+    folder.delete([_OLD_LOG])
+    return {"files": len(new), "messages": sum(file.rows for file in new), "streams": len(batches), "without_checkpoint": [], "repeated_batches": 0}
+
+
+def _transactions(folder: ArchiveFolder) -> dict[str, int]:
+    """Return the last batch of each query from the entries and checkpoints of a log."""
+    found: list[Mapping[str, Any]] = []
+    for path, _ in folder.contents(LOG_FOLDER):
+        if path.endswith(".json"):
+            found += [entry["txn"] for entry in map(json.loads, folder.text(path).splitlines()) if "txn" in entry]
+        elif path.endswith(".checkpoint.parquet"):
+            found += [row["txn"] for row in folder.table(path, ["txn"]) if row["txn"]]
+    batches: dict[str, int] = {}
+    for each in found:
+        batches[each["appId"]] = max(each["version"], batches.get(each["appId"], -1))
+    return batches
 
 
 def _files(folder: ArchiveFolder) -> list[_OldFile]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F
 
-from rowpost.errors import InvalidMessage, SettingsError
+from rowpost.errors import InvalidMessage, SettingsError, SparkFailed
 from rowpost.spark.archive.headers import parse_headers
 from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.leftovers import Leftover, find_leftovers, sweep
@@ -93,9 +93,11 @@ def run(
     Raises:
         ArchiveNotFound: there is no archive in `path`.
         InvalidMessage: the condition is not valid.
-        SparkFailed: another job maintains the archive, or a file cannot be read.
+        SparkFailed: another job maintains the archive, its log must be replaced first, or a file cannot be read.
     """
     table, counts = ArchiveTable.open(path), Counts()
+    if not table.has_plain_log:
+        raise SparkFailed(f"Cannot erase in {path}: the log of the table has statistics of ids and headers. Replace it with: rowpost spark adopt {path}")
     with lease(table.folder, "erase"):
         for _ in phases(spark, table, selection, counts):
             progress(counts.rows_before - counts.rows_after, counts.files_before)
