@@ -119,11 +119,11 @@ def test_what_cannot_be_taken_over_is_refused(made, tmp_path):
 
 def test_the_log_of_a_table_with_statistics_of_all_columns_is_replaced(spark, made, tmp_path):
     """A table as an earlier version made it with --format delta."""
-    path = tmp_path / "delta"
+    path, row = tmp_path / "delta", archive(messages(spark, audit_row(f"{MARKER}-0")), "audit").toArrow()
     for number in range(101):  # the log has a checkpoint after a hundred entries
         done = CommitProperties(app_transactions=[Transaction(KEY, number)])
-        row = archive(messages(spark, audit_row(f"{MARKER}-{number}")), "audit").toArrow() if number == 0 else row.slice(0, 0)
-        write_deltalake(path, row, mode="append", partition_by=["queue", "day"], commit_properties=done)
+        rows = row if number == 0 else row.slice(0, 0)
+        write_deltalake(path, rows, mode="append", partition_by=["queue", "day"], commit_properties=done)
     assert any(contains(str(path), f"_delta_log/{name.name}", MARKER) for name in (path / "_delta_log").iterdir())
     with pytest.raises(SparkFailed, match="adopt"):
         erase.run(spark, str(path), erase.Selection(where="true"), "request 17", NOON)

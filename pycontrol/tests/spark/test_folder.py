@@ -185,6 +185,9 @@ def test_what_killed_writers_left_is_a_note_that_readers_never_see(spark, out):
     day = Path(out) / "queue=audit" / "day=2024-05-17"
     shutil.copy(next(day.iterdir()), day / f"{QUERY}-9-1.zstd.parquet")
 
+    (Path(out) / "results").mkdir()  # of another program
+    shutil.copy(next(day.iterdir()), Path(out) / "results" / "x.parquet")
+
     report = verify.run(spark, out)
 
     assert report.findings == [] and report.counts["messages"] == 18 == len(ids(spark, out))

@@ -216,6 +216,18 @@ def test_the_lease_of_a_job_that_has_ended_is_taken_over(folder, holder):
         assert json.loads((Path(folder.path) / "_rowpost" / "maintenance.json").read_text())["job"] == "erase"
 
 
+def test_a_lease_whose_writer_was_killed_before_it_was_written_is_taken_over_later(folder):
+    path = Path(folder.path) / "_rowpost" / "maintenance.json"
+    path.parent.mkdir()
+    path.touch()
+
+    with pytest.raises(SparkFailed, match="another job"), lease(folder, "erase", wait_s=0):
+        pass
+    os.utime(path, (0, 0))
+    with lease(folder, "erase", wait_s=0):
+        pass
+
+
 def test_a_lease_on_another_machine_is_respected(folder):
     soon = datetime.now(UTC) + timedelta(minutes=10)
     folder.write("maintenance.json", {"job": "compact", "host": "elsewhere", "pid": 1, "since": "14:02", "expires": soon.isoformat()})

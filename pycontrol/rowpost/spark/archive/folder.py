@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -126,6 +127,11 @@ class ArchiveFolder:
         """Read columns of a small Parquet file."""
         with self.files.open_input_file(self._at(path)) as file:
             return parquet.read_table(file, columns=list(columns)).to_pylist()
+
+    def age_s(self, name: str) -> float:
+        """Return the seconds since a file below `_rowpost` was written, 0 if it does not exist."""
+        written = self.files.get_file_info(self._at(f"{METADATA_FOLDER}/{name}")).mtime
+        return 0.0 if written is None else (datetime.now(UTC) - written).total_seconds()
 
     def remove(self, name: str) -> None:
         """Delete a file or folder below `_rowpost`, if it exists."""

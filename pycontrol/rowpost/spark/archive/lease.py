@@ -36,7 +36,8 @@ def lease(folder: ArchiveFolder, job: str, *, wait_s: float = _WAIT_S) -> Iterat
     end = time.monotonic() + wait_s
     while not folder.create(_NAME, own | _expiry()):
         holder = folder.read(_NAME)
-        if holder is not None and _is_over(holder):
+        is_over = folder.age_s(_NAME) > _LASTS.total_seconds() if holder is None else _is_over(holder)  # None: its writer was killed
+        if is_over:
             folder.remove(_NAME)
         elif time.monotonic() >= end:
             raise SparkFailed(_refusal(folder.path, job, holder))

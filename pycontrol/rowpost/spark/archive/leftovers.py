@@ -18,6 +18,7 @@ __all__ = ["Leftover", "find_leftovers", "sweep"]
 
 _BATCH = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(\d+)-")
 _FINISHED_AFTER = timedelta(hours=1)
+_OWN = re.compile(r"queue=[^/]*/day=[^/]*/|_rowpost/new/")  # other folders may belong to other programs
 _PARTITION = re.compile(r"queue=([^/]*)/day=(\d{4}-\d\d-\d\d)/")
 
 
@@ -44,7 +45,7 @@ def find_leftovers(table: ArchiveTable, now: datetime | None = None) -> list[Lef
     staging = table.folder.staging()
     found = [
         Leftover(path, _is_committed(table, path) or now - info.mtime > _FINISHED_AFTER)
-        for path, info in files if path not in known and path.partition("/")[0] not in staging
+        for path, info in files if path not in known and _OWN.match(path)
     ]  # fmt: skip
     return sorted([*found, *(Leftover(path, True) for path in staging)], key=lambda each: each.path)
 

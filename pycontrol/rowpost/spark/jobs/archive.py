@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from rowpost.errors import SparkFailed
 from rowpost.spark.archive.folder import METADATA_FOLDER
 from rowpost.spark.archive.headers import parse_headers
 from rowpost.spark.archive.lease import lease
@@ -220,5 +219,5 @@ class BatchWriter:
                 if time.monotonic() - self._vacuumed > _VACUUM_EVERY_S:
                     table.vacuum()
                     self._vacuumed = time.monotonic()
-        except SparkFailed as error:  # the batch is committed, and the next one tries again
+        except Exception as error:  # noqa: BLE001 -- the batch is committed, and the next one tries again
             _LOG.warning("the small files of %s were not merged: %s", self.path, error)

@@ -30,6 +30,7 @@ from rowpost.spark.jobs.maintenance import Counts, Step, without_rows, work
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 __all__ = ["Selection", "phases", "read_lines", "run"]
 
@@ -148,7 +149,7 @@ def _erase_replay(spark: SparkSession, table: ArchiveTable, selection: Selection
     if not folder.exists(rows):  # an earlier run was killed between the two last steps
         folder.move(kept, rows)
     df = spark.read.parquet(f"{table.path}/{rows}")
-    marked = selection.mark(_as_archived(df))
+    marked = selection.mark(_as_archived(df, table.schema))
     number = marked.where(_MATCHES).count()
     if number:
         marked.where(~F.col(_MATCHES)).select(df.columns).write.mode("overwrite").partitionBy("step").parquet(f"{table.path}/{kept}")
@@ -157,12 +158,12 @@ def _erase_replay(spark: SparkSession, table: ArchiveTable, selection: Selection
     return number
 
 
-def _as_archived(df: DataFrame) -> DataFrame:
-    """Add the columns of schemas.ARCHIVE to the messages of a replay. Columns that a replay does not store are null."""
+def _as_archived(df: DataFrame, schema: StructType) -> DataFrame:
+    """Add the columns of the table to the messages of a replay. Columns that a replay does not store are null."""
     names = set(df.columns)
     missing = [column for column in MESSAGE if column.name not in names]
     whole = parse_headers(df.withColumns({column.name: F.lit(None).cast(column.dataType) for column in missing}))
-    return whole.withColumns({c.name: F.lit(None).cast(c.dataType) for c in ARCHIVE if c.name not in whole.columns})
+    return whole.withColumns({c.name: F.lit(None).cast(c.dataType) for c in schema if c.name not in whole.columns})
 
 
 def _user() -> str:
