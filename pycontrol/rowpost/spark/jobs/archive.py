@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-__all__ = ["ArchiveJob", "BatchWriter", "archive", "default_checkpoint", "follow", "read_archive", "read_queue", "run", "start", "trigger_of"]
+__all__ = ["AUTOMATIC_FILES", "ArchiveJob", "BatchWriter", "archive", "default_checkpoint", "follow", "read_archive", "read_queue", "run", "start", "trigger_of"]
 
 #: Small files of one day, of about the same size, that the archiver merges.
 AUTOMATIC_FILES = 10
