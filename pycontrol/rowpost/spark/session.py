@@ -32,6 +32,7 @@ QUERY = {
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.maxBytesPerBatch": "8m",  # Spark's default of 64 MB exhausts a worker's memory with large bodies
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",  # Spark's default starts a task for each file of an archive
 }
 #: Additional settings of a Spark on this machine.
 LOCAL = {

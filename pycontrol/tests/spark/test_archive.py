@@ -1,18 +1,26 @@
 """The archive: the folder of a message, and repeated batches."""
 
+import base64
 import json
+import struct
 from datetime import UTC, date, datetime, timedelta
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, Field, QueryBuilder, write_deltalake
 
 from rowpost.errors import ArchiveNotFound, SparkFailed
-from rowpost.spark.archive.folder import ArchiveFolder
+from rowpost.spark.archive.parts import NewFile
 from rowpost.spark.archive.schemas import ARCHIVE
+from rowpost.spark.archive.table import ArchiveTable
 from rowpost.spark.explain import explained
 from rowpost.spark.jobs.archive import BatchWriter, archive, read_archive
 from rowpost.wire.message import format_timestamp
 from tests.support.spark.messages import NOON, audit_row, error_row, messages, raw
 
+DIGITS, UPPER, LOWER = "0123456789", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
+#: From the alphabet of Python's base 85 to that of ZeroMQ, which Delta's protocol uses.
+TO_Z85 = str.maketrans(f"{DIGITS}{UPPER}{LOWER}!#$%&()*+-;<=>?@^_`{{|}}~", f"{DIGITS}{LOWER}{UPPER}.-:+=^!/*?&<>()[]{{}}@%$#")
 FAR = datetime(2999, 1, 1, tzinfo=UTC)
 
 
@@ -70,36 +78,125 @@ def test_a_batch_that_is_written_twice_is_there_once_and_verbatim(spark, tmp_pat
 
     kept = read_archive(spark, str(tmp_path / "out")).collect()
     assert sorted((row.id, row.headers, bytes(row.body), row.row_version) for row in kept) == sorted((r[0], r[5], r[6], r[7]) for r in rows)
-    assert {(row.queue, row.batch) for row in kept} == {("Shop.audit@[odd/schema]", f"1f0c2a9e-{n}") for n in (0, 1)}
+    assert {row.queue for row in kept} == {"Shop.audit@[odd/schema]"}
 
 
 def test_another_query_with_the_same_numbers_replaces_nothing(spark, tmp_path, checkpoint):
     batch = archive(messages(spark, audit_row()), "audit")
     BatchWriter(str(tmp_path / "out"), checkpoint)(batch, 0)
-    (tmp_path / "checkpoint" / "metadata").write_text(json.dumps({"id": "2222222222"}))
+    (tmp_path / "checkpoint" / "metadata").write_text(json.dumps({"id": "22222222-0000-0000-0000-000000000000"}))
     BatchWriter(str(tmp_path / "out"), checkpoint)(batch, 0)
 
     assert read_archive(spark, str(tmp_path / "out")).count() == 2
 
 
-def test_the_folder_tells_its_batches_as_they_were_written(spark, tmp_path, checkpoint):
-    BatchWriter(str(tmp_path / "out"), checkpoint)(archive(messages(spark, audit_row()), "a=b/c %"), 7)
+def test_the_table_tells_its_files_and_the_log_the_batch(spark, tmp_path, checkpoint):
+    BatchWriter(str(tmp_path / "out"), checkpoint, queue="a=b/c %")(archive(messages(spark, audit_row()), "a=b/c %"), 7)
 
-    (batch,) = ArchiveFolder(str(tmp_path / "out")).batches()
+    table = ArchiveTable.open(str(tmp_path / "out"))
+    (file,) = table.files()
 
-    assert (batch.queue, batch.day, batch.number) == ("a=b/c %", "2024-05-17", ("1f0c2a9e", 7))
-    assert len(batch.files) == 1 and batch.bytes > 0
+    assert (file.queue, file.day, file.rows) == ("a=b/c %", "2024-05-17", 1)
+    assert (tmp_path / "out" / file.path).stat().st_size == file.bytes
+    assert table.last_batch("1f0c2a9e-0000-0000-0000-000000000000") == 7
+    assert table.notes(0) == [{"job": "archive", "queue": "a=b/c %", "batch": 7, "rows": 1}]
 
 
-def test_a_delta_table_has_a_batch_once_too(spark, tmp_path, checkpoint):
-    pytest.importorskip("deltalake", reason="the extra [delta] is not installed")
-    batch = archive(messages(spark, audit_row("m1"), audit_row("m2")), "audit")
-    write = BatchWriter(str(tmp_path / "out"), checkpoint, "delta")
+def test_the_log_has_ranges_of_times_and_row_versions_and_no_value_of_a_message(spark, tmp_path, checkpoint):
+    marker = "Ada-Lovelace-1815"
+    personal = {"ReplyToAddress": marker, "OriginatingMachine": marker, "ProcessingMachine": marker, "ConversationId": marker, "x.Customer": marker}
+    BatchWriter(str(tmp_path / "out"), checkpoint)(archive(messages(spark, audit_row(marker, body=marker.encode(), **personal)), "audit"), 0)
 
-    for number in (0, 0, 1, 1):
-        write(batch, number)
+    log = "".join(path.read_text() for path in (tmp_path / "out" / "_delta_log").glob("*.json"))
 
-    assert read_archive(spark, str(tmp_path / "out")).count() == 4
+    assert "numRecords" in log and '\\"row_version\\"' in log and '\\"time_sent\\": \\"2024-05-17T12:00:00' in log
+    assert marker not in log
+
+
+def test_deltas_own_readers_see_the_same_rows(spark, tmp_path, checkpoint):
+    rows = [audit_row(f"m{n}", sent=NOON + timedelta(days=n % 2)) for n in range(6)]
+    BatchWriter(str(tmp_path / "out"), checkpoint)(archive(messages(spark, *rows), "a=b/c %"), 0)
+    table = DeltaTable(str(tmp_path / "out"))
+
+    read = table.to_pyarrow_table(columns=["id", "queue", "day"]).to_pylist()
+    queried = pa.table(QueryBuilder().register("archive", table).execute("SELECT count(*) AS n FROM archive WHERE time_sent >= '2024-05-18'").read_all())
+
+    assert sorted(row["id"] for row in read) == sorted(row[0] for row in rows)
+    assert {(row["queue"], str(row["day"])) for row in read} == {("a=b/c %", "2024-05-17"), ("a=b/c %", "2024-05-18")}
+    assert queried.to_pylist() == [{"n": 3}]
+
+
+def test_a_column_that_another_program_adds_is_read_and_does_not_end_the_archive(spark, tmp_path, checkpoint):
+    write = BatchWriter(str(tmp_path / "out"), checkpoint)
+    write(archive(messages(spark, audit_row("m1")), "audit"), 0)
+    DeltaTable(str(tmp_path / "out")).alter.add_columns([Field("team", "string")])
+
+    write(archive(messages(spark, audit_row("m2")), "audit"), 1)
+
+    assert {(row.message_id, row.team) for row in read_archive(spark, str(tmp_path / "out")).collect()} == {("m1", None), ("m2", None)}
+
+
+def test_files_that_another_program_wrote_to_other_folders_have_their_queue_and_day(spark, tmp_path, checkpoint):
+    BatchWriter(str(tmp_path / "out"), checkpoint)(archive(messages(spark, audit_row("m1")), "audit"), 0)
+    table = ArchiveTable.open(str(tmp_path / "out"))
+    (file,) = table.files()
+    (tmp_path / "out" / "7f").mkdir()
+    (tmp_path / "out" / file.path).rename(tmp_path / "out" / "7f" / "x.parquet")
+    assert table.commit([NewFile("7f/x.parquet", file.queue, file.day, file.bytes, file.rows, "{}")], [file], note={"job": "test"})
+
+    (row,) = read_archive(spark, str(tmp_path / "out")).where("day = '2024-05-17'").collect()
+
+    assert (row.message_id, row.queue, str(row.day)) == ("m1", "audit", "2024-05-17")
+
+
+def changed_by_another_program(out, *entries: dict) -> None:
+    """Add an entry to the log that deltalake cannot write."""
+    (out / "_delta_log" / f"{2:020}.json").write_text("\n".join(map(json.dumps, entries)))
+
+
+def first_entry(out, version: int, name: str) -> dict:
+    """Return an action of an entry of the log."""
+    lines = (out / "_delta_log" / f"{version:020}.json").read_text().splitlines()
+    return next(entry[name] for entry in map(json.loads, lines) if name in entry)
+
+
+def with_column_mapping(out) -> None:
+    metadata = first_entry(out, 0, "metaData")
+    schema = json.loads(metadata["schemaString"])
+    for number, column in enumerate(schema["fields"], 1):
+        column["metadata"] |= {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": column["name"]}
+    metadata["schemaString"] = json.dumps(schema)
+    metadata["configuration"] |= {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": str(len(schema["fields"]))}
+    changed_by_another_program(out, {"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}, {"metaData": metadata})
+
+
+def with_deletion_vectors(out) -> None:
+    add, features = first_entry(out, 1, "add"), ["deletionVectors"]
+    # the first row, as a portable roaring bitmap: magic, one bitmap, its key, cookie, containers, key, cardinality - 1, offset, value
+    bitmap = struct.pack("<IQIIIHHIH", 1681511377, 1, 0, 12346, 1, 0, 0, 16, 0)
+    encoded = base64.b85encode(bitmap + b"\0" * (-len(bitmap) % 4)).decode().translate(TO_Z85)
+    add["deletionVector"] = {"storageType": "i", "pathOrInlineDv": encoded, "sizeInBytes": len(bitmap), "cardinality": 1}
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features, "writerFeatures": features}
+    changed_by_another_program(out, {"protocol": protocol}, {"add": add})
+
+
+@pytest.mark.parametrize(("change", "named"), [(with_column_mapping, "column mapping"), (with_deletion_vectors, "deletion vectors")])
+def test_a_table_that_needs_deltas_jar_is_refused_in_one_sentence(spark, tmp_path, checkpoint, change, named):
+    write = BatchWriter(str(tmp_path / "out"), checkpoint)
+    write(archive(messages(spark, audit_row("m1")), "audit"), 0)
+    change(tmp_path / "out")
+
+    with pytest.raises(SparkFailed, match=f"{named}.*Delta's jar"):
+        read_archive(spark, str(tmp_path / "out"))
+    with pytest.raises(SparkFailed, match=f"{named}.*does not write"):
+        write(archive(messages(spark, audit_row("m2")), "audit"), 1)
+
+
+def test_a_table_of_another_program_is_not_an_archive(tmp_path):
+    write_deltalake(str(tmp_path), pa.table({"n": [1]}))
+
+    with pytest.raises(SparkFailed, match="partitioned by nothing"):
+        ArchiveTable.open(str(tmp_path))
 
 
 def test_an_archive_that_is_not_there_is_not_found(spark, tmp_path):

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from rowpost.cli.app import app
 from rowpost.spark.jobs.archive import BatchWriter, archive
 from rowpost.version import install_command
+from tests.support.spark.archives import old_archive
 from tests.support.spark.messages import NOON, audit_row, error_row, messages
 
 OK, FINDING, USAGE, SETTINGS, UNAVAILABLE, NOT_FOUND, FAILED = 0, 1, 2, 3, 4, 6, 7
@@ -83,21 +84,44 @@ def test_retain_shows_and_then_does(cli, out, tmp_path):
     assert (code, counts["planned"], counts["deleted"], counts["applied"]) == (OK, 8, 0, False) and "--apply" in said
 
     assert cli("retain", out, policy, "--apply")[1]["deleted"] == 8
-    assert cli("retain", out, policy, "--apply")[0] == NOT_FOUND  # the first run has deleted everything
+    code, counts, _ = cli("retain", out, policy, "--apply")
+    assert (code, counts["planned"], counts["deleted"]) == (OK, 0, 0)
 
 
 def test_compact_and_verify(cli, out):
-    shutil.copytree(out / "queue=audit" / "day=2024-05-17" / "batch=1f0c2a9e-1", out / "queue=audit" / "day=2024-05-17" / "batch=1f0c2a9e-2")
     (out / ".spark-staging-1").mkdir()
     (out / ".spark-staging-1" / "half.parquet").write_bytes(b"PAR1")
 
     code, counts, _ = cli("verify", out)
-    assert (code, counts["messages"], counts["duplicates"], counts["findings"]) == (FINDING, 12, 4, 5)
+    assert (code, counts["messages"], counts["duplicates"], counts["findings"], counts["leftovers"]) == (OK, 8, 0, 0, 1)
 
-    assert cli("compact", out, "--older-than", "0s")[1]["batches"] == 2
-    shutil.rmtree(out / "queue=audit" / "day=2024-05-17" / "batch=1f0c2a9e-2")
+    code, counts, said = cli("compact", out)
+    assert (code, counts["files_before"], counts["files_after"]) == (OK, 2, 1) and "Delta table" in said
     code, counts, _ = cli("verify", out, "--sweep", "--json")
-    assert (code, counts["messages"], counts["swept"], counts["details"]) == (OK, 8, 1, [])
+    assert (code, counts["messages"], counts["swept"], counts["details"], counts["notes"]) == (OK, 8, 1, [], [])
+
+
+def test_erase_and_its_proof(cli, out, tmp_path):
+    (tmp_path / "ids").write_text("m00\n")
+
+    assert cli("verify", out, "--absent", tmp_path / "ids")[0] == FINDING
+    assert cli("erase", out, "--reason", "request 17")[0] == USAGE
+    code, receipt, said = cli("erase", out, "--ids", tmp_path / "ids", "--reason", "request 17")
+    assert (code, receipt["erased"], receipt["reason"]) == (OK, 1, "request 17") and "Time travel" in said
+
+    code, counts, _ = cli("verify", out, "--absent", tmp_path / "ids")
+    assert (code, counts["messages"]) == (OK, 7)
+
+
+def test_an_archive_of_an_earlier_version_is_named_with_the_command_that_takes_it_over(spark, cli, tmp_path):
+    old_archive(spark, tmp_path / "old", {"1f0c2a9e-0": [audit_row("m1")]})
+
+    code, _, said = cli("metrics", tmp_path / "old")
+    assert code == FAILED and "rowpost spark adopt" in said and "Traceback" not in said
+    code, counts, said = cli("adopt", tmp_path / "old")
+    assert (code, counts["files"], counts["messages"]) == (OK, 1, 1) and "Delta table" in said
+    assert cli("metrics", tmp_path / "old")[1]["messages"] == 1
+    assert cli("adopt", tmp_path / "old")[0] == FAILED
 
 
 @pytest.mark.parametrize(
@@ -110,7 +134,6 @@ def test_compact_and_verify(cli, out):
         (("failures", "x", "--queue", "y"), USAGE, "--queue"),
         (("replay", "x", "--job", "k"), USAGE, "--to-original"),
         (("replay", "x", "Sales", "--job", "k", "--ramp", "1,two"), USAGE, "1,two"),
-        (("archive", "audit", "x", "--format", "csv"), USAGE, "csv"),
         (("archive", "audit", "x", "--once", "--every", "1s"), USAGE, "--every"),
         (("archive", "audit", "x", "--shared"), USAGE, "--drain"),
         (("verify", ".", "--conf", "novalue"), USAGE, "KEY=VALUE"),

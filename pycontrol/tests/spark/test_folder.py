@@ -1,37 +1,37 @@
-"""The jobs compact, retain and verify: atomic changes of an archive's folder, and findings."""
+"""The jobs compact, retain and verify on an archive: what they change, and what they find."""
 
-import json
 import shutil
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from rowpost.errors import SettingsError, SparkFailed
-from rowpost.spark.archive.folder import ArchiveFolder, Batch
+from rowpost.spark.archive.folder import ArchiveFolder
 from rowpost.spark.archive.policy import Limit, Policy, Rule, read_policy
+from rowpost.spark.archive.searching import contains
+from rowpost.spark.archive.table import ArchiveTable, DataFile
+from rowpost.spark.explain import explained
 from rowpost.spark.jobs import compact, retain, verify
-from rowpost.spark.jobs.archive import BatchWriter, archive, read_archive
+from rowpost.spark.jobs.archive import read_archive
+from tests.support.spark.archives import QUERY, ArchiveMaker
 from tests.support.spark.messages import NOON, audit_row, error_row, messages, raw
 
 NOW = NOON + timedelta(days=10)
 SECRET = "Ada Lovelace"
+OTHER = "22222222-0000-0000-0000-000000000000"
 
 
 @pytest.fixture(scope="module")
 def made(spark, tmp_path_factory):
-    """An archive of two queues and two days, with four batches of one stream. Batch 3 is the newest."""
-    folder = tmp_path_factory.mktemp("made")
-    (folder / "metadata").write_text(json.dumps({"id": "1f0c2a9e-0"}))
-    out = folder / "out"
-    write = BatchWriter(str(out), str(folder))
+    """An archive of two queues and two days: four batches of one stream with a file for each day, and one batch of another."""
+    made = ArchiveMaker(spark, tmp_path_factory.mktemp("made"))
     for number in range(4):
-        rows = [audit_row(f"m{number}{n}", sent=NOON + timedelta(days=n % 2), body=SECRET.encode(), **{"x.Customer": SECRET}) for n in range(4)]
-        write(archive(messages(spark, *rows), "audit").coalesce(1), number)
+        personal = {"x.Customer": SECRET, "ReplyToAddress": f"{SECRET}@[dbo]", "OriginatingMachine": f"PC of {SECRET}", "$.diagnostics.originating.hostid": SECRET}
+        made.batch(number, [audit_row(f"m{number}{n}", sent=NOON + timedelta(days=n % 2), body=SECRET.encode(), **personal) for n in range(4)])
     failed = [error_row("f", at=NOON, **{"ExceptionInfo.Message": SECRET}), raw("{broken", SECRET.encode())]
-    write(archive(messages(spark, *failed), "error").coalesce(1), 0)
-    return out
+    ArchiveMaker(spark, made.folder, OTHER).batch(0, failed, "error")
+    return made.path
 
 
 @pytest.fixture
@@ -44,86 +44,49 @@ def ids(spark, path) -> list[str]:
     return sorted(row.message_id for row in read_archive(spark, path).select("message_id").collect())
 
 
-def names(path) -> set[str]:
-    return {f"{batch.queue} {batch.day} {batch.name[:10]}" for batch in ArchiveFolder(path).batches()}
+def files(path) -> dict[tuple[str, str], int]:
+    """Count the table's files by queue and day."""
+    found: dict[tuple[str, str], int] = {}
+    for file in ArchiveTable.open(path).files():
+        found[file.queue, file.day] = found.get((file.queue, file.day), 0) + 1
+    return found
+
+
+def holding(path: str, text: str) -> list[str]:
+    """Return the files below a folder that hold a text, decompressed."""
+    return [name for name, info in ArchiveFolder(path).contents() if info.is_file and contains(path, name, text)]
 
 
 # ---------------------------------------------------------------------------------------------- compact
-def test_compact_puts_batches_of_a_day_together_but_for_the_newest_of_a_stream(spark, out):
+def test_compact_merges_the_files_of_a_day_and_keeps_the_old_ones_for_a_day(spark, out):
     before = ids(spark, out)
 
-    counts = compact.run(spark, out, datetime.now(UTC), timedelta(0))
+    counts = compact.run(spark, out, datetime.now(UTC))
 
     assert ids(spark, out) == before
-    assert {name for name in names(out) if name.startswith("audit")} == {
-        f"audit {day} {name}" for day in ("2024-05-17", "2024-05-18") for name in ("changed-20", "1f0c2a9e-3")
-    }
-    assert (counts["days"], counts["batches"], counts["files_before"], counts["files_after"], counts["messages"]) == (2, 6, 6, 2, 12)
-    assert verify.run(spark, out).findings == []
+    assert {day: count for day, count in files(out).items() if day[0] == "audit"} == {("audit", "2024-05-17"): 1, ("audit", "2024-05-18"): 1}
+    assert counts == {"days": 2, "files_before": 8, "files_after": 2, "messages": 16, "skipped": 0, "vacuumed": 0}
+    assert len(ArchiveTable.open(out).replaced()) == 8
+    report = verify.run(spark, out)
+    assert (report.findings, report.notes) == ([], [])
 
 
-def test_young_batches_are_left_alone_and_a_second_run_finds_nothing(spark, out):
+def test_young_files_are_left_alone_and_a_second_run_finds_nothing(spark, out):
     assert compact.run(spark, out, datetime.now(UTC), timedelta(days=1))["days"] == 0
-    compact.run(spark, out, datetime.now(UTC), timedelta(0))
-    assert compact.run(spark, out, datetime.now(UTC), timedelta(0))["days"] == 0
+    compact.run(spark, out, datetime.now(UTC))
+    assert compact.run(spark, out, datetime.now(UTC))["days"] == 0
 
 
-def test_a_change_that_was_interrupted_anywhere_is_finished_and_nothing_is_there_twice(spark, out, monkeypatch):
-    before = ids(spark, out)
-    steps = 0
-    while True:  # interrupt it after its first step, then after three more, …, until it completes
-        copy = f"{out}-{steps}"
-        shutil.copytree(out, copy)
-        with monkeypatch.context() as patch:
-            left = Steps(steps)
-            patch.setattr(ArchiveFolder, "__init__", interrupted(left))
-            with suppress(Interrupted):
-                compact.run(spark, copy, datetime.now(UTC), timedelta(0))
-        ArchiveFolder(copy).recover()
-        assert ids(spark, copy) == before, steps
-        if left.number > 0:
-            break
-        steps += 3
-    assert steps > 6
+def test_only_files_of_similar_size_are_merged_by_the_archiver_and_none_beyond_the_limit():
+    def made(number: int, megabytes: float) -> DataFile:
+        return DataFile(f"f{number}", "audit", "2024-05-17", int(megabytes * (1 << 20)), 1, number)
 
+    tiny, medium, large = [made(n, 0.1) for n in range(10)], [made(10 + n, 20) for n in range(9)], [made(20 + n, 100) for n in range(12)]
 
-class Interrupted(Exception):
-    pass
-
-
-class Steps:
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-
-class Interrupting:
-    """A file system that raises Interrupted after a number of changes."""
-
-    def __init__(self, files, left: Steps) -> None:
-        self._files, self._left = files, left
-
-    def __getattr__(self, name: str):
-        method = getattr(self._files, name)
-        if name not in ("move", "delete_file", "delete_dir", "create_dir"):
-            return method
-
-        def counted(*arguments, **options):
-            if self._left.number == 0:
-                raise Interrupted
-            self._left.number -= 1
-            return method(*arguments, **options)
-
-        return counted
-
-
-def interrupted(left: Steps):
-    original = ArchiveFolder.__init__
-
-    def make(self, path: str) -> None:
-        original(self, path)
-        self.files = Interrupting(self.files, left)
-
-    return make
+    assert compact.small_files([*tiny, *medium, *large], 10) == [tuple(tiny)]
+    groups = compact.small_files([*medium], 2)
+    assert [sum(file.bytes for file in group) <= compact.FILE_BYTES for group in groups] == [True, True]
+    assert sum(map(len, groups)) == 9
 
 
 # ---------------------------------------------------------------------------------------------- retain
@@ -152,29 +115,32 @@ def test_retain_deletes_and_redacts_and_a_second_time_finds_nothing(spark, out):
     assert len(left) == 10
     redacted = [row for row in left if row.body is None]
     assert len(redacted) == 9 and all(row.body_bytes == len(SECRET) for row in redacted)
-    assert SECRET not in " ".join(row.headers for row in redacted)
     assert {row.message_type for row in redacted} == {"Shop.PlaceOrder", None}
-    assert verify.run(spark, out).findings == []
-    assert not any(SECRET.encode() in file.read_bytes() for file in Path(out).rglob("*") if file.is_file() and "queue=audit" in str(file))
+    assert {(row.sending_endpoint, row.endpoint) for row in redacted} == {("Web", "Sales"), (None, None)}
+    report = verify.run(spark, out)
+    assert (report.findings, report.notes) == ([], [])
+    assert [name for name in holding(out, SECRET) if "queue=audit" in name] == []
 
 
 def test_the_oldest_days_over_a_limit_go_whole(spark, out):
-    batches = ArchiveFolder(out).batches()
-    youngest = sum(batch.bytes for batch in batches if (batch.queue, batch.day) == ("audit", "2024-05-18"))
+    youngest = sum(file.bytes for file in ArchiveTable.open(out).files() if (file.queue, file.day) == ("audit", "2024-05-18"))
     policy = Policy(limits=(Limit(youngest, "aud*"),))
 
     steps, counts = retain.run(spark, out, policy, NOW, apply=True)
 
     assert [(step["queue"], step["day"], step["action"]) for step in steps] == [("audit", "2024-05-17", "limit")]
     assert counts["deleted"] == 8
-    assert {name[:16] for name in names(out)} >= {"audit 2024-05-18"} and "audit 2024-05-17" not in {name[:16] for name in names(out)}
+    assert ("audit", "2024-05-18") in files(out) and ("audit", "2024-05-17") not in files(out)
 
 
-def test_a_replayed_batch_after_retain_is_there_once(spark, out):
-    policy = Policy(rules=(Rule("redact", queue="audit"),))
-    retain.run(spark, out, policy, NOW, apply=True)
+def test_only_files_with_such_messages_are_rewritten(spark, out):
+    before = {file.path for file in ArchiveTable.open(out).files()}
 
-    assert {batch.name for batch in ArchiveFolder(out).batches()} == {f"1f0c2a9e-{n}" for n in range(4)}
+    retain.run(spark, out, Policy(rules=(Rule("redact", queue="error"),)), NOW, apply=True)
+
+    after = {file.path for file in ArchiveTable.open(out).files()}
+    assert {path for path in before if "queue=audit" in path} <= after
+    assert not {path for path in before if "queue=error" in path} & after
 
 
 @pytest.mark.parametrize(
@@ -207,38 +173,57 @@ def test_a_policy_is_read(tmp_path):
 def test_a_whole_archive_has_no_finding(spark, out):
     report = verify.run(spark, out)
 
-    assert report.findings == []
-    assert report.counts == {"messages": 18, "batches": 10, "files": 10, "unreadable": 0, "duplicates": 0, "findings": 0}
+    assert (report.findings, report.notes) == ([], [])
+    expected = {"messages": 18, "files": 10, "unreadable": 0, "duplicates": 0, "findings": 0, "leftovers": 0}
+    assert {name: report.counts[name] for name in expected} == expected
     assert [(queue, day, rows) for queue, day, rows, _ in report.days][:2] == [("audit", "2024-05-17", 8), ("audit", "2024-05-18", 8)]
 
 
-def test_what_is_wrong_with_an_archive_is_found(spark, out):
-    root = Path(out)
-    shutil.rmtree(root / "queue=audit" / "day=2024-05-17" / "batch=1f0c2a9e-1")
-    shutil.rmtree(root / "queue=audit" / "day=2024-05-18" / "batch=1f0c2a9e-1")
-    shutil.copytree(root / "queue=audit" / "day=2024-05-17" / "batch=1f0c2a9e-2", root / "queue=audit" / "day=2024-05-17" / "batch=ffffffff-0")
-    (root / ".spark-staging-1" / "day=x").mkdir(parents=True)
-    (root / ".spark-staging-1" / "day=x" / "part.parquet").write_bytes(b"half")
-    (root / "_rowpost" / "new" / "changed-1").mkdir(parents=True)
+def test_what_killed_writers_left_is_a_note_that_readers_never_see(spark, out):
+    (Path(out) / ".spark-staging-1" / "day=x").mkdir(parents=True)
+    (Path(out) / ".spark-staging-1" / "day=x" / "part.parquet").write_bytes(b"half")
+    day = Path(out) / "queue=audit" / "day=2024-05-17"
+    shutil.copy(next(day.iterdir()), day / f"{QUERY}-9-1.zstd.parquet")
+
+    (Path(out) / "results").mkdir()  # of another program
+    shutil.copy(next(day.iterdir()), Path(out) / "results" / "x.parquet")
 
     report = verify.run(spark, out)
 
-    kinds = sorted(finding.kind for finding in report.findings)
-    assert kinds == ["duplicate", "duplicate", "leftover", "leftover", "missing batches"]
-    assert "batches 1 of 1f0c2a9e" in next(finding.what for finding in report.findings if finding.kind == "missing batches")
-    assert ArchiveFolder(out).sweep() == [".spark-staging-1", "_rowpost/new/changed-1"]
-    assert "leftover" not in {finding.kind for finding in verify.run(spark, out).findings}
+    assert report.findings == [] and report.counts["messages"] == 18 == len(ids(spark, out))
+    assert [note.what for note in report.notes] == [".spark-staging-1", f"queue=audit/day=2024-05-17/{QUERY}-9-1.zstd.parquet"]
+    assert verify.sweep_all(out) == 2
+    assert verify.run(spark, out).notes == []
 
 
-def test_a_half_written_batch_is_named_and_stops_a_compaction_before_it_changes_anything(spark, out):
-    half = next(Path(out).glob("queue=audit/*/batch=1f0c2a9e-0/*.parquet"))
-    half.write_bytes(half.read_bytes()[:50])
+def test_messages_that_two_streams_archived_are_found_and_repaired(spark, out, made):
+    rows = read_archive(spark, out).where("queue = 'audit' and day = '2024-05-17'").orderBy("row_version").limit(3).collect()
+    again = [(r.id, r.correlation_id, r.reply_to_address, r.recoverable, r.expires, r.headers, r.body, r.row_version) for r in rows]
+    second = ArchiveMaker(spark, Path(out).parent, "33333333-0000-0000-0000-000000000000")
+    second.batch(0, again)
+
+    report = verify.run(spark, out)
+    assert [finding.kind for finding in report.findings] == ["duplicate"] * 3
+
+    assert verify.repair(spark, out) == {"files_taken_out": 0, "messages_lost": 0, "copies_removed": 3}
+    report = verify.run(spark, out)
+    assert (report.findings, report.counts["messages"]) == ([], 18)
+
+
+@pytest.mark.parametrize("kind", ["unreadable file", "missing file"])
+def test_a_file_that_cannot_be_read_is_named_and_stops_a_compaction_and_can_be_taken_out(spark, out, kind):
+    file = ArchiveTable.open(out).files()[0]
+    path = Path(out) / file.path
+    path.unlink() if kind == "missing file" else path.write_bytes(path.read_bytes()[:50])
 
     report = verify.run(spark, out)
 
-    assert [(finding.kind, finding.what) for finding in report.findings] == [("unreadable file", str(half))]
-    with pytest.raises(SparkFailed, match=half.name):
-        compact.run(spark, out, datetime.now(UTC), timedelta(0))
+    assert [(finding.kind, finding.what) for finding in report.findings] == [(kind, file.path)]
+    with pytest.raises(SparkFailed, match=path.name), explained():
+        compact.run(spark, out, datetime.now(UTC))
+    assert verify.repair(spark, out) == {"files_taken_out": 1, "messages_lost": file.rows, "copies_removed": 0}
+    assert verify.run(spark, out).findings == []
+    assert len(ids(spark, out)) == 18 - file.rows
 
 
 def test_what_a_queue_still_holds_is_told_apart_from_what_was_missed(spark, out):
@@ -247,10 +232,3 @@ def test_what_a_queue_still_holds_is_told_apart_from_what_was_missed(spark, out)
     waiting = messages(spark, *[raw("", number=row.row_version) for row in kept], raw("", number=1_000_000))
 
     assert verify.compare(archived, waiting) == {"not_archived_yet": 1, "missed": 1}
-
-
-def test_batches_that_a_change_replaced_are_not_missing():
-    batches = [Batch("audit", "d", name, "") for name in ("k-0", "k-4", "changed-20240101-12345678")]
-    journal = [{"queue": "audit", "batches": ["k-1", "k-2"]}]
-
-    assert verify.missing_batches(batches, journal) == {("audit", "k"): [3]}

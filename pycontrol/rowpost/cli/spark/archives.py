@@ -1,4 +1,4 @@
-"""rowpost spark archive, retain, compact, verify: write archives and maintain them."""
+"""rowpost spark archive, adopt, retain, compact, erase, verify: write archives and maintain them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 from rowpost.cli.command import command
 from rowpost.cli.completion import queue_names
-from rowpost.cli.exits import ExitCode, Refused
+from rowpost.cli.exits import ExitCode, Interrupted, Refused
 from rowpost.cli.formats import parse_duration
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session
@@ -25,6 +25,7 @@ from rowpost.cli.spark.running import (
     UiOption,
     counter,
     counts,
+    imported,
     local_folder,
     receivers,
     registered_queues,
@@ -32,23 +33,22 @@ from rowpost.cli.spark.running import (
 )
 
 if TYPE_CHECKING:
-
     from rowpost.database.connection import Connection
 
-
-
-
-from rowpost.cli.exits import Interrupted
-from rowpost.database.connection import Connection
-
 __all__ = ["register"]
+
+PLAIN_READERS = (
+    "Programs that read the Parquet files of this archive without the table's log count merged messages twice: let them read it as a Delta table."
+)
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to a group."""
     command(app, "archive")(archive)
+    command(app, "adopt")(adopt)
     command(app, "retain")(retain)
     command(app, "compact")(compact)
+    command(app, "erase")(erase)
     command(app, "verify")(verify)
 
 
@@ -62,7 +62,6 @@ def archive(
     every: Annotated[str | None, typer.Option("--every", metavar="DURATION", help="Keep running and poll at this interval, such as 10s.")] = None,
     once: Annotated[bool, typer.Option("--once", help="Archive the messages that are there now, then exit. This is the default.")] = False,
     max_rows: Annotated[int, typer.Option("--max-rows", min=1, help="Maximum number of messages in one batch.")] = 50_000,
-    format: Annotated[str, typer.Option("--format", metavar="parquet|delta", help="The file format. delta needs the extra rowpost[delta].")] = "parquet",
     checkpoint: Annotated[str | None, typer.Option("--checkpoint", metavar="DIR", help="Where Spark stores its progress. Default: a folder in DIR.")] = None,
     fail_when_held: Annotated[bool, typer.Option("--fail-when-held", help="Exit with 1 if open transactions hold messages back, which a later run archives.")] = False,
     progress: ProgressOption = None,
@@ -71,9 +70,7 @@ def archive(
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> ExitCode:
-    """Archive a queue's messages to files by queue and day, each exactly once, even if the command is restarted."""
-    if format not in ("parquet", "delta"):
-        raise Refused(f"--format must be parquet or delta (got {format!r}).", ExitCode.USAGE)
+    """Archive a queue's messages to a Delta table by queue and day, each exactly once, even if the command is restarted."""
     if once and every:
         raise Refused("--once and --every cannot be combined.", ExitCode.USAGE)
     if (shared or take_over) and not drain:
@@ -91,7 +88,7 @@ def archive(
 
             job = jobs.ArchiveJob(
                 name, folder, session.environment, "drain" if drain else "tail", None if span is None else jobs.trigger_of(span),
-                max_rows, format, checkpoint, tuple(options),
+                max_rows, checkpoint, tuple(options),
             )  # fmt: skip
             try:
                 done = jobs.run(spark, job, counter(session, "{of} messages archived in {done} batches"), receive)
@@ -115,6 +112,21 @@ def _why_held(queue: str, done: Mapping[str, Any]) -> str:
 def _holder(process: int | None, since: str | None, application: str | None) -> str:
     who = "a prepared transaction" if process is None else f"process {process}"
     return who + (f" ({application})" if application else "") + (f" since {since}" if since else "")
+
+
+def adopt(
+    session: Session,
+    archive: ArchiveArgument,
+    checkpoint: Annotated[list[str] | None, typer.Option("--checkpoint", metavar="DIR", help="The checkpoint of a stream, if it is not in DIR. May be repeated.")] = None,
+) -> None:
+    """Make a Delta table of an archive of an earlier version, without copying its files. Stop all jobs on it first."""
+    local_folder(archive)
+    with imported():
+        from rowpost.spark.jobs import adopt as job
+    done = job.run(archive, checkpoint or ())
+    if not session.as_json:
+        session.note(PLAIN_READERS)
+    counts(session, done)
 
 
 def retain(
@@ -145,18 +157,47 @@ def retain(
 def compact(
     session: Session,
     archive: ArchiveArgument,
-    older_than: Annotated[str, typer.Option("--older-than", metavar="DURATION", help="Only batches that are older than this.")] = "2d",
+    older_than: Annotated[str, typer.Option("--older-than", metavar="DURATION", help="Only files that are older than this.")] = "0s",
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> None:
-    """Merge the small batches of each day. Run it while no job reads the archive."""
+    """Merge the small files of each day. Other jobs may read and write meanwhile."""
     span = parse_duration(older_than)
     local_folder(archive)
     with running(session, master, conf, "compact") as spark:
         from rowpost.spark.jobs import compact as job
 
-        done = job.run(spark, archive, datetime.now(UTC), span, counter(session, "{done} of {of} days"))
+        done = job.run(spark, archive, datetime.now(UTC), span, counter(session, "{done} files merged to {of}"))
+    if done["files_before"] and not session.as_json:
+        session.note(PLAIN_READERS)
     counts(session, done)
+
+
+def erase(
+    session: Session,
+    archive: ArchiveArgument,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the receipt, such as the number of the request. Do not name the person.")],
+    where: Annotated[str | None, typer.Option("--where", metavar="SQL", help="A SQL condition on the archive's columns.")] = None,
+    ids: Annotated[Path | None, typer.Option("--ids", metavar="FILE", help="A file with the id of one message in each line.", exists=True, dir_okay=False)] = None,
+    idle: Annotated[bool, typer.Option("--idle", help="No job writes to the archive now: also delete files that a job may be writing.")] = False,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+) -> ExitCode:
+    """Erase messages with all their copies in an archive, and write a receipt. Time travel ends here. Exit code 1 if a job is writing such a message now."""
+    if where is None and ids is None:
+        raise Refused("Say what to erase: --where with a condition, --ids with a file, or both.", ExitCode.USAGE)
+    local_folder(archive)
+    with running(session, master, conf, "erase") as spark:
+        from rowpost.spark.jobs import erase as job
+
+        selection = job.Selection(where, () if ids is None else job.read_lines(ids))
+        done = job.run(spark, archive, selection, reason, datetime.now(UTC), idle=idle, progress=counter(session, "{done} messages erased in {of} files"))
+    if not session.as_json:
+        session.note(f"The messages cannot be brought back. Time travel to versions before {done['version']} has ended.")
+        if done["unfinished"]:
+            session.note(f"{done['unfinished']} files that a job is writing hold such messages or cannot be read yet. Run the command again when it has committed them, or with --idle if it was killed.")
+    counts(session, done)
+    return ExitCode.FINDING if done["unfinished"] else ExitCode.OK
 
 
 def verify(
@@ -164,30 +205,34 @@ def verify(
     archive: ArchiveArgument,
     queue: Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="Compare with the messages that are now in this queue.", autocompletion=queue_names, show_default=False)] = None,
     sweep: Annotated[bool, typer.Option("--sweep", help="First remove what killed writers left. Use it only while no job writes.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="First remove later copies of messages, and take files that cannot be read out of the table.")] = False,
+    absent: Annotated[Path | None, typer.Option("--absent", metavar="FILE", help="Search all files of the archive for the ids or texts in this file, one in each line.", exists=True, dir_okay=False)] = None,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> ExitCode:
-    """Check an archive: counts, duplicates, missing batches, unreadable files, leftovers. Exit code 1 with a finding."""
+    """Check an archive: counts, duplicates, missing and unreadable files. Exit code 1 with a finding."""
     local_folder(archive)
     name = None if queue is None else session.name(queue)
     with nullcontext() if name is None else session.deployed() as database, running(session, master, conf, "verify") as spark:
-        from rowpost.spark.archive.folder import ArchiveFolder
         from rowpost.spark.jobs import verify as job
         from rowpost.spark.jobs.archive import read_queue
+        from rowpost.spark.jobs.erase import read_lines
 
-        swept = ArchiveFolder(archive).sweep() if sweep else []
+        mended = {"swept": job.sweep_all(archive) if sweep else 0, **(job.repair(spark, archive) if repair else {})}
         if name is None or database is None:
             report, spooled = job.run(spark, archive), {}
         else:
             waiting = job.Waiting(name, read_queue(spark, name, session.environment, columns=("id", "row_version")))
             report, spooled = job.run(spark, archive, waiting), {"spooled": _spooled(database, name)}
+        present = [] if absent is None else job.absent(spark, archive, read_lines(absent))
+    findings = [*report.findings, *present]
     if not session.as_json:
         table(session.out, ("queue", "day", "messages", "bytes"), [(q, d, f"{n:,}", f"{b:,}") for q, d, n, b in report.days], right=("messages", "bytes"))
-        if report.findings:
-            table(session.out, ("finding", "details", "what to do"), [(f.kind, f.what, f.advice) for f in report.findings])
-    details = {"details": [finding.__dict__ for finding in report.findings]} if session.as_json else {}
-    counts(session, {**report.counts, **spooled, "swept": len(swept), **details})
-    return ExitCode.FINDING if report.findings else ExitCode.OK
+        if findings or report.notes:
+            table(session.out, ("finding", "details", "what to do"), [(f.kind, f.what, f.advice) for f in (*findings, *report.notes)])
+    details = {"details": [finding.__dict__ for finding in findings], "notes": [note.__dict__ for note in report.notes]} if session.as_json else {}
+    counts(session, {**report.counts, "findings": len(findings), **spooled, **mended, **details})
+    return ExitCode.FINDING if findings else ExitCode.OK
 
 
 def _spooled(database: Connection, queue: str) -> int:

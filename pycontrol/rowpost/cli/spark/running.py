@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rowpost.spark.progress import Receiver
 
 __all__ = [
-    "ArchiveArgument", "ConfOption", "MasterOption", "ProgressOption", "PrometheusOption", "UiOption", "counter", "counts", "local_folder",
+    "ArchiveArgument", "ConfOption", "MasterOption", "ProgressOption", "PrometheusOption", "UiOption", "counter", "counts", "imported", "local_folder",
     "receivers", "registered_queues", "running",
 ]  # fmt: skip
 
@@ -100,6 +100,15 @@ def running(session: Session, master: str | None, conf: list[str] | None, doing:
                 watcher.join()
             if not existed:
                 _stop(spark)
+
+
+@contextmanager
+def imported() -> Iterator[None]:
+    """Import Spark's modules in the block, for a command that needs no session."""
+    try:
+        yield
+    except ImportError as error:
+        raise _missing(error) from error
 
 
 @contextmanager

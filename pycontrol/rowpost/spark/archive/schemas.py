@@ -32,6 +32,7 @@ __all__ = [
     "EDGES",
     "FAILURE_GROUPS",
     "FLOW_HOURLY",
+    "LIVE",
     "MESSAGE",
     "OUTGOING",
     "OUTPUTS",
@@ -89,13 +90,13 @@ PARSED = StructType([
     _column("body_bytes", _COUNT, "size of the body in bytes; 0 for none", False),
 ])
 
-#: The result of `archive`. The columns queue, day and batch are folders.
+#: The result of `archive`. The columns queue and day are folders.
 ARCHIVE = StructType([
     *MESSAGE,
     *PARSED,
     _column("archived_at", _TIME, "when its batch was read", False),
-    _column("queue", _TEXT, "the queue it was read from (folder)", False),
-    _column("day", DateType(), "of processing_ended, else time_of_failure, else time_sent, else archived_at (folder)", False),
+    _column("queue", _TEXT, "the queue it was read from (partition)", False),
+    _column("day", DateType(), "of processing_ended, else time_of_failure, else time_sent, else archived_at (partition)", False),
 ])
 
 #: The result of `metrics`: throughput and times by hour.
@@ -116,6 +117,9 @@ FLOW_HOURLY = StructType([
     _column("clamped", _COUNT, "negative times, from clocks that differ, counted as 0", False),
     _column("bytes", _COUNT, "size of all bodies", False),
 ])
+
+#: The table of `metrics --live`: the hours with their queue and day.
+LIVE = StructType([*FLOW_HOURLY, StructField("queue", StringType(), False), StructField("day", DateType(), False)])
 
 #: A result of `conversations`: who sends what to whom.
 EDGES = StructType([

@@ -1,15 +1,17 @@
-"""Archive a queue to Parquet files or a Delta table, exactly once even if the job is killed and restarted.
+"""Archive a queue to a Delta table, exactly once even if the job is killed and restarted.
 
 `ArchiveJob` describes a job, `run` executes it, and `read_archive` reads the result.
 
 Spark logs the range of a batch before it reads the rows, and logs the batch as done after it was written. An interrupted
-batch is read again with the same rows and overwrites its own folders, whose names contain the query and the batch number.
-The day of a message must therefore not depend on the time of writing: `archived_at` is the batch time in Spark's log.
+batch is read again with the same rows. The table's log has the number of each query's last batch, so that a repeated batch
+is not added again. The day of a message must not depend on the time of writing: `archived_at` is the batch time in Spark's log.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,28 +19,31 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
-from rowpost.errors import SparkUnavailable
-from rowpost.spark.archive.folder import METADATA_FOLDER, ArchiveFolder, Batch
+from rowpost.spark.archive.folder import METADATA_FOLDER
 from rowpost.spark.archive.headers import parse_headers
+from rowpost.spark.archive.lease import lease
+from rowpost.spark.archive.rows import read_table, write_files
 from rowpost.spark.archive.schemas import ARCHIVE, MESSAGE, shaped
+from rowpost.spark.archive.table import ArchiveTable
+from rowpost.spark.jobs.compact import merge, small_files
 from rowpost.spark.progress import Measured, Receiver, measure_bytes
 from rowpost.spark.session import is_connect
 from rowpost.spark.source.held import what_is_held
-from rowpost.version import install_command
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-__all__ = ["FORMATS", "ArchiveJob", "BatchWriter", "archive", "default_checkpoint", "follow", "read_archive", "read_queue", "run", "start", "trigger_of"]
+__all__ = ["AUTOMATIC_FILES", "ArchiveJob", "BatchWriter", "archive", "default_checkpoint", "follow", "read_archive", "read_queue", "run", "start", "trigger_of"]
 
-FORMATS = ("parquet", "delta")
-KEY_LENGTH = 8
+#: Small files of one day, of about the same size, that the archiver merges.
+AUTOMATIC_FILES = 10
 _EARLIEST = "2000-01-01"
 _POLL_INTERVAL_S = 0.3
-_WITH_BATCH = StructType([*ARCHIVE, StructField("batch", StringType())])
+_VACUUM_EVERY_S = 3600.0
+_LOG = logging.getLogger("rowpost.spark")
 
 Progress = Callable[[int, int], None]
 
@@ -59,16 +64,11 @@ def _plausible(time: Column) -> Column:
 
 
 def read_archive(spark: SparkSession, path: str) -> DataFrame:
-    """Read an archive: schemas.ARCHIVE, and for Parquet the column batch.
+    """Read the newest snapshot of an archive (schemas.ARCHIVE, and columns that other programs have added).
 
-    Raises ArchiveNotFound.
+    Raises ArchiveNotFound, SparkFailed.
     """
-    folder = ArchiveFolder(path)
-    folder.check_exists()
-    reader = spark.read.option("basePath", folder.path)
-    if folder.is_delta:
-        return reader.schema(ARCHIVE).parquet(*_delta().DeltaTable(folder.path).file_uris())
-    return reader.schema(_WITH_BATCH).parquet(folder.path)
+    return read_table(spark, ArchiveTable.open(path))
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,6 @@ class ArchiveJob:
     mode: str = "tail"
     every: str | None = None
     max_rows: int = 50_000
-    format: str = "parquet"
     checkpoint: str | None = None
     options: tuple[tuple[str, str], ...] = ()
 
@@ -111,15 +110,14 @@ def run(
 
     `progress` is called with the batches and rows so far, and each of `receivers` after each batch. Returns counts. A KeyboardInterrupt stops the stream and is raised again.
     """
-    if job.format == "delta":
-        _delta()
-    before = _batches(job) if is_connect(spark) else None
+    table = ArchiveTable.create(job.path, ARCHIVE)
+    before = table.version
     try:
         done = follow(start(spark, job), progress, receivers)
-        if before is not None:  # Spark Connect may have discarded the progress of an ended stream
-            new = {key: batch for key, batch in _batches(job).items() if key not in before}
-            files = [path for batch in new.values() for path in batch.files]
-            done = {"batches": len({batch.name for batch in new.values()}), "messages": ArchiveFolder(job.path).rows(files)}
+        if is_connect(spark):  # it may have discarded the progress of an ended stream
+            table.refresh()
+            new = [note["rows"] for note in table.notes(before) if note.get("job") == "archive" and note["queue"] == job.queue]
+            done = {"batches": len(new), "messages": sum(new)}
     except KeyboardInterrupt:
         _finish_drain(spark, job)
         raise
@@ -133,11 +131,6 @@ def _held(spark: SparkSession, job: ArchiveJob) -> dict[str, object]:
 
 def _connection_options(job: ArchiveJob) -> dict[str, str]:
     return {"subscribe": job.queue} | ({} if job.environment is None else {"environment": job.environment})
-
-
-def _batches(job: ArchiveJob) -> dict[tuple[str, str], Batch]:
-    """Return the queue's batches in the archive, by day and name."""
-    return {(batch.day, batch.name): batch for batch in ArchiveFolder(job.path).batches() if batch.queue in job.queue.split(",")}
 
 
 def _finish_drain(spark: SparkSession, job: ArchiveJob) -> int:
@@ -199,45 +192,57 @@ def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
     for name, value in [*options.items(), *job.options]:
         if value is not None:
             reader = reader.option(name, value)
-    writer = BatchWriter(job.path, job.checkpoint_location, job.format)
+    writer = BatchWriter(job.path, job.checkpoint_location, queue=job.queue)
     stream = archive(measure_bytes(reader.load()), job.queue).writeStream.foreachBatch(writer).queryName(f"rowpost archive {job.queue}")
     stream = stream.option("checkpointLocation", job.checkpoint_location)
     return (stream.trigger(processingTime=job.every) if job.every else stream.trigger(availableNow=True)).start()
 
 
 class BatchWriter:
-    """Write one batch of a stream to its own folders. If Spark repeats a batch, the second call overwrites the first."""
+    """Write one batch of a stream to a table, once: the log of the table has the query and the number of its last batch.
 
-    def __init__(self, path: str, checkpoint: str, format: str = "parquet") -> None:
-        self.path, self.checkpoint, self.format = path, checkpoint, format
-        self._key: str | None = None
+    Args:
+        path: the table's folder.
+        checkpoint: the query's checkpoint, which has its id.
+        schema: the columns of the table, if it does not exist yet.
+        queue: named in the log.
+    """
+
+    def __init__(self, path: str, checkpoint: str, schema: StructType = ARCHIVE, queue: str | None = None) -> None:
+        self.path, self.checkpoint, self.schema, self.queue = path, checkpoint, schema, queue
+        self._query: str | None = None
+        self._table: ArchiveTable | None = None
+        self._vacuumed = time.monotonic()
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
-        if self._key is None:
+        if self._query is None:
             # Spark writes the query's id to the checkpoint; a Spark Connect server cannot get it from the query
             text = "".join(row.value for row in df.sparkSession.read.text(f"{self.checkpoint}/metadata").collect())
-            self._key = json.loads(text)["id"][:KEY_LENGTH]
-        if self.format == "delta":
-            _append_to_delta(df, self.path, self._key, batch_id)
+            self._query = json.loads(text)["id"]
+        table = self._table = self._table or ArchiveTable.create(self.path, self.schema)
+        table.refresh()
+        if table.last_batch(self._query) >= batch_id:
             return
-        batch = df.withColumn("batch", F.lit(f"{self._key}-{batch_id}"))
-        write = batch.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
-        write.partitionBy("queue", "day", "batch").parquet(self.path)
+        table.check_writable()
+        new = write_files(df, table, f"{self._query}-{batch_id}")
+        note = {"job": "archive", "queue": self.queue, "batch": batch_id, "rows": sum(file.rows for file in new)}
+        while new and not table.commit(new, batches={self._query: batch_id}, note=note):
+            table.refresh()
+            if table.last_batch(self._query) >= batch_id:  # another process has repeated this batch
+                table.folder.delete(file.path for file in new)
+                return
+        self._compact(df.sparkSession, table)
 
-
-def _append_to_delta(df: DataFrame, path: str, key: str, batch_id: int) -> None:
-    """Append a batch in one commit, unless Delta's log has recorded its query and number. The batch passes through the driver."""
-    delta = _delta()
-    last = delta.DeltaTable(path).transaction_version(key) if delta.DeltaTable.is_deltatable(path) else None
-    if last is not None and last >= batch_id:
-        return
-    done = delta.CommitProperties(app_transactions=[delta.Transaction(app_id=key, version=batch_id)])
-    delta.write_deltalake(path, df.toArrow(), mode="append", partition_by=["queue", "day"], commit_properties=done)
-
-
-def _delta():
-    try:
-        import deltalake
-    except ImportError as error:
-        raise SparkUnavailable(f"Cannot use a Delta table: the package deltalake is not installed. Run: {install_command('delta')}") from error
-    return deltalake
+    def _compact(self, spark: SparkSession, table: ArchiveTable) -> None:
+        """Merge small files when there are many, unless another job maintains the archive now."""
+        groups = small_files(table.files(), AUTOMATIC_FILES)
+        if not groups:
+            return
+        try:
+            with lease(table.folder, "archive", wait_s=0):
+                merge(spark, table, groups)
+                if time.monotonic() - self._vacuumed > _VACUUM_EVERY_S:
+                    table.vacuum()
+                    self._vacuumed = time.monotonic()
+        except Exception as error:  # noqa: BLE001 -- the batch is committed, and the next one tries again
+            _LOG.warning("the small files of %s were not merged: %s", self.path, error)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from rowpost.spark.archive.headers import has_failed
-from rowpost.spark.archive.schemas import FLOW_HOURLY, shaped
+from rowpost.spark.archive.schemas import FLOW_HOURLY, LIVE, shaped
 from rowpost.spark.jobs.archive import BatchWriter, archive
 
 if TYPE_CHECKING:
@@ -71,11 +71,11 @@ def live(messages: DataFrame, queue: str) -> DataFrame:
 
 def start_live(spark: SparkSession, queue: str, path: str, checkpoint: str, *, environment: str | None = None,
                every: str | None = None) -> StreamingQuery:  # fmt: skip
-    """Write the metrics of a stream to `path` as Parquet, by day and batch, each hour once."""
+    """Write the metrics of a stream to a Delta table in `path`, each hour once."""
     reader = spark.readStream.format("rowpost").option("queue", queue).option("mode", "tail").option("startingOffsets", "earliest")
     reader = reader if environment is None else reader.option("environment", environment)
     hours = live(reader.load(), queue).withColumn("queue", F.lit(queue)).withColumn("day", F.to_date("hour"))
-    stream = hours.writeStream.outputMode("append").foreachBatch(BatchWriter(path, checkpoint)).option("checkpointLocation", checkpoint)
+    stream = hours.writeStream.outputMode("append").foreachBatch(BatchWriter(path, checkpoint, LIVE, queue)).option("checkpointLocation", checkpoint)
     return (stream.trigger(processingTime=every) if every else stream.trigger(availableNow=True)).start()
 
 

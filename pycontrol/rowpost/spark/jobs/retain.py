@@ -7,29 +7,49 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, TypedDict
 
 from pyspark.sql import functions as F
 
-from rowpost.spark.archive.folder import ArchiveFolder, Batch
 from rowpost.spark.archive.headers import read_headers
+from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.policy import Policy, Rule, pattern
-from rowpost.spark.archive.rewriting import new_name, replace
-from rowpost.spark.jobs.archive import read_archive
-from rowpost.wire.headers import EXCEPTION_DATA, EXCEPTION_MESSAGE, EXCEPTION_STACK_TRACE
+from rowpost.spark.archive.rows import FILE, read_files, relative
+from rowpost.spark.archive.table import ArchiveTable, DataFile
+from rowpost.spark.jobs.maintenance import Counts, Step, without_rows, work
+from rowpost.wire.headers import (
+    CONTENT_TYPE,
+    CONVERSATION_ID,
+    DELIVER_AT,
+    ENCLOSED_MESSAGE_TYPES,
+    EXCEPTION_TYPE,
+    FAILED_QUEUE,
+    MESSAGE_ID,
+    MESSAGE_INTENT,
+    ORIGINATING_ENDPOINT,
+    PROCESSING_ENDED,
+    PROCESSING_ENDPOINT,
+    PROCESSING_STARTED,
+    RELATED_TO,
+    TIME_OF_FAILURE,
+    TIME_SENT,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["REDACTED_HEADER", "PlannedChange", "decide", "over_limits", "plan", "redact", "run"]
+__all__ = ["REDACTED_HEADER", "PlannedChange", "decide", "over_limits", "phases", "plan", "redact", "run"]
 
 #: The header that marks a redacted message.
 REDACTED_HEADER = "Rowpost.Redacted"
 _ACTION = "action"
-_KEPT_HEADERS = r"^(NServiceBus\.|\$\.diagnostics\.|Rowpost\.)"
-_FREE_TEXT = (EXCEPTION_MESSAGE, EXCEPTION_STACK_TRACE, EXCEPTION_DATA)
+_KEPT_HEADERS = (
+    MESSAGE_ID, CONVERSATION_ID, RELATED_TO, MESSAGE_INTENT, ENCLOSED_MESSAGE_TYPES, CONTENT_TYPE, ORIGINATING_ENDPOINT, PROCESSING_ENDPOINT,
+    TIME_SENT, PROCESSING_STARTED, PROCESSING_ENDED, DELIVER_AT, TIME_OF_FAILURE, FAILED_QUEUE, EXCEPTION_TYPE,
+)  # fmt: skip
+_REMOVED_COLUMNS = ("body", "reply_to_address", "sending_machine", "machine", "exception_message")
 _WHOLE_DAY = "limit"
 
 
@@ -58,15 +78,15 @@ def _is_redacted() -> Column:
 
 
 def redact(df: DataFrame) -> DataFrame:
-    """Remove bodies, application headers and exception texts. The columns that the jobs count and measure stay."""
+    """Remove what can name people and machines: bodies, addresses, machines, exception texts and all headers but those in _KEPT_HEADERS.
+
+    The columns that the jobs count and measure stay.
+    """
     headers = read_headers(F.col("headers"))
-    kept = F.map_filter(headers, lambda name, _: name.rlike(_KEPT_HEADERS) & ~name.isin(*_FREE_TEXT))
+    kept = F.map_filter(headers, lambda name, _: name.isin(*_KEPT_HEADERS) | name.startswith("Rowpost."))
     marked = F.map_concat(F.coalesce(kept, F.create_map().cast("map<string,string>")), F.create_map(F.lit(REDACTED_HEADER), F.lit("true")))
-    return df.withColumns({
-        "headers": F.to_json(marked, {"ignoreNullFields": "false"}),
-        "body": F.lit(None).cast("binary"),
-        "exception_message": F.lit(None).cast("string"),
-    })
+    removed = {name: F.lit(None).cast(df.schema[name].dataType) for name in _REMOVED_COLUMNS}
+    return df.withColumns({"headers": F.to_json(marked, {"ignoreNullFields": "false"}), **removed})
 
 
 class PlannedChange(TypedDict):
@@ -82,11 +102,11 @@ class PlannedChange(TypedDict):
     bytes: int
 
 
-def over_limits(batches: Iterable[Batch], policy: Policy) -> set[tuple[str, str]]:
+def over_limits(files: Iterable[DataFile], policy: Policy) -> set[tuple[str, str]]:
     """Return the queue and day of each day to delete: the oldest days that exceed a limit."""
     sizes: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for batch in batches:
-        sizes[batch.queue][batch.day] += batch.bytes
+    for file in files:
+        sizes[file.queue][file.day] += file.bytes
     over = set()
     for queue, days in sizes.items():
         limits = [limit.total for limit in policy.limits if re.match(pattern(limit.queue), queue)]
@@ -98,59 +118,76 @@ def over_limits(batches: Iterable[Batch], policy: Policy) -> set[tuple[str, str]
     return over
 
 
-def plan(spark: SparkSession, folder: ArchiveFolder, policy: Policy, now: datetime) -> list[PlannedChange]:
-    """Return what a run would do, ordered by queue and day."""
-    batches = folder.batches()
-    over = over_limits(batches, policy)
-    found: list[PlannedChange] = [
-        {"queue": queue, "day": day, "action": _WHOLE_DAY, "messages": folder.rows(path for batch in of_day for path in batch.files),
-         "bytes": sum(batch.bytes for batch in of_day)}
-        for (queue, day), of_day in _by_day(batches).items()
-        if (queue, day) in over
-    ]  # fmt: skip
+def plan(spark: SparkSession, table: ArchiveTable, policy: Policy, now: datetime, files: Sequence[DataFile]) -> tuple[list[PlannedChange], list[Step]]:
+    """Return what the policy does to files of the snapshot, ordered by queue and day, and the steps that do it."""
+    over = over_limits(table.files(), policy)
+    whole, rest = defaultdict(list), []
+    for file in files:
+        if (file.queue, file.day) in over:
+            whole[file.queue, file.day].append(file)
+        else:
+            rest.append(file)
+    changes: list[PlannedChange] = [
+        {"queue": queue, "day": day, "action": _WHOLE_DAY, "messages": sum(file.rows for file in of_day), "bytes": sum(file.bytes for file in of_day)}
+        for (queue, day), of_day in whole.items()
+    ]
+    steps = [Step(tuple(of_day)) for of_day in whole.values()]
     if policy.rules:
-        decided = decide(read_archive(spark, folder.path), policy.rules, now).where(F.col(_ACTION).isNotNull())
-        grouped = decided.groupBy("queue", "day", _ACTION).agg(F.count(F.lit(1)).alias("messages"), F.sum("body_bytes").alias("bytes"))
-        for row in grouped.collect():
-            if (row.queue, str(row.day)) not in over:
-                found.append({"queue": row.queue, "day": str(row.day), "action": row.action, "messages": row.messages, "bytes": row.bytes})
-    return sorted(found, key=lambda each: (each["queue"], each["day"], each["action"]))
+        by_rule, rewritten = _by_rules(spark, table, policy, now, rest)
+        changes, steps = changes + by_rule, steps + rewritten
+    return sorted(changes, key=lambda each: (each["queue"], each["day"], each["action"])), steps
+
+
+def _by_rules(spark: SparkSession, table: ArchiveTable, policy: Policy, now: datetime, files: Sequence[DataFile]) -> tuple[list[PlannedChange], list[Step]]:
+    decided = decide(read_files(spark, table, files, with_file=True), policy.rules, now).where(F.col(_ACTION).isNotNull())
+    found = decided.groupBy(FILE, _ACTION).agg(F.count(F.lit(1)).alias("messages"), F.sum("body_bytes").alias("bytes")).collect()
+    known = {file.path: file for file in files}
+    changes: dict[tuple[str, str, str], PlannedChange] = {}
+    deleted: dict[DataFile, int] = defaultdict(int)
+    redacted: dict[DataFile, int] = defaultdict(int)
+    for row in found:
+        file = known[relative(table, row[FILE])]
+        change = changes.setdefault((file.queue, file.day, row.action), {"queue": file.queue, "day": file.day, "action": row.action, "messages": 0, "bytes": 0})
+        change["messages"] += row.messages
+        change["bytes"] += row.bytes
+        (deleted if row.action == "delete" else redacted)[file] += row.messages
+
+    def kept(df: DataFrame) -> DataFrame:
+        of = decide(df, policy.rules, now)
+        action = F.coalesce(F.col(_ACTION), F.lit(""))
+        unchanged, changed = of.where(~action.isin("delete", "redact")), of.where(action == "redact")
+        return unchanged.unionByName(redact(changed)).drop(_ACTION)
+
+    return list(changes.values()), without_rows(deleted, kept, redacted)
+
+
+def phases(spark: SparkSession, table: ArchiveTable, policy: Policy, now: datetime, counts: Counts, changes: list[PlannedChange]) -> Iterator[str]:
+    """Apply a policy, and delete the replaced files. What is found is added to `changes`."""
+
+    def steps(files: Sequence[DataFile]) -> list[Step]:
+        found, todo = plan(spark, table, policy, now, files)
+        changes.extend(found)
+        return todo
+
+    yield from work(spark, table, "retain", steps, counts)
+    if counts.steps:
+        table.vacuum(at_once=True)
+        yield "vacuumed"
 
 
 def run(
     spark: SparkSession, path: str, policy: Policy, now: datetime, *, apply: bool = False,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> tuple[list[PlannedChange], dict[str, int]]:  # fmt: skip
-    """Return the plan and counts of the changes. Nothing is changed unless `apply` is true. Raises ArchiveNotFound, SparkFailed."""
-    folder = ArchiveFolder(path)
-    folder.check_exists()
-    folder.check_parquet("change")
-    recovered = folder.recover() if apply else 0
-    steps = plan(spark, folder, policy, now)
-    counts = {"recovered": recovered, "days": 0, "deleted": 0, "redacted": 0}
-    days = _by_day(folder.batches())
-    todo = sorted({(step["queue"], step["day"]) for step in steps}) if apply else []
-    for number, day in enumerate(todo):
-        progress(number, len(todo))
-        actions = {step["action"]: step["messages"] for step in steps if (step["queue"], step["day"]) == day}
+    """Return the plan and counts of the changes. Nothing is changed unless `apply` is true. Raises ArchiveNotFound, SparkFailed.
 
-        def kept(df: DataFrame) -> DataFrame:
-            decided = decide(df, policy.rules, now)
-            action = F.coalesce(F.col(_ACTION), F.lit(""))
-            unchanged, redacted = decided.where(~action.isin("delete", "redact")), decided.where(action == "redact")
-            return unchanged.unionByName(redact(redacted)).drop(_ACTION)
-
-        change = replace(spark, folder, days[day], None if _WHOLE_DAY in actions else kept,
-                         name=new_name(now.strftime("%Y%m%dT%H%M%S")), kind="retain")  # fmt: skip
-        counts["days"] += 1
-        counts["deleted"] += change.rows_before - change.rows_after
-        counts["redacted"] += actions.get("redact", 0)
-    progress(len(todo), len(todo))
-    return steps, counts
-
-
-def _by_day(batches: Iterable[Batch]) -> dict[tuple[str, str], list[Batch]]:
-    days: dict[tuple[str, str], list[Batch]] = defaultdict(list)
-    for batch in batches:
-        days[batch.queue, batch.day].append(batch)
-    return days
+    The replaced files are deleted at once, so that nothing deleted stays on the disk. Time travel ends there.
+    """
+    table, counts = ArchiveTable.open(path), Counts()
+    if not apply:
+        return plan(spark, table, policy, now, table.files())[0], {"days": 0, "deleted": 0, "redacted": 0}
+    changes: list[PlannedChange] = []
+    with lease(table.folder, "retain"):
+        for _ in phases(spark, table, policy, now, counts, changes):
+            progress(counts.steps, counts.steps)
+    return changes, {"days": len(counts.days), "deleted": counts.rows_before - counts.rows_after, "redacted": counts.changed}

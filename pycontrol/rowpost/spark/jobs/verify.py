@@ -1,31 +1,41 @@
-"""Check an archive: count messages, and find duplicates, missing batches, unreadable files and leftovers.
+"""Check an archive: count messages, and find duplicates, missing and unreadable files; `repair` mends what can be mended.
 
-`run` returns a `Report` with one `Finding` for each problem.
+`run` returns a `Report` with one `Finding` for each problem. Leftovers of killed writers are notes: readers never see them.
+`absent` searches every byte below the archive for texts.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from rowpost.spark.archive.folder import ArchiveFolder, Batch
-from rowpost.spark.jobs.archive import read_archive
+from rowpost.spark.archive.lease import lease
+from rowpost.spark.archive.leftovers import find_leftovers, sweep
+from rowpost.spark.archive.rows import FILE, read_files, read_table, relative
+from rowpost.spark.archive.searching import contains
+from rowpost.spark.archive.table import ArchiveTable, DataFile
+from rowpost.spark.jobs.maintenance import Counts, Step, work
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Finding", "Report", "Waiting", "compare", "duplicates", "missing_batches", "run"]
+__all__ = ["Finding", "Report", "Waiting", "absent", "compare", "duplicates", "repair", "run", "sweep_all"]
 
 MAX_SHOWN = 20
+_KEY = ("queue", "id", "row_version")
+_THREADS = 8
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem, and what to do about it."""
+    """A problem or a note, and what to do about it."""
 
     kind: str
     what: str
@@ -34,11 +44,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """The result of a check. `days` has queue, day, messages and bytes."""
+    """The result of a check. `days` has queue, day, messages and bytes. `notes` are no problems."""
 
     days: list[tuple[str, str, int, int]]
     findings: list[Finding]
     counts: dict[str, int] = field(default_factory=dict)
+    notes: list[Finding] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -51,20 +62,7 @@ class Waiting:
 
 def duplicates(df: DataFrame) -> DataFrame:
     """Return queue, id and row_version of messages that were archived more than once."""
-    return df.groupBy("queue", "id", "row_version").count().where(F.col("count") > 1)
-
-
-def missing_batches(batches: Iterable[Batch], journal: Iterable[dict]) -> dict[tuple[str, str], list[int]]:
-    """Return the numbers of missing batches by queue and stream. Batches that a recorded change replaced are not missing."""
-    present: dict[tuple[str, str], set[int]] = defaultdict(set)
-    names = [(batch.queue, batch.name) for batch in batches]
-    names += [(change["queue"], name) for change in journal for name in change["batches"]]
-    for queue, name in names:
-        number = Batch(queue, "", name, "").number
-        if number is not None:
-            present[queue, number[0]].add(number[1])
-    found = {key: sorted(set(range(max(numbers) + 1)) - numbers) for key, numbers in present.items()}
-    return {key: missing for key, missing in found.items() if missing}
+    return df.groupBy(*_KEY).count().where(F.col("count") > 1)
 
 
 def compare(archived: DataFrame, waiting: DataFrame) -> dict[str, int]:
@@ -78,47 +76,100 @@ def compare(archived: DataFrame, waiting: DataFrame) -> dict[str, int]:
 
 
 def run(spark: SparkSession, path: str, waiting: Waiting | None = None) -> Report:
-    """Check an archive, and compare it with the messages that are in a queue now.
+    """Check a snapshot of an archive, and compare it with the messages that are in a queue now.
 
     Raises ArchiveNotFound.
     """
-    folder = ArchiveFolder(path)
-    folder.check_exists()
-    batches = [] if folder.is_delta else folder.batches()
-    findings = [Finding("unfinished change", name, "run rowpost spark compact or retain, which finishes it") for name in folder.unfinished()]
-    findings += [Finding("leftover", name, "left by a killed writer, ignored by readers; remove it with --sweep while no job writes")
-                 for name in folder.leftovers()]  # fmt: skip
-    rows = {path: folder.rows_of(path) for batch in batches for path in batch.files}
-    broken = [path for path, count in rows.items() if count is None]
-    findings += [Finding("unreadable file", path, "restore it, or delete its batch's folder and archive that batch again")
-                 for path in broken]  # fmt: skip
-    findings += [
-        Finding("missing batches", f"{key[0]}: batches {_numbers(missing)} of {key[1]}", "folders were deleted, or a copy is incomplete; restore them")
-        for key, missing in missing_batches(batches, folder.journal()).items()
-    ]
-    counts = {"messages": sum(count or 0 for count in rows.values()), "batches": len(batches), "files": len(rows), "unreadable": len(broken)}
-    if not broken:
-        df = read_archive(spark, path)
+    table = ArchiveTable.open(path)
+    notes = [Finding("leftover", each.path, "left by a killed writer or being written; readers ignore it; remove it with --sweep while no job writes")
+             for each in find_leftovers(table)]  # fmt: skip
+    files = table.files()
+    findings = _unreadable(table, files)
+    counts = {"messages": sum(file.rows for file in files), "files": len(files), "version": table.version, "unreadable": len(findings)}
+    if not findings:
+        df = read_table(spark, table)
         twice = duplicates(df).limit(MAX_SHOWN + 1).collect()
-        findings += [Finding("duplicate", f"{row.queue}: {row.id} (row version {row.row_version})", "two streams archived it, or a new checkpoint archived it again; readers must use distinct id and row_version")
+        findings += [Finding("duplicate", f"{row.queue}: {row.id} (row version {row.row_version})", "two streams archived it, or a new checkpoint archived it again; remove the later copies with --repair")
                      for row in twice[:MAX_SHOWN]]  # fmt: skip
-        counts |= {"messages": df.count() if folder.is_delta else counts["messages"], "duplicates": duplicates(df).count() if twice else 0}
+        counts["duplicates"] = duplicates(df).count() if twice else 0
         if waiting is not None:
             own = df.where(F.col("queue") == waiting.queue)
             counts |= compare(own, waiting.messages)
             if counts["missed"]:
                 what = f"{counts['missed']} messages of {waiting.queue} are older than the newest archived message"
                 findings.append(Finding("missed", what, "a drain archives messages that were locked in its next run; after a tail, start a new archive"))
-    return Report(_by_day(batches, rows), findings, counts | {"findings": len(findings)})
+    return Report(_by_day(files), findings, counts | {"findings": len(findings), "leftovers": len(notes)}, notes)
 
 
-def _by_day(batches: Iterable[Batch], rows: dict[str, int | None]) -> list[tuple[str, str, int, int]]:
+def _unreadable(table: ArchiveTable, files: Sequence[DataFile]) -> list[Finding]:
+    """Find files that are missing, incomplete or of another length than the log says."""
+    with ThreadPoolExecutor(_THREADS) as threads:
+        footers = list(threads.map(lambda file: table.folder.footer(file.path), files))
+    wrong = [file for file, footer in zip(files, footers, strict=True) if footer is None or footer.num_rows != file.rows]
+    if wrong:  # another job may have replaced the file since the snapshot
+        table.refresh()
+    found = []
+    for file in wrong:
+        if table.are_live([file]):
+            kind = "unreadable file" if table.folder.exists(file.path) else "missing file"
+            found.append(Finding(kind, file.path, "restore it from a backup; to go on without its messages, take it out of the table with --repair"))
+    return found
+
+
+def sweep_all(path: str) -> int:
+    """Delete all leftovers, and return their number. Call it only while no job writes to the archive."""
+    table = ArchiveTable.open(path)
+    return len(sweep(table, find_leftovers(table)))
+
+
+def repair(spark: SparkSession, path: str) -> dict[str, int]:
+    """Remove all but the first copy of each message, and take files that cannot be read out of the table. Returns counts.
+
+    The files themselves are kept for a day. Raises ArchiveNotFound, SparkFailed.
+    """
+    table, lost, doubled = ArchiveTable.open(path), Counts(), Counts()
+
+    def gone(files: Sequence[DataFile]) -> list[Step]:
+        wrong = {finding.what for finding in _unreadable(table, files)}
+        return [Step(tuple(file for file in files if file.path in wrong))] if wrong else []
+
+    def twice(files: Sequence[DataFile]) -> list[Step]:
+        everything = table.files()
+        df = read_files(spark, table, everything, with_file=True).select(*_KEY, FILE)
+        held = df.join(duplicates(df).select(*_KEY), list(_KEY), "left_semi").select("queue", FILE).distinct().collect()
+        known, by_queue = {file.path: file for file in everything}, defaultdict(list)
+        for row in held:
+            by_queue[row.queue].append(known[relative(table, row[FILE])])
+        return [Step(tuple(same), _first_copies) for same in by_queue.values()]
+
+    with lease(table.folder, "repair"):
+        for plan, counts in ((gone, lost), (twice, doubled)):
+            for _ in work(spark, table, "repair", plan, counts):
+                pass
+    return {"files_taken_out": lost.files_before, "messages_lost": lost.rows_before, "copies_removed": doubled.rows_before - doubled.rows_after}
+
+
+def _first_copies(df: DataFrame) -> DataFrame:
+    place = F.row_number().over(Window.partitionBy(*_KEY).orderBy("archived_at"))
+    return df.withColumn("_copy", place).where("_copy = 1").drop("_copy")
+
+
+def absent(spark: SparkSession, path: str, texts: Sequence[str]) -> list[Finding]:
+    """Search every file below an archive for texts, as it is and, in Parquet files, in every column. Returns the files with one.
+
+    Bodies that are compressed or encoded are searched as they are stored.
+    """
+    table = ArchiveTable.open(path)
+    root, pattern = table.folder.absolute, "|".join(map(re.escape, texts))
+    holds = F.udf(lambda path: contains(root, path, pattern), "boolean", useArrow=False)
+    paths = [(name,) for name, info in table.folder.contents() if info.is_file]
+    found = spark.createDataFrame(paths, "path string").where(holds("path")).collect()
+    return [Finding("not erased", row.path, "erase it, or run erase again when no job writes") for row in found]
+
+
+def _by_day(files: Iterable[DataFile]) -> list[tuple[str, str, int, int]]:
     days: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
-    for batch in batches:
-        days[batch.queue, batch.day][0] += sum(rows[path] or 0 for path in batch.files)
-        days[batch.queue, batch.day][1] += batch.bytes
-    return [(queue, day, rows_of_day, size) for (queue, day), (rows_of_day, size) in sorted(days.items())]
-
-
-def _numbers(missing: list[int]) -> str:
-    return ", ".join(map(str, missing[:MAX_SHOWN])) + (f" and {len(missing) - MAX_SHOWN} more" if len(missing) > MAX_SHOWN else "")
+    for file in files:
+        days[file.queue, file.day][0] += file.rows
+        days[file.queue, file.day][1] += file.bytes
+    return [(queue, day, rows, size) for (queue, day), (rows, size) in sorted(days.items())]

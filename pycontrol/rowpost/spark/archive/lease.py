@@ -1,0 +1,86 @@
+"""The lease of an archive's maintenance: two jobs do not rewrite the same files at once and throw one result away.
+
+The lease saves work. The log of the table is what protects the messages: a job whose lease was taken loses nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+from rowpost.errors import SparkFailed
+from rowpost.spark.archive.folder import ArchiveFolder
+
+__all__ = ["lease"]
+
+_NAME = "maintenance.json"
+_LASTS = timedelta(minutes=15)
+_WAIT_S, _POLL_S, _RENEW_S = 60.0, 0.5, 60.0
+
+
+@contextmanager
+def lease(folder: ArchiveFolder, job: str, *, wait_s: float = _WAIT_S) -> Iterator[None]:
+    """Hold the lease within the block. A thread renews it.
+
+    The lease of a process that has exited on this machine, and one that was not renewed for 15 minutes, are taken over.
+
+    Raises:
+        SparkFailed: another job still holds it after `wait_s` seconds. The message names the job.
+    """
+    own = {"job": job, "host": socket.gethostname(), "pid": os.getpid(), "since": _now().isoformat(timespec="seconds")}
+    end = time.monotonic() + wait_s
+    while not folder.create(_NAME, own | _expiry()):
+        holder = folder.read(_NAME)
+        is_over = folder.age_s(_NAME) > _LASTS.total_seconds() if holder is None else _is_over(holder)  # None: its writer was killed
+        if is_over:
+            folder.remove(_NAME)
+        elif time.monotonic() >= end:
+            raise SparkFailed(_refusal(folder.path, job, holder))
+        else:
+            time.sleep(_POLL_S)
+    ended = threading.Event()
+    renewal = threading.Thread(target=_renew, args=(folder, own, ended), daemon=True)
+    renewal.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        renewal.join()
+        folder.remove(_NAME)
+
+
+def _renew(folder: ArchiveFolder, own: dict, ended: threading.Event) -> None:
+    while not ended.wait(_RENEW_S):
+        folder.write(_NAME, own | _expiry())
+
+
+def _expiry() -> dict[str, str]:
+    return {"expires": (_now() + _LASTS).isoformat(timespec="seconds")}
+
+
+def _is_over(holder: dict) -> bool:
+    if datetime.fromisoformat(holder["expires"]) < _now():
+        return True
+    if holder["host"] != socket.gethostname() or holder["pid"] == os.getpid():
+        return False
+    try:
+        os.kill(holder["pid"], 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
+def _refusal(path: str, job: str, holder: dict | None) -> str:
+    known = "another job" if holder is None else f"{holder['job']} has been running since {holder['since']} on {holder['host']}, process {holder['pid']}"
+    return f"Cannot {job} {path} now: {known}. Nothing was changed. Wait for it to end, and run the command again."
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,91 @@
+"""The Spark sink that writes files of an archive's table: tasks write them, and the driver learns of them when all have succeeded.
+
+`write_files` and `merge_files` in rows.py use it. The sink commits nothing to the table. It leaves the descriptions of the
+files in a file below `_rowpost/new`, which the driver reads and deletes. If a task fails, Spark calls `abort`, which deletes
+the files of the others.
+
+The alternative `DataFrame.mapInArrow` needs pandas, which nothing else here does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+import pyarrow as pa
+from pyarrow import parquet
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from rowpost.errors import SparkFailed
+from rowpost.spark.archive.folder import ArchiveFolder, filesystem
+from rowpost.spark.archive.parts import PARTITIONS, NewFile, write_parts
+
+__all__ = ["GROUP", "PartsSink"]
+
+#: The column of a DataFrame whose rows are groups of files to merge, as JSON.
+GROUP = "group"
+_MAX_ROWS, _BATCH_BYTES = 8192, 8 << 20
+
+
+@dataclass
+class _Written(WriterCommitMessage):
+    files: list[NewFile]
+
+
+class PartsSink(DataSource):
+    """The format rowpost_parts. Options: path (the table's folder), name (starts the names of the files) and schema (of the files, as JSON)."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "rowpost_parts"
+
+    def writer(self, schema: StructType, overwrite: bool) -> _PartsWriter:
+        return _PartsWriter(self.options, merges=GROUP in schema.fieldNames())
+
+
+class _PartsWriter(DataSourceArrowWriter):
+    """Writes rows, or merges files if the rows name groups of them."""
+
+    def __init__(self, options: Mapping[str, str], merges: bool) -> None:
+        self._root, self._name, self._schema = options["path"], options["name"], options["schema"]
+        self._merges = merges
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> _Written:
+        """Write the rows of one task."""
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        schema = to_arrow_schema(StructType.fromJson(json.loads(self._schema)), timezone="UTC")
+        if not self._merges:
+            return _Written(list(write_parts(iterator, self._root, schema, self._name)))
+        groups = (json.loads(text) for batch in iterator for text in batch.column(GROUP).to_pylist())
+        return _Written([file for group in groups for file in write_parts(_rows_of(group, self._root), self._root, schema, self._name)])
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Tell the driver which files were written."""
+        files = [file.__dict__ for each in messages if isinstance(each, _Written) for file in each.files]
+        ArchiveFolder(self._root).write(f"new/{self._name}.json", {"files": files})
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Delete the files of the tasks that have succeeded."""
+        ArchiveFolder(self._root).delete(file.path for each in messages if isinstance(each, _Written) for file in each.files)
+
+
+def _rows_of(files: Sequence[tuple[str, str, str]], root: str) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files (path, queue and day), with the columns of their partition, in batches of a few megabytes."""
+    files_of, base = filesystem(root)
+    for path, queue, day in files:
+        try:
+            with files_of.open_input_file(f"{base}/{path}") as file:
+                for batch in _small_batches(parquet.ParquetFile(file)):
+                    partition = [pa.repeat(pa.scalar(queue), len(batch)), pa.repeat(pa.scalar(date.fromisoformat(day)), len(batch))]
+                    yield pa.RecordBatch.from_arrays([*batch.columns, *partition], names=[*batch.schema.names, *PARTITIONS])
+        except (FileNotFoundError, pa.ArrowInvalid) as error:
+            raise SparkFailed(f"{path} cannot be read: the file is missing or incomplete. `rowpost spark verify` lists all such files.") from error
+
+
+def _small_batches(file: parquet.ParquetFile) -> Iterator[pa.RecordBatch]:
+    size = sum(file.metadata.row_group(number).total_byte_size for number in range(file.num_row_groups))
+    return file.iter_batches(batch_size=max(1, min(_MAX_ROWS, _BATCH_BYTES * file.metadata.num_rows // max(size, 1))))

@@ -1,0 +1,96 @@
+"""Read the files of an archive's table as a DataFrame, and write a DataFrame as new files of it.
+
+Spark reads the files of one snapshot, so it needs no jar of Delta, and a reader never sees half a change.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from rowpost.errors import SparkFailed
+from rowpost.spark.archive.parts import PARTITIONS, NewFile
+from rowpost.spark.archive.parts_sink import GROUP, PartsSink
+from rowpost.spark.archive.table import ArchiveTable, DataFile
+from rowpost.spark.session import activate
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["FILE", "merge_files", "read_files", "read_table", "relative", "write_files"]
+
+#: The column with a row's file, if it is asked for.
+FILE = "_file"
+
+
+def read_table(spark: SparkSession, table: ArchiveTable) -> DataFrame:
+    """Read a snapshot. Raises SparkFailed if its files cannot be read without Delta's jar, and the session has none."""
+    if table.needs_jar is None:
+        return read_files(spark, table, table.files())
+    try:
+        return spark.read.format("delta").option("versionAsOf", table.version).load(table.path)
+    except Exception as error:  # an AnalysisException or, from the JVM, a Py4JJavaError
+        if "DATA_SOURCE_NOT_FOUND" not in str(error):
+            raise
+        raise SparkFailed(
+            f"Cannot read {table.path}: the table has {table.needs_jar}, which needs Delta's jar. Start Spark with the jar "
+            "(--conf spark.jars.packages=…), or run REORG TABLE … APPLY (PURGE) and disable the feature."
+        ) from error
+
+
+def read_files(spark: SparkSession, table: ArchiveTable, files: Iterable[DataFile], *, with_file: bool = False) -> DataFrame:
+    """Read files of a snapshot with the table's columns. With `with_file`, the column FILE tells the path of each row's file.
+
+    Files in folders named by the partition are read together, so that Spark skips folders that a filter excludes.
+    """
+    schema = table.schema
+    shapes: dict[tuple, list[DataFile]] = defaultdict(list)
+    for file in files:
+        shapes[file.shape or (file.queue, file.day, None)].append(file)
+    names = [*schema.fieldNames(), *([FILE] if with_file else [])]
+    frames = []
+    for shape, same in shapes.items():
+        named = shape[-1] is not None
+        columns = [column for column in schema if named or column.name not in PARTITIONS]
+        reader = spark.read.schema(StructType(columns)).option("basePath", table.path)
+        frame = reader.parquet(*(f"{table.path}/{file.path}" for file in same))
+        if not named:
+            frame = frame.withColumn("queue", F.lit(shape[0])).withColumn("day", F.lit(shape[1]).cast("date"))
+        frames.append(frame.withColumn(FILE, F.col("_metadata.file_path")).select(names) if with_file else frame.select(names))
+    if not frames:
+        return spark.createDataFrame([], StructType([*schema, *(StructType().add(FILE, "string") if with_file else ())]))
+    combined = frames[0]
+    for frame in frames[1:]:
+        combined = combined.unionByName(frame)
+    return combined
+
+
+def write_files(df: DataFrame, table: ArchiveTable, name: str) -> list[NewFile]:
+    """Write rows as files that are not committed yet. `name` starts the names of the files."""
+    spark, unique = df.sparkSession, f"{name}-{uuid.uuid4().hex[:8]}"
+    spark.dataSource.register(PartsSink)
+    activate(spark)
+    writer = df.write.format(PartsSink.name()).mode("append").option("path", table.folder.absolute).option("name", unique)
+    writer.option("schema", table.file_schema().json()).save()
+    found = table.folder.read(f"new/{unique}.json") or {"files": []}
+    table.folder.remove(f"new/{unique}.json")
+    return [NewFile(**each) for each in found["files"]]
+
+
+def merge_files(spark: SparkSession, table: ArchiveTable, groups: Sequence[Sequence[DataFile]], name: str) -> list[NewFile]:
+    """Write one new file for each group of files of one partition. Their rows are copied unchanged, a group in each task."""
+    asked = [(json.dumps([(file.path, file.queue, file.day) for file in group]),) for group in groups]
+    return write_files(spark.createDataFrame(asked, f"{GROUP} string").repartition(len(groups)), table, name)
+
+
+def relative(table: ArchiveTable, uri: str) -> str:
+    """Return the path of a file in the table from what Spark says in FILE."""
+    root = table.folder.absolute.partition("://")[2] or table.folder.absolute
+    return unquote(uri).partition(f"{root}/")[2]

@@ -1,0 +1,49 @@
+"""Search a file for texts: its bytes, and the values of a Parquet file, which are compressed in it."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import ArrowInvalid, parquet
+
+from rowpost.spark.archive.folder import filesystem
+
+__all__ = ["contains"]
+
+_CHUNK_BYTES = 8 << 20
+_OVERLAP_BYTES = 4096  # longer than any text that is searched for
+_ROWS = 1024
+
+
+def contains(root: str, path: str, pattern: str) -> bool:
+    """Whether a file holds a text that matches a regular expression, in its bytes or in a value of a text or binary column.
+
+    A file that was deleted holds nothing.
+    """
+    files, base = filesystem(root)
+    compiled = re.compile(pattern.encode())
+    try:
+        opened = files.open_input_file(f"{base}/{path}")
+    except FileNotFoundError:
+        return False
+    with opened as file:
+        before = b""
+        while chunk := file.read(_CHUNK_BYTES):
+            if compiled.search(before + chunk):
+                return True
+            before = chunk[-_OVERLAP_BYTES:]
+        if not path.endswith(".parquet"):
+            return False
+        try:
+            rows = parquet.ParquetFile(file)
+        except ArrowInvalid:  # incomplete, so only its bytes can be searched
+            return False
+        return any(_in_column(column, pattern) for batch in rows.iter_batches(batch_size=_ROWS) for column in batch.columns)
+
+
+def _in_column(column: pa.Array, pattern: str) -> bool:
+    if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type) or pa.types.is_large_string(column.type)):
+        return False
+    return bool(pc.any(pc.match_substring_regex(column.cast(pa.binary()), pattern)).as_py())

@@ -1,0 +1,173 @@
+"""Erase the messages of one person or case from an archive, with all copies below its folder, and write a receipt.
+
+Only files that hold such messages are rewritten. All files that the table has replaced are then deleted, because an earlier
+merge may have copied the messages: time travel ends there. The selected messages of unfinished replays are erased too, and
+so are leftovers of killed jobs. The receipt says when, why and how much, but not what.
+"""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import functions as F
+
+from rowpost.errors import InvalidMessage, SettingsError, SparkFailed
+from rowpost.spark.archive.headers import parse_headers
+from rowpost.spark.archive.lease import lease
+from rowpost.spark.archive.leftovers import Leftover, find_leftovers, sweep
+from rowpost.spark.archive.rows import FILE, read_files, relative
+from rowpost.spark.archive.schemas import ARCHIVE, MESSAGE
+from rowpost.spark.archive.table import ArchiveTable, DataFile
+from rowpost.spark.jobs.maintenance import Counts, Step, without_rows, work
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+__all__ = ["Selection", "phases", "read_lines", "run"]
+
+_MATCHES = "_matches"
+_ID_COLUMNS = ("id", "message_id")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The messages to erase: those that meet a Spark SQL condition on schemas.ARCHIVE, and those with one of the ids.
+
+    An id is that of the row or NServiceBus.MessageId, in upper or lower case.
+    """
+
+    where: str | None = None
+    ids: tuple[str, ...] = ()
+
+    def mark(self, df: DataFrame) -> DataFrame:
+        """Add the column _MATCHES to archived messages. Raises InvalidMessage for a condition that is not valid."""
+        matches = F.lit(False)
+        if self.where is not None:
+            try:
+                df.where(self.where)
+            except (AnalysisException, ParseException) as error:
+                first = str(error).strip().splitlines()[0].partition("] ")[2] or str(error).splitlines()[0]
+                raise InvalidMessage(f"The condition is not valid: {first} The columns are {', '.join(ARCHIVE.fieldNames())}.") from error
+            matches = F.coalesce(F.expr(self.where), F.lit(False))
+        if self.ids:
+            ids = df.sparkSession.createDataFrame([(each.lower(),) for each in self.ids], "_id string").distinct()
+            for name in _ID_COLUMNS:
+                own = F.broadcast(ids.select(F.col("_id").alias(f"_{name}")))
+                df = df.join(own, F.lower(F.col(name)) == F.col(f"_{name}"), "left")
+                matches |= F.col(f"_{name}").isNotNull()
+        marked = df.withColumn(_MATCHES, matches)
+        return marked.drop(*(f"_{name}" for name in _ID_COLUMNS)) if self.ids else marked
+
+
+def read_lines(path: Path) -> tuple[str, ...]:
+    """Read ids or texts, one in each line. Raises SettingsError for a file without any."""
+    lines = tuple(dict.fromkeys(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()))
+    if not lines:
+        raise SettingsError(f"{path} is empty: write one id or text in each line.")
+    return lines
+
+
+def run(
+    spark: SparkSession, path: str, selection: Selection, reason: str, now: datetime, *, idle: bool = False,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> dict[str, Any]:  # fmt: skip
+    """Erase messages, and return the receipt.
+
+    Args:
+        spark: the session.
+        path: the archive.
+        selection: the messages.
+        reason: for the receipt. It must not contain what is erased.
+        now: the time of the receipt.
+        idle: no job writes to the archive now, so that all leftovers can be deleted.
+        progress: called with the number of erased messages.
+
+    Raises:
+        ArchiveNotFound: there is no archive in `path`.
+        InvalidMessage: the condition is not valid.
+        SparkFailed: another job maintains the archive, its log must be replaced first, or a file cannot be read.
+    """
+    table, counts = ArchiveTable.open(path), Counts()
+    if not table.has_plain_log:
+        raise SparkFailed(f"Cannot erase in {path}: the log of the table has statistics of ids and headers. Replace it with: rowpost spark adopt {path}")
+    with lease(table.folder, "erase"):
+        for _ in phases(spark, table, selection, counts):
+            progress(counts.rows_before - counts.rows_after, counts.files_before)
+        leftovers = find_leftovers(table)
+        swept = sweep(table, [each for each in leftovers if idle or each.is_over])
+        unsure = _holding(spark, table, selection, [each for each in leftovers if each.path not in swept])
+        replayed = sum(_erase_replay(spark, table, selection, place) for place in table.folder.replays())
+    receipt = {
+        "time": now.isoformat(timespec="seconds"), "reason": reason, "user": _user(), "host": socket.gethostname(), "archive": table.folder.absolute,
+        "selected_by": [name for name, used in (("where", selection.where), ("ids", selection.ids)) if used], "ids": len(selection.ids),
+        "erased": counts.rows_before - counts.rows_after, "files_rewritten": counts.files_before,
+        "leftovers_deleted": len(swept), "replayed_erased": replayed, "unfinished": len(unsure), "version": table.version,
+    }  # fmt: skip
+    table.folder.write(f"erasures/{now:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}.json", receipt)
+    return receipt
+
+
+def phases(spark: SparkSession, table: ArchiveTable, selection: Selection, counts: Counts) -> Iterator[str]:
+    """Erase messages from the table, and delete the replaced files."""
+    yield from work(spark, table, "erase", lambda files: _steps(spark, table, selection, files), counts)
+    table.vacuum(at_once=True)
+    yield "vacuumed"
+
+
+def _steps(spark: SparkSession, table: ArchiveTable, selection: Selection, files: Sequence[DataFile]) -> list[Step]:
+    found = selection.mark(read_files(spark, table, files, with_file=True)).where(_MATCHES).groupBy(FILE).count().collect()
+    known = {file.path: file for file in files}
+
+    def keep(df: DataFrame) -> DataFrame:
+        return selection.mark(df).where(~F.col(_MATCHES)).drop(_MATCHES)
+
+    return without_rows({known[relative(table, row[FILE])]: row["count"] for row in found}, keep)
+
+
+def _holding(spark: SparkSession, table: ArchiveTable, selection: Selection, leftovers: Sequence[Leftover]) -> list[str]:
+    """Return the files that a job may be about to commit, and that hold a selected message or cannot be read yet."""
+    found = []
+    for each in leftovers:
+        complete = table.folder.footer(each.path) is not None
+        if not complete or selection.mark(read_files(spark, table, [each.as_file()])).where(_MATCHES).limit(1).count():
+            found.append(each.path)
+    return found
+
+
+def _erase_replay(spark: SparkSession, table: ArchiveTable, selection: Selection, place: str) -> int:
+    """Erase messages of an unfinished replay, and return their number. Its other messages are still sent."""
+    folder, rows, kept = table.folder, f"{place}/rows", f"{place}/rows-kept"
+    if not folder.exists(rows):  # an earlier run was killed between the two last steps
+        folder.move(kept, rows)
+    df = spark.read.parquet(f"{table.path}/{rows}")
+    marked = selection.mark(_as_archived(df, table.schema))
+    number = marked.where(_MATCHES).count()
+    if number:
+        marked.where(~F.col(_MATCHES)).select(df.columns).write.mode("overwrite").partitionBy("step").parquet(f"{table.path}/{kept}")
+        folder.delete([rows])
+        folder.move(kept, rows)
+    return number
+
+
+def _as_archived(df: DataFrame, schema: StructType) -> DataFrame:
+    """Add the columns of the table to the messages of a replay. Columns that a replay does not store are null."""
+    names = set(df.columns)
+    missing = [column for column in MESSAGE if column.name not in names]
+    whole = parse_headers(df.withColumns({column.name: F.lit(None).cast(column.dataType) for column in missing}))
+    return whole.withColumns({c.name: F.lit(None).cast(c.dataType) for c in schema if c.name not in whole.columns})
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name
+        return "unknown"

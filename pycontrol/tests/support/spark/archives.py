@@ -1,0 +1,38 @@
+"""Create archives for tests, without a queue: each batch is written as a stream would write it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from rowpost.spark.jobs.archive import BatchWriter, archive
+from tests.support.spark.messages import messages
+
+__all__ = ["QUERY", "ArchiveMaker", "old_archive"]
+
+QUERY = "1f0c2a9e-0000-0000-0000-000000000000"
+
+
+class ArchiveMaker:
+    """Writes batches of one stream to the archive `folder`/out."""
+
+    def __init__(self, spark: SparkSession, folder: Path, query: str = QUERY) -> None:
+        self.spark, self.folder, self.path = spark, folder, folder / "out"
+        folder.mkdir(exist_ok=True)
+        (folder / "metadata").write_text(json.dumps({"id": query}))
+
+    def batch(self, number: int, rows: Sequence[tuple], queue: str = "audit") -> None:
+        """Write one batch with one file for each day."""
+        BatchWriter(str(self.path), str(self.folder), queue=queue)(archive(messages(self.spark, *rows), queue).coalesce(1), number)
+
+
+def old_archive(spark: SparkSession, path: Path, batches: dict[str, Sequence[tuple]], queue: str = "audit") -> None:
+    """Write an archive as earlier versions did: plain Parquet files in a folder for each batch."""
+    from pyspark.sql import functions as F
+
+    for name, rows in batches.items():
+        df = archive(messages(spark, *rows), queue).coalesce(1).withColumn("batch", F.lit(name))
+        df.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").partitionBy("queue", "day", "batch").parquet(str(path))
