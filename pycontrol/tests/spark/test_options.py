@@ -58,7 +58,9 @@ def test_every_option_on_the_lists_is_accepted():
         return {name: {**values, "mode": mode}.get(name, "local") for name in names}
 
     assert read_options(of(BATCH, "")).queue == "a"
-    assert read_options({**of(STREAM, "drain"), "checkpointLocation": "c"}, stream=True).take_over
+    one_queue = [name for name in STREAM if name != "subscribePattern"]
+    assert read_options({**of(one_queue, "drain"), "connectRetrySeconds": "5", "checkpointLocation": "c"}, stream=True).take_over
+    assert read_options({"subscribePattern": "a.*"}, stream=True).pattern == "a.*"
     assert write_options(of(WRITE, "direct")).mode == "direct"
     assert write_options({**of(STREAM_WRITE, ""), "checkpointLocation": "c"}, stream=True).mode == "staged"
 

@@ -207,8 +207,8 @@ def test_a_server_that_stays_away_is_an_error_after_the_limit(outage):
 
 
 def test_the_limit_is_an_option():
-    assert read_options({"queue": "a"}).connect_retry_s == 300
-    assert read_options({"queue": "a", "connectRetrySeconds": "2.5"}).connect_retry_s == 2.5
+    assert read_options({"queue": "a"}, stream=True).connect_retry_s == 300
+    assert read_options({"queue": "a", "connectRetrySeconds": "2.5"}, stream=True).connect_retry_s == 2.5
 
 
 # ---------------------------------------------------------------------------------------------- the command, restarted at random

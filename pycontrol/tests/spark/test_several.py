@@ -180,7 +180,7 @@ def test_a_checkpoint_of_a_queue_that_is_not_among_them_is_refused(queues, run, 
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused(options, says):
     with pytest.raises(SettingsError, match=says):
-        read_options(options)
+        read_options(options, stream=True)
 
 
 def test_one_name_is_one_queue_and_a_comma_in_the_option_queue_belongs_to_the_name():

@@ -55,7 +55,7 @@ def finalize(options: Mapping[str, str], checkpoint: str | Path, spark: SparkSes
     Raises:
         SpoolTaken: the spool belongs to another stream.
     """
-    asked = read_options({**options, "mode": "drain"})
+    asked = read_options({**options, "mode": "drain"}, stream=True)
     drained = {queue: offset for queue, offset in offsets_by_queue(committed_offset(checkpoint, spark), asked.queue).items() if "owner" in offset}
     connection = PatientConnection(asked)
     try:

@@ -65,7 +65,7 @@ def what_is_held(options: Mapping[str, str], checkpoint: str | Path, spark: Spar
     Raises:
         DatabaseUnavailable: the server was away for longer than connectRetrySeconds.
     """
-    asked = read_options(options)
+    asked = read_options(options, stream=True)
     offsets = offsets_by_queue(committed_offset(checkpoint, spark), asked.queue)
     connection = PatientConnection(asked)
     try:
