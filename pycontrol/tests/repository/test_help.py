@@ -53,7 +53,9 @@ def resolve(arguments: list[str]) -> tuple[tuple[str, ...], list[str]]:
     words = [word for word in arguments if not word.startswith("-")]
     if arguments[:1] == ["--env"]:
         words = words[1:]
-    depth = 2 if (words[0],) in ALL and hasattr(ALL[(words[0],)], "commands") else 1
+    depth = 1
+    while depth < len(words) and hasattr(ALL.get(tuple(words[:depth])), "commands"):
+        depth += 1
     return tuple(words[:depth]), [word.partition("=")[0] for word in arguments if re.match(r"--?[a-z]", word)]
 
 

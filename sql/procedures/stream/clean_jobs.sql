@@ -7,8 +7,8 @@ CREATE OR ALTER PROCEDURE rowpost.clean_jobs
     @count int -- how many rows of each kind at most, 1 to 4000
 AS
 /*
-Deletes staged messages of jobs that ended, and old jobs with their ledger. A job that has stored and sent nothing for as long
-as staged messages are kept counts as failed. The ledger of a stream is kept.
+Deletes staged messages of jobs that ended, and old jobs with their ledger.
+A job that has stored and sent nothing for as long as staged messages are kept counts as failed. The ledger of a stream is kept.
 Atomicity: in the caller's transaction.
 Locking:   the rows that it changes.
 */

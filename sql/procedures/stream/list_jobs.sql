@@ -12,6 +12,7 @@ Locking:   none that lasts.
 Only jobs of the caller's login are returned, unless it is an operator.
 */
 SET NOCOUNT, XACT_ABORT ON;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED; -- READPAST is not allowed in SERIALIZABLE
 
 IF @count IS NULL OR @count NOT BETWEEN 1 AND 10000
     THROW 51003, N'The count must be a number from 1 to 10000.', 1;

@@ -8,8 +8,8 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $rowpost$
 /*
-Deletes staged messages of jobs that ended, and old jobs with their ledger. A job that has stored and sent nothing for as long
-as staged messages are kept counts as failed. The ledger of a stream is kept.
+Deletes staged messages of jobs that ended, and old jobs with their ledger.
+A job that has stored and sent nothing for as long as staged messages are kept counts as failed. The ledger of a stream is kept.
 Atomicity: in the caller's transaction.
 Locking:   the rows that it changes.
 */
