@@ -58,6 +58,18 @@ def test_the_list_of_queues_shows_them(rowpost: Program):
     assert "owner" not in plain
 
 
+def test_browsing_a_queue_says_whose_message_types_it_has_shown(rowpost: Program):
+    described = f"{QUEUES}message_types: {{Shop.Placed: {{description: A customer orders, owner: Team Web}}, Shop.Other: {{owner: Nobody}}}}\n"
+    made = rowpost.with_environment(environment_file(rowpost.folder, rowpost.engine, described, "typed"))
+    for _ in range(2):
+        assert made("send", "Billing", "--type", "Shop.Placed", "--body", "{}").code == 0
+    assert made("send", "Billing", "--raw", "--body", "{}").code == 0
+    shown = made("queue", "browse", "Billing")
+
+    assert shown.err == "Shop.Placed: A customer orders, owner: Team Web\n"
+    assert made("queue", "purge", "Billing", "--yes").code == 0
+
+
 @pytest.fixture
 def client(target):
     if target.babelfish:

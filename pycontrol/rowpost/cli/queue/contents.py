@@ -10,12 +10,13 @@ from rowpost.cli.command import QueueArgument, YesOption, command
 from rowpost.cli.exits import ExitCode, Interrupted
 from rowpost.cli.formats import PEEK_LIMIT, format_count, format_exact_count
 from rowpost.cli.interrupts import defer_interrupts
-from rowpost.cli.printing import describe_body, message_document, print_message, table
+from rowpost.cli.printing import describe_body, message_document, print_message, table, visible
 from rowpost.cli.session import ACTOR, Session
 from rowpost.errors import MessageCorrupt
 from rowpost.transport.purging import purge as purge_queue
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, EXCEPTION_MESSAGE
 from rowpost.wire.message import BrowsedMessage
+from rowpost.wire.message_types import split_enclosed_types
 
 __all__ = ["register"]
 
@@ -101,8 +102,25 @@ def browse(
     else:
         columns = ("row", "bytes", "expires", "type or failure", "body")
         table(session.out, columns, [_line(message) for message in messages], right=("row", "bytes"))
+        _print_described(session, messages)
     if not messages and not session.as_json:
         session.note(f"{queue.name} has no messages to show.")
+
+
+def _print_described(session: Session, messages: list[BrowsedMessage]) -> None:
+    """Print what the environment says about the message types that were shown."""
+    for name in dict.fromkeys(_type(message) for message in messages):
+        about = session.settings.message_type(name)
+        if about is not None:
+            parts = (about.description, about.owner and f"owner: {about.owner}", about.runbook and f"runbook: {about.runbook}")
+            session.note(visible(f"{name}: {', '.join(filter(None, parts))}"))
+
+
+def _type(message: BrowsedMessage) -> str:
+    try:
+        return next(iter(split_enclosed_types(message.headers.get(ENCLOSED_MESSAGE_TYPES))), "")
+    except MessageCorrupt:
+        return ""
 
 
 def _line(message: BrowsedMessage) -> tuple[object, ...]:
