@@ -10,6 +10,7 @@ from rowpost.database.sql_folder import sql_folder
 from rowpost.deploy.scripts import load_scripts
 from rowpost.errors import CATALOGUE
 from tests.support import babelfish
+from tests.support.babelfish.fragments import FRAGMENTS
 from tests.support.sql_headers import ROOTS, Header, files, headers, read_header, without_comments
 
 ENGINES = ("sqlserver", "postgresql")
@@ -317,6 +318,13 @@ def test_a_babelfish_file_has_its_originals_header_and_names_the_limit(path, hea
     assert (here.name, here.parameters) == (original.name, original.parameters)
     assert None in (here.result, original.result) or here.result == original.result
     assert re.search(r"^Babelfish: ", here.comment, re.MULTILINE)
+
+
+def test_each_change_for_babelfish_is_made_and_has_a_name_of_its_own():
+    texts = "".join(path.read_text(encoding="utf-8") for path in sorted(sql_folder().rglob("*.sql")))
+
+    assert len({lack for lack, *_ in FRAGMENTS}) == len(FRAGMENTS)
+    assert [lack for lack, statement, _ in FRAGMENTS if statement not in texts] == []
 
 
 @pytest.mark.parametrize("path", sorted((sql_folder() / "tables").rglob("*.sql")), ids=lambda path: path.stem)

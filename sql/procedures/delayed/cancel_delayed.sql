@@ -19,6 +19,6 @@ DECLARE @row_version bigint = TRY_CONVERT(bigint, SUBSTRING(@delayed_key, 25, 20
 DELETE d
 OUTPUT CAST(deleted.Due AS datetime2(3)) AS due, deleted.Headers AS headers, deleted.Body AS body
 FROM {delayed_table} AS d WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK, FORCESEEK)
-WHERE d.Due = @due
+WHERE d.Due BETWEEN DATEADD(MILLISECOND, -3, @due) AND DATEADD(MILLISECOND, 3, @due) -- the key has milliseconds, and the index is on Due
   AND d.RowVersion = @row_version;
 GO

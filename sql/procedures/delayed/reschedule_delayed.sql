@@ -22,7 +22,7 @@ DECLARE @row_version bigint = TRY_CONVERT(bigint, SUBSTRING(@delayed_key, 25, 20
 UPDATE d
 SET d.Due = DATEADD(MILLISECOND, CAST(@delay_ms % 86400000 AS int), DATEADD(DAY, CAST(@delay_ms / 86400000 AS int), GETUTCDATE()))
 FROM {delayed_table} AS d WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK, FORCESEEK)
-WHERE d.Due = @due
+WHERE d.Due BETWEEN DATEADD(MILLISECOND, -3, @due) AND DATEADD(MILLISECOND, 3, @due) -- the key has milliseconds, and the index is on Due
   AND d.RowVersion = @row_version;
 
 SELECT CAST(CASE WHEN @@ROWCOUNT > 0 THEN 1 ELSE 0 END AS bit) AS rescheduled;

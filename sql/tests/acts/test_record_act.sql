@@ -29,6 +29,7 @@ EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @right;
 GO
 CREATE OR ALTER PROCEDURE acts_record_act.[test record_act returns the number of the act]
 AS
+-- Babelfish: INSERT EXEC takes no procedure that calls another one
 CREATE TABLE #recorded (act_id bigint);
 INSERT INTO #recorded (act_id)
 EXEC rowpost.record_act @act_name = N'retry', @client = N'test', @queue_name = N'Sample';

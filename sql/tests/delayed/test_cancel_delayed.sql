@@ -5,6 +5,7 @@ EXEC tSQLt.NewTestClass @ClassName = N'delayed_cancel_delayed';
 GO
 CREATE OR ALTER PROCEDURE delayed_cancel_delayed.[test cancel_delayed removes and returns one message]
 AS
+-- Babelfish: INSERT EXEC misses the rows of an OUTPUT clause
 CREATE TABLE #browsed (delayed_key nvarchar(60), due datetime2(3), headers nvarchar(max), body varbinary(max), body_bytes bigint);
 CREATE TABLE #cancelled (due datetime2(3), headers nvarchar(max), body varbinary(max));
 EXEC rowpost.[delay_message:Sample] @headers = N'this', @body = 0x01, @delay_ms = 3600000;

@@ -6,6 +6,7 @@ GO
 CREATE OR ALTER PROCEDURE stream_claim_ledger.[test claim_ledger claims a part once and says what it was]
 AS
 CREATE TABLE #claim (claimed bit, messages bigint, digest varchar(64));
+EXEC rowpost.begin_job @job_key = N'job', @destination = N'Sample', @run = N'r1', @mode = N'direct';
 INSERT INTO #claim (claimed, messages, digest)
 EXEC rowpost.claim_ledger @job_key = N'job', @part = 0, @parts = 2;
 EXEC rowpost.settle_ledger @job_key = N'job', @part = 0, @messages = 7, @digest = 'abc';

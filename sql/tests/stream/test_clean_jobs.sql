@@ -10,8 +10,8 @@ EXEC rowpost.stage_messages @job_key = N'job', @attempt = N'r1/0', @messages = N
 EXEC rowpost.end_job @job_key = N'job', @run = N'r1', @done = 0;
 EXEC rowpost.clean_jobs @staged_seconds = 3600, @ledger_seconds = 3600, @count = 10;
 DECLARE @young int = (SELECT COUNT(*) FROM rowpost.staged_message AS s);
-WAITFOR DELAY '00:00:00.010';
-EXEC rowpost.clean_jobs @staged_seconds = 0, @ledger_seconds = 3600, @count = 10;
+UPDATE s SET s.staged_at = DATEADD(HOUR, -2, s.staged_at) FROM rowpost.staged_message AS s;
+EXEC rowpost.clean_jobs @staged_seconds = 3600, @ledger_seconds = 3600, @count = 10;
 
 DECLARE @old int = (SELECT COUNT(*) FROM rowpost.staged_message AS s);
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @young;
@@ -23,9 +23,9 @@ EXEC rowpost.begin_job @job_key = N'job', @destination = N'Sample', @run = N'r1'
 EXEC rowpost.stage_messages @job_key = N'job', @attempt = N'r1/0', @messages = N'[{"ordinal":0,"headers":"a"}]';
 EXEC rowpost.seal_job @job_key = N'job', @attempts = N'["r1/0"]', @messages = N'["1"]', @digests = N'["d"]', @digest = 'd';
 EXEC rowpost.claim_ledger @job_key = N'a stream', @part = 7, @parts = 0;
-WAITFOR DELAY '00:00:00.010';
-EXEC rowpost.clean_jobs @staged_seconds = 0, @ledger_seconds = 3600, @count = 10;
-EXEC rowpost.clean_jobs @staged_seconds = 3600, @ledger_seconds = 0, @count = 10;
+UPDATE s SET s.staged_at = DATEADD(HOUR, -2, s.staged_at) FROM rowpost.staged_message AS s;
+UPDATE l SET l.claimed_at = DATEADD(HOUR, -2, l.claimed_at) FROM rowpost.ledger AS l;
+EXEC rowpost.clean_jobs @staged_seconds = 3600, @ledger_seconds = 3600, @count = 10;
 
 DECLARE @staged int = (SELECT COUNT(*) FROM rowpost.staged_message AS s);
 DECLARE @stream int = (SELECT COUNT(*) FROM rowpost.ledger AS l WHERE l.job_key = N'a stream');

@@ -5,6 +5,7 @@ EXEC tSQLt.NewTestClass @ClassName = N'stream_describe_stream';
 GO
 CREATE OR ALTER PROCEDURE stream_describe_stream.[test describe_stream says how far row versions are drawn and that nobody else writes]
 AS
+-- Babelfish: INSERT EXEC of this procedure ends the session
 CREATE TABLE #state
 (
     stream_identity nvarchar(400), first_row_version bigint, last_row_version bigint, settled_row_version bigint, writers nvarchar(max),
@@ -28,6 +29,7 @@ EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @right;
 GO
 CREATE OR ALTER PROCEDURE stream_describe_stream.[test describe_stream says how far the queue was purged]
 AS
+-- Babelfish: INSERT EXEC of this procedure ends the session
 CREATE TABLE #state
 (
     stream_identity nvarchar(400), first_row_version bigint, last_row_version bigint, settled_row_version bigint, writers nvarchar(max),

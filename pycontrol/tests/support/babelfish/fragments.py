@@ -148,7 +148,7 @@ FRAGMENTS: tuple[tuple[str, str, str], ...] = (
     ("an identity that says whether one was ever assigned: PostgreSQL's sequence", _LAST_IDENTITY, _LAST_OF_SEQUENCE),
     ("rights by the server's edition", _RIGHT_TO_SEE_LOCKS, _SEES_LOCKS),
     ("sys.dm_tran_locks: PostgreSQL's pg_locks", _LOCKS, _POSTGRESQL_LOCKS),
-    ("sys.dm_tran_locks: PostgreSQL's pg_locks", _WRITERS, _POSTGRESQL_WRITERS),
+    ("sys.dm_tran_locks with sessions and transactions: PostgreSQL's pg_locks", _WRITERS, _POSTGRESQL_WRITERS),
     ("HOLDLOCK: an advisory lock of PostgreSQL makes moves wait for one another", _OWNER, _LOCKED_OWNER),
     ("DELETE from a common table expression with OUTPUT INTO, and READPAST: INSERT and DELETE, which wait for receivers", _MOVE, _COPY_AND_DELETE),
 )
