@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rowpost.dashboard.monitor import Point, rates_between
 
-__all__ = ["Chart", "chart", "depths", "rates"]
+__all__ = ["Chart", "ages", "chart", "depths", "rates", "workers"]
 
 MOST_POINTS = 90
 
@@ -46,6 +46,16 @@ def chart(values: Sequence[float | None], width: int = 120, height: int = 28) ->
 def depths(points: Sequence[Point]) -> list[float | None]:
     """Return how many messages waited at each measurement."""
     return [point.metrics.depth for point in points]
+
+
+def ages(points: Sequence[Point]) -> list[float | None]:
+    """Return the age of the oldest message at each measurement, in seconds; 0 if none waited."""
+    return [(point.metrics.oldest_age_ms or 0) / 1000 for point in points]
+
+
+def workers(points: Sequence[Point]) -> list[float | None]:
+    """Return how many workers all hosts had at each measurement."""
+    return [point.workers for point in points]
 
 
 def rates(points: Sequence[Point]) -> tuple[list[float | None], list[float | None]]:

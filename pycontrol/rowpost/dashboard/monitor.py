@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +18,7 @@ from rowpost.database.connection import Connection
 from rowpost.errors import DatabaseUnavailable, QueueNotFound, RowpostError
 from rowpost.transport.controls import QueueControl
 from rowpost.transport.maintenance import Metrics
+from rowpost.transport.supervisors import PAGE, presence_of_row
 
 __all__ = ["Monitor", "Point", "QueueState", "Snapshot", "rates_between"]
 
@@ -31,10 +32,11 @@ _log = logging.getLogger("rowpost.dashboard")
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One measurement of a queue; `at` is a time of this machine, in seconds since 1970."""
+    """One measurement of a queue; `at` is a time of this machine, in seconds since 1970. `workers`: of all hosts, as last reported."""
 
     at: float
     metrics: Metrics
+    workers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,9 @@ class Monitor:
     def _measure(self) -> None:
         rights = self._pool.rights()
         with self._pool.connection() as database:
-            rows, controlled = database.call_all([("list_queues", None, {}), ("list_controls", None, {})])
+            rows, controlled, present = database.call_all(
+                [("list_queues", None, {}), ("list_controls", None, {}), ("list_supervisors", None, {"count": PAGE})]
+            )
             controls = {each.queue: each for each in map(QueueControl._make, controlled)}
             names = [row.queue_name for row in rows if row.kind != "external" and rights.may("queue_metrics", row.queue_name)]
             now = time.time()
@@ -142,13 +146,14 @@ class Monitor:
         self._forget({row.queue_name for row in rows})
         kept = max(2, min(KEPT, KEPT_OF_ALL // max(1, len(rows))))
         queues = {}
+        workers = Counter(worker.queue for each in map(presence_of_row, present) if not each.gone for worker in each.workers)
         for row in rows:
             found = measured.get(row.queue_name)
             problem = str(found) if isinstance(found, RowpostError) else None
             metrics = found if isinstance(found, Metrics) else None
             rates: tuple[float | None, float | None] = (None, None)
             if metrics is not None:
-                rates = self._add(row.queue_name, Point(now, metrics), kept)
+                rates = self._add(row.queue_name, Point(now, metrics, workers[row.queue_name]), kept)
             queues[row.queue_name] = QueueState(row.queue_name, row.kind, bool(row.delayed), row.depth, metrics, *rates, problem, controls.get(row.queue_name))
         self._snapshot = Snapshot(now, queues)
 

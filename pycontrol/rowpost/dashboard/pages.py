@@ -37,7 +37,13 @@ def queue(visit: Visit) -> Response:
         may_control=visit.may_call("control_queue"), delayed=later, in_hand=hands,
         may_reschedule=visit.may("reschedule_delayed", name), is_error=name == visit.site.settings.supervisor.error_queue,
         minutes=(history[-1].at - history[0].at) / 60 if history else 0,
-        depth_chart=charts.chart(charts.depths(history), 300, 72), in_chart=charts.chart(enqueued, 300, 72), out_chart=charts.chart(dequeued, 300, 72),
+        charts=[
+            (charts.chart(values, 300, 72), text)
+            for text, values in (
+                ("Waiting", charts.depths(history)), ("Oldest, seconds", charts.ages(history)), ("In per second", enqueued),
+                ("Out per second", dequeued), ("Workers", charts.workers(history)),
+            )
+        ],
     )  # fmt: skip
 
 

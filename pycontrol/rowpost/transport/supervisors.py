@@ -14,7 +14,7 @@ from uuid import UUID
 
 from rowpost.database.connection import Connection
 
-__all__ = ["SupervisorPresence", "Worker", "supervisors_of"]
+__all__ = ["PAGE", "SupervisorPresence", "Worker", "presence_of_row", "supervisors_of"]
 
 #: a supervisor that has been silent for so many seconds is shown as gone; watch_queue divides no limit among those
 GONE_AFTER_S = 30.0
@@ -77,12 +77,13 @@ def supervisors_of(database: Connection) -> list[SupervisorPresence]:
     found: list[SupervisorPresence] = []
     after_id = None
     while page := database.call("list_supervisors", count=PAGE, after_id=after_id):
-        found += map(_presence, page)
+        found += map(presence_of_row, page)
         after_id = page[-1].supervisor_id
     return sorted(found, key=lambda each: (each.host, each.started_at, each.process_id))
 
 
-def _presence(row: Any) -> SupervisorPresence:
+def presence_of_row(row: Any) -> SupervisorPresence:
+    """Return a row of list_supervisors as a SupervisorPresence."""
     return SupervisorPresence(
         supervisor_id=row.supervisor_id,
         host=row.host_name,

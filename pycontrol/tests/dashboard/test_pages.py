@@ -1,5 +1,6 @@
 """The dashboard's pages, acts and rights, by a real client against the real server on a real database."""
 
+import json
 import logging
 import re
 from collections.abc import Iterator
@@ -548,6 +549,25 @@ def test_the_document_names_every_path_that_answers(site):
     answered = {route.path for route in site.routes if route.path.startswith("/api/")}
 
     assert answered == {*openapi()["paths"], "/api/v1/openapi.json"}
+
+
+def test_a_queues_workers_and_the_age_of_its_oldest_message_are_drawn_over_time(client, site, database, queue, sql):
+    for table in ("supervised_queue", "supervisor"):
+        sql.run(f"DELETE FROM rowpost.{table}")
+    queue.send(b"{}", {"NServiceBus.TimeSent": "2026-04-29 21:56:55:590807 Z"})
+    workers = [{"queue": "Sales", "process_id": number, "state": "idle", "seconds": 1.0} for number in (1, 2)]
+    database.call(
+        "report_supervisor", supervisor_id=uuid4(), host_name="host-1", process_id=7, environment="shop", rowpost_version="1",
+        queues='["Sales"]', workers=json.dumps(workers),
+    )  # fmt: skip
+    for _ in range(2):
+        site.state.site.monitor.latest(0)
+
+    page = client.get("/queue/Sales").text
+
+    assert [point.workers for point in site.state.site.monitor.history("Sales")][-2:] == [2, 2]
+    assert re.search(r"Workers <span class=\"muted\">highest 2", page)
+    assert "Oldest, seconds over time" in page
 
 
 # ------------------------------------------------------------------ one message and its conversation
