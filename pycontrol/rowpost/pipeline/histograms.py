@@ -8,11 +8,12 @@ The times and the messages that count are those of `pipeline.timings`. The type 
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
-from rowpost.pipeline.timings import Stopwatch, Times, critical_time, due_at
+from rowpost.pipeline.timings import Stopwatch
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message_types import split_enclosed_types
 
@@ -33,6 +34,13 @@ class Histogram:
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDARIES_S) + 1))
     total: float = 0.0
+
+    @classmethod
+    def of(cls, values: list[float]) -> Histogram:
+        """Return the histogram of values in seconds."""
+        ordered = sorted(values)
+        up_to = [0, *(bisect_right(ordered, limit) for limit in BOUNDARIES_S), len(ordered)]
+        return cls([more - less for less, more in pairwise(up_to)], sum(ordered))
 
     def add(self, other: Histogram) -> None:
         """Add another histogram's values."""
@@ -69,33 +77,39 @@ def merge(into: Histograms, more: Mapping[str, TypeTimes]) -> None:
         known.processing.add(times.processing)
 
 
+@dataclass(slots=True)
+class _Values:
+    """The times of one header in seconds, until they are counted."""
+
+    critical: list[float] = field(default_factory=list)
+    processing: list[float] = field(default_factory=list)
+
+    def counted(self) -> TypeTimes:
+        return TypeTimes(Histogram.of(self.critical), Histogram.of(self.processing))
+
+
 class TypedStopwatch(Stopwatch):
-    """A stopwatch that collects histograms too."""
+    """A stopwatch that collects histograms too. Values are counted when they are taken, all at once, because that costs least."""
 
     def __init__(self) -> None:
         super().__init__()
         #: by the header's text, because finding the type in it for each message would cost more than all else here
-        self._by_header: dict[str, TypeTimes] = {}
+        self._by_header: dict[str, _Values] = {}
 
     def add(self, begun: Sequence[tuple[Mapping[str, str | None], float]], completed: float) -> None:
         """Add handled messages. See `Stopwatch.add`."""
-        processing_sum = processing_max = critical_sum = critical_max = 0.0
-        critical = 0
-        for headers, started in begun:
-            times = self._times_of(headers.get(ENCLOSED_MESSAGE_TYPES))
-            seconds = max(0.0, completed - started)
-            times.processing.counts[bisect_left(BOUNDARIES_S, seconds)] += 1
-            times.processing.total += seconds
-            processing_sum += seconds
-            processing_max = max(processing_max, seconds)
-            waited = critical_time(due_at(headers), completed)
-            if waited is not None:
-                times.critical.counts[bisect_left(BOUNDARIES_S, waited)] += 1
-                times.critical.total += waited
-                critical += 1
-                critical_sum += waited
-                critical_max = max(critical_max, waited)
-        self._times += Times(len(begun), processing_sum, processing_max, critical, critical_sum, critical_max)
+        processing, waits = self._sum_up(begun, completed)
+        names = [headers.get(ENCLOSED_MESSAGE_TYPES) for headers, _ in begun]
+        if names and names.count(names[0]) == len(names):  # the usual case: a batch of one type
+            values = self._values_of(names[0])
+            values.processing += processing
+            values.critical += [wait for wait in waits if wait is not None]
+            return
+        for name, seconds, wait in zip(names, processing, waits, strict=True):
+            values = self._values_of(name)
+            values.processing.append(seconds)
+            if wait is not None:
+                values.critical.append(wait)
 
     def take_histograms(self) -> Histograms | None:
         """Return the histograms since the last call; None if no message was handled."""
@@ -103,16 +117,16 @@ class TypedStopwatch(Stopwatch):
         if not taken:
             return None
         found: Histograms = {}
-        for header, times in taken.items():
-            merge(found, {_type_in(header): times})
+        for header, values in taken.items():
+            merge(found, {_type_in(header): values.counted()})
         return found
 
-    def _times_of(self, header: object) -> TypeTimes:
+    def _values_of(self, header: object) -> _Values:
         known = self._by_header.get(header) if isinstance(header, str) else None  # a handler may have written anything into the headers
         if known is not None:
             return known
         key = header if isinstance(header, str) else ""
-        return self._by_header.setdefault(key if len(self._by_header) < MOST_TYPES else OTHER_TYPES, TypeTimes())
+        return self._by_header.setdefault(key if len(self._by_header) < MOST_TYPES else OTHER_TYPES, _Values())
 
 
 def _type_in(header: str) -> str:

@@ -64,12 +64,17 @@ class Stopwatch:
             begun: for each message, its headers, and when its handler started.
             completed: when the messages were committed. Both times are in seconds since 1970.
         """
+        self._sum_up(begun, completed)
+
+    def _sum_up(self, begun: Sequence[tuple[Headers, float]], completed: float) -> tuple[list[float], list[float | None]]:
+        """Add the messages to the sums, and return the processing time and the critical time of each in seconds."""
         processing = [max(0.0, completed - started) for _, started in begun]
-        waits = (critical_time(due_at(headers), completed) for headers, _ in begun)
+        waits = [critical_time(due_at(headers), completed) for headers, _ in begun]
         waited = [wait for wait in waits if wait is not None]
         self._times += Times(
             len(processing), sum(processing), max(processing, default=0.0), len(waited), sum(waited), max(waited, default=0.0)
         )
+        return processing, waits
 
     def take(self) -> Times:
         """Return the times since the last call."""
