@@ -32,8 +32,8 @@ def cited(text: str, path: str) -> list[str]:
 
 
 def texts() -> list[Path]:
-    """Return the text files of the repository, without this one."""
-    inside = (path for folder in FOLDERS for path in (REPOSITORY / folder).rglob("*"))
+    """Return the text files of the repository, without this one and without the peers that a benchmark has installed."""
+    inside = (path for folder in FOLDERS for path in (REPOSITORY / folder).rglob("*") if ".peers" not in path.parts)
     return sorted(path for path in (*REPOSITORY.iterdir(), *inside) if path.name.endswith(SUFFIXES) and path != Path(__file__))
 
 
