@@ -16,3 +16,6 @@ CREATE TABLE IF NOT EXISTS rowpost.job
     owner_login name NOT NULL DEFAULT session_user,
     CONSTRAINT job_pk PRIMARY KEY (job_key)
 );
+
+-- CREATE OR REPLACE FUNCTION cannot add a parameter: drop the function that did not know runs.
+DROP FUNCTION IF EXISTS rowpost.drop_staged(text, integer);
