@@ -45,6 +45,7 @@ from rowpost.wire.headers import (
     TIME_SENT,
 )
 from rowpost.wire.message import Headers, parse_timestamp
+from rowpost.wire.message_types import first_type
 
 __all__ = ["Conversation", "Fact", "MessageLife", "conversation", "message_life"]
 
@@ -302,7 +303,7 @@ def _step(queue: str, headers: Headers, state: str = "") -> Step:
 
 
 def _type(headers: Headers) -> str:
-    return (headers.get(ENCLOSED_MESSAGE_TYPES) or "").partition(";")[0].partition(",")[0].strip()
+    return first_type(headers.get(ENCLOSED_MESSAGE_TYPES))
 
 
 def _time(headers: Headers, name: str) -> datetime | None:

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from rowpost.pipeline.timings import Stopwatch
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
-from rowpost.wire.message_types import split_enclosed_types
+from rowpost.wire.message_types import first_type
 
 __all__ = ["BOUNDARIES_S", "MOST_TYPES", "OTHER_TYPES", "Histogram", "Histograms", "TypeTimes", "TypedStopwatch", "merge"]
 
@@ -130,5 +130,5 @@ class TypedStopwatch(Stopwatch):
 
 
 def _type_in(header: str) -> str:
-    name = next(iter(split_enclosed_types(header)), "")
+    name = first_type(header)
     return name if len(name) <= _LONGEST_TYPE else OTHER_TYPES

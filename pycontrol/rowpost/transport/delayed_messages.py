@@ -17,6 +17,7 @@ from rowpost.errors import MessageCorrupt, MessageNotFound
 from rowpost.wire.address import parse_address
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
 from rowpost.wire.message import Headers, decode_headers
+from rowpost.wire.message_types import first_type
 
 __all__ = ["DelayedMessage", "DelayedMessages"]
 
@@ -55,7 +56,7 @@ class DelayedMessage(NamedTuple):
     @property
     def message_type(self) -> str:
         """The first of its types; empty if it has none."""
-        return (self.headers.get(ENCLOSED_MESSAGE_TYPES) or "").partition(";")[0].partition(",")[0]
+        return first_type(self.headers.get(ENCLOSED_MESSAGE_TYPES))
 
 
 class DelayedMessages:

@@ -21,6 +21,7 @@ from rowpost.wire.headers import (
     TIME_OF_FAILURE,
 )
 from rowpost.wire.message import BrowsedMessage, Headers, parse_timestamp
+from rowpost.wire.message_types import first_type
 
 __all__ = ["FailedMessage", "edited_headers"]
 
@@ -95,7 +96,7 @@ class FailedMessage:
     @property
     def message_type(self) -> str:
         """Full name of the most derived type, without assembly and version."""
-        return (self.headers.get(ENCLOSED_MESSAGE_TYPES) or "").partition(";")[0].partition(",")[0].strip()
+        return first_type(self.headers.get(ENCLOSED_MESSAGE_TYPES))
 
 
 def edited_headers(headers: Headers, *, original: FailedMessage) -> dict[str, str | None]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import TypeVar
 
-__all__ = ["enclosed_type_names", "find_class", "message_type", "split_enclosed_types", "time_to_be_received_of", "type_name", "type_names"]
+__all__ = ["enclosed_type_names", "find_class", "first_type", "message_type", "split_enclosed_types", "time_to_be_received_of", "type_name", "type_names"]
 
 T = TypeVar("T", bound=type)
 _NAME = "__rowpost_type__"
@@ -76,6 +76,15 @@ def enclosed_type_names(cls: type) -> str:
     if found is None:
         found = _enclosed[cls] = ";".join(type_names(cls))
     return found
+
+
+def first_type(header: str | None) -> str:
+    """The full name of the most derived type in the header; empty if it names none.
+
+    >>> first_type("Shop.Vip, Shop, Version=1.0.0.0;Shop.Placed, Shop"), first_type(None)
+    ('Shop.Vip', '')
+    """
+    return next(iter(split_enclosed_types(header)), "")
 
 
 def split_enclosed_types(header: str | None) -> Iterable[str]:

@@ -16,7 +16,7 @@ from rowpost.errors import MessageCorrupt
 from rowpost.transport.purging import purge as purge_queue
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, EXCEPTION_MESSAGE
 from rowpost.wire.message import BrowsedMessage
-from rowpost.wire.message_types import split_enclosed_types
+from rowpost.wire.message_types import first_type, split_enclosed_types
 
 __all__ = ["register"]
 
@@ -138,4 +138,4 @@ def _type_or_failure(message: BrowsedMessage) -> str:
     failure = headers.get(EXCEPTION_MESSAGE)
     if failure:
         return f"failed: {failure}"
-    return (headers.get(ENCLOSED_MESSAGE_TYPES) or "").partition(",")[0]
+    return first_type(headers.get(ENCLOSED_MESSAGE_TYPES))
