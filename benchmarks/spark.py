@@ -242,7 +242,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
         spark = spark_session(cores, arguments.jdbc)
         bench = Bench(spark, environment, port, "Bench", cores, arguments.messages)
         result: dict[str, object] = {"cores": cores, "messages": arguments.messages, "pyspark": spark.version}
-        if arguments.jdbc and not arguments.only:
+        if arguments.jdbc and "read" in (arguments.only or ["read"]):
             result["read"] = bench.compare_reads(arguments.rounds)
         measurements: list[tuple[str, Callable[[], dict[str, object]]]] = [
             ("narrow", bench.narrow),
@@ -272,9 +272,8 @@ def main() -> None:
     parser.add_argument("--jdbc", help="the jar of PostgreSQL's JDBC driver; without it, reads are not compared")
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", action="append", choices=("narrow", "archive", "tail", "drain", "sink"), help="measure only this, without the reads; repeatable")
+    parser.add_argument("--only", action="append", choices=("read", "narrow", "archive", "tail", "drain", "sink"), help="measure only this; repeatable")
     parser.add_argument("--cores", type=int, help="cores that Spark uses; all cores of the machine by default")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="measure only these, such as sink_staged sink_direct")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--alone", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--environment", type=Path, help=argparse.SUPPRESS)

@@ -11,6 +11,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
+PROGRAMS = sorted(file.stem for file in (ROOT / "benchmarks").glob("*.py") if "__main__" in file.read_text())
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_each_program_says_what_it_takes(name):
+    done = subprocess.run([sys.executable, "-m", f"benchmarks.{name}", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("usage:")
 
 
 def test_a_quick_run_of_one_workload_leaves_table_data_and_charts(tmp_path):

@@ -3,11 +3,26 @@
 import json
 from datetime import UTC, datetime
 
-from rowpost.spark.archive.headers import parse_headers
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from rowpost.spark.archive.arrow_headers import archived
+from rowpost.spark.archive.headers import message_day, parse_headers
 from rowpost.spark.archive.schemas import MESSAGE, PARSED
-from tests.support.spark.messages import audit_row, messages, raw
+from rowpost.wire.message import decode_headers
+from tests.support.spark.messages import NOON, audit_row, error_row, messages, raw
 
 BROKEN = ["", "{", "null", "[1]", "{}", '"text"', "no JSON at all", '{"NServiceBus.TimeSent": {"a": 1}}', '{"a": null}', "\x01"]
+UNUSUAL = [
+    '{"NServiceBus.MessageId": 12, "NServiceBus.ConversationId": 1.5, "NServiceBus.RelatedTo": true, "NServiceBus.MessageIntent": null}',
+    '{"NServiceBus.MessageId": {"a": [1, "é"]}, "NServiceBus.TimeSent": 5}',
+    '{"NServiceBus.MessageId": "\\ud83d\\ude00 é", "NServiceBus.ConversationId": ""}',
+    '{"NServiceBus.MessageId": "a", "x": "1", "NServiceBus.MessageId": "b"}',
+    ' {"NServiceBus.MessageId" :\n"spaced"} ',
+]
+TEXTS = ["", " ", ";", "2026-13-45 12:00:00:000000 Z", "2024-02-29 23:59:59:999999 Z", "1969-12-31 23:59:59:999999 Z", "9999-01-01 00:00:00:000000 Z",
+         "9999-12-31 00:00:00:000000 Z", "1999-12-31 12:00:00:000000 Z", "2024-05-18 12:00:00:000000 Z", "2024-05-18 12:00:00:000001 Z", "２０24-05-17 12:00:00:000000 Z",
+         "A, B;C", "[A]", " A`1[[B, C], [D]], E;F", "Sales@[dbo]@[nsb]", '"my schema"."Billing"', '"a""b"', "@x"]  # fmt: skip
 
 
 def test_the_columns_are_those_of_the_schema_whatever_the_headers_are(spark, wire_messages):
@@ -82,7 +97,30 @@ def test_the_endpoint_of_a_failure_is_the_queue_where_nobody_wrote_it_down(spark
     assert [row.endpoint for row in rows] == list(endpoints.values())
 
 
-def test_a_name_that_comes_twice_has_its_first_value(spark):
-    row = parse_headers(messages(spark, raw('{"NServiceBus.MessageId": "a", "NServiceBus.MessageId": "b"}'))).first()
+def test_a_name_that_comes_twice_has_its_last_value_as_in_a_handler(spark):
+    row = parse_headers(messages(spark, raw('{"NServiceBus.MessageId": "a", "x": "1", "NServiceBus.MessageId": "b"}'))).first()
 
-    assert row.message_id == "a"
+    assert row.message_id == "b"
+    assert decode_headers(row.headers)["NServiceBus.MessageId"] == "b"
+
+
+def test_the_archiver_parses_in_python_what_spark_parses(spark, wire_messages):
+    rows = [raw(json.dumps(each["headers"]), each["body"].encode()) for each in wire_messages]
+    rows += [raw(text) for text in [*BROKEN, *UNUSUAL]] + [raw("", None)]
+    rows += [audit_row(TimeSent=text, EnclosedMessageTypes=text) for text in TEXTS] + [audit_row(ProcessingEndpoint=None, FailedQ=text) for text in TEXTS]
+    rows += [error_row(TimeOfFailure=text, TimeSent=text) for text in TEXTS]
+    arrived = messages(spark, *rows).withColumn("archived_at", F.lit(NOON)).withColumn("queue", F.lit("audit"))
+
+    parsed = pa.Table.from_batches([archived(batch) for batch in arrived.toArrow().to_batches()])
+
+    expected = parse_headers(arrived).withColumn("day", message_day()).toArrow()
+    for name in expected.schema.names:
+        assert parsed[name].combine_chunks().cast(expected.schema.field(name).type).to_pylist() == expected[name].to_pylist(), name
+
+
+def test_a_batch_without_rows_has_all_columns(spark):
+    arrived = messages(spark, raw("")).withColumn("archived_at", F.lit(NOON)).withColumn("queue", F.lit("audit"))
+
+    empty = archived(arrived.toArrow().to_batches()[0].slice(0, 0))
+
+    assert len(empty) == 0 and {*PARSED.fieldNames(), "day"} <= set(empty.schema.names)

@@ -40,6 +40,12 @@ def test_headers_keep_their_nulls_and_those_that_cannot_be_read_go_as_they_are(s
     assert found[2] == "{broken"
 
 
+def test_a_name_that_comes_twice_keeps_its_last_value(spark):
+    row = choose(kept(spark, raw('{"x": "1", "NServiceBus.MessageId": "m", "x": "2"}')), Replay("k", "Sales")).first()
+
+    assert json.loads(row.headers) == {"x": "2", "NServiceBus.MessageId": "m", REPLAY_HEADER: "k"}
+
+
 def test_a_message_that_failed_twice_is_replayed_once(spark):
     first = error_row("m1")
     again = (*first[:7], first[7] + 1000)

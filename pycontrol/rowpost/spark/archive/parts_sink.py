@@ -20,6 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 from pyspark.sql.types import StructType
 
 from rowpost.errors import SparkFailed
+from rowpost.spark.archive.arrow_headers import archived
 from rowpost.spark.archive.folder import ArchiveFolder, filesystem
 from rowpost.spark.archive.parts import PARTITIONS, NewFile, write_parts
 
@@ -36,7 +37,7 @@ class _Written(WriterCommitMessage):
 
 
 class PartsSink(DataSource):
-    """The format rowpost_parts. Options: path (the table's folder), name (starts the names of the files) and schema (of the files, as JSON)."""
+    """The format rowpost_parts. Options: path (the table's folder), name (starts the names of the files), schema (of the files, as JSON) and parse (the headers of messages: true or false)."""
 
     @classmethod
     def name(cls) -> str:
@@ -51,7 +52,7 @@ class _PartsWriter(DataSourceArrowWriter):
 
     def __init__(self, options: Mapping[str, str], merges: bool) -> None:
         self._root, self._name, self._schema = options["path"], options["name"], options["schema"]
-        self._merges = merges
+        self._merges, self._parses = merges, options["parse"] == "true"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> _Written:
         """Write the rows of one task."""
@@ -59,7 +60,8 @@ class _PartsWriter(DataSourceArrowWriter):
 
         schema = to_arrow_schema(StructType.fromJson(json.loads(self._schema)), timezone="UTC")
         if not self._merges:
-            return _Written(list(write_parts(iterator, self._root, schema, self._name)))
+            rows = map(archived, iterator) if self._parses else iterator
+            return _Written(list(write_parts(rows, self._root, schema, self._name)))
         groups = (json.loads(text) for batch in iterator for text in batch.column(GROUP).to_pylist())
         return _Written([file for group in groups for file in write_parts(_rows_of(group, self._root), self._root, schema, self._name)])
 

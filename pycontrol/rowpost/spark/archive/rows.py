@@ -72,13 +72,16 @@ def read_files(spark: SparkSession, table: ArchiveTable, files: Iterable[DataFil
     return combined
 
 
-def write_files(df: DataFrame, table: ArchiveTable, name: str) -> list[NewFile]:
-    """Write rows as files that are not committed yet. `name` starts the names of the files."""
+def write_files(df: DataFrame, table: ArchiveTable, name: str, *, parse: bool = False) -> list[NewFile]:
+    """Write rows as files that are not committed yet. `name` starts the names of the files.
+
+    With `parse`, the rows are messages with `archived_at` and `queue`, and the tasks parse their headers.
+    """
     spark, unique = df.sparkSession, f"{name}-{uuid.uuid4().hex[:8]}"
     spark.dataSource.register(PartsSink)
     activate(spark)
     writer = df.write.format(PartsSink.name()).mode("append").option("path", table.folder.absolute).option("name", unique)
-    writer.option("schema", table.file_schema().json()).save()
+    writer.option("schema", table.file_schema().json()).option("parse", str(parse).lower()).save()
     found = table.folder.read(f"new/{unique}.json") or {"files": []}
     table.folder.remove(f"new/{unique}.json")
     return [NewFile(**each) for each in found["files"]]

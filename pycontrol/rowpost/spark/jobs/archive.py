@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from rowpost.spark.archive.folder import METADATA_FOLDER
-from rowpost.spark.archive.headers import parse_headers
+from rowpost.spark.archive.headers import message_day, parse_headers
 from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.rows import read_table, write_files
 from rowpost.spark.archive.schemas import ARCHIVE, MESSAGE, shaped
@@ -33,14 +33,15 @@ from rowpost.spark.session import is_connect
 from rowpost.spark.source.held import what_is_held
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
 __all__ = ["AUTOMATIC_FILES", "ArchiveJob", "BatchWriter", "archive", "default_checkpoint", "follow", "read_archive", "read_queue", "run", "start", "trigger_of"]
 
 #: Small files of one day, of about the same size, that the archiver merges.
 AUTOMATIC_FILES = 10
-_EARLIEST = "2000-01-01"
+#: Rows in one batch, by mode.
+DEFAULT_ROWS = {"tail": 250_000, "drain": 50_000}
 _POLL_INTERVAL_S = 0.3
 _VACUUM_EVERY_S = 3600.0
 _LOG = logging.getLogger("rowpost.spark")
@@ -50,17 +51,13 @@ Progress = Callable[[int, int], None]
 
 def archive(df: DataFrame, queue: str) -> DataFrame:
     """Convert messages (schemas.MESSAGE) to archived messages (schemas.ARCHIVE). Works on streams too."""
-    arrived = parse_headers(df).withColumn("archived_at", F.current_timestamp())
-    if "queue" not in df.columns:  # a stream of several queues has it
-        arrived = arrived.withColumn("queue", F.lit(queue))
-    times = [_plausible(F.col(name)) for name in ("processing_ended", "time_of_failure", "time_sent")]
-    return shaped(arrived.withColumn("day", F.to_date(F.coalesce(*times, F.col("archived_at")))), ARCHIVE)
+    return shaped(parse_headers(_arrived(df, queue)).withColumn("day", message_day()), ARCHIVE)
 
 
-def _plausible(time: Column) -> Column:
-    """Replace a time that must be wrong with null, so that it creates no folder for a day in the year 9999."""
-    latest = F.col("archived_at") + F.expr("INTERVAL 1 DAY")
-    return F.when((time <= latest) & (time >= F.lit(_EARLIEST).cast("timestamp")), time)
+def _arrived(df: DataFrame, queue: str) -> DataFrame:
+    """Add the time of the batch and the queue to messages. A stream of several queues has the queue already."""
+    arrived = df.withColumn("archived_at", F.current_timestamp())
+    return arrived if "queue" in df.columns else arrived.withColumn("queue", F.lit(queue))
 
 
 def read_archive(spark: SparkSession, path: str) -> DataFrame:
@@ -79,7 +76,7 @@ class ArchiveJob:
         queue: a queue, or several with commas between them.
         mode: "tail" or "drain".
         every: the interval between batches, such as "10 seconds". If it is None, the job archives the current messages and ends.
-        max_rows: rows in one batch.
+        max_rows: rows in one batch. A batch has costs of its own of about half a second, and a drain moves it in one transaction.
         options: additional options of the source.
     """
 
@@ -88,7 +85,7 @@ class ArchiveJob:
     environment: str | None = None
     mode: str = "tail"
     every: str | None = None
-    max_rows: int = 50_000
+    max_rows: int | None = None
     checkpoint: str | None = None
     options: tuple[tuple[str, str], ...] = ()
 
@@ -188,12 +185,12 @@ def read_queue(spark: SparkSession, queue: str, environment: str | None = None, 
 def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
     """Start the stream."""
     reader = spark.readStream.format("rowpost").option("subscribe", job.queue).option("mode", job.mode)
-    options = {"environment": job.environment, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(job.max_rows)}
+    options = {"environment": job.environment, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(job.max_rows or DEFAULT_ROWS[job.mode])}
     for name, value in [*options.items(), *job.options]:
         if value is not None:
             reader = reader.option(name, value)
     writer = BatchWriter(job.path, job.checkpoint_location, queue=job.queue)
-    stream = archive(measure_bytes(reader.load()), job.queue).writeStream.foreachBatch(writer).queryName(f"rowpost archive {job.queue}")
+    stream = _arrived(measure_bytes(reader.load()), job.queue).writeStream.foreachBatch(writer).queryName(f"rowpost archive {job.queue}")
     stream = stream.option("checkpointLocation", job.checkpoint_location)
     return (stream.trigger(processingTime=job.every) if job.every else stream.trigger(availableNow=True)).start()
 
@@ -224,7 +221,7 @@ class BatchWriter:
         if table.last_batch(self._query) >= batch_id:
             return
         table.check_writable()
-        new = write_files(df, table, f"{self._query}-{batch_id}")
+        new = write_files(df, table, f"{self._query}-{batch_id}", parse="headers_valid" not in df.columns and "headers" in df.columns)
         note = {"job": "archive", "queue": self.queue, "batch": batch_id, "rows": sum(file.rows for file in new)}
         while new and not table.commit(new, batches={self._query: batch_id}, note=note):
             table.refresh()
