@@ -142,6 +142,32 @@ def test_what_is_not_read_yet_is_counted_up_to_a_number_and_the_oldest_is_named(
     assert [headers and json.loads(headers)["B"] for _, headers in counted] == ["a", "a", "c", None]
 
 
+def test_a_sample_measures_the_messages_of_a_small_range(stream, database, sql):
+    stream.queue.send_many([OutgoingMessage(b"abc", {}), OutgoingMessage(bytes(3000), {"x": "é"}), OutgoingMessage(b"", {})])
+    rows = stream.read()
+    first, second, third = (row["row_version"] for row in rows)
+
+    sampled = [tuple(row) for row in stream("sample_range", above=first, upto=second)]
+
+    stored = "utf-16-le" if database.engine == "sqlserver" and not sql.babelfish else "utf-8"
+    size = len(rows[1]["headers"].encode(stored)) + 3000
+    assert sampled == [(second, size, 1)]
+    assert {row_version for row_version, _, _ in stream("sample_range", above=0, upto=third)} == {first, second, third}
+    assert list(stream("sample_range", above=third, upto=2**62)) == []
+
+
+def test_a_sample_of_a_large_queue_is_small_and_stands_for_all_messages(stream, sql):
+    if sql.babelfish:
+        pytest.skip("Babelfish: TABLESAMPLE returns all rows")
+    for _ in range(10):
+        stream.queue.send_many([OutgoingMessage(bytes(1000)) for _ in range(1000)])
+
+    sampled = list(stream("sample_range", above=0, upto=2**62))
+
+    assert 500 <= len(sampled) <= 8000
+    assert 5_000 <= sum(messages for _, _, messages in sampled) <= 20_000
+
+
 @pytest.mark.parametrize("count", [0, 1_000_001, None])
 def test_a_count_of_none_or_too_many_is_refused(stream, count):
     with pytest.raises(InvalidCount):

@@ -9,8 +9,9 @@ from pyspark.sql import functions as f
 
 from rowpost.errors import PermissionDenied, SettingsError
 from rowpost.spark.archive.schemas import MESSAGE
+from rowpost.spark.source.cuts import divide_visible
 from rowpost.spark.source.options import read_options, write_options
-from rowpost.spark.source.queue_stream import QueueState, Range, split, split_visible
+from rowpost.spark.source.queue_stream import QueueState, Range, split
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
 
@@ -152,9 +153,32 @@ def test_a_range_is_split_into_equal_parts_and_none_that_is_empty():
     [(51, [Range(0, 75), Range(75, 100)]), (1, [Range(0, 50), Range(50, 100)]), (None, [Range(0, 100)]), (101, [Range(0, 100)])],
 )
 def test_a_range_is_split_where_messages_are_and_read_from_its_start(first, ranges):
-    state = QueueState("q", first, 100, None, None, 0)
+    assert divide_visible(0, 100, first, 2, []) == ranges
 
-    assert split_visible(0, 100, state, 2) == ranges
+
+def test_ranges_have_about_the_same_bytes_although_row_versions_have_holes(queues):
+    queue = queues.make()
+    queues.send(queue, [bytes(20_000 if number > 950 else 2000) for number in range(1, 1001)])
+    with queues.connect() as database:
+        database.driver_connection.execute(f'DELETE FROM public."{queue}" WHERE seq BETWEEN 101 AND 900')
+
+    rows = queues.read(queue, minPartitions=4).select(f.octet_length("body").alias("size"), f.spark_partition_id().alias("part")).collect()
+
+    assert len(rows) == 200
+    assert all(200_000 < sum(row["size"] for row in rows if row.part == part) < 450_000 for part in range(4))
+
+
+def test_a_partition_has_at_most_so_many_messages(queues, hundred):
+    part = f.spark_partition_id().alias("part")
+
+    whole = queues.read(hundred, minPartitions=1, maxRecordsPerPartition=30).groupBy(part).count().collect()
+    seen = []
+    stream = queues.stream(hundred, minPartitions=1, maxRecordsPerPartition=30).select(part)
+    query = stream.writeStream.foreachBatch(lambda df, _: seen.extend(df.groupBy("part").count().collect())).trigger(availableNow=True).start()
+    query.awaitTermination()
+
+    for found in (whole, seen):
+        assert sum(row["count"] for row in found) == 100 and max(row["count"] for row in found) <= 30
 
 
 def test_a_login_that_may_not_see_who_writes_is_told_which_right_it_needs():

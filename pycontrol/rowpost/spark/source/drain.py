@@ -93,7 +93,7 @@ class DrainReader(QueueStream):
         """Split the batch into ranges of spool numbers. Raises StreamRefused if the checkpoint belongs to another queue."""
         check_offset(("queue", "owner", "number"), end)
         self.check_same_queue(end, self.describe().identity)
-        ranges = split(start["number"], end["number"], self.options.partitions)
+        ranges = split(start["number"], end["number"], self.options.parts(end["number"] - start["number"]))
         return [SpoolRange(each.above, each.upto, each is ranges[0], end["owner"]) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -15,7 +15,7 @@ from rowpost.settings.yaml_node import did_you_mean
 __all__ = ["BATCH", "STREAM", "STREAM_WRITE", "WRITE", "check_names", "check_no_secrets"]
 
 _ANY = ("queue", "subscribe", "environment")
-_READ = (*_ANY, "startingOffsets", "endingOffsets", "minPartitions", "maxBytesPerBatch", "watermarkTimeoutSeconds", "includeHeaders")
+_READ = (*_ANY, "startingOffsets", "endingOffsets", "minPartitions", "maxRecordsPerPartition", "maxBytesPerBatch", "watermarkTimeoutSeconds", "includeHeaders")
 #: options of `spark.read`
 BATCH = _READ
 #: options of `spark.readStream`
@@ -42,7 +42,6 @@ _REASONS = {
     "maxTriggerDelay": "Set the interval of the trigger instead.",
     "assign": "Use the option queue, with the name of one queue.",
     "topic": "Use the option queue.",
-    "maxRecordsPerPartition": "Use minPartitions.",
     "groupIdPrefix": "A queue has no consumer groups: the checkpoint stores what was read.",
     "jobParts": "It is not needed any more: remove it.",
     "path": "Use the option queue.",

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ class ReadOptions:
         starting: a row version, "earliest" or "latest".
         ending: a row version, "latest" or "watermark".
         max_rows: rows in one batch of a stream; None for no limit.
+        part_rows: messages in one partition; None for no limit.
         watermark_timeout_s: seconds that a read waits for transactions that were writing when it began.
         batch_bytes: target size of one Arrow batch.
         connect_retry_s: seconds that a stream waits for a server that restarts or fails over.
@@ -50,6 +52,7 @@ class ReadOptions:
     starting: str | int = EARLIEST
     ending: str | int = LATEST
     max_rows: int | None = None
+    part_rows: int | None = None
     partitions: int = 2
     fail_on_data_loss: bool = True
     watermark_timeout_s: float = DEFAULT_WATERMARK_TIMEOUT_S
@@ -64,6 +67,10 @@ class ReadOptions:
     def several(self) -> bool:
         """Whether the messages have the column `queue`."""
         return bool(self.queues) or self.pattern is not None
+
+    def parts(self, messages: int) -> int:
+        """Return the number of partitions of a batch with so many messages at most."""
+        return max(self.partitions, 0 if self.part_rows is None else ceil(messages / self.part_rows))
 
 
 @dataclass(frozen=True)
@@ -102,6 +109,7 @@ def read_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOpt
         starting=starting,
         ending=_offset(options, "endingOffsets", LATEST, (LATEST, WATERMARK)),
         max_rows=DEFAULT_DRAIN_ROWS if max_rows is None and mode == DRAIN else max_rows,
+        part_rows=_whole(options, "maxRecordsPerPartition", at_least=1),
         partitions=_whole(options, "minPartitions", at_least=1) or os.cpu_count() or 1,
         fail_on_data_loss=_flag(options, "failOnDataLoss", True),
         watermark_timeout_s=_seconds(options, "watermarkTimeoutSeconds", DEFAULT_WATERMARK_TIMEOUT_S),

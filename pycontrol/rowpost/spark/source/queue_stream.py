@@ -35,7 +35,6 @@ __all__ = [
     "open_queue",
     "read_batches",
     "split",
-    "split_visible",
     "wait_for_watermark",
 ]
 
@@ -122,13 +121,6 @@ def split(above: int, upto: int, parts: int) -> list[Range]:
     parts = max(min(parts, upto - above), 0)
     cuts = [above + (upto - above) * part // parts for part in range(parts)] + [upto]
     return [Range(low, high) for low, high in pairwise(cuts)]
-
-
-def split_visible(above: int, upto: int, state: QueueState, parts: int) -> list[Range]:
-    """Split a range at the row versions that are visible, and read below the first one too: receivers may hold messages there."""
-    first = state.last if state.first is None else state.first - 1
-    ranges = split(max(above, first), upto, parts)
-    return [Range(above, ranges[0].upto), *ranges[1:]] if ranges else split(above, upto, 1)
 
 
 def check_schema(schema: StructType) -> pa.Schema:

@@ -26,6 +26,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from rowpost.spark.source.cuts import Sampled, divide_visible
 from rowpost.spark.source.options import LATEST, WATERMARK, ReadOptions
 from rowpost.spark.source.queue_stream import (
     Range,
@@ -33,7 +34,6 @@ from rowpost.spark.source.queue_stream import (
     describe,
     open_queue,
     read_batches,
-    split_visible,
     wait_for_watermark,
 )
 
@@ -90,17 +90,20 @@ class QueueReader(DataSourceReader):
         self.pushed = Pushed()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Plan `minPartitions` ranges. The default is the number of cores of this machine."""
+        """Plan about `minPartitions` ranges with about the same work. The default is the number of cores of this machine."""
+        if self.pushed.ids == ():
+            return []
         with open_queue(self.options) as database:
             state = describe(database, self.options.queue)
             lowest, ending = self.options.starting, self.options.ending
             if ending == WATERMARK:
                 ending = wait_for_watermark(database, self.options.queue, self.options.watermark_timeout_s)
-        if not isinstance(lowest, int):
-            lowest = state.last if lowest == LATEST else 0
-        above = max(lowest, self.pushed.above)
-        upto = min(ending if isinstance(ending, int) else state.last, self.pushed.upto, state.last)
-        return split_visible(above, upto, state, self.options.partitions) if self.pushed.ids != () else []
+            if not isinstance(lowest, int):
+                lowest = state.last if lowest == LATEST else 0
+            above = max(lowest, self.pushed.above)
+            upto = min(ending if isinstance(ending, int) else state.last, self.pushed.upto, state.last)
+            sample = [Sampled(*row) for row in database.call("sample_range", self.options.queue, above=above, upto=upto)]
+        return divide_visible(above, upto, state.first, self.options.partitions, sample, self.options.part_rows)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the messages of one range in one database snapshot."""

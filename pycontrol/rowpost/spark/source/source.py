@@ -6,7 +6,7 @@
 source in several short-lived processes.
 
 The options are a closed list (option_names.py): of all reads queue (or subscribe), environment, startingOffsets, endingOffsets (a row
-version, latest or watermark), minPartitions, maxBytesPerBatch, watermarkTimeoutSeconds and includeHeaders; of streams also mode (tail or
+version, latest or watermark), minPartitions, maxRecordsPerPartition, maxBytesPerBatch, watermarkTimeoutSeconds and includeHeaders; of streams also mode (tail or
 drain), maxOffsetsPerTrigger, failOnDataLoss, allowConsumers, takeOver, connectRetrySeconds, and subscribe with several names or
 subscribePattern instead of queue. Options of writes: see sink.py.
 

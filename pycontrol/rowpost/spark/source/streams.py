@@ -211,7 +211,7 @@ class TailReader(QueueStream):
         """Split the batch into ranges. Raises StreamRefused if the checkpoint belongs to another queue."""
         check_offset(("queue", "row_version"), end)
         self.check_same_queue(end, self.describe().identity)
-        ranges = split(start["row_version"], end["row_version"], self.options.partitions)
+        ranges = split(start["row_version"], end["row_version"], self.options.parts(end["row_version"] - start["row_version"]))
         return [TailRange(each.above, each.upto, each is ranges[0], end["queue"], end["purged"]) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,42 @@
+SET ANSI_NULLS ON;
+SET QUOTED_IDENTIFIER ON;
+GO
+EXEC tSQLt.NewTestClass @ClassName = N'stream_sample_range';
+GO
+CREATE OR ALTER PROCEDURE stream_sample_range.[test sample_range measures the messages of a small range]
+AS
+CREATE TABLE #sample (row_version bigint, bytes bigint, messages bigint);
+EXEC rowpost.[send_message:Sample] @headers = N'ab', @body = 0x010203;
+EXEC rowpost.[send_message:Sample] @headers = N'c';
+DECLARE @first bigint = (SELECT s.RowVersion FROM dbo.Sample AS s WHERE s.Headers = N'ab');
+
+INSERT INTO #sample (row_version, bytes, messages)
+EXEC rowpost.[sample_range:Sample] @above = 0, @upto = @first;
+
+DECLARE @bytes bigint = (SELECT DATALENGTH(s.Headers) + DATALENGTH(s.Body) FROM dbo.Sample AS s WHERE s.Headers = N'ab');
+DECLARE @right int = (SELECT COUNT(*) FROM #sample AS t WHERE t.row_version = @first AND t.bytes = @bytes AND t.messages = 1);
+DECLARE @all int = (SELECT COUNT(*) FROM #sample AS t);
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @right;
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @all;
+GO
+CREATE OR ALTER PROCEDURE stream_sample_range.[test sample_range returns nothing of an empty range]
+AS
+CREATE TABLE #sample (row_version bigint, bytes bigint, messages bigint);
+EXEC rowpost.[send_message:Sample] @headers = N'a';
+
+INSERT INTO #sample (row_version, bytes, messages)
+EXEC rowpost.[sample_range:Sample] @above = 9223372036854775806, @upto = 9223372036854775807;
+
+DECLARE @all int = (SELECT COUNT(*) FROM #sample AS t);
+EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @all;
+GO
+CREATE OR ALTER PROCEDURE stream_sample_range.[test sample_range leaves the callers session as it was]
+AS
+DECLARE @options int = @@OPTIONS;
+DECLARE @transactions int = @@TRANCOUNT;
+
+EXEC rowpost.[sample_range:Sample] @above = 0, @upto = 1;
+
+EXEC tSQLt.AssertEquals @Expected = @options, @Actual = @@OPTIONS;
+EXEC tSQLt.AssertEquals @Expected = @transactions, @Actual = @@TRANCOUNT;
+GO
