@@ -11,7 +11,7 @@ Rounds alternate (rowpost, JDBC, rowpost, …). The ratio is the median of the r
 columns of the table. `rowpost_all` reads three more columns, which SQL Server's tables have and PostgreSQL's lack.
 
 `archive` is the whole command on a table of the same messages. `messages_per_cpu_s` counts only the CPU time of Spark and its Python
-workers, so that it can be compared between machines with other load.
+workers, so that it can be compared between machines with other load. `worker_peak_mb` is the memory of the largest Python worker.
 """
 
 from __future__ import annotations
@@ -116,6 +116,16 @@ def cpu_seconds() -> float:
     return sum(sum(each.cpu_times()[:2]) for each in [this, *this.children(recursive=True)])
 
 
+def worker_peak_mb() -> int:
+    """Return the highest memory (resident set) that one of Spark's Python workers has had since its start, in megabytes."""
+    found = [0]
+    for process in psutil.Process().children(recursive=True):
+        if process.status() != psutil.STATUS_ZOMBIE and "pyspark.daemon" in " ".join(process.cmdline()):
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            found.append(next(int(line.split()[1]) // 1024 for line in status.splitlines() if line.startswith("VmHWM")))
+    return max(found)
+
+
 def read_all(frame: DataFrame) -> None:
     """Read every row and column, and discard them."""
     frame.write.format("noop").mode("overwrite").save()
@@ -179,7 +189,8 @@ class Bench:
         took, used = time.perf_counter() - begin, cpu_seconds() - used
         messages, size = int(str(done["messages"])), sum(file.bytes for file in ArchiveTable.open(str(out)).files())
         return {"messages": messages, "messages_per_s": round(messages / took), "cpu_us_per_message": round(used / messages * 1e6, 1),
-                "messages_per_cpu_s": round(messages / used), "bytes_per_message": round(size / messages)}  # fmt: skip
+                "messages_per_cpu_s": round(messages / used), "bytes_per_message": round(size / messages),
+                "worker_peak_mb": worker_peak_mb()}  # fmt: skip
 
     def stream(self, queue: str, mode: str, batch: int, folder: Path) -> dict[str, object]:
         """Stream all messages of a queue in batches, and discard them. A run on another queue has warmed up the JVM before."""

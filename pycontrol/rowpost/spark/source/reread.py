@@ -62,7 +62,8 @@ class _SeenRowVersions:
     def unseen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self._before is not None:
             batch = batch.filter(pc.invert(pc.is_in(batch[_KEY], value_set=self._before)))
-        self._returned.append(batch[_KEY])
+        # a copy: a column of the driver's batch would keep the whole batch in memory
+        self._returned.append(pc.add(batch[_KEY], 0))
         return batch
 
 
