@@ -144,7 +144,9 @@ def _register_source(spark: SparkSession) -> None:
         if error.name != _SOURCE:
             raise
         return
-    spark.dataSource.register(source.DefaultSource)
+    from rowpost.spark.versions import register
+
+    register(spark, source.DefaultSource)
 
 
 def is_connect(spark: SparkSession) -> bool:

@@ -52,7 +52,7 @@ def stream(served, tmp_path):
 
     def start(queues, queue, **options):
         out = tmp_path / "out"
-        writer = queues.stream(queue, **options).writeStream.format("parquet").option("path", str(out))
+        writer = queues.stream(queue, tmp_path / "c", **options).writeStream.format("parquet").option("path", str(out))
         query = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(processingTime="0 seconds").start()
         queries.append(query)
         query.bodies = lambda: sorted(int(bytes(row.body)) for row in queues.spark.read.parquet(str(out)).collect())

@@ -20,6 +20,7 @@ from rowpost.database.connection import connect_url
 from rowpost.errors import SettingsError
 from rowpost.spark.progress import JsonLines, Measured, OpenTelemetry, Prometheus, listener
 from rowpost.spark.source.backlog import age_s
+from rowpost.spark.versions import start_query
 from rowpost.transport.queue import Queue
 from tests.support.spark.killing import ROWPOST, python_of
 from tests.support.spark.messages import audit_row
@@ -52,7 +53,7 @@ def measured(queues, tmp_path):
 
     def go(queue, checkpoint="c", **options):
         query = (
-            queues.stream(queue, **options).writeStream.format("noop").option("checkpointLocation", str(tmp_path / checkpoint))
+            queues.stream(queue, tmp_path / checkpoint, **options).writeStream.format("noop").option("checkpointLocation", str(tmp_path / checkpoint))
             .trigger(processingTime="0 seconds").start()
         )  # fmt: skip
         try:
@@ -90,7 +91,7 @@ def test_a_tail_that_reads_nothing_says_who_holds_messages_back(queues, tmp_path
     queue = queues.make()
     queues.spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "100ms")  # ten seconds by default
     query = (
-        queues.stream(queue).writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c"))
+        queues.stream(queue, tmp_path / "c").writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c"))
         .trigger(processingTime="0 seconds").start()
     )  # fmt: skip
     queues.spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
@@ -213,7 +214,8 @@ def test_a_program_of_its_own_adds_a_listener(queues, spark, tmp_path):
     added = listener(JsonLines(file))
     spark.streams.addListener(added)
     try:
-        query = queues.stream(queue).writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
+        writer = queues.stream(queue, tmp_path / "c", ends=True).writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c"))
+        query = start_query(writer, every=None)
         query.awaitTermination()
         eventually(lambda: '"rows": 3' in file.read_text(), "the listener is called")
     finally:

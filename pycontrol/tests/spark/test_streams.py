@@ -6,6 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from rowpost.spark.source.checkpoint import committed_offset, finalize
+from rowpost.spark.versions import start_query
 
 
 @pytest.fixture
@@ -13,11 +14,9 @@ def run(queues, tmp_path):
     """Run a stream until it has read all messages. Returns the bodies of all runs so far."""
 
     def go(queue, checkpoint="checkpoint", out="out", **options):
-        query = (
-            queues.stream(queue, **options)
-            .writeStream.format("parquet").option("path", str(tmp_path / out)).option("checkpointLocation", str(tmp_path / checkpoint))
-            .trigger(availableNow=True).start()
-        )  # fmt: skip
+        stream = queues.stream(queue, tmp_path / checkpoint, ends=True, **options)
+        writer = stream.writeStream.format("parquet").option("path", str(tmp_path / out)).option("checkpointLocation", str(tmp_path / checkpoint))
+        query = start_query(writer, every=None)
         query.awaitTermination()
         go.batches = [each["numInputRows"] for each in query.recentProgress if each["numInputRows"]]
         return sorted(int(bytes(row.body)) for row in queues.spark.read.parquet(str(tmp_path / out)).collect())
@@ -209,7 +208,7 @@ def test_a_queue_with_a_connected_worker_is_not_drained(queues, run):
 def test_a_tail_runs_on_while_messages_come_and_keeps_no_secret_in_its_checkpoint(queues, tmp_path):
     queue = queues.make()
     query = (
-        queues.stream(queue).writeStream.format("memory").queryName(f"t{queue}")
+        queues.stream(queue, tmp_path / "c").writeStream.format("memory").queryName(f"t{queue}")
         .option("checkpointLocation", str(tmp_path / "c")).trigger(processingTime="0 seconds").start()
     )  # fmt: skip
     try:

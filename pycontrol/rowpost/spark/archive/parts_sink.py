@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.folder import ArchiveFolder, filesystem
 from rowpost.spark.archive.parts import PARTITIONS, NewFile, write_parts
+from rowpost.spark.versions import arrow_schema
 
 __all__ = ["GROUP", "PartsSink"]
 
@@ -55,9 +56,7 @@ class _PartsWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> _Written:
         """Write the rows of one task."""
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        schema = to_arrow_schema(StructType.fromJson(json.loads(self._schema)), timezone="UTC")
+        schema = arrow_schema(StructType.fromJson(json.loads(self._schema)))
         if not self._merges:
             return _Written(list(write_parts(iterator, self._root, schema, self._name)))
         groups = (json.loads(text) for batch in iterator for text in batch.column(GROUP).to_pylist())

@@ -20,6 +20,7 @@ from rowpost.spark.archive.parts import PARTITIONS, NewFile
 from rowpost.spark.archive.parts_sink import GROUP, PartsSink
 from rowpost.spark.archive.table import ArchiveTable, DataFile
 from rowpost.spark.session import activate
+from rowpost.spark.versions import register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,7 +76,7 @@ def read_files(spark: SparkSession, table: ArchiveTable, files: Iterable[DataFil
 def write_files(df: DataFrame, table: ArchiveTable, name: str) -> list[NewFile]:
     """Write rows as files that are not committed yet. `name` starts the names of the files."""
     spark, unique = df.sparkSession, f"{name}-{uuid.uuid4().hex[:8]}"
-    spark.dataSource.register(PartsSink)
+    register(spark, PartsSink)
     activate(spark)
     writer = df.write.format(PartsSink.name()).mode("append").option("path", table.folder.absolute).option("name", unique)
     writer.option("schema", table.file_schema().json()).save()

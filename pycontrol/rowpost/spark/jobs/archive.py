@@ -31,6 +31,7 @@ from rowpost.spark.jobs.compact import merge, small_files
 from rowpost.spark.progress import Measured, Receiver, measure_bytes
 from rowpost.spark.session import is_connect
 from rowpost.spark.source.held import what_is_held
+from rowpost.spark.versions import start_query, stream_options
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -189,13 +190,13 @@ def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
     """Start the stream."""
     reader = spark.readStream.format("rowpost").option("subscribe", job.queue).option("mode", job.mode)
     options = {"environment": job.environment, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(job.max_rows)}
-    for name, value in [*options.items(), *job.options]:
+    for name, value in [*options.items(), *job.options, *stream_options(job.checkpoint_location, ends=job.every is None).items()]:
         if value is not None:
             reader = reader.option(name, value)
     writer = BatchWriter(job.path, job.checkpoint_location, queue=job.queue)
     stream = archive(measure_bytes(reader.load()), job.queue).writeStream.foreachBatch(writer).queryName(f"rowpost archive {job.queue}")
     stream = stream.option("checkpointLocation", job.checkpoint_location)
-    return (stream.trigger(processingTime=job.every) if job.every else stream.trigger(availableNow=True)).start()
+    return start_query(stream, job.every)
 
 
 class BatchWriter:

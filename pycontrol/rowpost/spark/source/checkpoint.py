@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from rowpost.database.connection import Connection
+from rowpost.errors import SettingsError
+from rowpost.spark.archive.folder import ArchiveFolder
 from rowpost.spark.source.options import read_options
 from rowpost.spark.source.reconnect import PatientConnection
 
@@ -25,13 +27,16 @@ __all__ = ["committed_offset", "finalize", "offsets_by_queue"]
 _HEADER_LINES = 2  # an offset file starts with a version and metadata; one line a source follows
 
 
-def committed_offset(checkpoint: str | Path, spark: SparkSession | None = None, source: int = 0) -> dict[str, Any] | None:
+def committed_offset(checkpoint: str | Path, spark: SparkSession | None = None, source: int | None = 0) -> dict[str, Any] | None:
     """Return the offset of the last batch that a query has committed. Returns None before its first commit.
 
     Args:
         checkpoint: a path or URI.
-        spark: reads a checkpoint whose URI has a scheme such as s3a://. It is not needed for file:/.
-        source: position of the source in the query, from 0.
+        spark: reads a checkpoint whose URI has a scheme such as s3a://. Without it, pyarrow does.
+        source: position of the source in the query, from 0. None means the only one.
+
+    Raises:
+        SettingsError: `source` is None, and the query has several.
     """
     where = str(checkpoint)
     if spark is None and where.startswith("file:/"):
@@ -39,7 +44,10 @@ def committed_offset(checkpoint: str | Path, spark: SparkSession | None = None, 
     numbers = [int(name) for name in _names(where, "commits", spark) if name.isdecimal()]
     if not numbers:
         return None
-    line = _text(where, f"offsets/{max(numbers)}", spark).splitlines()[_HEADER_LINES + source]
+    lines = _text(where, f"offsets/{max(numbers)}", spark).splitlines()[_HEADER_LINES:]
+    if source is None and len(lines) > 1:
+        raise SettingsError(f"The query of the checkpoint {where} has {len(lines)} sources. rowpost can continue only one with this version of Spark; Spark 4.2 has no such limit.")
+    line = lines[source or 0]
     return None if line == "-" else json.loads(line)
 
 
@@ -49,7 +57,7 @@ def finalize(options: Mapping[str, str], checkpoint: str | Path, spark: SparkSes
     Args:
         options: the stream's options; queue and environment are enough.
         checkpoint: the query's checkpoint.
-        spark: required if the checkpoint is not a local folder.
+        spark: reads a checkpoint that is not a local folder.
         release: give up the queue if the spool is empty afterwards, so that another stream may drain it.
 
     Raises:
@@ -74,26 +82,19 @@ def _drop(queue: str, offset: Mapping[str, Any], release: bool, database: Connec
 
 
 def _names(where: str, folder: str, spark: SparkSession | None) -> list[str]:
-    if ":/" not in where:
-        path = Path(where) / folder
-        return [each.name for each in path.iterdir()] if path.is_dir() else []
+    if spark is None or ":/" not in where:
+        return [name.rpartition("/")[2] for name, _ in ArchiveFolder(where).contents(folder, recursive=False)]
     from pyspark.errors import AnalysisException
 
     try:
-        rows = _session(spark, where).read.format("binaryFile").load(f"{where}/{folder}").select("path").collect()
+        rows = spark.read.format("binaryFile").load(f"{where}/{folder}").select("path").collect()
     except AnalysisException:  # the folder appears with the first batch
         return []
     return [row.path.rpartition("/")[2] for row in rows]
 
 
 def _text(where: str, file: str, spark: SparkSession | None) -> str:
-    if ":/" not in where:
-        return (Path(where) / file).read_text(encoding="utf-8")
-    (row,) = _session(spark, where).read.format("binaryFile").load(f"{where}/{file}").select("content").collect()
+    if spark is None or ":/" not in where:
+        return ArchiveFolder(where).text(file)
+    (row,) = spark.read.format("binaryFile").load(f"{where}/{file}").select("content").collect()
     return bytes(row.content).decode()
-
-
-def _session(spark: SparkSession | None, where: str) -> SparkSession:
-    if spark is None:
-        raise ValueError(f"Cannot read the checkpoint {where}: it is not a local folder. Pass a Spark session.")
-    return spark
