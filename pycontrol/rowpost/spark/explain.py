@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rowpost import errors
-from rowpost.errors import ArchiveNotFound, RowpostError, SparkFailed
+from rowpost.errors import ArchiveNotFound, RowpostError, SparkFailed, SparkUnavailable
+from rowpost.spark.stores import missing_jar
 
 __all__ = ["explained", "to_rowpost_error"]
 
@@ -50,6 +51,13 @@ def to_rowpost_error(error: Exception) -> RowpostError:
         name, words = found[-1]
         kind = getattr(errors, name, None)
         return (kind if isinstance(kind, type) and issubclass(kind, RowpostError) else SparkFailed)(words.strip())
+    return _explained(text) or SparkFailed(f"Spark failed: {_condition(text)}")
+
+
+def _explained(text: str) -> RowpostError | None:
+    """Return the error for what users meet often, or None."""
+    if (jar := missing_jar(text)) is not None:
+        return SparkUnavailable(jar)
     if "OutOfMemoryError" in text or "Java heap space" in text:
         return SparkFailed("Spark ran out of memory. Add --conf spark.driver.memory=4g, or reduce the batches with --max-rows.")
     if "PATH_NOT_FOUND" in text:
@@ -60,7 +68,7 @@ def to_rowpost_error(error: Exception) -> RowpostError:
         return SparkFailed(f"{where} cannot be read: the file is incomplete. `rowpost spark verify` lists all incomplete files.")
     if "Connection refused" in text or "not connect" in text or "AsyncEventQueue" in text:
         return SparkFailed(_GONE)
-    return SparkFailed(f"Spark failed: {_condition(text)}")
+    return None
 
 
 def _condition(text: str) -> str:

@@ -54,15 +54,20 @@ def register(app: typer.Typer) -> None:
     command(app, "failures")(failures)
 
 
-def doctor(session: Session, master: MasterOption = None, conf: ConfOption = None) -> ExitCode:
-    """Check what Spark needs: packages, Java, a session, a worker, the database. Exit code 1 if a check fails."""
+def doctor(
+    session: Session,
+    archive: Annotated[str | None, typer.Argument(metavar="[DIR]", help="Check too what an archive in this place needs, such as s3a://lake/archive.", show_default=False)] = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+) -> ExitCode:
+    """Check what Spark needs: packages, Java, a session, a worker, the database, and the store of an archive. Exit code 1 if a check fails."""
     from rowpost.spark.doctor import check_environment, check_session
     from rowpost.spark.session import session as start
 
     checks = list(check_environment())
     if not any(check.state == "bad" for check in checks):
         with running(session, master, conf, "doctor"):
-            checks += check_session(start, lambda: _database(session))
+            checks += check_session(start, lambda: _database(session), archive)
     return print_checks(session, checks)
 
 

@@ -76,6 +76,7 @@ class ArchiveTable:
         self.path = path.rstrip("/")
         self._table = table
         self._listed: tuple[int, list[DataFile]] | None = None
+        self._batches: dict[str, int] = {}  # of this snapshot, because deltalake reads the whole log to find one
         self._check_partitions()
 
     @classmethod
@@ -150,12 +151,17 @@ class ArchiveTable:
 
     def refresh(self) -> None:
         """Read the newest snapshot."""
+        before = self.version
         self._table.update_incremental()
+        if self.version != before:
+            self._batches.clear()
 
     def last_batch(self, query: str) -> int:
         """Return the number of the last batch that a query has committed, or -1. A table that was adopted knows 8 characters of its id."""
-        found = [self._table.transaction_version(key) for key in (query, query[:8])]
-        return max(-1 if number is None else number for number in found)
+        if query not in self._batches:
+            found = [self._table.transaction_version(key) for key in (query, query[:8])]
+            self._batches[query] = max(-1 if number is None else number for number in found)
+        return self._batches[query]
 
     def commit(self, add: Iterable[NewFile] = (), remove: Iterable[DataFile] = (), *, batches: Mapping[str, int] | None = None,
                note: Mapping[str, Any]) -> bool:  # fmt: skip
@@ -180,7 +186,12 @@ class ArchiveTable:
             self._table.create_write_transaction(actions, "append", self._table.schema(), list(PARTITIONS), commit_properties=properties)
         except CommitFailedError:
             return False
+        before = self.version
         self._table.update_incremental()
+        if self.version == before + 1:
+            self._batches.update(batches or {})
+        else:  # other writers have committed too
+            self._batches.clear()
         return True
 
     def notes(self, since: int) -> list[dict[str, Any]]:
@@ -189,7 +200,7 @@ class ArchiveTable:
         return [entry[NOTE] for entry in reversed(entries) if isinstance(entry.get(NOTE), dict)]
 
     def replaced(self) -> list[str]:
-        """Return the files that were removed from the table and are still stored."""
+        """Return the files that were removed from the table. Some may be deleted already."""
         return sorted(self._table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True))
 
     def vacuum(self, *, at_once: bool = False) -> list[str]:

@@ -31,6 +31,7 @@ from rowpost.spark.jobs.compact import merge, small_files
 from rowpost.spark.progress import Measured, Receiver, measure_bytes
 from rowpost.spark.session import is_connect
 from rowpost.spark.source.held import what_is_held
+from rowpost.spark.stores import check_reachable
 from rowpost.spark.versions import start_query, stream_options
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def run(
 
     `progress` is called with the batches and rows so far, and each of `receivers` after each batch. Returns counts. A KeyboardInterrupt stops the stream and is raised again.
     """
+    check_reachable(spark, job.checkpoint_location, "the checkpoint", "Or name a folder that outlives this machine with --checkpoint; the archive itself needs no jar.")
     table = ArchiveTable.create(job.path, ARCHIVE)
     before = table.version
     try:
