@@ -252,3 +252,4 @@ def test_a_running_command_serves_prometheus_and_sparks_web_pages(queues, spark_
 
     assert f"rowpost archive {queue}" in page, log.read_text()
     assert f"http://localhost:{ui}" in log.read_text()
+    assert "Traceback" not in log.read_text()

@@ -6,6 +6,7 @@ Spark is imported when the first of these functions is called, so that all other
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -78,6 +79,7 @@ def running(session: Session, master: str | None, conf: list[str] | None, doing:
         from rowpost.spark.session import session as start
     except ImportError as error:
         raise _missing(error) from error
+    _hide_py4j()
     settings = _settings(conf) | ({} if ui is None else {"spark.ui.enabled": "true", "spark.ui.port": str(ui), "spark.sql.streaming.metricsEnabled": "true"})
     with _bar(session) as bar:
         task, existed = bar.add_task("Starting Spark", total=None), is_running()
@@ -100,6 +102,19 @@ def running(session: Session, master: str | None, conf: list[str] | None, doing:
                 watcher.join()
             if not existed:
                 _stop(spark)
+
+
+def _hide_py4j() -> None:
+    """Keep py4j from printing stack traces: of Ctrl-C, which ends a command well, and of errors, which the command prints in words."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    root = logging.getLogger()  # to which py4j logs by itself
+    if not any(isinstance(each, _NotPy4j) for each in root.filters):
+        root.addFilter(_NotPy4j())
+
+
+class _NotPy4j(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        return "py4j" not in Path(record.pathname).parts
 
 
 @contextmanager

@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import boto3
-
 from tests.support.workers import eventually
 
 __all__ = ["BUCKET", "ObjectStore", "object_store"]
@@ -40,6 +38,8 @@ class ObjectStore:
         }  # fmt: skip
 
     def client(self):
+        import boto3
+
         return boto3.client(
             "s3", endpoint_url=self.variables["AWS_ENDPOINT_URL"], region_name="us-east-1", aws_access_key_id="key", aws_secret_access_key="marker-secret"
         )
