@@ -25,7 +25,8 @@ _CONDITION = re.compile(r"\[[A-Z_.]+\] ([^\n]+)")
 #: how py4j begins the text of a Java exception, and the class name that follows
 _CALL, _JAVA_CLASS = "An error occurred while calling", re.compile(r"^: ?(?:[\w$]+\.)+[\w$]+: ")
 _GONE = "Spark's process has exited or cannot be reached. Run the command again: it continues from its last commit, and sends nothing twice."
-_MODULES = ("pyspark.", "py4j.", "grpc.", "pyarrow.")
+_MODULES = ("pyspark.", "py4j.", "grpc.", "pyarrow.", "deltalake.")
+_RUST = "_internal"  # the module of deltalake's exceptions
 
 
 @contextmanager
@@ -38,7 +39,7 @@ def explained() -> Iterator[None]:
     except Exception as error:
         if isinstance(error, ConnectionError):  # the connection between this process and the JVM
             raise SparkFailed(_GONE) from error
-        if not type(error).__module__.startswith(_MODULES):
+        if not type(error).__module__.startswith(_MODULES) and type(error).__module__ != _RUST:
             raise
         raise to_rowpost_error(error) from error
 

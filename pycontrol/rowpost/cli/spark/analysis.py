@@ -30,6 +30,7 @@ from rowpost.cli.spark.running import (
     counts,
     local_folder,
     receivers,
+    result_folder,
     running,
 )
 
@@ -104,6 +105,7 @@ def metrics(
     if archive is None or live is not None or progress or prometheus:
         raise Refused("Name an archive, or a queue with --live and a folder with --out. --progress and --prometheus need --live.", ExitCode.USAGE)
     local_folder(archive)
+    result_folder(out)
     with running(session, master, conf, "metrics", ui) as spark:
         from rowpost.spark.archive.plots import plot_metrics
         from rowpost.spark.jobs.archive import read_archive
@@ -149,6 +151,8 @@ def conversations(
 ) -> None:
     """Show which endpoints send which messages to each other. With --id, show one conversation."""
     local_folder(archive)
+    for part in ("edges", "conversations") if out is not None else ():
+        result_folder(f"{str(out).rstrip('/')}/{part}")
     with running(session, master, conf, "conversations") as spark:
         from rowpost.spark.jobs.archive import read_archive
 
@@ -209,6 +213,7 @@ def failures(
         read = partial(_error_queue, session, queue)
     else:
         raise Refused("Name an archive, or an error queue with --queue.", ExitCode.USAGE)
+    result_folder(out)
     with session.deployed() if queue else nullcontext(), running(session, master, conf, "failures") as spark:
         from rowpost.spark.archive.plots import plot_failures
         from rowpost.spark.jobs.failures import failures as grouped

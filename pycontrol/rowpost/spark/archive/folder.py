@@ -51,6 +51,13 @@ class ArchiveFolder:
         found = self.files.get_file_info(fs.FileSelector(self._at(path), recursive=recursive, allow_not_found=True))
         return sorted(((info.path[len(self._root) + 1 :], info) for info in found), key=lambda each: each[0])
 
+    def may_be_replaced(self) -> bool:
+        """Whether the folder is empty, or holds a result that Spark has written."""
+        if self.files.get_file_info(self._root).is_file:
+            return False
+        names = [name for name, _ in self.contents(recursive=False)]
+        return not names or "_SUCCESS" in names
+
     def data_files(self) -> list[tuple[str, fs.FileInfo]]:
         """Return all Parquet files below the folder that are not part of the table's log or of a replay, with staged ones."""
         hidden = (f"{LOG_FOLDER}/", f"{_REPLAYS}/")

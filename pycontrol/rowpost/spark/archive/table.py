@@ -21,7 +21,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from rowpost.errors import ArchiveNotFound, SparkFailed, SparkUnavailable
-from rowpost.spark.archive.folder import ArchiveFolder
+from rowpost.spark.archive.folder import LOG_FOLDER, ArchiveFolder
 from rowpost.spark.archive.parts import PARTITIONS, STATISTICS, NewFile
 from rowpost.version import install_command
 
@@ -87,6 +87,11 @@ class ArchiveTable:
             return cls(path, DeltaTable(path))
         except TableNotFoundError as error:
             raise ArchiveNotFound(f"There is no archive in {path}. `rowpost spark archive QUEUE {path}` creates one.") from error
+        except BaseException as error:
+            # deltalake's Rust code fails on an entry of the log that is not JSON, with an exception that is no Exception
+            if type(error).__name__ != "PanicException" and not isinstance(error, DeltaError):
+                raise
+            raise SparkFailed(f"The log of the table in {path} cannot be read: an entry in {LOG_FOLDER} is damaged ({str(error).splitlines()[0][:200]}). Restore it from a backup.") from error
 
     @classmethod
     def create(cls, path: str, schema: StructType) -> ArchiveTable:
@@ -95,9 +100,9 @@ class ArchiveTable:
         try:
             if not DeltaTable.is_deltatable(path):
                 DeltaTable.create(path, Schema.from_json(schema.json()), partition_by=list(PARTITIONS), configuration=_PROPERTIES)
-        except DeltaError:
+        except (DeltaError, TableNotFoundError) as error:
             if not DeltaTable.is_deltatable(path):  # otherwise another process has just created it
-                raise
+                raise SparkFailed(f"Cannot create an archive in {path}: {str(error).splitlines()[0]}. Name a folder that can be written.") from error
         return cls.open(path)
 
     @staticmethod
@@ -106,6 +111,12 @@ class ArchiveTable:
         properties = CommitProperties(custom_metadata={NOTE: {"job": "adopt"}}, app_transactions=[Transaction(*each) for each in batches.items()])
         create_table_with_add_actions(path, Schema.from_json(schema.json()), _added(files), "error", list(PARTITIONS),
                                       configuration=_PROPERTIES, commit_properties=properties)  # fmt: skip
+
+    def check_columns(self, needed: Iterable[str]) -> None:
+        """Raise SparkFailed if the table lacks columns, because another program has made it for something else."""
+        missing = set(needed) - set(PARTITIONS) - {field.name for field in self._table.schema().fields}
+        if missing:
+            raise SparkFailed(f"The Delta table in {self.path} is not an archive: it has no column {' and no column '.join(sorted(missing))}.")
 
     @property
     def version(self) -> int:

@@ -25,7 +25,7 @@ from rowpost.spark.archive.folder import METADATA_FOLDER
 from rowpost.spark.archive.headers import parse_headers
 from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.rows import read_table, write_files
-from rowpost.spark.archive.schemas import ARCHIVE, MESSAGE, shaped
+from rowpost.spark.archive.schemas import ARCHIVE, ESSENTIAL, MESSAGE, shaped
 from rowpost.spark.archive.table import ArchiveTable
 from rowpost.spark.jobs.compact import merge, small_files
 from rowpost.spark.progress import Measured, Receiver, measure_bytes
@@ -70,7 +70,9 @@ def read_archive(spark: SparkSession, path: str) -> DataFrame:
 
     Raises ArchiveNotFound, SparkFailed.
     """
-    return read_table(spark, ArchiveTable.open(path))
+    table = ArchiveTable.open(path)
+    table.check_columns(ESSENTIAL)
+    return read_table(spark, table)
 
 
 @dataclass(frozen=True)
@@ -227,6 +229,7 @@ class BatchWriter:
         if table.last_batch(self._query) >= batch_id:
             return
         table.check_writable()
+        table.check_columns(self.schema.fieldNames() if self.schema != ARCHIVE else ESSENTIAL)
         new = write_files(df, table, f"{self._query}-{batch_id}")
         note = {"job": "archive", "queue": self.queue, "batch": batch_id, "rows": sum(file.rows for file in new)}
         while new and not table.commit(new, batches={self._query: batch_id}, note=note):
