@@ -4,7 +4,7 @@ Spark 4.0 has no push-down of filters, and no stream writer that takes Arrow bat
 where a batch begins, how many rows it may have, and that the run ends (admission control, AvailableNow). source/self_planned.py
 does this. Spark 4.0 and 4.1 also ignore what a stream reports of its lag.
 
-    reader = spark.readStream.format("rowpost").options(queue="audit", **stream_options("checkpoint", ends=True))
+    reader = spark.readStream.format("rowpost").options(queue="audit", **stream_options(ends=True))
     query = start_query(reader.load().writeStream.format("noop").option("checkpointLocation", "checkpoint"), every=None)
 """
 
@@ -100,16 +100,13 @@ def register(spark: SparkSession, source: type[DataSource]) -> None:
             raise
 
 
-def stream_options(checkpoint: str, *, ends: bool) -> dict[str, str]:
+def stream_options(*, ends: bool) -> dict[str, str]:
     """Return the options that a stream's reader needs with this version of Spark.
 
     Args:
-        checkpoint: the query's checkpoint.
         ends: the stream reads what is there when it starts, and ends.
     """
-    if HAS_ADMISSION_CONTROL:
-        return {}
-    return {"checkpointLocation": checkpoint, "availableNow": str(ends).lower()}
+    return {"availableNow": "true"} if ends and not HAS_ADMISSION_CONTROL else {}
 
 
 def start_query(writer: DataStreamWriter, every: str | None) -> StreamingQuery:

@@ -12,8 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from rowpost.spark.versions import stream_options
-
 HIGHEST = 'SELECT coalesce(max(seq), 0) FROM public."{queue}"'
 OLDEST_SNAPSHOT = (
     'SELECT coalesce(max(seq), 0) FROM public."{queue}" '
@@ -61,7 +59,7 @@ def tail(queues, tmp_path):
 
     def start(queue):
         name = f"gap_{queue}"
-        frame = queues.reader(queues.spark.readStream, queue, **stream_options(str(tmp_path / name), ends=False)).schema("row_version bigint not null").load()
+        frame = queues.reader(queues.spark.readStream, queue).schema("row_version bigint not null").load()
         query = frame.writeStream.format("memory").queryName(name).option("checkpointLocation", str(tmp_path / name)).start()
         queries.append(query)
 

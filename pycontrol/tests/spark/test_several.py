@@ -36,7 +36,7 @@ def run(queues, tmp_path):
         reader = queues.spark.readStream.format("rowpost").option("environment", spark_queues.environment)
         for name, value in options.items():
             reader = reader.option(name, str(value))
-        stream = reader.options(**stream_options(str(tmp_path / "c"), ends=True)).load()
+        stream = reader.options(**stream_options(ends=True)).load()
         writer = stream.writeStream.format("parquet").option("path", str(tmp_path / "out")).option("checkpointLocation", str(tmp_path / "c"))
         query = start_query(writer, every=None)
         query.awaitTermination()
@@ -162,7 +162,7 @@ def test_each_queue_has_its_own_transactions_that_hold_it_back(queues, run, pref
 def test_a_checkpoint_of_a_queue_that_is_not_among_them_is_refused(queues, run, prefix):
     a, b, c = (queues.make(f"{prefix}{name}") for name in "abc")
     queues.send(a, numbered(0, 3))
-    run_one = queues.stream(a, run.checkpoint, ends=True).writeStream.format("noop").option("checkpointLocation", str(run.checkpoint))
+    run_one = queues.stream(a, ends=True).writeStream.format("noop").option("checkpointLocation", str(run.checkpoint))
     start_query(run_one, every=None).awaitTermination()
 
     with pytest.raises(PySparkException, match="not among those of this stream"):
@@ -215,7 +215,6 @@ def test_several_queues_outlive_a_restart(spark, run, prefix, tmp_path, mode):
             queues.send(queue, numbered(0, 20))
         run(queues, subscribe=f"{one},{other}", mode=mode)
         reader = spark.readStream.format("rowpost").option("environment", queues.environment).option("subscribe", f"{one},{other}")
-        reader = reader.options(**stream_options(str(tmp_path / "c"), ends=False))
         query = (
             reader.option("mode", mode).load().writeStream.format("parquet").option("path", str(tmp_path / "out"))
             .option("checkpointLocation", str(tmp_path / "c")).trigger(processingTime="0 seconds").start()

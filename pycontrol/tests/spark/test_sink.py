@@ -334,13 +334,14 @@ def test_a_queue_is_never_overwritten_and_one_that_is_not_there_is_named(queues,
         write(frame(1), "nowhere")
 
 
+@pytest.mark.spark_version
 def test_a_stream_writes_each_batch_once_although_its_last_one_is_run_again(queues, stored, frame, write, tmp_path, staged):
     source, target = queues.make(), queues.make()
     write(frame(50), source)
 
     def run():
         writer = (
-            queues.stream(source, tmp_path / "c", ends=True, maxOffsetsPerTrigger=20).select("id", "headers", "body")
+            queues.stream(source, ends=True, maxOffsetsPerTrigger=20).select("id", "headers", "body")
             .writeStream.format("rowpost").option("queue", target).option("environment", queues.environment)
             .option("checkpointLocation", str(tmp_path / "c"))
         )  # fmt: skip

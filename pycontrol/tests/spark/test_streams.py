@@ -8,13 +8,15 @@ from pyspark.errors import PySparkException
 from rowpost.spark.source.checkpoint import committed_offset, finalize
 from rowpost.spark.versions import start_query
 
+pytestmark = pytest.mark.spark_version
+
 
 @pytest.fixture
 def run(queues, tmp_path):
     """Run a stream until it has read all messages. Returns the bodies of all runs so far."""
 
     def go(queue, checkpoint="checkpoint", out="out", **options):
-        stream = queues.stream(queue, tmp_path / checkpoint, ends=True, **options)
+        stream = queues.stream(queue, ends=True, **options)
         writer = stream.writeStream.format("parquet").option("path", str(tmp_path / out)).option("checkpointLocation", str(tmp_path / checkpoint))
         query = start_query(writer, every=None)
         query.awaitTermination()
@@ -208,7 +210,7 @@ def test_a_queue_with_a_connected_worker_is_not_drained(queues, run):
 def test_a_tail_runs_on_while_messages_come_and_keeps_no_secret_in_its_checkpoint(queues, tmp_path):
     queue = queues.make()
     query = (
-        queues.stream(queue, tmp_path / "c").writeStream.format("memory").queryName(f"t{queue}")
+        queues.stream(queue).writeStream.format("memory").queryName(f"t{queue}")
         .option("checkpointLocation", str(tmp_path / "c")).trigger(processingTime="0 seconds").start()
     )  # fmt: skip
     try:

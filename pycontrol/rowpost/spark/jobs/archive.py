@@ -194,7 +194,7 @@ def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
     """Start the stream."""
     reader = spark.readStream.format("rowpost").option("subscribe", job.queue).option("mode", job.mode)
     options = {"environment": job.environment, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(job.max_rows)}
-    for name, value in [*options.items(), *job.options, *stream_options(job.checkpoint_location, ends=job.every is None).items()]:
+    for name, value in [*options.items(), *job.options, *stream_options(ends=job.every is None).items()]:
         if value is not None:
             reader = reader.option(name, value)
     writer = BatchWriter(job.path, job.checkpoint_location, queue=job.queue)

@@ -75,7 +75,7 @@ def start_live(spark: SparkSession, queue: str, path: str, checkpoint: str, *, e
     """Write the metrics of a stream to a Delta table in `path`, each hour once."""
     reader = spark.readStream.format("rowpost").option("queue", queue).option("mode", "tail").option("startingOffsets", "earliest")
     reader = reader if environment is None else reader.option("environment", environment)
-    reader = reader.options(**stream_options(checkpoint, ends=every is None))
+    reader = reader.options(**stream_options(ends=every is None))
     hours = live(reader.load(), queue).withColumn("queue", F.lit(queue)).withColumn("day", F.to_date("hour"))
     stream = hours.writeStream.outputMode("append").foreachBatch(BatchWriter(path, checkpoint, LIVE, queue)).option("checkpointLocation", checkpoint)
     return start_query(stream, every)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from rowpost.database.connection import Connection
-from rowpost.errors import SettingsError
 from rowpost.spark.archive.folder import ArchiveFolder
 from rowpost.spark.source.options import read_options
 from rowpost.spark.source.reconnect import PatientConnection
@@ -27,16 +26,13 @@ __all__ = ["committed_offset", "finalize", "offsets_by_queue"]
 _HEADER_LINES = 2  # an offset file starts with a version and metadata; one line a source follows
 
 
-def committed_offset(checkpoint: str | Path, spark: SparkSession | None = None, source: int | None = 0) -> dict[str, Any] | None:
+def committed_offset(checkpoint: str | Path, spark: SparkSession | None = None, source: int = 0) -> dict[str, Any] | None:
     """Return the offset of the last batch that a query has committed. Returns None before its first commit.
 
     Args:
         checkpoint: a path or URI.
         spark: reads a checkpoint whose URI has a scheme such as s3a://. Without it, pyarrow does.
-        source: position of the source in the query, from 0. None means the only one.
-
-    Raises:
-        SettingsError: `source` is None, and the query has several.
+        source: position of the source in the query, from 0.
     """
     where = str(checkpoint)
     if spark is None and where.startswith("file:/"):
@@ -44,10 +40,7 @@ def committed_offset(checkpoint: str | Path, spark: SparkSession | None = None, 
     numbers = [int(name) for name in _names(where, "commits", spark) if name.isdecimal()]
     if not numbers:
         return None
-    lines = _text(where, f"offsets/{max(numbers)}", spark).splitlines()[_HEADER_LINES:]
-    if source is None and len(lines) > 1:
-        raise SettingsError(f"The query of the checkpoint {where} has {len(lines)} sources. rowpost can continue only one with this version of Spark; Spark 4.2 has no such limit.")
-    line = lines[source or 0]
+    line = _text(where, f"offsets/{max(numbers)}", spark).splitlines()[_HEADER_LINES + source]
     return None if line == "-" else json.loads(line)
 
 

@@ -64,9 +64,9 @@ class Queues:
     def read(self, queue: str, **options: object) -> DataFrame:
         return self.reader(self.spark.read, queue, **options).load()
 
-    def stream(self, queue: str, checkpoint: Path | str, *, ends: bool = False, **options: object) -> DataFrame:
-        """Read a stream, of a query with this checkpoint. If it ends, start it with `start_query`."""
-        return self.reader(self.spark.readStream, queue, **stream_options(str(checkpoint), ends=ends), **options).load()
+    def stream(self, queue: str, *, ends: bool = False, **options: object) -> DataFrame:
+        """Read a stream. If it ends, start it with `start_query`."""
+        return self.reader(self.spark.readStream, queue, **stream_options(ends=ends), **options).load()
 
     def reader(self, reader, queue: str, **options: object):
         reader = reader.format("rowpost").option("queue", queue).option("environment", self.environment)
