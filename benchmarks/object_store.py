@@ -53,7 +53,7 @@ def main() -> None:
 def archive(store: ObjectStore, queues: Queues, queue: str, folder: Path, batches: int, messages: int) -> tuple[Counter[str], int]:
     """Run the archiver for so many batches, and return its requests after the warm-up."""
     command = [*rowpost(queues), "archive", queue, OUT, "--every", "1s", "--checkpoint", str(folder / "c")]
-    process = subprocess.Popen(command, env=variables(store), stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, env=variables(store), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         before: Counter[str] = Counter()
         for number in range(batches + WARM_UP):
@@ -88,10 +88,10 @@ def variables(store: ObjectStore) -> dict[str, str]:
 
 
 def wait_for(condition) -> None:
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     while not condition():
         if time.monotonic() > end:
-            raise TimeoutError("the archiver made no progress for two minutes")
+            raise TimeoutError("the archiver made no progress for five minutes")
         time.sleep(0.1)
 
 
