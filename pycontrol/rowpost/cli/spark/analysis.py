@@ -108,11 +108,12 @@ def metrics(
     result_folder(out)
     with running(session, master, conf, "metrics", ui) as spark:
         from rowpost.spark.archive.plots import plot_metrics
+        from rowpost.spark.archive.schemas import ESSENTIAL
         from rowpost.spark.jobs.archive import read_archive
         from rowpost.spark.jobs.metrics import metrics as measured
         from rowpost.spark.jobs.metrics import skipped
 
-        kept = read_archive(spark, archive)
+        kept = read_archive(spark, archive, ESSENTIAL)
         df = measured(kept).orderBy("hour", "endpoint", "message_type")
         _written(df, out)
         rows = [row.asDict() for row in df.collect()]
@@ -154,9 +155,10 @@ def conversations(
     for part in ("edges", "conversations") if out is not None else ():
         result_folder(f"{str(out).rstrip('/')}/{part}")
     with running(session, master, conf, "conversations") as spark:
+        from rowpost.spark.archive.schemas import ESSENTIAL
         from rowpost.spark.jobs.archive import read_archive
 
-        df = read_archive(spark, archive)
+        df = read_archive(spark, archive, ESSENTIAL)
         if id is not None:
             _one_conversation(session, df, id, mermaid)
             return
@@ -236,9 +238,10 @@ def failures(
 
 
 def _archive(path: str, spark: SparkSession) -> DataFrame:
+    from rowpost.spark.archive.schemas import ESSENTIAL
     from rowpost.spark.jobs.archive import read_archive
 
-    return read_archive(spark, path)
+    return read_archive(spark, path, ESSENTIAL)
 
 
 def _error_queue(session: Session, queue: str, spark: SparkSession) -> DataFrame:

@@ -65,13 +65,15 @@ def _plausible(time: Column) -> Column:
     return F.when((time <= latest) & (time >= F.lit(_EARLIEST).cast("timestamp")), time)
 
 
-def read_archive(spark: SparkSession, path: str) -> DataFrame:
-    """Read the newest snapshot of an archive (schemas.ARCHIVE, and columns that other programs have added).
+def read_archive(spark: SparkSession, path: str, needed: Sequence[str] = ()) -> DataFrame:
+    """Read the newest snapshot of an archive (schemas.ARCHIVE, and columns that other programs have added), or of live metrics.
 
-    Raises ArchiveNotFound, SparkFailed.
+    Raises:
+        ArchiveNotFound: there is no table in `path`.
+        SparkFailed: the table cannot be read, or lacks one of the columns that are needed.
     """
     table = ArchiveTable.open(path)
-    table.check_columns(ESSENTIAL)
+    table.check_columns(needed)
     return read_table(spark, table)
 
 
