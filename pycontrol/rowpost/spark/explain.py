@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rowpost import errors
-from rowpost.errors import ArchiveNotFound, RowpostError, SparkFailed
+from rowpost.errors import ArchiveNotFound, RowpostError, SparkFailed, SparkUnavailable
+from rowpost.spark.stores import missing_jar
 
 __all__ = ["explained", "to_rowpost_error"]
 
@@ -24,7 +25,8 @@ _CONDITION = re.compile(r"\[[A-Z_.]+\] ([^\n]+)")
 #: how py4j begins the text of a Java exception, and the class name that follows
 _CALL, _JAVA_CLASS = "An error occurred while calling", re.compile(r"^: ?(?:[\w$]+\.)+[\w$]+: ")
 _GONE = "Spark's process has exited or cannot be reached. Run the command again: it continues from its last commit, and sends nothing twice."
-_MODULES = ("pyspark.", "py4j.", "grpc.", "pyarrow.")
+_MODULES = ("pyspark.", "py4j.", "grpc.", "pyarrow.", "deltalake.")
+_RUST = "_internal"  # the module of deltalake's exceptions
 
 
 @contextmanager
@@ -37,7 +39,7 @@ def explained() -> Iterator[None]:
     except Exception as error:
         if isinstance(error, ConnectionError):  # the connection between this process and the JVM
             raise SparkFailed(_GONE) from error
-        if not type(error).__module__.startswith(_MODULES):
+        if not type(error).__module__.startswith(_MODULES) and type(error).__module__ != _RUST:
             raise
         raise to_rowpost_error(error) from error
 
@@ -50,6 +52,13 @@ def to_rowpost_error(error: Exception) -> RowpostError:
         name, words = found[-1]
         kind = getattr(errors, name, None)
         return (kind if isinstance(kind, type) and issubclass(kind, RowpostError) else SparkFailed)(words.strip())
+    return _explained(text) or SparkFailed(f"Spark failed: {_condition(text)}")
+
+
+def _explained(text: str) -> RowpostError | None:
+    """Return the error for what users meet often, or None."""
+    if (jar := missing_jar(text)) is not None:
+        return SparkUnavailable(jar)
     if "OutOfMemoryError" in text or "Java heap space" in text:
         return SparkFailed("Spark ran out of memory. Add --conf spark.driver.memory=4g, or reduce the batches with --max-rows.")
     if "PATH_NOT_FOUND" in text:
@@ -60,7 +69,7 @@ def to_rowpost_error(error: Exception) -> RowpostError:
         return SparkFailed(f"{where} cannot be read: the file is incomplete. `rowpost spark verify` lists all incomplete files.")
     if "Connection refused" in text or "not connect" in text or "AsyncEventQueue" in text:
         return SparkFailed(_GONE)
-    return SparkFailed(f"Spark failed: {_condition(text)}")
+    return None
 
 
 def _condition(text: str) -> str:

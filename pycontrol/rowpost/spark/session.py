@@ -75,7 +75,10 @@ def session(
             raise SparkUnavailable(_why(error)) from error
         raise
     for key, value in {**QUERY, **_changeable(config)}.items():
-        spark.conf.set(key, value)
+        try:
+            spark.conf.set(key, value)
+        except PySparkException as error:
+            raise SparkUnavailable(f"Spark refuses the setting {key}={value}: {str(error).splitlines()[0]}") from error
     _register_source(spark)
     activate(spark)
     return spark
@@ -144,7 +147,9 @@ def _register_source(spark: SparkSession) -> None:
         if error.name != _SOURCE:
             raise
         return
-    spark.dataSource.register(source.DefaultSource)
+    from rowpost.spark.versions import register
+
+    register(spark, source.DefaultSource)
 
 
 def is_connect(spark: SparkSession) -> bool:

@@ -51,7 +51,7 @@ def test_a_job_key_and_a_mode_are_refused_for_the_write_of_a_stream(name):
 
 def test_every_option_on_the_lists_is_accepted():
     numbers = {"minPartitions", "maxRecordsPerPartition", "maxBytesPerBatch", "maxOffsetsPerTrigger", "watermarkTimeoutSeconds", "messagesPerCall", "startingOffsets", "endingOffsets"}
-    flags = {"failOnDataLoss", "allowConsumers", "takeOver", "includeHeaders"}
+    flags = {"failOnDataLoss", "allowConsumers", "takeOver", "includeHeaders", "availableNow"}
     values = {**dict.fromkeys(numbers, "5000"), **dict.fromkeys(flags, "true"), "subscribe": "a", "queue": "a", "jobKey": "k"}
 
     def of(names, mode):

@@ -16,6 +16,7 @@ from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.source.checkpoint import committed_offset
 from rowpost.spark.source.options import read_options
 from rowpost.spark.source.several import shares
+from rowpost.spark.versions import start_query, stream_options
 from tests.support.spark.killing import fill, kill_until_done, python_of
 from tests.support.spark.outages import own_server
 
@@ -35,10 +36,9 @@ def run(queues, tmp_path):
         reader = queues.spark.readStream.format("rowpost").option("environment", spark_queues.environment)
         for name, value in options.items():
             reader = reader.option(name, str(value))
-        query = (
-            reader.load().writeStream.format("parquet").option("path", str(tmp_path / "out")).option("checkpointLocation", str(tmp_path / "c"))
-            .trigger(availableNow=True).start()
-        )  # fmt: skip
+        stream = reader.options(**stream_options(ends=True)).load()
+        writer = stream.writeStream.format("parquet").option("path", str(tmp_path / "out")).option("checkpointLocation", str(tmp_path / "c"))
+        query = start_query(writer, every=None)
         query.awaitTermination()
         go.batches = [each["numInputRows"] for each in query.recentProgress if each["numInputRows"]]
         found = {}
@@ -162,8 +162,8 @@ def test_each_queue_has_its_own_transactions_that_hold_it_back(queues, run, pref
 def test_a_checkpoint_of_a_queue_that_is_not_among_them_is_refused(queues, run, prefix):
     a, b, c = (queues.make(f"{prefix}{name}") for name in "abc")
     queues.send(a, numbered(0, 3))
-    run_one = queues.stream(a).withColumnRenamed("id", "id").writeStream.format("noop").option("checkpointLocation", str(run.checkpoint))
-    run_one.trigger(availableNow=True).start().awaitTermination()
+    run_one = queues.stream(a, ends=True).writeStream.format("noop").option("checkpointLocation", str(run.checkpoint))
+    start_query(run_one, every=None).awaitTermination()
 
     with pytest.raises(PySparkException, match="not among those of this stream"):
         run(subscribe=f"{b},{c}")

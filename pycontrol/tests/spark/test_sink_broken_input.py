@@ -13,6 +13,8 @@ from pyspark.sql.types import BooleanType
 from rowpost.errors import SettingsError, SparkFailed
 from rowpost.spark.source.broken_input import InputPipe
 
+pytestmark = pytest.mark.spark_version
+
 ROWS, PARTITIONS, ROWS_PER_BATCH = 400, 2, 20  # rows 0 to 199 are the first partition
 
 

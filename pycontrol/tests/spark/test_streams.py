@@ -6,6 +6,9 @@ import pytest
 from pyspark.errors import PySparkException
 
 from rowpost.spark.source.checkpoint import committed_offset, finalize
+from rowpost.spark.versions import start_query
+
+pytestmark = pytest.mark.spark_version
 
 
 @pytest.fixture
@@ -13,11 +16,9 @@ def run(queues, tmp_path):
     """Run a stream until it has read all messages. Returns the bodies of all runs so far."""
 
     def go(queue, checkpoint="checkpoint", out="out", **options):
-        query = (
-            queues.stream(queue, **options)
-            .writeStream.format("parquet").option("path", str(tmp_path / out)).option("checkpointLocation", str(tmp_path / checkpoint))
-            .trigger(availableNow=True).start()
-        )  # fmt: skip
+        stream = queues.stream(queue, ends=True, **options)
+        writer = stream.writeStream.format("parquet").option("path", str(tmp_path / out)).option("checkpointLocation", str(tmp_path / checkpoint))
+        query = start_query(writer, every=None)
         query.awaitTermination()
         go.batches = [each["numInputRows"] for each in query.recentProgress if each["numInputRows"]]
         return sorted(int(bytes(row.body)) for row in queues.spark.read.parquet(str(tmp_path / out)).collect())

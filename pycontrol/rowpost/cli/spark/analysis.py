@@ -30,6 +30,7 @@ from rowpost.cli.spark.running import (
     counts,
     local_folder,
     receivers,
+    result_folder,
     running,
 )
 
@@ -54,15 +55,20 @@ def register(app: typer.Typer) -> None:
     command(app, "failures")(failures)
 
 
-def doctor(session: Session, master: MasterOption = None, conf: ConfOption = None) -> ExitCode:
-    """Check what Spark needs: packages, Java, a session, a worker, the database. Exit code 1 if a check fails."""
+def doctor(
+    session: Session,
+    archive: Annotated[str | None, typer.Argument(metavar="[DIR]", help="Check too what an archive in this place needs, such as s3a://lake/archive.", show_default=False)] = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+) -> ExitCode:
+    """Check what Spark needs: packages, Java, a session, a worker, the database, and the store of an archive. Exit code 1 if a check fails."""
     from rowpost.spark.doctor import check_environment, check_session
     from rowpost.spark.session import session as start
 
     checks = list(check_environment())
     if not any(check.state == "bad" for check in checks):
         with running(session, master, conf, "doctor"):
-            checks += check_session(start, lambda: _database(session))
+            checks += check_session(start, lambda: _database(session), archive)
     return print_checks(session, checks)
 
 
@@ -99,13 +105,15 @@ def metrics(
     if archive is None or live is not None or progress or prometheus:
         raise Refused("Name an archive, or a queue with --live and a folder with --out. --progress and --prometheus need --live.", ExitCode.USAGE)
     local_folder(archive)
+    result_folder(out)
     with running(session, master, conf, "metrics", ui) as spark:
         from rowpost.spark.archive.plots import plot_metrics
+        from rowpost.spark.archive.schemas import ESSENTIAL
         from rowpost.spark.jobs.archive import read_archive
         from rowpost.spark.jobs.metrics import metrics as measured
         from rowpost.spark.jobs.metrics import skipped
 
-        kept = read_archive(spark, archive)
+        kept = read_archive(spark, archive, ESSENTIAL)
         df = measured(kept).orderBy("hour", "endpoint", "message_type")
         _written(df, out)
         rows = [row.asDict() for row in df.collect()]
@@ -144,10 +152,13 @@ def conversations(
 ) -> None:
     """Show which endpoints send which messages to each other. With --id, show one conversation."""
     local_folder(archive)
+    for part in ("edges", "conversations") if out is not None else ():
+        result_folder(f"{str(out).rstrip('/')}/{part}")
     with running(session, master, conf, "conversations") as spark:
+        from rowpost.spark.archive.schemas import ESSENTIAL
         from rowpost.spark.jobs.archive import read_archive
 
-        df = read_archive(spark, archive)
+        df = read_archive(spark, archive, ESSENTIAL)
         if id is not None:
             _one_conversation(session, df, id, mermaid)
             return
@@ -204,6 +215,7 @@ def failures(
         read = partial(_error_queue, session, queue)
     else:
         raise Refused("Name an archive, or an error queue with --queue.", ExitCode.USAGE)
+    result_folder(out)
     with session.deployed() if queue else nullcontext(), running(session, master, conf, "failures") as spark:
         from rowpost.spark.archive.plots import plot_failures
         from rowpost.spark.jobs.failures import failures as grouped
@@ -226,9 +238,10 @@ def failures(
 
 
 def _archive(path: str, spark: SparkSession) -> DataFrame:
+    from rowpost.spark.archive.schemas import ESSENTIAL
     from rowpost.spark.jobs.archive import read_archive
 
-    return read_archive(spark, path)
+    return read_archive(spark, path, ESSENTIAL)
 
 
 def _error_queue(session: Session, queue: str, spark: SparkSession) -> DataFrame:

@@ -125,7 +125,8 @@ def adopt(
     local_folder(archive)
     with imported():
         from rowpost.spark.jobs import adopt as job
-    done = job.run(archive, checkpoint or ())
+
+        done = job.run(archive, checkpoint or ())
     if not session.as_json:
         session.note(PLAIN_READERS)
     counts(session, done)

@@ -6,6 +6,7 @@ Spark is imported when the first of these functions is called, so that all other
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.session import Session
 from rowpost.database.connection import Connection
 from rowpost.errors import ArchiveNotFound, QueueNotFound, SettingsError, SparkUnavailable
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArchiveArgument", "ConfOption", "MasterOption", "ProgressOption", "PrometheusOption", "UiOption", "counter", "counts", "imported", "local_folder",
-    "receivers", "registered_queues", "running",
+    "receivers", "registered_queues", "result_folder", "running",
 ]  # fmt: skip
 
 ArchiveArgument = Annotated[str, typer.Argument(metavar="DIR", help="The archive: a folder, or a URI that Spark can read.")]
@@ -79,6 +81,7 @@ def running(session: Session, master: str | None, conf: list[str] | None, doing:
     except ImportError as error:
         raise _missing(error) from error
     settings = _settings(conf) | ({} if ui is None else {"spark.ui.enabled": "true", "spark.ui.port": str(ui), "spark.sql.streaming.metricsEnabled": "true"})
+    _hide_py4j()
     with _bar(session) as bar:
         task, existed = bar.add_task("Starting Spark", total=None), is_running()
         spark = start(f"rowpost {doing}", master=master, config=settings)
@@ -102,11 +105,30 @@ def running(session: Session, master: str | None, conf: list[str] | None, doing:
                 _stop(spark)
 
 
+def _hide_py4j() -> None:
+    """Keep py4j from printing stack traces: of Ctrl-C, which ends a command well, and of errors, which the command prints in words."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    from pyspark.logger import PySparkLogger
+
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # PySpark writes errors of queries as JSON
+    root = logging.getLogger()  # to which py4j logs by itself
+    if not any(isinstance(each, _NotPy4j) for each in root.filters):
+        root.addFilter(_NotPy4j())
+
+
+class _NotPy4j(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        return "py4j" not in Path(record.pathname).parts
+
+
 @contextmanager
 def imported() -> Iterator[None]:
-    """Import Spark's modules in the block, for a command that needs no session."""
+    """Import Spark's modules and use them in the block, for a command that needs no session."""
     try:
-        yield
+        from rowpost.spark.explain import explained
+
+        with explained():
+            yield
     except ImportError as error:
         raise _missing(error) from error
 
@@ -225,6 +247,15 @@ def local_folder(path: str) -> None:
     """Check that a local archive exists, before Spark is started. Raises ArchiveNotFound."""
     if "://" not in path and not Path(path).is_dir():
         raise ArchiveNotFound(f"There is no archive in {path}. To make one, run: rowpost spark archive QUEUE {path}")
+
+
+def result_folder(path: str | None) -> None:
+    """Check that a result may be written to a folder, whose content it replaces. Raises Refused."""
+    with imported():
+        from rowpost.spark.archive.folder import ArchiveFolder
+
+        if path is not None and not ArchiveFolder(path).may_be_replaced():
+            raise Refused(f"{path} holds something else than an earlier result, which would be deleted. Name an empty or a new folder.", ExitCode.USAGE)
 
 
 def registered_queues(database: Connection, names: Sequence[str]) -> Mapping[str, str]:

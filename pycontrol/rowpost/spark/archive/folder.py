@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
 from pyarrow import ArrowInvalid, fs, parquet
 
-__all__ = ["LOG_FOLDER", "METADATA_FOLDER", "ArchiveFolder", "filesystem"]
+__all__ = ["LOG_FOLDER", "METADATA_FOLDER", "ArchiveFolder", "filesystem", "is_object_store", "scheme_of"]
 
 METADATA_FOLDER = "_rowpost"
 LOG_FOLDER = "_delta_log"
@@ -38,6 +39,10 @@ class ArchiveFolder:
         """The folder's path or URI, independent of the working directory."""
         return self.path if "://" in self.path else self._root
 
+    def root_exists(self) -> bool:
+        """Whether the bucket or container of an object store exists."""
+        return self.files.get_file_info(self._root.partition("/")[0]).type != fs.FileType.NotFound
+
     def exists(self, path: str = "") -> bool:
         return self.files.get_file_info(self._at(path)).type != fs.FileType.NotFound
 
@@ -45,6 +50,13 @@ class ArchiveFolder:
         """Return what is below a folder, with relative paths. Returns nothing for a folder that does not exist."""
         found = self.files.get_file_info(fs.FileSelector(self._at(path), recursive=recursive, allow_not_found=True))
         return sorted(((info.path[len(self._root) + 1 :], info) for info in found), key=lambda each: each[0])
+
+    def may_be_replaced(self) -> bool:
+        """Whether the folder is empty, or holds a result that Spark has written."""
+        if self.files.get_file_info(self._root).is_file:
+            return False
+        names = [name for name, _ in self.contents(recursive=False)]
+        return not names or "_SUCCESS" in names
 
     def data_files(self) -> list[tuple[str, fs.FileInfo]]:
         """Return all Parquet files below the folder that are not part of the table's log or of a replay, with staged ones."""
@@ -83,29 +95,41 @@ class ArchiveFolder:
     # ---------------------------------------------------------------------------------------------- metadata
     def write(self, name: str, document: dict) -> None:
         """Write a JSON file below `_rowpost` atomically."""
+        if self._is_object_store:
+            self._put(self._at(f"{METADATA_FOLDER}/{name}"), document)
+            return
         temporary = f"{METADATA_FOLDER}/{name}.tmp"
         self.files.create_dir(self._at(temporary).rpartition("/")[0], recursive=True)
         with self.files.open_output_stream(self._at(temporary)) as out:
-            out.write(json.dumps(document, default=str).encode())
+            out.write(_json(document))
         self.files.move(self._at(temporary), self._at(f"{METADATA_FOLDER}/{name}"))
 
     def create(self, name: str, document: dict) -> bool:
         """Write a JSON file below `_rowpost` unless it exists. Atomic on a local disk; elsewhere two may succeed at once."""
         path = self._at(f"{METADATA_FOLDER}/{name}")
-        self.files.create_dir(path.rpartition("/")[0], recursive=True)
-        text = json.dumps(document, default=str).encode()
         if isinstance(self.files, fs.LocalFileSystem):
+            self.files.create_dir(path.rpartition("/")[0], recursive=True)
             try:
                 with Path(path).open("xb") as out:
-                    out.write(text)
+                    out.write(_json(document))
             except FileExistsError:
                 return False
             return True
         if self.files.get_file_info(path).type != fs.FileType.NotFound:
             return False
-        with self.files.open_output_stream(path) as out:
-            out.write(text)
+        self._put(path, document)
         return True
+
+    @property
+    def _is_object_store(self) -> bool:
+        """Whether a file appears at once and complete, and needs no folder."""
+        return is_object_store(self.files)
+
+    def _put(self, path: str, document: dict) -> None:
+        if not self._is_object_store:
+            self.files.create_dir(path.rpartition("/")[0], recursive=True)
+        with self.files.open_output_stream(path) as out:
+            out.write(_json(document))
 
     def read(self, name: str) -> dict | None:
         """Read a JSON file below `_rowpost`. Returns None if it does not exist or is being written."""
@@ -141,9 +165,31 @@ class ArchiveFolder:
         return f"{self._root}/{path}" if path else self._root
 
 
+def is_object_store(files: fs.FileSystem) -> bool:
+    """Tell whether a file system is a store that has no folders, and in which a file appears complete."""
+    return files.type_name in ("s3", "gcs", "abfs")
+
+
+def _json(document: dict) -> bytes:
+    return json.dumps(document, default=str).encode()
+
+
+def scheme_of(path: str) -> str:
+    """Return the scheme of a URI; an empty text for a path.
+
+    >>> scheme_of("s3a://lake/archive"), scheme_of("archive")
+    ('s3a', '')
+    """
+    return path.partition("://")[0] if "://" in path else ""
+
+
 def filesystem(path: str) -> tuple[fs.FileSystem, str]:
     """Return the file system of a path or URI, and the path in it."""
     if "://" not in path:
         return fs.LocalFileSystem(), str(Path(path).resolve())
     scheme, _, rest = path.partition("://")
-    return fs.FileSystem.from_uri({"s3a": "s3", "s3n": "s3"}.get(scheme, scheme) + "://" + rest)
+    scheme = {"s3a": "s3", "s3n": "s3"}.get(scheme, scheme)
+    if scheme == "s3":
+        with suppress(ArrowInvalid):  # an older pyarrow does not know this, and sends three requests for a small file instead of one
+            return fs.FileSystem.from_uri(f"{scheme}://{rest}?allow_delayed_open=true")
+    return fs.FileSystem.from_uri(f"{scheme}://{rest}")

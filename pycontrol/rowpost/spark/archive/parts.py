@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from rowpost.spark.archive.folder import filesystem
+from rowpost.spark.archive.folder import filesystem, is_object_store
 
 __all__ = ["PARTITIONS", "STATISTICS", "NewFile", "conform", "partition_folder", "statistics", "write_parts"]
 
@@ -146,7 +146,8 @@ class _Parts:
         folder = partition_folder(queue, day)
         path = f"{folder}/{self._name}-{uuid.uuid4().hex[:12]}.zstd.parquet"
         footers: list[parquet.FileMetaData] = []
-        self._files.create_dir(f"{self._root}/{folder}", recursive=True)
+        if not is_object_store(self._files):
+            self._files.create_dir(f"{self._root}/{folder}", recursive=True)
         counted = [field.name for field in self._schema if field.name not in _NO_STATISTICS]
         out = self._files.open_output_stream(f"{self._root}/{path}")
         writer = parquet.ParquetWriter(out, self._schema, compression="zstd", write_statistics=counted, metadata_collector=footers)

@@ -23,8 +23,9 @@ from rowpost.errors import SparkFailed
 from rowpost.spark.archive.arrow_headers import archived
 from rowpost.spark.archive.folder import ArchiveFolder, filesystem
 from rowpost.spark.archive.parts import PARTITIONS, NewFile, write_parts
+from rowpost.spark.versions import arrow_schema
 
-__all__ = ["GROUP", "PartsSink"]
+__all__ = ["GROUP", "PartsSink", "rows_of"]
 
 #: The column of a DataFrame whose rows are groups of files to merge, as JSON.
 GROUP = "group"
@@ -56,14 +57,12 @@ class _PartsWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> _Written:
         """Write the rows of one task."""
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        schema = to_arrow_schema(StructType.fromJson(json.loads(self._schema)), timezone="UTC")
+        schema = arrow_schema(StructType.fromJson(json.loads(self._schema)))
         if not self._merges:
             rows = map(archived, iterator) if self._parses else iterator
             return _Written(list(write_parts(rows, self._root, schema, self._name)))
         groups = (json.loads(text) for batch in iterator for text in batch.column(GROUP).to_pylist())
-        return _Written([file for group in groups for file in write_parts(_rows_of(group, self._root), self._root, schema, self._name)])
+        return _Written([file for group in groups for file in write_parts(rows_of(group, self._root), self._root, schema, self._name)])
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Tell the driver which files were written."""
@@ -75,7 +74,7 @@ class _PartsWriter(DataSourceArrowWriter):
         ArchiveFolder(self._root).delete(file.path for each in messages if isinstance(each, _Written) for file in each.files)
 
 
-def _rows_of(files: Sequence[tuple[str, str, str]], root: str) -> Iterator[pa.RecordBatch]:
+def rows_of(files: Sequence[tuple[str, str, str]], root: str) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files (path, queue and day), with the columns of their partition, in batches of a few megabytes."""
     files_of, base = filesystem(root)
     for path, queue, day in files:

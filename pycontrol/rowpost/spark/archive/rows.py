@@ -18,16 +18,16 @@ from pyspark.sql.types import StructType
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.parts import PARTITIONS, NewFile
 from rowpost.spark.archive.parts_sink import GROUP, PartsSink
+from rowpost.spark.archive.parts_source import FILE, PartsSource, in_tasks
 from rowpost.spark.archive.table import ArchiveTable, DataFile
 from rowpost.spark.session import activate
+from rowpost.spark.stores import is_reachable
+from rowpost.spark.versions import register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["FILE", "merge_files", "read_files", "read_table", "relative", "write_files"]
-
-#: The column with a row's file, if it is asked for.
-FILE = "_file"
 
 
 def read_table(spark: SparkSession, table: ArchiveTable) -> DataFrame:
@@ -51,6 +51,8 @@ def read_files(spark: SparkSession, table: ArchiveTable, files: Iterable[DataFil
     Files in folders named by the partition are read together, so that Spark skips folders that a filter excludes.
     """
     schema = table.schema
+    if not is_reachable(spark, table.path):
+        return _read_in_python(spark, table, files, StructType([*schema, *(StructType().add(FILE, "string") if with_file else ())]))
     shapes: dict[tuple, list[DataFile]] = defaultdict(list)
     for file in files:
         shapes[file.shape or (file.queue, file.day, None)].append(file)
@@ -72,13 +74,20 @@ def read_files(spark: SparkSession, table: ArchiveTable, files: Iterable[DataFil
     return combined
 
 
+def _read_in_python(spark: SparkSession, table: ArchiveTable, files: Iterable[DataFile], schema: StructType) -> DataFrame:
+    """Read files with pyarrow, because Spark has no jar for their store."""
+    register(spark, PartsSource)
+    tasks = in_tasks((file.path, file.queue, file.day, file.bytes) for file in files)
+    return spark.read.format(PartsSource.name()).schema(schema).option("path", table.folder.absolute).option("tasks", json.dumps(tasks)).load()
+
+
 def write_files(df: DataFrame, table: ArchiveTable, name: str, *, parse: bool = False) -> list[NewFile]:
     """Write rows as files that are not committed yet. `name` starts the names of the files.
 
     With `parse`, the rows are messages with `archived_at` and `queue`, and the tasks parse their headers.
     """
     spark, unique = df.sparkSession, f"{name}-{uuid.uuid4().hex[:8]}"
-    spark.dataSource.register(PartsSink)
+    register(spark, PartsSink)
     activate(spark)
     writer = df.write.format(PartsSink.name()).mode("append").option("path", table.folder.absolute).option("name", unique)
     writer.option("schema", table.file_schema().json()).option("parse", str(parse).lower()).save()

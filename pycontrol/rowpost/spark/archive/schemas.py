@@ -30,6 +30,7 @@ __all__ = [
     "ARCHIVE",
     "CONVERSATIONS",
     "EDGES",
+    "ESSENTIAL",
     "FAILURE_GROUPS",
     "FLOW_HOURLY",
     "LIVE",
@@ -89,6 +90,9 @@ PARSED = StructType([
     _column("time_of_failure", _TIME, "NServiceBus.TimeOfFailure"),
     _column("body_bytes", _COUNT, "size of the body in bytes; 0 for none", False),
 ])
+
+#: Columns that archives of every version have.
+ESSENTIAL = ("id", "headers", "body", "row_version")
 
 #: The result of `archive`. The columns queue and day are folders.
 ARCHIVE = StructType([

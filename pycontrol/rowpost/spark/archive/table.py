@@ -21,7 +21,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from rowpost.errors import ArchiveNotFound, SparkFailed, SparkUnavailable
-from rowpost.spark.archive.folder import ArchiveFolder
+from rowpost.spark.archive.folder import LOG_FOLDER, ArchiveFolder
 from rowpost.spark.archive.parts import PARTITIONS, STATISTICS, NewFile
 from rowpost.version import install_command
 
@@ -76,6 +76,7 @@ class ArchiveTable:
         self.path = path.rstrip("/")
         self._table = table
         self._listed: tuple[int, list[DataFile]] | None = None
+        self._batches: dict[str, int] = {}  # of this snapshot, because deltalake reads the whole log to find one
         self._check_partitions()
 
     @classmethod
@@ -86,6 +87,11 @@ class ArchiveTable:
             return cls(path, DeltaTable(path))
         except TableNotFoundError as error:
             raise ArchiveNotFound(f"There is no archive in {path}. `rowpost spark archive QUEUE {path}` creates one.") from error
+        except BaseException as error:
+            # deltalake's Rust code fails on an entry of the log that is not JSON, with an exception that is no Exception
+            if type(error).__name__ != "PanicException" and not isinstance(error, DeltaError):
+                raise
+            raise SparkFailed(f"The log of the table in {path} cannot be read: an entry in {LOG_FOLDER} is damaged ({str(error).splitlines()[0][:200]}). Restore it from a backup.") from error
 
     @classmethod
     def create(cls, path: str, schema: StructType) -> ArchiveTable:
@@ -94,9 +100,9 @@ class ArchiveTable:
         try:
             if not DeltaTable.is_deltatable(path):
                 DeltaTable.create(path, Schema.from_json(schema.json()), partition_by=list(PARTITIONS), configuration=_PROPERTIES)
-        except DeltaError:
+        except (DeltaError, TableNotFoundError) as error:
             if not DeltaTable.is_deltatable(path):  # otherwise another process has just created it
-                raise
+                raise SparkFailed(f"Cannot create an archive in {path}: {str(error).splitlines()[0]}. Name a folder that can be written.") from error
         return cls.open(path)
 
     @staticmethod
@@ -105,6 +111,12 @@ class ArchiveTable:
         properties = CommitProperties(custom_metadata={NOTE: {"job": "adopt"}}, app_transactions=[Transaction(*each) for each in batches.items()])
         create_table_with_add_actions(path, Schema.from_json(schema.json()), _added(files), "error", list(PARTITIONS),
                                       configuration=_PROPERTIES, commit_properties=properties)  # fmt: skip
+
+    def check_columns(self, needed: Iterable[str]) -> None:
+        """Raise SparkFailed if the table lacks columns, because another program has made it for something else."""
+        missing = set(needed) - set(PARTITIONS) - {field.name for field in self._table.schema().fields}
+        if missing:
+            raise SparkFailed(f"The Delta table in {self.path} is not an archive: it has no column {' and no column '.join(sorted(missing))}.")
 
     @property
     def version(self) -> int:
@@ -150,12 +162,17 @@ class ArchiveTable:
 
     def refresh(self) -> None:
         """Read the newest snapshot."""
+        before = self.version
         self._table.update_incremental()
+        if self.version != before:
+            self._batches.clear()
 
     def last_batch(self, query: str) -> int:
         """Return the number of the last batch that a query has committed, or -1. A table that was adopted knows 8 characters of its id."""
-        found = [self._table.transaction_version(key) for key in (query, query[:8])]
-        return max(-1 if number is None else number for number in found)
+        if query not in self._batches:
+            found = [self._table.transaction_version(key) for key in (query, query[:8])]
+            self._batches[query] = max(-1 if number is None else number for number in found)
+        return self._batches[query]
 
     def commit(self, add: Iterable[NewFile] = (), remove: Iterable[DataFile] = (), *, batches: Mapping[str, int] | None = None,
                note: Mapping[str, Any]) -> bool:  # fmt: skip
@@ -180,7 +197,12 @@ class ArchiveTable:
             self._table.create_write_transaction(actions, "append", self._table.schema(), list(PARTITIONS), commit_properties=properties)
         except CommitFailedError:
             return False
+        before = self.version
         self._table.update_incremental()
+        if self.version == before + 1:
+            self._batches.update(batches or {})
+        else:  # other writers have committed too
+            self._batches.clear()
         return True
 
     def notes(self, since: int) -> list[dict[str, Any]]:
@@ -189,7 +211,7 @@ class ArchiveTable:
         return [entry[NOTE] for entry in reversed(entries) if isinstance(entry.get(NOTE), dict)]
 
     def replaced(self) -> list[str]:
-        """Return the files that were removed from the table and are still stored."""
+        """Return the files that were removed from the table. Some may be deleted already."""
         return sorted(self._table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True))
 
     def vacuum(self, *, at_once: bool = False) -> list[str]:

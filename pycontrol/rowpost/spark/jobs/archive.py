@@ -25,12 +25,14 @@ from rowpost.spark.archive.folder import METADATA_FOLDER
 from rowpost.spark.archive.headers import message_day, parse_headers
 from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.rows import read_table, write_files
-from rowpost.spark.archive.schemas import ARCHIVE, MESSAGE, shaped
+from rowpost.spark.archive.schemas import ARCHIVE, ESSENTIAL, MESSAGE, shaped
 from rowpost.spark.archive.table import ArchiveTable
 from rowpost.spark.jobs.compact import merge, small_files
 from rowpost.spark.progress import Measured, Receiver, measure_bytes
 from rowpost.spark.session import is_connect
 from rowpost.spark.source.held import what_is_held
+from rowpost.spark.stores import check_reachable
+from rowpost.spark.versions import start_query, stream_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -60,12 +62,16 @@ def _arrived(df: DataFrame, queue: str) -> DataFrame:
     return arrived if "queue" in df.columns else arrived.withColumn("queue", F.lit(queue))
 
 
-def read_archive(spark: SparkSession, path: str) -> DataFrame:
-    """Read the newest snapshot of an archive (schemas.ARCHIVE, and columns that other programs have added).
+def read_archive(spark: SparkSession, path: str, needed: Sequence[str] = ()) -> DataFrame:
+    """Read the newest snapshot of an archive (schemas.ARCHIVE, and columns that other programs have added), or of live metrics.
 
-    Raises ArchiveNotFound, SparkFailed.
+    Raises:
+        ArchiveNotFound: there is no table in `path`.
+        SparkFailed: the table cannot be read, or lacks one of the columns that are needed.
     """
-    return read_table(spark, ArchiveTable.open(path))
+    table = ArchiveTable.open(path)
+    table.check_columns(needed)
+    return read_table(spark, table)
 
 
 @dataclass(frozen=True)
@@ -107,6 +113,7 @@ def run(
 
     `progress` is called with the batches and rows so far, and each of `receivers` after each batch. Returns counts. A KeyboardInterrupt stops the stream and is raised again.
     """
+    check_reachable(spark, job.checkpoint_location, "the checkpoint", "Or name a folder that outlives this machine with --checkpoint; the archive itself needs no jar.")
     table = ArchiveTable.create(job.path, ARCHIVE)
     before = table.version
     try:
@@ -186,13 +193,13 @@ def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
     """Start the stream."""
     reader = spark.readStream.format("rowpost").option("subscribe", job.queue).option("mode", job.mode)
     options = {"environment": job.environment, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(job.max_rows or DEFAULT_ROWS[job.mode])}
-    for name, value in [*options.items(), *job.options]:
+    for name, value in [*options.items(), *job.options, *stream_options(ends=job.every is None).items()]:
         if value is not None:
             reader = reader.option(name, value)
     writer = BatchWriter(job.path, job.checkpoint_location, queue=job.queue)
     stream = _arrived(measure_bytes(reader.load()), job.queue).writeStream.foreachBatch(writer).queryName(f"rowpost archive {job.queue}")
     stream = stream.option("checkpointLocation", job.checkpoint_location)
-    return (stream.trigger(processingTime=job.every) if job.every else stream.trigger(availableNow=True)).start()
+    return start_query(stream, job.every)
 
 
 class BatchWriter:
@@ -221,6 +228,7 @@ class BatchWriter:
         if table.last_batch(self._query) >= batch_id:
             return
         table.check_writable()
+        table.check_columns(self.schema.fieldNames() if self.schema != ARCHIVE else ESSENTIAL)
         new = write_files(df, table, f"{self._query}-{batch_id}", parse="headers_valid" not in df.columns and "headers" in df.columns)
         note = {"job": "archive", "queue": self.queue, "batch": batch_id, "rows": sum(file.rows for file in new)}
         while new and not table.commit(new, batches={self._query: batch_id}, note=note):

@@ -24,7 +24,7 @@ from rowpost.spark.archive.headers import parse_headers
 from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.leftovers import Leftover, find_leftovers, sweep
 from rowpost.spark.archive.rows import FILE, read_files, relative
-from rowpost.spark.archive.schemas import ARCHIVE, MESSAGE
+from rowpost.spark.archive.schemas import ARCHIVE, ESSENTIAL, MESSAGE
 from rowpost.spark.archive.table import ArchiveTable, DataFile
 from rowpost.spark.jobs.maintenance import Counts, Step, without_rows, work
 
@@ -70,7 +70,11 @@ class Selection:
 
 def read_lines(path: Path) -> tuple[str, ...]:
     """Read ids or texts, one in each line. Raises SettingsError for a file without any."""
-    lines = tuple(dict.fromkeys(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} is not a text file in UTF-8: write one id or text in each line.") from error
+    lines = tuple(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))
     if not lines:
         raise SettingsError(f"{path} is empty: write one id or text in each line.")
     return lines
@@ -97,6 +101,7 @@ def run(
         SparkFailed: another job maintains the archive, its log must be replaced first, or a file cannot be read.
     """
     table, counts = ArchiveTable.open(path), Counts()
+    table.check_columns(ESSENTIAL)
     if not table.has_plain_log:
         raise SparkFailed(f"Cannot erase in {path}: the log of the table has statistics of ids and headers. Replace it with: rowpost spark adopt {path}")
     with lease(table.folder, "erase"):

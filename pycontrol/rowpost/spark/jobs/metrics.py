@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from rowpost.spark.archive.headers import has_failed
 from rowpost.spark.archive.schemas import FLOW_HOURLY, LIVE, shaped
 from rowpost.spark.jobs.archive import BatchWriter, archive
+from rowpost.spark.versions import start_query, stream_options
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -74,9 +75,10 @@ def start_live(spark: SparkSession, queue: str, path: str, checkpoint: str, *, e
     """Write the metrics of a stream to a Delta table in `path`, each hour once."""
     reader = spark.readStream.format("rowpost").option("queue", queue).option("mode", "tail").option("startingOffsets", "earliest")
     reader = reader if environment is None else reader.option("environment", environment)
+    reader = reader.options(**stream_options(ends=every is None))
     hours = live(reader.load(), queue).withColumn("queue", F.lit(queue)).withColumn("day", F.to_date("hour"))
     stream = hours.writeStream.outputMode("append").foreachBatch(BatchWriter(path, checkpoint, LIVE, queue)).option("checkpointLocation", checkpoint)
-    return (stream.trigger(processingTime=every) if every else stream.trigger(availableNow=True)).start()
+    return start_query(stream, every)
 
 
 def _milliseconds(start: str, end: Column) -> Column:

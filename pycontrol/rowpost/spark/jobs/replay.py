@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from rowpost.errors import InvalidMessage, SparkFailed
 from rowpost.spark.archive.folder import METADATA_FOLDER, ArchiveFolder
 from rowpost.spark.archive.headers import read_headers
+from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.session import activate
 from rowpost.wire.headers import (
@@ -250,7 +251,7 @@ def _plan(spark: SparkSession, folder: ArchiveFolder, replay: Replay, resolve_qu
     if known is not None:
         return known
     rows = f"{folder.path}/{METADATA_FOLDER}/{place}/rows"
-    chosen = number(choose(read_archive(spark, folder.path), replay), replay)
+    chosen = number(choose(read_archive(spark, folder.path, ESSENTIAL), replay), replay)
     # resolve the destinations before writing anything
     queues = dict(resolve_queues([row.destination for row in chosen.select("destination").distinct().collect()]))
     chosen.drop("day").write.mode("overwrite").partitionBy("step").parquet(rows)

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.leftovers import find_leftovers, sweep
 from rowpost.spark.archive.rows import FILE, read_files, read_table, relative
+from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.archive.searching import contains
 from rowpost.spark.archive.table import ArchiveTable, DataFile
 from rowpost.spark.jobs.maintenance import Counts, Step, work
@@ -81,6 +82,7 @@ def run(spark: SparkSession, path: str, waiting: Waiting | None = None) -> Repor
     Raises ArchiveNotFound.
     """
     table = ArchiveTable.open(path)
+    table.check_columns(ESSENTIAL)
     notes = [Finding("leftover", each.path, "left by a killed writer or being written; readers ignore it; remove it with --sweep while no job writes")
              for each in find_leftovers(table)]  # fmt: skip
     files = table.files()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from rowpost.database.connection import Connection
+from rowpost.spark.archive.folder import ArchiveFolder
 from rowpost.spark.source.options import read_options
 from rowpost.spark.source.reconnect import PatientConnection
 
@@ -30,7 +31,7 @@ def committed_offset(checkpoint: str | Path, spark: SparkSession | None = None, 
 
     Args:
         checkpoint: a path or URI.
-        spark: reads a checkpoint whose URI has a scheme such as s3a://. It is not needed for file:/.
+        spark: reads a checkpoint whose URI has a scheme such as s3a://. Without it, pyarrow does.
         source: position of the source in the query, from 0.
     """
     where = str(checkpoint)
@@ -49,7 +50,7 @@ def finalize(options: Mapping[str, str], checkpoint: str | Path, spark: SparkSes
     Args:
         options: the stream's options; queue and environment are enough.
         checkpoint: the query's checkpoint.
-        spark: required if the checkpoint is not a local folder.
+        spark: reads a checkpoint that is not a local folder.
         release: give up the queue if the spool is empty afterwards, so that another stream may drain it.
 
     Raises:
@@ -74,26 +75,19 @@ def _drop(queue: str, offset: Mapping[str, Any], release: bool, database: Connec
 
 
 def _names(where: str, folder: str, spark: SparkSession | None) -> list[str]:
-    if ":/" not in where:
-        path = Path(where) / folder
-        return [each.name for each in path.iterdir()] if path.is_dir() else []
+    if spark is None or ":/" not in where:
+        return [name.rpartition("/")[2] for name, _ in ArchiveFolder(where).contents(folder, recursive=False)]
     from pyspark.errors import AnalysisException
 
     try:
-        rows = _session(spark, where).read.format("binaryFile").load(f"{where}/{folder}").select("path").collect()
+        rows = spark.read.format("binaryFile").load(f"{where}/{folder}").select("path").collect()
     except AnalysisException:  # the folder appears with the first batch
         return []
     return [row.path.rpartition("/")[2] for row in rows]
 
 
 def _text(where: str, file: str, spark: SparkSession | None) -> str:
-    if ":/" not in where:
-        return (Path(where) / file).read_text(encoding="utf-8")
-    (row,) = _session(spark, where).read.format("binaryFile").load(f"{where}/{file}").select("content").collect()
+    if spark is None or ":/" not in where:
+        return ArchiveFolder(where).text(file)
+    (row,) = spark.read.format("binaryFile").load(f"{where}/{file}").select("content").collect()
     return bytes(row.content).decode()
-
-
-def _session(spark: SparkSession | None, where: str) -> SparkSession:
-    if spark is None:
-        raise ValueError(f"Cannot read the checkpoint {where}: it is not a local folder. Pass a Spark session.")
-    return spark

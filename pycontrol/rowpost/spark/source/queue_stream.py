@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from rowpost.database.connection import Connection
@@ -23,6 +22,7 @@ from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.connection import open_database
 from rowpost.spark.source.options import ReadOptions
 from rowpost.spark.source.watermark import Poll, Watermark
+from rowpost.spark.versions import arrow_schema
 
 __all__ = [
     "QueueState",
@@ -44,7 +44,6 @@ SEE_WRITERS = (
     "login VIEW SERVER PERFORMANCE STATE (SQL Server 2022 and newer), VIEW SERVER STATE (older, and Azure SQL Managed Instance) or "
     "VIEW DATABASE STATE (Azure SQL Database). A batch read with endingOffsets=latest does not need it."
 )
-_ZONE = "UTC"
 
 
 class StreamRefused(RowpostError):
@@ -130,7 +129,7 @@ def check_schema(schema: StructType) -> pa.Schema:
         if known.get(field.name) != field.dataType:
             there = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in MESSAGE)
             raise SettingsError(f"A message has no column {field.name} {field.dataType.simpleString()}. Its columns are: {there}.")
-    return to_arrow_schema(schema, timezone=_ZONE)
+    return arrow_schema(schema)
 
 
 def read_batches(

@@ -17,8 +17,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from rowpost.errors import QueueNotFound
@@ -27,6 +25,7 @@ from rowpost.spark.source.options import DRAIN, ReadOptions
 from rowpost.spark.source.queue_stream import StreamRefused, check_offset
 from rowpost.spark.source.reconnect import PatientConnection
 from rowpost.spark.source.streams import Offset, StreamRange, TailReader
+from rowpost.spark.versions import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow, arrow_schema
 
 __all__ = ["SeveralReader", "shares"]
 
@@ -144,7 +143,7 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Read the messages of one range, and add the name of the queue."""
         if not isinstance(partition, QueuePart):
             raise TypeError(f"A {type(partition).__name__} is not a partition of this stream.")
-        schema = to_arrow_schema(self.schema, timezone="UTC")
+        schema = arrow_schema(self.schema)
         for batch in self.reader(partition.queue).read(partition.part):
             queue = pa.array([partition.queue] * batch.num_rows, pa.string())
             yield pa.RecordBatch.from_arrays([queue if name == _QUEUE else batch[name] for name in schema.names], schema=schema)

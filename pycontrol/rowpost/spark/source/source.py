@@ -6,9 +6,9 @@
 source in several short-lived processes.
 
 The options are a closed list (option_names.py): of all reads queue (or subscribe), environment, startingOffsets, endingOffsets (a row
-version, latest or watermark), minPartitions, maxRecordsPerPartition, maxBytesPerBatch, watermarkTimeoutSeconds and includeHeaders; of streams also mode (tail or
-drain), maxOffsetsPerTrigger, failOnDataLoss, allowConsumers, takeOver, connectRetrySeconds, and subscribe with several names or
-subscribePattern instead of queue. Options of writes: see sink.py.
+version, latest or watermark), minPartitions, maxRecordsPerPartition, maxBytesPerBatch, watermarkTimeoutSeconds and includeHeaders; of
+streams also mode (tail or drain), maxOffsetsPerTrigger, failOnDataLoss, allowConsumers, takeOver, connectRetrySeconds, availableNow
+(versions.py), and subscribe with several names or subscribePattern instead of queue. Options of writes: see sink.py.
 
 The columns are those of schemas.MESSAGE, or a subset: columns that `.schema("row_version bigint, headers string")` omits
 are not read. Arrow limits a column of one batch to 2 GB, and with it a body. A batch exceeds maxBytesPerBatch only if it is a
@@ -65,13 +65,13 @@ class QueueSource(DataSource):
     def streamReader(self, schema: StructType) -> Any:
         """Create the reader of `spark.readStream`."""
         from rowpost.spark.source.drain import DrainReader
+        from rowpost.spark.source.self_planned import planned
         from rowpost.spark.source.several import SeveralReader
         from rowpost.spark.source.streams import TailReader
 
         options = read_options(self.options, stream=True)
-        if options.several:
-            return SeveralReader(options, schema)
-        return (DrainReader if options.mode == DRAIN else TailReader)(options, schema)
+        kind = SeveralReader if options.several else DrainReader if options.mode == DRAIN else TailReader
+        return planned(kind(options, schema), options)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """Create the writer of `df.write`. Raises SettingsError."""

@@ -1,0 +1,120 @@
+"""What Spark needs to reach object stores: a jar for each scheme, in the version of the Hadoop that Spark brings along.
+
+rowpost itself writes and reads an archive's files with pyarrow and its log with deltalake, which need no jar. Spark's jar is needed
+for a checkpoint in a store, and for what Spark writes there: a replay's stored messages, results of `--out`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rowpost.errors import SparkUnavailable
+from rowpost.spark.archive.folder import scheme_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Store", "check_reachable", "coordinates", "hadoop_version", "is_reachable", "missing_jar", "store_of"]
+
+_HADOOP = re.compile(r"hadoop-client-api-(\d[\w.]*)\.jar")
+_MISSING = re.compile(r'Class (?P<name>[\w.]+) not found|No FileSystem for scheme "?(?P<scheme>\w+)')
+
+
+@dataclass(frozen=True)
+class Store:
+    """A kind of object store.
+
+    Attributes:
+        scheme: how Spark spells its URIs.
+        jar: Maven's name of the jar that Spark needs. Its version is that of Spark's Hadoop.
+        file_systems: the class in that jar, in each version of Hadoop.
+        variables: variables of the environment from which deltalake and pyarrow take the login; one of each group is needed.
+    """
+
+    scheme: str
+    jar: str
+    file_systems: tuple[str, ...]
+    variables: tuple[tuple[str, ...], ...]
+
+
+_STORES = (
+    Store("s3a", "org.apache.hadoop:hadoop-aws", ("org.apache.hadoop.fs.s3a.S3AFileSystem",),
+          (("AWS_REGION", "AWS_DEFAULT_REGION"), ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"))),
+    Store("abfss", "org.apache.hadoop:hadoop-azure", ("org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem",),
+          (("AZURE_STORAGE_ACCOUNT_NAME",), ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN", "AZURE_CLIENT_ID"))),
+    Store("gs", "org.apache.hadoop:hadoop-gcp", ("org.apache.hadoop.fs.gs.GoogleHadoopFileSystem", "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem"),
+          (("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT"),)),
+)  # fmt: skip
+_SPELLINGS = {"s3": "s3a", "s3n": "s3a", "abfs": "abfss"}
+
+
+def store_of(path: str) -> Store | None:
+    """Return the kind of store of a URI. None for a folder, or a scheme that needs no jar, or one that is not known here."""
+    scheme = scheme_of(path)
+    return next((store for store in _STORES if store.scheme == _SPELLINGS.get(scheme, scheme)), None)
+
+
+def hadoop_version(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return the version of Hadoop in the Spark that this process starts."""
+    import pyspark
+
+    jars = Path(environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "jars"
+    found = [match[1] for each in jars.glob("hadoop-client-api-*.jar") if (match := _HADOOP.fullmatch(each.name))]
+    return found[0] if found else None
+
+
+def coordinates(store: Store) -> str:
+    """Return Maven's name of the jar, with the version that fits."""
+    version = hadoop_version()
+    if store.scheme == "gs" and version is not None and version.startswith("3.4."):
+        return "com.google.cloud.bigdataoss:gcs-connector:hadoop3-2.2.26"  # Hadoop has a connector of its own since 3.5
+    return f"{store.jar}:{version or 'VERSION'}"
+
+
+def is_reachable(spark: SparkSession, path: str) -> bool:
+    """Tell whether Spark can read a path. Spark Connect is not asked: its server may have the jar."""
+    from rowpost.spark.session import is_connect
+
+    if "://" not in path or is_connect(spark):
+        return True
+    try:
+        jvm: Any = spark._jvm
+        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme_of(path), spark._jsc.hadoopConfiguration())
+    except Exception as error:  # py4j raises what the JVM raises
+        if missing_jar(str(error)) is None:
+            raise
+        return False
+    return True
+
+
+def check_reachable(spark: SparkSession, path: str, what: str, instead: str) -> None:
+    """Raise SparkUnavailable if Spark cannot read a path.
+
+    Args:
+        what: names it, such as "the checkpoint".
+        instead: what else the user can do.
+    """
+    if is_reachable(spark, path):
+        return
+    store = store_of(path)
+    jar = f"Start Spark with the jar: --conf spark.jars.packages={coordinates(store)}, and spell the path {store.scheme}://…" if store else "Start Spark with its jar"
+    raise SparkUnavailable(f"Spark cannot store {what} in {path}: it has no file system for {scheme_of(path)}://. {jar}. {instead}")
+
+
+def missing_jar(text: str) -> str | None:
+    """Return a sentence if the text of a Java error says that the jar of a file system is missing."""
+    found = _MISSING.search(text)
+    if found is None or not (found["scheme"] or ".fs." in found["name"]):
+        return None
+    store = next((each for each in _STORES if found["name"] in each.file_systems or _SPELLINGS.get(found["scheme"] or "", found["scheme"]) == each.scheme), None)
+    if store is None:
+        return f"Spark has no file system for this path ({found[0]}). Start Spark with its jar."
+    return (
+        f"Spark cannot reach {store.scheme}:// paths: its jar is missing. Add --conf spark.jars.packages={coordinates(store)}, and spell the path "
+        f"{store.scheme}://…. `rowpost spark doctor DIR` shows what else is needed."
+    )

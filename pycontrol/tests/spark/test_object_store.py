@@ -1,0 +1,151 @@
+"""An archive in an object store, on an S3 server on this machine. Spark has no jar for it, as it comes from the package index."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from rowpost.errors import SparkFailed, SparkUnavailable
+from rowpost.spark.archive import lease as lease_module
+from rowpost.spark.archive.lease import lease
+from rowpost.spark.archive.leftovers import find_leftovers, sweep
+from rowpost.spark.archive.parts import write_parts
+from rowpost.spark.archive.schemas import ARCHIVE
+from rowpost.spark.archive.table import ArchiveTable
+from rowpost.spark.doctor import check_store
+from rowpost.spark.explain import to_rowpost_error
+from rowpost.spark.stores import check_reachable, coordinates, hadoop_version, store_of
+from rowpost.spark.versions import arrow_schema
+from tests.support.spark.killing import ROWPOST, python_of
+from tests.support.spark.messages import audit_row
+from tests.support.spark.object_store import BUCKET, ObjectStore, object_store
+
+OK, UNAVAILABLE = 0, 4
+PYCONTROL = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def store():
+    with object_store() as found:
+        yield found
+
+
+@pytest.fixture
+def variables(store: ObjectStore, monkeypatch):
+    for name, value in store.variables.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def table(variables, request) -> ArchiveTable:
+    return ArchiveTable.create(f"s3a://{BUCKET}/{request.node.name}", ARCHIVE)
+
+
+def written(table: ArchiveTable, name: str, rows: int = 3):
+    """Write a file of the table, as a task does."""
+    schema = arrow_schema(table.file_schema())
+    batch = pa.RecordBatch.from_pydict({"row_version": list(range(rows)), "queue": ["audit"] * rows, "day": [pa.scalar("2024-05-17").cast(pa.date32()).as_py()] * rows})
+    return list(write_parts([batch], table.folder.absolute, schema, name))
+
+
+def test_files_are_committed_and_listed(table):
+    new = written(table, "a")
+
+    assert table.commit(new, batches={"q": 0}, note={"job": "archive"})
+
+    again = ArchiveTable.open(table.path)
+    assert [(file.queue, file.day, file.rows, file.shape) for file in again.files()] == [("audit", "2024-05-17", 3, ("queue", "day"))]
+    assert again.last_batch("q") == 0
+    assert find_leftovers(again) == []
+
+
+def test_of_two_commits_on_one_snapshot_one_is_refused(table):
+    other = ArchiveTable.open(table.path)
+
+    assert table.commit(written(table, "a"), note={"job": "archive"})
+    assert not other.commit(written(other, "b"), note={"job": "archive"})
+
+    other.refresh()
+    assert other.version == 1 and len(other.files()) == 1
+    assert [found.is_over for found in find_leftovers(other)] == [False]
+    assert len(sweep(other, find_leftovers(other))) == 1
+
+
+def test_replaced_files_are_deleted_by_vacuum(table):
+    table.commit(written(table, "a"), note={"job": "archive"})
+    (old,) = table.files()
+    table.commit(written(table, "b"), [old], note={"job": "compact"})
+
+    assert table.replaced() == [old.path]
+    assert table.vacuum(at_once=True) == [old.path]
+    assert not table.folder.exists(old.path)
+
+
+def test_a_lease_refuses_a_second_job(table, monkeypatch):
+    monkeypatch.setattr(lease_module, "_POLL_S", 0.01)
+
+    with lease(table.folder, "compact"), pytest.raises(SparkFailed, match="compact has been running"):
+        with lease(table.folder, "retain", wait_s=0):
+            pass
+
+    assert table.folder.read("maintenance.json") is None
+    with lease(table.folder, "retain", wait_s=0):
+        assert table.folder.read("maintenance.json")["job"] == "retain"
+
+
+def test_a_checkpoint_in_a_store_that_spark_cannot_reach_is_refused_with_the_jar_that_fits(spark):
+    with pytest.raises(SparkUnavailable, match=rf"spark.jars.packages=org.apache.hadoop:hadoop-aws:{hadoop_version()}.*--checkpoint"):
+        check_reachable(spark, "s3a://lake/c", "the checkpoint", "Or name a folder with --checkpoint.")
+
+
+@pytest.mark.parametrize(("scheme", "jar"), [("s3a", "hadoop-aws"), ("s3", "hadoop-aws"), ("abfss", "hadoop-azure"), ("gs", "gc")])
+def test_what_spark_says_without_the_jar_is_translated(spark, scheme, jar):
+    with pytest.raises(Exception) as raised:
+        spark.read.text(f"{scheme}://bucket@host/x").collect()
+
+    said = to_rowpost_error(raised.value)
+
+    assert isinstance(said, SparkUnavailable) and coordinates(store_of(f"{scheme}://x")) in str(said) and jar in str(said)
+
+
+def test_the_doctor_names_the_jar_and_the_variables(spark, variables):
+    listed, spark_has = check_store(spark, f"s3a://{BUCKET}/none")
+    assert (listed.state, spark_has.state) == ("ok", "note")
+    assert f"hadoop-aws:{hadoop_version()}" in spark_has.advice
+
+    refused, _ = check_store(spark, "s3a://no-such-bucket/none", {})
+    assert refused.state == "bad" and "AWS_REGION or AWS_DEFAULT_REGION" in refused.advice
+
+
+def test_a_queue_is_archived_and_maintained_in_a_store_without_a_jar(store, queues, tmp_path):
+    queue, out = queues.make(), f"s3a://{BUCKET}/whole"
+    queues.send(queue, [b"%d" % n for n in range(50)], audit_row()[5])
+    policy = tmp_path / "policy.yml"
+    policy.write_text("rules:\n  - older_than: 1d\n    action: redact\n")
+
+    def rowpost(*arguments: str) -> subprocess.CompletedProcess:
+        environment = {**python_of(PYCONTROL), **store.variables, "ROWPOST_SPARK_TEST_URL": queues.url}
+        return subprocess.run(
+            [sys.executable, "-c", ROWPOST, "--env", queues.environment, "spark", *arguments, "--json", "--conf", "spark.driver.memory=1g"],
+            env=environment, capture_output=True, text=True, cwd=tmp_path, timeout=280,
+        )  # fmt: skip
+
+    refused = rowpost("archive", queue, out)
+    assert refused.returncode == UNAVAILABLE and "--checkpoint" in refused.stderr and "Traceback" not in refused.stderr
+    for arguments in (
+        ("archive", queue, out, "--checkpoint", str(tmp_path / "c"), "--max-rows", "20"),
+        ("compact", out),
+        ("erase", out, "--where", "row_version = 7", "--reason", "request 1"),
+        ("retain", out, str(policy), "--apply"),
+        ("verify", out),
+    ):
+        ended = rowpost(*arguments)
+        assert ended.returncode == OK, (arguments, ended.stderr)
+        assert "marker-secret" not in ended.stdout + ended.stderr
+
+    assert '"messages": 49' in ended.stdout and '"findings": 0' in ended.stdout
+    keys = store.stored()
+    assert any("_rowpost/erasures/" in key for key in keys)
+    assert len([key for key in keys if key.startswith("whole/") and key.endswith(".parquet")]) == 1
