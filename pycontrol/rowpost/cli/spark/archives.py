@@ -57,6 +57,8 @@ def archive(
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The audit or error queue, or several with commas between them: audit,error.", autocompletion=queue_names)],
     folder: ArchiveArgument,
     drain: Annotated[bool, typer.Option("--drain/--tail", help="Remove the messages from the queue, or only read them.")] = False,
+    log: Annotated[bool, typer.Option("--log", help="Read the messages from PostgreSQL's log: for a queue whose messages are received at once.")] = False,
+    slot: Annotated[str | None, typer.Option("--slot", metavar="NAME", help="With --log: the replication slot. Default: named after database and queues.")] = None,
     shared: Annotated[bool, typer.Option("--shared", help="With --drain: allow it although the queue has consumers, whose messages are then removed.")] = False,
     take_over: Annotated[bool, typer.Option("--take-over", help="With --drain: also archive what a stream with a lost checkpoint left in the spool.")] = False,
     every: Annotated[str | None, typer.Option("--every", metavar="DURATION", help="Keep running and poll at this interval, such as 10s.")] = None,
@@ -75,19 +77,30 @@ def archive(
         raise Refused("--once and --every cannot be combined.", ExitCode.USAGE)
     if (shared or take_over) and not drain:
         raise Refused("--shared and --take-over need --drain: without it, messages are only read.", ExitCode.USAGE)
-    if fail_when_held and (drain or every):
-        raise Refused("--fail-when-held is for a tail that ends: --drain waits for no transaction, and --every does not end.", ExitCode.USAGE)
+    if drain and log:
+        raise Refused("--drain and --log cannot be combined: --log takes nothing from the queue.", ExitCode.USAGE)
+    if slot is not None and not log:
+        raise Refused("--slot needs --log: only that mode reads a replication slot.", ExitCode.USAGE)
+    if fail_when_held and (drain or log or every):
+        raise Refused("--fail-when-held is for a tail that ends: --drain and --log wait for no transaction, and --every does not end.", ExitCode.USAGE)
     names = [session.name(each) for each in dict.fromkeys(queue.split(","))]
     name, span = ",".join(names), None if every is None else parse_duration(every)
-    options = [("allowConsumers", "true")] * shared + [("takeOver", "true")] * take_over
+    options = [("allowConsumers", "true")] * shared + [("takeOver", "true")] * take_over + [("slot", str(slot))] * (slot is not None)
+    mode = "drain" if drain else "log" if log else "tail"
     with session.deployed() as database:
         for registered in registered_queues(database, names).values():
+            if log:
+                continue
             database.call("describe_spool" if drain else "describe_stream", registered)  # raises FeatureMissing, before Java starts
+        if log:
+            with imported():
+                from rowpost.spark.source.log_slot import check_log
+            check_log(database, names)
         with receivers(session, progress, prometheus) as receive, running(session, master, conf, f"archive {name}", ui) as spark:
             from rowpost.spark.jobs import archive as jobs
 
             job = jobs.ArchiveJob(
-                name, folder, session.environment, "drain" if drain else "tail", None if span is None else jobs.trigger_of(span),
+                name, folder, session.environment, mode, None if span is None else jobs.trigger_of(span),
                 max_rows, checkpoint, tuple(options),
             )  # fmt: skip
             try:

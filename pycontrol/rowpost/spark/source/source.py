@@ -6,8 +6,8 @@
 source in several short-lived processes.
 
 The options are a closed list (option_names.py): of all reads queue (or subscribe), environment, startingOffsets, endingOffsets (a row
-version, latest or watermark), minPartitions, maxBytesPerBatch, watermarkTimeoutSeconds and includeHeaders; of streams also mode (tail or
-drain), maxOffsetsPerTrigger, failOnDataLoss, allowConsumers, takeOver, connectRetrySeconds, and subscribe with several names or
+version, latest or watermark), minPartitions, maxBytesPerBatch, watermarkTimeoutSeconds and includeHeaders; of streams also mode (tail,
+drain or log), maxOffsetsPerTrigger, failOnDataLoss, allowConsumers, takeOver, connectRetrySeconds, slot, and subscribe with several names or
 subscribePattern instead of queue. Options of writes: see sink.py.
 
 The columns are those of schemas.MESSAGE, or a subset: columns that `.schema("row_version bigint, headers string")` omits
@@ -27,7 +27,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from rowpost.errors import SettingsError
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.option_names import check_no_secrets
-from rowpost.spark.source.options import DRAIN, includes_headers, read_options, write_options
+from rowpost.spark.source.options import DRAIN, LOG, includes_headers, read_options, write_options
 
 __all__ = ["QueueSource"]
 
@@ -69,6 +69,10 @@ class QueueSource(DataSource):
         from rowpost.spark.source.streams import TailReader
 
         options = read_options(self.options, stream=True)
+        if options.mode == LOG:
+            from rowpost.spark.source.log import LogReader
+
+            return LogReader(options, schema)
         if options.several:
             return SeveralReader(options, schema)
         return (DrainReader if options.mode == DRAIN else TailReader)(options, schema)
