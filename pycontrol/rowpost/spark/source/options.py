@@ -16,7 +16,7 @@ from typing import Any
 from rowpost.errors import SettingsError
 from rowpost.spark.source.option_names import BATCH, STREAM, STREAM_WRITE, WRITE, check_names, check_no_secrets
 
-__all__ = ["ReadOptions", "WriteOptions", "includes_headers", "read_options", "write_options"]
+__all__ = ["ReadOptions", "WriteOptions", "check_slot_name", "includes_headers", "read_options", "write_options"]
 
 EARLIEST, LATEST, WATERMARK = "earliest", "latest", "watermark"
 TAIL, DRAIN, LOG = "tail", "drain", "log"
@@ -150,9 +150,15 @@ def _check_log(starting: str | int, pattern: str | None) -> None:
 
 def _slot(options: Mapping[str, str]) -> str | None:
     name = options.get("slot")
-    if name is not None and not re.fullmatch(r"[a-z0-9_]{1,63}", name):
-        raise SettingsError(f"The option slot must have 1 to 63 lower-case letters, digits and underscores (got {name!r}).")
+    if name is not None:
+        check_slot_name(name)
     return name
+
+
+def check_slot_name(name: str) -> None:
+    """Raise SettingsError for a name that a replication slot cannot have."""
+    if not re.fullmatch(r"[a-z0-9_]{1,63}", name):
+        raise SettingsError(f"The name of a slot must have 1 to 63 lower-case letters, digits and underscores (got {name!r}).")
 
 
 def _queue(options: Mapping[str, str]) -> str:
