@@ -82,7 +82,7 @@ class LogReader(QueueStream):
         state = self._describe_log()
         if state.slot is None:
             name, wait_s = self._slot(state), self.options.watermark_timeout_s
-            self.connection.run(lambda database: create_slot(database.driver_connection, name, wait_s))
+            self.connection.run(lambda database: _create(database, name, wait_s))
             state = self._describe_log()
         slot = state.slot
         return self._offset(state, 0 if slot is None else slot.confirmed)
@@ -210,7 +210,17 @@ class LogReader(QueueStream):
 def confirm(connection: PatientConnection, offset: LogOffset) -> None:
     """Confirm all transactions up to an offset. Raises StreamRefused for the offset of another mode."""
     position = log_position(offset)
-    connection.run(lambda database: advance_slot(database.driver_connection, offset["slot"], position))
+
+    def go(database: Connection) -> None:
+        with database.translated():
+            advance_slot(database.driver_connection, offset["slot"], position)
+
+    connection.run(go)
+
+
+def _create(database: Connection, name: str, wait_s: float) -> None:
+    with database.translated():
+        create_slot(database.driver_connection, name, wait_s)
 
 
 def _age_s(at: datetime, now: datetime) -> float:
