@@ -6,7 +6,18 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 import pytest
-from rowpost.database.dialects.pgoutput import Begin, Column, Commit, Decoder, Insert, Relation, decode, format_lsn, parse_lsn
+
+from rowpost.database.dialects.pgoutput import (
+    Begin,
+    Column,
+    Commit,
+    Decoder,
+    Insert,
+    Relation,
+    decode,
+    format_lsn,
+    parse_lsn,
+)
 
 BEGIN = b"B\x00\x00\x00\x00\x01q\xe8\xc8\x00\x03\x04\x0f\xa9\xa3/\x0f\x00\x00\x02\xf2"
 RELATION = (

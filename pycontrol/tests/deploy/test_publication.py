@@ -117,5 +117,5 @@ def test_the_setting_is_read_and_refused_for_sql_server(tmp_path):
     assert {queue.name: queue.publication for queue in found.queues} == {"audit": True, "Sales": True, "Sales.p1": True, "Sales.p2": True}
     assert QueueSettings("audit").publication is False
     file.write_text(text.format(engine="sqlserver", url="Server=sql01;Database=shop"))
-    with pytest.raises(SettingsError, match="publication.*is for PostgreSQL"):
+    with pytest.raises(SettingsError, match=r"publication.*is for PostgreSQL"):
         load_settings(str(file))

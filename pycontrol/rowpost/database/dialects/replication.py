@@ -18,19 +18,22 @@ import struct
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import TypeVar
 
 import psycopg
 from psycopg.errors import ObjectInUse, ProtocolViolation, error_from_result
 from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGresult
 
+from rowpost.database.dialects.pgoutput import format_lsn, parse_lsn
 from rowpost.database.dialects.postgresql import open_connection
 from rowpost.database.dialects.postgresql_errors import first_line, translate
 from rowpost.database.dialects.slots import NO_REPLICATION, SYNTAX_OF_LSN
-from rowpost.database.dialects.pgoutput import format_lsn, parse_lsn
 from rowpost.errors import DatabaseError, DatabaseUnavailable, PermissionDenied, RowpostError
 
 __all__ = ["LogStream", "Received"]
 
+Result = TypeVar("Result")
 _DATA, _KEEPALIVE = b"wk"
 _HEAD = 25  # bytes before the plugin's message: kind, its LSN, the log's end, the time
 _POSITION = struct.Struct("!Q").unpack_from
@@ -92,10 +95,11 @@ class LogStream:
         while True:
             try:
                 self._execute(command, ExecStatus.COPY_BOTH)
-                return
             except _SlotInUse:
                 if time.monotonic() > end:
                     raise
+            else:
+                return
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
@@ -145,8 +149,8 @@ class LogStream:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _execute(self, command: str, expected: ExecStatus = ExecStatus.TUPLES_OK):  # type: ignore[no-untyped-def] -- psycopg.pq does not export the type
-        def run():  # type: ignore[no-untyped-def]
+    def _execute(self, command: str, expected: ExecStatus = ExecStatus.TUPLES_OK) -> PGresult:
+        def run() -> PGresult:
             result = self._pgconn.exec_(command.encode())
             if result.status != expected:
                 raise error_from_result(result)
@@ -159,7 +163,7 @@ class _SlotInUse(DatabaseUnavailable):
     """Another connection reads the slot."""
 
 
-def _translated(act: Callable):  # type: ignore[no-untyped-def, type-arg]
+def _translated(act: Callable[[], Result]) -> Result:
     try:
         return act()
     except psycopg.Error as error:

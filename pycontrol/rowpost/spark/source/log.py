@@ -31,7 +31,16 @@ from rowpost.database.dialects.slots import LogState, advance_slot, create_slot,
 from rowpost.spark.source.connection import APPLICATION, log_url
 from rowpost.spark.source.log_ahead import LookAhead
 from rowpost.spark.source.log_reading import read_rows, scan
-from rowpost.spark.source.log_slot import LogOffset, check_ready, check_same, check_slot, check_timeline, check_unread, log_position, publications
+from rowpost.spark.source.log_slot import (
+    LogOffset,
+    check_ready,
+    check_same,
+    check_slot,
+    check_timeline,
+    check_unread,
+    log_position,
+    publications,
+)
 from rowpost.spark.source.options import ReadOptions
 from rowpost.spark.source.reconnect import PatientConnection
 from rowpost.spark.source.reread import read_again

@@ -7,7 +7,7 @@ that committed below it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ _POLL_S = 1.0
 _SAME_REPORTS, _BETWEEN_REPORTS_S = 3, 0.02
 
 
-def _messages(stream: LogStream, upto: int) -> Iterator[bytes]:
+def _messages(stream: LogStream, upto: int) -> Generator[bytes, None, int]:
     """Yield messages until the server has sent all transactions that committed below a position, or all that are durable.
 
     The end of what is durable may lie within a record, so that the server never reports it. Returns the last reported position.
