@@ -41,6 +41,8 @@ _ASKS_FOR_REPLY = 17
 _STATUS = struct.Struct("!cQQQqB").pack
 #: how long another connection may hold the slot before this is an error: one that was closed takes some milliseconds
 RELEASE_TIMEOUT_S = 5.0
+#: the server sends each message by itself. Reading each one at once would cost two changes of the process a message
+_GATHER_S = 0.001
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.2
 
 
@@ -117,8 +119,10 @@ class LogStream:
                             self._report(asks=False)
                         return Received(None, _POSITION(data, 1)[0])
                 elif size == 0:
-                    if not self._selector.select(timeout_s):
-                        return None
+                    if not self._selector.select(0):
+                        if not self._selector.select(timeout_s):
+                            return None
+                        time.sleep(_GATHER_S)
                     pgconn.consume_input()
                 else:
                     result = pgconn.get_result()

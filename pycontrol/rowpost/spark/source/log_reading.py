@@ -24,33 +24,34 @@ __all__ = ["read_rows", "scan"]
 _TABLE = {"id": "id", "expires": "expires", "headers": "headers", "body": "body", "row_version": "seq"}
 _QUEUE = "queue"
 _BATCH_ROWS = 10_000
-_POLL_S = 1.0
-#: if the server reports the same position so many times, it has sent all that is durable
-_SAME_REPORTS, _BETWEEN_REPORTS_S = 3, 0.02
+#: after a silence of so long, the server is asked for its position. If it reports the same one promptly and so many times, it has
+#: sent all that is durable: in between, it would have decoded at least one more record
+_SILENCE_S, _PROMPT_S, _SAME_REPORTS = 0.05, 1.0, 3
 
 
 def _messages(stream: LogStream, upto: int) -> Generator[bytes, None, int]:
     """Yield messages until the server has sent all transactions that committed below a position, or all that are durable.
 
-    The end of what is durable may lie within a record, so that the server never reports it. Returns the last reported position.
+    The server reports its position when it has sent all. The end of what is durable may lie within a record, so that this position is
+    below `upto`: then it is asked several times. Returns the last reported position.
     """
-    last, same = -1, 0
-    stream.ask_for_position()
+    last, same = 0, 0
+    asked_at: float | None = None
     while True:
-        got = stream.receive(_POLL_S)
-        if got is None:
-            continue  # the server decodes a large transaction; a lost connection is an error
-        if got.message is not None:
+        got = stream.receive(_SILENCE_S)
+        if got is None:  # a server that decodes a large transaction of other tables answers later; a lost connection is an error
+            if asked_at is None:
+                stream.ask_for_position()
+                asked_at = time.monotonic()
+        elif got.message is not None:
             same = 0
             yield got.message
-            continue
-        same = same + 1 if got.position == last else 0
-        last = got.position
-        if last >= upto or same >= _SAME_REPORTS:
-            return last
-        if same:
-            time.sleep(_BETWEEN_REPORTS_S)
-        stream.ask_for_position()
+        else:
+            idle = asked_at is not None and time.monotonic() - asked_at < _PROMPT_S
+            same = same + 1 if idle and got.position == last else 0
+            last, asked_at = max(last, got.position), None
+            if last >= upto or same >= _SAME_REPORTS:
+                return last
 
 
 def scan(stream: LogStream, ahead: LookAhead, upto: int, *, most: int, enough: int, most_bytes: int) -> None:
