@@ -371,7 +371,7 @@ def test_the_guides_python_runs(guide: Path, stage: Stage):
         run(block, names)
         executed += 1
 
-    assert executed or guide.name == "spark.md"
+    assert executed or guide.name in ("spark.md", "spark-log.md")
     CHECKS.get(guide.name, lambda _: None)(names)
 
 

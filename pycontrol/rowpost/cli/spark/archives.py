@@ -73,29 +73,13 @@ def archive(
     conf: ConfOption = None,
 ) -> ExitCode:
     """Archive a queue's messages to a Delta table by queue and day, each exactly once, even if the command is restarted."""
-    if once and every:
-        raise Refused("--once and --every cannot be combined.", ExitCode.USAGE)
-    if (shared or take_over) and not drain:
-        raise Refused("--shared and --take-over need --drain: without it, messages are only read.", ExitCode.USAGE)
-    if drain and log:
-        raise Refused("--drain and --log cannot be combined: --log takes nothing from the queue.", ExitCode.USAGE)
-    if slot is not None and not log:
-        raise Refused("--slot needs --log: only that mode reads a replication slot.", ExitCode.USAGE)
-    if fail_when_held and (drain or log or every):
-        raise Refused("--fail-when-held is for a tail that ends: --drain and --log wait for no transaction, and --every does not end.", ExitCode.USAGE)
+    mode = "drain" if drain else "log" if log else "tail"
+    _check_options(mode, log=log, slot=slot, once=once, every=every, of_drain=shared or take_over, fail_when_held=fail_when_held)
     names = [session.name(each) for each in dict.fromkeys(queue.split(","))]
     name, span = ",".join(names), None if every is None else parse_duration(every)
     options = [("allowConsumers", "true")] * shared + [("takeOver", "true")] * take_over + [("slot", str(slot))] * (slot is not None)
-    mode = "drain" if drain else "log" if log else "tail"
     with session.deployed() as database:
-        for registered in registered_queues(database, names).values():
-            if log:
-                continue
-            database.call("describe_spool" if drain else "describe_stream", registered)  # raises FeatureMissing, before Java starts
-        if log:
-            with imported():
-                from rowpost.spark.source.log_slot import check_log
-            check_log(database, names)
+        _check_queues(database, names, mode)
         with receivers(session, progress, prometheus) as receive, running(session, master, conf, f"archive {name}", ui) as spark:
             from rowpost.spark.jobs import archive as jobs
 
@@ -111,6 +95,33 @@ def archive(
         session.note(_why_held(name, done))
     counts(session, {**done, "out": folder})
     return ExitCode.FINDING if fail_when_held and done.get("waiting") else ExitCode.OK
+
+
+def _check_options(
+    mode: str, *, log: bool, slot: str | None, once: bool, every: str | None, of_drain: bool, fail_when_held: bool
+) -> None:
+    if once and every:
+        raise Refused("--once and --every cannot be combined.", ExitCode.USAGE)
+    if of_drain and mode != "drain":
+        raise Refused("--shared and --take-over need --drain: without it, messages are only read.", ExitCode.USAGE)
+    if log and mode == "drain":
+        raise Refused("--drain and --log cannot be combined: --log takes nothing from the queue.", ExitCode.USAGE)
+    if slot is not None and mode != "log":
+        raise Refused("--slot needs --log: only that mode reads a replication slot.", ExitCode.USAGE)
+    if fail_when_held and (mode != "tail" or every):
+        raise Refused("--fail-when-held is for a tail that ends: --drain and --log wait for no transaction, and --every does not end.", ExitCode.USAGE)
+
+
+def _check_queues(database: Connection, names: list[str], mode: str) -> None:
+    """Check that the queues can be archived, before Java starts. Raises QueueNotFound, FeatureMissing, StreamRefused."""
+    registered = registered_queues(database, names).values()
+    if mode == "log":
+        with imported():
+            from rowpost.spark.source.log_slot import check_log
+        check_log(database, names)
+        return
+    for each in registered:
+        database.call("describe_spool" if mode == "drain" else "describe_stream", each)
 
 
 def _why_held(queue: str, done: Mapping[str, Any]) -> str:

@@ -62,7 +62,7 @@ def finalize(options: Mapping[str, str], checkpoint: str | Path, spark: SparkSes
     connection = PatientConnection(asked)
     try:
         if committed is not None and "log" in committed:
-            from rowpost.spark.source.log import confirm
+            from rowpost.spark.source.log_slot import confirm
 
             confirm(connection, committed)
             return 0

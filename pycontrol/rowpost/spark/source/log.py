@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.pgoutput import format_lsn
 from rowpost.database.dialects.replication import LogStream
-from rowpost.database.dialects.slots import LogState, advance_slot, create_slot, describe_log, slot_name
+from rowpost.database.dialects.slots import LogState, create_slot, describe_log, slot_name
 from rowpost.spark.source.connection import APPLICATION, log_url
 from rowpost.spark.source.log_ahead import LookAhead
 from rowpost.spark.source.log_reading import read_rows, scan
@@ -38,15 +38,15 @@ from rowpost.spark.source.log_slot import (
     check_slot,
     check_timeline,
     check_unread,
+    confirm,
     log_position,
     publications,
 )
 from rowpost.spark.source.options import ReadOptions
-from rowpost.spark.source.reconnect import PatientConnection
 from rowpost.spark.source.reread import read_again
 from rowpost.spark.source.streams import QueueStream, StreamRange, not_ours
 
-__all__ = ["LogReader", "confirm"]
+__all__ = ["LogReader"]
 
 #: without messages, a batch is made if the log has grown by so many bytes, so that the slot does not hold back the log of other tables
 IDLE_BYTES = 16 << 20
@@ -214,17 +214,6 @@ class LogReader(QueueStream):
         self.connection.run(go)
         ended = time.monotonic()
         self._next_scan = ended + (0.0 if self._ahead.messages else _PAUSES * (ended - begun))
-
-
-def confirm(connection: PatientConnection, offset: LogOffset) -> None:
-    """Confirm all transactions up to an offset. Raises StreamRefused for the offset of another mode."""
-    position = log_position(offset)
-
-    def go(database: Connection) -> None:
-        with database.translated():
-            advance_slot(database.driver_connection, offset["slot"], position)
-
-    connection.run(go)
 
 
 def _create(database: Connection, name: str, wait_s: float) -> None:

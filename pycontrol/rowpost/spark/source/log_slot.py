@@ -1,4 +1,4 @@
-"""Check that a replication slot still has what a stream must read, and refuse the stream otherwise. Only `check_log` performs I/O.
+"""Check that a replication slot still has what a stream must read, and refuse the stream otherwise. Only `check_log` and `confirm` perform I/O.
 
 An offset of mode=log is `{"log": LSN, "slot": name, "system": id, "timeline": number, "queues": {name: identity}}`. All
 transactions that committed below the LSN are read.
@@ -11,13 +11,14 @@ from typing import Any
 
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.pgoutput import format_lsn, parse_lsn
-from rowpost.database.dialects.slots import LogState, Slot, describe_log, publication_name
+from rowpost.database.dialects.slots import LogState, Slot, advance_slot, describe_log, publication_name
 from rowpost.errors import SettingsError
 from rowpost.spark.source.connection import NOT_POSTGRESQL
 from rowpost.spark.source.queue_stream import StreamRefused, check_offset
+from rowpost.spark.source.reconnect import PatientConnection
 from rowpost.wire.address import parse_address, queue_key
 
-__all__ = ["LogOffset", "check_log", "check_ready", "check_same", "check_slot", "check_timeline", "check_unread", "log_position", "publications"]
+__all__ = ["LogOffset", "check_log", "check_ready", "check_same", "check_slot", "check_timeline", "check_unread", "confirm", "log_position", "publications"]
 
 LogOffset = dict[str, Any]
 _KEYS = ("log", "slot", "system", "timeline", "queues")
@@ -122,3 +123,14 @@ def check_log(database: Connection, queues: Sequence[str]) -> None:
     names = publications(tuple(queues))
     with database.translated():
         check_ready(describe_log(database.driver_connection, "", list(names.values())), names)
+
+
+def confirm(connection: PatientConnection, offset: LogOffset) -> None:
+    """Confirm all transactions up to an offset. Raises StreamRefused for the offset of another mode."""
+    position = log_position(offset)
+
+    def go(database: Connection) -> None:
+        with database.translated():
+            advance_slot(database.driver_connection, offset["slot"], position)
+
+    connection.run(go)
