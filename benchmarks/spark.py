@@ -1,4 +1,4 @@
-"""Measure the Spark data source: reads compared with Spark's JDBC source, archive, tail, drain and sink.
+"""Measure the Spark data source: reads compared with Spark's JDBC source, archive, tail, drain, log and sink.
 
     python -m benchmarks.spark --jdbc /usr/share/java/postgresql.jar [--messages 1000000] [--rounds 5] [--only archive] [--output FILE]
 
@@ -10,8 +10,11 @@ Rounds alternate (rowpost, JDBC, rowpost, …). The ratio is the median of the r
 `noop`, with as many partitions as Spark has cores. The first round warms up the JVM and is not counted. Both read the five
 columns of the table. `rowpost_all` reads three more columns, which SQL Server's tables have and PostgreSQL's lack.
 
+`log` reads messages that were sent in transactions of 1,000 messages and removed before the stream reads them.
+
 `archive` is the whole command on a table of the same messages. `messages_per_cpu_s` counts only the CPU time of Spark and its Python
-workers, so that it can be compared between machines with other load. `worker_peak_mb` is the memory of the largest Python worker.
+workers, so that it can be compared between machines with other load. The streams have the same time as `cpu_us_per_message`.
+`worker_peak_mb` is the memory of the largest Python worker.
 """
 
 from __future__ import annotations
@@ -89,18 +92,38 @@ def server(folder: Path) -> Iterator[tuple[str, int]]:
         pgexec("pg_ctl", ("-D", str(data), "-m", "fast", "stop"), **control)
 
 
+def deploy(url: str, queue: str) -> None:
+    """Deploy a queue with a publication."""
+    with connect_url("postgresql", url) as database:
+        apply(database, plan(Settings(url=url, queues=(QueueSettings(queue, delayed=False, publication=True),))))
+
+
 def fill(url: str, queue: str, messages: int) -> None:
     """Deploy a queue, and fill it on the server."""
+    deploy(url, queue)
+    send(url, queue, 1, messages)
     with connect_url("postgresql", url) as database:
-        apply(database, plan(Settings(url=url, queues=(QueueSettings(queue, delayed=False),))))
+        database.driver_connection.execute(f'VACUUM ANALYZE public."{queue}"')
+
+
+def pass_through(url: str, queue: str, messages: int) -> None:
+    """Send messages in transactions of 1,000, and remove all of them."""
+    for first in range(1, messages + 1, 1000):
+        send(url, queue, first, min(first + 999, messages))
+    with connect_url("postgresql", url) as database:
+        database.driver_connection.execute(f'DELETE FROM public."{queue}"')
+
+
+def send(url: str, queue: str, first: int, last: int) -> None:
+    """Send the messages with these numbers in one transaction."""
+    with connect_url("postgresql", url) as database:
         database.driver_connection.execute(
             f"""INSERT INTO public."{queue}" (id, headers, body)
                 SELECT gen_random_uuid(), replace(%s, '43e9c0c6', substr(md5(n::text), 1, 8)),
                        (SELECT string_agg(md5(n::text || '.' || part), '') FROM generate_series(1, 16) AS part)::bytea
-                FROM generate_series(1, %s) AS n""",
-            (json.dumps(HEADERS), messages),
+                FROM generate_series(%s::int, %s) AS n""",
+            (json.dumps(HEADERS), first, last),
         )
-        database.driver_connection.execute(f'VACUUM ANALYZE public."{queue}"')
 
 
 def seconds(act: Callable[[], object]) -> float:
@@ -192,8 +215,8 @@ class Bench:
                 "messages_per_cpu_s": round(messages / used), "bytes_per_message": round(size / messages),
                 "worker_peak_mb": worker_peak_mb()}  # fmt: skip
 
-    def stream(self, queue: str, mode: str, batch: int, folder: Path) -> dict[str, object]:
-        """Stream all messages of a queue in batches, and discard them. A run on another queue has warmed up the JVM before."""
+    def stream(self, queue: str, mode: str, batch: int, folder: Path, messages: int = 0) -> dict[str, object]:
+        """Stream all messages of a queue in batches, and discard them; with mode=log, `messages` that pass through it. A run on another queue has warmed up the JVM before."""
         checkpoint = folder / f"{mode}-{queue}"
 
         def run() -> list[dict]:
@@ -204,13 +227,16 @@ class Bench:
             query.awaitTermination()
             return [each for each in query.recentProgress if each["numInputRows"]]
 
-        begin = time.perf_counter()
+        if mode == "log":
+            run()  # creates the slot
+            pass_through(os.environ["ROWPOST_BENCH_URL"], queue, messages)
+        used, begin = cpu_seconds(), time.perf_counter()
         progress = run()
-        took = time.perf_counter() - begin
+        took, used = time.perf_counter() - begin, cpu_seconds() - used
         if mode == "drain":
             finalize({"queue": queue, "environment": str(self.environment)}, checkpoint)
         rows = sum(each["numInputRows"] for each in progress)
-        return {"messages": rows, "batch": batch, "messages_per_s": round(rows / took), "batch_s": round(took / max(len(progress), 1), 2)}
+        return {"messages": rows, "batch": batch, "messages_per_s": round(rows / took), "cpu_us_per_message": round(used / rows * 1e6, 1), "batch_s": round(took / max(len(progress), 1), 2)}
 
     def write(self, target: str, mode: str, count: int) -> dict[str, object]:
         frame = self.ours().where(f"row_version <= {count}").select("id", "headers", "body").repartition(self.cores, "id").cache()
@@ -263,11 +289,13 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
             ("tail", lambda: bench.stream("Small", "tail", 50_000, folder)),
             ("drain_cold", lambda: bench.stream("Warm", "drain", 10_000, folder)),
             ("drain", lambda: bench.stream("Small", "drain", 50_000, folder)),
+            ("log_cold", lambda: bench.stream("Warm", "log", 10_000, folder, 20_000)),
+            ("log", lambda: bench.stream("Small", "log", 50_000, folder, small)),
             ("sink_staged", lambda: bench.write("Target", "staged", small // 2)),
             ("sink_direct", lambda: bench.write("Target", "direct", small // 2)),
         ]
         for name, measurement in measurements:
-            if arguments.only and name.partition("_")[0] not in arguments.only:
+            if arguments.only and not {name, name.partition("_")[0]} & set(arguments.only):
                 continue
             result[name] = measurement()
             CONSOLE.print(f"  {name}: {result[name]}")
@@ -283,7 +311,7 @@ def main() -> None:
     parser.add_argument("--jdbc", help="the jar of PostgreSQL's JDBC driver; without it, reads are not compared")
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", action="append", choices=("read", "narrow", "archive", "tail", "drain", "sink"), help="measure only this; repeatable")
+    parser.add_argument("--only", action="append", choices=("read", "narrow", "archive", "tail", "drain", "log", "sink"), help="measure only this; repeatable")
     parser.add_argument("--cores", type=int, help="cores that Spark uses; all cores of the machine by default")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--alone", type=int, help=argparse.SUPPRESS)

@@ -38,10 +38,12 @@ def drop_procedures(engine: str, procedures: Iterable[Procedure]) -> str:
 
 
 def drop_object(engine: str, name: str, kind: str = "procedure") -> str:
-    """Spell the removal of a procedure or function by its quoted name; it is skipped if it does not exist.
+    """Spell the removal of a procedure, function or publication by its quoted name; it is skipped if it does not exist.
 
     If `kind` is trigger, the triggers on tables that call the function go too.
     """
+    if kind == "publication":
+        return f"DROP PUBLICATION IF EXISTS {name};"
     if engine == "postgresql":
         return f"DROP FUNCTION IF EXISTS {name}{' CASCADE' if kind == 'trigger' else ''};"
     text = name.replace("'", "''")

@@ -21,7 +21,14 @@ from rowpost.deploy.apply import ApplyResult, Progress, apply, fitted, read_stat
 from rowpost.deploy.deployment import deployment
 from rowpost.deploy.grants import grant_execute, grant_role, grant_tables
 from rowpost.deploy.plan import build_plan, contract_fragments, declared_features, deployed_features
-from rowpost.deploy.queue_entry import QueueEntry, delayed_feature, describe_queue, queue_names, wake_up_feature
+from rowpost.deploy.queue_entry import (
+    QueueEntry,
+    delayed_feature,
+    describe_queue,
+    publication_feature,
+    queue_names,
+    wake_up_feature,
+)
 from rowpost.deploy.scripts import Script, ScriptSet, load_scripts, render_script
 from rowpost.deploy.sql_text import expand
 from rowpost.errors import DeployError, QueueNotFound
@@ -119,7 +126,7 @@ def _leave(database: Connection, name: str, drop: bool) -> None:
             if each.script_name.partition(".sql:")[2] == entry.queue_key:
                 database.call("forget_script", script_name=each.script_name)
         for environment, feature in state.declared:
-            if feature in (delayed_feature(entry), wake_up_feature(entry)):
+            if feature in (delayed_feature(entry), publication_feature(entry), wake_up_feature(entry)):
                 database.call("forget_feature", environment=environment, feature=feature)
 
 

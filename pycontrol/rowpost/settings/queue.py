@@ -29,6 +29,7 @@ class QueueSettings(Descriptor):
         body_string: whether the table has a readable column of the body.
         clustered: whether a new table's index on the row version is clustered (SQL Server).
         delayed: whether the queue has a table of delayed messages. In a file, the error queue and `audit` have none unless they say so.
+        publication: whether the queue has a publication of its inserts, for streams with mode=log (PostgreSQL).
         worker: who handles the messages; None if no worker of this environment does.
         partitions: names of the queues among which the messages are split.
         partition_by: what selects the partition: a header's name, or a function as `module:function`.
@@ -39,6 +40,7 @@ class QueueSettings(Descriptor):
     body_string: bool = False
     clustered: bool = True
     delayed: bool = True
+    publication: bool = False
     worker: WorkerSettings | None = None
     partitions: tuple[str, ...] = ()
     partition_by: str = ""
@@ -67,6 +69,8 @@ def read_queues(
             paths[key] = node.path
             external = group == "external"
             queue = _read_external(node, name) if external else _read_queue(node, name, compat, {"clustered": clustered, "delayed": name not in copies})
+            if queue.publication and dialect == "sqlserver":
+                raise node.error("publication", "is for PostgreSQL: a stream with mode=log reads its log. Remove the line")
             queues += with_partitions(queue)
     names = [queue.name for queue in queues]
     if len(set(names)) < len(names):

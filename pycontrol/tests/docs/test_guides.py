@@ -71,6 +71,10 @@ NOT_RUN = {
     "docs/guides/sagas.md": {
         "correlate={...}": "shows one method; `...` stands for the mapping of the first block",
     },
+    "docs/guides/spark-log.md": {
+        "finalize(": "needs a checkpoint of Spark; tests/spark/test_log.py calls it",
+        "rowpost spark": "starts Spark; tests/spark/test_log_refusals.py runs every command",
+    },
     "docs/guides/spark.md": {
         "df.write": "starts Spark; tests/spark/test_sink.py writes so",
         "from rowpost.spark.session": "starts Spark; tests/spark runs every job",
@@ -376,7 +380,7 @@ def test_the_guides_python_runs(guide: Path, stage: Stage):
         run(block, names)
         executed += 1
 
-    assert executed or guide.name in ("spark.md", "spark-where-it-runs.md")
+    assert executed or guide.name in ("spark.md", "spark-log.md", "spark-where-it-runs.md")
     CHECKS.get(guide.name, lambda _: None)(names)
 
 

@@ -21,7 +21,7 @@ from rowpost.spark.source.reconnect import Outage
 from rowpost.spark.source.source import QueueSource
 from rowpost.spark.versions import HAS_ADMISSION_CONTROL
 from tests.support.spark.killing import ROWPOST, python_of
-from tests.support.spark.outages import own_server
+from tests.support.spark.logs import log_server
 from tests.support.spark.queues import Queues
 from tests.support.standby import pair  # noqa: F401 -- a fixture
 from tests.support.workers import eventually
@@ -33,7 +33,7 @@ FIRST, SECOND = range(50), range(50, 80)
 @pytest.fixture(scope="module")
 def lasting(spark):
     """A server of its own, and its queues."""
-    with own_server(spark) as made:
+    with log_server(spark) as made:
         yield made
 
 
@@ -68,13 +68,14 @@ def numbered(numbers):
     return [b"%d" % number for number in numbers]
 
 
-@pytest.mark.parametrize("mode", ["tail", "drain"])
+@pytest.mark.parametrize("mode", ["tail", "drain", "log"])
 @pytest.mark.parametrize("stop", ["fast", "immediate"])
 def test_a_stream_outlives_a_restart_of_its_server(served, stream, mode, stop):
     server, queues = served
-    queue = queues.make()
-    queues.send(queue, numbered(FIRST))
+    queue = queues.make(publication=mode == "log")
     query = stream(queues, queue, mode=mode)
+    query.processAllAvailable()
+    queues.send(queue, numbered(FIRST))
     query.processAllAvailable()
 
     server.stop(stop)
@@ -86,7 +87,7 @@ def test_a_stream_outlives_a_restart_of_its_server(served, stream, mode, stop):
 
     assert while_down
     assert query.bodies() == [*FIRST, *SECOND]
-    assert queues.depth(queue) == (80 if mode == "tail" else 0)
+    assert queues.depth(queue) == (0 if mode == "drain" else 80)
 
 
 @pytest.mark.parametrize("mode", ["tail", "drain"])
@@ -138,13 +139,16 @@ def test_a_stream_ends_if_the_server_stays_away_for_longer_than_it_waits(served,
         server.start()
 
 
-@pytest.mark.parametrize("mode", ["tail", "drain"])
+@pytest.mark.parametrize("mode", ["tail", "drain", "log"])
 @pytest.mark.parametrize("columns", ["body", "all"])
 def test_a_range_whose_server_restarts_in_the_middle_is_read_on(served, mode, columns):
     server, queues = served
-    queue = queues.make()
+    queue = queues.make(publication=mode == "log")
+    options = {"queue": queue, "environment": queues.environment, "mode": mode}
+    if mode == "log":
+        QueueSource(options).streamReader(MESSAGE).initialOffset()  # makes the slot
     queues.send(queue, [b"%d" % number + bytes(20_000) for number in range(400)])
-    options = {"queue": queue, "environment": queues.environment, "mode": mode, "maxBytesPerBatch": "100000", "minPartitions": "1"}
+    options |= {"maxBytesPerBatch": "100000", "minPartitions": "1"}
     schema = MESSAGE if columns == "all" else type(MESSAGE)([MESSAGE["body"]])
     reader = QueueSource(options).streamReader(schema)
     start = reader.initialOffset()
@@ -222,12 +226,12 @@ def archiving(command, log):
         )
 
 
-@pytest.mark.parametrize("mode", ["tail", "drain"])
+@pytest.mark.parametrize("mode", ["tail", "drain", "log"])
 @pytest.mark.parametrize("restarts", [2, pytest.param(10, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])
 def test_an_archive_outlives_restarts_while_messages_come_in(spark, tmp_path, mode, restarts):
     log, out, checkpoint, sent, done = tmp_path / "log", tmp_path / "out", tmp_path / "c", [], threading.Event()
-    with own_server(spark) as (server, queues):
-        queue = queues.make()
+    with log_server(spark) as (server, queues):
+        queue = queues.make(publication=mode == "log")
         server_up = threading.Lock()
         command = [sys.executable, "-c", ROWPOST, "--env", queues.environment, "spark", "archive", queue, str(out), f"--{mode}",
                    "--checkpoint", str(checkpoint), "--conf", "spark.driver.memory=1g", "--master", "local[2]"]  # fmt: skip
@@ -246,6 +250,8 @@ def test_an_archive_outlives_restarts_while_messages_come_in(spark, tmp_path, mo
             before = batches()
             eventually(lambda: batches() > before or process.poll() is not None, f"the archive grows; {log.read_text()}", 120)
 
+        if mode == "log":
+            subprocess.run(command, env=python_of(PYCONTROL), check=True, stdout=subprocess.DEVNULL)  # makes the slot
         process = archiving(command, log)
         sender = threading.Thread(target=send, daemon=True)
         try:
@@ -270,7 +276,7 @@ def test_an_archive_outlives_restarts_while_messages_come_in(spark, tmp_path, mo
         print(f"{mode}: {restarts} restarts, {len(sent)} messages, {len(rows)} archived, {len(set(rows))} of them different")
         assert still_runs, said
         assert sorted(rows) == sent
-        assert (queues.depth(queue), queues.spooled(queue)) == ((len(sent), 0) if mode == "tail" else (0, 0))
+        assert (queues.depth(queue), queues.spooled(queue)) == ((0, 0) if mode == "drain" else (len(sent), 0))
         waits = said.count("waiting for the server since")
         assert waits == said.count("the server is back") <= restarts, said
         assert "Traceback" not in said

@@ -57,6 +57,8 @@ def archive(
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The audit or error queue, or several with commas between them: audit,error.", autocompletion=queue_names)],
     folder: ArchiveArgument,
     drain: Annotated[bool, typer.Option("--drain/--tail", help="Remove the messages from the queue, or only read them.")] = False,
+    log: Annotated[bool, typer.Option("--log", help="Read the messages from PostgreSQL's log: for a queue whose messages are received at once.")] = False,
+    slot: Annotated[str | None, typer.Option("--slot", metavar="NAME", help="With --log: the replication slot. Default: named after database and queues.")] = None,
     shared: Annotated[bool, typer.Option("--shared", help="With --drain: allow it although the queue has consumers, whose messages are then removed.")] = False,
     take_over: Annotated[bool, typer.Option("--take-over", help="With --drain: also archive what a stream with a lost checkpoint left in the spool.")] = False,
     every: Annotated[str | None, typer.Option("--every", metavar="DURATION", help="Keep running and poll at this interval, such as 10s.")] = None,
@@ -73,23 +75,18 @@ def archive(
     conf: ConfOption = None,
 ) -> ExitCode:
     """Archive a queue's messages to a Delta table by queue and day, each exactly once, even if the command is restarted."""
-    if once and every:
-        raise Refused("--once and --every cannot be combined.", ExitCode.USAGE)
-    if (shared or take_over) and not drain:
-        raise Refused("--shared and --take-over need --drain: without it, messages are only read.", ExitCode.USAGE)
-    if fail_when_held and (drain or every):
-        raise Refused("--fail-when-held is for a tail that ends: --drain waits for no transaction, and --every does not end.", ExitCode.USAGE)
+    mode = "drain" if drain else "log" if log else "tail"
+    _check_options(mode, log=log, slot=slot, once=once, every=every, of_drain=shared or take_over, fail_when_held=fail_when_held)
     names = [session.name(each) for each in dict.fromkeys(queue.split(","))]
     name, span = ",".join(names), None if every is None else parse_duration(every)
-    options = [("allowConsumers", "true")] * shared + [("takeOver", "true")] * take_over
+    options = [("allowConsumers", "true")] * shared + [("takeOver", "true")] * take_over + [("slot", str(slot))] * (slot is not None)
     with session.deployed() as database:
-        for registered in registered_queues(database, names).values():
-            database.call("describe_spool" if drain else "describe_stream", registered)  # raises FeatureMissing, before Java starts
+        _check_queues(database, names, mode)
         with receivers(session, progress, prometheus) as receive, running(session, master, conf, f"archive {name}", ui) as spark:
             from rowpost.spark.jobs import archive as jobs
 
             job = jobs.ArchiveJob(
-                name, folder, session.environment, "drain" if drain else "tail", None if span is None else jobs.trigger_of(span),
+                name, folder, session.environment, mode, None if span is None else jobs.trigger_of(span),
                 max_rows, checkpoint, tuple(options),
             )  # fmt: skip
             try:
@@ -100,6 +97,33 @@ def archive(
         session.note(_why_held(name, done))
     counts(session, {**done, "out": folder})
     return ExitCode.FINDING if fail_when_held and done.get("waiting") else ExitCode.OK
+
+
+def _check_options(
+    mode: str, *, log: bool, slot: str | None, once: bool, every: str | None, of_drain: bool, fail_when_held: bool
+) -> None:
+    if once and every:
+        raise Refused("--once and --every cannot be combined.", ExitCode.USAGE)
+    if of_drain and mode != "drain":
+        raise Refused("--shared and --take-over need --drain: without it, messages are only read.", ExitCode.USAGE)
+    if log and mode == "drain":
+        raise Refused("--drain and --log cannot be combined: --log takes nothing from the queue.", ExitCode.USAGE)
+    if slot is not None and mode != "log":
+        raise Refused("--slot needs --log: only that mode reads a replication slot.", ExitCode.USAGE)
+    if fail_when_held and (mode != "tail" or every):
+        raise Refused("--fail-when-held is for a tail that ends: --drain and --log wait for no transaction, and --every does not end.", ExitCode.USAGE)
+
+
+def _check_queues(database: Connection, names: list[str], mode: str) -> None:
+    """Check that the queues can be archived, before Java starts. Raises QueueNotFound, FeatureMissing, StreamRefused."""
+    registered = registered_queues(database, names).values()
+    if mode == "log":
+        with imported():
+            from rowpost.spark.source.log_slot import check_log
+        check_log(database, names)
+        return
+    for each in registered:
+        database.call("describe_spool" if mode == "drain" else "describe_stream", each)
 
 
 def _why_held(queue: str, done: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from rowpost.database.contract import Procedure
-from rowpost.database.dialects import libpq, notifications, pooling, postgresql_checks
+from rowpost.database.dialects import libpq, notifications, pooling, postgresql_checks, slots
 from rowpost.database.dialects.copying import copy_rows
 from rowpost.database.dialects.guarding import HandlerGuard
 from rowpost.database.dialects.postgresql_errors import translate
@@ -28,7 +28,7 @@ from rowpost.errors import RowpostError, SettingsError, UnsupportedServer
 from rowpost.settings.password import read_password
 from rowpost.settings.target import is_unambiguous
 
-__all__ = ["PostgreSQL", "check_version"]
+__all__ = ["PostgreSQL", "check_version", "open_connection"]
 
 _TYPES = {
     "string": "text",
@@ -73,7 +73,7 @@ class PostgreSQL:
         if not is_unambiguous(url):  # libpq's words would contain parts of it, and so would a search for the host's address
             raise SettingsError(_UNREADABLE_URL)
         try:
-            connection = _open(url, application_name)
+            connection = open_connection(url, application_name)
         except psycopg.ProgrammingError:
             raise SettingsError(_UNREADABLE_URL) from None
         except psycopg.Error as error:
@@ -81,7 +81,7 @@ class PostgreSQL:
         try:
             check_version(connection.info.server_version)
             if url not in self._checked:
-                pooling.check_sessions(connection, lambda: _open(url, application_name))
+                pooling.check_sessions(connection, lambda: open_connection(url, application_name))
                 self._checked.add(url)
         except psycopg.Error as error:
             connection.close()
@@ -208,7 +208,8 @@ class PostgreSQL:
         """Every database of a server that `connect` accepts can run the scripts."""
 
     def checks(self, connection: psycopg.Connection, schemas: Sequence[str]) -> Iterator[Check]:
-        return postgresql_checks.checks(connection, schemas)
+        yield from postgresql_checks.checks(connection, schemas)
+        yield from slots.slot_checks(connection)
 
     def listen(self, connection: psycopg.Connection) -> bool:
         return notifications.listen(connection)
@@ -266,13 +267,14 @@ class PostgreSQL:
         return f"SELECT {self.object_name(procedure, None)}({given});"
 
 
-def _open(url: str, application_name: str) -> psycopg.Connection:
+def open_connection(url: str, application_name: str, **parameters: Any) -> psycopg.Connection:
+    """Connect as all parts of rowpost do. `parameters` are more of libpq's. Raises psycopg.Error."""
     named = conninfo_to_dict(url)
     defaults: dict[str, Any] = {key: value for key, value in _TCP.items() if key not in named}
     password = read_password(url)
     if password is not None:
         defaults["password"] = password
-    return psycopg.connect(url, autocommit=True, application_name=application_name, connect_timeout=_CONNECT_TIMEOUT, **defaults)
+    return psycopg.connect(url, autocommit=True, application_name=application_name, connect_timeout=_CONNECT_TIMEOUT, **defaults, **parameters)
 
 
 def check_version(number: int) -> None:

@@ -43,7 +43,7 @@ __all__ = ["AUTOMATIC_FILES", "ArchiveJob", "BatchWriter", "archive", "default_c
 #: Small files of one day, of about the same size, that the archiver merges.
 AUTOMATIC_FILES = 10
 #: Rows in one batch, by mode.
-DEFAULT_ROWS = {"tail": 250_000, "drain": 50_000}
+DEFAULT_ROWS = {"tail": 250_000, "drain": 50_000, "log": 50_000}
 _POLL_INTERVAL_S = 0.3
 _VACUUM_EVERY_S = 3600.0
 _LOG = logging.getLogger("rowpost.spark")
@@ -80,7 +80,7 @@ class ArchiveJob:
 
     Attributes:
         queue: a queue, or several with commas between them.
-        mode: "tail" or "drain".
+        mode: "tail", "drain" or "log".
         every: the interval between batches, such as "10 seconds". If it is None, the job archives the current messages and ends.
         max_rows: rows in one batch. A batch has costs of its own of about half a second, and a drain moves it in one transaction.
         options: additional options of the source.
@@ -123,23 +123,23 @@ def run(
             new = [note["rows"] for note in table.notes(before) if note.get("job") == "archive" and note["queue"] == job.queue]
             done = {"batches": len(new), "messages": sum(new)}
     except KeyboardInterrupt:
-        _finish_drain(spark, job)
+        _finish(spark, job)
         raise
-    return {"queue": job.queue, "mode": job.mode, **done, "dropped_from_spool": _finish_drain(spark, job), **_held(spark, job)}
+    return {"queue": job.queue, "mode": job.mode, **done, "dropped_from_spool": _finish(spark, job), **_held(spark, job)}
 
 
 def _held(spark: SparkSession, job: ArchiveJob) -> dict[str, object]:
-    """Say what the run has left because transactions were open. A drain leaves nothing for this reason."""
-    return {} if job.mode == "drain" else what_is_held(_connection_options(job), job.checkpoint_location, spark).as_json()
+    """Say what the run has left because transactions were open. Only a tail leaves something for this reason."""
+    return {} if job.mode != "tail" else what_is_held(_connection_options(job), job.checkpoint_location, spark).as_json()
 
 
 def _connection_options(job: ArchiveJob) -> dict[str, str]:
     return {"subscribe": job.queue} | ({} if job.environment is None else {"environment": job.environment})
 
 
-def _finish_drain(spark: SparkSession, job: ArchiveJob) -> int:
-    """Delete the last batch from the spool: Spark would report its commit to the source only with the next batch."""
-    if job.mode != "drain":
+def _finish(spark: SparkSession, job: ArchiveJob) -> int:
+    """Delete the last batch from the spool, or confirm it to the slot: Spark would report its commit to the source only with the next batch."""
+    if job.mode == "tail":
         return 0
     from rowpost.spark.source.checkpoint import finalize
 
