@@ -58,8 +58,9 @@ def test_every_option_on_the_lists_is_accepted():
         return {name: {**values, "mode": mode}.get(name, "local") for name in names}
 
     assert read_options(of(BATCH, "")).queue == "a"
-    one_queue = [name for name in STREAM if name != "subscribePattern"]
+    one_queue = [name for name in STREAM if name not in ("subscribePattern", "slot")]
     assert read_options({**of(one_queue, "drain"), "connectRetrySeconds": "5", "checkpointLocation": "c"}, stream=True).take_over
+    assert read_options({"queue": "a", "mode": "log", "slot": "mine"}, stream=True).slot == "mine"
     assert read_options({"subscribePattern": "a.*"}, stream=True).pattern == "a.*"
     assert write_options(of(WRITE, "direct")).mode == "direct"
     assert write_options({**of(STREAM_WRITE, ""), "checkpointLocation": "c"}, stream=True).mode == "staged"

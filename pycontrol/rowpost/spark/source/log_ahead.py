@@ -25,10 +25,11 @@ class Transaction:
 
 @dataclass
 class LookAhead:
-    """The transactions between two LSNs. All that committed below `scanned` are known, down to `begun`."""
+    """The transactions between two LSNs, with `messages` messages. All that committed below `scanned` are known, down to `begun`."""
 
     begun: int = 0
     scanned: int = 0
+    messages: int = 0
     _found: deque[Transaction] = field(default_factory=deque)
 
     def begin(self, position: int) -> None:
@@ -36,24 +37,21 @@ class LookAhead:
         if not self.begun <= position <= self.scanned:
             self.scanned = position
             self._found.clear()
+            self.messages = 0
         self.begun = position
         while self._found and self._found[0].end <= position:
-            self._found.popleft()
+            self.messages -= self._found.popleft().messages
 
     def add(self, transaction: Transaction) -> None:
         """Note the next transaction in the order of the log."""
         if transaction.messages:
             self._found.append(transaction)
+            self.messages += transaction.messages
         self.reach(transaction.end)
 
     def reach(self, position: int) -> None:
         """Note that all transactions that committed below a position are known."""
         self.scanned = max(self.scanned, position)
-
-    @property
-    def messages(self) -> int:
-        """The number of messages that are known."""
-        return sum(each.messages for each in self._found)
 
     def end(self, limit: int | None, upto: int) -> int | None:
         """Return the end of a batch of at most `limit` messages, or of one transaction if that has more. None if there is none up to `upto`."""
