@@ -1,15 +1,15 @@
-"""The commands `rowpost spark …`: analysis.py, archives.py, sending.py and jobs.py hold one part of them each.
+"""The commands `rowpost spark …`: analysis.py, archives.py, bodies.py, sending.py and jobs.py hold one part of them each.
 
 running.py holds what they share. Spark itself is imported when a command runs, so that all other commands start without it.
 """
 
 import typer
 
-from rowpost.cli.spark import analysis, archives, jobs, sending
+from rowpost.cli.spark import analysis, archives, bodies, jobs, sending
 
 __all__ = ["app"]
 
 app = typer.Typer(help="Archive, measure and resend messages with Spark. It needs the extra rowpost[spark].", no_args_is_help=True)
-for _part in (analysis, archives, sending):
+for _part in (analysis, archives, bodies, sending):
     _part.register(app)
 app.add_typer(jobs.app, name="jobs")

@@ -63,10 +63,10 @@ def read_body(body: bytes | None, content_type: str | None, schema: Schema) -> t
     return found, rest
 
 
-def decode_batch(bodies: pa.Array, content_types: pa.Array, schema: Schema) -> pa.Array:
-    """Decode the bodies of one batch to the struct `decoded_type(schema)`."""
+def decode_batch(bodies: pa.Array, content_types: pa.Array, schema: Schema, columns: T.StructType) -> pa.Array:
+    """Decode the bodies of one batch to a struct of `columns`: those of `decoded_type(schema)`, in any order and with more fields."""
     names = column_names(schema.fields)
-    kind = to_arrow_type(decoded_type(schema), timezone="UTC")
+    kind = to_arrow_type(columns, timezone="UTC")
     rows, raw = [], bodies.to_pylist()
     for body, content_type in zip(raw, content_types.to_pylist(), strict=True):
         found, rest = read_body(body, content_type, schema)

@@ -20,6 +20,7 @@ from rowpost.spark.bodies.schema_files import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
 
 __all__ = ["decode", "decode_type", "undecoded"]
 
@@ -31,17 +32,17 @@ def decode(df: DataFrame, schemas: Mapping[str, Schema]) -> dict[str, DataFrame]
     return {name: decode_type(df, schema) for name, schema in schemas.items()}
 
 
-def decode_type(df: DataFrame, schema: Schema) -> DataFrame:
+def decode_type(df: DataFrame, schema: Schema, columns: StructType | None = None) -> DataFrame:
     """Return the messages of one type with the columns of their bodies, `_rescued` and `_error`.
 
     `df` has archived messages (schemas.ARCHIVE, or some of its columns with message_type, content_type and body), or the
     messages of a queue (schemas.MESSAGE). A message of several types is of the first one. A field whose name is a column of
-    an archive gets the prefix `body_`.
+    an archive gets the prefix `body_`. `columns` are the columns of a table for these messages, if it has more than the schema.
     """
+    columns = columns or decoded_type(schema)
     named = _with_types(df).where(F.col("message_type") == schema.message_type)
-    whole = named.withColumn(_DECODED, _function(schema)(F.col("body"), F.col("content_type")))
-    columns = [F.col(_DECODED).getField(name).alias(name) for name in decoded_type(schema).fieldNames()]
-    return whole.select(*named.columns, *columns)
+    whole = named.withColumn(_DECODED, _function(schema, columns)(F.col("body"), F.col("content_type")))
+    return whole.select(*named.columns, *(F.col(_DECODED).getField(name).alias(name) for name in columns.fieldNames()))
 
 
 def undecoded(df: DataFrame, schemas: Collection[str]) -> DataFrame:
@@ -54,8 +55,8 @@ def _with_types(df: DataFrame) -> DataFrame:
     return df if "message_type" in df.columns else parse_headers(df)
 
 
-def _function(schema: Schema) -> Callable[..., Column]:
+def _function(schema: Schema, columns: StructType) -> Callable[..., Column]:
     def decoded(bodies: pa.Array, content_types: pa.Array) -> pa.Array:
-        return decode_batch(bodies, content_types, schema)
+        return decode_batch(bodies, content_types, schema, columns)
 
-    return F.arrow_udf(decoded, decoded_type(schema))  # type: ignore[call-overload]  # its annotation forgets StructType
+    return F.arrow_udf(decoded, columns)  # type: ignore[call-overload]  # its annotation forgets StructType
