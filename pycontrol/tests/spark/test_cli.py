@@ -177,3 +177,38 @@ def test_without_the_extra_a_command_says_what_to_install(tmp_path):
 
     assert ended.returncode == UNAVAILABLE
     assert install_command("spark") in ended.stderr and "Traceback" not in ended.stderr
+
+
+def test_schemas_are_proposed_checked_and_used_to_decode(cli, out, tmp_path):
+    folder, tables = tmp_path / "schemas", tmp_path / "tables"
+
+    assert cli("schemas", out)[0] == USAGE
+    assert cli("schemas", out, "--check", folder)[0] == SETTINGS
+    code, counts, _ = cli("schemas", out, "--propose", folder)
+    assert (code, counts["types"], counts["written"]) == (OK, 1, 1)
+    assert cli("schemas", out, "--check", folder, "--json")[:2] == (OK, {"changes": 0, "types": 0, "details": []})
+
+    code, counts, _ = cli("decode", out, tables, "--schemas", folder)
+    assert (code, counts["added"], counts["rescued"], counts["errors"], counts["without_schema"]) == (OK, 8, 0, 0, 0)
+    code, counts, _ = cli("decode", out, tables, "--schemas", folder, "--json")
+    assert (code, counts["added"], counts["tables"][0]["message_type"]) == (OK, 0, "Shop.PlaceOrder")
+
+    (folder / "Shop.PlaceOrder.ddl").write_text("Missing INT")
+    code, counts, _ = cli("schemas", out, "--check", folder, "--json")
+    assert (code, [(each["kind"], each["field"]) for each in counts["details"]]) == (FINDING, [("never seen", "Missing")])
+
+    (folder / "Shop.PlaceOrder.ddl").write_text("Missing INTT")
+    code, _, said = cli("decode", out, tables, "--schemas", folder)
+    assert code == SETTINGS and "did you mean INT?" in said and "Traceback" not in said
+
+
+def test_erase_names_the_copies_that_it_does_not_find(cli, out, tmp_path):
+    cli("schemas", out, "--propose", tmp_path / "schemas")
+    cli("decode", out, tmp_path / "tables", "--schemas", tmp_path / "schemas")
+    (tmp_path / "ids").write_text("m00\n")
+
+    code, receipt, _ = cli("erase", out, "--ids", tmp_path / "ids", "--reason", "request 17")
+    assert (code, receipt["copies_erased"]) == (OK, 1)
+    shutil.rmtree(tmp_path / "tables")
+    code, receipt, said = cli("erase", out, "--ids", tmp_path / "ids", "--reason", "request 17")
+    assert code == FINDING and str(tmp_path / "tables") in said

@@ -45,9 +45,12 @@ class Rest:
     problems: list[tuple[Path, str]] = field(default_factory=list)
 
     def unknown(self, path: Path, value: Any) -> None:
-        """Keep a value that has no column."""
+        """Keep a value that has no column. A null says nothing, and is not kept."""
+        if value is None:
+            return
         self.values[self._free(path)] = plain(value)
-        self.problems.append((path, "new"))
+        if value not in ([], {}) and not (isinstance(value, Text) and not value.strip()):
+            self.problems.append((path, "new"))
 
     def misfit(self, path: Path, value: Any, wanted: str) -> None:
         """Keep a value that is not of its column's type."""

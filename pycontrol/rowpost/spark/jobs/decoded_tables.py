@@ -184,7 +184,7 @@ class _Table:
         messages = read_files(spark, source, files).select(*_NEEDED).where(F.col("message_type") == self.schema.message_type)
         while True:
             table.refresh()
-            rows = decode_type(_unknown(spark, table, files, messages.dropDuplicates(KEY)), self.schema, columns).drop(*_NOT_KEPT)
+            rows = decode_type(_unknown(spark, table, files, messages.dropDuplicates(list(KEY))), self.schema, columns).drop(*_NOT_KEPT)
             new = write_files(rows, table, f"decode-{uuid.uuid4().hex[:8]}")
             note = {"job": "decode", "archive": source.folder.absolute, "archive_version": source.version, "rows": sum(file.rows for file in new)}
             if not new or table.commit(new, note=note):
