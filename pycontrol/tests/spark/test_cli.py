@@ -212,3 +212,18 @@ def test_erase_names_the_copies_that_it_does_not_find(cli, out, tmp_path):
     shutil.rmtree(tmp_path / "tables")
     code, receipt, said = cli("erase", out, "--ids", tmp_path / "ids", "--reason", "request 17")
     assert code == FINDING and str(tmp_path / "tables") in said
+
+
+def test_quality_counts_sets_aside_and_exits_with_a_finding(cli, out, tmp_path):
+    rules = tmp_path / "expect.yml"
+    rules.write_text("rules:\n  - {name: web, column: sending_endpoint, values: [Shop]}\n  - {name: small, column: body_bytes, max: 9, severity: warning}\n")
+
+    code, counts, _ = cli("quality", out, "--expect", rules, "--apart", tmp_path / "apart")
+    assert (code, counts["breaches"], counts["rules_failed"], counts["apart"]) == (FINDING, 1, 1, 8)
+    rules.write_text("rules:\n  - {name: web, column: sending_endpoint, values: [Shop], allowed: 100%}\n")
+    code, counts, _ = cli("quality", out, "--expect", rules, "--json")
+    assert (code, counts["rules"][0]["failed"], counts["rules"][0]["days"][0]["message_type"]) == (OK, 8, "Shop.PlaceOrder")
+
+    rules.write_text("rules:\n  - {name: web, colum: sending_endpoint, values: [Shop]}\n")
+    code, _, said = cli("quality", out, "--expect", rules)
+    assert code == SETTINGS and "did you mean column?" in said and "Traceback" not in said

@@ -9,7 +9,6 @@ The archive remembers OUT in `_rowpost/copies`, so that `erase` reaches the tabl
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,11 +21,12 @@ from rowpost.spark.archive.copies import remember
 from rowpost.spark.archive.folder import ArchiveFolder
 from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.parts import PARTITIONS, NewFile
-from rowpost.spark.archive.rows import read_files, write_files
+from rowpost.spark.archive.rows import read_files
 from rowpost.spark.archive.schemas import ARCHIVE
 from rowpost.spark.archive.table import ArchiveTable, DataFile
 from rowpost.spark.bodies.decoding import decoded_type
 from rowpost.spark.bodies.schema_files import ERROR, RESCUED, Schema, file_name
+from rowpost.spark.jobs.appending import append, not_in
 from rowpost.spark.jobs.archive import AUTOMATIC_FILES
 from rowpost.spark.jobs.compact import merge, small_files
 from rowpost.spark.jobs.decode import decode_type, undecoded
@@ -182,24 +182,16 @@ class _Table:
     def _write(self, spark: SparkSession, table: ArchiveTable, source: ArchiveTable, files: Sequence[DataFile]) -> list[NewFile]:
         columns = T.StructType([column for column in table.schema if column.name not in ROW])
         messages = read_files(spark, source, files).select(*_NEEDED).where(F.col("message_type") == self.schema.message_type)
-        while True:
-            table.refresh()
-            rows = decode_type(_unknown(spark, table, files, messages.dropDuplicates(list(KEY))), self.schema, columns).drop(*_NOT_KEPT)
-            new = write_files(rows, table, f"decode-{uuid.uuid4().hex[:8]}")
-            note = {"job": "decode", "archive": source.folder.absolute, "archive_version": source.version, "rows": sum(file.rows for file in new)}
-            if not new or table.commit(new, note=note):
-                return new
-            table.folder.delete(file.path for file in new)  # another process has changed the table: look again
+        days = {(file.queue, file.day) for file in files}
+
+        def rows() -> DataFrame:
+            unknown = not_in(spark, table, messages.dropDuplicates(list(KEY)), KEY, days)
+            return decode_type(unknown, self.schema, columns).drop(*_NOT_KEPT)
+
+        return append(table, "decode", rows, {"archive": source.folder.absolute, "archive_version": source.version})
 
     def _counted(self, spark: SparkSession, table: ArchiveTable, new: Sequence[NewFile]) -> Decoded:
         files = [DataFile(file.path, file.queue, file.day, file.bytes, file.rows) for file in new]
         (row,) = read_files(spark, table, files).agg(F.count(RESCUED).alias("rescued"), F.count(ERROR).alias("errors")).collect()
         added = sum(file.rows for file in files)
         return Decoded(self.schema.message_type, self.path, added, row.rescued, row.errors, tuple(self._missing.fieldNames()))
-
-
-def _unknown(spark: SparkSession, table: ArchiveTable, files: Sequence[DataFile], messages: DataFrame) -> DataFrame:
-    """Leave out the messages that a table has. Only the days of the files are compared."""
-    days = {(file.queue, file.day) for file in files}
-    there = [file for file in table.files() if (file.queue, file.day) in days]
-    return messages.join(read_files(spark, table, there).select(*KEY), list(KEY), "left_anti") if there else messages
