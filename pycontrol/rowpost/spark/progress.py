@@ -27,8 +27,12 @@ if TYPE_CHECKING:
 __all__ = ["JsonLines", "Measured", "OpenTelemetry", "Prometheus", "Receiver", "listener", "measure_bytes"]
 
 OBSERVED = "rowpost"
-#: the numbers of a progress, with their text for Prometheus and OpenTelemetry; the first two are sums, the others states
-_SUMS = {"rows": "Messages that the stream has read.", "bytes": "Bytes of headers and bodies that the stream has read."}
+#: the numbers of a progress, with their text for Prometheus and OpenTelemetry; the first three are sums, the others states
+_SUMS = {
+    "rows": "Messages that the stream has read.",
+    "bytes": "Bytes of headers and bodies that the stream has read.",
+    "late": "Messages that came too late for their hour.",
+}
 _STATES = {
     "rows_per_second": "Messages per second of the last batch.",
     "batch_seconds": "Duration of the last batch in seconds.",
@@ -54,6 +58,7 @@ class Measured:
         lag_seconds: age of the oldest of them.
         spooled: messages in the spool of a drain.
         held_by: open transactions that hold messages back.
+        late: messages of the batch that came too late for their hour, of `metrics --live`.
     """
 
     at: str
@@ -67,6 +72,7 @@ class Measured:
     lag_seconds: float | None = None
     spooled: int | None = None
     held_by: tuple[Mapping[str, Any], ...] = ()
+    late: int | None = None
 
     @classmethod
     def of(cls, progress: Mapping[str, Any]) -> Measured:

@@ -84,6 +84,8 @@ def metrics(
     out: OutOption = None,
     plot: PlotOption = None,
     every: Annotated[str | None, typer.Option("--every", metavar="DURATION", help="With --live: keep running and poll at this interval, such as 10s.")] = None,
+    late: Annotated[str, typer.Option("--late", metavar="DURATION", help="With --live: how long an hour waits for its messages after its end.")] = "10m",
+    by: Annotated[str, typer.Option("--by", metavar="hour|day|month", help="Merge the hours to days or months.")] = "hour",
     count: SampleOption = SHOWN,
     progress: ProgressOption = None,
     prometheus: PrometheusOption = None,
@@ -95,26 +97,30 @@ def metrics(
     if live is not None and out is not None and archive is None:
         settings = (session, master, conf, f"metrics of {session.name(live)}", ui)
         with receivers(session, progress, prometheus) as receive, session.deployed(), running(*settings) as spark:
-            return _live(session, spark, session.name(live), out, every, receive)
+            return _live(session, spark, session.name(live), out, (every, late), receive)
     if archive is None or live is not None or progress or prometheus:
         raise Refused("Name an archive, or a queue with --live and a folder with --out. --progress and --prometheus need --live.", ExitCode.USAGE)
+    if by not in ("hour", "day", "month"):
+        raise Refused(f"--by must be hour, day or month (got {by!r}).", ExitCode.USAGE)
     local_folder(archive)
     with running(session, master, conf, "metrics", ui) as spark:
         from rowpost.spark.archive.plots import plot_metrics
         from rowpost.spark.jobs.archive import read_archive
+        from rowpost.spark.jobs.metrics import merged, skipped
         from rowpost.spark.jobs.metrics import metrics as measured
-        from rowpost.spark.jobs.metrics import skipped
 
         kept = read_archive(spark, archive)
-        df = measured(kept).orderBy("hour", "endpoint", "message_type")
-        _written(df, out)
-        rows = [row.asDict() for row in df.collect()]
+        hours = measured(kept)
+        df = hours if by == "hour" else merged(hours, "day" if by == "day" else "month").withColumnRenamed("period", "hour")
+        df = df.orderBy("hour", "endpoint", "message_type")
+        _written(df if by == "hour" else df.withColumnRenamed("hour", "period"), out)
+        rows = [row.asDict() for row in df.drop("processing_ms_sketch", "critical_ms_sketch").collect()]
         left_out = skipped(kept)
     if plot is not None:
         plot_metrics(rows, plot)
     if not session.as_json:
         shown = rows[-count:]
-        names = ("hour", "endpoint", "message type", "messages", "failed", "processing p50", "p95", "p99", "critical p50", "p95 ", "p99 ")
+        names = (by, "endpoint", "message type", "messages", "failed", "processing p50", "p95", "p99", "critical p50", "p95 ", "p99 ")
         cells = [(f"{r['hour']:%Y-%m-%d %H:%M}", r["endpoint"], r["message_type"], f"{r['messages']:,}", f"{r['failed']:,}",
                   *(_ms(r[f"{kind}_ms_{p}"]) for kind in ("processing", "critical") for p in ("p50", "p95", "p99"))) for r in shown]  # fmt: skip
         table(session.out, names, cells, right=names[3:])
@@ -122,14 +128,19 @@ def metrics(
                      "skipped": left_out, "clamped": sum(r["clamped"] for r in rows), "out": out, "plot": plot})  # fmt: skip
 
 
-def _live(session: Session, spark: SparkSession, queue: str, out: str, every: str | None, receive: list[Receiver]) -> None:
+def _live(session: Session, spark: SparkSession, queue: str, out: str, times: tuple[str | None, str], receive: list[Receiver]) -> None:
     from rowpost.spark.jobs.archive import follow, trigger_of
-    from rowpost.spark.jobs.metrics import start_live
+    from rowpost.spark.jobs.metrics import Lateness, start_live
 
-    span = None if every is None else trigger_of(parse_duration(every))
-    query = start_live(spark, queue, out, f"{out.rstrip('/')}/_rowpost/checkpoint", environment=session.environment, every=span)
-    done = follow(query, counter(session, "{of} messages measured in {done} batches"), receive)
-    counts(session, {"queue": queue, "out": out, **done})
+    every, late = (None if text is None else trigger_of(parse_duration(text)) for text in times)
+    checkpoint = f"{out.rstrip('/')}/_rowpost/checkpoint"
+    lateness = Lateness(spark, checkpoint)
+    query = start_live(spark, queue, out, checkpoint, environment=session.environment, every=every, lateness=late or "0 seconds")
+    done = follow(query, counter(session, "{of} messages measured in {done} batches"), receive, lateness)
+    if lateness.late:
+        session.note(f"{lateness.late:,} messages came more than {times[1]} after their hour had ended, and are in no hour. "
+                     "To measure them, wait longer with --late, or compute the metrics from an archive.")  # fmt: skip
+    counts(session, {"queue": queue, "out": out, **done, "late": lateness.late, "skipped": lateness.skipped})
 
 
 def conversations(
