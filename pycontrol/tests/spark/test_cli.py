@@ -227,3 +227,23 @@ def test_quality_counts_sets_aside_and_exits_with_a_finding(cli, out, tmp_path):
     rules.write_text("rules:\n  - {name: web, colum: sending_endpoint, values: [Shop]}\n")
     code, _, said = cli("quality", out, "--expect", rules)
     assert code == SETTINGS and "did you mean column?" in said and "Traceback" not in said
+
+
+def test_targets_are_measured_and_a_breach_is_a_finding(cli, out, tmp_path):
+    file = tmp_path / "targets.yml"
+    file.write_text("window: 36500d\ntargets:\n  - {name: sales, endpoint: Sales, critical_time: 2s, share: 50%}\n")
+
+    code, counts, _ = cli("targets", out, "--targets", file)
+    assert (code, counts["breaches"], counts["messages"], counts["too_old"]) == (OK, 0, 8, 0)
+    file.write_text("targets:\n  - {name: sales, endpoint: Sales, critical_time: 2s, share: 99.9%}\n")
+    code, counts, _ = cli("targets", out, "--targets", file, "--since", "36500d", "--json")
+    assert (code, counts["targets"][0]["failed"], counts["targets"][0]["messages_left"]) == (FINDING, 2, -2)
+    code, counts, _ = cli("targets", out, "--targets", file)
+    assert (code, counts["messages"], counts["too_old"]) == (OK, 0, 8)
+
+
+def test_metrics_of_days_and_a_wrong_unit(cli, out):
+    code, counts, _ = cli("metrics", out, "--by", "day")
+    assert (code, counts["rows"], counts["messages"]) == (OK, 1, 6)
+    code, _, said = cli("metrics", out, "--by", "week")
+    assert code == USAGE and "week" in said
