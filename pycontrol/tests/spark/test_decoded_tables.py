@@ -3,6 +3,7 @@
 import json
 import shutil
 from datetime import UTC, datetime, timedelta
+from random import Random
 
 import pytest
 from deltalake import DeltaTable
@@ -171,20 +172,37 @@ def holding(*folders) -> list[str]:
 
 @pytest.mark.parametrize("by", ["where", "ids"])
 def test_erase_reaches_the_tables_and_no_byte_of_the_message_is_left(spark, shop, tmp_path, by):
+    shop.schema(f"{DDL},\nTags MAP<STRING, STRUCT<A: STRING>>")
     shop.made.batch(2, [order(4, MARKER), order(5, "Bob", Note=MARKER), order(6)])
     shop.decode()
-    shop.made.batch(3, [order(7, MARKER)])
+    assert holding(shop.out) != []
+    shop.made.batch(3, [order(8, "Eve", Lines=[{"Sku": MARKER}]), order(9, "Eve", Tags={"a": {"A": MARKER}})])
+    shop.decode()
+    shop.made.batch(4, [order(7, MARKER)])
     shop.decode()
     compact.run(spark, str(shop.out / ORDER), datetime.now(UTC))
     assert any("decode" in name or "compact" in name for name in holding(shop.out))
 
-    selection = erase.Selection(where=f"contains(cast(body as string), '{MARKER}')") if by == "where" else erase.Selection(ids=("m4", "m5", "M7"))
+    selection = erase.Selection(where=f"contains(cast(body as string), '{MARKER}')") if by == "where" else erase.Selection(ids=("m4", "m5", "M7", "m8", "m9"))
     receipt = erase.run(spark, shop.path, selection, "request 17", NOW)
 
-    assert (receipt["erased"], receipt["copies_erased"], receipt["copies_missing"], receipt["unfinished"]) == (3, 3, [], 0)
+    assert (receipt["erased"], receipt["copies_erased"], receipt["copies_missing"], receipt["unfinished"]) == (5, 5, [], 0)
     assert holding(shop.out, shop.path) == []
     assert [row["OrderId"] for row in shop.rows()] == [1, 2, 3, 6]
     assert shop.decode().added == 0 and read_archive(spark, shop.path).count() == 5
+
+
+#: a text with the marker that is not in the bytes of a compressed file as it is
+LONG = f"{Random(7).randbytes(5000).hex()}{MARKER}"
+
+
+@pytest.mark.parametrize("fields", [{"Lines": [{"Sku": LONG}]}, {"Tags": {LONG: {"A": "x"}}}, {"Tags": {"a": {"A": LONG}}}], ids=["list", "key", "map"])
+def test_a_search_finds_a_text_within_lists_and_maps(spark, shop, fields):
+    shop.schema(f"{DDL},\nTags MAP<STRING, STRUCT<A: STRING>>")
+    shop.made.batch(2, [order(4, **fields)])
+    shop.decode()
+
+    assert len(holding(shop.out)) == 1
 
 
 def test_erase_says_which_copies_it_does_not_find(spark, shop):

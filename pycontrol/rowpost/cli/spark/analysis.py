@@ -123,7 +123,8 @@ def metrics(
     if not session.as_json:
         shown = rows[-count:]
         names = (by, "endpoint", "message type", "messages", "failed", "processing p50", "p95", "p99", "critical p50", "p95 ", "p99 ")
-        cells = [(f"{r['hour']:%Y-%m-%d %H:%M}", r["endpoint"], r["message_type"], f"{r['messages']:,}", f"{r['failed']:,}",
+        form = "%Y-%m-%d %H:%M" if by == "hour" else "%Y-%m-%d"
+        cells = [(f"{r['hour']:{form}}", r["endpoint"], r["message_type"], f"{r['messages']:,}", f"{r['failed']:,}",
                   *(_ms(r[f"{kind}_ms_{p}"]) for kind in ("processing", "critical") for p in ("p50", "p95", "p99"))) for r in shown]  # fmt: skip
         table(session.out, names, cells, right=names[3:])
     counts(session, {"rows": len(rows), "messages": sum(r["messages"] for r in rows), "failed": sum(r["failed"] for r in rows),

@@ -103,8 +103,9 @@ def _print_changes(session: Session, changes: Sequence[Change]) -> ExitCode:
     if not session.as_json:
         names = ("message type", "field", "change", "schema", "messages", "of", "example")
         cells = [(c.message_type, c.field, c.kind, c.expected or "", f"{c.messages:,}", f"{c.of:,}", c.example or "") for c in changes]
-        table(session.out, names, cells, right=names[4:6])
-        if not changes:
+        if cells:
+            table(session.out, names, cells, right=names[4:6])
+        else:
             session.note("All bodies have the fields and types of their schemas.")
     counts(session, {"changes": len(changes), "types": len({c.message_type for c in changes}),
                      **({"details": [asdict(c) for c in changes]} if session.as_json else {})})  # fmt: skip
