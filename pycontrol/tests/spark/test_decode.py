@@ -10,6 +10,7 @@ from rowpost.errors import SettingsError
 from rowpost.spark.bodies.schema_files import as_ddl, file_name, read_schemas, type_of
 from rowpost.spark.jobs.archive import archive
 from rowpost.spark.jobs.decode import decode, decode_type, undecoded
+from tests.support.documents import ROOT, blocks
 from tests.support.recorded_rows import recorded
 from tests.support.spark.messages import audit_row, messages, raw
 
@@ -266,6 +267,12 @@ def test_a_wrong_schema_file_is_refused_with_its_place(spark, tmp_path, name, te
         read_schemas(tmp_path)
 
     assert says in str(error.value)
+
+
+def test_the_guides_schema_is_read(schemas):
+    (text,) = [block.text for block in blocks(ROOT / "docs" / "guides" / "spark-bodies.md") if block.language == "text"]
+
+    assert schemas(A=text)["A"].fields.fieldNames() == ["Customer", "Amount", "Lines"]
 
 
 def test_two_files_of_one_type_are_refused(spark, tmp_path):
