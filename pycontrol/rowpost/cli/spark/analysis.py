@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -121,14 +121,17 @@ def metrics(
     if plot is not None:
         plot_metrics(rows, plot)
     if not session.as_json:
-        shown = rows[-count:]
-        names = (by, "endpoint", "message type", "messages", "failed", "processing p50", "p95", "p99", "critical p50", "p95 ", "p99 ")
-        form = "%Y-%m-%d %H:%M" if by == "hour" else "%Y-%m-%d"
-        cells = [(f"{r['hour']:{form}}", r["endpoint"], r["message_type"], f"{r['messages']:,}", f"{r['failed']:,}",
-                  *(_ms(r[f"{kind}_ms_{p}"]) for kind in ("processing", "critical") for p in ("p50", "p95", "p99"))) for r in shown]  # fmt: skip
-        table(session.out, names, cells, right=names[3:])
+        _print_metrics(session, rows[-count:], by)
     counts(session, {"rows": len(rows), "messages": sum(r["messages"] for r in rows), "failed": sum(r["failed"] for r in rows),
                      "skipped": left_out, "clamped": sum(r["clamped"] for r in rows), "out": out, "plot": plot})  # fmt: skip
+
+
+def _print_metrics(session: Session, shown: Sequence[Mapping[str, Any]], by: str) -> None:
+    names = (by, "endpoint", "message type", "messages", "failed", "processing p50", "p95", "p99", "critical p50", "p95 ", "p99 ")
+    form = "%Y-%m-%d %H:%M" if by == "hour" else "%Y-%m-%d"
+    cells = [(f"{r['hour']:{form}}", r["endpoint"], r["message_type"], f"{r['messages']:,}", f"{r['failed']:,}",
+              *(_ms(r[f"{kind}_ms_{p}"]) for kind in ("processing", "critical") for p in ("p50", "p95", "p99"))) for r in shown]  # fmt: skip
+    table(session.out, names, cells, right=names[3:])
 
 
 def _live(session: Session, spark: SparkSession, queue: str, out: str, times: tuple[str | None, str], receive: list[Receiver]) -> None:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-__all__ = ["MAX_LATENESS", "PERCENTILE_ACCURACY", "SKETCH_K", "Lateness", "live", "merged", "metrics", "skipped", "start_live", "with_times"]
+__all__ = [
+    "MAX_LATENESS", "PERCENTILES", "PERCENTILE_ACCURACY", "SKETCH_K", "Lateness", "live", "merged", "metrics", "skipped", "start_live", "with_times",
+]  # fmt: skip
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 #: Accuracy of percentile_approx: a relative error of 0.1 %.
