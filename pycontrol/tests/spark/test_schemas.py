@@ -4,6 +4,7 @@ import json
 from decimal import Decimal
 
 import pytest
+from examples.shop import messages as shop
 
 from rowpost.spark.bodies.observing import shapes
 from rowpost.spark.bodies.proposing import Observation, propose
@@ -11,6 +12,8 @@ from rowpost.spark.bodies.schema_files import as_ddl, read_schemas
 from rowpost.spark.jobs import schemas
 from rowpost.spark.jobs.archive import archive
 from rowpost.spark.jobs.decode import decode
+from rowpost.wire.json_serializer import JsonSerializer
+from rowpost.wire.xml_serializer import XmlSerializer
 from tests.support.recorded_rows import recorded
 from tests.support.spark.messages import audit_row, messages, raw
 
@@ -138,3 +141,20 @@ def test_changes_are_reported_with_counts_and_an_example(df, tmp_path):
         ("never seen", "Gone", 0, 4, None, "DATE"),
         ("never seen", "Deep", 0, 4, None, "STRUCT<A:INT>"),
     ])  # fmt: skip
+
+
+def test_the_shops_messages_have_the_same_columns_in_json_and_in_xml(spark, tmp_path):
+    sent = {"Shop.Messages.PlaceOrder": shop.PlaceOrder("Ada", "4111-1111", 1001), "Shop.Messages.OrderPlaced": shop.OrderPlaced(7, "4111-1111", 1001),
+            "Shop.Messages.PaymentOverdue": shop.PaymentOverdue()}  # fmt: skip
+    written = {}
+    for kind, serializer in (("application/json", JsonSerializer()), ("text/xml", XmlSerializer())):
+        rows = [audit_row(name, body=serializer.encode(message), EnclosedMessageTypes=name, ContentType=kind) for name, message in sent.items()]
+        df, folder = archive(messages(spark, *rows), "audit"), tmp_path / kind.partition("/")[2]
+        schemas.write(folder, schemas.proposals(df))
+        known = read_schemas(folder)
+        assert schemas.check(df, known) == []
+        found = {name: each.select(*known[name].columns.fieldNames(), "_rescued", "_error").collect() for name, each in decode(df, known).items()}
+        written[kind] = ({path.name: path.read_text() for path in folder.iterdir()}, found)
+
+    assert written["application/json"] == written["text/xml"]
+    assert tuple(written["text/xml"][1]["Shop.Messages.PlaceOrder"][0]) == ("Ada", "4111-1111", 1001, None, None)
