@@ -27,8 +27,12 @@ if TYPE_CHECKING:
 __all__ = ["JsonLines", "Measured", "OpenTelemetry", "Prometheus", "Receiver", "listener", "measure_bytes"]
 
 OBSERVED = "rowpost"
-#: the numbers of a progress, with their text for Prometheus and OpenTelemetry; the first two are sums, the others states
-_SUMS = {"rows": "Messages that the stream has read.", "bytes": "Bytes of headers and bodies that the stream has read."}
+#: the numbers of a progress, with their text for Prometheus and OpenTelemetry; the first three are sums, the others states
+_SUMS = {
+    "rows": "Messages that the stream has read.",
+    "bytes": "Bytes of headers and bodies that the stream has read.",
+    "late": "Messages that came too late for their hour.",
+}
 _STATES = {
     "rows_per_second": "Messages per second of the last batch.",
     "batch_seconds": "Duration of the last batch in seconds.",
@@ -56,6 +60,7 @@ class Measured:
         lag_bytes: bytes of the server's log that a stream with mode=log has not read.
         spooled: messages in the spool of a drain.
         held_by: open transactions that hold messages back.
+        late: messages of the batch that came too late for their hour, of `metrics --live`.
     """
 
     at: str
@@ -70,6 +75,7 @@ class Measured:
     lag_bytes: int | None = None
     spooled: int | None = None
     held_by: tuple[Mapping[str, Any], ...] = ()
+    late: int | None = None
 
     @classmethod
     def of(cls, progress: Mapping[str, Any]) -> Measured:

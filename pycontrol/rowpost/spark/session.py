@@ -9,6 +9,7 @@ Connect, if the master starts with `sc://` or SPARK_REMOTE is set; otherwise thi
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -80,6 +81,7 @@ def session(
         except PySparkException as error:
             raise SparkUnavailable(f"Spark refuses the setting {key}={value}: {str(error).splitlines()[0]}") from error
     _register_source(spark)
+    _hide_logged_errors()
     activate(spark)
     return spark
 
@@ -92,6 +94,14 @@ def activate(spark: SparkSession) -> None:
     """
     if not is_connect(spark):
         spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+
+
+def _hide_logged_errors() -> None:
+    """Do not log errors of queries: PySpark logs each with the stack trace of the JVM, and raises it too."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def is_running() -> bool:

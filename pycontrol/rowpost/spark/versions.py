@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import datasource
+from pyspark.sql import functions
 from pyspark.sql.datasource import DataSourceArrowWriter
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -27,9 +28,12 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 __all__ = [
-    "HAS_ADMISSION_CONTROL", "HAS_FILTERS", "EqualTo", "Filter", "GreaterThan", "GreaterThanOrEqual", "In", "LessThan", "LessThanOrEqual",
+    "HAS_ADMISSION_CONTROL", "HAS_FILTERS", "HAS_SKETCHES", "EqualTo", "Filter", "GreaterThan", "GreaterThanOrEqual", "In", "LessThan", "LessThanOrEqual",
     "ReadAllAvailable", "ReadLimit", "ReadMaxRows", "StreamArrowWriter", "StringContains", "SupportsTriggerAvailableNow", "arrow_schema", "register", "start_query", "stream_options",
 ]  # fmt: skip
+
+#: Spark 4.0 has no sketches of percentiles and no approximate counts of frequent values
+HAS_SKETCHES = hasattr(functions, "kll_sketch_agg_double")
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow

@@ -71,6 +71,10 @@ NOT_RUN = {
     "docs/guides/sagas.md": {
         "correlate={...}": "shows one method; `...` stands for the mapping of the first block",
     },
+    "docs/guides/spark-bodies.md": {
+        "rowpost spark": "starts Spark; tests/spark/test_cli.py runs every command",
+        "rowpost.spark": "starts Spark; tests/spark/test_decode.py and test_merged_metrics.py call these functions",
+    },
     "docs/guides/spark-log.md": {
         "finalize(": "needs a checkpoint of Spark; tests/spark/test_log.py calls it",
         "rowpost spark": "starts Spark; tests/spark/test_log_refusals.py runs every command",
@@ -380,7 +384,7 @@ def test_the_guides_python_runs(guide: Path, stage: Stage):
         run(block, names)
         executed += 1
 
-    assert executed or guide.name in ("spark.md", "spark-log.md", "spark-where-it-runs.md")
+    assert executed or guide.name in ("spark.md", "spark-bodies.md", "spark-log.md", "spark-where-it-runs.md")
     CHECKS.get(guide.name, lambda _: None)(names)
 
 
@@ -399,6 +403,14 @@ def test_the_guides_environments_and_files_can_be_read(block: Block, tmp_path: P
         from rowpost.spark.archive.load_map import read_map
 
         assert read_map(path)
+    elif re.search(r"^targets:", block.text, re.MULTILINE):
+        from rowpost.spark.archive.targets import read_targets
+
+        assert read_targets(path).targets
+    elif re.search(r"^schemas:", block.text, re.MULTILINE):
+        from rowpost.spark.bodies.expectations import read_expectations
+
+        assert read_expectations(path).rules
     elif re.search(r"^rules:", block.text, re.MULTILINE):
         from rowpost.spark.archive.policy import read_policy
 

@@ -177,3 +177,73 @@ def test_without_the_extra_a_command_says_what_to_install(tmp_path):
 
     assert ended.returncode == UNAVAILABLE
     assert install_command("spark") in ended.stderr and "Traceback" not in ended.stderr
+
+
+def test_schemas_are_proposed_checked_and_used_to_decode(cli, out, tmp_path):
+    folder, tables = tmp_path / "schemas", tmp_path / "tables"
+
+    assert cli("schemas", out)[0] == USAGE
+    assert cli("schemas", out, "--check", folder)[0] == SETTINGS
+    code, counts, _ = cli("schemas", out, "--propose", folder)
+    assert (code, counts["types"], counts["written"]) == (OK, 1, 1)
+    assert cli("schemas", out, "--check", folder, "--json")[:2] == (OK, {"changes": 0, "types": 0, "details": []})
+
+    code, counts, _ = cli("decode", out, tables, "--schemas", folder)
+    assert (code, counts["added"], counts["rescued"], counts["errors"], counts["without_schema"]) == (OK, 8, 0, 0, 0)
+    code, counts, _ = cli("decode", out, tables, "--schemas", folder, "--json")
+    assert (code, counts["added"], counts["tables"][0]["message_type"]) == (OK, 0, "Shop.PlaceOrder")
+
+    (folder / "Shop.PlaceOrder.ddl").write_text("Missing INT")
+    code, counts, _ = cli("schemas", out, "--check", folder, "--json")
+    assert (code, [(each["kind"], each["field"]) for each in counts["details"]]) == (FINDING, [("never seen", "Missing")])
+
+    (folder / "Shop.PlaceOrder.ddl").write_text("Missing INTT")
+    code, _, said = cli("decode", out, tables, "--schemas", folder)
+    assert code == SETTINGS and "did you mean INT?" in said and "Traceback" not in said
+
+
+def test_erase_names_the_copies_that_it_does_not_find(cli, out, tmp_path):
+    cli("schemas", out, "--propose", tmp_path / "schemas")
+    cli("decode", out, tmp_path / "tables", "--schemas", tmp_path / "schemas")
+    (tmp_path / "ids").write_text("m00\n")
+
+    code, receipt, _ = cli("erase", out, "--ids", tmp_path / "ids", "--reason", "request 17")
+    assert (code, receipt["copies_erased"]) == (OK, 1)
+    shutil.rmtree(tmp_path / "tables")
+    code, receipt, said = cli("erase", out, "--ids", tmp_path / "ids", "--reason", "request 17")
+    assert code == FINDING and str(tmp_path / "tables") in said
+
+
+def test_quality_counts_sets_aside_and_exits_with_a_finding(cli, out, tmp_path):
+    rules = tmp_path / "expect.yml"
+    rules.write_text("rules:\n  - {name: web, column: sending_endpoint, values: [Shop]}\n  - {name: small, column: body_bytes, max: 9, severity: warning}\n")
+
+    code, counts, _ = cli("quality", out, "--expect", rules, "--apart", tmp_path / "apart")
+    assert (code, counts["breaches"], counts["rules_failed"], counts["apart"]) == (FINDING, 1, 1, 8)
+    rules.write_text("rules:\n  - {name: web, column: sending_endpoint, values: [Shop], allowed: 100%}\n")
+    code, counts, _ = cli("quality", out, "--expect", rules, "--json")
+    assert (code, counts["rules"][0]["failed"], counts["rules"][0]["days"][0]["message_type"]) == (OK, 8, "Shop.PlaceOrder")
+
+    rules.write_text("rules:\n  - {name: web, colum: sending_endpoint, values: [Shop]}\n")
+    code, _, said = cli("quality", out, "--expect", rules)
+    assert code == SETTINGS and "did you mean column?" in said and "Traceback" not in said
+
+
+def test_targets_are_measured_and_a_breach_is_a_finding(cli, out, tmp_path):
+    file = tmp_path / "targets.yml"
+    file.write_text("window: 36500d\ntargets:\n  - {name: sales, endpoint: Sales, critical_time: 2s, share: 50%}\n")
+
+    code, counts, _ = cli("targets", out, "--targets", file)
+    assert (code, counts["breaches"], counts["messages"], counts["too_old"]) == (OK, 0, 8, 0)
+    file.write_text("targets:\n  - {name: sales, endpoint: Sales, critical_time: 2s, share: 99.9%}\n")
+    code, counts, _ = cli("targets", out, "--targets", file, "--since", "36500d", "--json")
+    assert (code, counts["targets"][0]["failed"], counts["targets"][0]["messages_left"]) == (FINDING, 2, -2)
+    code, counts, _ = cli("targets", out, "--targets", file)
+    assert (code, counts["messages"], counts["too_old"]) == (OK, 0, 8)
+
+
+def test_metrics_of_days_and_a_wrong_unit(cli, out):
+    code, counts, _ = cli("metrics", out, "--by", "day")
+    assert (code, counts["rows"], counts["messages"]) == (OK, 1, 6)
+    code, _, said = cli("metrics", out, "--by", "week")
+    assert code == USAGE and "week" in said

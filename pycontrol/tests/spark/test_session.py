@@ -1,5 +1,6 @@
 """The session, and the settings that all jobs require."""
 
+import logging
 import os
 import shutil
 import socket
@@ -96,3 +97,22 @@ def said_when_closed(worker: str, folder: Path) -> str:
         said = daemon.communicate()[1].decode()
     shutil.rmtree(sockets)
     return said
+
+
+def test_an_error_of_a_query_is_raised_and_not_logged_too(spark):
+    from pyspark.errors import AnalysisException
+    from pyspark.logger import PySparkLogger
+
+    records = []
+    handlers = [(PySparkLogger.getLogger(name), logging.Handler()) for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger")]
+    for logger, handler in handlers:
+        handler.emit = records.append
+        logger.addHandler(handler)
+
+    for ask in (lambda: spark.range(1).select("nothing"), lambda: spark.sql("select nothing")):
+        with pytest.raises(AnalysisException):
+            ask().collect()
+
+    for logger, handler in handlers:
+        logger.removeHandler(handler)
+    assert records == []

@@ -1,16 +1,16 @@
-"""The commands `rowpost spark …`: analysis.py, archives.py, sending.py, jobs.py and slots.py hold one part of them each.
+"""The commands `rowpost spark …`: analysis.py, archives.py, bodies.py, sending.py, jobs.py and slots.py hold one part of them each.
 
 running.py holds what they share. Spark itself is imported when a command runs, so that all other commands start without it.
 """
 
 import typer
 
-from rowpost.cli.spark import analysis, archives, jobs, sending, slots
+from rowpost.cli.spark import analysis, archives, bodies, jobs, sending, slots
 
 __all__ = ["app"]
 
 app = typer.Typer(help="Archive, measure and resend messages with Spark. It needs the extra rowpost[spark].", no_args_is_help=True)
-for _part in (analysis, archives, sending):
+for _part in (analysis, archives, bodies, sending):
     _part.register(app)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(slots.app, name="slot")

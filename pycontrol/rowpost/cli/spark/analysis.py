@@ -1,13 +1,14 @@
-"""rowpost spark doctor, metrics, conversations, failures: check the installation and evaluate an archive."""
+"""rowpost spark doctor, metrics, conversations, failures, targets: check the installation and evaluate an archive."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -55,6 +56,7 @@ def register(app: typer.Typer) -> None:
     command(app, "metrics")(metrics)
     command(app, "conversations")(conversations)
     command(app, "failures")(failures)
+    command(app, "targets")(targets)
 
 
 def doctor(
@@ -106,6 +108,8 @@ def metrics(
     out: OutOption = None,
     plot: PlotOption = None,
     every: Annotated[str | None, typer.Option("--every", metavar="DURATION", help="With --live: keep running and poll at this interval, such as 10s.")] = None,
+    late: Annotated[str, typer.Option("--late", metavar="DURATION", help="With --live: how long an hour waits for its messages after its end.")] = "10m",
+    by: Annotated[str, typer.Option("--by", metavar="hour|day|month", help="Merge the hours to days or months.")] = "hour",
     count: SampleOption = SHOWN,
     progress: ProgressOption = None,
     prometheus: PrometheusOption = None,
@@ -117,43 +121,56 @@ def metrics(
     if live is not None and out is not None and archive is None:
         settings = (session, master, conf, f"metrics of {session.name(live)}", ui)
         with receivers(session, progress, prometheus) as receive, session.deployed(), running(*settings) as spark:
-            return _live(session, spark, session.name(live), out, every, receive)
+            return _live(session, spark, session.name(live), out, (every, late), receive)
     if archive is None or live is not None or progress or prometheus:
         raise Refused("Name an archive, or a queue with --live and a folder with --out. --progress and --prometheus need --live.", ExitCode.USAGE)
+    if by not in ("hour", "day", "month"):
+        raise Refused(f"--by must be hour, day or month (got {by!r}).", ExitCode.USAGE)
     local_folder(archive)
     result_folder(out)
     with running(session, master, conf, "metrics", ui) as spark:
         from rowpost.spark.archive.plots import plot_metrics
         from rowpost.spark.archive.schemas import ESSENTIAL
         from rowpost.spark.jobs.archive import read_archive
+        from rowpost.spark.jobs.metrics import merged, skipped
         from rowpost.spark.jobs.metrics import metrics as measured
-        from rowpost.spark.jobs.metrics import skipped
 
         kept = read_archive(spark, archive, ESSENTIAL)
-        df = measured(kept).orderBy("hour", "endpoint", "message_type")
-        _written(df, out)
-        rows = [row.asDict() for row in df.collect()]
+        hours = measured(kept)
+        df = hours if by == "hour" else merged(hours, "day" if by == "day" else "month").withColumnRenamed("period", "hour")
+        df = df.orderBy("hour", "endpoint", "message_type")
+        _written(df if by == "hour" else df.withColumnRenamed("hour", "period"), out)
+        rows = [row.asDict() for row in df.drop("processing_ms_sketch", "critical_ms_sketch").collect()]
         left_out = skipped(kept)
     if plot is not None:
         plot_metrics(rows, plot)
     if not session.as_json:
-        shown = rows[-count:]
-        names = ("hour", "endpoint", "message type", "messages", "failed", "processing p50", "p95", "p99", "critical p50", "p95 ", "p99 ")
-        cells = [(f"{r['hour']:%Y-%m-%d %H:%M}", r["endpoint"], r["message_type"], f"{r['messages']:,}", f"{r['failed']:,}",
-                  *(_ms(r[f"{kind}_ms_{p}"]) for kind in ("processing", "critical") for p in ("p50", "p95", "p99"))) for r in shown]  # fmt: skip
-        table(session.out, names, cells, right=names[3:])
+        _print_metrics(session, rows[-count:], by)
     counts(session, {"rows": len(rows), "messages": sum(r["messages"] for r in rows), "failed": sum(r["failed"] for r in rows),
                      "skipped": left_out, "clamped": sum(r["clamped"] for r in rows), "out": out, "plot": plot})  # fmt: skip
 
 
-def _live(session: Session, spark: SparkSession, queue: str, out: str, every: str | None, receive: list[Receiver]) -> None:
-    from rowpost.spark.jobs.archive import follow, trigger_of
-    from rowpost.spark.jobs.metrics import start_live
+def _print_metrics(session: Session, shown: Sequence[Mapping[str, Any]], by: str) -> None:
+    names = (by, "endpoint", "message type", "messages", "failed", "processing p50", "p95", "p99", "critical p50", "p95 ", "p99 ")
+    form = "%Y-%m-%d %H:%M" if by == "hour" else "%Y-%m-%d"
+    cells = [(f"{r['hour']:{form}}", r["endpoint"], r["message_type"], f"{r['messages']:,}", f"{r['failed']:,}",
+              *(_ms(r[f"{kind}_ms_{p}"]) for kind in ("processing", "critical") for p in ("p50", "p95", "p99"))) for r in shown]  # fmt: skip
+    table(session.out, names, cells, right=names[3:])
 
-    span = None if every is None else trigger_of(parse_duration(every))
-    query = start_live(spark, queue, out, f"{out.rstrip('/')}/_rowpost/checkpoint", environment=session.environment, every=span)
-    done = follow(query, counter(session, "{of} messages measured in {done} batches"), receive)
-    counts(session, {"queue": queue, "out": out, **done})
+
+def _live(session: Session, spark: SparkSession, queue: str, out: str, times: tuple[str | None, str], receive: list[Receiver]) -> None:
+    from rowpost.spark.jobs.archive import follow, trigger_of
+    from rowpost.spark.jobs.metrics import Lateness, start_live
+
+    every, late = (None if text is None else trigger_of(parse_duration(text)) for text in times)
+    checkpoint = f"{out.rstrip('/')}/_rowpost/checkpoint"
+    lateness = Lateness(spark, checkpoint)
+    query = start_live(spark, queue, out, checkpoint, environment=session.environment, every=every, lateness=late or "0 seconds")
+    done = follow(query, counter(session, "{of} messages measured in {done} batches"), receive, lateness)
+    if lateness.late:
+        session.note(f"{lateness.late:,} messages came more than {times[1]} after their hour had ended, and are in no hour. "
+                     "To measure them, wait longer with --late, or compute the metrics from an archive.")  # fmt: skip
+    counts(session, {"queue": queue, "out": out, **done, "late": lateness.late, "skipped": lateness.skipped})
 
 
 def conversations(
@@ -274,3 +291,37 @@ def _written(df: DataFrame, out: str | None) -> None:
 
 def _ms(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f} ms"
+
+
+def targets(
+    session: Session,
+    archive: ArchiveArgument,
+    targets: Annotated[Path, typer.Option("--targets", metavar="FILE", help="A YAML file with targets: see docs/guides/spark-bodies.md.", exists=True, dir_okay=False)],
+    since: Annotated[str | None, typer.Option("--since", metavar="DURATION", help="Measure only this time back from now, such as 7d, instead of the file's window.")] = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+) -> ExitCode:
+    """Show the share of messages within their targets by endpoint and message type, and the error budget. Exit code 1 on a breach."""
+    from rowpost.spark.archive.targets import read_targets
+
+    wanted = read_targets(targets)
+    wanted = wanted if since is None else replace(wanted, window=parse_duration(since))
+    local_folder(archive)
+    with running(session, master, conf, "targets") as spark:
+        from rowpost.spark.jobs.targets import run
+
+        rows, left_out = run(spark, archive, wanted, datetime.now(UTC))
+    breaches = sum(row["breach"] for row in rows)
+    if not session.as_json:
+        names = ("target", "endpoint", "message type", "messages", "outside", "failed", "share", "wanted", "budget used", "messages left", "result")
+        cells = [(r["target"], r["endpoint"] or "", r["message_type"] or "", f"{r['messages']:,}", f"{r['outside']:,}", f"{r['failed']:,}", _percent(r["share"]),
+                  _percent(r["wanted"]), _percent(r["budget_used"], 0), f"{r['messages_left']:,}", "breach" if r["breach"] else "ok" if r["messages"] else "no messages")
+                 for r in rows]  # fmt: skip
+        table(session.out, names, cells, right=names[3:10])
+    counts(session, {"breaches": breaches, "messages": sum(r["messages"] for r in rows), "window_days": wanted.window.total_seconds() / 86_400, **left_out,
+                     **({"targets": rows} if session.as_json else {})})  # fmt: skip
+    return ExitCode.FINDING if breaches else ExitCode.OK
+
+
+def _percent(share: float | None, digits: int = 3) -> str:
+    return "" if share is None else f"{share:.{digits}%}"

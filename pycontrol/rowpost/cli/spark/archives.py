@@ -223,8 +223,11 @@ def erase(
         session.note(f"The messages cannot be brought back. Time travel to versions before {done['version']} has ended.")
         if done["unfinished"]:
             session.note(f"{done['unfinished']} files that a job is writing hold such messages or cannot be read yet. Run the command again when it has committed them, or with --idle if it was killed.")
+        for place in done["copies_missing"]:
+            session.note(f"Messages were copied to {place}, where no table is now. If you moved it, erase them there: rowpost spark erase PLACE --ids FILE. "
+                         "If you deleted it, delete its file in _rowpost/copies of the archive.")  # fmt: skip
     counts(session, done)
-    return ExitCode.FINDING if done["unfinished"] else ExitCode.OK
+    return ExitCode.FINDING if done["unfinished"] or done["copies_missing"] else ExitCode.OK
 
 
 def verify(

@@ -33,6 +33,7 @@ __all__ = [
     "ESSENTIAL",
     "FAILURE_GROUPS",
     "FLOW_HOURLY",
+    "FLOW_MERGED",
     "LIVE",
     "MESSAGE",
     "OUTGOING",
@@ -120,7 +121,12 @@ FLOW_HOURLY = StructType([
     _column("critical_ms_max", _NUMBER, ""),
     _column("clamped", _COUNT, "negative times, from clocks that differ, counted as 0", False),
     _column("bytes", _COUNT, "size of all bodies", False),
+    _column("processing_ms_sketch", BinaryType(), "KLL sketch of the processing times, which `merged` merges; null if there are none"),
+    _column("critical_ms_sketch", BinaryType(), "KLL sketch of the critical times"),
 ])
+
+#: The result of `merged`: hours as days or months.
+FLOW_MERGED = StructType([_column("period", _TIME, "start of the day or month", False), *(column for column in FLOW_HOURLY if column.name != "hour")])
 
 #: The table of `metrics --live`: the hours with their queue and day.
 LIVE = StructType([*FLOW_HOURLY, StructField("queue", StringType(), False), StructField("day", DateType(), False)])

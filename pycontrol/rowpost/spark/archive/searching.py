@@ -44,6 +44,13 @@ def contains(root: str, path: str, pattern: str) -> bool:
 
 
 def _in_column(column: pa.Array, pattern: str) -> bool:
+    """Whether a value of a column matches, also within structs, lists and maps."""
+    if pa.types.is_struct(column.type):
+        return any(_in_column(column.field(number), pattern) for number in range(column.type.num_fields))
+    if pa.types.is_map(column.type):
+        return _in_column(column.keys, pattern) or _in_column(column.items, pattern)
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        return _in_column(column.flatten(), pattern)
     if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type) or pa.types.is_large_string(column.type)):
         return False
     return bool(pc.any(pc.match_substring_regex(column.cast(pa.binary()), pattern)).as_py())

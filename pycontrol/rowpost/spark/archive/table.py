@@ -160,6 +160,19 @@ class ArchiveTable:
         """Whether the snapshot has all of these files."""
         return {file.path for file in files} <= {file.path for file in self.files()}
 
+    def paths_at(self, version: int) -> set[str] | None:
+        """Return the paths of the files of an earlier version. None if the log does not have it any more."""
+        try:
+            actions = DeltaTable(self.path, version=version).get_add_actions()
+        except DeltaError:
+            return None
+        return {unquote(path) for path in pa.table(actions).column("path").to_pylist()}
+
+    def add_columns(self, columns: StructType, note: Mapping[str, Any]) -> None:
+        """Add columns, and fields to columns that are structs. They are null in the files that are there."""
+        fields = Schema.from_json(columns.json()).fields
+        self._table.alter.add_columns(fields, commit_properties=CommitProperties(custom_metadata={NOTE: dict(note)}))
+
     def refresh(self) -> None:
         """Read the newest snapshot."""
         before = self.version

@@ -12,11 +12,11 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -147,9 +147,13 @@ def _finish(spark: SparkSession, job: ArchiveJob) -> int:
 
 
 def follow(
-    query: StreamingQuery, progress: Progress = lambda batches, rows: None, receivers: Sequence[Receiver] = ()
-) -> dict[str, int]:
-    """Wait for the end of a stream, and count its batches and messages. Stops the stream if interrupted."""
+    query: StreamingQuery, progress: Progress = lambda batches, rows: None, receivers: Sequence[Receiver] = (),
+    late: Callable[[Mapping[str, Any]], int] | None = None,
+) -> dict[str, int]:  # fmt: skip
+    """Wait for the end of a stream, and count its batches and messages. Stops the stream if interrupted.
+
+    `late` returns the late messages of each of Spark's progresses.
+    """
     counted: dict[int, int] = {}
     received: set[str] = set()
     try:
@@ -159,9 +163,10 @@ def follow(
             for each in query.recentProgress:
                 if each["numInputRows"]:
                     counted[each["batchId"]] = each["numInputRows"]
-                if receivers and each["timestamp"] not in received:
+                if (receivers or late) and each["timestamp"] not in received:
                     received.add(each["timestamp"])
-                    measured = Measured.of(json.loads(each.json))
+                    reported = json.loads(each.json)
+                    measured = replace(Measured.of(reported), late=None if late is None else late(reported))
                     for receive in receivers:
                         receive(measured)
             progress(len(counted), sum(counted.values()))

@@ -2,7 +2,7 @@
 
 Only files that hold such messages are rewritten. All files that the table has replaced are then deleted, because an earlier
 merge may have copied the messages: time travel ends there. The selected messages of unfinished replays are erased too, and
-so are leftovers of killed jobs. The receipt says when, why and how much, but not what.
+so are leftovers of killed jobs, and the copies in tables of decoded and of failing messages (archive/copies.py). The receipt says when, why and how much, but not what.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import getpass
 import socket
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F
 
-from rowpost.errors import InvalidMessage, SettingsError, SparkFailed
+from rowpost.errors import ArchiveNotFound, InvalidMessage, SettingsError, SparkFailed
+from rowpost.spark.archive.copies import places, tables_in
 from rowpost.spark.archive.headers import parse_headers
 from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.leftovers import Leftover, find_leftovers, sweep
 from rowpost.spark.archive.rows import FILE, read_files, relative
-from rowpost.spark.archive.schemas import ARCHIVE, ESSENTIAL, MESSAGE
+from rowpost.spark.archive.schemas import ESSENTIAL, MESSAGE
 from rowpost.spark.archive.table import ArchiveTable, DataFile
 from rowpost.spark.jobs.maintenance import Counts, Step, without_rows, work
 
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Selection", "phases", "read_lines", "run"]
 
-_MATCHES = "_matches"
+MATCHES = "_matches"
 _ID_COLUMNS = ("id", "message_id")
+_KEY = ("queue", "id", "row_version")
 
 
 @dataclass(frozen=True)
@@ -49,14 +51,14 @@ class Selection:
     ids: tuple[str, ...] = ()
 
     def mark(self, df: DataFrame) -> DataFrame:
-        """Add the column _MATCHES to archived messages. Raises InvalidMessage for a condition that is not valid."""
+        """Add the column MATCHES to archived messages. Raises InvalidMessage for a condition that is not valid."""
         matches = F.lit(False)
         if self.where is not None:
             try:
                 df.where(self.where)
             except (AnalysisException, ParseException) as error:
                 first = str(error).strip().splitlines()[0].partition("] ")[2] or str(error).splitlines()[0]
-                raise InvalidMessage(f"The condition is not valid: {first} The columns are {', '.join(ARCHIVE.fieldNames())}.") from error
+                raise InvalidMessage(f"The condition is not valid: {first} The columns are {', '.join(df.columns)}.") from error
             matches = F.coalesce(F.expr(self.where), F.lit(False))
         if self.ids:
             ids = df.sparkSession.createDataFrame([(each.lower(),) for each in self.ids], "_id string").distinct()
@@ -64,8 +66,33 @@ class Selection:
                 own = F.broadcast(ids.select(F.col("_id").alias(f"_{name}")))
                 df = df.join(own, F.lower(F.col(name)) == F.col(f"_{name}"), "left")
                 matches |= F.col(f"_{name}").isNotNull()
-        marked = df.withColumn(_MATCHES, matches)
+        marked = df.withColumn(MATCHES, matches)
         return marked.drop(*(f"_{name}" for name in _ID_COLUMNS)) if self.ids else marked
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The copies to erase: those of chosen rows of an archive (queue, id and row version), and those with one of the ids."""
+
+    keys: tuple[tuple[str, str, int], ...]
+    ids: tuple[str, ...] = ()
+
+    def mark(self, df: DataFrame) -> DataFrame:
+        """Add the column MATCHES to copies of messages."""
+        own = df.sparkSession.createDataFrame(list(self.keys), "_queue string, _id string, _row_version long")
+        marked = Selection(ids=self.ids).mark(df).join(
+            F.broadcast(own), [F.col("queue") == F.col("_queue"), F.col("id") == F.col("_id"), F.col("row_version") == F.col("_row_version")], "left"
+        )  # fmt: skip
+        return marked.withColumn(MATCHES, F.col(MATCHES) | F.col("_id").isNotNull()).drop("_queue", "_id", "_row_version")
+
+
+@dataclass
+class Copies:
+    """What was done to copies of messages: rows that were erased, places that are gone, files that a job may be about to commit."""
+
+    erased: int = 0
+    unfinished: int = 0
+    missing: list[str] = field(default_factory=list)
 
 
 def read_lines(path: Path) -> tuple[str, ...]:
@@ -105,6 +132,7 @@ def run(
     if not table.has_plain_log:
         raise SparkFailed(f"Cannot erase in {path}: the log of the table has statistics of ids and headers. Replace it with: rowpost spark adopt {path}")
     with lease(table.folder, "erase"):
+        copied = erase_copies(spark, table, selection, idle=idle)  # first: the archive says which messages they are
         for _ in phases(spark, table, selection, counts):
             progress(counts.rows_before - counts.rows_after, counts.files_before)
         leftovers = find_leftovers(table)
@@ -115,35 +143,61 @@ def run(
         "time": now.isoformat(timespec="seconds"), "reason": reason, "user": _user(), "host": socket.gethostname(), "archive": table.folder.absolute,
         "selected_by": [name for name, used in (("where", selection.where), ("ids", selection.ids)) if used], "ids": len(selection.ids),
         "erased": counts.rows_before - counts.rows_after, "files_rewritten": counts.files_before,
-        "leftovers_deleted": len(swept), "replayed_erased": replayed, "unfinished": len(unsure), "version": table.version,
+        "leftovers_deleted": len(swept), "replayed_erased": replayed, "copies_erased": copied.erased, "copies_missing": copied.missing,
+        "unfinished": len(unsure) + copied.unfinished, "version": table.version,
     }  # fmt: skip
     table.folder.write(f"erasures/{now:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}.json", receipt)
     return receipt
 
 
-def phases(spark: SparkSession, table: ArchiveTable, selection: Selection, counts: Counts) -> Iterator[str]:
+def phases(spark: SparkSession, table: ArchiveTable, selection: Selection | Chosen, counts: Counts) -> Iterator[str]:
     """Erase messages from the table, and delete the replaced files."""
     yield from work(spark, table, "erase", lambda files: _steps(spark, table, selection, files), counts)
     table.vacuum(at_once=True)
     yield "vacuumed"
 
 
-def _steps(spark: SparkSession, table: ArchiveTable, selection: Selection, files: Sequence[DataFile]) -> list[Step]:
-    found = selection.mark(read_files(spark, table, files, with_file=True)).where(_MATCHES).groupBy(FILE).count().collect()
+def erase_copies(spark: SparkSession, archive: ArchiveTable, selection: Selection, *, idle: bool = False) -> Copies:
+    """Erase the selected messages from all tables to which messages of the archive were copied."""
+    done, where = Copies(), places(archive.folder)
+    if not where:
+        return done
+    keys = selection.mark(read_files(spark, archive, archive.files())).where(MATCHES).select(*_KEY).distinct().collect()
+    chosen = Chosen(tuple((row.queue, row.id, row.row_version) for row in keys), selection.ids)
+    for place in where:
+        try:
+            tables = list(tables_in(place))
+        except ArchiveNotFound:
+            done.missing.append(place)
+            continue
+        for table in tables:
+            counts = Counts()
+            with lease(table.folder, "erase"):
+                for _ in phases(spark, table, chosen, counts):
+                    pass
+                leftovers = find_leftovers(table)
+                swept = sweep(table, [each for each in leftovers if idle or each.is_over])
+                done.unfinished += len(_holding(spark, table, chosen, [each for each in leftovers if each.path not in swept]))
+            done.erased += counts.rows_before - counts.rows_after
+    return done
+
+
+def _steps(spark: SparkSession, table: ArchiveTable, selection: Selection | Chosen, files: Sequence[DataFile]) -> list[Step]:
+    found = selection.mark(read_files(spark, table, files, with_file=True)).where(MATCHES).groupBy(FILE).count().collect()
     known = {file.path: file for file in files}
 
     def keep(df: DataFrame) -> DataFrame:
-        return selection.mark(df).where(~F.col(_MATCHES)).drop(_MATCHES)
+        return selection.mark(df).where(~F.col(MATCHES)).drop(MATCHES)
 
     return without_rows({known[relative(table, row[FILE])]: row["count"] for row in found}, keep)
 
 
-def _holding(spark: SparkSession, table: ArchiveTable, selection: Selection, leftovers: Sequence[Leftover]) -> list[str]:
+def _holding(spark: SparkSession, table: ArchiveTable, selection: Selection | Chosen, leftovers: Sequence[Leftover]) -> list[str]:
     """Return the files that a job may be about to commit, and that hold a selected message or cannot be read yet."""
     found = []
     for each in leftovers:
         complete = table.folder.footer(each.path) is not None
-        if not complete or selection.mark(read_files(spark, table, [each.as_file()])).where(_MATCHES).limit(1).count():
+        if not complete or selection.mark(read_files(spark, table, [each.as_file()])).where(MATCHES).limit(1).count():
             found.append(each.path)
     return found
 
@@ -155,9 +209,9 @@ def _erase_replay(spark: SparkSession, table: ArchiveTable, selection: Selection
         folder.move(kept, rows)
     df = spark.read.parquet(f"{table.path}/{rows}")
     marked = selection.mark(_as_archived(df, table.schema))
-    number = marked.where(_MATCHES).count()
+    number = marked.where(MATCHES).count()
     if number:
-        marked.where(~F.col(_MATCHES)).select(df.columns).write.mode("overwrite").partitionBy("step").parquet(f"{table.path}/{kept}")
+        marked.where(~F.col(MATCHES)).select(df.columns).write.mode("overwrite").partitionBy("step").parquet(f"{table.path}/{kept}")
         folder.delete([rows])
         folder.move(kept, rows)
     return number

@@ -1,29 +1,46 @@
 """Compute throughput, processing time and critical time by hour, endpoint and message type.
 
-`metrics` works on an archive. `live` and `start_live` work on a stream.
+`metrics` works on an archive. `live` and `start_live` work on a stream. `merged` makes days or months of hours: percentiles
+of hours cannot be merged, but each hour has sketches of its times, which can.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
+from rowpost.errors import SparkFailed
 from rowpost.spark.archive.headers import has_failed
-from rowpost.spark.archive.schemas import FLOW_HOURLY, LIVE, shaped
+from rowpost.spark.archive.schemas import FLOW_HOURLY, FLOW_MERGED, LIVE, shaped
+from rowpost.spark.archive.table import ArchiveTable
 from rowpost.spark.jobs.archive import BatchWriter, archive
-from rowpost.spark.versions import start_query, stream_options
+from rowpost.spark.versions import HAS_SKETCHES, start_query, stream_options
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-__all__ = ["PERCENTILE_ACCURACY", "live", "metrics", "skipped", "start_live", "with_times"]
+__all__ = [
+    "MAX_LATENESS", "PERCENTILES", "PERCENTILE_ACCURACY", "SKETCH_K", "Lateness", "live", "merged", "metrics", "skipped", "start_live", "with_times",
+]  # fmt: skip
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 #: Accuracy of percentile_approx: a relative error of 0.1 %.
 PERCENTILE_ACCURACY = 1000
-_MAX_LATENESS = "10 minutes"
+#: Size of the KLL sketches: a merged percentile is one of a rank at most 0.005 away.
+SKETCH_K = 1000
+#: How long a stream waits for messages of an hour that has ended.
+MAX_LATENESS = "10 minutes"
+_SKETCHED = ("processing_ms", "critical_ms")
+_HOURS = "rowpost_hours"
+_HOUR_S = 3600
+#: Hours of one batch that are counted exactly.
+_COUNTED_HOURS, _TRACKED_HOURS = 5_000, 65_536
 
 
 def metrics(df: DataFrame) -> DataFrame:
@@ -42,8 +59,30 @@ def metrics(df: DataFrame) -> DataFrame:
         *_spread("critical_ms"),
         F.sum((F.coalesce(F.col("processing_ms") < 0, F.lit(False)) | F.coalesce(F.col("critical_ms") < 0, F.lit(False))).cast("int")).alias("clamped"),
         F.sum("body_bytes").alias("bytes"),
+        *(_sketch(name).alias(f"{name}_sketch") for name in _SKETCHED),
     )  # fmt: skip
+    grouped = grouped.withColumns({f"{name}_sketch": F.when(F.col(f"{name}_max").isNotNull(), F.col(f"{name}_sketch")) for name in _SKETCHED})
     return shaped(grouped.withColumn("hour", F.col("window.start")), FLOW_HOURLY)
+
+
+def merged(hours: DataFrame, unit: Literal["day", "month"] = "day") -> DataFrame:
+    """Merge hours (schemas.FLOW_HOURLY, from one or several queues) to days or months (schemas.FLOW_MERGED).
+
+    Percentiles come from the sketches of the hours: each is the value of a rank that is at most 0.005 away from the one
+    that is named. The result has sketches too. Raises SparkFailed on Spark 4.0, which has no sketches.
+    """
+    if not HAS_SKETCHES:
+        raise SparkFailed("Hours are merged by sketches of their times, which Spark has from version 4.1 on. Use Spark 4.1 or newer.")
+    sums = [F.sum(name).alias(name) for name in ("messages", "failed", "clamped", "bytes")]
+    largest = [F.max(f"{name}_max").alias(f"{name}_max") for name in _SKETCHED]
+    sketches = [F.kll_merge_agg_double(f"{name}_sketch", SKETCH_K).alias(f"{name}_sketch") for name in _SKETCHED]
+    grouped = hours.groupBy(F.date_trunc(unit, "hour").alias("period"), "endpoint", "message_type").agg(*sums, *largest, *sketches)
+    for name in _SKETCHED:
+        sketch = F.when(F.col(f"{name}_max").isNotNull(), F.col(f"{name}_sketch"))
+        ranks = F.array(*(F.lit(rank) for rank in PERCENTILES.values()))
+        several = F.when(F.col(f"{name}_max").isNotNull(), F.kll_sketch_get_quantile_double(f"{name}_sketch", ranks))
+        grouped = grouped.withColumns({f"{name}_{label}": several.getItem(i) for i, label in enumerate(PERCENTILES)} | {f"{name}_sketch": sketch})
+    return shaped(grouped, FLOW_MERGED)
 
 
 def with_times(df: DataFrame) -> DataFrame:
@@ -62,23 +101,79 @@ def skipped(df: DataFrame) -> int:
     return with_times(df).where(F.col("at").isNull()).count()
 
 
-def live(messages: DataFrame, queue: str) -> DataFrame:
+def live(messages: DataFrame, queue: str, lateness: str = MAX_LATENESS) -> DataFrame:
     """Compute the metrics of a stream of messages (schemas.MESSAGE).
 
-    An hour is emitted when a message arrives whose time is ten minutes after the end of that hour.
+    An hour is emitted when a message arrives whose time is `lateness` after the end of that hour. Messages of the hour that
+    arrive later are in no hour; `Lateness` counts them, from Spark 4.1 on.
     """
-    return metrics(with_times(archive(messages, queue)).withWatermark("at", _MAX_LATENESS))
+    timed = with_times(archive(messages, queue))
+    if HAS_SKETCHES:
+        hours = F.expr(f"approx_top_k(unix_seconds(date_trunc('hour', at)), {_COUNTED_HOURS}, {_TRACKED_HOURS})")
+        timed = timed.observe(_HOURS, hours.alias("hours"), F.count_if(F.col("at").isNull()).alias("skipped"))
+    return metrics(timed.withWatermark("at", lateness))
+
+
+class Lateness:
+    """Counts the messages of a live stream that are in no hour: late ones, and those without a usable time (`skipped`).
+
+    Spark drops late rows after it has grouped them, and counts groups. The stream therefore counts its messages by hour, and
+    the hours that were closed before the batch are late. They were closed by the watermark of the batch before.
+
+    Args:
+        spark: the session.
+        checkpoint: that of the stream, which has the watermark of the last run.
+    """
+
+    def __init__(self, spark: SparkSession, checkpoint: str) -> None:
+        self.late = self.skipped = 0
+        self._spark, self._checkpoint = spark, checkpoint
+        self._watermarks: dict[int, int] = {}
+
+    def __call__(self, progress: Mapping[str, Any]) -> int:
+        """Count the late messages of one progress, and return their number."""
+        batch, observed = progress["batchId"], (progress.get("observedMetrics") or {}).get(_HOURS)
+        mark = (progress.get("eventTime") or {}).get("watermark")
+        if mark is not None:
+            self._watermarks[batch] = _milliseconds_of(mark)
+        if not observed or not progress["numInputRows"]:
+            return 0
+        closed = self._before(batch)
+        late = sum(each["count"] for each in observed["hours"] or () if each["item"] is not None and (each["item"] + _HOUR_S) * 1000 <= closed)
+        self.late += late
+        self.skipped += observed["skipped"] or 0
+        return late
+
+    def _before(self, batch: int) -> int:
+        """Return the watermark of the batch before, in milliseconds since 1970."""
+        if batch - 1 not in self._watermarks and batch > 0:
+            lines = [row.value for row in self._spark.read.text(f"{self._checkpoint}/offsets/{batch - 1}").collect()]
+            found = [json.loads(line) for line in lines if line.startswith('{"batchWatermarkMs"')]
+            self._watermarks[batch - 1] = found[0]["batchWatermarkMs"] if found else 0
+        return self._watermarks.get(batch - 1, 0)
+
+
+def _milliseconds_of(time: str) -> int:
+    return round(datetime.fromisoformat(time).timestamp() * 1000)
 
 
 def start_live(spark: SparkSession, queue: str, path: str, checkpoint: str, *, environment: str | None = None,
-               every: str | None = None) -> StreamingQuery:  # fmt: skip
+               every: str | None = None, lateness: str = MAX_LATENESS) -> StreamingQuery:  # fmt: skip
     """Write the metrics of a stream to a Delta table in `path`, each hour once."""
+    table = ArchiveTable.create(path, LIVE)
+    missing = [column for column in LIVE if column.name not in table.schema.fieldNames()]
+    if missing:  # the table is of an earlier version
+        table.add_columns(StructType(missing), {"job": "metrics", "columns": [column.name for column in missing]})
     reader = spark.readStream.format("rowpost").option("queue", queue).option("mode", "tail").option("startingOffsets", "earliest")
     reader = reader if environment is None else reader.option("environment", environment)
     reader = reader.options(**stream_options(ends=every is None))
-    hours = live(reader.load(), queue).withColumn("queue", F.lit(queue)).withColumn("day", F.to_date("hour"))
+    hours = live(reader.load(), queue, lateness).withColumn("queue", F.lit(queue)).withColumn("day", F.to_date("hour"))
     stream = hours.writeStream.outputMode("append").foreachBatch(BatchWriter(path, checkpoint, LIVE, queue)).option("checkpointLocation", checkpoint)
     return start_query(stream, every)
+
+
+def _sketch(name: str) -> Column:
+    return F.kll_sketch_agg_double(_not_negative(name), SKETCH_K) if HAS_SKETCHES else F.first(F.lit(None).cast("binary"))
 
 
 def _milliseconds(start: str, end: Column) -> Column:
@@ -89,7 +184,11 @@ def _between(start: Column, end: Column) -> Column:
     return (F.unix_micros(end) - F.unix_micros(start)) / 1000.0
 
 
+def _not_negative(name: str) -> Column:
+    return F.greatest(F.col(name), F.when(F.col(name).isNotNull(), F.lit(0.0)))
+
+
 def _spread(name: str) -> list[Column]:
-    value = F.greatest(F.col(name), F.when(F.col(name).isNotNull(), F.lit(0.0)))
+    value = _not_negative(name)
     several = F.percentile_approx(value, list(PERCENTILES.values()), PERCENTILE_ACCURACY)
     return [several.getItem(i).alias(f"{name}_{label}") for i, label in enumerate(PERCENTILES)] + [F.max(value).alias(f"{name}_max")]

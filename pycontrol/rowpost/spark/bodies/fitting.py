@@ -1,0 +1,327 @@
+"""Fit the plain values of a body to the types of a schema, and collect what does not fit.
+
+`reader(schema)` compiles a schema to a function once. The function returns the values of the columns, and adds to `Rest` what
+has no column, what is of another type, and what is missing. It never raises an error for a value.
+
+JSON has types, so a text is not taken as a number, nor a number as a text. XML has none, so its texts are read by the types of
+the columns.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time
+from decimal import Context, Decimal, InvalidOperation
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from pyspark.sql import types as T
+
+from rowpost.spark.bodies.parsing import Nodes, Text, as_json, plain
+
+__all__ = ["Rest", "reader", "spelled"]
+
+Path = tuple[str | int, ...]
+_PLAIN_NAME = re.compile(r"[^\W\d]\w*")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)?")
+_INFINITE = {"INF": "inf", "-INF": "-inf", "NaN": "nan"}
+_BITS: dict[type, int] = {T.ByteType: 8, T.ShortType: 16, T.IntegerType: 32, T.LongType: 64}
+_FLOAT_MAX = 3.4028235677973366e38
+_WIDE = Context(prec=80)
+
+
+@dataclass
+class Rest:
+    """What of a body is in no column: values by path, the reasons in words, and the problems for reports (path, problem)."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+    problems: list[tuple[Path, str]] = field(default_factory=list)
+
+    def unknown(self, path: Path, value: Any) -> None:
+        """Keep a value that has no column. A null says nothing, and is not kept."""
+        if value is None:
+            return
+        self.values[self._free(path)] = plain(value)
+        if value not in ([], {}) and not (isinstance(value, Text) and not value.strip()):
+            self.problems.append((path, "new"))
+
+    def misfit(self, path: Path, value: Any, wanted: str) -> None:
+        """Keep a value that is not of its column's type."""
+        self.values[self._free(path)] = plain(value)
+        self.reasons.append(f"{spelled(path)} is not {wanted}")
+        self.problems.append((path, "changed"))
+
+    def missing(self, path: Path) -> None:
+        """Note that a column that is NOT NULL has no value."""
+        self.reasons.append(f"{spelled(path)} is missing")
+        self.problems.append((path, "missing"))
+
+    def broken(self, value: Any, reason: str) -> None:
+        """Keep a body that cannot be read at all."""
+        self.values["$"] = value
+        self.reasons.append(reason)
+        self.problems.append(((), "broken"))
+
+    @property
+    def rescued(self) -> str | None:
+        return as_json(self.values) if self.values else None
+
+    @property
+    def error(self) -> str | None:
+        return "; ".join(self.reasons) or None
+
+    def _free(self, path: Path) -> str:
+        name, number = spelled(path), 1
+        while name in self.values:  # XML has a second element of this name
+            number += 1
+            name = f"{spelled(path)}[{number}]"
+        return name
+
+
+def spelled(path: Path) -> str:
+    """Return a path in JSON path notation.
+
+    >>> spelled(("Lines", 0, "a b"))
+    "$.Lines[0]['a b']"
+    """
+    return "$" + "".join(f"[{each}]" if isinstance(each, int) else f".{each}" if _PLAIN_NAME.fullmatch(each) else f"[{each!r}]" for each in path)
+
+
+Reader = Callable[[Any, Path, Rest], Any]
+
+
+def reader(schema: T.StructType) -> Callable[[Any, Rest], dict[str, Any]]:
+    """Compile a schema. The result takes a message and returns the values of the columns, by the names of the fields."""
+    read = _struct(schema)
+    return lambda value, rest: read(value, (), rest) or {}
+
+
+def _compile(kind: T.DataType) -> Reader:
+    if isinstance(kind, T.StructType):
+        return _struct(kind)
+    if isinstance(kind, T.ArrayType):
+        return partial(_read_array, _compile(kind.elementType))
+    if isinstance(kind, T.MapType):
+        return partial(_read_map, _compile(kind.valueType))
+    return partial(_read_scalar, _scalar(kind), kind.simpleString().upper())
+
+
+def _struct(schema: T.StructType) -> Reader:
+    readers = {column.name: _compile(column.dataType) for column in schema}
+    return partial(_read_struct, readers, [column.name for column in schema if not column.nullable])
+
+
+def _read_struct(readers: Mapping[str, Reader], required: list[str], value: Any, path: Path, rest: Rest) -> dict[str, Any] | None:
+    found: dict[str, Any] = {}
+    if isinstance(value, Nodes):
+        pairs: Any = value
+    elif isinstance(value, dict):
+        pairs = value.items()
+    elif isinstance(value, Text) and not value.strip():
+        pairs = ()
+    else:
+        rest.misfit(path, value, "an object")
+        return None
+    for name, each in pairs:
+        place = (*path, name)
+        read = readers.get(name)
+        if read is None or name in found:
+            rest.unknown(place, each)
+        elif each is None:
+            found[name] = None
+        else:
+            found[name] = read(each, place, rest)
+    for name in required:
+        if found.get(name) is None and not _was_refused((*path, name), rest):
+            rest.missing((*path, name))
+    return found
+
+
+def _was_refused(path: Path, rest: Rest) -> bool:
+    return any(each == path for each, _ in rest.problems)
+
+
+def _read_array(read: Reader, value: Any, path: Path, rest: Rest) -> list | None:
+    if isinstance(value, Nodes):
+        values = [each for name, each in value]
+    elif isinstance(value, list):
+        values = value
+    elif isinstance(value, Text) and not value.strip():
+        return []
+    else:
+        rest.misfit(path, value, "an array")
+        return None
+    return [None if _is_null(each) else read(each, (*path, number), rest) for number, each in enumerate(values)]
+
+
+def _is_null(value: Any) -> bool:
+    return value is None or (isinstance(value, Text) and value == "null")  # NServiceBus writes null for a number without value in a list
+
+
+def _read_map(read: Reader, value: Any, path: Path, rest: Rest) -> list[tuple[str, Any]] | None:
+    if isinstance(value, dict):
+        pairs = list(value.items())
+    elif isinstance(value, Nodes) and all(_is_pair(each) for _, each in value):
+        pairs = [(str(dict(each)["Key"]), dict(each).get("Value")) for _, each in value]
+    elif isinstance(value, Text) and not value.strip():
+        return []
+    else:
+        rest.misfit(path, value, "a map")
+        return None
+    known: dict[str, Any] = {}
+    for key, each in pairs:
+        if key in known or not _is_text(key):
+            rest.unknown((*path, key), each)
+        else:
+            known[key] = None if each is None else read(each, (*path, key), rest)
+    return list(known.items())
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, Nodes) and isinstance(dict(value).get("Key"), Text) and {name for name, _ in value} <= {"Key", "Value"}
+
+
+def _read_scalar(read: Callable[[Any], Any], name: str, value: Any, path: Path, rest: Rest) -> Any:
+    try:
+        return read(value)
+    except (ValueError, TypeError, OverflowError, InvalidOperation):
+        rest.misfit(path, value, name)
+        return None
+
+
+# ---------------------------------------------------------------------------------------------- scalars
+def _scalar(kind: T.DataType) -> Callable[[Any], Any]:
+    if isinstance(kind, T.DecimalType):
+        return partial(_decimal, kind.precision, kind.scale)
+    bits = _BITS.get(type(kind))
+    if bits is not None:
+        return partial(_integer, 1 << (bits - 1))
+    return _SCALARS[type(kind)]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str) and _is_text(value):
+        return str(value)
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, time):
+        return value.isoformat()
+    raise TypeError
+
+
+def _is_text(value: str) -> bool:
+    """Whether a text is Unicode: JSON can hold a surrogate without its partner, which no column can."""
+    if value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, Text):
+        return {"true": True, "false": False, "1": True, "0": False}[value.strip().lower()] if value.strip().lower() in ("true", "false", "1", "0") else _no()
+    raise TypeError
+
+
+def _no() -> Any:
+    raise ValueError
+
+
+def _integer(limit: int, value: Any) -> int:
+    if isinstance(value, bool):
+        raise TypeError
+    if isinstance(value, Text):
+        number = int(value) if value.isascii() and "_" not in value else _no()
+    elif isinstance(value, int):
+        number = value
+    elif isinstance(value, Decimal) and value == value.to_integral_value():  # 3.0
+        number = int(value) if value.adjusted() < 19 else _no()  # noqa: PLR2004 -- digits of a 64-bit number
+    else:
+        raise TypeError
+    if not -limit <= number < limit:
+        raise OverflowError
+    return number
+
+
+def _float(value: Any, *, limit: float = math.inf) -> float:
+    if isinstance(value, Text):
+        text = value.strip()
+        return float(_INFINITE.get(text) or (text if text.isascii() and text[-1:].isdigit() and "_" not in text else _no()))
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise TypeError
+    number = float(value)
+    if isinstance(value, float):  # of Avro, which has NaN and infinity
+        return number
+    if math.isinf(number) or abs(number) > limit:
+        raise OverflowError
+    return number
+
+
+def _decimal(precision: int, scale: int, value: Any) -> Decimal:
+    if isinstance(value, str):  # rowpost's DecimalText, and pydantic, write decimals as texts
+        number = Decimal(value.strip() if value.isascii() and "_" not in value else _no())
+    elif isinstance(value, int | Decimal) and not isinstance(value, bool):
+        number = Decimal(value)
+    else:
+        raise TypeError
+    if not number.is_finite() or number.adjusted() >= precision - scale + (number == 0) * precision:
+        raise OverflowError
+    _, digits, exponent = number.as_tuple()
+    if not isinstance(exponent, int) or (-exponent > scale and any(digits[max(len(digits) + exponent + scale, 0) :])):
+        raise ValueError  # digits would be lost
+    return number.quantize(Decimal(1).scaleb(-scale), context=_WIDE)
+
+
+def _date(value: Any) -> date:
+    if isinstance(value, str) and _DATE.fullmatch(value.strip()):
+        return date.fromisoformat(value.strip())
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value
+    raise TypeError
+
+
+def _time(value: Any, *, zoned: bool) -> datetime:
+    """Read a time. Without a time zone, it is taken as UTC if the column has one, and kept as it is if the column has none."""
+    if isinstance(value, datetime):
+        time = value
+    elif isinstance(value, str) and _TIME.fullmatch(value.strip()):
+        time = datetime.fromisoformat(value.strip())
+    else:
+        raise TypeError
+    if zoned:
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    if time.tzinfo is not None:
+        raise ValueError
+    return time
+
+
+def _binary(value: Any) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return base64.b64decode("".join(value.split()), validate=True)
+    raise TypeError
+
+
+_SCALARS: dict[type, Callable[[Any], Any]] = {
+    T.StringType: _text,
+    T.BooleanType: _boolean,
+    T.FloatType: partial(_float, limit=_FLOAT_MAX),
+    T.DoubleType: _float,
+    T.DateType: _date,
+    T.TimestampType: partial(_time, zoned=True),
+    T.TimestampNTZType: partial(_time, zoned=False),
+    T.BinaryType: _binary,
+}

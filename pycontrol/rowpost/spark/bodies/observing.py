@@ -1,0 +1,157 @@
+"""Observe which fields bodies have, for proposals of schemas and for reports of changes. These functions run in Spark's workers.
+
+`shapes` describes a body without a schema, `changes` compares one with its schema. Both return pairs of a path and a word, as
+JSON. A path has the names of fields, 0 for the elements of an array, and -1 for the values of a map.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from decimal import Decimal
+from typing import Any
+
+from pyspark.sql import types as T
+
+from rowpost.spark.bodies.decoding import message_of, read_body
+from rowpost.spark.bodies.parsing import Nodes, NotReadable, Text
+from rowpost.spark.bodies.schema_files import Schema
+
+__all__ = ["ELEMENT", "ENTRY", "MAX_KEYS", "changes", "general", "shapes"]
+
+Path = tuple[str | int, ...]
+ELEMENT, ENTRY = 0, -1
+#: An object with more keys is taken for a dictionary.
+MAX_KEYS = 100
+_PAIR = "NServiceBus.KeyValuePairOf"
+#: Names that NServiceBus gives to the elements of a list of values.
+_VALUES = {"Boolean", "Byte", "Char", "DateTime", "DateTimeOffset", "Decimal", "Double", "Guid", "Int16", "Int32", "Int64", "Single", "String", "TimeSpan"}
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)?")
+_WHOLE, _NUMBER = re.compile(r"-?(0|[1-9]\d{0,18})"), re.compile(r"-?(0|[1-9]\d*)\.\d+(E[+-]?\d+)?")
+_LONG = 1 << 63
+_MAX_SCALE, _MAX_DIGITS = 10, 28
+
+
+def shapes(body: bytes | None, content_type: str | None, message_type: str | None) -> list[tuple[str, str, int]]:
+    """Return the paths of a body with the kind of each value, and its place among its siblings. The kind of a broken body is "broken"."""
+    if body is None:
+        return [("[]", "broken", 0)]
+    try:
+        message, _ = message_of(body, content_type, message_type or "", None)
+    except NotReadable:
+        return [("[]", "broken", 0)]
+    found: dict[tuple[Path, str], int] = {}
+    _walk(message, (), 0, found)
+    return [(json.dumps(path), kind, place) for (path, kind), place in found.items()]
+
+
+def _walk(value: Any, path: Path, place: int, found: dict[tuple[Path, str], int]) -> None:
+    kind, children = _kind(value, path)
+    found[path, kind] = min(place, found.get((path, kind), place))
+    for number, (name, child) in enumerate(children):
+        _walk(child, (*path, name), number, found)
+
+
+def _kind(value: Any, path: Path) -> tuple[str, list[tuple[str | int, Any]]]:
+    """Return the kind of a value, and its children with the next part of their paths."""
+    if isinstance(value, dict):
+        if len(value) > MAX_KEYS:
+            return "map", [(ENTRY, each) for each in value.values()]
+        return "object", list(value.items())
+    if isinstance(value, Nodes):
+        return _kind_of_nodes(value, path)
+    if isinstance(value, list):
+        return "array", [(ELEMENT, each) for each in value]
+    return _scalar(value), []
+
+
+def _kind_of_nodes(nodes: Nodes, path: Path) -> tuple[str, list[tuple[str | int, Any]]]:
+    names = Counter(name for name, _ in nodes)
+    if path and all(name.startswith(_PAIR) for name in names):
+        return "map", [(ENTRY, dict(each).get("Value")) for _, each in nodes if isinstance(each, Nodes)]
+    last = path[-1] if path else ""
+    if path and len(names) == 1 and (len(nodes) > 1 or names.keys() <= _VALUES or f"{next(iter(names))}s" == last):
+        return "array", [(ELEMENT, each) for _, each in nodes]
+    # with one child, it may be a list of one element: another message tells
+    return ("element" if path and len(nodes) == 1 else "object"), list(nodes)
+
+
+def _scalar(value: Any) -> str:
+    if value is None or (isinstance(value, Text) and not value.strip()):
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | Decimal):
+        return _number(Decimal(value))
+    if isinstance(value, Text) and value.strip() in ("true", "false"):
+        return "boolean"
+    return _kind_of_text(value.strip(), is_untyped=isinstance(value, Text))
+
+
+def _kind_of_text(text: str, *, is_untyped: bool) -> str:
+    if is_untyped and (_WHOLE.fullmatch(text) or _NUMBER.fullmatch(text)):
+        return _number(Decimal(text))
+    if _DATE.fullmatch(text):
+        return "date"
+    time = _TIME.fullmatch(text)
+    return "string" if time is None else "timestamp" if time[1] else "timestamp_ntz"
+
+
+def _number(number: Decimal) -> str:
+    exponent = number.as_tuple().exponent
+    if exponent == 0 and -_LONG <= number < _LONG:
+        return "long"
+    is_short = isinstance(exponent, int) and -exponent <= _MAX_SCALE and number.adjusted() < _MAX_DIGITS
+    return "number" if is_short else "double"
+
+
+def changes(body: bytes | None, content_type: str | None, schema: Schema) -> list[tuple[str, str]]:
+    """Return the paths of a body with "seen", and those that differ from its schema: new, changed, missing, broken."""
+    values, rest = read_body(body, content_type, schema)
+    found = {(general(path, schema.fields), problem) for path, problem in rest.problems}
+    seen: set[Path] = set()
+    for column in schema.fields:
+        _see(values.get(column.name), column.dataType, (column.name,), seen)
+    found |= {(path, "seen") for path in seen}
+    if body is None:
+        found.add(((), "broken"))
+    return [(json.dumps(path), problem) for path, problem in found]
+
+
+def _see(value: Any, kind: T.DataType, path: Path, seen: set[Path]) -> None:
+    if value is None:
+        return
+    seen.add(path)
+    if isinstance(kind, T.StructType):
+        for field in kind:
+            _see(value.get(field.name), field.dataType, (*path, field.name), seen)
+    elif isinstance(kind, T.ArrayType):
+        for each in value:
+            _see(each, kind.elementType, (*path, ELEMENT), seen)
+    elif isinstance(kind, T.MapType):
+        for each in (value.values() if isinstance(value, dict) else [each for _, each in value]):
+            _see(each, kind.valueType, (*path, ENTRY), seen)
+
+
+def general(path: Path, fields: T.StructType) -> Path:
+    """Return a path without the numbers of elements and the keys of maps. It ends at the first field that the schema does not have."""
+    kind: T.DataType = fields
+    found: list[str | int] = []
+    for part in path:
+        if isinstance(kind, T.StructType):
+            found.append(part)
+            known = {column.name: column.dataType for column in kind}
+            if part not in known:
+                break
+            kind = known[str(part)]
+        elif isinstance(kind, T.ArrayType):
+            found.append(ELEMENT)
+            kind = kind.elementType
+        elif isinstance(kind, T.MapType):
+            found.append(ENTRY)
+            kind = kind.valueType
+        else:
+            break
+    return tuple(found)

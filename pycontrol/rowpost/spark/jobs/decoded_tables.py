@@ -1,0 +1,197 @@
+"""Write the decoded messages of an archive to one Delta table for each message type, incrementally.
+
+The tables are folders of OUT, named by their types, and partitioned by queue and day as the archive is. A run reads the files
+that the archive has got since the last run, and adds the messages that a table does not have yet: (queue, id, row_version) is
+the key of a message. A run that was killed, and one after a merge of the archive's files, therefore doubles nothing.
+
+The archive remembers OUT in `_rowpost/copies`, so that `erase` reaches the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from rowpost.errors import SparkFailed
+from rowpost.spark.archive.copies import remember
+from rowpost.spark.archive.folder import ArchiveFolder
+from rowpost.spark.archive.lease import lease
+from rowpost.spark.archive.parts import PARTITIONS, NewFile
+from rowpost.spark.archive.rows import read_files
+from rowpost.spark.archive.schemas import ARCHIVE
+from rowpost.spark.archive.table import ArchiveTable, DataFile
+from rowpost.spark.bodies.decoding import decoded_type
+from rowpost.spark.bodies.schema_files import ERROR, RESCUED, Schema, file_name
+from rowpost.spark.jobs.appending import append, not_in
+from rowpost.spark.jobs.archive import AUTOMATIC_FILES
+from rowpost.spark.jobs.compact import merge, small_files
+from rowpost.spark.jobs.decode import decode_type, undecoded
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["ROW", "Decoded", "new_columns", "run", "table_schema"]
+
+#: The columns of an archive that each table of a type has.
+ROW = ("message_id", "id", "row_version", "time_sent", "endpoint", *PARTITIONS)
+KEY = ("queue", "id", "row_version")
+_NOT_KEPT = ("message_type", "content_type", "body")
+_NEEDED = (*ROW, *_NOT_KEPT)
+_STATE = "decoded.json"
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What a run has done for one type: rows that were added, how many have something in `_rescued` and in `_error`, new columns."""
+
+    message_type: str
+    table: str
+    added: int = 0
+    rescued: int = 0
+    errors: int = 0
+    new_columns: tuple[str, ...] = ()
+
+
+def table_schema(schema: Schema) -> T.StructType:
+    """Return the columns of a type's table."""
+    own = {column.name: column for column in ARCHIVE}
+    first = [T.StructField(name, own[name].dataType) for name in ROW if name not in PARTITIONS]
+    return T.StructType([*first, *decoded_type(schema), *(T.StructField(name, own[name].dataType, False) for name in PARTITIONS)])
+
+
+def new_columns(known: T.StructType, wanted: T.StructType, table: str) -> T.StructType:
+    """Return the columns, and columns with new fields, that a table lacks. Raises SparkFailed for a column of another type."""
+    own = {column.name.lower(): column for column in known}
+    missing = []
+    for column in wanted:
+        there = own.get(column.name.lower())
+        if there is None:
+            missing.append(column)
+            continue
+        if there.name != column.name or not _fits(there.dataType, column.dataType):
+            raise SparkFailed(
+                f"Cannot decode to {table}: its column {there.name} is {there.dataType.simpleString().upper()}, and the schema has "
+                f"{column.name} {column.dataType.simpleString().upper()}. A type cannot change. Restore the schema, or decode to a new folder."
+            )
+        if _has_more(there.dataType, column.dataType):
+            missing.append(column)
+    return T.StructType(missing)
+
+
+def _fits(there: T.DataType, wanted: T.DataType) -> bool:
+    """Whether the wanted type is the same, or lacks and adds fields of structs only."""
+    if isinstance(there, T.StructType) and isinstance(wanted, T.StructType):
+        own = {each.name.lower(): each for each in there}
+        both = [(own[each.name.lower()], each) for each in wanted if each.name.lower() in own]
+        return all(one.name == other.name and _fits(one.dataType, other.dataType) for one, other in both)
+    if isinstance(there, T.ArrayType) and isinstance(wanted, T.ArrayType):
+        return _fits(there.elementType, wanted.elementType)
+    if isinstance(there, T.MapType) and isinstance(wanted, T.MapType):
+        return _fits(there.valueType, wanted.valueType)
+    return there == wanted
+
+
+def _has_more(there: T.DataType, wanted: T.DataType) -> bool:
+    if isinstance(there, T.StructType) and isinstance(wanted, T.StructType):
+        own = {each.name: each for each in there}
+        return any(each.name not in own or _has_more(own[each.name].dataType, each.dataType) for each in wanted)
+    if isinstance(there, T.ArrayType) and isinstance(wanted, T.ArrayType):
+        return _has_more(there.elementType, wanted.elementType)
+    return isinstance(there, T.MapType) and isinstance(wanted, T.MapType) and _has_more(there.valueType, wanted.valueType)
+
+
+def run(
+    spark: SparkSession, path: str, out: str, schemas: Mapping[str, Schema], progress: Callable[[int, int], None] = lambda done, of: None
+) -> dict[str, Any]:
+    """Decode what is new in an archive. Returns the archive's version, the tables, and the messages without a schema by type.
+
+    `progress` is called with the number of types that are done, and of all.
+
+    Raises:
+        ArchiveNotFound: there is no archive in `path`.
+        SparkFailed: a table has a column of another type, OUT is a table itself, or another job maintains the archive.
+    """
+    source, place = ArchiveTable.open(path), ArchiveFolder(out)
+    if place.is_delta:
+        raise SparkFailed(f"Cannot decode to {out}: it is a table itself. Name a folder for the tables of the message types.")
+    with lease(source.folder, "decode"):  # erase takes it too, so that it finds all copies
+        source.refresh()
+        tables = {name: _Table(f"{place.absolute}/{file_name(name)}", schema) for name, schema in schemas.items()}
+        for table in tables.values():  # before anything is written
+            table.check()
+        remember(source.folder, place.absolute)
+        state = (place.read(_STATE) or {}).get(source.folder.absolute, {})
+        done = []
+        for name, (files, expected) in _fresh(spark, source, state, tables).items():
+            done.append(tables[name].add(spark, source, files if expected else []))
+            progress(len(done), len(tables))
+        whole = place.read(_STATE) or {}
+        place.write(_STATE, whole | {source.folder.absolute: state | dict.fromkeys(schemas, source.version)})
+    missing = undecoded(read_files(spark, source, source.files()).select("message_type"), schemas).orderBy("message_type").collect()
+    return {"archive_version": source.version, "tables": done, "without_schema": {row.message_type: row.messages for row in missing}}
+
+
+def _fresh(
+    spark: SparkSession, source: ArchiveTable, state: Mapping[str, int], tables: Mapping[str, _Table]
+) -> dict[str, tuple[list[DataFile], int]]:
+    """Return for each type the files of the archive that its table has not seen, and the number of its messages in them."""
+    seen = {version: source.paths_at(version) or set() for version in set(state.values())}
+    of_version: dict[int | None, list[DataFile]] = {None: source.files()}
+    of_version |= {version: [file for file in source.files() if file.path not in paths] for version, paths in seen.items()}
+    counted = {}
+    for version, files in of_version.items():
+        by_type = read_files(spark, source, files).groupBy("message_type").count().collect() if files else []
+        counted[version] = {row.message_type: row["count"] for row in by_type}
+    versions = {name: state.get(name) if table.exists else None for name, table in tables.items()}
+    return {name: (of_version[version], counted[version].get(name, 0)) for name, version in versions.items()}
+
+
+class _Table:
+    """The table of one message type, which may not exist yet."""
+
+    def __init__(self, path: str, schema: Schema) -> None:
+        self.path, self.schema = path, schema
+        self.exists = ArchiveFolder(path).is_delta
+        self._missing = T.StructType()
+
+    def check(self) -> None:
+        """Raise SparkFailed if the schema does not fit to the table."""
+        if self.exists:
+            table = ArchiveTable.open(self.path)
+            table.check_writable()
+            self._missing = new_columns(table.schema, table_schema(self.schema), self.path)
+
+    def add(self, spark: SparkSession, source: ArchiveTable, files: Sequence[DataFile]) -> Decoded:
+        """Add new columns, and in one commit the messages of an archive's files that the table does not have."""
+        if not files and not self.exists:
+            return Decoded(self.schema.message_type, self.path)
+        table = ArchiveTable.create(self.path, table_schema(self.schema))
+        if self._missing:
+            table.add_columns(self._missing, {"job": "decode", "columns": self._missing.fieldNames()})
+        new = self._write(spark, table, source, files) if files else []
+        done = self._counted(spark, table, new)
+        if groups := small_files(table.files(), AUTOMATIC_FILES):
+            merge(spark, table, groups)
+            table.vacuum()
+        return done
+
+    def _write(self, spark: SparkSession, table: ArchiveTable, source: ArchiveTable, files: Sequence[DataFile]) -> list[NewFile]:
+        columns = T.StructType([column for column in table.schema if column.name not in ROW])
+        messages = read_files(spark, source, files).select(*_NEEDED).where(F.col("message_type") == self.schema.message_type)
+        days = {(file.queue, file.day) for file in files}
+
+        def rows() -> DataFrame:
+            unknown = not_in(spark, table, messages.dropDuplicates(list(KEY)), KEY, days)
+            return decode_type(unknown, self.schema, columns).drop(*_NOT_KEPT)
+
+        return append(table, "decode", rows, {"archive": source.folder.absolute, "archive_version": source.version})
+
+    def _counted(self, spark: SparkSession, table: ArchiveTable, new: Sequence[NewFile]) -> Decoded:
+        files = [DataFile(file.path, file.queue, file.day, file.bytes, file.rows) for file in new]
+        (row,) = read_files(spark, table, files).agg(F.count(RESCUED).alias("rescued"), F.count(ERROR).alias("errors")).collect()
+        added = sum(file.rows for file in files)
+        return Decoded(self.schema.message_type, self.path, added, row.rescued, row.errors, tuple(self._missing.fieldNames()))
