@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import datasource
-from pyspark.sql import functions
+from pyspark.sql import datasource, functions
 from pyspark.sql.datasource import DataSourceArrowWriter
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
