@@ -1,6 +1,7 @@
 """Random kill -9 of driver, JVM and workers during archive (tail, drain and log) and replay loses and duplicates nothing.
 
-Each test takes a quarter of an hour: `make test/spark-slow ARGS="-k kills"`. ROWPOST_KILL_SEED repeats the choices of a run.
+A test takes a quarter of an hour for 20 kills: `make test/spark-slow ARGS="-k kills"`. ROWPOST_KILLS is the number of kills;
+ROWPOST_KILL_SEED repeats the choices of a run.
 """
 
 import os
@@ -19,11 +20,11 @@ from tests.support.spark.killing import fill, kill_until_done, python_of
 from tests.support.spark.logs import log_server, numbered, pass_through, slots
 from tests.support.spark.messages import error_row
 
-MESSAGES, KILLS, A_BATCH = 200_000, 20, 4000
-LOG_KILLS = int(os.environ.get("ROWPOST_LOG_KILLS", "50"))
+MESSAGES, KILLS = 200_000, int(os.environ.get("ROWPOST_KILLS", "20"))
+A_BATCH = MESSAGES * 2 // (KILLS * 5)  # more batches than kills
 PYCONTROL = Path(__file__).parents[2]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(6000)]
 
 
 @pytest.fixture
@@ -99,8 +100,8 @@ def test_an_archive_of_the_log_survives_kills_while_workers_receive_the_messages
         worker = threading.Thread(target=work, daemon=True)
         worker.start()
         try:
-            while sum(killed.values()) < LOG_KILLS:  # a run that has read what was there at its start ends by itself
-                left = LOG_KILLS - sum(killed.values())
+            while sum(killed.values()) < KILLS:  # a run that has read what was there at its start ends by itself
+                left = KILLS - sum(killed.values())
                 killed += kill_until_done(command, environment, lambda: written(checkpoint), kills=left, longest=2.5, log=tmp_path / "log", seed=seed + left)
         finally:
             done.set()
@@ -110,7 +111,7 @@ def test_an_archive_of_the_log_survives_kills_while_workers_receive_the_messages
 
     numbers = sorted(int(bytes(row.body)) for row in read_archive(spark, str(out)).select("body").collect())
     print(f"log: killed {sum(killed.values())} times: {dict(killed)}; {len(sent)} sent, {len(numbers)} rows, {len(set(numbers))} messages")
-    assert sum(killed.values()) >= LOG_KILLS
+    assert sum(killed.values()) >= KILLS
     assert numbers == list(range(len(sent)))
     assert slot == {committed["slot"]: committed["log"]}
     assert {finding.kind for finding in verify.run(spark, str(out)).findings} <= {"leftover"}
