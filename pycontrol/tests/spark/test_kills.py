@@ -6,17 +6,20 @@ ROWPOST_KILL_SEED repeats the choices of a run.
 
 import os
 import random
+import shutil
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from rowpost.spark.jobs import verify
 from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.source.checkpoint import committed_offset
-from tests.support.spark.killing import fill, kill_until_done, python_of
+from tests.support.spark.killing import ANYTHING, EXECUTORS, fill, kill_until_done, python_of
 from tests.support.spark.logs import log_server, numbered, pass_through, slots
 from tests.support.spark.messages import error_row
 
@@ -32,6 +35,13 @@ def seed() -> int:
     chosen = int(os.environ.get("ROWPOST_KILL_SEED", random.randrange(10**6)))
     print(f"ROWPOST_KILL_SEED={chosen}")
     return chosen
+
+
+@pytest.fixture
+def work_folder() -> Iterator[None]:
+    """Remove the folder that a cluster on this machine leaves in the package pyspark."""
+    yield
+    shutil.rmtree(Path(pyspark.__file__).parent / "work", ignore_errors=True)
 
 
 @pytest.fixture
@@ -57,21 +67,24 @@ def written(folder: Path) -> int:
     return max((int(path.name) for path in folder.glob("offsets/*") if path.name.isdecimal()), default=-1)
 
 
+@pytest.mark.usefixtures("work_folder")
+@pytest.mark.parametrize("victims", [ANYTHING, EXECUTORS], ids=["anything", "executors"])
 @pytest.mark.parametrize("mode", ["tail", "drain"])
-def test_an_archive_by_tail_or_drain_survives_kills(queues, environment, common, seed, tmp_path, mode):
+def test_an_archive_by_tail_or_drain_survives_kills(queues, environment, common, seed, tmp_path, mode, victims):
     queue, out = queues.make(), tmp_path / "out"
+    common = [*common, "--master", "local-cluster[2,1,1024]"] if victims is EXECUTORS else common
     fill(queues, queue, MESSAGES, error_row()[5])
     checkpoint = tmp_path / "checkpoint"
 
     killed = kill_until_done(
         ["--env", queues.environment, "spark", "archive", queue, str(out), f"--{mode}", "--max-rows", str(A_BATCH),
          "--checkpoint", str(checkpoint), *common],
-        environment, lambda: written(checkpoint), kills=KILLS, longest=2.5, log=tmp_path / "log", seed=seed,
+        environment, lambda: written(checkpoint), kills=KILLS, longest=2.5, log=tmp_path / "log", seed=seed, victims=victims,
     )  # fmt: skip
 
     rows = read_archive(queues.spark, str(out)).select("body").collect()
     numbers = {int(bytes(row.body)) for row in rows}
-    print(f"{mode}: killed {sum(killed.values())} times: {dict(killed)}; {len(rows)} rows, {len(numbers)} messages")
+    print(f"{mode}, {victims[-1]}: killed {sum(killed.values())} times: {dict(killed)}; {len(rows)} rows, {len(numbers)} messages")
     assert sum(killed.values()) >= KILLS
     assert (len(rows), numbers) == (MESSAGES, set(range(1, MESSAGES + 1)))
     assert (queues.depth(queue), queues.spooled(queue)) == ((MESSAGES, 0) if mode == "tail" else (0, 0))

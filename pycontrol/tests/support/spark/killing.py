@@ -15,10 +15,12 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["ROWPOST", "children", "fill", "kill_until_done", "python_of"]
+__all__ = ["ANYTHING", "EXECUTORS", "ROWPOST", "children", "fill", "kill_until_done", "python_of"]
 
 PROGRESS_TIMEOUT_S = 240.0  # for each start
 MAX_STARTS = 80
+ANYTHING = ("everything", "driver", "jvm", "worker", "worker", "worker")
+EXECUTORS = ("executor",)
 #: The program rowpost. PYTHONPATH determines its checkout.
 ROWPOST = "from rowpost.cli import main; main()"
 
@@ -40,8 +42,9 @@ def children(pid: int) -> list[tuple[int, str]]:
 
 
 def kill_until_done(
-    arguments: Sequence[str], environment: dict[str, str], marks: Callable[[], object], *, kills: int, longest: float, log: Path, seed: int
-) -> Counter[str]:
+    arguments: Sequence[str], environment: dict[str, str], marks: Callable[[], object], *,
+    kills: int, longest: float, log: Path, seed: int, victims: Sequence[str] = ANYTHING,
+) -> Counter[str]:  # fmt: skip
     """Start a program repeatedly, and kill it, its JVM or one of its workers at random. Then let it complete.
 
     A process is killed up to `longest` seconds after `marks()` has changed, that is, after the program has made progress.
@@ -49,6 +52,7 @@ def kill_until_done(
     Args:
         kills: the minimum number of kills.
         log: a file for the program's output.
+        victims: what is killed, chosen at random; EXECUTORS are those of a cluster on this machine.
 
     Returns:
         How often each kind of process was killed.
@@ -70,7 +74,7 @@ def kill_until_done(
                 time.sleep(source.uniform(0, longest))
                 before = marks()  # the program survives the death of a worker, and is then hit again
                 if process.poll() is None:
-                    killed.update(_kill(process, source))
+                    killed.update(_kill(process, source, victims))
                     print(f"start {starts}, {dict(killed)}, {before}", flush=True)
                     with suppress(subprocess.TimeoutExpired):
                         process.wait(timeout=0.5)
@@ -83,12 +87,17 @@ def kill_until_done(
             return killed
 
 
-def _kill(process: subprocess.Popen, source: random.Random) -> list[str]:
-    """Kill all processes, only the driver, only the JVM, or only a Python worker."""
+def _kill(process: subprocess.Popen, source: random.Random, victims: Sequence[str]) -> list[str]:
+    """Kill all processes, only the driver, only the JVM, only a Python worker, or only an executor if there is one."""
     below = children(process.pid)
+    what = source.choice(victims)
+    if what == "executor":
+        executors = [pid for pid, text in below if "CoarseGrainedExecutorBackend" in text and "java" in text.partition(" ")[0]]
+        with suppress(ProcessLookupError):
+            os.kill(source.choice(executors), signal.SIGKILL) if executors else None
+        return [what] * bool(executors)
     java = [pid for pid, text in below if "java" in text.partition(" ")[0]]
     workers = [pid for pid, text in below if "pyspark" in text and pid not in java]
-    what = source.choice(["everything", "driver", "jvm", "worker", "worker", "worker"])
     if what == "everything" or (what == "jvm" and not java) or (what == "worker" and not workers):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
