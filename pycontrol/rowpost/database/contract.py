@@ -8,7 +8,7 @@ an unknown key, a missing one or a value of another type is a ContractError.
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from threading import RLock
 from typing import Any, Literal, TypeVar
@@ -122,7 +122,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     engines: tuple[Literal["postgresql", "sqlserver"], ...] = ()
 
 
-class Contract(msgspec.Struct, frozen=True):
+class Contract(msgspec.Struct, frozen=True, dict=True):
     """All procedures, the catalogue of errors by number, and the features. An earlier release's may have no feature but the core.
 
     `tables` are the scripts of tables by their paths below `tables`, without `.sql`.
@@ -151,7 +151,11 @@ class Contract(msgspec.Struct, frozen=True):
         kind, _, path = script_name.partition(".sql")[0].partition("/")
         if kind == "tables":
             return self.tables.get(path)
-        return next((each for each in self.procedures if f"{each.folder}/{each.name}" == path), None)
+        return self._by_path.get(path)
+
+    @cached_property
+    def _by_path(self) -> dict[str, Procedure]:
+        return {f"{each.folder}/{each.name}": each for each in self.procedures}
 
     def find(self, name: str, scope: str) -> Procedure:
         """Return the procedure of that name and scope ("queue", "saga" or "database").

@@ -141,7 +141,7 @@ def compare(
             if state in ("unchanged", "altered") and item.object_kind == "table" and item.owner in renewed:
                 state = "changed"  # the registry says what the table should have
             changes.append(Change(item, state, entry))
-    planned = {step.script_name for step in complete.steps}
+    known = {*(step.script_name for step in complete.steps), *settled.dropped, *settled.left}
     if not plan.whole:
         return PlanDiff(complete, tuple(changes))
     titles = {entry.title for entry in plan.entries}
@@ -149,7 +149,7 @@ def compare(
         complete,
         tuple(changes),
         undeclared=tuple(entry.name for title, entry in entered.items() if title not in titles),
-        unknown=tuple(entry for name, entry in recorded.items() if name not in {*planned, *settled.dropped, *settled.left}),
+        unknown=tuple(entry for name, entry in recorded.items() if name not in known),
         kept=settled.kept,
         dropped=tuple(recorded[name] for name in settled.dropped),
         forgotten=settled.forgotten,

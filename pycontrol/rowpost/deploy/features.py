@@ -7,6 +7,7 @@ feature's tables are empty. All else stays, is deployed like the rest, and is na
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -105,6 +106,11 @@ class _Server:
     ) -> None:
         self._plan, self._journal, self._declared, self._has_rows = plan, journal, declared, has_rows
         self._uncertain = dict(plan.uncertain)
+        self._of_feature: dict[str, list[_Recorded]] = defaultdict(list)  # also by "feature:queue key"
+        for each in journal:
+            feature = plan.scripts.contract.feature_of(each.script_name)
+            for name in (feature, f"{feature}:{each.script_name.partition('.sql:')[2]}"):
+                self._of_feature[name].append(each)
         self.kept: list[Kept] = []
         self.dropped: list[str] = []
         self.forgotten: list[str] = []
@@ -177,9 +183,4 @@ class _Server:
         self.kept.append(Kept(subject, reason, remedy))
 
     def _scripts(self, feature: str) -> list[_Recorded]:
-        name, _, key = feature.partition(":")
-        of = self._plan.scripts.contract.feature_of
-        return [
-            each for each in self._journal
-            if of(each.script_name) == name and (not key or each.script_name.partition(".sql:")[2] == key)
-        ]  # fmt: skip
+        return self._of_feature.get(feature, [])
