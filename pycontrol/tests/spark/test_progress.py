@@ -165,7 +165,7 @@ def test_a_file_that_cannot_be_opened_and_a_port_that_is_none_are_refused(queues
 
 @pytest.fixture
 def one():
-    return Measured("2026-01-01T00:00:00.000Z", "q", 1, 20, 100, 5.0, 0.5, 7, 3.5, None, ({"process": 1, "since": None, "application": "a"},))
+    return Measured("2026-01-01T00:00:00.000Z", "q", 1, 20, 100, 5.0, 0.5, 7, 3.5, held_by=({"process": 1, "since": None, "application": "a"},))
 
 
 def test_prometheus_adds_up_rows_and_shows_the_last_lag(one):

@@ -121,6 +121,8 @@ def test_several_workers_share_the_count_of_attempts(shop):
 
     with shop.run("fail", limit=4, attempts=3) as supervisor:
         supervisor.until(lambda: len(shop.errors()) == 40, "all in the error queue")
+        # a worker reports its events together, some time after its commits
+        supervisor.until(lambda: len(supervisor.seen(events.Failed)) >= 3 * 40, "each failure is reported")
         supervisor.idle()
 
     attempts = [event.attempts for event in supervisor.seen(events.Failed)]

@@ -25,7 +25,7 @@ from rowpost.spark.archive.headers import parse_headers
 from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.leftovers import Leftover, find_leftovers, sweep
 from rowpost.spark.archive.rows import FILE, read_files, relative
-from rowpost.spark.archive.schemas import ESSENTIAL, MESSAGE
+from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.archive.table import ArchiveTable, DataFile
 from rowpost.spark.jobs.maintenance import Counts, Step, without_rows, work
 
@@ -128,7 +128,7 @@ def run(
         SparkFailed: another job maintains the archive, its log must be replaced first, or a file cannot be read.
     """
     table, counts = ArchiveTable.open(path), Counts()
-    table.check_columns(ESSENTIAL)
+    table.check_columns(("id", "row_version"))  # the tables of `decode` are erased too
     if not table.has_plain_log:
         raise SparkFailed(f"Cannot erase in {path}: the log of the table has statistics of ids and headers. Replace it with: rowpost spark adopt {path}")
     with lease(table.folder, "erase"):
