@@ -36,7 +36,7 @@ __all__ = [
     "Tally",
 ]
 
-# A report describes so many failures, and so many dropped messages; further ones are only counted.
+# A report describes at most so many failures, and so many dropped messages: then it is sent at once.
 FAILURES_PER_REPORT = 50
 NO_MESSAGE, MESSAGE_IN_FLIGHT = 0, 1
 ATTEMPTS_FAILED = frozenset({Kind.FAILED, Kind.DELAYED, Kind.MOVED_TO_ERROR})
@@ -176,8 +176,8 @@ class Progress:
         busy: the worker continues to receive.
         round: the round of the last Receive.
         runs: receives in order: +n for n messages in a row, -n for n empty receives in a row.
-        failures: failed attempts, at most 50 of them.
-        dropped: discarded and expired messages, at most 50 of them.
+        failures: failed attempts; a report is sent when it has 50 of them.
+        dropped: discarded and expired messages; a report is sent when it has 50 of them.
         streak: failed attempts since the last message that was handled.
         times: critical and processing times.
         measured: single measurements for ServiceControl; None if there is none, or the environment sends no metrics.
@@ -252,16 +252,20 @@ class Tally:
             self._streak += 1
         elif kind in DROPPED:
             self._drop(outcome)
-        if kind in BAD and len(self._failures) < FAILURES_PER_REPORT:
+        if kind in BAD:
             self._failures.append(outcome)
         if kind is not Kind.EMPTY and kind is not Kind.UNMOVABLE:
             self._counts[kind] = self._counts.get(kind, 0) + 1
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the report must be sent before the next message: what it does not describe would be an event that nobody sees."""
+        return len(self._failures) >= FAILURES_PER_REPORT or len(self._dropped) >= FAILURES_PER_REPORT
+
     def _drop(self, outcome: Outcome) -> None:
         if outcome.kind is Kind.DISCARDED:
             self._streak = 0
-        if len(self._dropped) < FAILURES_PER_REPORT:
-            self._dropped.append(outcome)
+        self._dropped.append(outcome)
 
     def take(
         self, *, busy: bool, round_: int, times: Times | None = None, measured: Measurements | None = None, histograms: Histograms | None = None

@@ -195,6 +195,8 @@ class Worker:
         if kind is Kind.DEADLOCKED:
             return
         self._tally.add(outcome)
+        if self._tally.is_full:
+            self._report(busy=True)
         if kind is Kind.EMPTY:
             self._found_nothing()
             return

@@ -228,12 +228,14 @@ def test_a_supervisor_tells_which_message_a_handler_discarded(shop):
     assert (event.message_id, event.message_type, event.reason) == (str(message_id), "Shop.Old", "nobody sells it any more")
 
 
-def test_a_report_describes_fifty_of_them_and_counts_all(empty, database, sql):
+def test_a_report_is_full_with_fifty_of_them_and_the_next_one_describes_the_others(empty, database, sql):
     sql.insert_expired("Sales", 60)
-    batches, tally = Batches(Pipeline(database, "Sales", endpoint_that_discards()), BatchSize(60, None, now=60)), Tally()
+    batches, tally, reports = Batches(Pipeline(database, "Sales", endpoint_that_discards()), BatchSize(60, None, now=60)), Tally(), []
 
     for outcome in batches.process():
         tally.add(outcome)
-    progress = tally.take(busy=False, round_=1)
+        if tally.is_full:
+            reports.append(tally.take(busy=True, round_=1))
+    reports.append(tally.take(busy=False, round_=1))
 
-    assert (progress.expired, len(progress.dropped), progress.failures) == (60, 50, ())
+    assert [(each.expired, len(each.dropped), each.failures) for each in reports] == [(50, 50, ()), (10, 10, ())]
