@@ -64,7 +64,7 @@ def archive(
     every: Annotated[str | None, typer.Option("--every", metavar="DURATION", help="Keep running and poll at this interval, such as 10s.")] = None,
     once: Annotated[bool, typer.Option("--once", help="Archive the messages that are there now, then exit. This is the default.")] = False,
     max_rows: Annotated[
-        int | None, typer.Option("--max-rows", min=1, help="Maximum number of messages in one batch. Default: 250000; of a drain 50000.")
+        int | None, typer.Option("--max-rows", min=1, help="Maximum number of messages in one batch. Default: 250000; with --drain and --log 50000.")
     ] = None,
     checkpoint: Annotated[str | None, typer.Option("--checkpoint", metavar="DIR", help="Where Spark stores its progress. Default: a folder in DIR.")] = None,
     fail_when_held: Annotated[bool, typer.Option("--fail-when-held", help="Exit with 1 if open transactions hold messages back, which a later run archives.")] = False,

@@ -42,8 +42,8 @@ __all__ = ["AUTOMATIC_FILES", "ArchiveJob", "BatchWriter", "archive", "default_c
 
 #: Small files of one day, of about the same size, that the archiver merges.
 AUTOMATIC_FILES = 10
-#: Rows in one batch, by mode.
-DEFAULT_ROWS = {"tail": 250_000, "drain": 50_000, "log": 50_000}
+#: Messages in one batch of a tail; the other modes have the source's default.
+TAIL_ROWS = 250_000
 _POLL_INTERVAL_S = 0.3
 _VACUUM_EVERY_S = 3600.0
 _LOG = logging.getLogger("rowpost.spark")
@@ -82,7 +82,7 @@ class ArchiveJob:
         queue: a queue, or several with commas between them.
         mode: "tail", "drain" or "log".
         every: the interval between batches, such as "10 seconds". If it is None, the job archives the current messages and ends.
-        max_rows: rows in one batch. A batch has costs of its own of about half a second, and a drain moves it in one transaction.
+        max_rows: messages in one batch. None means TAIL_ROWS for a tail, and 50,000 for the other modes. A batch has costs of its own of about half a second, and a drain moves it in one transaction.
         options: additional options of the source.
     """
 
@@ -197,7 +197,9 @@ def read_queue(spark: SparkSession, queue: str, environment: str | None = None, 
 def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
     """Start the stream."""
     reader = spark.readStream.format("rowpost").option("subscribe", job.queue).option("mode", job.mode)
-    options = {"environment": job.environment, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(job.max_rows or DEFAULT_ROWS[job.mode])}
+    options = {"environment": job.environment, "startingOffsets": "earliest"}
+    rows = job.max_rows or (TAIL_ROWS if job.mode == "tail" else None)
+    options["maxOffsetsPerTrigger"] = None if rows is None else str(rows)
     for name, value in [*options.items(), *job.options, *stream_options(ends=job.every is None).items()]:
         if value is not None:
             reader = reader.option(name, value)

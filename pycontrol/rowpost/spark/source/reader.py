@@ -101,7 +101,8 @@ class QueueReader(DataSourceReader):
                 lowest = state.last if lowest == LATEST else 0
             above = max(lowest, self.pushed.above)
             upto = min(ending if isinstance(ending, int) else state.last, self.pushed.upto, state.last)
-            sample = [Sampled(*row) for row in database.call("sample_range", self.options.queue, above=above, upto=upto)]
+            divided = self.options.part_rows is not None or self.options.partitions > 1
+            sample = [] if not divided else [Sampled(*row) for row in database.call("sample_range", self.options.queue, above=above, upto=upto)]
         return divide_visible(above, upto, state.first, self.options.partitions, sample, self.options.part_rows)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
