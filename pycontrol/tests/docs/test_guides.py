@@ -76,8 +76,8 @@ NOT_RUN = {
         "rowpost.spark": "starts Spark; tests/spark/test_decode.py and test_merged_metrics.py call these functions",
     },
     "docs/guides/spark-log.md": {
-        "finalize(": "needs a checkpoint of Spark; tests/spark/test_log.py calls it",
-        "rowpost spark": "starts Spark; tests/spark/test_log_refusals.py runs every command",
+        "finalize(": "needs a checkpoint of Spark; tests/spark/log/test_log.py calls it",
+        "rowpost spark": "starts Spark; tests/spark/log/test_log_refusals.py runs every command",
     },
     "docs/guides/spark.md": {
         "df.write": "starts Spark; tests/spark/test_sink.py writes so",

@@ -133,7 +133,7 @@ def test_failing_messages_are_set_aside_once_with_their_whole_content(spark, sho
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("rules: []", "has no rule"),
+        ("rules: []", "is empty"),
         ("rule: []", "rule: unknown key: did you mean rules?"),
         ("rules: [{name: a, notnull: x}]", "rules.1.notnull: unknown key: did you mean not_null?"),
         ("rules: [{name: a}]", "rules.1: has no check"),

@@ -72,7 +72,7 @@ def test_messages_outside_of_the_window_and_without_a_time_are_counted(measure):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("targets: []", "has no target"),
+        ("targets: []", "is empty"),
         ("target: []", "did you mean targets?"),
         ("targets: [{name: a, critcal_time: 2s, share: 99%}]", "targets.1.critcal_time: unknown key: did you mean critical_time?"),
         ("targets: [{name: a, share: 99%}]", "targets.1: has 0 limits"),

@@ -249,8 +249,12 @@ def test_two_acts_on_the_same_messages_at_once_change_each_once(error, open_data
     fail(error, 600)
     acts = [BulkAct.begin(open_database(), Actor("test", name), replace(ALL, wanted=wanted), Change("retry")) for name, wanted in (("a", Filter()), ("b", Filter(exception="slow")))]
     both_have_read = threading.Barrier(2, timeout=60)
-    read = lambda counted: both_have_read.wait() if counted.total is not None and not counted.finished else None
-    threads = [threading.Thread(target=act.run, args=(read,)) for act in acts]
+
+    def after_reading(counted):
+        if counted.total is not None and not counted.finished:
+            both_have_read.wait()
+
+    threads = [threading.Thread(target=act.run, args=(after_reading,)) for act in acts]
     for thread in threads:
         thread.start()
     for thread in threads:

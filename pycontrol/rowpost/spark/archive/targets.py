@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Literal
 
 from rowpost.settings.yaml_file import read_root
 from rowpost.settings.yaml_node import Node
-from rowpost.spark.bodies.expectations import share, span
+from rowpost.spark.report_values import check_names, share, span
 
 __all__ = ["Target", "Targets", "read_targets"]
 
@@ -53,11 +52,7 @@ def read_targets(path: Path) -> Targets:
     window = span(root, "window") if "window" in root.values else _WINDOW
     targets = tuple(map(_target, root.items("targets")))
     root.check_keys(("window", "targets"))
-    if not targets:
-        raise root.error("targets", "has no target: nothing would be measured")
-    twice = [name for name, number in Counter(target.name for target in targets).items() if number > 1]
-    if twice:
-        raise root.error("targets", f"two targets are named {twice[0]!r}: reports could not tell them apart")
+    check_names(root, "targets", (target.name for target in targets))
     return Targets(targets, window)
 
 

@@ -21,8 +21,6 @@ A value that is null passes all checks but `not_null`, as in a CHECK constraint 
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -30,8 +28,9 @@ from typing import Any, Literal
 
 from rowpost.settings.yaml_file import read_root
 from rowpost.settings.yaml_node import Node, Texts
+from rowpost.spark.report_values import check_names, share, span
 
-__all__ = ["Expectations", "Rule", "read_expectations", "share", "span"]
+__all__ = ["Expectations", "Rule", "read_expectations"]
 
 Check = Literal["not_null", "range", "values", "matches", "sql", "unique", "sequence", "known_type", "no_rescued"]
 Severity = Literal["error", "warning"]
@@ -42,7 +41,6 @@ _KEYS: dict[str, Check] = {
 _OF_A_COLUMN = ("range", "values", "matches")
 _COMMON = ("name", "message_type", "severity", "allowed")
 _MORE = {"column": _OF_A_COLUMN, "within": ("unique",), "by": ("sequence",)}
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 @dataclass(frozen=True)
@@ -78,11 +76,7 @@ def read_expectations(path: Path) -> Expectations:
     folder = path.parent / root.take("schemas", str) if "schemas" in root.values else None
     rules = tuple(map(_rule, root.items("rules")))
     root.check_keys(("schemas", "rules"))
-    if not rules:
-        raise root.error("rules", "has no rule: nothing would be checked")
-    twice = [name for name, number in Counter(rule.name for rule in rules).items() if number > 1]
-    if twice:
-        raise root.error("rules", f"two rules are named {twice[0]!r}: reports could not tell them apart")
+    check_names(root, "rules", (rule.name for rule in rules))
     return Expectations(path, rules, folder)
 
 
@@ -141,23 +135,3 @@ def _values(node: Node) -> tuple[Any, ...]:
 
 def _text(node: Node, check: Check) -> str:
     return node.take(check, str) if check in ("matches", "sql") else ""
-
-
-def share(node: Node, key: str) -> float:
-    """Return a share such as 0.1% as a number from 0 to 1. Raises SettingsError."""
-    text = node.values[key]
-    match = re.fullmatch(r"(\d{1,3}(?:\.\d+)?) ?%", text) if isinstance(text, str) else None
-    node.taken.add(key)
-    if match is None or float(match[1]) > 100:  # noqa: PLR2004 -- per cent
-        raise node.wrong(key, "a share, such as 0.1%")
-    return float(match[1]) / 100
-
-
-def span(node: Node, key: str) -> timedelta:
-    """Return a duration such as 1d or 30m. Raises SettingsError."""
-    text = node.values[key]
-    match = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)(ms|[smhd])", text) if isinstance(text, str) else None
-    node.taken.add(key)
-    if match is None or not float(match[1]):
-        raise node.wrong(key, "a duration, such as 500ms, 2s, 30m, 12h or 1d")
-    return timedelta(milliseconds=float(match[1])) if match[2] == "ms" else timedelta(**{_UNITS[match[2]]: float(match[1])})

@@ -203,7 +203,7 @@ def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
     for name, value in [*options.items(), *job.options, *stream_options(ends=job.every is None).items()]:
         if value is not None:
             reader = reader.option(name, value)
-    writer = BatchWriter(job.path, job.checkpoint_location, queue=job.queue)
+    writer = BatchWriter(job.path, job.checkpoint_location, queue=job.queue, parse=True)
     stream = _arrived(measure_bytes(reader.load()), job.queue).writeStream.foreachBatch(writer).queryName(f"rowpost archive {job.queue}")
     stream = stream.option("checkpointLocation", job.checkpoint_location)
     return start_query(stream, job.every)
@@ -217,10 +217,11 @@ class BatchWriter:
         checkpoint: the query's checkpoint, which has its id.
         schema: the columns of the table, if it does not exist yet.
         queue: named in the log.
+        parse: the batches are messages with `archived_at` and `queue`, whose headers the writing tasks parse; otherwise they have the table's columns.
     """
 
-    def __init__(self, path: str, checkpoint: str, schema: StructType = ARCHIVE, queue: str | None = None) -> None:
-        self.path, self.checkpoint, self.schema, self.queue = path, checkpoint, schema, queue
+    def __init__(self, path: str, checkpoint: str, schema: StructType = ARCHIVE, queue: str | None = None, *, parse: bool = False) -> None:
+        self.path, self.checkpoint, self.schema, self.queue, self.parse = path, checkpoint, schema, queue, parse
         self._query: str | None = None
         self._table: ArchiveTable | None = None
         self._vacuumed = time.monotonic()
@@ -236,7 +237,7 @@ class BatchWriter:
             return
         table.check_writable()
         table.check_columns(self.schema.fieldNames() if self.schema != ARCHIVE else ESSENTIAL)
-        new = write_files(df, table, f"{self._query}-{batch_id}", parse="headers_valid" not in df.columns and "headers" in df.columns)
+        new = write_files(df, table, f"{self._query}-{batch_id}", parse=self.parse)
         note = {"job": "archive", "queue": self.queue, "batch": batch_id, "rows": sum(file.rows for file in new)}
         while new and not table.commit(new, batches={self._query: batch_id}, note=note):
             table.refresh()

@@ -35,17 +35,6 @@ def served(spark):
 
 
 @pytest.fixture
-def queues(served):
-    yield served[1]
-    drop_slots(served[1])
-
-
-@pytest.fixture
-def run(queues, tmp_path):
-    return LogRun(queues, tmp_path)
-
-
-@pytest.fixture
 def begun(queues, run):
     """A queue of which a stream has read three messages."""
     queue = queues.make(publication=True)
@@ -53,12 +42,6 @@ def begun(queues, run):
     queues.send(queue, numbered(0, 3))
     assert run(queue) == [0, 1, 2]
     return queue
-
-
-@pytest.fixture
-def connection(queues):
-    with psycopg.connect(queues.url, autocommit=True) as made:
-        yield made
 
 
 @pytest.fixture

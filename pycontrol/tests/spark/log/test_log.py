@@ -4,31 +4,13 @@ import json
 import threading
 import uuid
 
-import psycopg
 import pytest
 
 from rowpost.database.connection import connect_url
 from rowpost.spark.source.checkpoint import committed_offset, finalize
-from tests.support.spark.logs import LogRun, drop_slots, log_server, numbered, pass_through, slots
+from tests.support.spark.logs import numbered, pass_through, slots
 
 INSERT = 'INSERT INTO public."{}" (id, headers, body) SELECT gen_random_uuid(), \'{{}}\', convert_to(n::text, \'UTF8\') FROM generate_series(%s::int, %s) AS n'
-
-
-@pytest.fixture(scope="module")
-def served(spark):
-    with log_server(spark) as made:
-        yield made
-
-
-@pytest.fixture
-def queues(served):
-    yield served[1]
-    drop_slots(served[1])
-
-
-@pytest.fixture
-def run(queues, tmp_path):
-    return LogRun(queues, tmp_path)
 
 
 @pytest.fixture
@@ -37,12 +19,6 @@ def begun(queues, run):
     queue = queues.make(publication=True)
     assert run(queue) == []
     return queue
-
-
-@pytest.fixture
-def connection(queues):
-    with psycopg.connect(queues.url, autocommit=True) as made:
-        yield made
 
 
 def test_messages_that_live_for_milliseconds_all_arrive(queues, begun, run):
