@@ -12,7 +12,8 @@ columns of the table. `rowpost_all` reads three more columns, which SQL Server's
 
 `log` reads messages that were sent in transactions of 1,000 messages and removed before the stream reads them.
 
-`archive` is the whole command on a table of the same messages. `messages_per_cpu_s` counts only the CPU time of Spark and its Python
+`archive_first` is the whole command on a table of the same messages, in a JVM that has just started, and `archive` the same once more, as
+in an archiver that has run for a while: the JVM has compiled what it executes often. `messages_per_cpu_s` counts only the CPU time of Spark and its Python
 workers, so that it can be compared between machines with other load. The streams have the same time as `cpu_us_per_message`.
 `worker_peak_mb` is the memory of the largest Python worker.
 """
@@ -284,6 +285,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
         measurements: list[tuple[str, Callable[[], dict[str, object]]]] = [
             ("narrow", bench.narrow),
             ("archive_cold", lambda: bench.archive("Warm", folder / "archive_cold")),
+            ("archive_first", lambda: bench.archive("Bench", folder / "archive_first")),
             ("archive", lambda: bench.archive("Bench", folder / "archive")),
             ("tail_cold", lambda: bench.stream("Warm", "tail", 10_000, folder)),
             ("tail", lambda: bench.stream("Small", "tail", 50_000, folder)),

@@ -21,7 +21,7 @@ from rowpost.spark.archive.folder import ArchiveFolder
 from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.policy import Policy, Rule
 from rowpost.spark.archive.searching import contains
-from rowpost.spark.archive.table import ArchiveTable
+from rowpost.spark.archive.table import ArchiveTable, DataFile
 from rowpost.spark.jobs import compact, erase, retain, verify
 from rowpost.spark.jobs.archive import AUTOMATIC_FILES, read_archive
 from rowpost.spark.jobs.maintenance import Counts
@@ -150,6 +150,14 @@ def test_the_archiver_merges_its_small_files_by_itself(spark, tmp_path):
     assert table.last_batch(QUERY) == 2 * AUTOMATIC_FILES - 1
     assert read_archive(spark, str(made.path)).select("message_id").distinct().count() == 8 * AUTOMATIC_FILES
     assert verify.run(spark, str(made.path)).counts["duplicates"] == 0
+
+
+@pytest.mark.parametrize(("megabytes", "merged"), [(31, True), (33, False)])
+def test_the_archiver_leaves_files_of_32_mb_and_more_to_compact(megabytes, merged):
+    files = [DataFile(f"f{number}", "audit", "2026-11-20", megabytes << 20, 1) for number in range(AUTOMATIC_FILES)]
+
+    assert bool(compact.small_files(files, AUTOMATIC_FILES)) is merged
+    assert compact.small_files(files, 2, tiers=(64 << 20,))
 
 
 # ---------------------------------------------------------------------------------------------- the log

@@ -29,6 +29,7 @@ PARTITIONS = ("queue", "day")
 STATISTICS = ("row_version", "time_sent", "processing_started", "processing_ended", "deliver_at", "time_of_failure", "body_bytes", "archived_at", "hour")
 _BUFFER_BYTES = 32 << 20
 _NO_STATISTICS = ("headers", "body")  # long values, which no filter compares
+_DIFFERING = ("id", "message_id", "headers", "body")  # a dictionary of values that differ is written, found too large and discarded
 _ESCAPED = set("\"#%'*/:=?\\{[]^\x7f")
 
 
@@ -113,9 +114,12 @@ class _Parts:
         self._open: dict[tuple[str, str], tuple[str, parquet.ParquetWriter, list]] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        for queue in pc.unique(batch.column("queue")).to_pylist():
-            for day in pc.unique(batch.column("day")).to_pylist():
-                own = batch.filter(pc.and_(pc.equal(batch.column("queue"), queue), pc.equal(batch.column("day"), day)))
+        queues, days = (pc.unique(batch.column(name)).to_pylist() for name in PARTITIONS)
+        for queue in queues:
+            for day in days:
+                # a filter copies all rows, also if it excludes none
+                all_rows = len(queues) == len(days) == 1
+                own = batch if all_rows else batch.filter(pc.and_(pc.equal(batch.column("queue"), queue), pc.equal(batch.column("day"), day)))
                 if len(own):
                     self._buffered[queue, day.isoformat()].append(conform(own, self._schema))
         self._bytes += batch.nbytes
@@ -150,6 +154,7 @@ class _Parts:
             self._files.create_dir(f"{self._root}/{folder}", recursive=True)
         counted = [field.name for field in self._schema if field.name not in _NO_STATISTICS]
         out = self._files.open_output_stream(f"{self._root}/{path}")
-        writer = parquet.ParquetWriter(out, self._schema, compression="zstd", write_statistics=counted, metadata_collector=footers)
+        repeating = [field.name for field in self._schema if field.name not in _DIFFERING]
+        writer = parquet.ParquetWriter(out, self._schema, compression="zstd", write_statistics=counted, use_dictionary=repeating, metadata_collector=footers)
         writer.file_handle = out  # close() closes it
         return path, writer, footers

@@ -22,7 +22,9 @@ __all__ = ["merge", "phases", "run", "small_files"]
 
 _SMALL_BYTES = FILE_BYTES // 2
 _GROUPS_IN_STEP = 8  # a step that loses one file to another job is done again
-_TIERS = (1 << 20, 8 << 20, _SMALL_BYTES)
+#: The archiver leaves larger files to `compact`: readers gain little, and a message would be rewritten while the archiver is busy.
+_AUTOMATIC_BYTES = 32 << 20
+_TIERS = (1 << 20, 8 << 20, _AUTOMATIC_BYTES)
 
 
 def small_files(files: Iterable[DataFile], at_least: int, *, tiers: Sequence[int] = _TIERS) -> list[tuple[DataFile, ...]]:
