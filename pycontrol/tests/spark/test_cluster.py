@@ -31,6 +31,16 @@ print(json.dumps({"archived": counts["messages"], "sent": sent["sent_now"], "con
 spark.stop()
 """
 
+#: runs commands of `rowpost` one after the other, and prints the exit code and the last line of each, as JSON
+COMMANDS = """
+import json, sys
+from typer.testing import CliRunner
+from rowpost.cli.app import app
+for command in json.loads(sys.argv[1]):
+    ended = CliRunner().invoke(app, command)
+    print(json.dumps([command[3], ended.exit_code, (ended.stdout.strip().splitlines() or [""])[-1], ended.stderr[-1500:]]))
+"""
+
 #: writes 4,000 rows after a shuffle; the executor of the first task that reaches row 1,500 is killed, with the files of its shuffle
 WRITE = """
 import json, os, signal, sys
@@ -128,15 +138,47 @@ def test_spark_submit_gives_the_session(job):
     assert job(str(submit), "--master", "local[2]", PYSPARK_PYTHON=sys.executable) == {"archived": 50, "sent": 50, "connect": False}
 
 
-def test_spark_connect_does_the_same(job):
-    """If this Python lacks pyspark[connect], ROWPOST_TEST_CONNECT names a Python that has it."""
+@pytest.fixture
+def connect_python():
+    """A Python with pyspark[connect]: this one, or the one that ROWPOST_TEST_CONNECT names."""
     program = os.environ.get("ROWPOST_TEST_CONNECT", sys.executable)
     if subprocess.run([program, "-c", "import grpc, grpc_status, pandas"], capture_output=True).returncode:
         pytest.skip("needs pip install 'pyspark[connect]', or ROWPOST_TEST_CONNECT")
+    return program
 
-    said = job(program=program, SPARK_REMOTE="local[2]", PYSPARK_PYTHON=program)
+
+def test_spark_connect_does_the_same(job, connect_python):
+    said = job(program=connect_python, SPARK_REMOTE="local[2]", PYSPARK_PYTHON=connect_python)
 
     assert said == {"archived": 50, "sent": 50, "connect": True}
+
+
+def test_every_command_over_an_archive_runs_over_spark_connect(queues, spark_url, tmp_path, connect_python):
+    queue, target, archive = queues.make(), queues.make(), str(tmp_path / "archive")
+    bodies = [b'{"Number": %d}' % n for n in range(20)]
+    queues.send(queue, bodies, audit_row()[5])
+    for name, text in {
+        "targets.yml": "targets: [{name: fast, critical_time: 100d, share: 50%}]",
+        "rules.yml": "schemas: schemas\nrules: [{name: few, column: Number, max: 9}, {name: body, column: Number, min: 0}]",
+    }.items():
+        (tmp_path / name).write_text(text)
+    commands = [
+        ["archive", queue, archive], ["verify", archive], ["compact", archive], ["metrics", archive, "--out", "metrics"], ["metrics", archive, "--by", "day"],
+        ["conversations", archive, "--out", "conversations"], ["failures", archive], ["schemas", archive, "--propose", "schemas"],
+        ["decode", archive, "decoded", "--schemas", "schemas"], ["quality", archive, "--expect", "rules.yml", "--apart", "apart"],
+        ["targets", archive, "--targets", "targets.yml"], ["replay", archive, target, "--job", "rehearsed", "--dry-run"],
+        ["erase", archive, "--where", "body like '%13%'", "--reason", "a test"], ["doctor"],
+    ]  # fmt: skip
+    asked = [["--env", queues.environment, "spark", *command, "--json"] for command in commands]
+
+    done = subprocess.run(
+        [connect_python, "-c", COMMANDS, json.dumps(asked)], capture_output=True, text=True, cwd=tmp_path, timeout=600,
+        env={**python_of(PYCONTROL), "ROWPOST_SPARK_TEST_URL": spark_url, "SPARK_REMOTE": "local[2]", "PYSPARK_PYTHON": connect_python},
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    ended = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(name, code) for name, code, *_ in ended] == [(command[0], int(command[0] == "quality")) for command in commands], done.stdout
 
 
 def test_a_machine_without_java_runs_on_that_of_the_wheel(job, tmp_path):

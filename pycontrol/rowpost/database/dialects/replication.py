@@ -13,6 +13,7 @@ A slot serves one connection at a time.
 
 from __future__ import annotations
 
+import re
 import selectors
 import struct
 import time
@@ -44,6 +45,8 @@ RELEASE_TIMEOUT_S = 5.0
 #: the server sends each message by itself. Reading each one at once would cost two changes of the process a message
 _GATHER_S = 0.001
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.2
+#: how servers up to PostgreSQL 15, and newer ones, refuse a login: psycopg knows no SQLSTATE of a refused connection
+_NO_RIGHT = re.compile("start walsender|start WAL sender")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +182,7 @@ def _refused(error: psycopg.Error) -> RowpostError:
     said = first_line(error)
     if isinstance(error, ObjectInUse):
         return _SlotInUse(f"Another connection reads the log by this stream's slot: {said}. Each stream needs a slot of its own: set the option slot.")
-    if error.sqlstate == "42501" or "WAL sender" in said:
+    if error.sqlstate == "42501" or _NO_RIGHT.search(said):
         return PermissionDenied(NO_REPLICATION.format(said=said))
     found = translate(error)
     if type(found) is DatabaseError:
