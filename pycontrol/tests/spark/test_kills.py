@@ -1,4 +1,4 @@
-"""Random kill -9 of driver, JVM and workers during archive (tail, drain and log) and replay loses and duplicates nothing.
+"""Random kill -9 of driver, JVM and workers during archive (tail, drain and log), replay and decode loses and duplicates nothing.
 
 A test takes a quarter of an hour for 20 kills: `make test/spark-slow ARGS="-k kills"`. ROWPOST_KILLS is the number of kills;
 ROWPOST_KILL_SEED repeats the choices of a run.
@@ -19,12 +19,14 @@ import pytest
 from rowpost.spark.jobs import verify
 from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.source.checkpoint import committed_offset
+from tests.support.spark.archives import ArchiveMaker
 from tests.support.spark.killing import ANYTHING, EXECUTORS, fill, kill_until_done, python_of
 from tests.support.spark.logs import log_server, numbered, pass_through, slots
-from tests.support.spark.messages import error_row
+from tests.support.spark.messages import audit_row, error_row
 
 MESSAGES, KILLS = 200_000, int(os.environ.get("ROWPOST_KILLS", "20"))
 A_BATCH = MESSAGES * 2 // (KILLS * 5)  # more batches than kills
+ROUND = 2_000  # messages of each type
 PYCONTROL = Path(__file__).parents[2]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(6000)]
@@ -154,3 +156,26 @@ def test_a_replay_survives_kills(queues, environment, common, seed, tmp_path):
     print(f"replay: killed {sum(killed.values())} times: {dict(killed)}; {rows} rows, {ids} ids, {numbers} messages")
     assert sum(killed.values()) >= KILLS
     assert (rows, ids, numbers) == (MESSAGES, MESSAGES, MESSAGES)
+
+
+def test_decoded_tables_survive_kills(spark, environment, common, seed, tmp_path):
+    """Each round adds messages to the archive, and kills runs at any time of their life until one completes."""
+    made, killed, chooses = ArchiveMaker(spark, tmp_path / "made"), Counter(), random.Random(seed)
+    schemas, out, types = tmp_path / "schemas", tmp_path / "decoded", ("Shop.PlaceOrder", "Shop.Paid")
+    schemas.mkdir()
+    for name in types:
+        (schemas / f"{name}.ddl").write_text("Number BIGINT")
+    command = ["spark", "decode", str(made.path), str(out), "--schemas", str(schemas), *common]
+    numbers = {name: [] for name in types}
+    while sum(killed.values()) < KILLS:
+        for name in types:
+            first = len(numbers[name])
+            numbers[name] += range(first, first + ROUND)
+            rows = [audit_row(f"{name}-{n}", body=b'{"Number": %d}' % n, EnclosedMessageTypes=name) for n in range(first, first + ROUND)]
+            made.batch(sum(map(len, numbers.values())), rows)
+        some = min(chooses.randint(1, 4), KILLS - sum(killed.values()))
+        killed += kill_until_done(command, environment, time.monotonic, kills=some, longest=12, log=tmp_path / "log", seed=seed + len(numbers[types[0]]))
+
+    print(f"decode: killed {sum(killed.values())} times: {dict(killed)}; {ROUND} messages a round, {len(numbers[types[0]]) // ROUND} rounds")
+    for name in types:
+        assert sorted(row.Number for row in read_archive(spark, str(out / name)).select("Number").collect()) == numbers[name]
