@@ -105,13 +105,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Run the files that share Spark's session in one process: starting and warming up a JVM takes as long as thirty tests."""
+    """Run the files that share Spark's session in two processes of about the same length: starting and warming up a JVM takes as long as thirty tests."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            return "spark" if "tests/spark/" in file else file
+            return next((folder for folder in ("tests/spark/source/", "tests/spark/") if folder in file), file)
 
     return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 

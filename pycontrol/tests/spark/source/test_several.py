@@ -20,7 +20,7 @@ from rowpost.spark.versions import start_query, stream_options
 from tests.support.spark.killing import fill, kill_until_done, python_of
 from tests.support.spark.outages import own_server
 
-PYCONTROL = Path(__file__).parents[2]
+PYCONTROL = Path(__file__).parents[3]
 
 
 @pytest.fixture

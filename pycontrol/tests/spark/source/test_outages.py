@@ -26,7 +26,7 @@ from tests.support.spark.queues import Queues
 from tests.support.standby import pair  # noqa: F401 -- a fixture
 from tests.support.workers import eventually
 
-PYCONTROL = Path(__file__).parents[2]
+PYCONTROL = Path(__file__).parents[3]
 FIRST, SECOND = range(50), range(50, 80)
 
 
