@@ -384,7 +384,7 @@ def test_the_guides_python_runs(guide: Path, stage: Stage):
         run(block, names)
         executed += 1
 
-    assert executed or guide.name in ("spark.md", "spark-bodies.md", "spark-log.md", "spark-where-it-runs.md")
+    assert executed or guide.name in ("spark.md", "spark-bodies.md", "spark-iceberg.md", "spark-log.md", "spark-where-it-runs.md")
     CHECKS.get(guide.name, lambda _: None)(names)
 
 
