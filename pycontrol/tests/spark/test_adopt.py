@@ -8,8 +8,8 @@ import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from rowpost.errors import ArchiveNotFound, SparkFailed
-from rowpost.spark.archive.searching import contains
 from rowpost.spark.archive.opening import open_table
+from rowpost.spark.archive.searching import contains
 from rowpost.spark.jobs import adopt, erase, verify
 from rowpost.spark.jobs.archive import archive, read_archive
 from tests.support.spark.archives import QUERY, ArchiveMaker, old_archive

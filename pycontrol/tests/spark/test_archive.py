@@ -10,9 +10,9 @@ import pytest
 from deltalake import DeltaTable, Field, QueryBuilder, write_deltalake
 
 from rowpost.errors import ArchiveNotFound, SparkFailed
+from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.parts import NewFile
 from rowpost.spark.archive.schemas import ARCHIVE
-from rowpost.spark.archive.opening import open_table
 from rowpost.spark.explain import explained
 from rowpost.spark.jobs.archive import BatchWriter, archive, read_archive
 from rowpost.wire.message import format_timestamp

@@ -9,10 +9,10 @@ import pytest
 from deltalake import DeltaTable
 
 from rowpost.errors import SparkFailed
-from rowpost.spark.archive.folder import ArchiveFolder
-from rowpost.spark.archive.searching import contains
 from rowpost.spark.archive.delta import DeltaArchive
+from rowpost.spark.archive.folder import ArchiveFolder
 from rowpost.spark.archive.opening import open_table
+from rowpost.spark.archive.searching import contains
 from rowpost.spark.bodies.schema_files import read_schemas
 from rowpost.spark.jobs import compact, decoded_tables, erase
 from rowpost.spark.jobs.archive import read_archive

@@ -11,8 +11,8 @@ from pyarrow import parquet
 
 from rowpost.errors import InvalidMessage
 from rowpost.spark.archive.folder import ArchiveFolder
-from rowpost.spark.archive.searching import contains
 from rowpost.spark.archive.opening import open_table
+from rowpost.spark.archive.searching import contains
 from rowpost.spark.jobs import compact, erase, replay, verify
 from rowpost.spark.jobs.archive import read_archive
 from tests.support.spark.archives import QUERY, ArchiveMaker, old_archive

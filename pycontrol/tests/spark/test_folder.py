@@ -8,9 +8,9 @@ import pytest
 
 from rowpost.errors import SettingsError, SparkFailed
 from rowpost.spark.archive.folder import ArchiveFolder
+from rowpost.spark.archive.opening import open_table, path_of
 from rowpost.spark.archive.policy import Limit, Policy, Rule, read_policy
 from rowpost.spark.archive.searching import contains
-from rowpost.spark.archive.opening import open_table, path_of
 from rowpost.spark.archive.table import DataFile
 from rowpost.spark.explain import explained
 from rowpost.spark.jobs import compact, retain, verify

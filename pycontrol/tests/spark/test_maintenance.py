@@ -19,9 +19,9 @@ from deltalake.exceptions import CommitFailedError
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.folder import ArchiveFolder
 from rowpost.spark.archive.lease import lease
+from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.policy import Policy, Rule
 from rowpost.spark.archive.searching import contains
-from rowpost.spark.archive.opening import open_table
 from rowpost.spark.jobs import compact, erase, retain, verify
 from rowpost.spark.jobs.archive import AUTOMATIC_FILES, read_archive
 from rowpost.spark.jobs.maintenance import Counts

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 from deltalake import DeltaTable
 
-from rowpost.spark.archive.schemas import FLOW_MERGED, LIVE
 from rowpost.spark.archive.opening import create_table
+from rowpost.spark.archive.schemas import FLOW_MERGED, LIVE
 from rowpost.spark.jobs.archive import archive, follow, read_archive
 from rowpost.spark.jobs.metrics import PERCENTILES, Lateness, merged, metrics, start_live
 from tests.support.spark.messages import NOON, audit_row, error_row, messages

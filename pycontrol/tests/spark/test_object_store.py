@@ -11,9 +11,9 @@ from rowpost.errors import SparkFailed, SparkUnavailable
 from rowpost.spark.archive import lease as lease_module
 from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.leftovers import find_leftovers, sweep
+from rowpost.spark.archive.opening import create_table, open_table
 from rowpost.spark.archive.parts import write_parts
 from rowpost.spark.archive.schemas import ARCHIVE
-from rowpost.spark.archive.opening import create_table, open_table
 from rowpost.spark.archive.table import ArchiveTable
 from rowpost.spark.doctor import check_store
 from rowpost.spark.explain import to_rowpost_error

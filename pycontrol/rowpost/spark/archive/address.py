@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from rowpost.errors import SettingsError
 
-__all__ = ["IcebergAddress", "check_folder", "is_iceberg", "iceberg_address"]
+__all__ = ["IcebergAddress", "check_folder", "iceberg_address", "is_iceberg"]
 
 _PREFIX = "iceberg:"
 _FORM = f"{_PREFIX}CATALOG.NAMESPACE.TABLE"

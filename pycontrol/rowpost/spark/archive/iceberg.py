@@ -23,7 +23,16 @@ from pyiceberg.transforms import IdentityTransform
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive import iceberg_expiry as expiry
 from rowpost.spark.archive.iceberg_catalog import asked, load
-from rowpost.spark.archive.iceberg_files import Listing, Manifests, described, folder_path, has_other_statistics, is_renamed, listing, relative
+from rowpost.spark.archive.iceberg_files import (
+    Listing,
+    Manifests,
+    described,
+    folder_path,
+    has_other_statistics,
+    is_renamed,
+    listing,
+    relative,
+)
 from rowpost.spark.archive.iceberg_schema import iceberg_schema, spark_schema
 from rowpost.spark.archive.parts import PARTITIONS, STATISTICS, NewFile
 from rowpost.spark.archive.table import NOTE, ArchiveTable, DataFile
@@ -117,9 +126,10 @@ class IcebergArchive(ArchiveTable):
             try:
                 with asked(self.address), self._table.update_schema() as update:
                     update.union_by_name(iceberg_schema(columns))
-                return
             except CommitFailedException:
                 self.refresh()
+            else:
+                return
 
     def refresh(self) -> None:
         self._table = _loaded(self.address, self._table.catalog, self._table.name())
@@ -201,9 +211,9 @@ class IcebergArchive(ArchiveTable):
                 plan = expiry.plan(self._table, self._manifests, at_once=at_once)
                 if not plan.snapshots:
                     break
-                here = [path for path in sorted(each for location in plan.data if (each := relative(self.path, location))) if self.folder.exists(path)]
+                here = {relative(self.path, location) for location in plan.data}
+                deleted += sorted(path for path in here if path is not None and self.folder.exists(path))
                 expiry.delete(self._table, plan.data)
-                deleted += here
                 with asked(self.address):
                     plan.commit(self._table)
             except (CommitFailedException, FileNotFoundError):  # another process has committed: look again

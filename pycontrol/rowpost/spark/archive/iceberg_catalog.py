@@ -29,13 +29,14 @@ def load(address: str) -> tuple[Catalog, tuple[str, ...]]:
         SparkUnavailable: a package for this kind of catalogue is missing.
     """
     named = iceberg_address(address)
-    if Config().get_catalog_config(named.catalog) is None:
+    properties = Config().get_catalog_config(named.catalog)  # load_catalog itself knows the variables of the time when it was imported
+    if properties is None:
         raise SettingsError(
             f"{address}: pyiceberg's configuration has no catalogue {named.catalog}. Add it to .pyiceberg.yaml in the home or working directory, "
             f"or set PYICEBERG_CATALOG__{named.catalog.upper()}__URI and its other properties."
         )
     with asked(address):
-        return load_catalog(named.catalog), named.name
+        return load_catalog(named.catalog, **properties), named.name  # type: ignore[arg-type]
 
 
 @contextmanager

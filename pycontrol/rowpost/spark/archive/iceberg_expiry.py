@@ -45,9 +45,9 @@ class Expiry:
 
     def commit(self, table: Table) -> None:
         """Remove the snapshots. Raises CommitFailedException if another process has committed since `plan`."""
-        current = AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=table.metadata.current_snapshot_id)
-        requirements = (AssertTableUUID(uuid=table.metadata.table_uuid), current)
-        table.catalog.commit_table(table, requirements, (RemoveSnapshotsUpdate(snapshot_ids=list(self.snapshots)),))
+        current = AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=table.metadata.current_snapshot_id)  # type: ignore[call-arg]  # its annotation has the alias
+        expired = RemoveSnapshotsUpdate(snapshot_ids=list(self.snapshots))  # type: ignore[call-arg]
+        table.catalog.commit_table(table, (AssertTableUUID(uuid=table.metadata.table_uuid), current), (expired,))
 
 
 def plan(table: Table, manifests: Manifests, *, at_once: bool, now: datetime | None = None) -> Expiry:
