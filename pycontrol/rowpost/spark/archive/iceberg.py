@@ -16,6 +16,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import Operation, ancestors_of
 from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 from pyiceberg.transforms import IdentityTransform
@@ -39,6 +40,7 @@ from rowpost.spark.archive.table import NOTE, ArchiveTable, DataFile
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -155,7 +157,7 @@ class IcebergArchive(ArchiveTable):
         if not self.are_live(remove):  # they are files of another snapshot
             return False
         before = self._table.metadata
-        update = self._table.transaction().update_snapshot(snapshot_properties={NOTE: json.dumps(dict(note))})
+        update = _Unchanged(self._table).update_snapshot(snapshot_properties={NOTE: json.dumps(dict(note))})
         change = update.overwrite() if remove else update.merge_append()
         for new in add:
             change.append_data_file(described(new, self._table))
@@ -164,8 +166,9 @@ class IcebergArchive(ArchiveTable):
         try:
             with asked(self.address):
                 updates, requirements = change._commit()  # writes the manifests; the commit itself is below
-                properties = SetPropertiesUpdate(updates={f"{_BATCH}{query}": str(number) for query, number in (batches or {}).items()})
-                done = self._table.catalog.commit_table(self._table, (AssertTableUUID(uuid=before.table_uuid), *requirements), (*updates, properties))
+                if batches:
+                    updates += (SetPropertiesUpdate(updates={f"{_BATCH}{query}": str(number) for query, number in batches.items()}),)
+                done = self._table.catalog.commit_table(self._table, (AssertTableUUID(uuid=before.table_uuid), *requirements), updates)
         except CommitFailedException:
             return False
         except (SparkFailed, FileNotFoundError):
@@ -266,6 +269,14 @@ class IcebergArchive(ArchiveTable):
             columns = [f"{each.name} ({each.transform})" for each in spec.fields]
             if sorted(columns) != sorted(f"{name} (identity)" for name in PARTITIONS):
                 raise SparkFailed(f"The Iceberg table {self.address} is not an archive: it is partitioned by {', '.join(columns) or 'nothing'}, not by queue and day.")
+
+
+class _Unchanged(Transaction):
+    """A transaction without changes. pyiceberg's own one copies the whole metadata each time that it is asked for it, 13 times for a commit."""
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        return self._table.metadata
 
 
 def _loaded(address: str, catalog: Catalog, name: tuple[str, ...]) -> Table:
