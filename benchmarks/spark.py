@@ -45,7 +45,7 @@ from rowpost.database.connection import connect_url
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.settings.environment import QueueSettings, Settings
-from rowpost.spark.archive.table import ArchiveTable
+from rowpost.spark.archive.opening import open_table
 from rowpost.spark.jobs.archive import ArchiveJob
 from rowpost.spark.jobs.archive import run as run_archive
 from rowpost.spark.session import session
@@ -205,7 +205,7 @@ class Bench:
         used, begin = cpu_seconds(), time.perf_counter()
         done = run_archive(self.spark, job)
         took, used = time.perf_counter() - begin, cpu_seconds() - used
-        messages, size = int(str(done["messages"])), sum(file.bytes for file in ArchiveTable.open(str(out)).files())
+        messages, size = int(str(done["messages"])), sum(file.bytes for file in open_table(str(out)).files())
         return {"messages": messages, "messages_per_s": round(messages / took), "cpu_us_per_message": round(used / messages * 1e6, 1),
                 "messages_per_cpu_s": round(messages / used), "bytes_per_message": round(size / messages),
                 "worker_peak_mb": worker_peak_mb()}  # fmt: skip

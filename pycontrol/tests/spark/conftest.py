@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -24,6 +25,19 @@ def spark(spark_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     spark = session("rowpost tests", master="local[2,4]", config=config)
     yield spark
     spark.stop()
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Iceberg catalogue `lake`: an SQLite file of one test."""
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/catalogue.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__WAREHOUSE", f"file://{tmp_path}/lake")
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def table_format(request: pytest.FixtureRequest, lake: None) -> str:
+    """The format of a test's archives."""
+    return request.param
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from rowpost.errors import ArchiveNotFound, SparkFailed
+from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.searching import contains
-from rowpost.spark.archive.table import ArchiveTable
 from rowpost.spark.jobs import adopt, erase, verify
 from rowpost.spark.jobs.archive import archive, read_archive
 from tests.support.spark.archives import QUERY, ArchiveMaker, old_archive
@@ -77,7 +77,7 @@ def test_a_checkpoint_in_the_archive_is_found(made):
     checkpoint(made.path / "_rowpost" / "checkpoints" / "audit-tail", committed=2)
 
     assert adopt.run(str(made.path))["repeated_batches"] == 0
-    assert ArchiveTable.open(str(made.path)).last_batch(QUERY) == 2
+    assert open_table(str(made.path)).last_batch(QUERY) == 2
 
 
 def test_a_change_that_was_interrupted_is_finished(spark, made):
@@ -131,6 +131,6 @@ def test_the_log_of_a_table_with_statistics_of_all_columns_is_replaced(spark, ma
     assert adopt.run(str(path))["messages"] == 1
 
     assert not any(contains(str(path), f"_delta_log/{name.name}", MARKER) for name in (path / "_delta_log").iterdir())
-    assert ids(spark, path) == [f"{MARKER}-0"] and ArchiveTable.open(str(path)).last_batch(QUERY) == 100
+    assert ids(spark, path) == [f"{MARKER}-0"] and open_table(str(path)).last_batch(QUERY) == 100
     erase.run(spark, str(path), erase.Selection(where="true"), "request 17", NOON)
     assert verify.absent(spark, str(path), [MARKER]) == []

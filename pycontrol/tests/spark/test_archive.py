@@ -10,9 +10,9 @@ import pytest
 from deltalake import DeltaTable, Field, QueryBuilder, write_deltalake
 
 from rowpost.errors import ArchiveNotFound, SparkFailed
+from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.parts import NewFile
 from rowpost.spark.archive.schemas import ARCHIVE
-from rowpost.spark.archive.table import ArchiveTable
 from rowpost.spark.explain import explained
 from rowpost.spark.jobs.archive import BatchWriter, archive, read_archive
 from rowpost.wire.message import format_timestamp
@@ -93,7 +93,7 @@ def test_another_query_with_the_same_numbers_replaces_nothing(spark, tmp_path, c
 def test_the_table_tells_its_files_and_the_log_the_batch(spark, tmp_path, checkpoint):
     BatchWriter(str(tmp_path / "out"), checkpoint, queue="a=b/c %")(archive(messages(spark, audit_row()), "a=b/c %"), 7)
 
-    table = ArchiveTable.open(str(tmp_path / "out"))
+    table = open_table(str(tmp_path / "out"))
     (file,) = table.files()
 
     assert (file.queue, file.day, file.rows) == ("a=b/c %", "2024-05-17", 1)
@@ -138,7 +138,7 @@ def test_a_column_that_another_program_adds_is_read_and_does_not_end_the_archive
 
 def test_files_that_another_program_wrote_to_other_folders_have_their_queue_and_day(spark, tmp_path, checkpoint):
     BatchWriter(str(tmp_path / "out"), checkpoint)(archive(messages(spark, audit_row("m1")), "audit"), 0)
-    table = ArchiveTable.open(str(tmp_path / "out"))
+    table = open_table(str(tmp_path / "out"))
     (file,) = table.files()
     (tmp_path / "out" / "7f").mkdir()
     (tmp_path / "out" / file.path).rename(tmp_path / "out" / "7f" / "x.parquet")
@@ -196,7 +196,7 @@ def test_a_table_of_another_program_is_not_an_archive(tmp_path):
     write_deltalake(str(tmp_path), pa.table({"n": [1]}))
 
     with pytest.raises(SparkFailed, match="partitioned by nothing"):
-        ArchiveTable.open(str(tmp_path))
+        open_table(str(tmp_path))
 
 
 def test_an_archive_that_is_not_there_is_not_found(spark, tmp_path):

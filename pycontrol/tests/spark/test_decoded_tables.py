@@ -9,9 +9,10 @@ import pytest
 from deltalake import DeltaTable
 
 from rowpost.errors import SparkFailed
+from rowpost.spark.archive.delta import DeltaArchive
 from rowpost.spark.archive.folder import ArchiveFolder
+from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.searching import contains
-from rowpost.spark.archive.table import ArchiveTable
 from rowpost.spark.bodies.schema_files import read_schemas
 from rowpost.spark.jobs import compact, decoded_tables, erase
 from rowpost.spark.jobs.archive import read_archive
@@ -130,18 +131,18 @@ def test_a_changed_type_is_refused_before_anything_is_written(spark, shop, text)
 
 
 def test_another_writer_between_the_look_and_the_commit_doubles_nothing(shop, monkeypatch):
-    original, raced = ArchiveTable.commit, []
+    original, raced = DeltaArchive.commit, []
 
     def commit(self, *args, **options):
         if "decoded" in self.path and not raced:
             raced.append(self.path)
-            monkeypatch.setattr(ArchiveTable, "commit", original)
+            monkeypatch.setattr(DeltaArchive, "commit", original)
             other = decoded_tables._Table(self.path, read_schemas(shop.folder)[ORDER])
-            source = ArchiveTable.open(shop.path)
+            source = open_table(shop.path)
             assert other.add(shop.made.spark, source, source.files()).added == 3
         return original(self, *args, **options)
 
-    monkeypatch.setattr(ArchiveTable, "commit", commit)
+    monkeypatch.setattr(DeltaArchive, "commit", commit)
 
     assert shop.decode().added == 0
     assert raced and [row["OrderId"] for row in shop.rows()] == [1, 2, 3]
@@ -153,7 +154,7 @@ def test_many_runs_leave_few_files(shop):
         shop.decode()
 
     assert len(shop.rows()) == 15
-    assert len(ArchiveTable.open(str(shop.out / ORDER)).files()) < 8
+    assert len(open_table(str(shop.out / ORDER)).files()) < 8
 
 
 def test_a_table_is_no_folder_of_tables(spark, shop):

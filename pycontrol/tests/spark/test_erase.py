@@ -11,8 +11,8 @@ from pyarrow import parquet
 
 from rowpost.errors import InvalidMessage
 from rowpost.spark.archive.folder import ArchiveFolder
+from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.searching import contains
-from rowpost.spark.archive.table import ArchiveTable
 from rowpost.spark.jobs import compact, erase, replay, verify
 from rowpost.spark.jobs.archive import read_archive
 from tests.support.spark.archives import QUERY, ArchiveMaker, old_archive
@@ -30,9 +30,9 @@ def personal(number: int) -> tuple:
 
 
 @pytest.fixture
-def made(spark, tmp_path) -> ArchiveMaker:
+def made(spark, tmp_path, table_format) -> ArchiveMaker:
     """Three batches over three days: the first two batches have one message of the person on the first day."""
-    made = ArchiveMaker(spark, tmp_path / "made")
+    made = ArchiveMaker(spark, tmp_path / "made", table_format=table_format)
     for number in range(3):
         rows = [error_row(f"m{number}{n}", at=NOON + timedelta(days=n % 3), FailedQ="Sales@[public]") for n in range(6)]
         made.batch(number, rows + ([personal(number)] if number < 2 else []))
@@ -49,52 +49,52 @@ def by_condition() -> erase.Selection:
 
 
 def kept(spark, made: ArchiveMaker) -> list[str]:
-    return sorted(row.message_id for row in read_archive(spark, str(made.path)).select("message_id").collect())
+    return sorted(row.message_id for row in read_archive(spark, made.address).select("message_id").collect())
 
 
 EXPECTED = sorted(f"m{number}{n}" for number in range(3) for n in range(6))
 
 
 def test_only_files_with_the_messages_are_rewritten_and_no_byte_of_them_is_left(spark, made):
-    before = {file.path for file in ArchiveTable.open(str(made.path)).files()}
+    before = {file.path for file in open_table(made.address).files()}
     assert holding(made.path)
 
-    receipt = erase.run(spark, str(made.path), by_condition(), "request 17", NOW)
+    receipt = erase.run(spark, made.address, by_condition(), "request 17", NOW)
 
     assert (receipt["erased"], receipt["files_rewritten"], receipt["unfinished"]) == (2, 2, 0)
-    assert len(before & {file.path for file in ArchiveTable.open(str(made.path)).files()}) == len(before) - 2
+    assert len(before & {file.path for file in open_table(made.address).files()}) == len(before) - 2
     assert kept(spark, made) == EXPECTED
     assert holding(made.path) == []
-    report = verify.run(spark, str(made.path))
+    report = verify.run(spark, made.address)
     assert (report.findings, report.notes) == ([], [])
 
 
 def test_ids_of_rows_and_messages_are_found_in_any_case(spark, made):
-    rows = read_archive(spark, str(made.path)).where(f"conversation_id = '{MARKER}'").orderBy("message_id").collect()
+    rows = read_archive(spark, made.address).where(f"conversation_id = '{MARKER}'").orderBy("message_id").collect()
 
-    receipt = erase.run(spark, str(made.path), erase.Selection(ids=(rows[0].id.upper(), rows[1].message_id.lower())), "request 17", NOW)
+    receipt = erase.run(spark, made.address, erase.Selection(ids=(rows[0].id.upper(), rows[1].message_id.lower())), "request 17", NOW)
 
     assert (receipt["erased"], receipt["ids"], receipt["selected_by"]) == (2, 2, ["ids"])
     assert kept(spark, made) == EXPECTED and holding(made.path) == []
 
 
 def test_files_that_an_earlier_merge_replaced_go_too(spark, made):
-    compact.run(spark, str(made.path), datetime.now(UTC))
+    compact.run(spark, made.address, datetime.now(UTC))
     assert len(holding(made.path)) == 3
 
-    erase.run(spark, str(made.path), by_condition(), "request 17", NOW)
+    erase.run(spark, made.address, by_condition(), "request 17", NOW)
 
     assert kept(spark, made) == EXPECTED and holding(made.path) == []
 
 
 def test_the_messages_of_a_stopped_replay_go_and_the_others_are_still_to_be_sent(spark, made):
     rows = made.path / "_rowpost" / "replays" / "k" / "rows"
-    plan = replay.number(replay.choose(read_archive(spark, str(made.path)), replay.Replay("k", "Sales", ramp=(5,))), replay.Replay("k", "Sales", ramp=(5,)))
+    plan = replay.number(replay.choose(read_archive(spark, made.address), replay.Replay("k", "Sales", ramp=(5,))), replay.Replay("k", "Sales", ramp=(5,)))
     plan.drop("day").write.partitionBy("step").parquet(str(rows))
     chosen = spark.read.parquet(str(rows)).count()
     assert any("replays" in name for name in holding(made.path))
 
-    receipt = erase.run(spark, str(made.path), by_condition(), "request 17", NOW)
+    receipt = erase.run(spark, made.address, by_condition(), "request 17", NOW)
 
     assert receipt["replayed_erased"] == 2 and holding(made.path) == []
     left = spark.read.parquet(str(rows))
@@ -114,7 +114,7 @@ def test_leftovers_of_committed_batches_and_old_ones_go(spark, made):
     (made.path / ".spark-staging-1").mkdir()
     (made.path / ".spark-staging-1" / "half.parquet").write_bytes(MARKER.encode())
 
-    receipt = erase.run(spark, str(made.path), by_condition(), "request 17", NOW)
+    receipt = erase.run(spark, made.address, by_condition(), "request 17", NOW)
 
     assert receipt["leftovers_deleted"] == 3
     assert not committed.exists() and not old.exists() and holding(made.path) == []
@@ -125,15 +125,15 @@ def test_a_file_that_the_archiver_may_be_about_to_commit_is_kept_and_told(spark,
     other = made.path / "queue=audit" / "day=2024-05-17" / f"{QUERY}-3-y.zstd.parquet"
     parquet.write_table(pa.table({"id": ["other"], "conversation_id": ["c"]}), other)
 
-    assert erase.run(spark, str(made.path), by_condition(), "request 17", NOW)["unfinished"] == 1
+    assert erase.run(spark, made.address, by_condition(), "request 17", NOW)["unfinished"] == 1
     assert written.exists() and other.exists()
 
-    receipt = erase.run(spark, str(made.path), by_condition(), "request 17", NOW, idle=True)
+    receipt = erase.run(spark, made.address, by_condition(), "request 17", NOW, idle=True)
     assert (receipt["unfinished"], receipt["leftovers_deleted"]) == (0, 2) and holding(made.path) == []
 
 
 def test_the_receipt_says_when_why_and_how_much_and_not_what(spark, made):
-    erase.run(spark, str(made.path), by_condition(), "request 17", NOW)
+    erase.run(spark, made.address, by_condition(), "request 17", NOW)
 
     (path,) = (made.path / "_rowpost" / "erasures").iterdir()
     receipt = json.loads(path.read_text())
@@ -142,13 +142,13 @@ def test_the_receipt_says_when_why_and_how_much_and_not_what(spark, made):
 
 
 def test_what_is_not_there_is_proved_and_what_is_there_is_named(spark, made):
-    found = verify.absent(spark, str(made.path), [MARKER, "never"])
+    found = verify.absent(spark, made.address, [MARKER, "never"])
     assert {finding.kind for finding in found} == {"not erased"} and [finding.what for finding in found] == holding(made.path)
 
-    erase.run(spark, str(made.path), by_condition(), "request 17", NOW)
+    erase.run(spark, made.address, by_condition(), "request 17", NOW)
 
-    assert verify.absent(spark, str(made.path), [MARKER]) == []
-    assert verify.absent(spark, str(made.path), ["m20"])
+    assert verify.absent(spark, made.address, [MARKER]) == []
+    assert verify.absent(spark, made.address, ["m20"])
 
 
 def test_an_archive_that_was_taken_over_keeps_no_byte_either(spark, tmp_path):
@@ -158,12 +158,12 @@ def test_an_archive_that_was_taken_over_keeps_no_byte_either(spark, tmp_path):
     old_archive(spark, made.path, {"1f0c2a9e-0": [personal(0), audit_row("m1")]})
     adopt.run(str(made.path))
 
-    erase.run(spark, str(made.path), by_condition(), "request 17", NOW)
+    erase.run(spark, made.address, by_condition(), "request 17", NOW)
 
     assert holding(made.path) == [] and kept(spark, made) == ["m1"]
 
 
 def test_a_condition_that_cannot_be_read_changes_nothing(spark, made):
     with pytest.raises(InvalidMessage, match="conversation_id"):
-        erase.run(spark, str(made.path), erase.Selection(where="no_such = 1"), "request 17", NOW)
+        erase.run(spark, made.address, erase.Selection(where="no_such = 1"), "request 17", NOW)
     assert holding(made.path)

@@ -8,9 +8,10 @@ import pytest
 
 from rowpost.errors import SettingsError, SparkFailed
 from rowpost.spark.archive.folder import ArchiveFolder
+from rowpost.spark.archive.opening import open_table, path_of
 from rowpost.spark.archive.policy import Limit, Policy, Rule, read_policy
 from rowpost.spark.archive.searching import contains
-from rowpost.spark.archive.table import ArchiveTable, DataFile
+from rowpost.spark.archive.table import DataFile
 from rowpost.spark.explain import explained
 from rowpost.spark.jobs import compact, retain, verify
 from rowpost.spark.jobs.archive import read_archive
@@ -22,22 +23,35 @@ SECRET = "Ada Lovelace"
 OTHER = "22222222-0000-0000-0000-000000000000"
 
 
-@pytest.fixture(scope="module")
-def made(spark, tmp_path_factory):
-    """An archive of two queues and two days: four batches of one stream with a file for each day, and one batch of another."""
-    made = ArchiveMaker(spark, tmp_path_factory.mktemp("made"))
+def fill(made: ArchiveMaker, table_format: str) -> None:
+    """Write an archive of two queues and two days: four batches of one stream with a file for each day, and one batch of another."""
     for number in range(4):
         personal = {"x.Customer": SECRET, "ReplyToAddress": f"{SECRET}@[dbo]", "OriginatingMachine": f"PC of {SECRET}", "$.diagnostics.originating.hostid": SECRET}
         made.batch(number, [audit_row(f"m{number}{n}", sent=NOON + timedelta(days=n % 2), body=SECRET.encode(), **personal) for n in range(4)])
     failed = [error_row("f", at=NOON, **{"ExceptionInfo.Message": SECRET}), raw("{broken", SECRET.encode())]
-    ArchiveMaker(spark, made.folder, OTHER).batch(0, failed, "error")
+    ArchiveMaker(made.spark, made.folder, OTHER, table_format).batch(0, failed, "error")
+
+
+@pytest.fixture(scope="module")
+def made(spark, tmp_path_factory) -> Path:
+    """The folder of a Delta table, which can be copied."""
+    made = ArchiveMaker(spark, tmp_path_factory.mktemp("made"))
+    fill(made, "delta")
     return made.path
 
 
 @pytest.fixture
-def out(made, tmp_path) -> str:
-    """A copy of the archive for one test."""
-    return str(shutil.copytree(made, tmp_path / "out"))
+def out(spark, made, tmp_path, table_format) -> str:
+    """The address of an archive for one test."""
+    if table_format == "delta":
+        return str(shutil.copytree(made, tmp_path / "out"))
+    own = ArchiveMaker(spark, tmp_path, table_format=table_format)
+    fill(own, table_format)
+    return own.address
+
+
+def root(out: str) -> Path:
+    return Path(path_of(out))
 
 
 def ids(spark, path) -> list[str]:
@@ -47,13 +61,14 @@ def ids(spark, path) -> list[str]:
 def files(path) -> dict[tuple[str, str], int]:
     """Count the table's files by queue and day."""
     found: dict[tuple[str, str], int] = {}
-    for file in ArchiveTable.open(path).files():
+    for file in open_table(path).files():
         found[file.queue, file.day] = found.get((file.queue, file.day), 0) + 1
     return found
 
 
-def holding(path: str, text: str) -> list[str]:
-    """Return the files below a folder that hold a text, decompressed."""
+def holding(address: str, text: str) -> list[str]:
+    """Return the files below an archive that hold a text, decompressed."""
+    path = path_of(address)
     return [name for name, info in ArchiveFolder(path).contents() if info.is_file and contains(path, name, text)]
 
 
@@ -66,7 +81,7 @@ def test_compact_merges_the_files_of_a_day_and_keeps_the_old_ones_for_a_day(spar
     assert ids(spark, out) == before
     assert {day: count for day, count in files(out).items() if day[0] == "audit"} == {("audit", "2024-05-17"): 1, ("audit", "2024-05-18"): 1}
     assert counts == {"days": 2, "files_before": 8, "files_after": 2, "messages": 16, "skipped": 0, "vacuumed": 0}
-    assert len(ArchiveTable.open(out).replaced()) == 8
+    assert len(open_table(out).replaced()) == 8
     report = verify.run(spark, out)
     assert (report.findings, report.notes) == ([], [])
 
@@ -123,7 +138,7 @@ def test_retain_deletes_and_redacts_and_a_second_time_finds_nothing(spark, out):
 
 
 def test_the_oldest_days_over_a_limit_go_whole(spark, out):
-    youngest = sum(file.bytes for file in ArchiveTable.open(out).files() if (file.queue, file.day) == ("audit", "2024-05-18"))
+    youngest = sum(file.bytes for file in open_table(out).files() if (file.queue, file.day) == ("audit", "2024-05-18"))
     policy = Policy(limits=(Limit(youngest, "aud*"),))
 
     steps, counts = retain.run(spark, out, policy, NOW, apply=True)
@@ -134,11 +149,11 @@ def test_the_oldest_days_over_a_limit_go_whole(spark, out):
 
 
 def test_only_files_with_such_messages_are_rewritten(spark, out):
-    before = {file.path for file in ArchiveTable.open(out).files()}
+    before = {file.path for file in open_table(out).files()}
 
     retain.run(spark, out, Policy(rules=(Rule("redact", queue="error"),)), NOW, apply=True)
 
-    after = {file.path for file in ArchiveTable.open(out).files()}
+    after = {file.path for file in open_table(out).files()}
     assert {path for path in before if "queue=audit" in path} <= after
     assert not {path for path in before if "queue=error" in path} & after
 
@@ -180,13 +195,13 @@ def test_a_whole_archive_has_no_finding(spark, out):
 
 
 def test_what_killed_writers_left_is_a_note_that_readers_never_see(spark, out):
-    (Path(out) / ".spark-staging-1" / "day=x").mkdir(parents=True)
-    (Path(out) / ".spark-staging-1" / "day=x" / "part.parquet").write_bytes(b"half")
-    day = Path(out) / "queue=audit" / "day=2024-05-17"
+    (root(out) / ".spark-staging-1" / "day=x").mkdir(parents=True)
+    (root(out) / ".spark-staging-1" / "day=x" / "part.parquet").write_bytes(b"half")
+    day = root(out) / "queue=audit" / "day=2024-05-17"
     shutil.copy(next(day.iterdir()), day / f"{QUERY}-9-1.zstd.parquet")
 
-    (Path(out) / "results").mkdir()  # of another program
-    shutil.copy(next(day.iterdir()), Path(out) / "results" / "x.parquet")
+    (root(out) / "results").mkdir()  # of another program
+    shutil.copy(next(day.iterdir()), root(out) / "results" / "x.parquet")
 
     report = verify.run(spark, out)
 
@@ -196,10 +211,10 @@ def test_what_killed_writers_left_is_a_note_that_readers_never_see(spark, out):
     assert verify.run(spark, out).notes == []
 
 
-def test_messages_that_two_streams_archived_are_found_and_repaired(spark, out, made):
+def test_messages_that_two_streams_archived_are_found_and_repaired(spark, out, tmp_path, table_format):
     rows = read_archive(spark, out).where("queue = 'audit' and day = '2024-05-17'").orderBy("row_version").limit(3).collect()
     again = [(r.id, r.correlation_id, r.reply_to_address, r.recoverable, r.expires, r.headers, r.body, r.row_version) for r in rows]
-    second = ArchiveMaker(spark, Path(out).parent, "33333333-0000-0000-0000-000000000000")
+    second = ArchiveMaker(spark, tmp_path, "33333333-0000-0000-0000-000000000000", table_format)
     second.batch(0, again)
 
     report = verify.run(spark, out)
@@ -212,8 +227,8 @@ def test_messages_that_two_streams_archived_are_found_and_repaired(spark, out, m
 
 @pytest.mark.parametrize("kind", ["unreadable file", "missing file"])
 def test_a_file_that_cannot_be_read_is_named_and_stops_a_compaction_and_can_be_taken_out(spark, out, kind):
-    file = ArchiveTable.open(out).files()[0]
-    path = Path(out) / file.path
+    file = open_table(out).files()[0]
+    path = root(out) / file.path
     path.unlink() if kind == "missing file" else path.write_bytes(path.read_bytes()[:50])
 
     report = verify.run(spark, out)

@@ -19,9 +19,10 @@ from deltalake.exceptions import CommitFailedError
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.folder import ArchiveFolder
 from rowpost.spark.archive.lease import lease
+from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.policy import Policy, Rule
 from rowpost.spark.archive.searching import contains
-from rowpost.spark.archive.table import ArchiveTable, DataFile
+from rowpost.spark.archive.table import DataFile
 from rowpost.spark.jobs import compact, erase, retain, verify
 from rowpost.spark.jobs.archive import AUTOMATIC_FILES, read_archive
 from rowpost.spark.jobs.maintenance import Counts
@@ -41,16 +42,16 @@ def rows(batch: int) -> list[tuple]:
 
 
 @pytest.fixture
-def made(spark, tmp_path) -> ArchiveMaker:
-    maker = ArchiveMaker(spark, tmp_path / "made")
+def made(spark, tmp_path, table_format) -> ArchiveMaker:
+    maker = ArchiveMaker(spark, tmp_path / "made", table_format=table_format)
     for number in range(3):
         maker.batch(number, rows(number))
     return maker
 
 
-def phases(spark, path: Path, kind: str) -> Iterator[str]:
+def phases(spark, made: ArchiveMaker, kind: str) -> Iterator[str]:
     """Start a job without its lease, so that only the log of the table protects the messages."""
-    table, counts = ArchiveTable.open(str(path)), Counts()
+    table, counts = open_table(made.address), Counts()
     if kind == "compact":
         return compact.phases(spark, table, lambda files: compact.small_files(files, 2), counts)
     if kind == "erase":
@@ -65,14 +66,14 @@ def advance(job: Iterator[str], steps: int) -> bool:
 
 def check(spark, made: ArchiveMaker, batches: int, kinds: set[str]) -> None:
     """Check the messages of an archive after its jobs have ended."""
-    found = read_archive(spark, str(made.path)).select("message_id", "body").collect()
+    found = read_archive(spark, made.address).select("message_id", "body").collect()
     expected = {row[0]: 1 for number in range(batches) for row in ((f"kept-{number}-{n}",) for n in range(2))}
     if not kinds & {"delete", "erase"}:
         expected |= {f"gone-{number}-{n}": 1 for number in range(batches) for n in range(2)}
     assert Counter(row.message_id for row in found) == expected
     if "redact" in kinds:
         assert not [row for row in found if row.body == SECRET.encode()]
-    report = verify.run(spark, str(made.path))
+    report = verify.run(spark, made.address)
     assert (report.findings, report.notes) == ([], [])
     if kinds - {"compact"}:
         assert not [path for path, info in ArchiveFolder(str(made.path)).contents() if info.is_file and contains(str(made.path), path, SECRET)]
@@ -80,7 +81,7 @@ def check(spark, made: ArchiveMaker, batches: int, kinds: set[str]) -> None:
 
 def in_order(spark, made: ArchiveMaker, first: str, second: str, of_first: int, of_second: int) -> bool:
     """Run phases of the first job, then a batch, then phases of the second one, then the rest of both. False if there are fewer phases."""
-    one, other = phases(spark, made.path, first), phases(spark, made.path, second)
+    one, other = phases(spark, made, first), phases(spark, made, second)
     if not advance(one, of_first):
         return False
     made.batch(3, rows(3))
@@ -91,7 +92,7 @@ def in_order(spark, made: ArchiveMaker, first: str, second: str, of_first: int, 
             pass
     # what a job did before its last look at the table holds for the new batch too
     for kind in {first, second} - {"compact"}:
-        for _ in phases(spark, made.path, kind):
+        for _ in phases(spark, made, kind):
             pass
     check(spark, made, 4, {first, second})
     return complete
@@ -109,10 +110,10 @@ def test_a_second_job_between_the_new_files_of_the_first_and_their_commit(spark,
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("second", KINDS)
 @pytest.mark.parametrize("first", KINDS)
-def test_two_jobs_in_every_order_of_their_phases(spark, tmp_path, first, second):
+def test_two_jobs_in_every_order_of_their_phases(spark, tmp_path, table_format, first, second):
     done = 0
     for of_first, of_second in itertools.product(range(1, PHASES + 1), range(1, PHASES + 1)):
-        maker = ArchiveMaker(spark, tmp_path / f"{of_first}-{of_second}")
+        maker = ArchiveMaker(spark, tmp_path / f"{of_first}-{of_second}", table_format=table_format)
         for number in range(3):
             maker.batch(number, rows(number))
         done += in_order(spark, maker, first, second, of_first, of_second)
@@ -120,7 +121,7 @@ def test_two_jobs_in_every_order_of_their_phases(spark, tmp_path, first, second)
 
 
 def test_a_job_alone_looks_at_what_the_archiver_adds_meanwhile(spark, made):
-    job = phases(spark, made.path, "erase")
+    job = phases(spark, made, "erase")
     advance(job, 3)
     made.batch(3, rows(3))
     for _ in job:
@@ -129,27 +130,27 @@ def test_a_job_alone_looks_at_what_the_archiver_adds_meanwhile(spark, made):
     check(spark, made, 4, {"erase"})
 
 
-def test_an_empty_first_batch_and_an_archive_without_messages_are_no_finding(spark, tmp_path):
-    made = ArchiveMaker(spark, tmp_path)
+def test_an_empty_first_batch_and_an_archive_without_messages_are_no_finding(spark, tmp_path, table_format):
+    made = ArchiveMaker(spark, tmp_path, table_format=table_format)
     made.batch(0, [])
-    assert verify.run(spark, str(made.path)).findings == []
+    assert verify.run(spark, made.address).findings == []
 
     made.batch(1, rows(1))
 
-    report = verify.run(spark, str(made.path))
+    report = verify.run(spark, made.address)
     assert (report.findings, report.notes, report.counts["messages"]) == ([], [], 4)
 
 
-def test_the_archiver_merges_its_small_files_by_itself(spark, tmp_path):
-    made = ArchiveMaker(spark, tmp_path)
+def test_the_archiver_merges_its_small_files_by_itself(spark, tmp_path, table_format):
+    made = ArchiveMaker(spark, tmp_path, table_format=table_format)
     for number in range(2 * AUTOMATIC_FILES):
         made.batch(number, rows(number))
 
-    table = ArchiveTable.open(str(made.path))
+    table = open_table(made.address)
     assert len(table.files()) < AUTOMATIC_FILES
     assert table.last_batch(QUERY) == 2 * AUTOMATIC_FILES - 1
-    assert read_archive(spark, str(made.path)).select("message_id").distinct().count() == 8 * AUTOMATIC_FILES
-    assert verify.run(spark, str(made.path)).counts["duplicates"] == 0
+    assert read_archive(spark, made.address).select("message_id").distinct().count() == 8 * AUTOMATIC_FILES
+    assert verify.run(spark, made.address).counts["duplicates"] == 0
 
 
 @pytest.mark.parametrize(("megabytes", "merged"), [(31, True), (33, False)])
@@ -162,8 +163,8 @@ def test_the_archiver_leaves_files_of_32_mb_and_more_to_compact(megabytes, merge
 
 # ---------------------------------------------------------------------------------------------- the log
 def test_a_commit_on_a_snapshot_that_is_not_the_newest_changes_nothing(spark, made):
-    """The protection of every job. It must hold with every version of deltalake that the package allows."""
-    stale, table = ArchiveTable.open(str(made.path)), ArchiveTable.open(str(made.path))
+    """The protection of every job. It must hold with every version of deltalake and pyiceberg that the package allows."""
+    stale, table = open_table(made.address), open_table(made.address)
     files = stale.files()
 
     assert table.commit(remove=files[:1], note={"job": "test"}) is True
@@ -171,6 +172,12 @@ def test_a_commit_on_a_snapshot_that_is_not_the_newest_changes_nothing(spark, ma
     assert stale.commit(remove=files[1:2], note={"job": "test"}) is False
     stale.refresh()
     assert not stale.are_live(files[:1]) and stale.are_live(files[1:])
+
+
+def test_an_entry_of_deltas_log_is_not_written_twice(spark, tmp_path):
+    made = ArchiveMaker(spark, tmp_path)
+    made.batch(0, rows(0))
+
     with pytest.raises(CommitFailedError):
         DeltaTable(str(made.path), version=0).create_write_transaction(
             [], "append", DeltaTable(str(made.path)).schema(), ["queue", "day"], commit_properties=CommitProperties(max_commit_retries=0)
@@ -190,7 +197,7 @@ def test_deltalakes_own_compaction_of_one_snapshot_by_two_is_not_relied_on(tmp_p
 
 
 def test_a_file_that_is_gone_is_not_committed(spark, made):
-    table = ArchiveTable.open(str(made.path))
+    table = open_table(made.address)
     from rowpost.spark.archive.parts import NewFile
 
     with pytest.raises(SparkFailed, match=r"queue=a/x\.parquet"):

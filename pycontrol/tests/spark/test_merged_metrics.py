@@ -8,8 +8,8 @@ from random import Random
 import pytest
 from deltalake import DeltaTable
 
+from rowpost.spark.archive.opening import create_table
 from rowpost.spark.archive.schemas import FLOW_MERGED, LIVE
-from rowpost.spark.archive.table import ArchiveTable
 from rowpost.spark.jobs.archive import archive, follow, read_archive
 from rowpost.spark.jobs.metrics import PERCENTILES, Lateness, merged, metrics, start_live
 from tests.support.spark.messages import NOON, audit_row, error_row, messages
@@ -104,7 +104,7 @@ def test_a_longer_wait_takes_late_messages(live):
 def test_a_table_of_an_earlier_version_gets_the_columns_of_the_sketches(spark, live):
     from pyspark.sql.types import StructType
 
-    ArchiveTable.create(str(live.out), StructType([column for column in LIVE if not column.name.endswith("_sketch")]))
+    create_table(str(live.out), StructType([column for column in LIVE if not column.name.endswith("_sketch")]))
     live.send(0.1, 3)
     live.run()
 

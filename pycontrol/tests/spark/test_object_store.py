@@ -11,6 +11,7 @@ from rowpost.errors import SparkFailed, SparkUnavailable
 from rowpost.spark.archive import lease as lease_module
 from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.leftovers import find_leftovers, sweep
+from rowpost.spark.archive.opening import create_table, open_table
 from rowpost.spark.archive.parts import write_parts
 from rowpost.spark.archive.schemas import ARCHIVE
 from rowpost.spark.archive.table import ArchiveTable
@@ -39,8 +40,12 @@ def variables(store: ObjectStore, monkeypatch):
 
 
 @pytest.fixture
-def table(variables, request) -> ArchiveTable:
-    return ArchiveTable.create(f"s3a://{BUCKET}/{request.node.name}", ARCHIVE)
+def table(store, variables, request, table_format, monkeypatch) -> ArchiveTable:
+    if table_format == "delta":
+        return create_table(f"s3a://{BUCKET}/{request.node.originalname}", ARCHIVE)
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__WAREHOUSE", f"s3://{BUCKET}/warehouse")
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__S3__ENDPOINT", store.variables["AWS_ENDPOINT_URL"])
+    return create_table(f"iceberg:lake.store.{request.node.originalname}", ARCHIVE)
 
 
 def written(table: ArchiveTable, name: str, rows: int = 3):
@@ -55,14 +60,14 @@ def test_files_are_committed_and_listed(table):
 
     assert table.commit(new, batches={"q": 0}, note={"job": "archive"})
 
-    again = ArchiveTable.open(table.path)
+    again = open_table(table.address)
     assert [(file.queue, file.day, file.rows, file.shape) for file in again.files()] == [("audit", "2024-05-17", 3, ("queue", "day"))]
     assert again.last_batch("q") == 0
     assert find_leftovers(again) == []
 
 
 def test_of_two_commits_on_one_snapshot_one_is_refused(table):
-    other = ArchiveTable.open(table.path)
+    other = open_table(table.address)
 
     assert table.commit(written(table, "a"), note={"job": "archive"})
     assert not other.commit(written(other, "b"), note={"job": "archive"})

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rowpost.cli.app import app
-from rowpost.spark.archive.table import ArchiveTable
+from rowpost.spark.archive.opening import open_table
 from rowpost.spark.jobs.archive import BatchWriter, archive
 from tests.support.spark.killing import ROWPOST, python_of
 from tests.support.spark.messages import audit_row, messages
@@ -123,7 +123,7 @@ def test_a_result_never_replaces_an_archive_a_file_or_a_folder_of_something_else
         assert code == USAGE and "would be deleted" in said
 
     assert (tmp_path / "home" / "letter.txt").read_text() == "x"
-    assert [file.rows for file in ArchiveTable.open(str(out)).files()] == [1]
+    assert [file.rows for file in open_table(str(out)).files()] == [1]
 
 
 def test_a_result_replaces_an_earlier_result(spark, queues, made, tmp_path):

@@ -61,7 +61,7 @@ def register(app: typer.Typer) -> None:
 
 def doctor(
     session: Session,
-    archive: Annotated[str | None, typer.Argument(metavar="[DIR]", help="Check too what an archive in this place needs, such as s3a://lake/archive.", show_default=False)] = None,
+    archive: Annotated[str | None, typer.Argument(metavar="[DIR]", help="Check too what an archive in this place needs, such as s3a://lake/archive or iceberg:lake.messages.archive.", show_default=False)] = None,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> ExitCode:
@@ -159,11 +159,13 @@ def _print_metrics(session: Session, shown: Sequence[Mapping[str, Any]], by: str
 
 
 def _live(session: Session, spark: SparkSession, queue: str, out: str, times: tuple[str | None, str], receive: list[Receiver]) -> None:
+    from rowpost.spark.archive.opening import create_table
+    from rowpost.spark.archive.schemas import LIVE
     from rowpost.spark.jobs.archive import follow, trigger_of
     from rowpost.spark.jobs.metrics import Lateness, start_live
 
     every, late = (None if text is None else trigger_of(parse_duration(text)) for text in times)
-    checkpoint = f"{out.rstrip('/')}/_rowpost/checkpoint"
+    checkpoint = f"{create_table(out, LIVE).path}/_rowpost/checkpoint"
     lateness = Lateness(spark, checkpoint)
     query = start_live(spark, queue, out, checkpoint, environment=session.environment, every=every, lateness=late or "0 seconds")
     done = follow(query, counter(session, "{of} messages measured in {done} batches"), receive, lateness)

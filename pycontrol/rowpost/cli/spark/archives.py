@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 PLAIN_READERS = (
-    "Programs that read the Parquet files of this archive without the table's log count merged messages twice: let them read it as a Delta table."
+    "Programs that read the Parquet files of this archive without the table's log count merged messages twice: let them read it as a table of its format."
 )
 
 
@@ -74,7 +74,7 @@ def archive(
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> ExitCode:
-    """Archive a queue's messages to a Delta table by queue and day, each exactly once, even if the command is restarted."""
+    """Archive a queue's messages to a Delta or Iceberg table by queue and day, each exactly once, even if the command is restarted."""
     mode = "drain" if drain else "log" if log else "tail"
     _check_options(mode, log=log, slot=slot, once=once, every=every, of_drain=shared or take_over, fail_when_held=fail_when_held)
     names = [session.name(each) for each in dict.fromkeys(queue.split(","))]

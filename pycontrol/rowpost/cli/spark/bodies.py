@@ -116,7 +116,7 @@ def quality(
     session: Session,
     archive: ArchiveArgument,
     expect: Annotated[Path, typer.Option("--expect", metavar="FILE", help="A YAML file with rules: see docs/guides/spark-bodies.md.", exists=True, dir_okay=False)],
-    apart: Annotated[str | None, typer.Option("--apart", metavar="OUT", help="Add failing messages, with the names of the rules, to a Delta table in this folder.")] = None,
+    apart: Annotated[str | None, typer.Option("--apart", metavar="OUT", help="Add failing messages, with the names of the rules, to a Delta table in this folder, or to iceberg:CATALOG.NAMESPACE.TABLE.")] = None,
     since: SinceOption = None,
     master: MasterOption = None,
     conf: ConfOption = None,

@@ -35,7 +35,7 @@ __all__ = [
     "receivers", "registered_queues", "result_folder", "running",
 ]  # fmt: skip
 
-ArchiveArgument = Annotated[str, typer.Argument(metavar="DIR", help="The archive: a folder, or a URI that Spark can read.")]
+ArchiveArgument = Annotated[str, typer.Argument(metavar="DIR", help="The archive: a folder, a URI that Spark can read, or iceberg:CATALOG.NAMESPACE.TABLE.")]
 MasterOption = Annotated[
     str | None,
     typer.Option("--master", metavar="URL", help="Where Spark runs, such as local[4], spark://…, yarn or sc://…. Default: this machine.",
@@ -244,17 +244,29 @@ def counts(session: Session, values: Mapping[str, object]) -> None:
 
 
 def local_folder(path: str) -> None:
-    """Check that a local archive exists, before Spark is started. Raises ArchiveNotFound."""
+    """Check that an archive in a local folder or a catalogue exists, before Spark is started. Raises ArchiveNotFound, and what `open_table` raises."""
+    with imported():
+        from rowpost.spark.archive.address import is_iceberg
+
+        if is_iceberg(path):
+            from rowpost.spark.archive.opening import open_table
+
+            open_table(path)
+            return
     if "://" not in path and not Path(path).is_dir():
         raise ArchiveNotFound(f"There is no archive in {path}. To make one, run: rowpost spark archive QUEUE {path}")
 
 
 def result_folder(path: str | None) -> None:
-    """Check that a result may be written to a folder, whose content it replaces. Raises Refused."""
+    """Check that a result may be written to a folder, whose content it replaces. Raises Refused, SettingsError."""
+    if path is None:
+        return
     with imported():
+        from rowpost.spark.archive.address import check_folder
         from rowpost.spark.archive.folder import ArchiveFolder
 
-        if path is not None and not ArchiveFolder(path).may_be_replaced():
+        check_folder(path, "the results of --out")
+        if not ArchiveFolder(path).may_be_replaced():
             raise Refused(f"{path} holds something else than an earlier result, which would be deleted. Name an empty or a new folder.", ExitCode.USAGE)
 
 

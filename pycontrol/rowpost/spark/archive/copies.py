@@ -9,7 +9,9 @@ import hashlib
 from collections.abc import Iterator
 
 from rowpost.errors import ArchiveNotFound
+from rowpost.spark.archive.address import is_iceberg
 from rowpost.spark.archive.folder import METADATA_FOLDER, ArchiveFolder
+from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.table import ArchiveTable
 
 __all__ = ["places", "remember", "tables_in"]
@@ -31,12 +33,15 @@ def places(archive: ArchiveFolder) -> list[str]:
 
 def tables_in(place: str) -> Iterator[ArchiveTable]:
     """Open the table of a place, or the tables in it. Raises ArchiveNotFound if there is none."""
+    if is_iceberg(place):
+        yield open_table(place)
+        return
     folder = ArchiveFolder(place)
     if folder.is_delta:
-        yield ArchiveTable.open(place)
+        yield open_table(place)
         return
     below = [name for name, info in folder.contents(recursive=False) if not info.is_file and ArchiveFolder(f"{place}/{name}").is_delta]
     if not below:
         raise ArchiveNotFound(f"There is no table in {place}, to which messages were copied.")
     for name in below:
-        yield ArchiveTable.open(f"{place}/{name}")
+        yield open_table(f"{place}/{name}")

@@ -81,8 +81,9 @@ def rows_of(files: Sequence[tuple[str, str, str]], root: str) -> Iterator[pa.Rec
         try:
             with files_of.open_input_file(f"{base}/{path}") as file:
                 for batch in _small_batches(parquet.ParquetFile(file)):
+                    own = batch.select([name for name in batch.schema.names if name not in PARTITIONS])  # Iceberg's writers store them too
                     partition = [pa.repeat(pa.scalar(queue), len(batch)), pa.repeat(pa.scalar(date.fromisoformat(day)), len(batch))]
-                    yield pa.RecordBatch.from_arrays([*batch.columns, *partition], names=[*batch.schema.names, *PARTITIONS])
+                    yield pa.RecordBatch.from_arrays([*own.columns, *partition], names=[*own.schema.names, *PARTITIONS])
         except (FileNotFoundError, pa.ArrowInvalid) as error:
             raise SparkFailed(f"{path} cannot be read: the file is missing or incomplete. `rowpost spark verify` lists all such files.") from error
 

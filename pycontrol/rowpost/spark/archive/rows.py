@@ -1,6 +1,6 @@
 """Read the files of an archive's table as a DataFrame, and write a DataFrame as new files of it.
 
-Spark reads the files of one snapshot, so it needs no jar of Delta, and a reader never sees half a change.
+Spark reads the files of one snapshot, so it needs no jar of the table's format, and a reader never sees half a change.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from urllib.parse import unquote
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from rowpost.errors import SparkFailed
 from rowpost.spark.archive.parts import PARTITIONS, NewFile
 from rowpost.spark.archive.parts_sink import GROUP, PartsSink
 from rowpost.spark.archive.parts_source import FILE, PartsSource, in_tasks
@@ -31,18 +30,8 @@ __all__ = ["FILE", "merge_files", "read_files", "read_table", "relative", "write
 
 
 def read_table(spark: SparkSession, table: ArchiveTable) -> DataFrame:
-    """Read a snapshot. Raises SparkFailed if its files cannot be read without Delta's jar, and the session has none."""
-    if table.needs_jar is None:
-        return read_files(spark, table, table.files())
-    try:
-        return spark.read.format("delta").option("versionAsOf", table.version).load(table.path)
-    except Exception as error:  # an AnalysisException or, from the JVM, a Py4JJavaError
-        if "DATA_SOURCE_NOT_FOUND" not in str(error):
-            raise
-        raise SparkFailed(
-            f"Cannot read {table.path}: the table has {table.needs_jar}, which needs Delta's jar. Start Spark with the jar "
-            "(--conf spark.jars.packages=…), or run REORG TABLE … APPLY (PURGE) and disable the feature."
-        ) from error
+    """Read a snapshot. Raises SparkFailed if only its format's own readers understand it, and the session has none."""
+    return table.read_natively(spark) if table.needs_jar else read_files(spark, table, table.files())
 
 
 def read_files(spark: SparkSession, table: ArchiveTable, files: Iterable[DataFile], *, with_file: bool = False) -> DataFrame:

@@ -15,10 +15,11 @@ from typing import Any
 from urllib.parse import unquote
 
 from rowpost.errors import ArchiveNotFound, SparkFailed
+from rowpost.spark.archive.address import check_folder
+from rowpost.spark.archive.delta import DeltaArchive
 from rowpost.spark.archive.folder import LOG_FOLDER, METADATA_FOLDER, ArchiveFolder
 from rowpost.spark.archive.parts import NewFile, statistics
 from rowpost.spark.archive.schemas import ARCHIVE
-from rowpost.spark.archive.table import ArchiveTable
 
 __all__ = ["run"]
 
@@ -52,8 +53,10 @@ def run(path: str, checkpoints: Sequence[str] = ()) -> dict[str, Any]:
 
     Raises:
         ArchiveNotFound: there is no archive in `path`.
+        SettingsError: it is an Iceberg table, which no earlier version has made.
         SparkFailed: it was taken over already, or a file is incomplete. Nothing was changed.
     """
+    check_folder(path, "an archive of an earlier version")
     folder = ArchiveFolder(path)
     if folder.exists(_OLD_LOG) and not folder.is_delta:  # an earlier run was killed
         folder.move(_OLD_LOG, LOG_FOLDER)
@@ -70,7 +73,7 @@ def run(path: str, checkpoints: Sequence[str] = ()) -> dict[str, Any]:
     kept = [file for file in files if file.number not in open_batches]
     new = _described(folder, kept)
     known = {key: min(number, committed.get(key, number)) for key, number in newest.items()}
-    ArchiveTable.adopt(path, ARCHIVE, new, {key: number for key, number in known.items() if number >= 0})
+    DeltaArchive.adopt(path, ARCHIVE, new, {key: number for key, number in known.items() if number >= 0})
     folder.delete(file.path for file in files if file.number in open_batches)
     for name in ("intents", "journal", "new"):
         folder.remove(name)
@@ -80,14 +83,14 @@ def run(path: str, checkpoints: Sequence[str] = ()) -> dict[str, Any]:
 
 def _renew(folder: ArchiveFolder) -> dict[str, Any]:
     """Replace the log of a table that has statistics of all columns. Its files and its queries' batches stay."""
-    table = ArchiveTable.open(folder.path)
+    table = DeltaArchive.open(folder.path)
     if table.has_plain_log:
         raise SparkFailed(f"The archive in {folder.path} is taken over already. There is nothing to do.")
     table.check_writable()
     new = _described(folder, [_OldFile(file.path, file.queue, file.day, "", file.bytes) for file in table.files()])
     batches = _transactions(folder)
     folder.move(LOG_FOLDER, _OLD_LOG)
-    ArchiveTable.adopt(folder.path, table.schema, new, batches)
+    DeltaArchive.adopt(folder.path, table.schema, new, batches)
     folder.delete([_OLD_LOG])
     return {"files": len(new), "messages": sum(file.rows for file in new), "streams": len(batches), "without_checkpoint": [], "repeated_batches": 0}
 

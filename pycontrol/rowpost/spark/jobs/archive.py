@@ -1,4 +1,4 @@
-"""Archive a queue to a Delta table, exactly once even if the job is killed and restarted.
+"""Archive a queue to a table, exactly once even if the job is killed and restarted.
 
 `ArchiveJob` describes a job, `run` executes it, and `read_archive` reads the result.
 
@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 from rowpost.spark.archive.folder import METADATA_FOLDER
 from rowpost.spark.archive.headers import message_day, parse_headers
 from rowpost.spark.archive.lease import lease
+from rowpost.spark.archive.opening import create_table, open_table, path_of
 from rowpost.spark.archive.rows import read_table, write_files
 from rowpost.spark.archive.schemas import ARCHIVE, ESSENTIAL, MESSAGE, shaped
 from rowpost.spark.archive.table import ArchiveTable
@@ -69,7 +70,7 @@ def read_archive(spark: SparkSession, path: str, needed: Sequence[str] = ()) -> 
         ArchiveNotFound: there is no table in `path`.
         SparkFailed: the table cannot be read, or lacks one of the columns that are needed.
     """
-    table = ArchiveTable.open(path)
+    table = open_table(path)
     table.check_columns(needed)
     return read_table(spark, table)
 
@@ -80,6 +81,7 @@ class ArchiveJob:
 
     Attributes:
         queue: a queue, or several with commas between them.
+        path: the archive: a folder, a URI, or the address of an Iceberg table.
         mode: "tail", "drain" or "log".
         every: the interval between batches, such as "10 seconds". If it is None, the job archives the current messages and ends.
         max_rows: messages in one batch. None means TAIL_ROWS for a tail, and 50,000 for the other modes. A batch has costs of its own of about half a second, and a drain moves it in one transaction.
@@ -97,11 +99,12 @@ class ArchiveJob:
 
     @cached_property
     def checkpoint_location(self) -> str:
-        return self.checkpoint or default_checkpoint(self.path, self.queue, self.mode)
+        """Where Spark stores its progress. Raises ArchiveNotFound if it is in the folder of an Iceberg table that does not exist."""
+        return self.checkpoint or default_checkpoint(path_of(self.path), self.queue, self.mode)
 
 
 def default_checkpoint(path: str, queue: str, mode: str) -> str:
-    """Return the checkpoint within the archive, in a folder that readers ignore."""
+    """Return the checkpoint within an archive's folder, in a folder that readers ignore."""
     safe = "".join(c if c.isalnum() or c in "-_." else f"%{ord(c):02X}" for c in queue)
     return f"{path.rstrip('/')}/{METADATA_FOLDER}/checkpoints/{safe}-{mode}"
 
@@ -113,8 +116,8 @@ def run(
 
     `progress` is called with the batches and rows so far, and each of `receivers` after each batch. Returns counts. A KeyboardInterrupt stops the stream and is raised again.
     """
+    table = create_table(job.path, ARCHIVE)
     check_reachable(spark, job.checkpoint_location, "the checkpoint", "Or name a folder that outlives this machine with --checkpoint; the archive itself needs no jar.")
-    table = ArchiveTable.create(job.path, ARCHIVE)
     before = table.version
     try:
         done = follow(start(spark, job), progress, receivers)
@@ -213,7 +216,7 @@ class BatchWriter:
     """Write one batch of a stream to a table, once: the log of the table has the query and the number of its last batch.
 
     Args:
-        path: the table's folder.
+        path: the table: a folder, a URI, or the address of an Iceberg table.
         checkpoint: the query's checkpoint, which has its id.
         schema: the columns of the table, if it does not exist yet.
         queue: named in the log.
@@ -231,7 +234,7 @@ class BatchWriter:
             # Spark writes the query's id to the checkpoint; a Spark Connect server cannot get it from the query
             text = "".join(row.value for row in df.sparkSession.read.text(f"{self.checkpoint}/metadata").collect())
             self._query = json.loads(text)["id"]
-        table = self._table = self._table or ArchiveTable.create(self.path, self.schema)
+        table = self._table = self._table or create_table(self.path, self.schema)
         table.refresh()
         if table.last_batch(self._query) >= batch_id:
             return

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from rowpost.spark.archive.lease import lease
+from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.table import ArchiveTable, DataFile
 from rowpost.spark.jobs.maintenance import FILE_BYTES, Counts, Step, work
 
@@ -82,7 +83,7 @@ def run(
 
     Returns counts. Raises ArchiveNotFound, SparkFailed.
     """
-    table, counts = ArchiveTable.open(path), Counts()
+    table, counts = open_table(path), Counts()
     newest = (now - older_than).timestamp() * 1000
 
     def groups(files: Sequence[DataFile]) -> list[tuple[DataFile, ...]]:

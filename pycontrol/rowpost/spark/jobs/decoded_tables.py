@@ -17,9 +17,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from rowpost.errors import SparkFailed
+from rowpost.spark.archive.address import check_folder
 from rowpost.spark.archive.copies import remember
 from rowpost.spark.archive.folder import ArchiveFolder
 from rowpost.spark.archive.lease import lease
+from rowpost.spark.archive.opening import create_table, open_table
 from rowpost.spark.archive.parts import PARTITIONS, NewFile
 from rowpost.spark.archive.rows import read_files
 from rowpost.spark.archive.schemas import ARCHIVE
@@ -113,9 +115,11 @@ def run(
 
     Raises:
         ArchiveNotFound: there is no archive in `path`.
+        SettingsError: OUT is the address of an Iceberg table.
         SparkFailed: a table has a column of another type, OUT is a table itself, or another job maintains the archive.
     """
-    source, place = ArchiveTable.open(path), ArchiveFolder(out)
+    check_folder(out, "the tables of decode")
+    source, place = open_table(path), ArchiveFolder(out)
     if place.is_delta:
         raise SparkFailed(f"Cannot decode to {out}: it is a table itself. Name a folder for the tables of the message types.")
     with lease(source.folder, "decode"):  # erase takes it too, so that it finds all copies
@@ -161,7 +165,7 @@ class _Table:
     def check(self) -> None:
         """Raise SparkFailed if the schema does not fit to the table."""
         if self.exists:
-            table = ArchiveTable.open(self.path)
+            table = open_table(self.path)
             table.check_writable()
             self._missing = new_columns(table.schema, table_schema(self.schema), self.path)
 
@@ -169,7 +173,7 @@ class _Table:
         """Add new columns, and in one commit the messages of an archive's files that the table does not have."""
         if not files and not self.exists:
             return Decoded(self.schema.message_type, self.path)
-        table = ArchiveTable.create(self.path, table_schema(self.schema))
+        table = create_table(self.path, table_schema(self.schema))
         if self._missing:
             table.add_columns(self._missing, {"job": "decode", "columns": self._missing.fieldNames()})
         new = self._write(spark, table, source, files) if files else []

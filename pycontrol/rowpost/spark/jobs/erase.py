@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F
 
-from rowpost.errors import ArchiveNotFound, InvalidMessage, SettingsError, SparkFailed
+from rowpost.errors import ArchiveNotFound, InvalidMessage, SettingsError
 from rowpost.spark.archive.copies import places, tables_in
 from rowpost.spark.archive.headers import parse_headers
 from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.leftovers import Leftover, find_leftovers, sweep
+from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.rows import FILE, read_files, relative
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.archive.table import ArchiveTable, DataFile
@@ -127,10 +128,9 @@ def run(
         InvalidMessage: the condition is not valid.
         SparkFailed: another job maintains the archive, its log must be replaced first, or a file cannot be read.
     """
-    table, counts = ArchiveTable.open(path), Counts()
+    table, counts = open_table(path), Counts()
     table.check_columns(("id", "row_version"))  # the tables of `decode` are erased too
-    if not table.has_plain_log:
-        raise SparkFailed(f"Cannot erase in {path}: the log of the table has statistics of ids and headers. Replace it with: rowpost spark adopt {path}")
+    table.check_plain_log()
     with lease(table.folder, "erase"):
         copied = erase_copies(spark, table, selection, idle=idle)  # first: the archive says which messages they are
         for _ in phases(spark, table, selection, counts):
@@ -140,7 +140,7 @@ def run(
         unsure = _holding(spark, table, selection, [each for each in leftovers if each.path not in swept])
         replayed = sum(_erase_replay(spark, table, selection, place) for place in table.folder.replays())
     receipt = {
-        "time": now.isoformat(timespec="seconds"), "reason": reason, "user": _user(), "host": socket.gethostname(), "archive": table.folder.absolute,
+        "time": now.isoformat(timespec="seconds"), "reason": reason, "user": _user(), "host": socket.gethostname(), "archive": table.place,
         "selected_by": [name for name, used in (("where", selection.where), ("ids", selection.ids)) if used], "ids": len(selection.ids),
         "erased": counts.rows_before - counts.rows_after, "files_rewritten": counts.files_before,
         "leftovers_deleted": len(swept), "replayed_erased": replayed, "copies_erased": copied.erased, "copies_missing": copied.missing,

@@ -167,7 +167,7 @@ def _merged(spark: SparkSession, table: ArchiveTable, step: Step, name: str) -> 
     before, after = sum(file.rows for file in step.files), sum(file.rows for file in new)
     if before != after:
         table.folder.delete(file.path for file in new)
-        raise SparkFailed(f"Cannot merge files of {table.path}: {before} rows would become {after}. Nothing was changed. Run `rowpost spark verify`.")
+        raise SparkFailed(f"Cannot merge files of {table.address}: {before} rows would become {after}. Nothing was changed. Run `rowpost spark verify`.")
     return new
 
 

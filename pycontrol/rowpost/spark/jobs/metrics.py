@@ -16,8 +16,8 @@ from pyspark.sql.types import StructType
 
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.headers import has_failed
+from rowpost.spark.archive.opening import create_table
 from rowpost.spark.archive.schemas import FLOW_HOURLY, FLOW_MERGED, LIVE, shaped
-from rowpost.spark.archive.table import ArchiveTable
 from rowpost.spark.jobs.archive import BatchWriter, archive
 from rowpost.spark.versions import HAS_SKETCHES, start_query, stream_options
 
@@ -159,8 +159,8 @@ def _milliseconds_of(time: str) -> int:
 
 def start_live(spark: SparkSession, queue: str, path: str, checkpoint: str, *, environment: str | None = None,
                every: str | None = None, lateness: str = MAX_LATENESS) -> StreamingQuery:  # fmt: skip
-    """Write the metrics of a stream to a Delta table in `path`, each hour once."""
-    table = ArchiveTable.create(path, LIVE)
+    """Write the metrics of a stream to the table in `path`, a folder or the address of an Iceberg table, each hour once."""
+    table = create_table(path, LIVE)
     missing = [column for column in LIVE if column.name not in table.schema.fieldNames()]
     if missing:  # the table is of an earlier version
         table.add_columns(StructType(missing), {"job": "metrics", "columns": [column.name for column in missing]})

@@ -22,6 +22,7 @@ from rowpost.errors import SettingsError
 from rowpost.settings.yaml_node import did_you_mean
 from rowpost.spark.archive.copies import remember
 from rowpost.spark.archive.lease import lease
+from rowpost.spark.archive.opening import create_table, open_table
 from rowpost.spark.archive.policy import pattern
 from rowpost.spark.archive.rows import read_table
 from rowpost.spark.archive.schemas import ARCHIVE
@@ -156,14 +157,14 @@ def run(
 ) -> tuple[list[Outcome], dict[str, int]]:  # fmt: skip
     """Judge an archive. Returns an outcome for each rule, in the file's order, and counts.
 
-    With `apart`, failing messages are added to the Delta table there, each once for each set of failed rules.
+    With `apart`, failing messages are added to the table there, each once for each set of failed rules.
 
     Raises:
         ArchiveNotFound: there is no archive in `path`.
         SettingsError: a rule fits to no message type.
         SparkFailed: the table in `apart` is another one, or a rule's expression fails.
     """
-    source = ArchiveTable.open(path)
+    source = open_table(path)
     with _lenient(spark):
         _check_patterns(spark, expectations)
         judged = judge(since(read_table(spark, source), today, span), expectations, schemas)
@@ -182,11 +183,11 @@ def run(
 def _set_apart(spark: SparkSession, source: ArchiveTable, judged: DataFrame, apart: str) -> int:
     failing = judged.where(F.size(FAILED) > 0).select(APART.fieldNames())
     with lease(source.folder, "quality"):
-        table = ArchiveTable.create(apart, APART)
+        table = create_table(apart, APART)
         table.check_writable()
         if FAILED not in table.schema.fieldNames():
-            raise SettingsError(f"Cannot write failing messages to {apart}: the table there is another one. Name a new folder.")
-        remember(source.folder, table.folder.absolute)
+            raise SettingsError(f"Cannot write failing messages to {apart}: the table there is another one. Name a new folder or table.")
+        remember(source.folder, table.place)
         new = append(table, "quality", lambda: not_in(spark, table, failing, _KEY), {"archive": source.folder.absolute})
     return sum(file.rows for file in new)
 

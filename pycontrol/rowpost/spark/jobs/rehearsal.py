@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from rowpost.spark.archive.folder import METADATA_FOLDER, ArchiveFolder
 from rowpost.spark.archive.headers import parse_headers
+from rowpost.spark.archive.opening import path_of
 from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.jobs.replay import Replay, choose, known_plan
@@ -30,9 +31,9 @@ def rehearse(
         QueueNotFound: a destination does not exist.
         SparkFailed: the key was used for another replay.
     """
-    folder = ArchiveFolder(path)
+    folder = ArchiveFolder(path_of(path))
     plan = known_plan(folder, replay)
-    left, sent = (choose(read_archive(spark, folder.path, ESSENTIAL), replay), 0) if plan is None else _left(spark, folder, replay, plan)
+    left, sent = (choose(read_archive(spark, path, ESSENTIAL), replay), 0) if plan is None else _left(spark, folder, replay, plan)
     groups = [] if left is None else _groups(left)
     queues = resolve_queues(sorted({group["queue"] for group in groups}))
     found = [{**group, "queue": queues[group["queue"]]} for group in groups]

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from rowpost.errors import InvalidMessage, SparkFailed
 from rowpost.spark.archive.folder import METADATA_FOLDER, ArchiveFolder
 from rowpost.spark.archive.headers import read_headers
+from rowpost.spark.archive.opening import path_of
 from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.session import activate
@@ -183,8 +184,8 @@ def run(
         InvalidMessage: the condition is not valid.
         SparkFailed: the key was used for another replay.
     """
-    folder = ArchiveFolder(path)
-    plan = _plan(spark, folder, replay, resolve_queues)
+    folder = ArchiveFolder(path_of(path))
+    plan = _plan(spark, path, folder, replay, resolve_queues)
     place = f"replays/{replay.key}"
     done = (folder.read(f"{place}/sent.json") or {"steps": 0, "messages": 0}) if plan["messages"] else {"steps": 0, "messages": 0}
     before, began = done["messages"], clock()
@@ -244,14 +245,14 @@ def _asked(replay: Replay) -> dict[str, Any]:
     return {name: value for name, value in asdict(replay).items() if name in _FIXED_BY_KEY} | {"ramp": list(replay.ramp)}
 
 
-def _plan(spark: SparkSession, folder: ArchiveFolder, replay: Replay, resolve_queues: Callable[[Sequence[str]], Mapping[str, str]]) -> dict:
+def _plan(spark: SparkSession, path: str, folder: ArchiveFolder, replay: Replay, resolve_queues: Callable[[Sequence[str]], Mapping[str, str]]) -> dict:
     """Return the plan that an earlier run of this key stored. If there is none, select the messages and store a plan."""
     place = f"replays/{replay.key}"
     known = known_plan(folder, replay)
     if known is not None:
         return known
     rows = f"{folder.path}/{METADATA_FOLDER}/{place}/rows"
-    chosen = number(choose(read_archive(spark, folder.path, ESSENTIAL), replay), replay)
+    chosen = number(choose(read_archive(spark, path, ESSENTIAL), replay), replay)
     # resolve the destinations before writing anything
     queues = dict(resolve_queues([row.destination for row in chosen.select("destination").distinct().collect()]))
     chosen.drop("day").write.mode("overwrite").partitionBy("step").parquet(rows)

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from rowpost.spark.archive.headers import read_headers
 from rowpost.spark.archive.lease import lease
+from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.policy import Policy, Rule, pattern
 from rowpost.spark.archive.rows import FILE, read_files, relative
 from rowpost.spark.archive.schemas import ESSENTIAL
@@ -184,7 +185,7 @@ def run(
 
     The replaced files are deleted at once, so that nothing deleted stays on the disk. Time travel ends there.
     """
-    table, counts = ArchiveTable.open(path), Counts()
+    table, counts = open_table(path), Counts()
     table.check_columns(ESSENTIAL)
     if not apply:
         return plan(spark, table, policy, now, table.files())[0], {"days": 0, "deleted": 0, "redacted": 0}

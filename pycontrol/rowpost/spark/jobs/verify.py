@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.leftovers import find_leftovers, sweep
+from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.rows import FILE, read_files, read_table, relative
 from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.archive.searching import contains
@@ -81,7 +82,7 @@ def run(spark: SparkSession, path: str, waiting: Waiting | None = None) -> Repor
 
     Raises ArchiveNotFound.
     """
-    table = ArchiveTable.open(path)
+    table = open_table(path)
     table.check_columns(ESSENTIAL)
     notes = [Finding("leftover", each.path, "left by a killed writer or being written; readers ignore it; remove it with --sweep while no job writes")
              for each in find_leftovers(table)]  # fmt: skip
@@ -120,7 +121,7 @@ def _unreadable(table: ArchiveTable, files: Sequence[DataFile]) -> list[Finding]
 
 def sweep_all(path: str) -> int:
     """Delete all leftovers, and return their number. Call it only while no job writes to the archive."""
-    table = ArchiveTable.open(path)
+    table = open_table(path)
     return len(sweep(table, find_leftovers(table)))
 
 
@@ -129,7 +130,7 @@ def repair(spark: SparkSession, path: str) -> dict[str, int]:
 
     The files themselves are kept for a day. Raises ArchiveNotFound, SparkFailed.
     """
-    table, lost, doubled = ArchiveTable.open(path), Counts(), Counts()
+    table, lost, doubled = open_table(path), Counts(), Counts()
 
     def gone(files: Sequence[DataFile]) -> list[Step]:
         wrong = {finding.what for finding in _unreadable(table, files)}
@@ -161,7 +162,7 @@ def absent(spark: SparkSession, path: str, texts: Sequence[str]) -> list[Finding
 
     Bodies that are compressed or encoded are searched as they are stored.
     """
-    table = ArchiveTable.open(path)
+    table = open_table(path)
     root, pattern = table.folder.absolute, "|".join(map(re.escape, texts))
     holds = F.udf(lambda path: contains(root, path, pattern), "boolean", useArrow=False)
     paths = [(name,) for name, info in table.folder.contents() if info.is_file]

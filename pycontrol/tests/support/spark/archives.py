@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from rowpost.spark.archive.opening import path_of
 from rowpost.spark.jobs.archive import BatchWriter, archive
 from tests.support.spark.messages import messages
 
@@ -17,16 +18,27 @@ QUERY = "1f0c2a9e-0000-0000-0000-000000000000"
 
 
 class ArchiveMaker:
-    """Writes batches of one stream to the archive `folder`/out."""
+    """Writes batches of one stream to an archive.
 
-    def __init__(self, spark: SparkSession, folder: Path, query: str = QUERY) -> None:
-        self.spark, self.folder, self.path = spark, folder, folder / "out"
+    Attributes:
+        folder: has the checkpoint, and the table if its format is "delta". The fixture `table_format` sets a catalogue up for "iceberg".
+        address: how commands name the archive.
+    """
+
+    def __init__(self, spark: SparkSession, folder: Path, query: str = QUERY, table_format: str = "delta") -> None:
+        self.spark, self.folder = spark, folder
+        self.address = str(folder / "out") if table_format == "delta" else f"iceberg:lake.{folder.name}.out"
         folder.mkdir(exist_ok=True)
         (folder / "metadata").write_text(json.dumps({"id": query}))
 
+    @property
+    def path(self) -> Path:
+        """The table's folder."""
+        return Path(path_of(self.address))
+
     def batch(self, number: int, rows: Sequence[tuple], queue: str = "audit") -> None:
         """Write one batch with one file for each day."""
-        BatchWriter(str(self.path), str(self.folder), queue=queue)(archive(messages(self.spark, *rows), queue).coalesce(1), number)
+        BatchWriter(self.address, str(self.folder), queue=queue)(archive(messages(self.spark, *rows), queue).coalesce(1), number)
 
 
 def old_archive(spark: SparkSession, path: Path, batches: dict[str, Sequence[tuple]], queue: str = "audit") -> None:

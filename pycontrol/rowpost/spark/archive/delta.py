@@ -1,0 +1,224 @@
+"""An archive's table as a Delta table, in a folder.
+
+A commit is the exclusive creation of the log's next entry. deltalake's own checks of conflicts are not used: some of its
+versions accept a second compaction of one snapshot.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from rowpost.errors import ArchiveNotFound, SparkFailed, SparkUnavailable
+from rowpost.spark.archive.folder import LOG_FOLDER, ArchiveFolder
+from rowpost.spark.archive.parts import PARTITIONS, STATISTICS, NewFile
+from rowpost.spark.archive.table import KEPT_HOURS, NOTE, ArchiveTable, DataFile
+from rowpost.version import install_command
+
+try:
+    from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+    from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+    from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+except ImportError as error:
+    raise SparkUnavailable(f"Archives need the package deltalake, 1.6.6 or newer ({error}). Run: {install_command('spark')}") from error
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+__all__ = ["DeltaArchive"]
+
+_STATISTICS_OF = "delta.dataSkippingStatsColumns"
+_PROPERTIES = {
+    _STATISTICS_OF: ",".join(STATISTICS),
+    "delta.logRetentionDuration": "interval 7 days",
+    "delta.deletedFileRetentionDuration": "interval 1 days",
+}
+
+
+class DeltaArchive(ArchiveTable):
+    """A snapshot of a Delta table."""
+
+    def __init__(self, path: str, table: DeltaTable) -> None:
+        super().__init__(path, path)
+        self._table = table
+        self._listed: tuple[int, list[DataFile]] | None = None
+        self._batches: dict[str, int] = {}  # of this snapshot, because deltalake reads the whole log to find one
+        self._check_partitions()
+
+    @classmethod
+    def open(cls, path: str) -> DeltaArchive:
+        """Read the newest snapshot. Raises ArchiveNotFound, SparkFailed."""
+        _check_adopted(path)
+        try:
+            return cls(path, DeltaTable(path))
+        except TableNotFoundError as error:
+            raise ArchiveNotFound(f"There is no archive in {path}. `rowpost spark archive QUEUE {path}` creates one.") from error
+        except BaseException as error:
+            # deltalake's Rust code fails on an entry of the log that is not JSON, with an exception that is no Exception
+            if type(error).__name__ != "PanicException" and not isinstance(error, DeltaError):
+                raise
+            raise SparkFailed(f"The log of the table in {path} cannot be read: an entry in {LOG_FOLDER} is damaged ({str(error).splitlines()[0][:200]}). Restore it from a backup.") from error
+
+    @classmethod
+    def create(cls, path: str, schema: StructType) -> DeltaArchive:
+        """Read the newest snapshot. Creates the table if there is none. Raises SparkFailed."""
+        _check_adopted(path)
+        try:
+            if not DeltaTable.is_deltatable(path):
+                DeltaTable.create(path, Schema.from_json(schema.json()), partition_by=list(PARTITIONS), configuration=_PROPERTIES)
+        except (DeltaError, TableNotFoundError) as error:
+            if not DeltaTable.is_deltatable(path):  # otherwise another process has just created it
+                raise SparkFailed(f"Cannot create an archive in {path}: {str(error).splitlines()[0]}. Name a folder that can be written.") from error
+        return cls.open(path)
+
+    @staticmethod
+    def adopt(path: str, schema: StructType, files: Iterable[NewFile], batches: Mapping[str, int]) -> None:
+        """Create the table of files that are there, in one entry of the log."""
+        properties = CommitProperties(custom_metadata={NOTE: {"job": "adopt"}}, app_transactions=[Transaction(*each) for each in batches.items()])
+        create_table_with_add_actions(path, Schema.from_json(schema.json()), _added(files), "error", list(PARTITIONS),
+                                      configuration=_PROPERTIES, commit_properties=properties)  # fmt: skip
+
+    @property
+    def place(self) -> str:
+        return self.folder.absolute
+
+    @property
+    def version(self) -> int:
+        return self._table.version()
+
+    @property
+    def schema(self) -> StructType:
+        from pyspark.sql.types import StructType
+
+        return StructType.fromJson(json.loads(self._table.schema().to_json()))
+
+    def files(self) -> list[DataFile]:
+        if self._listed is None or self._listed[0] != self.version:
+            found = [
+                DataFile(unquote(row["path"]), row["partition"]["queue"], str(row["partition"]["day"]), row["size_bytes"], self._rows(row), row["modification_time"])
+                for row in pa.table(self._table.get_add_actions()).to_pylist()
+            ]  # fmt: skip
+            self._listed = self.version, sorted(found, key=lambda file: (file.queue, file.day, file.path))
+        return self._listed[1]
+
+    def _rows(self, action: Mapping[str, Any]) -> int:
+        """Return the rows of a file, from its footer if its writer has not stored them in the log."""
+        if action["num_records"] is not None:
+            return action["num_records"]
+        footer = self.folder.footer(unquote(action["path"]))
+        return 0 if footer is None else footer.num_rows
+
+    def paths_at(self, version: int) -> set[str] | None:
+        try:
+            actions = DeltaTable(self.path, version=version).get_add_actions()
+        except DeltaError:
+            return None
+        return {unquote(path) for path in pa.table(actions).column("path").to_pylist()}
+
+    def add_columns(self, columns: StructType, note: Mapping[str, Any]) -> None:
+        fields = Schema.from_json(columns.json()).fields
+        self._table.alter.add_columns(fields, commit_properties=CommitProperties(custom_metadata={NOTE: dict(note)}))
+
+    def refresh(self) -> None:
+        before = self.version
+        self._table.update_incremental()
+        if self.version != before:
+            self._batches.clear()
+
+    def last_batch(self, query: str) -> int:
+        """Return the number of the last batch that a query has committed, or -1. A table that was adopted knows 8 characters of its id."""
+        if query not in self._batches:
+            found = [self._table.transaction_version(key) for key in (query, query[:8])]
+            self._batches[query] = max(-1 if number is None else number for number in found)
+        return self._batches[query]
+
+    def commit(self, add: Iterable[NewFile] = (), remove: Iterable[DataFile] = (), *, batches: Mapping[str, int] | None = None,
+               note: Mapping[str, Any]) -> bool:  # fmt: skip
+        add, now = list(add), time.time_ns() // 1_000_000
+        self._check_written(add)
+        actions: list[AddAction | RemoveAction] = [
+            RemoveAction(file.path, True, now, file.bytes, {"queue": file.queue, "day": file.day}) for file in remove
+        ]
+        actions += _added(add)
+        done = [Transaction(query, number) for query, number in (batches or {}).items()]
+        properties = CommitProperties(custom_metadata={NOTE: dict(note)}, max_commit_retries=0, app_transactions=done)
+        try:
+            self._table.create_write_transaction(actions, "append", self._table.schema(), list(PARTITIONS), commit_properties=properties)
+        except CommitFailedError:
+            return False
+        before = self.version
+        self._table.update_incremental()
+        if self.version == before + 1:
+            self._batches.update(batches or {})
+        else:  # other writers have committed too
+            self._batches.clear()
+        return True
+
+    def notes(self, since: int) -> list[dict[str, Any]]:
+        entries = self._table.history(max(self.version - since, 0)) if self.version > since else []
+        return [entry[NOTE] for entry in reversed(entries) if isinstance(entry.get(NOTE), dict)]
+
+    def replaced(self) -> list[str]:
+        return sorted(self._table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True))
+
+    def vacuum(self, *, at_once: bool = False) -> list[str]:
+        hours = 0 if at_once else KEPT_HOURS
+        return self._table.vacuum(retention_hours=hours, enforce_retention_duration=False, dry_run=False)
+
+    @property
+    def needs_jar(self) -> str | None:
+        if self._table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+            return "column mapping"
+        features = set(self._table.protocol().reader_features or ())
+        return "deletion vectors" if "deletionVectors" in features and any(len(pa.record_batch(batch)) for batch in self._table.deletion_vectors()) else None
+
+    def read_natively(self, spark: SparkSession) -> DataFrame:
+        """Read it with Delta's jar."""
+        try:
+            return spark.read.format("delta").option("versionAsOf", self.version).load(self.path)
+        except Exception as error:  # an AnalysisException or, from the JVM, a Py4JJavaError
+            if "DATA_SOURCE_NOT_FOUND" not in str(error):
+                raise
+            raise SparkFailed(
+                f"Cannot read {self.path}: the table has {self.needs_jar}, which needs Delta's jar. Start Spark with the jar "
+                "(--conf spark.jars.packages=…), or run REORG TABLE … APPLY (PURGE) and disable the feature."
+            ) from error
+
+    @property
+    def has_plain_log(self) -> bool:
+        """Whether the table's log was always without statistics of columns that can name people."""
+        return self._table.metadata().configuration.get(_STATISTICS_OF) == _PROPERTIES[_STATISTICS_OF]
+
+    def check_plain_log(self) -> None:
+        if not self.has_plain_log:
+            raise SparkFailed(f"Cannot erase in {self.path}: the log of the table has statistics of ids and headers. Replace it with: rowpost spark adopt {self.path}")
+
+    def check_writable(self) -> None:
+        if self.needs_jar:
+            raise SparkFailed(
+                f"Cannot change {self.path}: the table has {self.needs_jar}, which rowpost does not write. Run REORG TABLE … APPLY (PURGE) "
+                "and disable the feature with Delta's own tools."
+            )
+
+    def _check_partitions(self) -> None:
+        columns = tuple(self._table.metadata().partition_columns)
+        if columns != PARTITIONS:
+            raise SparkFailed(f"The Delta table in {self.path} is not an archive: it is partitioned by {', '.join(columns) or 'nothing'}, not by queue and day.")
+
+
+def _added(files: Iterable[NewFile]) -> list[AddAction]:
+    now = time.time_ns() // 1_000_000
+    return [AddAction(file.path, file.bytes, {"queue": file.queue, "day": file.day}, now, True, file.statistics) for file in files]
+
+
+def _check_adopted(path: str) -> None:
+    """Raise SparkFailed for an archive of an earlier version."""
+    folder = ArchiveFolder(path)
+    if not folder.is_delta and any(name.startswith("queue=") and not info.is_file for name, info in folder.contents(recursive=False)):
+        raise SparkFailed(f"The archive in {path} is of an earlier version, which stored plain Parquet files. Take it over with: rowpost spark adopt {path}")
