@@ -37,10 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-PLAIN_READERS = (
-    "Programs that read the Parquet files of this archive without the table's log count merged messages twice: let them read it as a table of its format."
-)
-
 
 def register(app: typer.Typer) -> None:
     """Add the commands to a group."""
@@ -152,8 +148,15 @@ def adopt(
 
         done = job.run(archive, checkpoint or ())
     if not session.as_json:
-        session.note(PLAIN_READERS)
+        _warn_plain_readers(session, archive)
     counts(session, done)
+
+
+def _warn_plain_readers(session: Session, archive: str) -> None:
+    from rowpost.spark.archive.address import is_iceberg
+
+    table_of = "an Iceberg table" if is_iceberg(archive) else "a Delta table"
+    session.note(f"Programs that read the Parquet files of this archive without the table's log count merged messages twice: let them read it as {table_of}.")
 
 
 def retain(
@@ -196,7 +199,7 @@ def compact(
 
         done = job.run(spark, archive, datetime.now(UTC), span, counter(session, "{done} files merged to {of}"))
     if done["files_before"] and not session.as_json:
-        session.note(PLAIN_READERS)
+        _warn_plain_readers(session, archive)
     counts(session, done)
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from rowpost.spark.archive.address import is_iceberg
 from rowpost.spark.archive.folder import METADATA_FOLDER
 from rowpost.spark.archive.headers import message_day, parse_headers
 from rowpost.spark.archive.lease import lease
@@ -116,8 +117,10 @@ def run(
 
     `progress` is called with the batches and rows so far, and each of `receivers` after each batch. Returns counts. A KeyboardInterrupt stops the stream and is raised again.
     """
-    table = create_table(job.path, ARCHIVE)
+    if is_iceberg(job.path):  # the catalogue chooses the folder, in which the checkpoint is
+        create_table(job.path, ARCHIVE)
     check_reachable(spark, job.checkpoint_location, "the checkpoint", "Or name a folder that outlives this machine with --checkpoint; the archive itself needs no jar.")
+    table = create_table(job.path, ARCHIVE)
     before = table.version
     try:
         done = follow(start(spark, job), progress, receivers)
