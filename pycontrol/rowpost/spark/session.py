@@ -77,7 +77,8 @@ def session(
         raise
     for key, value in {**QUERY, **_changeable(config)}.items():
         try:
-            spark.conf.set(key, value)
+            if spark.conf.get(key, None) != value:  # some, such as spark.sql.extensions, can be set at the start only
+                spark.conf.set(key, value)
         except PySparkException as error:
             raise SparkUnavailable(f"Spark refuses the setting {key}={value}: {str(error).splitlines()[0]}") from error
     _register_source(spark)

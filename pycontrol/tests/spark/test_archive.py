@@ -4,15 +4,16 @@ import base64
 import json
 import struct
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Field, QueryBuilder, write_deltalake
 
 from rowpost.errors import ArchiveNotFound, SparkFailed
-from rowpost.spark.archive.opening import open_table
+from rowpost.spark.archive.opening import create_table, open_table
 from rowpost.spark.archive.parts import NewFile
-from rowpost.spark.archive.schemas import ARCHIVE
+from rowpost.spark.archive.schemas import ARCHIVE, LIVE
 from rowpost.spark.explain import explained
 from rowpost.spark.jobs.archive import BatchWriter, archive, read_archive
 from rowpost.wire.message import format_timestamp
@@ -111,6 +112,31 @@ def test_the_log_has_ranges_of_times_and_row_versions_and_no_value_of_a_message(
 
     assert "numRecords" in log and '\\"row_version\\"' in log and '\\"time_sent\\": \\"2024-05-17T12:00:00' in log
     assert marker not in log
+
+
+def test_a_table_has_statistics_of_columns_that_it_has(spark, tmp_path):
+    """Delta's own writers refuse every change of a table that names another one."""
+    tables = {name: create_table(str(tmp_path / name), schema) for name, schema in (("archive", ARCHIVE), ("live", LIVE))}
+
+    for name, table in tables.items():
+        named = DeltaTable(tmp_path / name).metadata().configuration["delta.dataSkippingStatsColumns"].split(",")
+        assert named and set(named) <= set(table.schema.fieldNames())
+        assert table.has_plain_log
+
+
+def test_duckdb_reads_the_table_with_delta_scan(spark, tmp_path, checkpoint):
+    duckdb = pytest.importorskip("duckdb", reason="needs pip install duckdb duckdb-extension-delta")
+    extension = pytest.importorskip("duckdb_extension_delta", reason="needs pip install duckdb duckdb-extension-delta")
+    write = BatchWriter(str(tmp_path / "out"), checkpoint)
+    for number in range(2):
+        write(archive(messages(spark, *(audit_row(f"m{number}{n}", sent=NOON + timedelta(days=n)) for n in range(3))), "audit"), number)
+    (file,) = Path(extension.__file__).parent.glob("extensions/*/delta.duckdb_extension")
+    connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
+    connection.execute(f"LOAD '{file}'")
+
+    found = connection.execute("SELECT message_id FROM delta_scan(?) WHERE queue = 'audit' AND time_sent >= TIMESTAMPTZ '2024-05-18 00:00:00Z' ORDER BY 1", [str(tmp_path / "out")]).fetchall()
+
+    assert [name for (name,) in found] == ["m01", "m02", "m11", "m12"]
 
 
 def test_deltas_own_readers_see_the_same_rows(spark, tmp_path, checkpoint):

@@ -35,7 +35,6 @@ __all__ = ["DeltaArchive"]
 
 _STATISTICS_OF = "delta.dataSkippingStatsColumns"
 _PROPERTIES = {
-    _STATISTICS_OF: ",".join(STATISTICS),
     "delta.logRetentionDuration": "interval 7 days",
     "delta.deletedFileRetentionDuration": "interval 1 days",
 }
@@ -71,7 +70,7 @@ class DeltaArchive(ArchiveTable):
         _check_adopted(path)
         try:
             if not DeltaTable.is_deltatable(path):
-                DeltaTable.create(path, Schema.from_json(schema.json()), partition_by=list(PARTITIONS), configuration=_PROPERTIES)
+                DeltaTable.create(path, Schema.from_json(schema.json()), partition_by=list(PARTITIONS), configuration=_properties(schema))
         except (DeltaError, TableNotFoundError) as error:
             if not DeltaTable.is_deltatable(path):  # otherwise another process has just created it
                 raise SparkFailed(f"Cannot create an archive in {path}: {str(error).splitlines()[0]}. Name a folder that can be written.") from error
@@ -82,7 +81,7 @@ class DeltaArchive(ArchiveTable):
         """Create the table of files that are there, in one entry of the log."""
         properties = CommitProperties(custom_metadata={NOTE: {"job": "adopt"}}, app_transactions=[Transaction(*each) for each in batches.items()])
         create_table_with_add_actions(path, Schema.from_json(schema.json()), _added(files), "error", list(PARTITIONS),
-                                      configuration=_PROPERTIES, commit_properties=properties)  # fmt: skip
+                                      configuration=_properties(schema), commit_properties=properties)  # fmt: skip
 
     @property
     def place(self) -> str:
@@ -193,7 +192,8 @@ class DeltaArchive(ArchiveTable):
     @property
     def has_plain_log(self) -> bool:
         """Whether the table's log was always without statistics of columns that can name people."""
-        return self._table.metadata().configuration.get(_STATISTICS_OF) == _PROPERTIES[_STATISTICS_OF]
+        columns = self._table.metadata().configuration.get(_STATISTICS_OF)
+        return columns is not None and {name.strip() for name in columns.split(",")} <= set(STATISTICS)
 
     def check_plain_log(self) -> None:
         if not self.has_plain_log:
@@ -210,6 +210,11 @@ class DeltaArchive(ArchiveTable):
         columns = tuple(self._table.metadata().partition_columns)
         if columns != PARTITIONS:
             raise SparkFailed(f"The Delta table in {self.path} is not an archive: it is partitioned by {', '.join(columns) or 'nothing'}, not by queue and day.")
+
+
+def _properties(schema: StructType) -> dict[str, str]:
+    """Return the properties of a new table. Delta's own writers refuse one whose statistics are of columns that it does not have."""
+    return _PROPERTIES | {_STATISTICS_OF: ",".join(name for name in STATISTICS if name in schema.fieldNames())}
 
 
 def _added(files: Iterable[NewFile]) -> list[AddAction]:
