@@ -30,7 +30,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -134,8 +134,11 @@ def seconds(act: Callable[[], object]) -> float:
 
 def cpu_seconds() -> float:
     """Return the CPU time of this process, Spark's JVM and its Python workers. That of the database is not included."""
-    this = psutil.Process()
-    return sum(sum(each.cpu_times()[:2]) for each in [this, *this.children(recursive=True)])
+    used, this = 0.0, psutil.Process()
+    for process in [this, *this.children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess):  # its time is now among that of its parent's children
+            used += sum(process.cpu_times()[:4])
+    return used
 
 
 def worker_peak_mb() -> int:
