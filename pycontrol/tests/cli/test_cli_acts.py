@@ -233,6 +233,8 @@ def test_an_act_whose_process_is_killed_is_interrupted_and_goes_on_without_a_mes
 
 def test_two_processes_on_overlapping_filters_of_which_one_is_killed_change_each_message_once(program: Program, error, database, sql):
     fail(error, MANY)
+    sql.run("CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.1); RETURN NULL; END'")
+    sql.run('CREATE TRIGGER slow AFTER INSERT ON "Sales" FOR EACH STATEMENT EXECUTE FUNCTION slow()')  # the first one stays in the middle
 
     waiting = "SELECT COUNT(*) FROM pg_stat_activity WHERE application_name = 'rowpost command line' AND wait_event_type = 'Lock'"
     with ExitStack() as stack:
@@ -243,6 +245,7 @@ def test_two_processes_on_overlapping_filters_of_which_one_is_killed_change_each
         eventually(lambda: any(act.name == "retry-all" and act.goes_on and act.done for act in list_acts(database)), "the first one is in the middle")
         first.process.send_signal(signal.SIGKILL)
         first.ended()
+        sql.run('DROP TRIGGER slow ON "Sales"')
         ended = second.ended()
     killed = next(act for act in list_acts(database) if act.name == "retry-all")
     silence(sql)

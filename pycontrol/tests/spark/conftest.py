@@ -1,4 +1,7 @@
-"""The one Spark session of all tests in this folder that a process runs: starting a JVM takes as long as thirty tests."""
+"""The one Spark session of all tests in this folder that a process runs: starting a JVM takes as long as thirty tests.
+
+It ends with the last of these tests. Others, which follow in the same process, then have its memory.
+"""
 
 import os
 from collections.abc import Callable, Iterator
@@ -18,7 +21,7 @@ def spark_url(lasting_database: Callable[[str], str]) -> str:
     return url
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(spark_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session with two cores and four attempts for each task, because retries are tested too. Its shuffles are in a folder of its own."""
     config = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2", "spark.local.dir": str(tmp_path_factory.mktemp("shuffles"))}
@@ -40,7 +43,7 @@ def table_format(request: pytest.FixtureRequest, lake: None) -> str:
     return request.param
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def queues(spark: SparkSession, spark_url: str, tmp_path_factory: pytest.TempPathFactory) -> Queues:
     """Create queues in that database."""
     return Queues(spark_url, tmp_path_factory.mktemp("environment"), spark=spark)

@@ -1,5 +1,6 @@
 """An archive that is an Iceberg table: what its metadata says, what other programs may have done to it, and how its snapshots expire."""
 
+import json
 import os
 import subprocess
 import sys
@@ -12,7 +13,9 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import types as T
+from typer.testing import CliRunner
 
+from rowpost.cli.app import app
 from rowpost.errors import ArchiveNotFound, SettingsError, SparkFailed, SparkUnavailable
 from rowpost.spark.archive import iceberg, iceberg_expiry
 from rowpost.spark.archive.folder import ArchiveFolder
@@ -37,7 +40,7 @@ MARKER = "Ada-Lovelace-1815"
 PERSONAL = dict.fromkeys(("ReplyToAddress", "OriginatingMachine", "ProcessingMachine", "ConversationId", "x.Customer"), MARKER)
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PYCONTROL = Path(__file__).parents[2]
-NOT_FOUND, UNAVAILABLE = 6, 4
+SETTINGS, UNAVAILABLE, NOT_FOUND = 3, 4, 6
 
 
 @pytest.fixture
@@ -527,21 +530,16 @@ def test_the_hours_of_a_stream_are_written_to_a_table_of_the_catalogue(spark, qu
 
 
 # ---------------------------------------------------------------------------------------------- commands
-def rowpost(queues, cwd: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess:
-    environment = {**python_of(PYCONTROL), **variables, "ROWPOST_SPARK_TEST_URL": queues.url}
-    return subprocess.run(
-        [sys.executable, "-c", ROWPOST, "--env", queues.environment, "spark", *arguments, "--json", "--conf", "spark.driver.memory=1g"],
-        env=environment, capture_output=True, text=True, cwd=cwd, timeout=280,
-    )  # fmt: skip
-
-
-@pytest.mark.timeout(900)
-def test_the_commands_work_on_a_table_of_the_catalogue(spark, queues, lake, tmp_path):
+def test_the_commands_work_on_a_table_of_the_catalogue(spark, queues, lake, tmp_path, monkeypatch):
     queue, target, out = queues.make(), queues.make(), "iceberg:lake.messages.archive"
     queues.send(queue, [b"%d" % n for n in range(50)], audit_row()[5])
+    monkeypatch.chdir(tmp_path)
 
-    missing = rowpost(queues, tmp_path, "compact", out)
-    assert missing.returncode == NOT_FOUND and out in missing.stderr and "Traceback" not in missing.stderr
+    def rowpost(*arguments: str):
+        return CliRunner().invoke(app, ["--env", queues.environment, "spark", *arguments, "--json"])
+
+    missing = rowpost("compact", out)
+    assert missing.exit_code == NOT_FOUND and out in missing.stderr
     for arguments in (
         ("archive", queue, out, "--max-rows", "20"),
         ("archive", queue, out),
@@ -550,13 +548,12 @@ def test_the_commands_work_on_a_table_of_the_catalogue(spark, queues, lake, tmp_
         ("erase", out, "--where", "row_version = 7", "--reason", "request 1"),
         ("verify", out),
     ):
-        ended = rowpost(queues, tmp_path, *arguments)
-        assert ended.returncode == 0, (arguments, ended.stderr)
-        assert "Warning" not in ended.stderr and "Traceback" not in ended.stderr, (arguments, ended.stderr)
-    assert '"messages": 49' in ended.stdout and '"findings": 0' in ended.stdout
-    assert queues.depth(target) == 50
-    refused = rowpost(queues, tmp_path, "metrics", out, "--out", "iceberg:lake.messages.metrics")
-    assert refused.returncode != 0 and "must be in a folder" in refused.stderr and "Traceback" not in refused.stderr
+        ended = rowpost(*arguments)
+        assert ended.exit_code == 0, (arguments, ended.stderr)
+    counts = json.loads(ended.stdout.strip().splitlines()[-1])
+    assert (counts["messages"], counts["findings"], queues.depth(target)) == (49, 0, 50)
+    refused = rowpost("metrics", out, "--out", "iceberg:lake.messages.metrics")
+    assert refused.exit_code == SETTINGS and "must be in a folder" in refused.stderr
     assert not list(tmp_path.glob("iceberg:*"))
 
 
