@@ -161,6 +161,21 @@ def test_the_archiver_leaves_files_of_32_mb_and_more_to_compact(megabytes, merge
     assert compact.small_files(files, 2, tiers=(64 << 20,))
 
 
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", ["compact", "erase"])
+def test_a_table_that_only_takes_new_files_refuses_a_job_in_one_sentence(spark, tmp_path, kind):
+    made = ArchiveMaker(spark, tmp_path)
+    for number in range(2):
+        made.batch(number, rows(number))
+    DeltaTable(made.path).alter.set_table_properties({"delta.appendOnly": "true"})
+
+    with pytest.raises(SparkFailed, match=r"Cannot change .*(?i:append).*Nothing was changed"):
+        list(phases(spark, made, kind))
+    made.batch(2, rows(2))
+
+    assert read_archive(spark, str(made.path)).count() == 12
+
+
 # ---------------------------------------------------------------------------------------------- the log
 def test_a_commit_on_a_snapshot_that_is_not_the_newest_changes_nothing(spark, made):
     """The protection of every job. It must hold with every version of deltalake and pyiceberg that the package allows."""

@@ -149,7 +149,9 @@ class DeltaArchive(ArchiveTable):
         properties = CommitProperties(custom_metadata={NOTE: dict(note)}, max_commit_retries=0, app_transactions=done)
         try:
             self._table.create_write_transaction(actions, "append", self._table.schema(), list(PARTITIONS), commit_properties=properties)
-        except CommitFailedError:
+        except CommitFailedError as error:
+            if DeltaTable(self.path).version() == self.version:  # no other writer is the reason: the table itself refuses the change
+                raise SparkFailed(f"Cannot change {self.path}: {str(error).splitlines()[0]} Nothing was changed. Change the table's properties with Delta's own tools.") from error
             return False
         before = self.version
         self._table.update_incremental()
