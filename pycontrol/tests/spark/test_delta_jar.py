@@ -134,3 +134,16 @@ def test_column_mapping_is_read_with_the_jar_and_refused_without_it(spark, made,
         read_archive(spark, str(made.path))
     with pytest.raises(SparkFailed, match="column mapping"):
         made.batch(3, [audit_row("m30")])
+
+
+def test_erase_reaches_the_change_data_of_deltas_own_deletions(spark, made, delta, tmp_path):
+    person = "Ada-Lovelace-1815"
+    made.batch(3, [audit_row(person, body=person.encode()), audit_row("m31")])
+    delta("ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = true)", f"DELETE FROM {{table}} WHERE message_id = '{person}'")
+    assert verify.absent(spark, str(made.path), [person])
+
+    erase.run(spark, str(made.path), erase.Selection(where=f"message_id = '{person}'"), reason="a test", now=datetime.now(UTC))
+
+    left = [finding.what for finding in verify.absent(spark, str(made.path), [person])]
+    assert all(path.startswith("_delta_log/") for path in left), left  # the condition of Delta's own DELETE
+    assert archived(spark, made) == ["m00", "m01", "m10", "m11", "m20", "m21", "m31"]

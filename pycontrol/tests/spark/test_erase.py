@@ -120,6 +120,22 @@ def test_leftovers_of_committed_batches_and_old_ones_go(spark, made):
     assert not committed.exists() and not old.exists() and holding(made.path) == []
 
 
+def test_the_change_data_of_deltas_own_writers_goes_and_what_one_may_be_about_to_commit_stays(spark, tmp_path):
+    made = ArchiveMaker(spark, tmp_path / "made")
+    made.batch(0, [personal(0), audit_row("m1")])
+    changes = made.path / "_change_data"
+    changes.mkdir()
+    for name in ("committed", "written"):
+        parquet.write_table(pa.table({"body": [MARKER]}), changes / f"{name}.parquet")
+    entry = {"cdc": {"path": "_change_data/committed.parquet", "partitionValues": {}, "size": 1, "dataChange": False}}
+    (made.path / "_delta_log" / f"{2:020}.json").write_text(f'{{"commitInfo": {{"operation": "DELETE"}}}}\n{json.dumps(entry)}\n')
+
+    erase.run(spark, str(made.path), erase.Selection(where=f"message_id LIKE '{MARKER}%'"), "a test", NOW)
+
+    assert holding(made.path) == ["_change_data/written.parquet"]
+    assert [row.message_id for row in read_archive(spark, str(made.path)).collect()] == ["m1"]
+
+
 def test_a_file_that_the_archiver_may_be_about_to_commit_is_kept_and_told(spark, made):
     written = leave(made, f"{QUERY}-3-x.zstd.parquet", 0)
     other = made.path / "queue=audit" / "day=2024-05-17" / f"{QUERY}-3-y.zstd.parquet"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["DeltaArchive"]
 
 _STATISTICS_OF = "delta.dataSkippingStatsColumns"
+_CHANGE_DATA = "_change_data"
 _PROPERTIES = {
     "delta.logRetentionDuration": "interval 7 days",
     "delta.deletedFileRetentionDuration": "interval 1 days",
@@ -170,7 +172,25 @@ class DeltaArchive(ArchiveTable):
 
     def vacuum(self, *, at_once: bool = False) -> list[str]:
         hours = 0 if at_once else KEPT_HOURS
-        return self._table.vacuum(retention_hours=hours, enforce_retention_duration=False, dry_run=False)
+        deleted = self._table.vacuum(retention_hours=hours, enforce_retention_duration=False, dry_run=False)
+        changes = self._change_data(at_once=at_once)
+        self.folder.delete(changes)
+        return [*deleted, *changes]
+
+    def _change_data(self, *, at_once: bool) -> list[str]:
+        """Return the files of Delta's change data feed that are a day old, or all that the log names.
+
+        Delta's own DELETE and UPDATE write whole rows to them if the table has delta.enableChangeDataFeed.
+        """
+        found = [(path, info) for path, info in self.folder.contents(_CHANGE_DATA) if info.is_file]
+        named = self._named_changes() if found and at_once else set()
+        limit = datetime.now(UTC) - timedelta(hours=KEPT_HOURS)
+        return [path for path, info in found if path in named or info.mtime < limit]
+
+    def _named_changes(self) -> set[str]:
+        entries = [path for path, _ in self.folder.contents(LOG_FOLDER, recursive=False) if path.endswith(".json")]
+        actions = (json.loads(line) for path in entries for line in self.folder.text(path).splitlines() if '"cdc"' in line)
+        return {unquote(action["cdc"]["path"]) for action in actions if "cdc" in action}
 
     @property
     def needs_jar(self) -> str | None:
