@@ -13,8 +13,10 @@ from deltalake import DeltaTable, Field, QueryBuilder, write_deltalake
 from rowpost.errors import ArchiveNotFound, SparkFailed
 from rowpost.spark.archive.opening import create_table, open_table
 from rowpost.spark.archive.parts import NewFile
+from rowpost.spark.archive.policy import Policy, Rule
 from rowpost.spark.archive.schemas import ARCHIVE, LIVE
 from rowpost.spark.explain import explained
+from rowpost.spark.jobs import decoded_tables, erase, retain
 from rowpost.spark.jobs.archive import BatchWriter, archive, read_archive
 from rowpost.wire.message import format_timestamp
 from tests.support.spark.messages import NOON, audit_row, error_row, messages, raw
@@ -214,8 +216,39 @@ def test_a_table_that_needs_deltas_jar_is_refused_in_one_sentence(spark, tmp_pat
 
     with pytest.raises(SparkFailed, match=f"{named}.*Delta's jar"):
         read_archive(spark, str(tmp_path / "out"))
-    with pytest.raises(SparkFailed, match=f"{named}.*does not write"):
+    for change_it in (
+        lambda: write(archive(messages(spark, audit_row("m2")), "audit"), 1),
+        lambda: retain.run(spark, str(tmp_path / "out"), Policy((Rule("delete", "audit", "*"),)), NOON),
+        lambda: erase.run(spark, str(tmp_path / "out"), erase.Selection(where="true"), reason="a test", now=NOON),
+    ):
+        with pytest.raises(SparkFailed, match=f"{named}.*does not write"):
+            change_it()
+    with pytest.raises(SparkFailed, match=f"Cannot decode.*{named}"):
+        decoded_tables.run(spark, str(tmp_path / "out"), str(tmp_path / "decoded"), {})
+
+
+def with_row_tracking(out) -> None:
+    features = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["rowTracking", "domainMetadata"]}
+    changed_by_another_program(out, {"protocol": features})
+
+
+def with_a_constraint(out) -> None:
+    metadata = first_entry(out, 0, "metaData")
+    metadata["configuration"] |= {"delta.constraints.small": "body_bytes < 1"}
+    changed_by_another_program(out, {"protocol": {"minReaderVersion": 1, "minWriterVersion": 3}}, {"metaData": metadata})
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("change", "named"), [(with_row_tracking, "RowTracking"), (with_a_constraint, "constraint small")])
+def test_a_table_that_rowpost_cannot_write_is_read_and_refuses_a_batch_in_one_sentence(spark, tmp_path, checkpoint, change, named):
+    """A refused commit is no conflict: it was tried again without end."""
+    write = BatchWriter(str(tmp_path / "out"), checkpoint)
+    write(archive(messages(spark, audit_row("m1")), "audit"), 0)
+    change(tmp_path / "out")
+
+    with pytest.raises(SparkFailed, match=f"Cannot change .*{named}"):
         write(archive(messages(spark, audit_row("m2")), "audit"), 1)
+    assert [row.message_id for row in read_archive(spark, str(tmp_path / "out")).collect()] == ["m1"]
 
 
 def test_a_table_of_another_program_is_not_an_archive(tmp_path):

@@ -26,6 +26,7 @@ JARS = os.environ.get("ROWPOST_TEST_DELTA_JARS", "")
 SESSION = """
 import json, sys
 from rowpost.errors import SparkFailed
+from rowpost.spark.jobs import verify
 from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.session import session
 path, jars, statements = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
@@ -36,6 +37,12 @@ for statement in statements:
     spark.sql(statement.format(table=f"delta.`{path}`"))
 rows = lambda frame: sorted([row.message_id, row.queue, str(row.day), row.row_version, bytes(row.body).decode()] for row in frame.collect())
 found = {"delta": rows(spark.read.format("delta").load(path)), "rowpost": rows(read_archive(spark, path))}
+checked = verify.run(spark, path)
+found["verify"] = {"messages": checked.counts["messages"], "findings": [each.kind for each in checked.findings]}
+if sys.argv[5]:  # a stream goes on where it was in the session before
+    stream = spark.readStream.format("delta").load(path).writeStream.option("checkpointLocation", sys.argv[5] + "/state")
+    stream.trigger(availableNow=True).start(sys.argv[5] + "/rows").awaitTermination()
+    found["streamed"] = rows(spark.read.schema("message_id string, queue string, day date, row_version bigint, body binary").parquet(sys.argv[5] + "/rows"))
 if sys.argv[4]:
     found["then"] = rows(spark.read.format("delta").option("versionAsOf", sys.argv[4]).load(path))
 found["history"] = [row.operation for row in spark.sql(f"DESCRIBE HISTORY delta.`{path}`").orderBy("version").collect()]
@@ -46,7 +53,7 @@ spark.stop()
 pytestmark = [
     pytest.mark.spark_version,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(not JARS, reason="needs Delta's jars for this Spark: name them in ROWPOST_TEST_DELTA_JARS"),
+    pytest.mark.skipif(not JARS, reason="needs Maven's io.delta:delta-spark_2.13:4.0.1 and io.delta:delta-storage:4.0.1; name the paths of the jars in ROWPOST_TEST_DELTA_JARS"),
 ]
 
 
@@ -63,9 +70,9 @@ def made(spark, tmp_path):
 def delta(made, tmp_path):
     """Execute statements in a session with the jars. Returns what Delta and rowpost read there afterwards, and what Delta reads of an earlier version."""
 
-    def run(*statements: str, version: str = "") -> dict:
+    def run(*statements: str, version: str = "", stream: str = "") -> dict:
         done = subprocess.run(
-            [sys.executable, "-c", SESSION, str(made.path), JARS, json.dumps(statements), version],
+            [sys.executable, "-c", SESSION, str(made.path), JARS, json.dumps(statements), version, stream and str(tmp_path / stream)],
             env=python_of(PYCONTROL), capture_output=True, text=True, cwd=tmp_path, timeout=300,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr[-3000:]
@@ -83,14 +90,15 @@ def archived(spark, made) -> list[str]:
 
 
 def test_delta_reads_what_rowpost_has_written_merged_and_erased(spark, made, delta):
-    first = delta()
+    first = delta(stream="stream")
     compact.run(spark, str(made.path), datetime.now(UTC))
-    merged = delta(version="1")
+    merged = delta(version="1", stream="stream")
     erase.run(spark, str(made.path), erase.Selection(where="message_id = 'm10'"), reason="a test", now=datetime.now(UTC))
     last = delta()
 
     assert names(first["delta"]) == names(merged["delta"]) == ["m00", "m01", "m10", "m11", "m20", "m21"]
     assert names(merged["then"]) == ["m00", "m01"]
+    assert first["streamed"] == merged["streamed"] == first["delta"]  # a merge changes no rows
     assert names(last["delta"]) == ["m00", "m01", "m11", "m20", "m21"]
     assert all(each["delta"] == each["rowpost"] for each in (first, merged, last))
     assert len(last["history"]) > len(merged["history"]) > len(first["history"]) == 4
@@ -113,6 +121,7 @@ def test_deletion_vectors_are_read_with_the_jar_and_refused_without_it_until_the
     )
 
     assert names(marked["delta"]) == names(marked["rowpost"]) == ["m00", "m01", "m10", "m20", "m21"]
+    assert marked["verify"] == {"messages": 5, "findings": []}
     with pytest.raises(SparkFailed, match="deletion vectors"):
         read_archive(spark, str(made.path))
     with pytest.raises(SparkFailed, match="deletion vectors"):

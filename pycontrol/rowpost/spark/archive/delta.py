@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DeltaArchive"]
 
+_CONSTRAINT = "delta.constraints."
 _STATISTICS_OF = "delta.dataSkippingStatsColumns"
 _CHANGE_DATA = "_change_data"
 _PROPERTIES = {
@@ -140,13 +141,13 @@ class DeltaArchive(ArchiveTable):
         return self._batches[query]
 
     def commit(self, add: Iterable[NewFile] = (), remove: Iterable[DataFile] = (), *, batches: Mapping[str, int] | None = None,
-               note: Mapping[str, Any]) -> bool:  # fmt: skip
+               note: Mapping[str, Any], same_rows: bool = False) -> bool:  # fmt: skip
         add, now = list(add), time.time_ns() // 1_000_000
         self._check_written(add)
         actions: list[AddAction | RemoveAction] = [
-            RemoveAction(file.path, True, now, file.bytes, {"queue": file.queue, "day": file.day}) for file in remove
+            RemoveAction(file.path, not same_rows, now, file.bytes, {"queue": file.queue, "day": file.day}) for file in remove
         ]
-        actions += _added(add)
+        actions += _added(add, same_rows=same_rows)
         done = [Transaction(query, number) for query, number in (batches or {}).items()]
         properties = CommitProperties(custom_metadata={NOTE: dict(note)}, max_commit_retries=0, app_transactions=done)
         try:
@@ -222,6 +223,9 @@ class DeltaArchive(ArchiveTable):
             raise SparkFailed(f"Cannot erase in {self.path}: the log of the table has statistics of ids and headers. Replace it with: rowpost spark adopt {self.path}")
 
     def check_writable(self) -> None:
+        constraints = [name.removeprefix(_CONSTRAINT) for name in self._table.metadata().configuration if name.startswith(_CONSTRAINT)]
+        if constraints:
+            raise SparkFailed(f"Cannot change {self.path}: the table has the constraint {', '.join(sorted(constraints))}, which rowpost does not check. Drop it with ALTER TABLE … DROP CONSTRAINT.")
         if self.needs_jar:
             raise SparkFailed(
                 f"Cannot change {self.path}: the table has {self.needs_jar}, which rowpost does not write. Run REORG TABLE … APPLY (PURGE) "
@@ -239,9 +243,9 @@ def _properties(schema: StructType) -> dict[str, str]:
     return _PROPERTIES | {_STATISTICS_OF: ",".join(name for name in STATISTICS if name in schema.fieldNames())}
 
 
-def _added(files: Iterable[NewFile]) -> list[AddAction]:
+def _added(files: Iterable[NewFile], *, same_rows: bool = False) -> list[AddAction]:
     now = time.time_ns() // 1_000_000
-    return [AddAction(file.path, file.bytes, {"queue": file.queue, "day": file.day}, now, True, file.statistics) for file in files]
+    return [AddAction(file.path, file.bytes, {"queue": file.queue, "day": file.day}, now, not same_rows, file.statistics) for file in files]
 
 
 def _check_adopted(path: str) -> None:

@@ -151,7 +151,7 @@ class IcebergArchive(ArchiveTable):
         return int(self._table.properties.get(f"{_BATCH}{query}", -1))
 
     def commit(self, add: Iterable[NewFile] = (), remove: Iterable[DataFile] = (), *, batches: Mapping[str, int] | None = None,
-               note: Mapping[str, Any]) -> bool:  # fmt: skip
+               note: Mapping[str, Any], same_rows: bool = False) -> bool:  # fmt: skip
         add, remove = list(add), list(remove)
         self._check_written(add)
         if not self.are_live(remove):  # they are files of another snapshot

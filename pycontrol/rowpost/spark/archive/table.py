@@ -122,7 +122,7 @@ class ArchiveTable(ABC):
 
     @abstractmethod
     def commit(self, add: Iterable[NewFile] = (), remove: Iterable[DataFile] = (), *, batches: Mapping[str, int] | None = None,
-               note: Mapping[str, Any]) -> bool:  # fmt: skip
+               note: Mapping[str, Any], same_rows: bool = False) -> bool:  # fmt: skip
         """Add and remove files in one change. Returns False, and changes nothing, if the snapshot is not the newest.
 
         Args:
@@ -130,6 +130,9 @@ class ArchiveTable(ABC):
             remove: files of this snapshot.
             batches: the batch of a query that these files complete, by the query's id.
             note: what the log says about the change: no data of messages.
+            same_rows: the files added have the rows of those removed, so that a stream of the table skips the change.
+
+        Raises SparkFailed if the table refuses the change.
         """
 
     @abstractmethod

@@ -131,6 +131,7 @@ def run(
     table, counts = open_table(path), Counts()
     table.check_columns(("id", "row_version"))  # the tables of `decode` are erased too
     table.check_plain_log()
+    table.check_writable()  # before copies are erased by what its files say
     with lease(table.folder, "erase"):
         copied = erase_copies(spark, table, selection, idle=idle)  # first: the archive says which messages they are
         for _ in phases(spark, table, selection, counts):

@@ -173,7 +173,8 @@ def _merged(spark: SparkSession, table: ArchiveTable, step: Step, name: str) -> 
 
 def _commit(table: ArchiveTable, kind: str, step: Step, new: Sequence[NewFile]) -> bool:
     """Commit a step. Returns False if another job has replaced one of its files."""
-    while not table.commit(new, step.files, note={"job": kind, "rows": sum(file.rows for file in new)}):
+    note = {"job": kind, "rows": sum(file.rows for file in new)}
+    while not table.commit(new, step.files, note=note, same_rows=bool(step.groups)):
         table.refresh()
         if not table.are_live(step.files):
             return False

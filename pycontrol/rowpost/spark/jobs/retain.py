@@ -187,6 +187,7 @@ def run(
     """
     table, counts = open_table(path), Counts()
     table.check_columns(ESSENTIAL)
+    table.check_writable()  # the files of such a table do not say what would be done, either
     if not apply:
         return plan(spark, table, policy, now, table.files())[0], {"days": 0, "deleted": 0, "redacted": 0}
     changes: list[PlannedChange] = []

@@ -89,8 +89,13 @@ def run(spark: SparkSession, path: str, waiting: Waiting | None = None) -> Repor
     files = table.files()
     findings = _unreadable(table, files)
     counts = {"messages": sum(file.rows for file in files), "files": len(files), "version": table.version, "unreadable": len(findings)}
+    days = _by_day(files)
     if not findings:
         df = read_table(spark, table)
+        if table.needs_jar:  # not all rows of its files are rows of the table
+            rows = {(row.queue, str(row.day)): row["count"] for row in df.groupBy("queue", "day").count().collect()}
+            days = [(queue, day, rows.get((queue, day), 0), size) for queue, day, _, size in days]
+            counts["messages"] = sum(rows.values())
         twice = duplicates(df).limit(MAX_SHOWN + 1).collect()
         findings += [Finding("duplicate", f"{row.queue}: {row.id} (row version {row.row_version})", "two streams archived it, or a new checkpoint archived it again; remove the later copies with --repair")
                      for row in twice[:MAX_SHOWN]]  # fmt: skip
@@ -101,7 +106,7 @@ def run(spark: SparkSession, path: str, waiting: Waiting | None = None) -> Repor
             if counts["missed"]:
                 what = f"{counts['missed']} messages of {waiting.queue} are older than the newest archived message"
                 findings.append(Finding("missed", what, "a drain archives messages that were locked in its next run; after a tail, start a new archive"))
-    return Report(_by_day(files), findings, counts | {"findings": len(findings), "leftovers": len(notes)}, notes)
+    return Report(days, findings, counts | {"findings": len(findings), "leftovers": len(notes)}, notes)
 
 
 def _unreadable(table: ArchiveTable, files: Sequence[DataFile]) -> list[Finding]:
