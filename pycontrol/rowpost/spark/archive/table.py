@@ -61,7 +61,6 @@ class ArchiveTable(ABC):
         path: the table's folder, a path or a URI as Spark spells it. It also has the folder `_rowpost`.
     """
 
-
     def __init__(self, address: str, path: str) -> None:
         self.address, self.path = address, path.rstrip("/")
 
@@ -130,7 +129,7 @@ class ArchiveTable(ABC):
             remove: files of this snapshot.
             batches: the batch of a query that these files complete, by the query's id.
             note: what the log says about the change: no data of messages.
-            same_rows: the files added have the rows of those removed, so that a stream of the table skips the change.
+            same_rows: the files added have the rows of those removed. A stream of a Delta table skips such a change.
 
         Raises SparkFailed if the table refuses the change.
         """
