@@ -32,32 +32,36 @@ def visits():
 
 
 @pytest.mark.parametrize("concurrency", KINDS)
-def test_two_batches_that_want_the_same_instances_the_other_way_round_end_in_no_deadlock(make_desk, concurrency):
+def test_two_batches_that_want_the_same_instances_the_other_way_round_end_in_no_deadlock(make_desk, visits, concurrency):
     desk = make_desk(concurrency)
     for account in ("A", "B"):
         desk.handle(Open(account))
     for account in "BA":
         desk.send(Add(account, 1, "lead"), "Sales")
     for account in "AB":
-        desk.send(Add(account, 1), "Billing")
-    others = []
+        desk.send(Add(account, 2, "visit"), "Billing")
+    pessimistic = concurrency == "pessimistic"
+    visit, others = GATES["visit"], []
 
     def lead(saga, context):
-        """At its first instance the other batch begins; at its second that one waits for the first."""
-        if others:
-            desk.wait_until_blocked()
-        else:
+        """The other batch begins when this one has locked one instance, and waits before this one goes on to the next.
+
+        A pessimistic saga is locked before its handler runs, an optimistic one after it.
+        """
+        visit(saga, context)
+        if len(visits) == (1 if pessimistic else 2):
             others.append(Session(lambda: batch(desk, "Billing")))
+            desk.wait_until_blocked()
 
     GATES["lead"] = lead
 
     first = batch(desk, "Sales")
     second = others[0].outcome()
 
-    pessimistic = concurrency == "pessimistic"
     assert [each.kind for each in first] == [Kind.HANDLED] * 2
     assert [each.kind for each in second] == ([Kind.HANDLED] * 2 if pessimistic else [Kind.DEADLOCKED])
-    assert {row[2]["Total"] for row in desk.rows} == {2 if pessimistic else 1}
+    assert visits == [("A", 1), ("B", 1), ("A", 2), ("B", 2)][: 4 if pessimistic else 3]
+    assert {row[2]["Total"] for row in desk.rows} == {3 if pessimistic else 1}
 
 
 @pytest.mark.parametrize("concurrency", KINDS)
