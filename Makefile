@@ -46,6 +46,7 @@ check/tests:
 
 lint/python:
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --quiet --check . || { echo 'The Python is not in its form: run make format' >&2; exit 1; }
 
 types:
 	$(BIN)/mypy
@@ -75,7 +76,7 @@ lint: $(VENV)/.developer ## Python and SQL by their linters, Microsoft's T-SQL c
 	PYTHONPATH=pycontrol $(BIN)/python -m tests.support.tsql.compiler sql
 
 format: $(VENV)/.developer ## bring the Python into its form
-	$(BIN)/ruff format pycontrol benchmarks examples
+	$(BIN)/ruff format .
 
 plan: $(VENV)/.installed ## one script of a deployment, for reading; on top, as comments, what it changes there (ENV=production)
 	@$(BIN)/rowpost --env $(ENV) plan 2>&1 | sed 's/^/-- /'

@@ -167,7 +167,12 @@ def make_advice(workers: int) -> list[Advice]:
 
     noted = f'SELECT COUNT(*) FROM "{contended.NOTES}"'
     few = max(1, workers // 4)
-    gathering = {"one instance, optimistic": "whole", "one instance, pessimistic": "locked", "chunks of 20, pessimistic": "tree", "one after the other": "in_turn"}
+    gathering = {
+        "one instance, optimistic": "whole",
+        "one instance, pessimistic": "locked",
+        "chunks of 20, pessimistic": "tree",
+        "one after the other": "in_turn",
+    }
     return [
         Advice("policy for conflicts", "five retries at once", (("Impatient", "impatient", workers),), add_to_one("Impatient"), added("Impatient_optimistic")),
         Advice("policy for conflicts", "ConflictPolicy", (("Patient", "patient", workers),), add_to_one("Patient"), added("Patient_optimistic")),
@@ -296,8 +301,7 @@ class Bench:
             total, versions, chain = model.get(account, (0, 0, 0))
             model[account] = [total + amount, versions + 1, contended.follow(chain, amount)]
         rows = self.sql(
-            'SELECT "Correlation_Account", ("Data" ->> \'Total\')::integer, "Concurrency", ("Data" ->> \'Chain\')::integer '
-            f"FROM {line.table}"
+            f'SELECT "Correlation_Account", ("Data" ->> \'Total\')::integer, "Concurrency", ("Data" ->> \'Chain\')::integer FROM {line.table}'
         )
         compared = 3 if line.in_order else 2
         found = {account: state[:compared] for account, *state in rows}

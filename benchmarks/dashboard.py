@@ -37,7 +37,7 @@ HEADERS = (
 FAILURE = (
     ',"NServiceBus.FailedQ":"Queue001","NServiceBus.TimeOfFailure":"2026-04-29 21:58:00:406166 Z",'
     '"NServiceBus.ExceptionInfo.ExceptionType":"Shop.Error\' || g % 40 || \'","NServiceBus.ExceptionInfo.Message":"order \' || g || \' failed",'
-    '"NServiceBus.ExceptionInfo.StackTrace":"\' || repeat(\'   at Shop.Orders.Handle(PlaceOrder message) in Orders.cs\', 30) || \'"'
+    "\"NServiceBus.ExceptionInfo.StackTrace\":\"' || repeat('   at Shop.Orders.Handle(PlaceOrder message) in Orders.cs', 30) || '\""
 )
 
 

@@ -234,7 +234,13 @@ class Bench:
         if mode == "drain":
             finalize({"queue": queue, "environment": str(self.environment)}, checkpoint)
         rows = sum(each["numInputRows"] for each in progress)
-        return {"messages": rows, "batch": batch, "messages_per_s": round(rows / took), "cpu_us_per_message": round(used / rows * 1e6, 1), "batch_s": round(took / max(len(progress), 1), 2)}
+        return {
+            "messages": rows,
+            "batch": batch,
+            "messages_per_s": round(rows / took),
+            "cpu_us_per_message": round(used / rows * 1e6, 1),
+            "batch_s": round(took / max(len(progress), 1), 2),
+        }
 
     def write(self, target: str, mode: str, count: int) -> dict[str, object]:
         frame = self.ours().where(f"row_version <= {count}").select("id", "headers", "body").repartition(self.cores, "id").cache()
@@ -300,7 +306,9 @@ def main() -> None:
     parser.add_argument("--jdbc", help="the jar of PostgreSQL's JDBC driver; without it, reads are not compared")
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", action="append", choices=("read", "narrow", "archive", "tail", "drain", "log", "sink"), help="measure only this; repeatable")
+    parser.add_argument(
+        "--only", action="append", choices=("read", "narrow", "archive", "tail", "drain", "log", "sink"), help="measure only this; repeatable"
+    )
     parser.add_argument("--cores", type=int, help="cores that Spark uses; all cores of the machine by default")
     parser.add_argument("--output", type=Path, help="a JSON file with a list of runs, to which this one is added")
     arguments = parser.parse_args()

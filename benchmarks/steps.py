@@ -74,9 +74,7 @@ class Steps:
             for step, run in steps.items():
                 before = time.process_time(), self.backend(), time.perf_counter()
                 run()
-                for found, now, then in zip(
-                    (client, server, wall), (time.process_time(), self.backend(), time.perf_counter()), before, strict=True
-                ):
+                for found, now, then in zip((client, server, wall), (time.process_time(), self.backend(), time.perf_counter()), before, strict=True):
                     found[step].append(now - then)
         for step in steps:
             name = step.replace("_", " ")

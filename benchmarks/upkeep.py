@@ -34,7 +34,7 @@ NAME = "Upkeep"
 MAX_PAIR_S = 1.0
 MAX_BYTES_AFTER = 1_000_000  # table and indexes
 FILL = (
-    f'INSERT INTO "{NAME}" (id, headers, body) SELECT gen_random_uuid(), repeat(\'h\', 300),'
+    f"INSERT INTO \"{NAME}\" (id, headers, body) SELECT gen_random_uuid(), repeat('h', 300),"
     " convert_to(repeat('b', 500), 'UTF8') FROM generate_series(1, %s)"
 )
 

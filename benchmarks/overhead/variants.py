@@ -1,9 +1,9 @@
 """What is switched on for one side of a pair; the other side has nothing of it.
 
-    metrics     `rowpost run --metrics`: histograms by message type in the workers, and in `served` a scrape each second
-    console     spans to standard output, which is /dev/null
-    memory      spans to an exporter that keeps them in the worker's memory, and forgets them when there are 10,000
-    otlp        spans and meters over OTLP to a collector on this machine, which reads and forgets them
+metrics     `rowpost run --metrics`: histograms by message type in the workers, and in `served` a scrape each second
+console     spans to standard output, which is /dev/null
+memory      spans to an exporter that keeps them in the worker's memory, and forgets them when there are 10,000
+otlp        spans and meters over OTLP to a collector on this machine, which reads and forgets them
 """
 
 from __future__ import annotations

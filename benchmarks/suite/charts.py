@@ -57,7 +57,15 @@ def draw_targets(folder: Path, sections: dict[str, Any]) -> None:
             share = 1 / max(ratio, 1e-9) if each["at_most"] else ratio
             axes.barh(place, min(share, 3.0), color=OURS if each["reached"] else MISSED, height=0.62)
             wanted = f"{shown(each['figure'])} ({'at most' if each['at_most'] else 'at least'} {shown(each['wanted'])} {each['unit']})"
-            axes.text(min(share, 3.0) + 0.03, place, wanted, va="center", fontsize=7.5, color=INK, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})
+            axes.text(
+                min(share, 3.0) + 0.03,
+                place,
+                wanted,
+                va="center",
+                fontsize=7.5,
+                color=INK,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
+            )
         axes.set_yticks(range(len(targets)), [textwrap.shorten(each["claim"], 74) for each in targets], fontsize=8)
         axes.axvline(1.0, color=INK, linewidth=1)
         axes.set(xlim=(0, 4.0), xlabel="share of the target; longer is better, bars end at 3", ylim=(len(targets) - 0.4, -0.6))
@@ -100,9 +108,7 @@ def bars(section: dict[str, Any]) -> Figure:
     """Draw a panel for each case, with a bar for each line."""
     cases = _cases(section["lines"])
     heights = [0.5 + ROW * len(lines) for lines in cases.values()]
-    figure, panels = plt.subplots(
-        len(cases), figsize=(WIDTH, sum(heights) + 0.7), height_ratios=heights, layout="constrained", squeeze=False
-    )
+    figure, panels = plt.subplots(len(cases), figsize=(WIDTH, sum(heights) + 0.7), height_ratios=heights, layout="constrained", squeeze=False)
     for axes, (case, lines) in zip(panels[:, 0], cases.items(), strict=True):
         _bar_panel(axes, case, lines)
     figure.suptitle(section["title"], x=0.01, ha="left", fontweight="bold", fontsize=12)

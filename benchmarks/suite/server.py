@@ -80,7 +80,9 @@ class Server:
             self.version = row("SHOW server_version").fetchone()[0]
             self.durable = {name: row(f"SHOW {name}").fetchone()[0] for name in DURABLE}
         if set(self.durable.values()) != {"on"}:
-            raise SystemExit(f"The server is not durable, so its figures cannot be compared: {self.durable}. Remove the settings that turn these off.")
+            raise SystemExit(
+                f"The server is not durable, so its figures cannot be compared: {self.durable}. Remove the settings that turn these off."
+            )
 
     def cpu(self) -> float:
         """Return the processor time of the whole server so far in seconds, including ended backends."""

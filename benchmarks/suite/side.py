@@ -136,6 +136,7 @@ def check_origin(root: Path) -> None:
 
 def main(root: str, folder: str, side: str, workload: str, scale: str) -> None:
     """Measure one workload. `folder` is the data folder of the running server, `scale` the arguments of Scale as JSON."""
+
     def measure(driver: Driver) -> None:
         # after the replacements, because the workloads import the replaced names
         from benchmarks.suite.workloads import WORKLOADS, latency

@@ -155,6 +155,7 @@ def running(
         env={**os.environ, **(environment or {}), "ROWPOST_BENCH_URL": place.url},
     )  # fmt: skip
     try:
+
         def up() -> bool:
             if process.poll() is not None:
                 raise RuntimeError(f"rowpost run has exited: {Path(log.name).read_text()[-600:]}")

@@ -85,7 +85,9 @@ def plans(place: Place) -> Sequence[str]:
     found: dict[str, list[str]] = {}
     for name, plan, *_ in cached:
         found.setdefault(name, []).append(plan or "")
-    seen = [f"{name}: {executions} executions, at most {reads} logical reads" for name, _, executions, reads in sorted(cached, key=lambda row: row[0])]
+    seen = [
+        f"{name}: {executions} executions, at most {reads} logical reads" for name, _, executions, reads in sorted(cached, key=lambda row: row[0])
+    ]
     wrong = judge_plans({**RULES, SAGAS: SAGA_RULE}, {**found, SAGAS: sagas})
     if wrong:
         raise Failed(f"{len(wrong)} procedures have another plan than intended", [*(f"{name}: {text}" for name, text in wrong.items()), *seen])

@@ -17,9 +17,7 @@ SHOWN = (
     "server", "build", "edition", "level and update", "compatibility level", "RCSI", "delayed durability", "accelerated recovery", "optimized locking", "trace flags",
     "database collation", "processors", "memory in MB", "tempdb data files", "rowpost", "deployed by",
 )  # fmt: skip
-SEND_BACK = (
-    "Send back the whole folder of this report. It holds no password. It holds no name of the server unless an error names it: read the reasons below."
-)
+SEND_BACK = "Send back the whole folder of this report. It holds no password. It holds no name of the server unless an error names it: read the reasons below."
 
 
 def _cell(text: str) -> str:

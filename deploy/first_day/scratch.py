@@ -123,7 +123,9 @@ def require_view(database: Connection, *views: str) -> None:
             query(database, f"SELECT TOP (1) 1 FROM {view};")
         except RowpostError as error:
             said = str(error.__cause__).rpartition("]")[2]  # rowpost's own text would suggest a deployment
-            raise NotPossible(f"{view} cannot be read; it needs VIEW SERVER STATE, from 2022 on VIEW SERVER PERFORMANCE STATE. The server: {said}") from error
+            raise NotPossible(
+                f"{view} cannot be read; it needs VIEW SERVER STATE, from 2022 on VIEW SERVER PERFORMANCE STATE. The server: {said}"
+            ) from error
 
 
 @contextmanager

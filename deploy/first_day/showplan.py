@@ -74,7 +74,10 @@ def _statement(element: ElementTree.Element) -> Iterator[Statement]:
     operators = [operator for plan in plans for operator in plan.iter(f"{_NS}RelOp")]
     if operators:
         conversions = tuple(
-            each.get("Expression", "") for plan in plans for each in plan.iter(f"{_NS}PlanAffectingConvert") if each.get("ConvertIssue") == "Seek Plan"
+            each.get("Expression", "")
+            for plan in plans
+            for each in plan.iter(f"{_NS}PlanAffectingConvert")
+            if each.get("ConvertIssue") == "Seek Plan"
         )
         yield Statement(
             element.get("StatementText", ""),

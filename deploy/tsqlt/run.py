@@ -202,9 +202,7 @@ def junit(outcomes: Sequence[Outcome]) -> str:
                   (("failures", "Failure"), ("errors", "Error"), ("skipped", "Skipped"))}  # fmt: skip
         suite = ElementTree.SubElement(root, "testsuite", name=name, tests=str(len(own)), **counts)
         for outcome in own:
-            case = ElementTree.SubElement(
-                suite, "testcase", classname=name, name=outcome.test.name, time=f"{outcome.seconds:.3f}"
-            )
+            case = ElementTree.SubElement(suite, "testcase", classname=name, name=outcome.test.name, time=f"{outcome.seconds:.3f}")
             if outcome.result != "Success":
                 tag = {"Failure": "failure", "Skipped": "skipped"}.get(outcome.result, "error")
                 ElementTree.SubElement(case, tag, message=_printable(outcome.message))

@@ -71,7 +71,10 @@ def play(address: str, shop: Shop, say: Callable[[str], None]) -> None:
          lambda: states().get("Ada & Söhne") == states().get("Vip") == "shipped")  # fmt: skip
     wait("the blocked payment was retried and is in the error queue", lambda: len(shop.failed_payments()) == 1)
     check("that order is not paid, and the page shows the reason", states()["Bob"] == "placed" and "is blocked" in visitor.reads())
-    wait("the order policy stored a reminder for that order, the only one with an active saga", lambda: shop.reminded() == [3] and shop.followed() == ["3"])
+    wait(
+        "the order policy stored a reminder for that order, the only one with an active saga",
+        lambda: shop.reminded() == [3] and shop.followed() == ["3"],
+    )
     check("the payment is retried after the card is unblocked", "Retrying 1 payments" in visitor.retries()[1])
     wait("then that order is shipped too", lambda: states()["Bob"] == "shipped")
     wait("every queue is empty", lambda: _waiting(shop) == 0)

@@ -94,10 +94,7 @@ class _Pages(BaseHTTPRequestHandler):
         return {name: values[0] for name, values in fields.items()}
 
     def _show(self, status: HTTPStatus, told: str | None = None) -> None:
-        orders = "".join(
-            f"<tr><td>{o.order_id}<td>{escape(o.customer)}<td>{o.amount / 100:.2f}<td>{o.state}</tr>"
-            for o in self.shop.orders()
-        )
+        orders = "".join(f"<tr><td>{o.order_id}<td>{escape(o.customer)}<td>{o.amount / 100:.2f}<td>{o.state}</tr>" for o in self.shop.orders())
         failed = "".join(f"<li>{escape(m.exception_message)}</li>" for m in self.shop.failed_payments()) or "<li>none</li>"
         banner = f'<p class="told">{escape(told)}</p>' if told else ""
         body = PAGE.format(told=banner, orders=orders, failed=failed).encode()

@@ -130,8 +130,7 @@ class Target:
 
     def deploy(self, *queues: QueueSettings) -> None:
         with self.connect() as database:
-            apply(database, plan(Settings(engine=self.settings.engine, default_schema=self.settings.default_schema,
-                                          url=self.url, queues=queues)))
+            apply(database, plan(Settings(engine=self.settings.engine, default_schema=self.settings.default_schema, url=self.url, queues=queues)))
 
 
 def _labels() -> list[str]:
@@ -242,9 +241,7 @@ def target(request: pytest.FixtureRequest, lasting_database: Callable[[str], str
     engine = "sqlserver" if label == "sqlserver" else "postgresql"
     url = lasting_database(label)
     queues = tuple(QueueSettings(name) for name in (QUEUE, "Billing", "error", "audit"))
-    settings = Settings(
-        engine=engine, url=url, default_schema="dbo" if engine == "sqlserver" else "public", queues=queues
-    )
+    settings = Settings(engine=engine, url=url, default_schema="dbo" if engine == "sqlserver" else "public", queues=queues)
     with connect_url(engine, url) as database:
         apply(database, plan(settings))
         on_babelfish = babelfish.is_babelfish(database)

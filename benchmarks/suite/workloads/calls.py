@@ -63,8 +63,7 @@ class Clients:
             self.place.fill("Bench", receives)
         elif receives:
             self.place.sql(
-                "INSERT INTO pgmq.q_bench (vt, message, headers)"
-                " SELECT clock_timestamp(), %s::jsonb, %s::jsonb FROM generate_series(1, %s)",
+                "INSERT INTO pgmq.q_bench (vt, message, headers) SELECT clock_timestamp(), %s::jsonb, %s::jsonb FROM generate_series(1, %s)",
                 [BODY.decode(), encode_headers(HEADERS), receives],
             )
         self.place.tidy(table)

@@ -21,9 +21,7 @@ from rowpost.transport.delayed import move_due
 
 MANY, FEW = 1_000_000, 10_000
 BESIDE = "rowpost, few due"
-FILL = (
-    'INSERT INTO "{}.Delayed" (headers, body, due) SELECT \'{{}}\', %s, clock_timestamp() FROM generate_series(1, %s)'
-)
+FILL = "INSERT INTO \"{}.Delayed\" (headers, body, due) SELECT '{{}}', %s, clock_timestamp() FROM generate_series(1, %s)"
 BOUNDS = (1.0, 0.2)  # seconds, the setting delayed_lateness
 LATE = "exactly once; moved by the one elected mover"
 DOES = "out of one table and into the other in one transaction for each 500"

@@ -26,7 +26,7 @@ EXACTLY = "exactly once: removal, INSERT and outgoing message in one transaction
 WITH_PEERS = True
 WORKS, WORKERS = ("no-op", "insert"), (1, 2)
 FILL = (
-    'INSERT INTO "Bench" (id, headers, body) SELECT gen_random_uuid(), %s, convert_to(format(\'{"Number":%%s}\', n), \'UTF8\')'
+    "INSERT INTO \"Bench\" (id, headers, body) SELECT gen_random_uuid(), %s, convert_to(format('{\"Number\":%%s}', n), 'UTF8')"
     " FROM generate_series(1, %s) AS n"
 )
 SHARED = EXACTLY + ", which up to 500 messages share while a backlog waits"

@@ -14,7 +14,7 @@ from benchmarks.suite.workers import WorkerPool, worker_pool
 
 ROWS = 1_000_000
 FILL = (
-    'INSERT INTO "Bench" (id, expires, headers, body) SELECT gen_random_uuid(), now() AT TIME ZONE \'UTC\' - interval \'1 hour\','
+    "INSERT INTO \"Bench\" (id, expires, headers, body) SELECT gen_random_uuid(), now() AT TIME ZONE 'UTC' - interval '1 hour',"
     " '{}', %s FROM generate_series(1, %s)"
 )
 

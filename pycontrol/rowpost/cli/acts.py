@@ -34,7 +34,10 @@ def list_recorded(
         for act in acts:
             session.document(act.document())
         return
-    rows = [(act.number, f"{act.started_at:%Y-%m-%d %H:%M:%S}", act.who, act.name, act.queue or "", act.state, _messages(act), act.reason or "") for act in acts]
+    rows = [
+        (act.number, f"{act.started_at:%Y-%m-%d %H:%M:%S}", act.who, act.name, act.queue or "", act.state, _messages(act), act.reason or "")
+        for act in acts
+    ]
     table(session.out, ("act", "began (UTC)", "who", "what", "queue", "state", "messages", "why"), rows, right=("act", "messages"))
     if not acts:
         session.note("No act is on record.")
@@ -78,7 +81,8 @@ def resume(
     session: Session,
     number: NumberArgument,
     header: Annotated[
-        list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="For edit-all: the headers as before, because the record has no values.")
+        list[str] | None,
+        typer.Option("--header", metavar="NAME=VALUE", help="For edit-all: the headers as before, because the record has no values."),
     ] = None,
 ) -> ExitCode:
     """Go on with an act on many messages that was interrupted, cancelled or failed, behind the last message that it finished."""

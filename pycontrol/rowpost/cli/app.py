@@ -89,12 +89,9 @@ def _version(value: bool) -> None:
 def rowpost(
     env: EnvironmentOption = None,
     as_json: JsonOption = False,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version of rowpost and exit.")
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version of rowpost and exit.")] = False,
 ) -> None:
     """A message queue in SQL Server or PostgreSQL.
 
     Without an environment, rowpost starts a private PostgreSQL server: try `rowpost demo`.
     """
-

@@ -41,7 +41,9 @@ def execute(session: Session, act: BulkAct) -> ExitCode:
         state = act.run(show, lambda: "cancelled" if interrupts.pending else None)
         by_key, interrupts.pending = interrupts.pending, False
     if by_key and state == "cancelled":
-        raise Interrupted(f"act {act.counts.number} {DONE[kind]} {format_exact_count(act.counts.done)}; the rest is still in {act.queue}. To go on: rowpost acts resume {act.counts.number}")
+        raise Interrupted(
+            f"act {act.counts.number} {DONE[kind]} {format_exact_count(act.counts.done)}; the rest is still in {act.queue}. To go on: rowpost acts resume {act.counts.number}"
+        )
     print_result(session, kind, act, state)
     return ExitCode.FINDING if act.refusals or state != "done" else ExitCode.OK
 
@@ -52,11 +54,22 @@ def print_result(session: Session, kind: str, act: BulkAct | None, state: str = 
     refusals = [] if act is None else act.refusals
     if session.as_json:
         refused = [{"row_version": row, "reason": reason} for row, reason in refusals]
-        session.document({"act": None if act is None else counts.number, "state": state, DONE[kind]: counts.done, "gone": counts.gone, "refused": refused, "refused_count": counts.refused})
+        session.document(
+            {
+                "act": None if act is None else counts.number,
+                "state": state,
+                DONE[kind]: counts.done,
+                "gone": counts.gone,
+                "refused": refused,
+                "refused_count": counts.refused,
+            }
+        )
         return
     session.note(f"{DONE[kind].capitalize()} {format_exact_count(counts.done)}." + ("" if act is None else f" This is act {counts.number}."))
     if state != "done":
-        session.note(f"The act was {state}: {format_exact_count((counts.total or counts.finished) - counts.finished)} are left. To go on: rowpost acts resume {counts.number}")
+        session.note(
+            f"The act was {state}: {format_exact_count((counts.total or counts.finished) - counts.finished)} are left. To go on: rowpost acts resume {counts.number}"
+        )
     if counts.gone:
         session.note(f"{format_exact_count(counts.gone)} had already been removed by another process.")
     for row, reason in refusals[:SHOWN_REFUSALS]:

@@ -36,9 +36,7 @@ EnvironmentOption = Annotated[
         autocompletion=environment_names,
     ),
 ]
-QueueArgument = Annotated[
-    str, typer.Argument(metavar="QUEUE", help="A queue's name or address.", autocompletion=queue_names)
-]
+QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="A queue's name or address.", autocompletion=queue_names)]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")]
 

@@ -27,7 +27,8 @@ def list_delayed(
     name: QueueArgument,
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="Maximum number of messages, the next ones first.")] = 20,
     since: Annotated[
-        str | None, typer.Option("--from", metavar="TIME", help="Only messages that are due then or later, such as 2h from now, or 2026-12-24T18:00Z.")
+        str | None,
+        typer.Option("--from", metavar="TIME", help="Only messages that are due then or later, such as 2h from now, or 2026-12-24T18:00Z."),
     ] = None,
 ) -> None:
     """Show the messages that are due next, without those that are being moved."""
@@ -39,7 +40,9 @@ def list_delayed(
         for message in messages:
             session.document(_document(delayed.queue, message))
         return
-    rows = [(each.key, f"{each.due:%Y-%m-%d %H:%M:%S}", each.message_type, each.message_id, f"{each.body_bytes:,}", _preview(each)) for each in messages]
+    rows = [
+        (each.key, f"{each.due:%Y-%m-%d %H:%M:%S}", each.message_type, each.message_id, f"{each.body_bytes:,}", _preview(each)) for each in messages
+    ]
     table(session.out, ("key", "due (UTC)", "type", "message id", "bytes", "body"), rows, right=("bytes",))
     if not messages:
         session.note(f"{delayed.queue} has no delayed messages{'' if since is None else ' from then on'}.")

@@ -70,23 +70,24 @@ def _planned(session: Session, folder: Path | None = None) -> Plan:
 def show_plan(
     session: Session,
     sql: Annotated[bool, typer.Option("--sql", help="Print the complete script for review, without connecting to the database.")] = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="With --sql: write the script to this file.", dir_okay=False)
-    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="With --sql: write the script to this file.", dir_okay=False)] = None,
     archive: Annotated[
         Path | None,
-        typer.Option("--release-archive", metavar="ZIP", help="Write this release's scripts to a zip file, for plan --from and apply --to.", dir_okay=False),
+        typer.Option(
+            "--release-archive", metavar="ZIP", help="Write this release's scripts to a zip file, for plan --from and apply --to.", dir_okay=False
+        ),
     ] = None,
     earlier: Annotated[
         Path | None,
-        typer.Option("--from", metavar="ZIP|FOLDER", help="Compare with a release archive or a release's sql folder instead of the database, without connecting.", exists=True),
+        typer.Option(
+            "--from",
+            metavar="ZIP|FOLDER",
+            help="Compare with a release archive or a release's sql folder instead of the database, without connecting.",
+            exists=True,
+        ),
     ] = None,
-    exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="Exit with 1 if apply would change anything.")
-    ] = False,
-    outbox: Annotated[
-        str | None, typer.Option("--outbox", metavar="NAME", help="Plan only the business database of this outbox.")
-    ] = None,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if apply would change anything.")] = False,
+    outbox: Annotated[str | None, typer.Option("--outbox", metavar="NAME", help="Plan only the business database of this outbox.")] = None,
 ) -> ExitCode:
     """Show what apply would change in the database and in the business databases of outboxes."""
     session.offline = sql or any(each is not None for each in (output, archive, earlier))
@@ -196,7 +197,10 @@ def run_apply(
         bool, typer.Option("--tables", help="With --to: also undo what later releases changed in rowpost's own tables, and drop their procedures.")
     ] = False,
     by_queue: Annotated[
-        bool, typer.Option("--by-queue", help="Use one transaction for the shared objects and one for each queue and saga. After an error, run it again to go on.")
+        bool,
+        typer.Option(
+            "--by-queue", help="Use one transaction for the shared objects and one for each queue and saga. After an error, run it again to go on."
+        ),
     ] = False,
 ) -> ExitCode:
     """Deploy rowpost and the environment's queues in one transaction. Business databases of outboxes come first."""
@@ -219,8 +223,7 @@ def _note_missing_queues(session: Session, registered: tuple[str, ...]) -> None:
         if name in registered:
             continue
         session.note(
-            f"The workers need the queue {name!r}, which the environment {settings.environment!r} does not declare. "
-            f"Add `{name}: {{}}` to its queues."
+            f"The workers need the queue {name!r}, which the environment {settings.environment!r} does not declare. Add `{name}: {{}}` to its queues."
         )
 
 

@@ -75,7 +75,9 @@ def show_conversation(
         _say_limits(session, found)
         raise Refused(f"No message of the conversation {conversation_id} was found.", ExitCode.NOT_FOUND)
     if session.as_json:
-        session.document(asdict(found) | {"steps": [asdict(step) | {"time_sent": step.time_sent and step.time_sent.isoformat()} for step in found.steps]})
+        session.document(
+            asdict(found) | {"steps": [asdict(step) | {"time_sent": step.time_sent and step.time_sent.isoformat()} for step in found.steps]}
+        )
         return
     for line in [mermaid(found.steps)] if as_mermaid else tree(found.steps):
         session.out.print(line, soft_wrap=True)

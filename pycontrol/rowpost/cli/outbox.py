@@ -49,7 +49,9 @@ def clean_outboxes(session: Session) -> ExitCode:
         for each in _businesses(session):
             name = str(each.outbox)
             with each.deployed() as business:
-                cared = send_left_behind(database, business, queues, error_queue=session.settings.supervisor.error_queue, host_of=session.settings.host_of)
+                cared = send_left_behind(
+                    database, business, queues, error_queue=session.settings.supervisor.error_queue, host_of=session.settings.host_of
+                )
                 removed = clean(business, retention[name])
             forgotten = clean_dispatches(database, retention[name])
             failed = failed or bool(cared.failed)

@@ -29,17 +29,13 @@ app = typer.Typer(help="Inspect and maintain sagas and their instances.", no_arg
 PAGE = 500
 
 SagaArgument = Annotated[str, typer.Argument(metavar="SAGA", help="The saga's table, such as Sales_OrderPolicy.")]
-InstanceArgument = Annotated[
-    str, typer.Argument(metavar="INSTANCE", help="The instance's correlation value, or its id.")
-]
+InstanceArgument = Annotated[str, typer.Argument(metavar="INSTANCE", help="The instance's correlation value, or its id.")]
 
 
 @command(app, "list")
 def list_sagas(
     session: Session,
-    saga: Annotated[
-        str | None, typer.Argument(metavar="[SAGA]", help="List the instances of this saga.", show_default=False)
-    ] = None,
+    saga: Annotated[str | None, typer.Argument(metavar="[SAGA]", help="List the instances of this saga.", show_default=False)] = None,
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="Maximum number of instances.")] = 100,
 ) -> None:
     """List the sagas that have a table in the database, or the instances of one saga."""
@@ -111,9 +107,7 @@ def history(
 def drop(
     session: Session,
     saga: SagaArgument,
-    keep_table: Annotated[
-        bool, typer.Option("--keep-table", help="Drop the procedures and keep the table with its instances.")
-    ] = False,
+    keep_table: Annotated[bool, typer.Option("--keep-table", help="Drop the procedures and keep the table with its instances.")] = False,
     yes: YesOption = False,
 ) -> None:
     """Drop a saga that no endpoint declares any more, with all its instances."""
@@ -147,7 +141,9 @@ def correlate(session: Session, saga: SagaArgument) -> ExitCode:
 def drop_correlation(
     session: Session,
     saga: SagaArgument,
-    correlation: Annotated[str, typer.Argument(metavar="PROPERTY", help="The property that the saga no longer uses to find instances, such as OrderId.")],
+    correlation: Annotated[
+        str, typer.Argument(metavar="PROPERTY", help="The property that the saga no longer uses to find instances, such as OrderId.")
+    ],
     yes: YesOption = False,
 ) -> None:
     """Drop the column of a correlation property that the saga no longer uses. States keep the property."""

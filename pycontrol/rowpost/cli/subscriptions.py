@@ -20,24 +20,18 @@ __all__ = ["app"]
 app = typer.Typer(help="List, add and remove subscriptions to events, and forget a table of them.", no_args_is_help=True)
 
 EndpointArgument = Annotated[str, typer.Argument(metavar="ENDPOINT", help="The subscribing endpoint's name.")]
-TopicArgument = Annotated[
-    str, typer.Argument(metavar="TOPIC", help="The event's full type name, such as Shop.Messages.OrderPlaced.")
-]
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The event's full type name, such as Shop.Messages.OrderPlaced.")]
 
 
 @command(app, "list")
 def list_subscriptions(
     session: Session,
     topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Only subscriptions to this event.")] = None,
-    endpoint: Annotated[
-        str | None, typer.Option("--endpoint", metavar="ENDPOINT", help="Only subscriptions of this endpoint.")
-    ] = None,
+    endpoint: Annotated[str | None, typer.Option("--endpoint", metavar="ENDPOINT", help="Only subscriptions of this endpoint.")] = None,
 ) -> None:
     """List all subscriptions, including those of NServiceBus endpoints."""
     with session.deployed() as database:
-        rows = [
-            row for row in database.call("list_subscriptions") if topic in (None, row.topic) and endpoint in (None, row.endpoint)
-        ]
+        rows = [row for row in database.call("list_subscriptions") if topic in (None, row.topic) and endpoint in (None, row.endpoint)]
     if session.as_json:
         session.document([dict(zip(("topic", "endpoint", "queue"), row, strict=True)) for row in rows])
         return
@@ -54,7 +48,9 @@ def add(
     queue: Annotated[
         str | None,
         typer.Option(
-            "--queue", metavar="QUEUE", help="The queue that receives the events. Default: the queue with the endpoint's name.",
+            "--queue",
+            metavar="QUEUE",
+            help="The queue that receives the events. Default: the queue with the endpoint's name.",
             autocompletion=queue_names,
         ),
     ] = None,
@@ -77,9 +73,7 @@ def remove(session: Session, endpoint: EndpointArgument, topic: TopicArgument) -
     endpoint, topic = session.text(endpoint), session.text(topic)
     with session.deployed() as database:
         if not any(row[:2] == (topic, endpoint) for row in database.call("list_subscriptions")):
-            raise Refused(
-                f"{endpoint} is not subscribed to {topic}. To list the subscriptions, run: rowpost subscriptions list", ExitCode.NOT_FOUND
-            )
+            raise Refused(f"{endpoint} is not subscribed to {topic}. To list the subscriptions, run: rowpost subscriptions list", ExitCode.NOT_FOUND)
         database.call_atomically("unsubscribe", endpoint=endpoint, topic=topic)
     if session.as_json:
         session.document({"topic": topic, "endpoint": endpoint, "removed": True})

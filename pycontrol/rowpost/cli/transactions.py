@@ -50,7 +50,9 @@ def list_transactions(session: Session) -> ExitCode:
         rows = [(x.participant, x.state, f"{x.prepared_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}", x.gid) for x in found]
         table(session.out, ("participant", "state", "prepared (UTC)", "transaction"), rows)
     else:
-        session.out.print("No transaction is in doubt." if not unreachable else "No transaction is in doubt at the participants that could be reached.")
+        session.out.print(
+            "No transaction is in doubt." if not unreachable else "No transaction is in doubt at the participants that could be reached."
+        )
     _note_problems(session, unreachable)
     waiting = unreachable or any(x.state in ("decided", "abandoned") for x in found)
     return ExitCode.FINDING if waiting else ExitCode.OK

@@ -73,4 +73,3 @@ def preview_document(queue: str, found: Scan) -> BulkPreview:
     """Return the document of a preview."""
     examples = [failed_summary(message) for message in found.messages]
     return BulkPreview(queue, found.read, found.matched, found.more, failed_groups(found), examples, None if found.more else found.up_to)
-

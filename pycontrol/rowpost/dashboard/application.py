@@ -128,7 +128,9 @@ async def _form_problem(visit: Visit) -> Response | None:
     except ValueError:
         return visit.problem("The form cannot be read.", 400)
     if not visit.site.forgery.allows(visit.request, visit.form):
-        return visit.problem("The form is too old, or was not sent by this dashboard: nothing was changed. Go back, load the page again and repeat it.", 403)
+        return visit.problem(
+            "The form is too old, or was not sent by this dashboard: nothing was changed. Go back, load the page again and repeat it.", 403
+        )
     return None
 
 

@@ -172,8 +172,6 @@ def resume_form(visit: Visit) -> Response:
     return visit.back(f"/act/{number}", f"Act {number} goes on.")
 
 
-
-
 PAGES: tuple[tuple[str, Handler], ...] = (
     ("/failed/all", preview_page),
     ("/acts", acts_page),

@@ -19,7 +19,20 @@ SIZE = 4
 STATEMENT_MS, LOCK_MS = 10_000, 500
 WAIT_S, CHECK_AFTER_S, RIGHTS_S = 5.0, 5.0, 30.0
 #: the procedures whose rights decide what the pages offer
-ASKED = ("queue_metrics", "browse_messages", "purge_queue", "receive_message", "subscribe", "unsubscribe", "control_queue", "browse_delayed", "reschedule_delayed", "list_acts", "cancel_act", "resume_act")
+ASKED = (
+    "queue_metrics",
+    "browse_messages",
+    "purge_queue",
+    "receive_message",
+    "subscribe",
+    "unsubscribe",
+    "control_queue",
+    "browse_delayed",
+    "reschedule_delayed",
+    "list_acts",
+    "cancel_act",
+    "resume_act",
+)
 
 
 class Busy(DatabaseUnavailable):

@@ -26,9 +26,7 @@ def life_page(database: Connection, settings: Settings, wanted: str) -> made.Mes
     """Return what is known of the message with this id, or in the row with this id. Raises InvalidCount."""
     life: MessageLife = message_life(database, settings, wanted, look_through=LOOK_THROUGH)
     facts = [made.FactDocument(**asdict(fact) | {"at": fact.at and fact.at.isoformat()}) for fact in life.facts]
-    return made.MessageLifeDocument(
-        life.message_id, life.message_type, life.conversation_id, facts, list(life.unfinished), list(life.unseen)
-    )
+    return made.MessageLifeDocument(life.message_id, life.message_type, life.conversation_id, facts, list(life.unfinished), list(life.unseen))
 
 
 def conversation_page(database: Connection, conversation_id: str) -> made.ConversationDocument:

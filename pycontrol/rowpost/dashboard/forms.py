@@ -27,7 +27,9 @@ def purge(visit: Visit) -> Response:
     if visit.argument("confirm") != name:
         known = visit.site.monitor.find(name)
         wrong = f"Nothing was deleted. To purge the queue, type its name: {name}"
-        return visit.page("purge.html", 400, queue=reading.queue_document(known, visit.site.settings), may=visit.may("purge_queue", name), wrong=wrong)
+        return visit.page(
+            "purge.html", 400, queue=reading.queue_document(known, visit.site.settings), may=visit.may("purge_queue", name), wrong=wrong
+        )
     with visit.site.pool.connection() as database:
         purged = visit.act(database).purge(name)
     rest = "" if purged.ended else " More messages wait: purge again to delete them."

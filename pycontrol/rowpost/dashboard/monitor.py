@@ -154,7 +154,9 @@ class Monitor:
             rates: tuple[float | None, float | None] = (None, None)
             if metrics is not None:
                 rates = self._add(row.queue_name, Point(now, metrics, workers[row.queue_name]), kept)
-            queues[row.queue_name] = QueueState(row.queue_name, row.kind, bool(row.delayed), row.depth, metrics, *rates, problem, controls.get(row.queue_name))
+            queues[row.queue_name] = QueueState(
+                row.queue_name, row.kind, bool(row.delayed), row.depth, metrics, *rates, problem, controls.get(row.queue_name)
+            )
         self._snapshot = Snapshot(now, queues)
 
     def _forget(self, known: set[str]) -> None:

@@ -68,7 +68,9 @@ def failed(visit: Visit) -> Response:
     wanted = failed_filter(visit)
     with visit.site.pool.connection() as database:
         page = reading.failed_page(database, visit.error_queue, wanted, key, after)
-    return visit.page("failed.html", page=page, key=key, after=after, wanted=wanted, since=visit.argument("since"), may=visit.may("receive_message", page.queue))
+    return visit.page(
+        "failed.html", page=page, key=key, after=after, wanted=wanted, since=visit.argument("since"), may=visit.may("receive_message", page.queue)
+    )
 
 
 def failed_message(visit: Visit) -> Response:

@@ -45,7 +45,9 @@ class Runner:
         """
         with self._lock:
             if len(self._running) >= MOST or self._closing.is_set():
-                raise TooManyActs(f"This dashboard executes {len(self._running)} acts on many messages. Wait until one has ended, or use the command line.")
+                raise TooManyActs(
+                    f"This dashboard executes {len(self._running)} acts on many messages. Wait until one has ended, or use the command line."
+                )
             place = object()
             self._running[place] = None
         try:
@@ -88,5 +90,25 @@ class Runner:
             database.close()
             self._leave(place)
         counts = act.counts
-        said = {"event": "Act", "act": act.name, "user": user, "number": counts.number, "outcome": state, "done": counts.done, "gone": counts.gone, "refused": counts.refused}
-        _log.log(level, "%s by %r %s: act %d, %d done, %d gone, %d refused", act.name, user, state, counts.number, counts.done, counts.gone, counts.refused, extra={"act": said})
+        said = {
+            "event": "Act",
+            "act": act.name,
+            "user": user,
+            "number": counts.number,
+            "outcome": state,
+            "done": counts.done,
+            "gone": counts.gone,
+            "refused": counts.refused,
+        }
+        _log.log(
+            level,
+            "%s by %r %s: act %d, %d done, %d gone, %d refused",
+            act.name,
+            user,
+            state,
+            counts.number,
+            counts.done,
+            counts.gone,
+            counts.refused,
+            extra={"act": said},
+        )

@@ -69,7 +69,9 @@ def listen(host: str, port: int) -> socket.socket:
         made.listen(128)
     except OSError as error:
         made.close()
-        raise SettingsError(f"The dashboard cannot listen on {host}:{port}: {error.strerror}. Choose another address with --host and --port.") from error
+        raise SettingsError(
+            f"The dashboard cannot listen on {host}:{port}: {error.strerror}. Choose another address with --host and --port."
+        ) from error
     return made
 
 

@@ -93,9 +93,7 @@ class Connection:
             return self.call(procedure, queue, **arguments)
         return self.call_all([(procedure, queue, arguments)], begin=True, commit=True)[0]
 
-    def call_all(
-        self, calls: Sequence[tuple[str, str | None, dict[str, Any]]], *, begin: Begin = False, commit: Commit = False
-    ) -> list[list[Any]]:
+    def call_all(self, calls: Sequence[tuple[str, str | None, dict[str, Any]]], *, begin: Begin = False, commit: Commit = False) -> list[list[Any]]:
         """Call several procedures in as few round trips as the engine can, and return the rows of each.
 
         Args:
@@ -112,9 +110,7 @@ class Connection:
                 self._abandon()
             raise self.dialect.translate(error, _failed_statement(error, [each for each, _ in spelt])) from error
 
-    def stream(
-        self, procedure: str, /, queue: str, *, columns: Sequence[str], chunk_bytes: int, **arguments: Any
-    ) -> Iterator[Any]:
+    def stream(self, procedure: str, /, queue: str, *, columns: Sequence[str], chunk_bytes: int, **arguments: Any) -> Iterator[Any]:
         """Call a procedure whose rows do not fit into memory, and yield them in chunks of about so many bytes.
 
         A chunk is a list of tuples in the contract's order, or on PostgreSQL an Arrow batch of the columns asked for,
@@ -259,7 +255,9 @@ class Connection:
         Raises DatabaseError: the caller shared the connection, and rowpost does not know how to open a second one.
         """
         if self._open_second is None:
-            raise DatabaseError("This operation needs a second connection, and rowpost cannot open one beside a shared one. Pass a Connection of connect() instead.")
+            raise DatabaseError(
+                "This operation needs a second connection, and rowpost cannot open one beside a shared one. Pass a Connection of connect() instead."
+            )
         if self._second is None or self._second.closed:
             self._second = self._open_second()
         return self._second

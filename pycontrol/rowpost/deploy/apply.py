@@ -181,8 +181,7 @@ def _compare_under_lock(database: Connection, plan: Plan, running: Deployment, f
     diff = compare_with(database, plan, state)
     if diff.edited:
         raise ScriptEdited(
-            f"One-time scripts were edited after they ran here: {', '.join(diff.edited)}. "
-            "Restore them and put the change into a new script."
+            f"One-time scripts were edited after they ran here: {', '.join(diff.edited)}. Restore them and put the change into a new script."
         )
     return state, diff
 
@@ -195,10 +194,7 @@ def _numbered(diff: PlanDiff, progress: Progress | None) -> Callable[[str], None
 def _refuse_other_schema(plan: Plan, state: State) -> None:
     refuse_newer(plan, state)
     if not plan.whole and state.schema_version < plan.schema_version:
-        raise DeployError(
-            f"The database has schema {state.schema_version}, and this rowpost brings {plan.schema_version}: "
-            "run rowpost apply first."
-        )
+        raise DeployError(f"The database has schema {state.schema_version}, and this rowpost brings {plan.schema_version}: run rowpost apply first.")
 
 
 def fitted(database: Connection, plan: Plan) -> Plan:
@@ -212,7 +208,9 @@ def fitted(database: Connection, plan: Plan) -> Plan:
     if adapt_for_babelfish is None:
         raise DeployError("The server is Babelfish, which rowpost does not support: use SQL Server, Azure SQL or PostgreSQL instead.")
     adapted = plan.scripts.adapted(adapt_for_babelfish)
-    return replace(build_plan(plan.environment, adapted, plan.entries, plan.whole, plan.features, plan.woken, plan.published), uncertain=plan.uncertain)
+    return replace(
+        build_plan(plan.environment, adapted, plan.entries, plan.whole, plan.features, plan.woken, plan.published), uncertain=plan.uncertain
+    )
 
 
 def _is_deployed(database: Connection) -> bool:

@@ -1,10 +1,10 @@
 """The transactions of a deployment, and what runs in them: scripts, entries of the registry, records of the journal.
 
-    with deployment(database, plan) as running:          one transaction, which holds the lock of deployments
-        running.run_script(script)
+with deployment(database, plan) as running:          one transaction, which holds the lock of deployments
+    running.run_script(script)
 
-    with locked(database, plan):                         the lock over several transactions
-        with deployment(database, plan) as running: ...
+with locked(database, plan):                         the lock over several transactions
+    with deployment(database, plan) as running: ...
 """
 
 from __future__ import annotations

@@ -89,7 +89,9 @@ def settle(
     for entry in entries:
         here.keep_second_correlation(entry)
     woken = plan.woken | {entry.queue_key for entry in entries if isinstance(entry, QueueEntry) and here.keep_trigger(entry, entry.title in titles)}
-    published = plan.published | {entry.queue_key for entry in entries if isinstance(entry, QueueEntry) and here.keep_publication(entry, entry.title in titles)}
+    published = plan.published | {
+        entry.queue_key for entry in entries if isinstance(entry, QueueEntry) and here.keep_publication(entry, entry.title in titles)
+    }
     whole = build_plan(plan.environment, plan.scripts, entries, features=plan.features | staying, woken=woken, published=published)
     return Settled(whole, tuple(here.kept), tuple(here.dropped), tuple(here.forgotten), tuple(here.left))
 

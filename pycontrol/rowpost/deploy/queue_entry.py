@@ -58,8 +58,7 @@ def describe_queue(queue: QueueSettings, engine: str) -> QueueEntry:
     full = address.qualified(engine)
     if full.catalog is not None and queue.kind != "external":
         raise InvalidQueueName(
-            f"The queue {queue.name!r} lies in another database: it can only be external here. "
-            "Deploy rowpost into that database to receive from it."
+            f"The queue {queue.name!r} lies in another database: it can only be external here. Deploy rowpost into that database to receive from it."
         )
     return QueueEntry(
         queue_key=queue_key(address, engine),

@@ -172,10 +172,7 @@ def grant_statements(
     wanted += [(load_contract().find("purge_queue", "queue"), name) for name in purge]
     moving = _moving_sagas(where) if sagas else set()
     wanted += [(each, name) for name in sagas for each in load_contract().saga_templates(name in moving) if each.side == "receive"]
-    grants = [
-        grant_execute(dialect, procedure, queue_key(parse_address(name), where.engine), login)
-        for procedure, name in wanted
-    ]
+    grants = [grant_execute(dialect, procedure, queue_key(parse_address(name), where.engine), login) for procedure, name in wanted]
     if tables:
         entries = [describe_queue(QueueSettings(name, "external"), where.engine) for name in [*receive_from, *send_to]]
         names = [(name, queue_names(entry, dialect)) for name, entry in zip((*receive_from, *send_to), entries, strict=True)]

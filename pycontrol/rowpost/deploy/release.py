@@ -76,9 +76,7 @@ def open_release(path: Path) -> Iterator[Release]:
                 for name in bundle.namelist():
                     _extract(bundle, name, folder, path)
         except (OSError, zipfile.BadZipFile) as error:
-            raise DeployError(
-                f"{path} is not a release archive: {error}. To write one, run: rowpost plan --release-archive FILE"
-            ) from error
+            raise DeployError(f"{path} is not a release archive: {error}. To write one, run: rowpost plan --release-archive FILE") from error
         _refuse_incomplete(path, folder)
         version = folder / VERSION
         yield Release(folder, version.read_text(encoding="utf-8").strip() if version.is_file() else "")
@@ -133,9 +131,7 @@ def go_back(database: Connection, release: Release, environment: str = "", undo:
             database.call("forget_script", script_name=entry.script_name)
         for entry in dropped:  # after the calls: a later release may call procedures that only it has
             running.run_script(Script(entry.script_name, drop_object(database.engine, str(entry.object_name), str(entry.object_kind))))
-    applied = tuple(
-        change.name for change in diff.changes if isinstance(change.item, Step) and change.runs and change.state != "everytime"
-    )
+    applied = tuple(change.name for change in diff.changes if isinstance(change.item, Step) and change.runs and change.state != "everytime")
     return ApplyResult(applied, len(diff.unchanged), dropped=tuple(entry.script_name for entry in dropped))
 
 

@@ -1,7 +1,7 @@
 """What a deployment means, for the one who has to agree to it: counts, locks, and the difference of every text.
 
-    review(difference(database, plan), read_definition(database))      against what lives in the server
-    compare_releases(plan(settings, old_folder), plan(settings))       against a saved release, without a connection
+review(difference(database, plan), read_definition(database))      against what lives in the server
+compare_releases(plan(settings, old_folder), plan(settings))       against a saved release, without a connection
 """
 
 from __future__ import annotations
@@ -174,16 +174,10 @@ def _comparable(text: str, engine: str) -> str:
 
 
 def _unified(old: str, new: str, name: str) -> str:
-    lines = difflib.unified_diff(
-        old.strip().splitlines(), new.strip().splitlines(), f"server/{name}", f"plan/{name}", lineterm=""
-    )
+    lines = difflib.unified_diff(old.strip().splitlines(), new.strip().splitlines(), f"server/{name}", f"plan/{name}", lineterm="")
     return "\n".join(lines)
 
 
 def _locks(engine: str, texts: Iterable[str]) -> list[tuple[str, bool]]:
     texts = list(texts)
-    return [
-        (words, waits)
-        for pattern, words, waits in LOCKS[engine]
-        if any(re.search(pattern, text, re.IGNORECASE) for text in texts)
-    ]
+    return [(words, waits) for pattern, words, waits in LOCKS[engine] if any(re.search(pattern, text, re.IGNORECASE) for text in texts)]

@@ -50,9 +50,7 @@ def correlate(database: Connection, name: str) -> Correlated:
     """
     entry = find_saga(database, name)
     if entry.transitional_name is None:
-        raise DeployError(
-            f"The saga {entry.saga_name} has no second correlation: declare one in its class, transitional='…', and run rowpost apply."
-        )
+        raise DeployError(f"The saga {entry.saga_name} has no second correlation: declare one in its class, transitional='…', and run rowpost apply.")
     correlated = missing = 0
     after: UUID | None = None
     while True:

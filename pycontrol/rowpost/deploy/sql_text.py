@@ -150,9 +150,7 @@ def _go_lines(text: str, pieces: list[Token]) -> Iterator[tuple[int, int]]:
     for match in GO.finditer(text):
         if any(piece.kind == "code" and piece.start <= match.start(1) < piece.end for piece in pieces):
             if match.group(2):
-                raise SqlTextError(
-                    _line(text, match.start(1)), "GO with a count is not supported: write the batch once"
-                )
+                raise SqlTextError(_line(text, match.start(1)), "GO with a count is not supported: write the batch once")
             yield match.start(), min(match.end() + 1, len(text))
 
 

@@ -93,9 +93,7 @@ def queue_steps(
             yield queue_step(script, queue, dialect, "procedure", name)
 
 
-def queue_step(
-    script: Script, queue: QueueEntry, dialect: Dialect, object_kind: str | None = None, object_name: str | None = None
-) -> Step:
+def queue_step(script: Script, queue: QueueEntry, dialect: Dialect, object_kind: str | None = None, object_name: str | None = None) -> Step:
     """Return the step of one script for a queue. Raises DeployError."""
     text = render_script(script, queue_names(queue, dialect), dialect.name)
     name = f"{script.name}:{queue.queue_key}"
@@ -114,9 +112,7 @@ def saga_steps(saga: SagaEntry, scripts: ScriptSet, dialect: Dialect) -> Iterato
             yield saga_step(script, saga, dialect, "procedure", f"rowpost.{dialect.quote(f'{script.stem}:{saga.saga_key}')}")
 
 
-def saga_step(
-    script: Script, saga: SagaEntry, dialect: Dialect, object_kind: str | None = None, object_name: str | None = None
-) -> Step:
+def saga_step(script: Script, saga: SagaEntry, dialect: Dialect, object_kind: str | None = None, object_name: str | None = None) -> Step:
     """Return the step of one script for a saga. Raises DeployError."""
     text = render_script(script, saga_names(saga, dialect), dialect.name)
     return Step(f"{script.name}:{saga.saga_key}", script.kind, text, object_kind, object_name, saga.title)

@@ -46,8 +46,7 @@ def verify(database: Connection, plan: Plan) -> list[Finding]:
         return [Finding("schema_missing", "rowpost", "rowpost is not deployed in this database.", APPLY)]
     if state.schema_version > plan.schema_version:
         detail = (
-            f"The database has schema {state.schema_version}, deployed by rowpost {state.tool_version}; "
-            f"this rowpost brings {plan.schema_version}."
+            f"The database has schema {state.schema_version}, deployed by rowpost {state.tool_version}; this rowpost brings {plan.schema_version}."
         )
         return [Finding("schema_newer", "rowpost", detail, f"install rowpost {state.tool_version} or newer")]
     diff = compare_with(database, plan, state)

@@ -78,9 +78,7 @@ class Requester(Sender, Protocol):
     def typed(self, message: Message) -> Any:
         """Return a reply decoded to its class."""
 
-    def dispatch(
-        self, database: Connection, operations: list[Outgoing], *, begin: bool = False, commit: bool = False
-    ) -> None:
+    def dispatch(self, database: Connection, operations: list[Outgoing], *, begin: bool = False, commit: bool = False) -> None:
         """Send operations in one round trip."""
 
 
@@ -188,9 +186,7 @@ class Callbacks:
         return self.endpoint.typed(reply)
 
     # -------------------------------------------------------------- the requesting threads
-    def _send(
-        self, message: Any, to: str | None, extra: Mapping[str, str | None] | None
-    ) -> tuple[str, Future[Message]]:
+    def _send(self, message: Any, to: str | None, extra: Mapping[str, str | None] | None) -> tuple[str, Future[Message]]:
         future: Future[Message] = Future()
         with self._lock:
             if self._closing or self._sending is None:

@@ -124,9 +124,7 @@ class Declaration:
 
         return declare
 
-    def check(
-        self, name: str, *, every: timedelta | None = None, category: str = ""
-    ) -> Callable[[CheckFunction], CheckFunction]:
+    def check(self, name: str, *, every: timedelta | None = None, category: str = "") -> Callable[[CheckFunction], CheckFunction]:
         """Declare a check, whose result the supervisor reports to ServiceControl. Used as a decorator.
 
         The function has no arguments. It returns None if all is well, or else what is wrong. An error that it raises is a failure too.
@@ -244,9 +242,7 @@ class Declaration:
         return message.body
 
 
-def _check(
-    name: str, mode: str, strategy: str | None, limit: int | None, batch: str | int | None, *, has_outbox: bool
-) -> None:
+def _check(name: str, mode: str, strategy: str | None, limit: int | None, batch: str | int | None, *, has_outbox: bool) -> None:
     """Check the options of an endpoint.
 
     Raises:

@@ -53,7 +53,6 @@ from rowpost.wire.serialization import Serializer
 __all__ = ["MODES", "Endpoint"]
 
 
-
 class Endpoint(Declaration):
     """A named endpoint. Its input queue has its name.
 
@@ -322,9 +321,7 @@ class Endpoint(Declaration):
         """Send operations in one round trip, together with BEGIN, COMMIT and the calls of `also`."""
         self._dispatch(database, [operations], begin=begin, commit=commit, also=also)
 
-    def dispatch_groups(
-        self, database: Connection, groups: list[list[Outgoing]], *, also: Iterable[Call] = (), commit: Commit = False
-    ) -> None:
+    def dispatch_groups(self, database: Connection, groups: list[list[Outgoing]], *, also: Iterable[Call] = (), commit: Commit = False) -> None:
         """Send the operations of several messages in one round trip, together with `also` and COMMIT."""
         self._dispatch(database, groups, commit=commit, also=also)
 

@@ -182,7 +182,13 @@ def _sent(headers: Headers) -> Iterator[Fact]:
     if headers.get(TIME_SENT):
         sender = headers.get(ORIGINATING_ENDPOINT) or "an unknown endpoint"
         cause = f", because of the message {headers[RELATED_TO]}" if headers.get(RELATED_TO) else ""
-        yield Fact("sent", sender, f"{headers.get(MESSAGE_INTENT) or 'Send'} by {sender}{cause}", _time(headers, TIME_SENT), related=headers.get(RELATED_TO) or "")
+        yield Fact(
+            "sent",
+            sender,
+            f"{headers.get(MESSAGE_INTENT) or 'Send'} by {sender}{cause}",
+            _time(headers, TIME_SENT),
+            related=headers.get(RELATED_TO) or "",
+        )
 
 
 def _of_row(database: Connection, found: FoundMessage, settings: Settings) -> Fact:
@@ -190,7 +196,9 @@ def _of_row(database: Connection, found: FoundMessage, settings: Settings) -> Fa
     if headers.get(PROCESSING_ENDED):
         who = f"{headers.get(PROCESSING_ENDPOINT) or 'an endpoint'} on {headers.get(PROCESSING_MACHINE) or 'an unknown machine'}"
         took = _took_ms(headers)
-        return Fact("handled", found.queue, f"handled by {who}" + ("" if took is None else f" in {took:,.1f} ms"), _time(headers, PROCESSING_ENDED), row)
+        return Fact(
+            "handled", found.queue, f"handled by {who}" + ("" if took is None else f" in {took:,.1f} ms"), _time(headers, PROCESSING_ENDED), row
+        )
     if found.queue == settings.supervisor.error_queue or headers.get(EXCEPTION_TYPE):
         failed = FailedMessage(found.message, partial(local_or_as_given, database))
         why = f"{failed.exception_type or 'no exception'}: {failed.exception_message}".rstrip(": ")
@@ -215,7 +223,9 @@ def _attempts(database: Connection, own: Iterable[FoundMessage], wanted: str, un
     try:
         for row in rows:
             for failure in database.call("list_failures", id=row):
-                yield Fact("attempts", failure.queue_name, f"{failure.attempts} failed attempts, the last one then", failure.failed_at.replace(tzinfo=UTC))
+                yield Fact(
+                    "attempts", failure.queue_name, f"{failure.attempts} failed attempts, the last one then", failure.failed_at.replace(tzinfo=UTC)
+                )
     except PermissionDenied:
         unseen.append("failed attempts")
 
@@ -247,7 +257,9 @@ def _outboxes(settings: Settings, endpoints: Sequence[str], message_id: str, uns
                 for endpoint in endpoints:
                     for row in business.call("read_handled", endpoint=endpoint, message_id=message_id):
                         sent = "its messages are sent" if row.sent else "its messages are not sent yet"
-                        yield Fact("outbox", outbox.name, f"handled by {endpoint} according to the outbox; {sent}", row.handled_at.replace(tzinfo=UTC))
+                        yield Fact(
+                            "outbox", outbox.name, f"handled by {endpoint} according to the outbox; {sent}", row.handled_at.replace(tzinfo=UTC)
+                        )
         except RowpostError:
             unseen.append(f"the outbox {outbox.name}")
 

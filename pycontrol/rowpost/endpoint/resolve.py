@@ -31,13 +31,9 @@ def resolve_handler(name: str) -> Handler | Endpoint:
     try:
         handler = reduce(getattr, path.split("."), module)
     except AttributeError as error:
-        raise HandlerNotFound(
-            f"handler {name!r}: module {module_name!r} has no {path!r}; is the function's name spelt so?"
-        ) from error
+        raise HandlerNotFound(f"handler {name!r}: module {module_name!r} has no {path!r}; is the function's name spelt so?") from error
     if not callable(handler) and not isinstance(handler, Endpoint):
-        raise HandlerNotFound(
-            f"handler {name!r} is a {type(handler).__name__}: it must be a function, or an Endpoint with handlers"
-        )
+        raise HandlerNotFound(f"handler {name!r} is a {type(handler).__name__}: it must be a function, or an Endpoint with handlers")
     if not isinstance(handler, Endpoint):
         check_runs(handler, HandlerNotFound, f"handler {name!r}")
     return handler
@@ -54,6 +50,4 @@ def _import(name: str, module_name: str) -> Any:
             text = f"handler {name!r}: module {module_name!r} imports {missing!r}, which is not installed"
         raise HandlerNotFound(text) from error
     except Exception as error:
-        raise HandlerNotFound(
-            f"handler {name!r}: module {module_name!r} fails while it is imported: {type(error).__name__}: {error}"
-        ) from error
+        raise HandlerNotFound(f"handler {name!r}: module {module_name!r} fails while it is imported: {type(error).__name__}: {error}") from error

@@ -54,16 +54,16 @@ def not_audited(endpoint: str, what: Iterable[str] | NotAudited, audit_queue: st
     if isinstance(what, str):
         raise SettingsError(f"The endpoint {endpoint!r} cannot have not_audited={what!r}. Write a list: [{what!r}].")
     if audit_queue is None:
-        raise SettingsError(f"The endpoint {endpoint!r} has not_audited, and no audit_queue: it audits nothing. Leave out not_audited, or name a queue.")
+        raise SettingsError(
+            f"The endpoint {endpoint!r} has not_audited, and no audit_queue: it audits nothing. Leave out not_audited, or name a queue."
+        )
     if callable(what):
         return what
     types = frozenset(what)
     return lambda headers: not types.isdisjoint(split_enclosed_types(headers.get(ENCLOSED_MESSAGE_TYPES)))
 
 
-def audited(
-    message: Message, queue: str, host: Host, started: datetime, headers: Headers, time_to_be_received: timedelta | None = None
-) -> Operation:
+def audited(message: Message, queue: str, host: Host, started: datetime, headers: Headers, time_to_be_received: timedelta | None = None) -> Operation:
     """Return the copy of a message for the audit queue.
 
     Args:

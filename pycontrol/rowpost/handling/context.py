@@ -301,7 +301,9 @@ class Context(Bus):
             ParticipantFailed: the participant cannot be reached.
         """
         if self.scope is None:
-            raise SettingsError(f"{participant!r} cannot take part: this message is handled outside of a pipeline. Process it with Endpoint.process_one.")
+            raise SettingsError(
+                f"{participant!r} cannot take part: this message is handled outside of a pipeline. Process it with Endpoint.process_one."
+            )
         return self.scope.enlist(participant, self.database)
 
     def reply(self, message: Any, *, headers: Mapping[str, str | None] | None = None, immediate: bool = False) -> str:
@@ -315,9 +317,7 @@ class Context(Bus):
         """
         address = self.incoming.reply_to
         if address is None:
-            raise InvalidMessage(
-                f"The message {self.message_id} cannot be replied to: it has no header {REPLY_TO_ADDRESS}. Send to a queue by name."
-            )
+            raise InvalidMessage(f"The message {self.message_id} cannot be replied to: it has no header {REPLY_TO_ADDRESS}. Send to a queue by name.")
         self._check_reply(address)
         extra = {**self._saga_of_the_request(), **(headers or {})}
         return self._collect(message, "Reply", extra, immediate, destination=address)
@@ -336,8 +336,7 @@ class Context(Bus):
             InvalidMessage: always.
         """
         raise InvalidMessage(
-            "A handler cannot wait for a reply, because its message would stay locked meanwhile. Use send, and handle the reply "
-            "in another handler."
+            "A handler cannot wait for a reply, because its message would stay locked meanwhile. Use send, and handle the reply in another handler."
         )
 
     def forward_current_message_to(self, destination: str) -> None:

@@ -62,15 +62,11 @@ def check_ran(returned: Any, what: str) -> None:
     Raises:
         SettingsError: it did.
     """
-    if returned is None or not (
-        inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned)
-    ):
+    if returned is None or not (inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned)):
         return
     if isinstance(returned, Coroutine | Generator):
         returned.close()  # without it, Python warns of a coroutine that was never awaited
-    raise SettingsError(
-        f"{what} returned a {type(returned).__name__}, which is never run, so the message was not handled. Use a plain function."
-    )
+    raise SettingsError(f"{what} returned a {type(returned).__name__}, which is never run, so the message was not handled. Use a plain function.")
 
 
 def name_of(function: Any) -> str:

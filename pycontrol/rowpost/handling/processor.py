@@ -37,7 +37,9 @@ class Caused:
 def control_message(headers: Mapping[str, str | None]) -> Discard:
     """Return why a control message is dropped: a message of the transport itself, for which no handler can be registered."""
     if RETURN_CODE in headers:
-        return Discard(f"it is the reply {headers[RETURN_CODE] or ''!r:.100} to a request, which is a number or an enum, and no handler can be registered for it")
+        return Discard(
+            f"it is the reply {headers[RETURN_CODE] or ''!r:.100} to a request, which is a number or an enum, and no handler can be registered for it"
+        )
     return Discard(f"it is a control message with the intent {headers.get(MESSAGE_INTENT) or 'none'}, which rowpost does not understand")
 
 
@@ -84,7 +86,5 @@ class Processor(Protocol):
     ) -> None:
         """Send operations in one round trip, together with BEGIN, COMMIT and the calls of `also`."""
 
-    def dispatch_groups(
-        self, database: Connection, groups: list[list[Outgoing]], *, also: Iterable[Call] = (), commit: Commit = False
-    ) -> None:
+    def dispatch_groups(self, database: Connection, groups: list[list[Outgoing]], *, also: Iterable[Call] = (), commit: Commit = False) -> None:
         """Send the operations of several messages, a group for each, in one round trip."""

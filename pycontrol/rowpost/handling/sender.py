@@ -22,9 +22,7 @@ __all__ = ["Requests", "Sender"]
 class Requests(Protocol):
     """Sends requests and waits for their replies."""
 
-    def request(
-        self, message: Any, to: str | None = None, *, timeout: timedelta, headers: Mapping[str, str | None] | None = None
-    ) -> Any:
+    def request(self, message: Any, to: str | None = None, *, timeout: timedelta, headers: Mapping[str, str | None] | None = None) -> Any:
         """Send a request and return its reply."""
 
 

@@ -75,7 +75,9 @@ def send_left_behind(
         if queue not in queues:  # of another queue database that shares this business database
             continue
         try:
-            sent = send_stored(database, business, directory, {"endpoint": queue, "message_id": message_id}, error_queue, Host.here(queue, host_of(queue)))
+            sent = send_stored(
+                database, business, directory, {"endpoint": queue, "message_id": message_id}, error_queue, Host.here(queue, host_of(queue))
+            )
         except (DatabaseUnavailable, Deadlock):
             raise
         except RowpostError as error:
@@ -135,5 +137,3 @@ def _in_batches(database: Connection, procedure: str, retention: float, goes_on:
         ((removed,),) = database.call(procedure, retention_seconds=int(retention), count=BATCH)
         total += removed
     return total
-
-

@@ -61,9 +61,7 @@ class Mode(Protocol):
         """Do what is left and close other connections. The caller closes the receiving connection."""
 
 
-def choose_mode(
-    receiver: Receiver, participants: Mapping[str, str], outboxes: Mapping[str, str]
-) -> Mode:
+def choose_mode(receiver: Receiver, participants: Mapping[str, str], outboxes: Mapping[str, str]) -> Mode:
     """Return the mode of a processor.
 
     Args:
@@ -76,9 +74,7 @@ def choose_mode(
     """
     processor = receiver.processor
     if processor.outbox is not None:
-        return OutboxProcessing(
-            processor, processor.outbox, receiver.queue, outboxes, receiver.retries, receiver.step, receiver.database
-        )
+        return OutboxProcessing(processor, processor.outbox, receiver.queue, outboxes, receiver.retries, receiver.step, receiver.database)
     if processor.transaction_mode == "transaction_scope":
         return TransactionScope(receiver, resolve_participants(participants, processor.participants))
     classes = {

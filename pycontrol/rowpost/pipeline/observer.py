@@ -25,9 +25,7 @@ class PipelineObserver(Protocol):
     def handle(self, handle: Callable[[Message], Outcome], message: Message) -> Outcome:
         """Handle one message in a transaction of its own: call `handle`, and return its outcome. Raises what it raises."""
 
-    def attempt(
-        self, attempt: Callable[..., Caused | Outcome], message: Message, row: RowState, *, batched: bool
-    ) -> Caused | Outcome:
+    def attempt(self, attempt: Callable[..., Caused | Outcome], message: Message, row: RowState, *, batched: bool) -> Caused | Outcome:
         """Handle one message of a batch: call `attempt` with the other arguments, and return its result. Raises what it raises."""
 
     def failed(self, error: BaseException) -> None:
@@ -68,9 +66,7 @@ class ObservedRetries(Retries):
         super().__init__(*arguments, **options)
         self._observer = observer
 
-    def failed(
-        self, database: Connection, message: Message, error: BaseException, row: RowState = RowState.RETURNED
-    ) -> Outcome:
+    def failed(self, database: Connection, message: Message, error: BaseException, row: RowState = RowState.RETURNED) -> Outcome:
         """Tell the observer, then count the failed attempt and treat the message accordingly."""
         self._observer.failed(error)
         return super().failed(database, message, error, row)

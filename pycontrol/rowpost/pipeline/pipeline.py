@@ -112,9 +112,7 @@ class Pipeline:
         #: how long the last receive and the last handler took
         self.receive_seconds = self.handler_seconds = 0.0
 
-    def _observed(
-        self, observer: PipelineObserver | None
-    ) -> tuple[Callable[[Message], Outcome], Callable[..., Caused | Outcome] | None]:
+    def _observed(self, observer: PipelineObserver | None) -> tuple[Callable[[Message], Outcome], Callable[..., Caused | Outcome] | None]:
         """Return what handles a message in a transaction of its own, and one of a batch: the mode, or the observer with the mode."""
         mode = self._mode
         attempt = mode.attempt if isinstance(mode, SendsAtomicWithReceive) else None

@@ -86,8 +86,6 @@ class PlainHandler(Processor):
         """Make the calls of `also`. There are no operations."""
         database.call_all(list(also), begin=begin, commit=commit)
 
-    def dispatch_groups(
-        self, database: Connection, groups: list[list[Outgoing]], *, also: Iterable[Call] = (), commit: Commit = False
-    ) -> None:
+    def dispatch_groups(self, database: Connection, groups: list[list[Outgoing]], *, also: Iterable[Call] = (), commit: Commit = False) -> None:
         """Make the calls of `also`. There are no operations."""
         database.call_all(list(also), commit=commit)

@@ -71,9 +71,7 @@ class Stopwatch:
         processing = [max(0.0, completed - started) for _, started in begun]
         waits = [critical_time(due_at(headers), completed) for headers, _ in begun]
         waited = [wait for wait in waits if wait is not None]
-        self._times += Times(
-            len(processing), sum(processing), max(processing, default=0.0), len(waited), sum(waited), max(waited, default=0.0)
-        )
+        self._times += Times(len(processing), sum(processing), max(processing, default=0.0), len(waited), sum(waited), max(waited, default=0.0))
         return processing, waits
 
     def take(self) -> Times:

@@ -189,9 +189,7 @@ def delayed_rounds(headers: Mapping[str, str | None]) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= ROUNDS_DIGITS else 0
 
 
-def delayed_headers(
-    headers: Mapping[str, str | None], round_: int, now: datetime, delay: timedelta, message_id: str
-) -> dict[str, str | None]:
+def delayed_headers(headers: Mapping[str, str | None], round_: int, now: datetime, delay: timedelta, message_id: str) -> dict[str, str | None]:
     """Return the headers of a delayed retry.
 
     DeliverAt is the time of this retry. The timestamp remains that of the first retry, so that operators see since when the
@@ -230,11 +228,7 @@ def failure_headers(
         at: the time of the failure in UTC.
         message_id: is used if the header with the message's id is missing.
     """
-    kept = {
-        name: value
-        for name, value in storable(headers).items()
-        if name not in DROPPED and not name.startswith(EXCEPTION_INFO)
-    }
+    kept = {name: value for name, value in storable(headers).items() if name not in DROPPED and not name.startswith(EXCEPTION_INFO)}
     if not kept.get(MESSAGE_ID):
         kept[MESSAGE_ID] = message_id
     return {

@@ -122,9 +122,7 @@ class Retries:
         return Call("forget_failure", None, {"queue_key": self._key, "id": message.id})
 
     # -------------------------------------------------------------- a failed attempt
-    def failed(
-        self, database: Connection, message: Message, error: BaseException, row: RowState = RowState.RETURNED
-    ) -> Outcome:
+    def failed(self, database: Connection, message: Message, error: BaseException, row: RowState = RowState.RETURNED) -> Outcome:
         """Count a failed attempt and treat the message accordingly. The receiving transaction is over afterwards.
 
         If the message may exist only in memory (REMOVED, GONE), the attempt is not counted, because nothing depends on the count
@@ -240,10 +238,7 @@ class Retries:
 
     def _undecided(self, message: Message, failure: Failure, trouble: BaseException) -> Outcome:
         """Report that the policy itself failed. The message is tried again."""
-        words = (
-            f"Failed to execute recoverability policy for message with native ID: `{message.id}` of queue "
-            f"{self._queue!r}: {in_words(trouble)}"
-        )
+        words = f"Failed to execute recoverability policy for message with native ID: `{message.id}` of queue {self._queue!r}: {in_words(trouble)}"
         return Outcome.failed(Kind.UNMOVABLE, message, failure.attempts, words)
 
     # -------------------------------------------------------------- moving the message
@@ -324,9 +319,7 @@ class Retries:
         return Outcome.failed(Kind.UNMOVABLE, message, attempts, words)
 
     # -------------------------------------------------------------- messages with corrupt headers
-    def move_corrupt(
-        self, database: Connection, message: Message, error: MessageCorrupt, row: RowState = RowState.HELD
-    ) -> Outcome:
+    def move_corrupt(self, database: Connection, message: Message, error: MessageCorrupt, row: RowState = RowState.HELD) -> Outcome:
         """Move a message whose headers cannot be read to the error queue, unchanged.
 
         Args:

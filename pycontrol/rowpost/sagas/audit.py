@@ -101,9 +101,7 @@ class SagaAudit:
         except DatabaseUnavailable:
             raise
         except RowpostError as error:
-            logger.warning(
-                "Changes of the sagas of %s are not reported to ServiceControl until this worker starts again: %s", self._endpoint, error
-            )
+            logger.warning("Changes of the sagas of %s are not reported to ServiceControl until this worker starts again: %s", self._endpoint, error)
         else:
             self._place = place
         if not database.closed:

@@ -78,9 +78,7 @@ class SagaContext(Context):
         extra = {name: value for name, value in kept.items() if value}
         return self._collect(message, "Reply", {**extra, **(headers or {})}, False, destination=address)
 
-    def _collect(
-        self, message: Any, intent: str, extra: Mapping[str, str | None] | None, immediate: bool, **where: Any
-    ) -> str:
+    def _collect(self, message: Any, intent: str, extra: Mapping[str, str | None] | None, immediate: bool, **where: Any) -> str:
         message_id = super()._collect(message, intent, extra, immediate, **where)
         if self._sent is not None:
             named = next(iter(split_enclosed_types((extra or {}).get(ENCLOSED_MESSAGE_TYPES))), None)

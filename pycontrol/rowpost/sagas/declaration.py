@@ -94,9 +94,7 @@ class Declaration:
     def settings_for(self, endpoint: str) -> SagaSettings:
         """Return the table that the deployment has to create."""
         transitional = self.transitional and property_name(self.transitional)
-        return SagaSettings(
-            self.table_for(endpoint), property_name(self.property), self.kind, transitional, self.transitional_kind
-        )
+        return SagaSettings(self.table_for(endpoint), property_name(self.property), self.kind, transitional, self.transitional_kind)
 
 
 class Saga(Generic[State]):

@@ -61,18 +61,21 @@ class HostedSagas:
         table = saga.declaration.table_for(self._endpoint)
         other = self._hosted.setdefault(table.casefold(), saga)
         if other is not saga:
-            raise SettingsError(f"The sagas {other.__name__} and {saga.__name__} have the same table, {table}. Name another one for one of them: table='…'.")
+            raise SettingsError(
+                f"The sagas {other.__name__} and {saga.__name__} have the same table, {table}. Name another one for one of them: table='…'."
+            )
         for method in saga.declaration.methods:
             wanted = type_name(method.cls)
-            yield RegisteredHandler(wanted, method.cls, SagaInvocation(saga, method, table, self._names, self._audit)), wanted if method.subscribe else None
+            yield (
+                RegisteredHandler(wanted, method.cls, SagaInvocation(saga, method, table, self._names, self._audit)),
+                wanted if method.subscribe else None,
+            )
 
     def audit(self, database: Connection, place: Place, *, reply_to: str) -> None:
         """Report changes of instances to ServiceControl's queue, see `SagaAudit.start`."""
         self._audit.start(database, place, reply_to=reply_to)
 
-    def in_lock_order(
-        self, messages: list[Message], read: Callable[[Message], Iterable[tuple[RegisteredHandler, Any]]]
-    ) -> list[Message]:
+    def in_lock_order(self, messages: list[Message], read: Callable[[Message], Iterable[tuple[RegisteredHandler, Any]]]) -> list[Message]:
         """Return the messages of a batch in the order in which all workers lock instances, which avoids deadlocks.
 
         Messages of one instance keep their order. Messages that no saga handles, or that cannot be read, come first.

@@ -1,8 +1,8 @@
 """Process one message by one saga: find the instance, run the method, and return the calls that store its state.
 
-    load_saga (with a lock if the saga is pessimistic)
-      -> found: the stored state        -> nothing: a new state, or not_found
-      -> the method -> insert_saga, update_saga or complete_saga, in the round trip that also sends and commits
+load_saga (with a lock if the saga is pessimistic)
+  -> found: the stored state        -> nothing: a new state, or not_found
+  -> the method -> insert_saga, update_saga or complete_saga, in the round trip that also sends and commits
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Read the file of a bridge: two environments, the endpoints of each, and the events that these receive from the other side.
 
-    bridge = load_bridge(Path("bridge.yml"))
+bridge = load_bridge(Path("bridge.yml"))
 """
 
 from __future__ import annotations
@@ -168,7 +168,8 @@ def _check_side(node: Node, side: BridgeSide, other: BridgeSide) -> None:
         declared = side.settings.queue(name)
         if declared is not None and declared.worker is not None:
             raise node.error(
-                "environment", f"{side.settings.environment} has a worker for the queue {name}, from which the bridge receives for {endpoint_name}: remove one"
+                "environment",
+                f"{side.settings.environment} has a worker for the queue {name}, from which the bridge receives for {endpoint_name}: remove one",
             )
     if side.error_queue in proxies:
         raise node.error("error_queue", f"{side.error_queue} crosses the bridge: name another queue for messages that cannot, such as bridge.error")

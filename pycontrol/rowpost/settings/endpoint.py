@@ -18,7 +18,10 @@ __all__ = ["EndpointSettings", "HostSettings", "read_endpoints", "read_host"]
 _ROUTED = re.compile(r"[^\s,;*]+(?:\.\*)?")
 _Guid = Annotated[
     str,
-    Meta(pattern=r"^(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})\Z", description="a GUID of 32 hexadecimal digits, in quotes"),
+    Meta(
+        pattern=r"^(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})\Z",
+        description="a GUID of 32 hexadecimal digits, in quotes",
+    ),
 ]
 
 

@@ -68,6 +68,11 @@ def default_data_folder() -> Path:
 Feature = Literal["maintenance", "outbox", "sagas", "spark", "transactions"]
 #: what an environment may declare: the features of sql/contract.yml but for those that the core and single queues have
 FEATURES: tuple[str, ...] = get_args(Feature)
+#: the sections of a file, which other modules read
+_SECTIONS = (
+    *("queues", "external", "sagas", "supervisor", "participants", "outbox", "log", "service_control"),
+    *("telemetry", "host", "endpoints", "message_types"),
+)
 
 
 @dataclass(frozen=True)
@@ -219,7 +224,7 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
     root = read_root(path)
     if not root.all:
         raise SettingsError(f"{path}: is empty: write the engine and the queues, such as engine: embedded")
-    sections = {key: root.child(key) for key in ("queues", "external", "sagas", "supervisor", "participants", "outbox", "log", "service_control", "telemetry", "host", "endpoints", "message_types")}
+    sections = {key: root.child(key) for key in _SECTIONS}
     top = decode(root, _Top)
     dialect = "postgresql" if top.engine == "embedded" else top.engine
     schema = top.default_schema or DEFAULT_SCHEMA[dialect]

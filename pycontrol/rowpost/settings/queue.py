@@ -52,9 +52,7 @@ class _Partitions:
     count: Annotated[int, Meta(ge=2, le=LARGEST_PARTITION_COUNT)] = 2
 
 
-def read_queues(
-    root: Node, dialect: str, schema: str, compat: str, clustered: bool, error_queue: str = "error"
-) -> tuple[QueueSettings, ...]:
+def read_queues(root: Node, dialect: str, schema: str, compat: str, clustered: bool, error_queue: str = "error") -> tuple[QueueSettings, ...]:
     """Read the sections `queues` and `external`, with the partitions of queues. Raises SettingsError."""
     copies = {error_queue, canonical_name(root, "error", dialect, schema), canonical_name(root, "audit", dialect, schema)}
     paths: dict[str, str] = {}
@@ -68,7 +66,9 @@ def read_queues(
                 raise node.error("", f"is the same queue as {paths[key]}: declare it once")
             paths[key] = node.path
             external = group == "external"
-            queue = _read_external(node, name) if external else _read_queue(node, name, compat, {"clustered": clustered, "delayed": name not in copies})
+            queue = (
+                _read_external(node, name) if external else _read_queue(node, name, compat, {"clustered": clustered, "delayed": name not in copies})
+            )
             if queue.publication and dialect == "sqlserver":
                 raise node.error("publication", "is for PostgreSQL: a stream with mode=log reads its log. Remove the line")
             queues += with_partitions(queue)

@@ -28,6 +28,4 @@ def resolve_participants(*sources: Mapping[str, str]) -> dict[str, str]:
             raise SettingsError(f"A participant's URL needs the environment variable {match[1]}: export {match[1]}=...")
         return found
 
-    return {
-        name: url if isinstance(url, SecretUrl) else _VARIABLE.sub(value, url) for source in sources for name, url in source.items()
-    }
+    return {name: url if isinstance(url, SecretUrl) else _VARIABLE.sub(value, url) for source in sources for name, url in source.items()}

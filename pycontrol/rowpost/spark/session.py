@@ -50,9 +50,7 @@ _GIBIBYTE = 1 << 30
 _MAX_DRIVER_GB = 8
 
 
-def session(
-    app_name: str = "rowpost", *, master: str | None = None, config: Mapping[str, str] | None = None
-) -> SparkSession:
+def session(app_name: str = "rowpost", *, master: str | None = None, config: Mapping[str, str] | None = None) -> SparkSession:
     """Return the running session, or start one.
 
     Args:

@@ -102,7 +102,11 @@ def check_reachable(spark: SparkSession, path: str, what: str, instead: str) -> 
     if is_reachable(spark, path):
         return
     store = store_of(path)
-    jar = f"Start Spark with the jar: --conf spark.jars.packages={coordinates(store)}, and spell the path {store.scheme}://…" if store else "Start Spark with its jar"
+    jar = (
+        f"Start Spark with the jar: --conf spark.jars.packages={coordinates(store)}, and spell the path {store.scheme}://…"
+        if store
+        else "Start Spark with its jar"
+    )
     raise SparkUnavailable(f"Spark cannot store {what} in {path}: it has no file system for {scheme_of(path)}://. {jar}. {instead}")
 
 
@@ -111,7 +115,10 @@ def missing_jar(text: str) -> str | None:
     found = _MISSING.search(text)
     if found is None or not (found["scheme"] or ".fs." in found["name"]):
         return None
-    store = next((each for each in _STORES if found["name"] in each.file_systems or _SPELLINGS.get(found["scheme"] or "", found["scheme"]) == each.scheme), None)
+    store = next(
+        (each for each in _STORES if found["name"] in each.file_systems or _SPELLINGS.get(found["scheme"] or "", found["scheme"]) == each.scheme),
+        None,
+    )
     if store is None:
         return f"Spark has no file system for this path ({found[0]}). Start Spark with its jar."
     return (

@@ -41,6 +41,7 @@ Step = Callable[[str], None]
 #: how many old decisions are deleted at most together with a new one
 FORGOTTEN_AT_ONCE = 20
 
+
 @dataclass(slots=True)
 class _Branch:
     """A participant's part of the current transaction.
@@ -162,7 +163,9 @@ class Coordinator:
     def _adopted(self, connection: Any, home: str) -> Participant:
         """Return the participant of a connection that the handler brings. Its database must be one that recovery can reach."""
         if not type(connection).__module__.startswith("psycopg"):
-            raise SettingsError(f"A {type(connection).__name__} cannot take part in the transaction. Enlist a participant's name, or a psycopg connection.")
+            raise SettingsError(
+                f"A {type(connection).__name__} cannot take part in the transaction. Enlist a participant's name, or a psycopg connection."
+            )
         own = Participant("(a handler's connection)", connection)
         for branch in self._branches.values():
             if branch.participant.connection is connection:

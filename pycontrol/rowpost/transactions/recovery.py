@@ -171,5 +171,3 @@ def _reached(participants: Mapping[str, str]) -> Iterator[tuple[dict[str, Partic
     finally:
         for participant in reached.values():
             participant.close()
-
-

@@ -233,7 +233,9 @@ def find_act(database: Connection, number: int) -> Act:
     """Return one act. Raises ActNotFound, PermissionDenied."""
     found = list_acts(database, 1, number + 1)
     if not found or found[0].number != number:
-        raise ActNotFound(f"There is no act {number} on record: the number is wrong, or the act began more than {KEPT_DAYS} days ago. `rowpost acts list` shows the last ones.")
+        raise ActNotFound(
+            f"There is no act {number} on record: the number is wrong, or the act began more than {KEPT_DAYS} days ago. `rowpost acts list` shows the last ones."
+        )
     return found[0]
 
 

@@ -244,7 +244,9 @@ def _stored(act: Act, headers: Mapping[str, str | None]) -> tuple[Selection, Cha
     change = {**headers, **dict.fromkeys(known.get("removes", ()))}
     salt, _, digest = str(known.get("digest", "")).partition(":")
     if digest and digest != _digest(salt, change):
-        raise InvalidMessage(f"The values of headers are not on record. To go on with act {act.number}, give those with which it began, of: {', '.join(known.get('sets', ()))}.")
+        raise InvalidMessage(
+            f"The values of headers are not on record. To go on with act {act.number}, give those with which it began, of: {', '.join(known.get('sets', ()))}."
+        )
     since = datetime.fromisoformat(known["since"]) if "since" in known else None
     wanted = Filter(known.get("failed_queue"), known.get("exception"), known.get("type"), since)
     selection = Selection(act.queue, wanted, known.get("cause"), known.get("after"), act.up_to)

@@ -200,5 +200,3 @@ class _Forwarder:
             message_id=headers.get(MESSAGE_ID) or str(uuid4()),
         )
         return Call("send_message", self._error_queue, {"headers": encode_headers(headers), "body": body})
-
-

@@ -1,10 +1,10 @@
 """Look at the delayed messages of a queue, and change when they are due.
 
-    delayed = DelayedMessages("Sales", database)
-    for message in delayed.browse(20):
-        print(message.due, message.key)
-    delayed.reschedule(message.key, timedelta(0))     # the mover takes it at its next round
-    delayed.cancel(message.key)
+delayed = DelayedMessages("Sales", database)
+for message in delayed.browse(20):
+    print(message.due, message.key)
+delayed.reschedule(message.key, timedelta(0))     # the mover takes it at its next round
+delayed.cancel(message.key)
 """
 
 from __future__ import annotations

@@ -79,9 +79,7 @@ def dispatch(
         database.commit()
 
 
-def _add_group(
-    batch: _Batch, database: Connection, group: Iterable[Outgoing], directory: Directory, own_queue: str | None
-) -> None:
+def _add_group(batch: _Batch, database: Connection, group: Iterable[Outgoing], directory: Directory, own_queue: str | None) -> None:
     seen: set[tuple[str, str]] = set()
     for outgoing in group:
         if isinstance(outgoing, Call):
@@ -178,9 +176,7 @@ def _send_one(queue: str, row: Row) -> Call:
     return Call("send_message", queue, arguments)
 
 
-def _delay(
-    database: Connection, operation: Operation, place: Place, directory: Directory, own_queue: str | None
-) -> Call:
+def _delay(database: Connection, operation: Operation, place: Place, directory: Directory, own_queue: str | None) -> Call:
     """Store a message in the delayed table of its destination, or in the sender's, which forwards it when it is due."""
     arguments = {**_content(operation), "delay_ms": _milliseconds(operation.delay)}
     if place.delays:

@@ -82,9 +82,7 @@ class ErrorQueue:
         self._directory = Directory()
 
     # -------------------------------------------------------------- read
-    def list(
-        self, wanted: Filter | None = None, *, limit: int | None = None, after: int | None = None
-    ) -> Iterator[FailedMessage]:
+    def list(self, wanted: Filter | None = None, *, limit: int | None = None, after: int | None = None) -> Iterator[FailedMessage]:
         """Yield the messages that match, oldest first, without their bodies; reads in pages, so that memory use is constant.
 
         Args:
@@ -233,9 +231,7 @@ class ErrorQueue:
         with self.database.transaction():
             failed, old_body = self._take(row_version)
             if headers is None and failed.corrupt:
-                raise InvalidMessage(
-                    f"The headers of message {row_version} cannot be read. Give new headers for the edit."
-                )
+                raise InvalidMessage(f"The headers of message {row_version} cannot be read. Give new headers for the edit.")
             destination = to or (headers or {}).get(FAILED_QUEUE) or self._destination(failed)
             edited = edited_headers(failed.headers if headers is None else headers, original=failed)
             content = encode_headers(edited), old_body if body is None else body
@@ -248,9 +244,7 @@ class ErrorQueue:
             return failed.failed_queue
         # what cannot be read stays out of the text, because the record of acts keeps it; `errors show` shows it
         why = "its headers cannot be read" if failed.corrupt else f"it has no header {FAILED_QUEUE}"
-        raise InvalidMessage(
-            f"The queue where message {failed.row_version} failed is unknown: {why}. Name the destination with --to QUEUE."
-        )
+        raise InvalidMessage(f"The queue where message {failed.row_version} failed is unknown: {why}. Name the destination with --to QUEUE.")
 
     def _take(self, row_version: int) -> tuple[FailedMessage, bytes | None]:
         """Remove a message from the error queue, within the caller's transaction."""

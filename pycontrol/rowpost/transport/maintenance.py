@@ -80,9 +80,7 @@ def waiting(database: Connection, queue: str, limit: int) -> int:
     return database.call("peek_queue", queue, count=min(limit + 1, _COUNTED))[0].waiting if estimate is None else estimate
 
 
-def maintain_queue(
-    database: Connection, queue: str, *, offline: bool = False, at_most: int | None = None
-) -> list[Step]:
+def maintain_queue(database: Connection, queue: str, *, offline: bool = False, at_most: int | None = None) -> list[Step]:
     """Execute the maintenance steps that a queue needs, and return them. Call it outside of a transaction.
 
     If a step fails, its `error` gives the reason, and the next step is executed.
@@ -120,5 +118,3 @@ def _execute(database: Connection, step: Step) -> Step:
 
 def _rate(now: int | None, before: int | None, seconds: float) -> float | None:
     return None if now is None or before is None or seconds <= 0 else (now - before) / seconds
-
-

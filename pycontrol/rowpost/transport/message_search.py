@@ -1,10 +1,10 @@
 """Find messages in queues by an id in their headers, among a bounded number of messages, the newest first.
 
-    found = search(database, ["Sales", "error", "audit"], message_id)
-    for each in found.messages:
-        print(each.queue, each.message.headers)
-    if found.unfinished:
-        print(f"older messages of {', '.join(found.unfinished)} were not looked through")
+found = search(database, ["Sales", "error", "audit"], message_id)
+for each in found.messages:
+    print(each.queue, each.message.headers)
+if found.unfinished:
+    print(f"older messages of {', '.join(found.unfinished)} were not looked through")
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ class Search:
     unseen: tuple[str, ...]
 
 
-def search(database: Connection, queues: Iterable[str], wanted: str, *, look_through: int | None = LOOK_THROUGH, max_body_bytes: int | None = 0) -> Search:
+def search(
+    database: Connection, queues: Iterable[str], wanted: str, *, look_through: int | None = LOOK_THROUGH, max_body_bytes: int | None = 0
+) -> Search:
     """Return the messages that have an id as the value of a header, or as the id of their row.
 
     Args:

@@ -86,5 +86,3 @@ def _partition(message: Message, key: KeyOf, count: int, warn: Callable[[str], N
     except Exception as error:  # noqa: BLE001 -- a user's function; its failure must not stop the other messages
         warn(f"The partition function failed for message {message.id}, which is partitioned by its id: {type(error).__name__}: {error}")
     return partition_of(str(message.id) if value is None else str(value), count)
-
-

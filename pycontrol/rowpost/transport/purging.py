@@ -1,7 +1,7 @@
 """Purge a queue: delete its messages in transactions of 2,000, on record.
 
-    purged = purge(database, Actor("command line"), "Sales", progress=print)
-    print(purged.deleted, purged.ended)
+purged = purge(database, Actor("command line"), "Sales", progress=print)
+print(purged.deleted, purged.ended)
 """
 
 from __future__ import annotations

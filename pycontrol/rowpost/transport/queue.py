@@ -164,9 +164,7 @@ class Queue:
         """Return about how many messages wait, counted up to `count` (1 to 10,000); excludes those that receivers have locked."""
         return self.database.call("peek_queue", queue=self.name, count=count)[0].waiting
 
-    def browse(
-        self, count: int = 50, after_row_version: int | None = None, max_body_bytes: int | None = None
-    ) -> list[BrowsedMessage]:
+    def browse(self, count: int = 50, after_row_version: int | None = None, max_body_bytes: int | None = None) -> list[BrowsedMessage]:
         """Read up to `count` messages (1 to 1,000) without receiving them, oldest first.
 
         Args:
@@ -175,9 +173,7 @@ class Queue:
         """
         if max_body_bytes is not None and max_body_bytes < 0:
             raise InvalidCount(f"max_body_bytes must not be negative (got {max_body_bytes}). Use 0 for no body, or omit it for the complete body.")
-        rows = self.database.call(
-            "browse_messages", queue=self.name, count=count, after_row_version=after_row_version, max_body_bytes=max_body_bytes
-        )
+        rows = self.database.call("browse_messages", queue=self.name, count=count, after_row_version=after_row_version, max_body_bytes=max_body_bytes)
         return [browsed_message(row) for row in rows]
 
     def purge(self, *, batch: int = 2_000, progress: Progress | None = None) -> int:

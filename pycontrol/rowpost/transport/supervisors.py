@@ -1,7 +1,7 @@
 """The supervisors of all hosts and their workers, as each last reported itself.
 
-    for supervisor in supervisors_of(database):
-        print(supervisor.host, supervisor.gone, len(supervisor.workers))
+for supervisor in supervisors_of(database):
+    print(supervisor.host, supervisor.gone, len(supervisor.workers))
 """
 
 from __future__ import annotations

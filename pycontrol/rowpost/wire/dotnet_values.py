@@ -13,10 +13,10 @@ import msgspec
 __all__ = ["dotnet_number", "enum_member", "iso_duration", "member_name", "property_name", "read_duration", "time_span", "without_zeros"]
 
 Member = TypeVar("Member", bound=Enum)
-_TIME_SPAN = re.compile(r"(?P<sign>-)?(?:(?P<days>\d+)\.)?(?P<hours>[01]?\d|2[0-3]):(?P<minutes>[0-5]?\d):(?P<seconds>[0-5]?\d)(?:\.(?P<fraction>\d{1,7}))?")
-_ISO = re.compile(
-    r"(?P<sign>-)?P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)(?:\.(?P<fraction>\d+))?S)?)?"
+_TIME_SPAN = re.compile(
+    r"(?P<sign>-)?(?:(?P<days>\d+)\.)?(?P<hours>[01]?\d|2[0-3]):(?P<minutes>[0-5]?\d):(?P<seconds>[0-5]?\d)(?:\.(?P<fraction>\d{1,7}))?"
 )
+_ISO = re.compile(r"(?P<sign>-)?P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)(?:\.(?P<fraction>\d+))?S)?)?")
 _HOUR_S, _MINUTE_S = 3_600, 60
 
 

@@ -14,7 +14,16 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import TypeVar
 
-__all__ = ["enclosed_type_names", "find_class", "first_type", "message_type", "split_enclosed_types", "time_to_be_received_of", "type_name", "type_names"]
+__all__ = [
+    "enclosed_type_names",
+    "find_class",
+    "first_type",
+    "message_type",
+    "split_enclosed_types",
+    "time_to_be_received_of",
+    "type_name",
+    "type_names",
+]
 
 T = TypeVar("T", bound=type)
 _NAME = "__rowpost_type__"

@@ -39,9 +39,7 @@ class Serializers:
             return self.default
         found = self._by_type.get(content_type) or self._by_type.get(content_type.partition(";")[0].strip())
         if found is None:
-            raise MessageNotDeserialized(
-                f"No serializer for the content type {content_type!r}; this endpoint has {', '.join(self._by_type)}."
-            )
+            raise MessageNotDeserialized(f"No serializer for the content type {content_type!r}; this endpoint has {', '.join(self._by_type)}.")
         return found
 
 

@@ -358,9 +358,7 @@ def check_peek_delay(seconds: float) -> str | None:
         SettingsError: it is below 0.1 s.
     """
     if seconds < MIN_PEEK_DELAY_S:
-        raise SettingsError(
-            f"peek_delay {seconds} s is too short: such frequent peeks load the database. Use at least {MIN_PEEK_DELAY_S} s."
-        )
+        raise SettingsError(f"peek_delay {seconds} s is too short: such frequent peeks load the database. Use at least {MIN_PEEK_DELAY_S} s.")
     if seconds > RECOMMENDED_PEEK_DELAY_S:
         return (
             f"peek_delay {seconds} s is above {RECOMMENDED_PEEK_DELAY_S:g} s: messages may wait that long before they are "

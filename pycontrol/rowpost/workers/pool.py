@@ -333,7 +333,8 @@ class WorkerPool:
         """Process the answer to a crash. If the crash could not be counted, the message is retried without a count."""
         if answer.outcome is None:
             if answer.unexpected:
-                self._emit(events.Critical, error=f"Failed to count a crash of a worker of {self.name}: {type(answer.error).__name__}: {answer.error}")
+                said = f"{type(answer.error).__name__}: {answer.error}"
+                self._emit(events.Critical, error=f"Failed to count a crash of a worker of {self.name}: {said}")
             return
         if answer.outcome.kind is not Kind.UNMOVABLE:
             self.figures.counts[answer.outcome.kind.value] += 1

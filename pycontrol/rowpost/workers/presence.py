@@ -59,9 +59,7 @@ class PresenceReports:
         return not known
 
     def _call(self, queues: Iterable[str], workers: Iterable[Worker], *, ended: bool = False) -> Call:
-        documents = [
-            {name: value for name in Worker.__slots__ if (value := getattr(worker, name)) is not None} for worker in workers
-        ]
+        documents = [{name: value for name in Worker.__slots__ if (value := getattr(worker, name)) is not None} for worker in workers]
         arguments = {
             "supervisor_id": self.supervisor_id,
             "host_name": socket.gethostname(),

@@ -65,9 +65,7 @@ class EventReporter:
         """
         if outcome.kind is not Kind.UNMOVABLE:
             kind = EVENT_OF_KIND[outcome.kind]
-            self.report(
-                kind, pid=pid, id=outcome.id, message_id=outcome.message_id, attempts=outcome.attempts, error=outcome.error or ""
-            )
+            self.report(kind, pid=pid, id=outcome.id, message_id=outcome.message_id, attempts=outcome.attempts, error=outcome.error or "")
         elif not self._unmovable_reported:
             self._unmovable_reported = True
             self.report(events.Critical, error=outcome.error)

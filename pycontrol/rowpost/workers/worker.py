@@ -236,7 +236,9 @@ class Worker:
             self._interrupted = self._pipeline.interrupted or self._interrupted
         self._disconnect()
         if not isinstance(error, RowpostError):
-            logger.error("Unexpected error in a worker of queue %r; this is a defect of rowpost, please report it", self._assignment.queue, exc_info=error)
+            logger.error(
+                "Unexpected error in a worker of queue %r; this is a defect of rowpost, please report it", self._assignment.queue, exc_info=error
+            )
         if not arms_circuit_breaker(error):
             return
         self._breaker = self._breaker.after_failure(self._clock())
@@ -343,9 +345,7 @@ def _crash_policy(handler: Any, assignment: Assignment) -> CrashPolicy:
         return CrashPolicy(retries, 0, timedelta(0), assignment.error_queue, assignment.time_limit)
     limit = assignment.time_limit if handler.time_limit is None else handler.time_limit.total_seconds()
     policy = handler.recoverability
-    return CrashPolicy(
-        policy.immediate_retries, policy.delayed_retries, policy.delay_increase, handler.error_queue, limit
-    )
+    return CrashPolicy(policy.immediate_retries, policy.delayed_retries, policy.delay_increase, handler.error_queue, limit)
 
 
 def run_worker(assignment: Assignment, pipe: PipeEnd, in_flight: InFlight) -> None:

@@ -11,7 +11,17 @@ from benchmarks.suite.against import NEW, OLD, CommitNotFound, Pairs
 from benchmarks.suite.figures import MORE_IS_BETTER, Comparison, median_interval
 from rich.console import Console
 
-ABOUT = {"old": "0ld0ld0", "new": "new1234", "rounds": 15, "begun": "2026", "commit": "new1234", "postgresql": "18", "python": "3", "cores": 2, "load_before": 0.1}
+ABOUT = {
+    "old": "0ld0ld0",
+    "new": "new1234",
+    "rounds": 15,
+    "begun": "2026",
+    "commit": "new1234",
+    "postgresql": "18",
+    "python": "3",
+    "cores": 2,
+    "load_before": 0.1,
+}
 
 
 class FakeSide:
@@ -133,9 +143,7 @@ def test_a_figure_that_fails_or_that_the_new_side_lacks_does_not_pass():
 
 def test_both_sides_send_at_the_rate_of_the_slower_one():
     answers = []
-    sides = {
-        side: SimpleNamespace(ask=lambda line: answers.append(json.loads(line)) or {"event": "done"}) for side in (OLD, NEW)
-    }
+    sides = {side: SimpleNamespace(ask=lambda line: answers.append(json.loads(line)) or {"event": "done"}) for side in (OLD, NEW)}
 
     Pairs(Console(quiet=True)).talk(sides, {OLD: {"event": "load", "gap": 0.002}, NEW: {"event": "load", "gap": 0.003}}, range(1))
 

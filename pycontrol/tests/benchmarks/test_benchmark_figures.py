@@ -30,7 +30,14 @@ def test_a_percentile_is_the_smallest_value_that_the_share_does_not_exceed():
 
 @pytest.mark.parametrize(
     ("figure", "at_most", "verdict"),
-    [(2.0, False, "PASS"), (1.0, False, "short by 50 %"), (2.0, True, "PASS"), (3.0, True, "short by 50 %"), (9.0, True, "4.5 times too much"), (None, True, "not measured")],
+    [
+        (2.0, False, "PASS"),
+        (1.0, False, "short by 50 %"),
+        (2.0, True, "PASS"),
+        (3.0, True, "short by 50 %"),
+        (9.0, True, "4.5 times too much"),
+        (None, True, "not measured"),
+    ],
 )
 def test_a_target_says_by_how_much_it_is_missed(figure, at_most, verdict):
     assert Target("claim", figure, 2.0, at_most=at_most).verdict == verdict

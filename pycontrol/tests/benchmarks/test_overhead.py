@@ -18,7 +18,17 @@ from rich.console import Console
 from rowpost.settings.environment import Settings
 
 TINY = Scale(rounds=1, seconds=0.05, size=0.005)
-ABOUT = {"old": OFF, "new": "metrics", "rounds": 15, "begun": "2026", "commit": "new1234", "postgresql": "18", "python": "3", "cores": 2, "load_before": 0.1}
+ABOUT = {
+    "old": OFF,
+    "new": "metrics",
+    "rounds": 15,
+    "begun": "2026",
+    "commit": "new1234",
+    "postgresql": "18",
+    "python": "3",
+    "cores": 2,
+    "load_before": 0.1,
+}
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +56,9 @@ def test_the_endpoint_benchmark_is_measured_with_spans_and_meters_that_reach_the
 
     assert section["error"] == ""
     assert {figure["error"] for figure in section["figures"]} == {""}
-    assert {figure["case"] for figure in section["figures"]} == {f"{work}, {number}" for work in ("no-op", "insert") for number in ("1 worker", "2 workers")}
+    assert {figure["case"] for figure in section["figures"]} == {
+        f"{work}, {number}" for work in ("no-op", "insert") for number in ("1 worker", "2 workers")
+    }
     assert requests > 0
 
 
@@ -84,7 +96,9 @@ def test_results_of_single_variants_are_put_together(tmp_path: Path, monkeypatch
     section = report.comparison([Comparison("case", "name", "messages/s", (100.0,) * 6, (99.0,) * 6)], ABOUT, 1.0)
     monkeypatch.setattr(overhead.signal, "signal", lambda *_: None)
     for variant in ("metrics", "otlp"):
-        monkeypatch.setattr(overhead, "run", lambda names, *_: overhead._save(tmp_path, {f"endpoint, {names[0]}": section}) or {f"endpoint, {names[0]}": section})
+        monkeypatch.setattr(
+            overhead, "run", lambda names, *_: overhead._save(tmp_path, {f"endpoint, {names[0]}": section}) or {f"endpoint, {names[0]}": section}
+        )
         assert overhead.main(["--only", variant, "--output", str(tmp_path)]) == 0
 
     assert sorted(json.loads((tmp_path / "overhead.json").read_text())) == ["endpoint, metrics", "endpoint, otlp"]

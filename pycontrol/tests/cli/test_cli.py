@@ -247,9 +247,7 @@ def test_grant_prints_statements_and_connects_to_nothing(rowpost: Program):
     offline = rowpost.with_environment(rowpost.environment)
     offline.variables["SHOP_URL"] = elsewhere[rowpost.engine]
 
-    printed = offline(
-        "queue", "grant", "--login", "shop]\"'", "--receive-from", "Sales", "--send-to", "error", "--json"
-    )
+    printed = offline("queue", "grant", "--login", "shop]\"'", "--receive-from", "Sales", "--send-to", "error", "--json")
 
     assert printed.code == 0
     statements = printed.json["statements"]

@@ -168,7 +168,9 @@ def test_messages_are_discarded_moved_and_edited_and_each_act_is_on_record(progr
     assert [each.code for each in (unsaid, asked, nowhere, elsewhere, headless, valueless, nothing)] == [2, 2, 0, 6, 2, 2, 0]
     assert (discarded["discarded"], moved["moved"], edited["edited"], nothing.err) == (3, 4, 2, "Retried 0 messages.\n")
     assert (bodies(database, "Billing"), error.peek()) == (Counter(range(4)), 0)
-    assert all(message.headers["Shop.Tenant"] == "s3cret" and "NServiceBus.TimeSent" not in message.headers for message in Queue("Sales", database).browse())
+    assert all(
+        message.headers["Shop.Tenant"] == "s3cret" and "NServiceBus.TimeSent" not in message.headers for message in Queue("Sales", database).browse()
+    )
     assert [(act.number, act.name, act.done, act.reason) for act in list_acts(database)] == [
         (edited["act"], "edit-all", 2, None), (moved["act"], "move-all", 4, None), (discarded["act"], "discard-all", 3, "test data")
     ]  # fmt: skip
@@ -215,7 +217,9 @@ def test_an_act_whose_process_is_killed_is_interrupted_and_goes_on_without_a_mes
         number = in_the_middle(database)
         started.process.send_signal(signal.SIGKILL)
         started.ended()
-    eventually(lambda: sql.value("SELECT COUNT(*) FROM pg_stat_activity WHERE application_name = 'rowpost command line'") == 0, "its session has ended")
+    eventually(
+        lambda: sql.value("SELECT COUNT(*) FROM pg_stat_activity WHERE application_name = 'rowpost command line'") == 0, "its session has ended"
+    )
     act, moved, left = find_act(database, number), bodies(database, "Sales"), bodies(database, "error")
     alive = program("acts", "resume", number)
     silence(sql)
@@ -267,7 +271,9 @@ def test_an_act_of_a_dashboard_that_is_killed_is_interrupted_and_goes_on_in_the_
         number = in_the_middle(database)
         os.kill(started.process.pid, signal.SIGKILL)
         started.ended()
-    eventually(lambda: sql.value("SELECT COUNT(*) FROM pg_stat_activity WHERE application_name = 'rowpost dashboard act'") == 0, "its session has ended")
+    eventually(
+        lambda: sql.value("SELECT COUNT(*) FROM pg_stat_activity WHERE application_name = 'rowpost dashboard act'") == 0, "its session has ended"
+    )
     moved, left, act = bodies(database, "Sales"), bodies(database, "error"), find_act(database, number)
     silence(sql)
 

@@ -11,7 +11,9 @@ from tests.support.workers import eventually
 __all__ = ["rowpost"]
 
 HANDLERS = "def place(message, connection):\n    pass\n"
-WORKED = "queues: {{Sales: {{worker: {{handler: 'shop_handlers:place', limit: {limit}, peek_delay: 0.1}}}}, Billing: {{}}, error: {{}}, audit: {{}}}}\n"
+WORKED = (
+    "queues: {{Sales: {{worker: {{handler: 'shop_handlers:place', limit: {limit}, peek_delay: 0.1}}}}, Billing: {{}}, error: {{}}, audit: {{}}}}\n"
+)
 
 
 @pytest.fixture

@@ -93,9 +93,7 @@ def test_maintain_does_what_is_needed_and_a_second_time_nothing(rowpost: Program
         pytest.skip("Babelfish: nothing to look after from T-SQL, as the next test shows")
     table = sql.table("Sales")
     sql.run(
-        f"ALTER TABLE {table} RESET (vacuum_truncate)"
-        if rowpost.engine == "postgresql"
-        else f"ALTER TABLE {table} SET (LOCK_ESCALATION = TABLE)"
+        f"ALTER TABLE {table} RESET (vacuum_truncate)" if rowpost.engine == "postgresql" else f"ALTER TABLE {table} SET (LOCK_ESCALATION = TABLE)"
     )
 
     first = rowpost("queue", "maintain", "Sales", "--json")

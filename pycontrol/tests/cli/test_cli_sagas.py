@@ -8,7 +8,7 @@ from tests.support.program import Program, rowpost
 
 __all__ = ["rowpost"]
 
-APP = '''
+APP = """
 from dataclasses import dataclass
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.wire.message_types import message_type
@@ -32,7 +32,7 @@ class OrderPolicy(Saga[OrderState], correlate={Place: "order_id"}):
     @starts(Place)
     def placed(self, message, context):
         self.state.total += message.total
-'''
+"""
 WORKERS = 'queues: {Sales: {worker: {handler: "shop_app:sales", limit: 1}}, error: {}, audit: {}}\n'
 
 
@@ -60,9 +60,7 @@ def test_from_the_endpoints_declaration_to_the_history_of_an_instance(shop: Prog
     assert (refused.code, "rowpost apply" in refused.err) == (6, True)
     assert "saga Sales_OrderPolicy" in [change["name"] for change in planned.json["changes"]]
     assert (applied.code, again.code, ran.code) == (0, 0, 0)
-    assert types.json == [
-        {"saga": "Sales_OrderPolicy", "found_by": "OrderId", "type": "string", "second": None, "second_type": None}
-    ]
+    assert types.json == [{"saga": "Sales_OrderPolicy", "found_by": "OrderId", "type": "string", "second": None, "second_type": None}]
     assert (shown.json["state"], shown.json["version"]) == ({"OrderId": "A 1", "Total": 12}, 2)
     assert shop("sagas", "show", "Sales_OrderPolicy", shown.json["id"], "--json").json == shown.json
     assert [each["message"] for each in history.json] == ["Shop.Place", "Shop.Place"]
@@ -114,7 +112,10 @@ def test_a_type_of_saga_moves_to_another_correlation_and_goes(shop: Program):
     types = shop("sagas", "list", "--json")
     acts = shop("acts", "list", "--json").lines
 
-    assert [(act["name"], act["details"]) for act in acts[:2]] == [("drop-saga", {"saga": "Moving"}), ("drop-correlation", {"saga": "Moving", "correlation": "OrderId"})]
+    assert [(act["name"], act["details"]) for act in acts[:2]] == [
+        ("drop-saga", {"saga": "Moving"}),
+        ("drop-correlation", {"saga": "Moving", "correlation": "OrderId"}),
+    ]
     assert (moved.code, nothing.code, filled.code, filled.json) == (0, 7, 0, {"correlated": 0, "missing": 0})
     assert "no second correlation" in nothing.err.replace("\n", " ")
     assert (refused.code, "are found by OrderId" in refused.err.replace("\n", " ")) == (7, True)

@@ -24,7 +24,14 @@ def test_a_healthy_environment_has_no_bad_check(program: Program):  # noqa: F811
 
     checks = by_name(done.json["checks"])
     assert (done.code, done.json["healthy"], done.json["bad"]) == (0, True, 0), done.out
-    assert {name for name, check in checks.items() if check["state"] == "ok"} >= {"Python", "driver for PostgreSQL", "server", "clock", "schema", "queue Sales"}
+    assert {name for name, check in checks.items() if check["state"] == "ok"} >= {
+        "Python",
+        "driver for PostgreSQL",
+        "server",
+        "clock",
+        "schema",
+        "queue Sales",
+    }
 
 
 def test_the_table_names_a_queue_that_is_not_deployed_and_the_command_that_deploys_it(program: Program, tmp_path):  # noqa: F811

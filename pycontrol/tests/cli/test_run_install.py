@@ -5,7 +5,7 @@ import pytest
 
 from tests.support.program import Program, environment_file
 
-SHOP = '''
+SHOP = """
 from dataclasses import dataclass
 
 from rowpost import Endpoint, message_type
@@ -32,7 +32,7 @@ class Policy(Saga[State], correlate={Start: "order"}):
 payments = Endpoint("Payments", transaction_mode="transaction_scope")
 sales = Endpoint("Sales", audit_queue="copies", error_queue="failures")
 sales.saga(Policy)
-'''
+"""
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def test_a_preview_counts_shows_examples_and_changes_nothing(client, error, data
     document = client.get("/api/v1/preview", params={"exception": "slow"}).json()
 
     assert ("7 messages</strong> of error match (exception slow)" in page.text, page.text.count('href="/failed/')) == (True, 5)
-    assert ("<button class=\"main\">Retry 7 messages" in page.text, SCRIPT in whole) == (True, False)
+    assert ('<button class="main">Retry 7 messages' in page.text, SCRIPT in whole) == (True, False)
     assert "there is nothing to do" in nothing
     assert (document["matched"], len(document["examples"]), document["more"], document["groups"][0]["count"]) == (7, 5, False, 7)
     assert (error.peek(), list_acts(database)) == (8, [])
@@ -119,7 +119,15 @@ def test_messages_are_retried_in_the_background_and_the_act_is_on_record(client,
         eventually(lambda: caplog.records, "the act is logged")
 
     assert (sorted(bodies(database, "Sales")), error.peek()) == (list(range(230)), 5)
-    assert (act.name, act.state, act.done, act.total, act.user, act.reason, act.details["exception"]) == ("retry-all", "done", 230, 230, "local", "mended", "slow")
+    assert (act.name, act.state, act.done, act.total, act.user, act.reason, act.details["exception"]) == (
+        "retry-all",
+        "done",
+        230,
+        230,
+        "local",
+        "mended",
+        "slow",
+    )
     assert all(text in shown for text in ("retry-all", "done", "230", "local", "mended"))
     assert "data-refresh" not in client.get(f"/act/{number}").text
     assert (caplog.records[-1].act["number"], caplog.records[-1].act["done"]) == (number, 230)
@@ -155,7 +163,11 @@ def test_messages_are_discarded_with_a_reason_moved_and_edited(client, error, da
     assert ("write why" in unsaid.text, "Nowhere" in nowhere.text, "name a header" in headless.text, kept) == (True, True, True, (3, []))
     assert (error.peek(), bodies(database, "Billing")) == (0, [0, 1, 2, 3])
     assert [message.headers["Shop.Tenant"] for message in Queue("Sales", database).browse()] == ["s3cret"] * 2
-    assert [(found.name, found.done, found.reason) for found in list_acts(database)] == [("edit-all", 2, None), ("move-all", 4, None), ("discard-all", 3, "test data")]
+    assert [(found.name, found.done, found.reason) for found in list_acts(database)] == [
+        ("edit-all", 2, None),
+        ("move-all", 4, None),
+        ("discard-all", 3, "test data"),
+    ]
     assert "s3cret" not in repr(sql.run("SELECT * FROM rowpost.act")) + client.get(f"/act/{edited.number}").text
 
 
@@ -315,7 +327,10 @@ def test_a_reader_sees_the_record_and_may_neither_begin_cancel_nor_go_on(target,
         with serving(site) as client:
             pages = [client.get(path) for path in ("/acts", f"/act/{number}", "/failed", "/failed/all?act=retry")]
             token = site.state.site.forgery.token(client.cookies["rowpost_form"])
-            refused = [client.post(path, data={"form_token": token, "act": "retry"}) for path in ("/failed/all", f"/act/{number}/cancel", f"/act/{number}/resume")]
+            refused = [
+                client.post(path, data={"form_token": token, "act": "retry"})
+                for path in ("/failed/all", f"/act/{number}/cancel", f"/act/{number}/resume")
+            ]
 
     assert [page.status_code for page in pages] == [200] * 4
     assert not re.search("Retry all|Retry 5|>Cancel|Go on<", "".join(page.text for page in pages))

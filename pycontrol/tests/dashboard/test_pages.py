@@ -374,7 +374,9 @@ def test_a_form_that_says_nothing_controls_nothing(client, queue, database, fiel
 
 
 def delay(database, **headers):
-    database.call("delay_message", "Sales", headers=encode_headers({"NServiceBus.MessageId": str(uuid4()), **headers}), body=b"{}", delay_ms=3_600_000)
+    database.call(
+        "delay_message", "Sales", headers=encode_headers({"NServiceBus.MessageId": str(uuid4()), **headers}), body=b"{}", delay_ms=3_600_000
+    )
 
 
 def test_delayed_messages_are_shown_sent_now_and_cancelled(client, queue, database, caplog):
@@ -438,7 +440,10 @@ def test_a_dashboard_that_only_reads_offers_and_does_nothing(target, error):
         text = client.get(f"/failed/{row}").text + client.get("/queue/error").text + client.get("/failed").text
         client.get("/")
         token = site.state.site.forgery.token(client.cookies["rowpost_form"])
-        refused = [client.post(path, data={"form_token": token, "confirm": "error", "act": "pause"}) for path in (f"/failed/{row}/retry", f"/failed/{row}/discard", "/purge/error", "/control/error")]
+        refused = [
+            client.post(path, data={"form_token": token, "confirm": "error", "act": "pause"})
+            for path in (f"/failed/{row}/retry", f"/failed/{row}/discard", "/purge/error", "/control/error")
+        ]
 
     assert not re.search("Retry|Purge …|Discard|Pause", text)
     assert [answer.status_code for answer in refused] == [403] * 4
@@ -454,7 +459,20 @@ def test_a_reader_is_offered_no_act_and_the_server_refuses_each(target, sql, err
         sql.run(f"GRANT rowpost_reader TO {name}" if target.settings.engine == "postgresql" else f"ALTER ROLE rowpost_reader ADD MEMBER {name}")
         site = app(replace(target.settings, url=made.url(name)))
         with serving(site) as client:
-            pages = [client.get(path) for path in ("/", "/queue/error", "/failed", f"/failed/{row}", "/subscriptions", "/sagas", "/workers", "/follow?id=m-1", "/deployment")]
+            pages = [
+                client.get(path)
+                for path in (
+                    "/",
+                    "/queue/error",
+                    "/failed",
+                    f"/failed/{row}",
+                    "/subscriptions",
+                    "/sagas",
+                    "/workers",
+                    "/follow?id=m-1",
+                    "/deployment",
+                )
+            ]
             token = site.state.site.forgery.token(client.cookies["rowpost_form"])
             refused = [
                 client.post(path, data={"form_token": token, "confirm": "error", "headers": "{}", "to": "Sales", "act": "pause"})
@@ -612,7 +630,10 @@ def test_a_sagas_timeouts_are_shown_with_its_instance(client, target, database, 
 
     detail = client.get("/api/v1/saga-instance", params={"saga": "Sales_Due", "instance": "T 1"}).json()
 
-    assert (detail["found"]["id"], [(each["queue"], each["message_type"]) for each in detail["timeouts"]]) == (str(ids[1]), [("Sales", "Shop.Expire")])
+    assert (detail["found"]["id"], [(each["queue"], each["message_type"]) for each in detail["timeouts"]]) == (
+        str(ids[1]),
+        [("Sales", "Shop.Expire")],
+    )
     assert "Expire" in client.text("/saga/Sales_Due?instance=T%200")
 
 

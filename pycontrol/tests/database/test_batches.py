@@ -14,7 +14,8 @@ def test_calls_of_a_batch_each_return_their_rows(queue, database):
 
     _, received, waiting = database.call_all(
         [send(queue, b"second"), ("receive_messages", queue.name, {"count": 5}), ("peek_queue", queue.name, {"count": 5})],
-        begin=True, commit=True,
+        begin=True,
+        commit=True,
     )
 
     assert [row[4] for row in received] == [b"first", b"second"]

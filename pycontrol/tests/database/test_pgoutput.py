@@ -100,7 +100,10 @@ def text(value) -> bytes:
 
 
 def random_row(chance: random.Random) -> dict[str, object]:
-    characters = [chr(chance.choice((chance.randrange(1, 0x80), chance.randrange(0xA0, 0xD800), chance.randrange(0xE000, 0x110000)))) for _ in range(chance.randrange(40))]
+    characters = [
+        chr(chance.choice((chance.randrange(1, 0x80), chance.randrange(0xA0, 0xD800), chance.randrange(0xE000, 0x110000))))
+        for _ in range(chance.randrange(40))
+    ]
     at = datetime.min + timedelta(microseconds=chance.randrange((datetime.max - datetime.min) // timedelta(microseconds=1)))
     return {
         "id": UUID(int=chance.randrange(2**128)),

@@ -93,10 +93,7 @@ def test_a_prepared_statement_that_is_gone_is_explained(postgresql_only, databas
 
 def test_of_several_servers_in_the_url_the_one_that_can_be_written_to_is_used(postgresql_only, sql):
     info = sql.database.driver_connection.info
-    url = (
-        f"postgresql://{info.user}:{info.password}@/{info.dbname}?host=127.0.0.1,{info.host}&port=1,{info.port}"
-        "&target_session_attrs=read-write"
-    )
+    url = f"postgresql://{info.user}:{info.password}@/{info.dbname}?host=127.0.0.1,{info.host}&port=1,{info.port}&target_session_attrs=read-write"
 
     with connect_url("postgresql", url) as database:
         assert database.call("get_version")

@@ -38,9 +38,7 @@ POSTGRESQL = {
 
 @pytest.mark.parametrize(("number", "kind"), SQLSERVER.items())
 def test_a_number_of_sql_server_is_one_of_our_errors(number, kind):
-    driver = Exception(
-        "42000", f"[42000] [Microsoft][ODBC Driver 18 for SQL Server][SQL Server]What happened. ({number}) (SQLExecDirectW)"
-    )
+    driver = Exception("42000", f"[42000] [Microsoft][ODBC Driver 18 for SQL Server][SQL Server]What happened. ({number}) (SQLExecDirectW)")
 
     error = dialect_for("sqlserver").translate(driver)
 
@@ -70,7 +68,8 @@ def test_a_refused_login_during_a_failover_or_upgrade_is_tried_again(number):
     """The server refuses the login with the state of a wrong password, and with a second record."""
     one = Exception("28000", f"[28000] [Microsoft][SQL Server]Not now. ({number}) (SQLDriverConnect)")
     two = Exception(
-        "42000", f"[42000] [Microsoft][SQL Server]Cannot open. (4060) (SQLDriverConnect); [42000] [Microsoft][SQL Server]Not now. ({number}) (SQLDriverConnect)"
+        "42000",
+        f"[42000] [Microsoft][SQL Server]Cannot open. (4060) (SQLDriverConnect); [42000] [Microsoft][SQL Server]Not now. ({number}) (SQLDriverConnect)",
     )
 
     for each in (one, two):

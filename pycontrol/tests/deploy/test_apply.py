@@ -18,9 +18,7 @@ from rowpost.errors import DeployError, LockRefused, SchemaMissing, SchemaTooNew
 from rowpost.settings.environment import QueueSettings
 
 BREAKS = {
-    "postgresql": (
-        "-- breaks\nCREATE TABLE rowpost.half (a integer);\n\nSELECT 1 AS one,\n       nothing\nFROM rowpost.half;\n"
-    ),
+    "postgresql": ("-- breaks\nCREATE TABLE rowpost.half (a integer);\n\nSELECT 1 AS one,\n       nothing\nFROM rowpost.half;\n"),
     "sqlserver": "-- breaks\nCREATE TABLE rowpost.half (a int);\nGO\n\nDECLARE @zero int = 0;\nSELECT 1 / @zero;\nGO\n",
 }
 BREAKS_ON = {"postgresql": "batch 2, line 5", "sqlserver": "batch 2, line 6"}
@@ -76,8 +74,7 @@ def test_a_new_one_time_script_runs_once_and_raises_the_schema_version(shop, dat
     apply(database, shop.plan())
     text = shop.spelt(
         "ALTER TABLE rowpost.failure ADD COLUMN IF NOT EXISTS note text NULL;\n",
-        "IF COL_LENGTH(N'rowpost.failure', N'note') IS NULL\n"
-        "    ALTER TABLE rowpost.failure ADD note nvarchar(50) NULL;\nGO\n",
+        "IF COL_LENGTH(N'rowpost.failure', N'note') IS NULL\n    ALTER TABLE rowpost.failure ADD note nvarchar(50) NULL;\nGO\n",
     )
     (scripts / "tables" / "050_note.sql").write_text(text)
     newer = shop.plan(folder=folder)
@@ -309,7 +306,9 @@ def test_a_function_of_an_earlier_release_that_returned_less_makes_room(shop, da
         'CREATE FUNCTION rowpost."watch_queue:Sales"(p_count integer, p_wake_up_ttl_ms integer DEFAULT NULL)'
         " RETURNS TABLE (waiting integer) LANGUAGE sql AS 'SELECT 1'"
     )
-    sql.run("UPDATE rowpost.journal SET script_hash = 'another' WHERE script_name LIKE '%create.sql:Sales' OR script_name LIKE '%watch_queue.sql:Sales'")
+    sql.run(
+        "UPDATE rowpost.journal SET script_hash = 'another' WHERE script_name LIKE '%create.sql:Sales' OR script_name LIKE '%watch_queue.sql:Sales'"
+    )
 
     apply(database, shop.plan())
 

@@ -67,7 +67,9 @@ def test_a_feature_brings_its_objects_and_no_other(engine, feature):
 
     more = names(offline(engine, features=(feature,))) - core
 
-    assert {load_contract().feature_of(f"{name}.sql") for name in more} == ({feature} if feature not in offline(engine, features=()).features else set())
+    assert {load_contract().feature_of(f"{name}.sql") for name in more} == (
+        {feature} if feature not in offline(engine, features=()).features else set()
+    )
 
 
 @every_engine

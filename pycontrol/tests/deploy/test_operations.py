@@ -70,9 +70,7 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize("spelling", range(3))
-def test_a_failed_message_returns_to_the_queue_where_it_failed_however_its_address_is_spelt(
-    shop, shop_queues, database, operate, spelling
-):
+def test_a_failed_message_returns_to_the_queue_where_it_failed_however_its_address_is_spelt(shop, shop_queues, database, operate, spelling):
     if shop.babelfish:
         pytest.skip("Babelfish: INSERT EXEC misses the rows of an OUTPUT clause")
     address = SPELLINGS[shop.engine][spelling].format(database=database.dialect.database_name(database.driver_connection))

@@ -27,9 +27,7 @@ QUEUES = (QueueSettings("Sales"), QueueSettings("it's ]\"odd"), QueueSettings("L
 
 def offline(engine, *queues):
     settings = NOWHERE[engine]
-    return plan(
-        Settings(engine=engine, url=settings.url, default_schema=settings.default_schema, queues=queues or QUEUES)
-    )
+    return plan(Settings(engine=engine, url=settings.url, default_schema=settings.default_schema, queues=queues or QUEUES))
 
 
 def run_by_hand(shop, database, psql, script, tmp_path):
@@ -57,9 +55,7 @@ def test_a_plan_is_the_same_in_every_process(engine):
     )
 
     hashes = {
-        subprocess.run(
-            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
-        ).stdout
+        subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True).stdout
         for seed in ("1", "2")
     }
 
@@ -94,9 +90,7 @@ def test_the_script_names_every_file_before_its_text_in_the_order_of_the_plan(en
 def test_the_script_writes_every_step_into_the_journal(engine):
     planned = offline(engine)
 
-    records = re.findall(
-        r"record_script.*script_name (?:=>|=) N?'(.*?)', .*script_hash (?:=>|=) N?'(\w+)'", planned.script
-    )
+    records = re.findall(r"record_script.*script_name (?:=>|=) N?'(.*?)', .*script_hash (?:=>|=) N?'(\w+)'", planned.script)
 
     assert records == [(step.script_name.replace("'", "''"), step.hash) for step in planned.steps]
 

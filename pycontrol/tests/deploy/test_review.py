@@ -98,9 +98,7 @@ def test_a_saved_release_is_rendered_by_its_own_contract_whatever_the_current_on
     assert after.hash == before.hash
 
 
-def test_going_back_brings_the_saved_procedures_for_every_queue_and_keeps_tables_and_messages(
-    shop, database, tmp_path, folder, edit, sql
-):
+def test_going_back_brings_the_saved_procedures_for_every_queue_and_keeps_tables_and_messages(shop, database, tmp_path, folder, edit, sql):
     apply(database, shop.plan())
     write_bundle(tmp_path / "old.zip")
     edit(PEEK, "/*\n", "/*\nBetter.\n")

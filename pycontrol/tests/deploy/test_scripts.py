@@ -15,8 +15,22 @@ from rowpost.wire.address import IDENTIFIER_LIMIT, Address, queue_key
 
 ENGINES = ("postgresql", "sqlserver")
 NASTY = {
-    "sqlserver": {"queue_table": "[dbo].[it's ]]odd]", "delayed_table": "[dbo].[it's ]]odd.Delayed]", "queue_key": "it's ]odd", "queue_name": "it's ]odd", "schema_name": "dbo", "table_name": "it's ]odd"},
-    "postgresql": {"queue_table": '"public"."it\'s ""odd"', "delayed_table": '"public"."it\'s ""odd.Delayed"', "queue_key": "it's \"odd", "queue_name": "it's \"odd", "schema_name": "public", "table_name": "it's \"odd"},
+    "sqlserver": {
+        "queue_table": "[dbo].[it's ]]odd]",
+        "delayed_table": "[dbo].[it's ]]odd.Delayed]",
+        "queue_key": "it's ]odd",
+        "queue_name": "it's ]odd",
+        "schema_name": "dbo",
+        "table_name": "it's ]odd",
+    },
+    "postgresql": {
+        "queue_table": '"public"."it\'s ""odd"',
+        "delayed_table": '"public"."it\'s ""odd.Delayed"',
+        "queue_key": "it's \"odd",
+        "queue_name": "it's \"odd",
+        "schema_name": "public",
+        "table_name": "it's \"odd",
+    },
 }
 
 
@@ -37,9 +51,7 @@ def test_tables_run_first_in_number_order_then_deploy_s_procedures_then_helpers(
     kinds = ["tables" if name.startswith("tables/") else name.split("/")[1] for name in names]
     assert names[0] == "tables/001_schema.sql"
     assert kinds == sorted(kinds, key=lambda kind: {"tables": 0, "deploy": 1}.get(kind, 2))
-    assert names.index("procedures/registry/_resolve_queue.sql") < names.index(
-        "procedures/recoverability/record_failure.sql"
-    )
+    assert names.index("procedures/registry/_resolve_queue.sql") < names.index("procedures/recoverability/record_failure.sql")
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -149,9 +161,7 @@ def test_when_a_script_runs_follows_from_its_place(name, text, kind, table):
 
 
 def test_t_sql_is_split_at_go_lines_only():
-    text = (
-        "SELECT 'a\nGO\nb';\n  go  -- end\n/* x\nGO\n/* GO */\nGO\n*/ SELECT 2, [a\nGO\n];\nGO\n\nGOTO_x:\n-- GO\nGO\n"
-    )
+    text = "SELECT 'a\nGO\nb';\n  go  -- end\n/* x\nGO\n/* GO */\nGO\n*/ SELECT 2, [a\nGO\n];\nGO\n\nGOTO_x:\n-- GO\nGO\n"
 
     assert batches(text, "sqlserver") == [
         "SELECT 'a\nGO\nb';",

@@ -39,7 +39,7 @@ class Nsb:
     def table(self, schema):
         if self.engine == "sqlserver":
             return f"[{'dbo' if schema == 'default' else schema}].SubscriptionRouting"
-        return f"{'public' if schema == 'default' else schema}.\"SubscriptionRouting\""
+        return f'{"public" if schema == "default" else schema}."SubscriptionRouting"'
 
     def rows(self, schema):
         return {tuple(row) for row in self.sql.run(f"SELECT endpoint, topic, queueaddress FROM {self.table(schema)}")}
@@ -100,7 +100,8 @@ def test_what_an_earlier_deployment_subscribed_is_copied_served_once_and_not_del
     apply(nsb.database, plan(nsb.settings))
 
     assert nsb.rows("default") == before
-    assert nsb.rows("nsb") == {("Sales@[nsb]", EVENT, nsb.address)}  # a publisher of NServiceBus finds rowpost's endpoints, and no stale row of another
+    # a publisher of NServiceBus finds rowpost's endpoints, and no stale row of another
+    assert nsb.rows("nsb") == {("Sales@[nsb]", EVENT, nsb.address)}
     assert nsb.publish() == ({(nsb.address, True), ("Elsewhere", False)}, 1)
     listed = {(row.endpoint, row.queue_address) for row in nsb.database.call("list_subscriptions")}
     assert listed == {("Sales@[nsb]", nsb.address), ("Net.Other", "Elsewhere")}

@@ -532,11 +532,6 @@ def test_the_guides_queries_find_what_the_guide_stored(guide: Path, block: Block
 
 
 def test_what_is_not_run_is_still_in_its_guide():
-    stale = [
-        f"{page}: {part}"
-        for page, parts in NOT_RUN.items()
-        for part in parts
-        if part not in (ROOT / page).read_text(encoding="utf-8")
-    ]
+    stale = [f"{page}: {part}" for page, parts in NOT_RUN.items() for part in parts if part not in (ROOT / page).read_text(encoding="utf-8")]
 
     assert stale == []

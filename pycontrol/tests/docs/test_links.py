@@ -26,7 +26,9 @@ def broken(page: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("page", [*pages(), ROOT / "benchmarks" / "README.md", ROOT / "models" / "README.md"], ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize(
+    "page", [*pages(), ROOT / "benchmarks" / "README.md", ROOT / "models" / "README.md"], ids=lambda page: page.relative_to(ROOT).as_posix()
+)
 def test_every_link_of_a_page_leads_somewhere(page: Path):
     assert broken(page) == []
 

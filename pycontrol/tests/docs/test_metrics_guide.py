@@ -14,5 +14,7 @@ def test_the_guide_lists_the_metrics_of_a_run(data_folder: Path, embedded_url: s
     shown = BLOCK.search(GUIDE.read_text(encoding="utf-8"))
 
     assert shown, "the guide has no block for the table"
-    assert without_values(made) == without_values(shown[0].partition("\n")[2].rpartition("\n")[0]), "run: python -m tests.support.metered, in pycontrol/"
+    assert without_values(made) == without_values(shown[0].partition("\n")[2].rpartition("\n")[0]), (
+        "run: python -m tests.support.metered, in pycontrol/"
+    )
     assert "no sample" not in shown[0]

@@ -317,9 +317,7 @@ def test_an_orphaned_queue_is_found_and_removed(web, database, sql):
     registry.drop_queue(database, "Web.web1")
 
     assert alive == []
-    assert [(row[0], row[1], row[3]) for row in findings if row[1] == "orphaned"] == [
-        ("Web.web1", "orphaned", "rowpost queue drop Web.web1")
-    ]
+    assert [(row[0], row[1], row[3]) for row in findings if row[1] == "orphaned"] == [("Web.web1", "orphaned", "rowpost queue drop Web.web1")]
     assert database.call("check_queue") == []
     assert sql.run("SELECT 1 FROM rowpost.lease") == []
 

@@ -384,7 +384,9 @@ def test_temporary_databases_of_ended_and_of_killed_processes_are_dropped(enviro
     databases = set()
 
     for end in ("pass", "os.kill(os.getpid(), 9)"):
-        ended = subprocess.run([sys.executable, "-c", code + end, data_folder], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=False)
+        ended = subprocess.run(
+            [sys.executable, "-c", code + end, data_folder], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=False
+        )
         with connect(Settings()) as admin:
             databases |= {(ended.returncode, name) for (name,) in admin.driver_connection.execute(names).fetchall() if f"_{os.getpid()}_" not in name}
     with temporary_database(), connect(Settings()) as admin:

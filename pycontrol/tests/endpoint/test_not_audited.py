@@ -19,9 +19,7 @@ def audited(database, queue, sql):
         sql.empty(name)
 
     def run(not_audited, *types, mode="sends_atomic_with_receive", handler=lambda message, context: None):
-        endpoint = Endpoint(
-            "Sales", audit_queue="audit", not_audited=not_audited, transaction_mode=mode, recoverability=Recoverability(0, 0)
-        )
+        endpoint = Endpoint("Sales", audit_queue="audit", not_audited=not_audited, transaction_mode=mode, recoverability=Recoverability(0, 0))
         for name in {each.partition(",")[0].partition(";")[0] for each in types}:
             endpoint.handles(name, bytes)(handler)
         for each in types:

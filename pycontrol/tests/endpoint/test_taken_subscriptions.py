@@ -72,9 +72,7 @@ def process(database, handler):
 
 
 def take(database, *, publisher="Sales", endpoint="Billing", address="Billing", ends=False):
-    return database.call_atomically(
-        "take_subscription", publisher=publisher, endpoint=endpoint, topic=TOPIC, queue_address=address, ends=ends
-    )
+    return database.call_atomically("take_subscription", publisher=publisher, endpoint=endpoint, topic=TOPIC, queue_address=address, ends=ends)
 
 
 # ------------------------------------------------------------------ an endpoint that takes them
@@ -107,7 +105,9 @@ def test_the_subscriber_gets_the_events(database, queue, subscriptions):
 def test_several_in_one_batch_are_all_taken(database, queue, subscriptions):
     sales = Endpoint("Sales", takes_subscriptions=True)
     for endpoint in ("Billing", "Shipping", "Stock"):
-        queue.send(b"", asks(database, endpoint=endpoint, address=canonical(database, "Sales") if endpoint == "Stock" else canonical(database, "Billing")))
+        queue.send(
+            b"", asks(database, endpoint=endpoint, address=canonical(database, "Sales") if endpoint == "Stock" else canonical(database, "Billing"))
+        )
     pipeline = Pipeline(database, "Sales", sales, reconnect=database.open_second)
 
     outcomes = Batches(pipeline, BatchSize(10, None, now=10)).process()

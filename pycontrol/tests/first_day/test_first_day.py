@@ -21,9 +21,7 @@ from tests.support.documents import ROOT
 
 SERVER = "ROWPOST_FIRST_DAY_URL"
 PASSWORD = "S3cret;}x"
-needs_engine = pytest.mark.skipif(
-    not os.environ.get("ROWPOST_TEST_SQLSERVER"), reason="no T-SQL engine: set ROWPOST_TEST_SQLSERVER"
-)
+needs_engine = pytest.mark.skipif(not os.environ.get("ROWPOST_TEST_SQLSERVER"), reason="no T-SQL engine: set ROWPOST_TEST_SQLSERVER")
 
 
 @pytest.fixture
@@ -232,7 +230,9 @@ def exists(server, name):
 def test_a_short_run_leaves_a_report_without_secrets_and_no_database_sqlserver(tmp_path, server):
     name, folder = f"{NAME}_{os.getpid()}", tmp_path / "report"
 
-    done = first_day("--quick", "--only", "preflight", "deploy", "readpast", "escalation", "plans", "--database", name, "--output", str(folder), url=server)
+    done = first_day(
+        "--quick", "--only", "preflight", "deploy", "readpast", "escalation", "plans", "--database", name, "--output", str(folder), url=server
+    )
 
     steps = {step["name"]: step for step in json.loads((folder / "report.json").read_text())["steps"]}
     assert done.returncode == 0, done.stdout + done.stderr + (folder / "report.md").read_text()

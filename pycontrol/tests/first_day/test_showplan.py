@@ -19,8 +19,7 @@ def document(*written):
 
 def statement(*operators, text="WITH oldest AS (SELECT ...)", warning=""):
     return (
-        f'<StmtSimple StatementText="{text}" StatementId="1" StatementType="DELETE"><QueryPlan>{warning}{"".join(operators)}'
-        "</QueryPlan></StmtSimple>"
+        f'<StmtSimple StatementText="{text}" StatementId="1" StatementType="DELETE"><QueryPlan>{warning}{"".join(operators)}</QueryPlan></StmtSimple>'
     )
 
 
@@ -168,4 +167,6 @@ def test_a_page_of_sagas_begins_at_its_first_id():
 def test_a_procedure_without_a_rule_must_have_one_plan():
     plan = document(statement(SEEK))
 
-    assert judge_plans({}, {"send_message:Sales": [plan, plan], "get_version": [plan]}) == {"send_message:Sales": "2 plans are in the cache instead of one"}
+    assert judge_plans({}, {"send_message:Sales": [plan, plan], "get_version": [plan]}) == {
+        "send_message:Sales": "2 plans are in the cache instead of one"
+    }

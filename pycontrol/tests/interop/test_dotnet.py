@@ -43,7 +43,9 @@ def test_both_sides_have_the_same_messages(of_python):
 
 
 def test_every_message_that_a_handler_in_csharp_takes_has_a_handler_in_python():
-    handled = {name for path in dotnet.SOURCE.glob("*.cs") for name in re.findall(r"(?:IHandleMessages|IAmStartedByMessages)<(\w+)>", path.read_text())}
+    handled = {
+        name for path in dotnet.SOURCE.glob("*.cs") for name in re.findall(r"(?:IHandleMessages|IAmStartedByMessages)<(\w+)>", path.read_text())
+    }
     python = (ROOT / "pycontrol" / "tests" / "support" / "interop" / "rowpost_endpoint.py").read_text(encoding="utf-8")
 
     assert handled

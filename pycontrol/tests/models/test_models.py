@@ -38,7 +38,10 @@ def test_a_broken_variant_is_refuted(each, tmp_path: Path):
 
 def test_every_model_and_every_broken_variant_is_checked():
     found = {path.stem: path.read_text("utf-8") for path in MODELS.glob("*.pml") if path.stem != "common"}
-    named = {model: set(re.findall(r"#(?:ifn?def|if defined|elif defined) (\w+)", text)) - {"TRACE", "COUNT", "RECOVERIES"} for model, text in found.items()}
+    named = {
+        model: set(re.findall(r"#(?:ifn?def|if defined|elif defined) (\w+)", text)) - {"TRACE", "COUNT", "RECOVERIES"}
+        for model, text in found.items()
+    }
 
     checked = {model: {each for one in (*CHECKS, *REFUTED) if one.model == model for each in one.defines if "=" not in each} for model in found}
     assert checked == named

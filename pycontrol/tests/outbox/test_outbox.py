@@ -410,9 +410,7 @@ def test_the_password_of_a_business_database_is_not_shown():
 
 # ------------------------------------------------------------------ the way of a message
 @KINDS
-def test_a_handled_message_leaves_its_data_there_and_what_it_sent_here_and_no_traces(
-    business, database, queue, order, pipe, sql, pessimistic
-):
+def test_a_handled_message_leaves_its_data_there_and_what_it_sent_here_and_no_traces(business, database, queue, order, pipe, sql, pessimistic):
     order(1)
 
     kinds = handle_all(pipe(pessimistic=pessimistic))
@@ -621,9 +619,7 @@ def test_pessimistic_the_second_waits_and_its_handler_does_not_run(business, dat
 def waits(business):
     """Whether a session of the business database waits for a lock."""
     if business.database.engine == "postgresql":
-        return business.value(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        )
+        return business.value("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
     return business.value("SELECT COUNT(*) FROM sys.dm_exec_requests WHERE blocking_session_id > 0")
 
 
@@ -743,9 +739,7 @@ def test_a_queues_connection_that_is_lost_after_the_business_commit_sends_once(b
     assert (ledger(business), sent(database), queue.peek(), left_behind(business)) == ([1], [1], 0, [])
 
 
-def test_a_business_database_without_an_outbox_is_refused_before_a_handler_runs(
-    business, database, queue, order, pipe, new_database, target
-):
+def test_a_business_database_without_an_outbox_is_refused_before_a_handler_runs(business, database, queue, order, pipe, new_database, target):
     bare = new_database("sqlserver" if database.engine == "sqlserver" else target.label)
     order(1)
 

@@ -268,9 +268,7 @@ def test_workers_wait_for_a_business_database_that_is_down_and_go_on_when_it_is_
             running.order(1)
             eventually(lambda: running.sent() == Counter([1]), "the first order is sent")
             admin.driver_connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
-            admin.driver_connection.execute(
-                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", (name,)
-            )
+            admin.driver_connection.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", (name,))
             try:
                 running.order(2)
                 eventually(lambda: supervisor.seen(events.Trouble), "the supervisor tells of the trouble")

@@ -65,12 +65,18 @@ def test_a_handled_message_is_counted_and_timed(desk, mode):
 
     assert desk.run(mode) is Kind.HANDLED
 
-    assert desk.observed.counts() == dict.fromkeys((f"{MESSAGING}{each}" for each in ("fetches", "successes", "handler_time", "critical_time", "processing_time")), 1)
+    assert desk.observed.counts() == dict.fromkeys(
+        (f"{MESSAGING}{each}" for each in ("fetches", "successes", "handler_time", "critical_time", "processing_time")), 1
+    )
     handled = {**SHARED, "nservicebus.message_handler_types": HANDLER, "execution.result": "success"}
     for name in ("successes", "critical_time", "processing_time"):
         assert desk.observed.attributes(f"{MESSAGING}{name}") == handled
     assert desk.observed.attributes(f"{MESSAGING}fetches") == SHARED
-    assert desk.observed.attributes(f"{MESSAGING}handler_time") == {**SHARED, "nservicebus.message_handler_type": HANDLER, "execution.result": "success"}
+    assert desk.observed.attributes(f"{MESSAGING}handler_time") == {
+        **SHARED,
+        "nservicebus.message_handler_type": HANDLER,
+        "execution.result": "success",
+    }
     points = desk.observed.points()
     seconds = {name: points[f"{MESSAGING}{name}_time"][0].sum for name in ("handler", "processing", "critical")}
     assert 0 < seconds["handler"] < seconds["processing"] < 60 < seconds["critical"] < 120

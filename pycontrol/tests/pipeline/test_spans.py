@@ -155,11 +155,15 @@ def test_one_trace_goes_through_two_endpoints(desk):
     placed, received, handled, billed, received_too, handled_too = desk.observed.spans()
     assert [span.name for span in (placed, received, billed, received_too)] == [SEND, PROCESS, SEND, PROCESS]
     assert placed.parent is None
-    assert all(child_of(*pair) for pair in ((received, placed), (handled, received), (billed, handled), (received_too, billed), (handled_too, received_too)))
+    assert all(
+        child_of(*pair) for pair in ((received, placed), (handled, received), (billed, handled), (received_too, billed), (handled_too, received_too))
+    )
     kinds = [span.kind for span in (placed, received, handled)]
     assert kinds == [SpanKind.PRODUCER, SpanKind.CONSUMER, SpanKind.INTERNAL]
     assert {span.status.status_code for span in desk.observed.spans()} == {StatusCode.OK}
-    assert {(span.instrumentation_scope.name, span.instrumentation_scope.version) for span in desk.observed.spans()} == {("NServiceBus.Core", "0.1.0")}
+    assert {(span.instrumentation_scope.name, span.instrumentation_scope.version) for span in desk.observed.spans()} == {
+        ("NServiceBus.Core", "0.1.0")
+    }
 
 
 def test_the_header_of_a_sent_message_names_the_span_of_the_send(desk):

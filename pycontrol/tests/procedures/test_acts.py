@@ -41,7 +41,13 @@ def test_an_act_is_recorded_with_who_what_where_and_why(database, queue):
     (row,) = listed(database)
 
     assert (row.act_id, row.act_name, row.act_state, row.client, row.user_name) == (act, "retry", "done", "test", "ada")
-    assert (row.queue_name, row.message_id, row.details, row.reason, row.outcome) == ("Sales", "m-1", '{"to": "Billing"}', "mended", "moved to Billing")
+    assert (row.queue_name, row.message_id, row.details, row.reason, row.outcome) == (
+        "Sales",
+        "m-1",
+        '{"to": "Billing"}',
+        "mended",
+        "moved to Billing",
+    )
     assert (row.done_count, row.gone_count, row.refused_count, row.total_count, row.cancelled_by) == (1, 0, 0, None, None)
     assert row.login_name
     assert row.started_at == row.changed_at == row.ended_at
@@ -69,7 +75,14 @@ def test_texts_that_are_too_long_are_cut(database, queue):
 
     (row,) = listed(database)
 
-    assert [len(text) for text in (row.act_name, row.user_name, row.message_id, row.details, row.reason, row.outcome)] == [50, 200, 200, 4000, 400, 1000]
+    assert [len(text) for text in (row.act_name, row.user_name, row.message_id, row.details, row.reason, row.outcome)] == [
+        50,
+        200,
+        200,
+        4000,
+        400,
+        1000,
+    ]
 
 
 def test_an_act_that_goes_on_reports_how_far_it_is_until_it_ends(database, queue):

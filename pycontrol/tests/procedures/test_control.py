@@ -111,7 +111,13 @@ def test_supervisors_are_listed_with_what_they_last_reported(make_queue, databas
 
     first, second = database.call("list_supervisors", count=10)
 
-    assert (first.supervisor_id, first.host_name, first.process_id, first.workers, json.loads(first.queues)) == (FIRST, "host-1", 7, "[2]", [queue.name])
+    assert (first.supervisor_id, first.host_name, first.process_id, first.workers, json.loads(first.queues)) == (
+        FIRST,
+        "host-1",
+        7,
+        "[2]",
+        [queue.name],
+    )
     assert (second.supervisor_id, second.host_name, second.queues) == (SECOND, "host-2", "[]")
     assert first.started_at <= first.seen_at
     assert 0 <= first.silent_ms < 60_000

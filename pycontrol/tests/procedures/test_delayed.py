@@ -25,7 +25,10 @@ class Delayed:
 
     def store(self, body, delay, headers=None):
         self.database.call(
-            "delay_message", queue=self.queue.name, headers=encode_headers(headers or {}), body=body,
+            "delay_message",
+            queue=self.queue.name,
+            headers=encode_headers(headers or {}),
+            body=body,
             delay_ms=int(delay / timedelta(milliseconds=1)),
         )
 
@@ -186,7 +189,9 @@ def test_a_delayed_message_is_cancelled_and_returned(delayed):
     assert (cancelled, [each.body for each in messages.browse()]) == (this, [b"other"])
 
 
-@pytest.mark.parametrize("key", ["", "no key", "2026-11-24 10:00:00.000 1", "aaaaaaaa-0000-0000-0000-000000000001", "aaaaaaaa-0000-0000-0000-00000000000'"])
+@pytest.mark.parametrize(
+    "key", ["", "no key", "2026-11-24 10:00:00.000 1", "aaaaaaaa-0000-0000-0000-000000000001", "aaaaaaaa-0000-0000-0000-00000000000'"]
+)
 def test_a_delayed_message_that_is_not_there_is_named(delayed, key):
     delayed.store(b"x", timedelta(hours=1))
     messages = DelayedMessages(delayed.queue.name, delayed.database)

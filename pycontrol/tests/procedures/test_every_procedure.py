@@ -164,10 +164,6 @@ def test_text_that_looks_like_sql_is_text(database, call, content, scope, name, 
 
 
 def test_each_refusal_of_text_is_of_a_parameter_that_exists():
-    known = {
-        (procedure.scope, procedure.name, parameter.name)
-        for procedure in load_contract().procedures
-        for parameter in procedure.parameters
-    }
+    known = {(procedure.scope, procedure.name, parameter.name) for procedure in load_contract().procedures for parameter in procedure.parameters}
 
     assert {engine: refusals.keys() - known for engine, refusals in REFUSED.items()} == {"postgresql": set(), "sqlserver": set()}

@@ -153,8 +153,18 @@ def test_one_of_two_sessions_claims_a_part(every_order, look, end):
 def saga(target, look):
     """The name of a deployed saga's table."""
     settings = target.settings
-    apply(look, plan(Settings(engine=settings.engine, default_schema=settings.default_schema, url=target.url, queues=settings.queues,
-                              sagas=(SagaSettings("Interleaved", "OrderId"),))))
+    apply(
+        look,
+        plan(
+            Settings(
+                engine=settings.engine,
+                default_schema=settings.default_schema,
+                url=target.url,
+                queues=settings.queues,
+                sagas=(SagaSettings("Interleaved", "OrderId"),),
+            )
+        ),
+    )
     return "Interleaved"
 
 

@@ -203,9 +203,7 @@ def test_settings_that_somebody_took_away_come_back(make_queue, database, sql, t
     maintain_queue(database, queue.name)
     table = sql.table(queue.name)
     sql.run(
-        f"ALTER TABLE {table} RESET (vacuum_truncate)"
-        if database.engine == "postgresql"
-        else f"ALTER TABLE {table} SET (LOCK_ESCALATION = TABLE)"
+        f"ALTER TABLE {table} RESET (vacuum_truncate)" if database.engine == "postgresql" else f"ALTER TABLE {table} SET (LOCK_ESCALATION = TABLE)"
     )
 
     first, second = maintain_queue(database, queue.name), maintain_queue(database, queue.name)
@@ -325,9 +323,7 @@ def test_the_task_looks_after_a_queue_and_tells_what_it_did(make_queue, database
     maintain_queue(database, queue.name)
     table = sql.table(queue.name)
     sql.run(
-        f"ALTER TABLE {table} RESET (vacuum_truncate)"
-        if database.engine == "postgresql"
-        else f"ALTER TABLE {table} SET (LOCK_ESCALATION = TABLE)"
+        f"ALTER TABLE {table} RESET (vacuum_truncate)" if database.engine == "postgresql" else f"ALTER TABLE {table} SET (LOCK_ESCALATION = TABLE)"
     )
     told = []
     settings = replace(target.settings, queues=(QueueSettings(queue.name),))

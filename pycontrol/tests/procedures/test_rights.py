@@ -32,9 +32,7 @@ def login(target, sql):
 
 
 @pytest.mark.promise("execute-rights-suffice")
-def test_an_endpoint_receives_and_sends_with_execute_alone_and_may_do_nothing_else(
-    queue, target, sql, login
-):
+def test_an_endpoint_receives_and_sends_with_execute_alone_and_may_do_nothing_else(queue, target, sql, login):
     name = login.make("endpoint")
     grant(sql.database, name, receive_from=["Sales"], send_to=["Billing"], tables=target.babelfish)
     sql.empty("Billing")

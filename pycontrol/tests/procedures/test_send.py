@@ -10,7 +10,7 @@ from rowpost.errors import InvalidMessage, InvalidMessages, InvalidTimeToBeRecei
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
 
-HEADERS = {"a": "é漢🚀 / \" \\ \n \t", "empty": "", "null": None, "$.diagnostics": "x", "\u2028": "\ufeff"}
+HEADERS = {"a": 'é漢🚀 / " \\ \n \t', "empty": "", "null": None, "$.diagnostics": "x", "\u2028": "\ufeff"}
 
 
 @pytest.mark.promise("one-row-per-destination")

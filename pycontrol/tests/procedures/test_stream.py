@@ -40,7 +40,9 @@ def stream(database, make_queue):
     call.send = lambda *bodies: queue.send_many([OutgoingMessage(body, {"B": body.decode()}) for body in bodies])
     call.read = lambda **bounds: [dict(zip(COLUMNS, row, strict=True)) for row in call("read_range", **{**ALL, **bounds})]
     call.spool = lambda **bounds: [dict(zip(COLUMNS, row, strict=True)) for row in call("read_spool", **{**ALL, **bounds})]
-    call.state = lambda: dict(zip(("identity", "first", "last", "settled", "writers", "purged", "consumers"), call("describe_stream")[0], strict=True))
+    call.state = lambda: dict(
+        zip(("identity", "first", "last", "settled", "writers", "purged", "consumers"), call("describe_stream")[0], strict=True)
+    )
     return call
 
 
@@ -136,7 +138,9 @@ def test_what_is_not_read_yet_is_counted_up_to_a_number_and_the_oldest_is_named(
     other.begin()
     Queue(stream.queue.name, other).send(b"not committed")
 
-    counted = [tuple(stream("describe_backlog", above=above, count=count)[0]) for above, count in ((0, 100), (0, 2), (second, 100), (second + 1, 100))]
+    counted = [
+        tuple(stream("describe_backlog", above=above, count=count)[0]) for above, count in ((0, 100), (0, 2), (second, 100), (second + 1, 100))
+    ]
     other.rollback()
 
     assert [messages for messages, _ in counted] == [3, 2, 1, 0]
@@ -368,7 +372,11 @@ def test_a_key_or_part_that_is_none_is_refused(ledger, key, part, parts):
 
 def test_staged_messages_are_sent_by_the_tries_that_count(database, ledger, stream):
     id = UUID("aaaaaaaa-0000-0000-0000-000000000001")
-    staged = {"t1": [OutgoingMessage(b"1", '{"a": "漢"}', id), OutgoingMessage(None, "")], "t2": [OutgoingMessage(b"lost")], "t3": [OutgoingMessage(b"3")]}
+    staged = {
+        "t1": [OutgoingMessage(b"1", '{"a": "漢"}', id), OutgoingMessage(None, "")],
+        "t2": [OutgoingMessage(b"lost")],
+        "t3": [OutgoingMessage(b"3")],
+    }
     for attempt, messages in staged.items():
         database.call("stage_messages", job_key="job", attempt=attempt, messages=messages)
     database.call("stage_messages", job_key="other", attempt="t1", messages=[OutgoingMessage(b"other")])
@@ -696,7 +704,9 @@ def test_an_error_in_the_midst_of_the_rows_is_told(stream, open_database, sql, d
     chunks = open_database().stream("read_range", stream.queue.name, columns=COLUMNS, chunk_bytes=100_000, **ALL)
     next(chunks)
 
-    sql.run(f"SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'COPY (%read_range:{stream.queue.name}%' AND pid <> pg_backend_pid()")
+    sql.run(
+        f"SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'COPY (%read_range:{stream.queue.name}%' AND pid <> pg_backend_pid()"
+    )
 
     with pytest.raises(DatabaseError, match="cancel"):
         for _ in chunks:

@@ -29,9 +29,21 @@ COLUMNS = {
     },
 }
 STRANGE_NAMES = [
-    "Special_]_Characters", "[SpecialCharacters]", "it's", 'double"quote', "semi;colon", "per%cent", "cur{ly}",
-    "dollar$1$$", "-- comment", "/* comment */", "🚀 rocket", "dots.and.dots", "tilde~name",
-    "x'); DROP TABLE victim; --", "GO",
+    "Special_]_Characters",
+    "[SpecialCharacters]",
+    "it's",
+    'double"quote',
+    "semi;colon",
+    "per%cent",
+    "cur{ly}",
+    "dollar$1$$",
+    "-- comment",
+    "/* comment */",
+    "🚀 rocket",
+    "dots.and.dots",
+    "tilde~name",
+    "x'); DROP TABLE victim; --",
+    "GO",
 ]
 
 
@@ -93,9 +105,7 @@ def test_body_string_is_added_to_a_queue_that_exists(make_queue, target, sql):
 
 @pytest.mark.parametrize("name", STRANGE_NAMES)
 @pytest.mark.promise("special-characters-in-names")
-def test_a_name_with_special_characters_is_never_executed(
-    make_queue, database, sql, name, not_on_babelfish
-):
+def test_a_name_with_special_characters_is_never_executed(make_queue, database, sql, name, not_on_babelfish):
     if not name.isascii() or set(name) & set("]'\""):
         not_on_babelfish("cannot create procedures whose names hold quotes or brackets, and miscounts beyond ASCII")
     sql.run("DROP TABLE IF EXISTS victim")
@@ -191,9 +201,7 @@ def test_a_missing_index_on_expires_is_one_finding_with_its_remedy(make_queue, d
 
 
 @pytest.mark.promise("queue-check-findings")
-def test_a_clustered_index_where_the_registry_says_heap_is_one_finding(
-    make_queue, target, database, not_on_babelfish
-):
+def test_a_clustered_index_where_the_registry_says_heap_is_one_finding(make_queue, target, database, not_on_babelfish):
     not_on_babelfish("has no clustered indexes")
     queue = make_queue(clustered=True)
     target.deploy(QueueSettings(queue.name, clustered=False))
@@ -297,7 +305,8 @@ def _index(sql, queue: Queue, column: str) -> str:
             "SELECT i.indexrelid::regclass::text FROM pg_index AS i"
             " JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]"
             " WHERE i.indrelid = ?::regclass AND a.attname = ?",
-            sql.table(queue.name), column,
+            sql.table(queue.name),
+            column,
         )
     assert parse_address(queue.name)
     return f"Index_{column.capitalize()} ON {sql.table(queue.name)}"
@@ -312,7 +321,6 @@ NSERVICEBUS_TABLE = {
         "CREATE NONCLUSTERED INDEX Index_Expires ON [Legacy] (Expires ASC) INCLUDE (Id, RowVersion) WHERE Expires IS NOT NULL",
     ],
     "postgresql": [
-        'CREATE TABLE "Legacy" (Id uuid NOT NULL PRIMARY KEY, Expires timestamp, Headers text NOT NULL, Body bytea,'
-        " Seq serial NOT NULL UNIQUE)",
+        'CREATE TABLE "Legacy" (Id uuid NOT NULL PRIMARY KEY, Expires timestamp, Headers text NOT NULL, Body bytea, Seq serial NOT NULL UNIQUE)',
     ],
 }

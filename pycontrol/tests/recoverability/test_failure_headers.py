@@ -14,9 +14,7 @@ def fail(headers, error, message_id="row-id"):
     try:
         raise error
     except type(error) as raised:
-        return failure_headers(
-            headers, raised, queue="Billing", host=Host("Billing", "APP02"), at=AT, message_id=message_id
-        )
+        return failure_headers(headers, raised, queue="Billing", host=Host("Billing", "APP02"), at=AT, message_id=message_id)
 
 
 def test_the_failure_is_described_as_a_dotnet_endpoint_describes_it():

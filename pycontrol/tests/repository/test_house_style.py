@@ -72,11 +72,7 @@ def public(engine: str) -> list[tuple[Procedure, Header]]:
 
 def test_both_dialects_have_the_same_files():
     found = {
-        engine: {
-            path.relative_to(root).as_posix()
-            for part in ("tables", "procedures")
-            for path in root.glob(f"{part}/**/*.sql")
-        }
+        engine: {path.relative_to(root).as_posix() for part in ("tables", "procedures") for path in root.glob(f"{part}/**/*.sql")}
         | {path.name for path in root.glob("*.sql")}
         for engine, root in ROOTS.items()
     }
@@ -191,9 +187,7 @@ def test_result_columns_have_the_contracts_types_in_postgresql():
 def test_a_dispatcher_returns_what_the_queues_procedure_returns():
     contract = load_contract()
     fans_out = {"publish_message"}  # calls the subscribers' procedures, and then returns its own rows
-    dispatchers = [
-        p for p, header in public("sqlserver") if header.result is None and p.scope == "database" and p.name not in fans_out
-    ]
+    dispatchers = [p for p, header in public("sqlserver") if header.result is None and p.scope == "database" and p.name not in fans_out]
 
     assert {procedure.name for procedure in dispatchers} == {"send_message", "receive_messages"}
     for procedure in dispatchers:
@@ -225,9 +219,7 @@ def test_a_procedure_raises_the_errors_that_the_contract_lists_and_no_others(eng
 
 
 def test_every_error_of_the_contract_has_a_class_of_its_name_and_number():
-    assert {number: error.__name__ for number, error in CATALOGUE.items()} == {
-        number: entry.name for number, entry in load_contract().errors.items()
-    }
+    assert {number: error.__name__ for number, error in CATALOGUE.items()} == {number: entry.name for number, entry in load_contract().errors.items()}
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -237,11 +229,7 @@ def test_the_header_comment_says_purpose_atomicity_and_locking_and_no_history(en
         lines = header.comment.splitlines()
         words = [line.partition(":")[0] for line in lines]
         needed = ["Atomicity", "Locking"] if header.kind == "PROCEDURE" or "Atomicity" in words else []
-        if (
-            not lines[0].endswith((".", ","))
-            or [w for w in words if w in needed] != needed
-            or HISTORY.search(header.comment)
-        ):
+        if not lines[0].endswith((".", ",")) or [w for w in words if w in needed] != needed or HISTORY.search(header.comment):
             wrong.append(key)
 
     assert wrong == []
@@ -284,11 +272,7 @@ INLINED = {"stream/read_range"}
 
 
 def test_postgresql_functions_pin_their_search_path_but_for_those_that_are_planned_with_the_query():
-    unpinned = {
-        key
-        for key, header in headers("postgresql").items()
-        if "SET search_path = pg_catalog, pg_temp" not in header.options.splitlines()
-    }
+    unpinned = {key for key, header in headers("postgresql").items() if "SET search_path = pg_catalog, pg_temp" not in header.options.splitlines()}
 
     assert unpinned == INLINED
     assert [key for key in INLINED if "SECURITY DEFINER" in headers("postgresql")[key].options] == []

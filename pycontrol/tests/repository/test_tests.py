@@ -49,9 +49,7 @@ def imports_of_tests(module: ast.Module) -> list[str]:
     """Return the imports of test modules."""
     parts = {each: each.strip(".").split(".") for each in imported(module)}
     return [
-        each
-        for each, words in parts.items()
-        if (words[0] == "tests" or each.startswith(".")) and any(word.startswith("test_") for word in words[:3])
+        each for each, words in parts.items() if (words[0] == "tests" or each.startswith(".")) and any(word.startswith("test_") for word in words[:3])
     ]
 
 

@@ -128,18 +128,13 @@ def renamed(text: str, suffix: str) -> str:
 
 def copies_with_mistakes() -> list[Source]:
     return [
-        Source(f"{source.path} {mistake.__name__}", renamed(mistake(source), mistake.__name__))
-        for mistake in MISTAKES
-        for source in procedures()
+        Source(f"{source.path} {mistake.__name__}", renamed(mistake(source), mistake.__name__)) for mistake in MISTAKES for source in procedures()
     ]
 
 
 def trials() -> list[Source]:
     head = "CREATE OR ALTER PROCEDURE rowpost.[{name}]\n    @json nvarchar(max)\nAS\n"
-    return [
-        Source(statement, head.replace("{name}", f"trial {number}") + statement + "\nGO\n")
-        for number, statement in enumerate(EASILY_MISSED)
-    ]
+    return [Source(statement, head.replace("{name}", f"trial {number}") + statement + "\nGO\n") for number, statement in enumerate(EASILY_MISSED)]
 
 
 def without_table() -> list[Source]:

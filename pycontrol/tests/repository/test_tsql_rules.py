@@ -125,7 +125,9 @@ def findings() -> list[Finding]:
         prepare_runtime()
     except UnsupportedMachine as reason:
         pytest.skip(str(reason))
-    samples = [sample(f"{rule} {number} {kind}", body) for number, (rule, *bodies) in enumerate(SAMPLES) for kind, body in zip("wr", bodies, strict=True)]
+    samples = [
+        sample(f"{rule} {number} {kind}", body) for number, (rule, *bodies) in enumerate(SAMPLES) for kind, body in zip("wr", bodies, strict=True)
+    ]
     samples += [sample(f"exception {name}", body) for name, body in EXCUSES.items()]
     samples += [sample(f"{TESTS}/{name}", body) for name, body in (("sorted", ODD), ("printed", "PRINT N'Done.';"))]
     files = [Source(f"deploy/operations/{name}", text, ruled=True) for name, text in FILES.items()]

@@ -43,9 +43,7 @@ CLASSES = runner.read_classes()
 TESTS = [test for each in CLASSES for test in each.tests]
 #: INSERT EXEC: the columns, and the procedure of a queue or of the database
 STORED = re.compile(r"INSERT INTO [#@]?\w+\s\(([^)]*)\)\nEXEC rowpost\.(?:\[(\w+):Sample(?:Saga)?\]|(\w+))")
-needs_engine = pytest.mark.skipif(
-    not os.environ.get("ROWPOST_TEST_SQLSERVER"), reason="no T-SQL engine: set ROWPOST_TEST_SQLSERVER"
-)
+needs_engine = pytest.mark.skipif(not os.environ.get("ROWPOST_TEST_SQLSERVER"), reason="no T-SQL engine: set ROWPOST_TEST_SQLSERVER")
 
 
 def test_every_procedure_has_a_test_class():

@@ -92,10 +92,7 @@ def test_a_listed_difference_is_of_a_procedure_that_exists():
 
 def test_a_listed_difference_is_a_section_that_both_twins_have():
     missing = [
-        (key, name, engine)
-        for key, name in DIFFERENT
-        for engine in ("sqlserver", "postgresql")
-        if name not in sections(headers(engine)[key].comment)
+        (key, name, engine) for key, name in DIFFERENT for engine in ("sqlserver", "postgresql") if name not in sections(headers(engine)[key].comment)
     ]
 
     assert missing == []

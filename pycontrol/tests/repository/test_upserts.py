@@ -41,6 +41,10 @@ def test_the_package_calls_every_upsert_in_a_transaction():
     package = Path(rowpost.__file__).parent
     names = upserts(sql_folder() / "procedures")
 
-    found = {f"{path.relative_to(package)}:{line} {name}" for path in package.rglob("*.py") for line, name in in_autocommit(path.read_text(encoding="utf-8"), names)}
+    found = {
+        f"{path.relative_to(package)}:{line} {name}"
+        for path in package.rglob("*.py")
+        for line, name in in_autocommit(path.read_text(encoding="utf-8"), names)
+    }
 
     assert found == set()

@@ -111,9 +111,7 @@ def test_a_class_that_says_nothing_of_correlation_is_no_saga_yet():
 def test_the_table_is_named_by_endpoint_and_class_and_its_columns_by_the_properties():
     declared = declare(transitional="order_number_2")
 
-    assert declared.settings_for("Shop.Sales") == SagaSettings(
-        "Shop_Sales_Policy", "OrderId", "string", "OrderNumber2", "integer"
-    )
+    assert declared.settings_for("Shop.Sales") == SagaSettings("Shop_Sales_Policy", "OrderId", "string", "OrderNumber2", "integer")
     assert declare(table="Mine").settings_for("Shop.Sales").name == "Mine"
 
 

@@ -33,9 +33,7 @@ def many(target):
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("concurrency", KINDS)
 @pytest.mark.promise("saga-updates-are-not-lost")
-def test_eight_workers_leave_fifty_instances_as_one_would_and_lose_no_message(
-    target, sql, database, make_queue, concurrency, many
-):
+def test_eight_workers_leave_fifty_instances_as_one_would_and_lose_no_message(target, sql, database, make_queue, concurrency, many):
     endpoint = ENDPOINTS[concurrency]
     queue = make_queue(endpoint.name)
     deploy(target, endpoint)

@@ -19,6 +19,7 @@ from tests.support.sagas import make_desk
 
 __all__ = ["make_desk"]
 
+
 @message_type("Moving.Go")
 @dataclass(frozen=True)
 class Go:

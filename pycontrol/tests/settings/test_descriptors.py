@@ -41,7 +41,14 @@ def test_queues_partitions_and_types_are_described(tmp_path):
     owners = {queue.name: queue.owner for queue in settings.queues}
     sales = settings.queue("Sales")
     assert (sales.description, sales.owner, sales.runbook) == tuple(SAID.values())
-    assert owners == {"Sales": "Team Sales", "Split": "Team Split", "Split.p1": "Team Split", "Split.p2": "Team Split", "Billing": "", "Legacy": "Team Legacy"}
+    assert owners == {
+        "Sales": "Team Sales",
+        "Split": "Team Split",
+        "Split.p1": "Team Split",
+        "Split.p2": "Team Split",
+        "Billing": "",
+        "Legacy": "Team Legacy",
+    }
     assert settings.message_type("Shop.Messages.PlaceOrder").owner == "Team Web"
     assert settings.message_type("Shop.Other") is None
 

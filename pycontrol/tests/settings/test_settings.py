@@ -157,8 +157,18 @@ def test_the_target_of_a_url_is_told_without_its_secrets(url, target):
     assert Settings(url=url).target == target
 
 
-@pytest.mark.parametrize("password", ["hun#ter2", "hun?ter2", "hun%ter2", "hun/ter2", "hun@ter2", "12/ter2", "1@2/ter2", "hun:ter2", "hun ter2", "hun[ter2", "hun&ter2"])
-@pytest.mark.parametrize("url", ["postgresql://app:{}@db01/shop", "postgresql://db01/shop?user=app&password={}", "postgresql://db01/shop&password={}", "postgresql://app:{}@/shop?host=db01"])
+@pytest.mark.parametrize(
+    "password", ["hun#ter2", "hun?ter2", "hun%ter2", "hun/ter2", "hun@ter2", "12/ter2", "1@2/ter2", "hun:ter2", "hun ter2", "hun[ter2", "hun&ter2"]
+)
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://app:{}@db01/shop",
+        "postgresql://db01/shop?user=app&password={}",
+        "postgresql://db01/shop&password={}",
+        "postgresql://app:{}@/shop?host=db01",
+    ],
+)
 def test_no_part_of_a_password_is_shown_however_badly_a_url_is_written(password, url):
     settings = Settings(url=url.format(password))
 
@@ -278,7 +288,13 @@ def test_a_secret_is_escaped_for_the_place_where_it_stands(write, monkeypatch, e
         ("sagas: {Orders: {correlation: 'order id'}}", ("sagas.Orders.correlation: 'order id' is not a property's name",)),
         ("supervisor: {stop_timeout: .inf}", ("supervisor.stop_timeout: must be a number of seconds",)),
         (f"supervisor: {{stop_timeout: {10**400}}}", ("supervisor.stop_timeout: must be a number of seconds",)),
-        ("engine: {a: &a [*a]}", ("engine: {'a': ", "is not one of embedded",)),
+        (
+            "engine: {a: &a [*a]}",
+            (
+                "engine: {'a': ",
+                "is not one of embedded",
+            ),
+        ),
         ("a: 2026-13-45", ("line 1: a value cannot be read",)),
         (f"supervisor: {{stop_timeout: {'9' * 5000}}}", ("line 1: a value cannot be read",)),
         (f"a: {'[' * 3000}{']' * 3000}", ("is nested too deeply",)),
@@ -395,7 +411,7 @@ def test_an_unknown_feature_is_refused_with_the_list(write, text, said):
 
 
 def test_the_queues_of_copies_have_no_delayed_table_unless_they_ask_for_it(write):
-    text = 'queues: {Sales: {}, failed: {}, error: {}, audit: {delayed: true}, Audit: {}}\nsupervisor: {error_queue: failed}\n'
+    text = "queues: {Sales: {}, failed: {}, error: {}, audit: {delayed: true}, Audit: {}}\nsupervisor: {error_queue: failed}\n"
 
     settings = load_settings(write(SERVER + text))
 

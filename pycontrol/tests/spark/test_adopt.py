@@ -87,7 +87,13 @@ def test_a_change_that_was_interrupted_is_finished(spark, made):
     old_archive(spark, made.folder / "merged", {"changed-1": [audit_row("m0"), audit_row("m1")]}, "a=b/c %")
     shutil.move(next((made.folder / "merged").glob("queue=*/day=*/batch=*")), new / "batch=changed-1")
     old = [str(path.relative_to(made.path)) for number in (0, 1) for path in (day / f"batch={KEY}-{number}").glob("*.parquet")]
-    intent = {"name": "changed-1", "batches": [f"{KEY}-0", f"{KEY}-1"], "old": old, "new": "_rowpost/new/changed-1", "place": str(day.relative_to(made.path))}
+    intent = {
+        "name": "changed-1",
+        "batches": [f"{KEY}-0", f"{KEY}-1"],
+        "old": old,
+        "new": "_rowpost/new/changed-1",
+        "place": str(day.relative_to(made.path)),
+    }
     (made.path / "_rowpost" / "intents").mkdir()
     (made.path / "_rowpost" / "intents" / "changed-1.json").write_text(json.dumps(intent))
     (made.path / old[0]).unlink()

@@ -136,7 +136,10 @@ def test_duckdb_reads_the_table_with_delta_scan(spark, tmp_path, checkpoint):
     connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
     connection.execute(f"LOAD '{file}'")
 
-    found = connection.execute("SELECT message_id FROM delta_scan(?) WHERE queue = 'audit' AND time_sent >= TIMESTAMPTZ '2024-05-18 00:00:00Z' ORDER BY 1", [str(tmp_path / "out")]).fetchall()
+    found = connection.execute(
+        "SELECT message_id FROM delta_scan(?) WHERE queue = 'audit' AND time_sent >= TIMESTAMPTZ '2024-05-18 00:00:00Z' ORDER BY 1",
+        [str(tmp_path / "out")],
+    ).fetchall()
 
     assert [name for (name,) in found] == ["m01", "m02", "m11", "m12"]
 
@@ -147,7 +150,9 @@ def test_deltas_own_readers_see_the_same_rows(spark, tmp_path, checkpoint):
     table = DeltaTable(str(tmp_path / "out"))
 
     read = table.to_pyarrow_table(columns=["id", "queue", "day"]).to_pylist()
-    queried = pa.table(QueryBuilder().register("archive", table).execute("SELECT count(*) AS n FROM archive WHERE time_sent >= '2024-05-18'").read_all())
+    queried = pa.table(
+        QueryBuilder().register("archive", table).execute("SELECT count(*) AS n FROM archive WHERE time_sent >= '2024-05-18'").read_all()
+    )
 
     assert sorted(row["id"] for row in read) == sorted(row[0] for row in rows)
     assert {(row["queue"], str(row["day"])) for row in read} == {("a=b/c %", "2024-05-17"), ("a=b/c %", "2024-05-18")}

@@ -216,7 +216,9 @@ def test_erase_names_the_copies_that_it_does_not_find(cli, out, tmp_path):
 
 def test_quality_counts_sets_aside_and_exits_with_a_finding(cli, out, tmp_path):
     rules = tmp_path / "expect.yml"
-    rules.write_text("rules:\n  - {name: web, column: sending_endpoint, values: [Shop]}\n  - {name: small, column: body_bytes, max: 9, severity: warning}\n")
+    rules.write_text(
+        "rules:\n  - {name: web, column: sending_endpoint, values: [Shop]}\n  - {name: small, column: body_bytes, max: 9, severity: warning}\n"
+    )
 
     code, counts, _ = cli("quality", out, "--expect", rules, "--apart", tmp_path / "apart")
     assert (code, counts["breaches"], counts["rules_failed"], counts["apart"]) == (FINDING, 1, 1, 8)

@@ -125,7 +125,9 @@ def test_an_executor_that_is_killed_above_the_sink_loses_and_doubles_nothing(que
     assert "Lost executor" in done.stderr
     with queues.connect() as database:
         stored = [int(body) for (body,) in database.driver_connection.execute(f'SELECT body FROM public."{target}"').fetchall()]
-        left = database.driver_connection.execute("SELECT count(*) FROM rowpost.staged_message WHERE job_key = %s", (f"struck@{target}",)).fetchone()[0]
+        left = database.driver_connection.execute("SELECT count(*) FROM rowpost.staged_message WHERE job_key = %s", (f"struck@{target}",)).fetchone()[
+            0
+        ]
     assert sorted(stored) == list(range(4000))
     assert left == 0
 

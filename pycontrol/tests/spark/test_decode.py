@@ -177,7 +177,11 @@ def test_of_several_json_messages_in_a_body_the_first_is_decoded(spark, schemas)
 
 def test_a_type_without_a_schema_is_counted_and_the_first_of_several_types_decides(spark, schemas):
     both = "Shop.PlaceOrder, Shop; Shop.IOrder, Shop"
-    rows = [audit_row("m1", body=b'{"OrderId": 1}', EnclosedMessageTypes=both), audit_row("m2", EnclosedMessageTypes="Shop.IOrder"), audit_row("m3", EnclosedMessageTypes=None)]
+    rows = [
+        audit_row("m1", body=b'{"OrderId": 1}', EnclosedMessageTypes=both),
+        audit_row("m2", EnclosedMessageTypes="Shop.IOrder"),
+        audit_row("m3", EnclosedMessageTypes=None),
+    ]
     df = messages(spark, *rows)
     known = schemas(Shop__PlaceOrder=DDL)
 
@@ -190,7 +194,13 @@ def test_a_stream_is_decoded_too(spark, schemas, queues, tmp_path):
     queues.send(queue, [b'{"OrderId": 7}'], json.dumps({"NServiceBus.EnclosedMessageTypes": ORDER}))
     decoded = decode_type(queues.stream(queue, startingOffsets="earliest"), schemas(Shop__PlaceOrder=DDL)[ORDER]).select("OrderId")
 
-    query = decoded.writeStream.format("parquet").option("path", str(tmp_path / "o")).option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
+    query = (
+        decoded.writeStream.format("parquet")
+        .option("path", str(tmp_path / "o"))
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .trigger(availableNow=True)
+        .start()
+    )
     query.awaitTermination()
 
     assert [row.OrderId for row in spark.read.parquet(str(tmp_path / "o")).collect()] == [7]
@@ -218,7 +228,14 @@ def avro_bodies() -> tuple[bytes, bytes, bytes]:
     from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
     parsed = parse_schema(AVSC)
-    message = {"OrderId": 7, "Amount": Decimal("19.90"), "Placed": datetime(2026, 11, 22, 10, tzinfo=UTC), "Colour": "GREEN", "Lines": [{"Sku": "x"}], "Tags": {"a": 1}}
+    message = {
+        "OrderId": 7,
+        "Amount": Decimal("19.90"),
+        "Placed": datetime(2026, 11, 22, 10, tzinfo=UTC),
+        "Colour": "GREEN",
+        "Lines": [{"Sku": "x"}],
+        "Tags": {"a": 1},
+    }
     bare, container = io.BytesIO(), io.BytesIO()
     fastavro.schemaless_writer(bare, parsed, message)
     fastavro.writer(container, parsed, [message])

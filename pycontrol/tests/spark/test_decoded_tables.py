@@ -184,7 +184,9 @@ def test_erase_reaches_the_tables_and_no_byte_of_the_message_is_left(spark, shop
     compact.run(spark, str(shop.out / ORDER), datetime.now(UTC))
     assert any("decode" in name or "compact" in name for name in holding(shop.out))
 
-    selection = erase.Selection(where=f"contains(cast(body as string), '{MARKER}')") if by == "where" else erase.Selection(ids=("m4", "m5", "M7", "m8", "m9"))
+    selection = (
+        erase.Selection(where=f"contains(cast(body as string), '{MARKER}')") if by == "where" else erase.Selection(ids=("m4", "m5", "M7", "m8", "m9"))
+    )
     receipt = erase.run(spark, shop.path, selection, "request 17", NOW)
 
     assert (receipt["erased"], receipt["copies_erased"], receipt["copies_missing"], receipt["unfinished"]) == (5, 5, [], 0)
@@ -197,7 +199,9 @@ def test_erase_reaches_the_tables_and_no_byte_of_the_message_is_left(spark, shop
 LONG = f"{Random(7).randbytes(5000).hex()}{MARKER}"
 
 
-@pytest.mark.parametrize("fields", [{"Lines": [{"Sku": LONG}]}, {"Tags": {LONG: {"A": "x"}}}, {"Tags": {"a": {"A": LONG}}}], ids=["list", "key", "map"])
+@pytest.mark.parametrize(
+    "fields", [{"Lines": [{"Sku": LONG}]}, {"Tags": {LONG: {"A": "x"}}}, {"Tags": {"a": {"A": LONG}}}], ids=["list", "key", "map"]
+)
 def test_a_search_finds_a_text_within_lists_and_maps(spark, shop, fields):
     shop.schema(f"{DDL},\nTags MAP<STRING, STRUCT<A: STRING>>")
     shop.made.batch(2, [order(4, **fields)])

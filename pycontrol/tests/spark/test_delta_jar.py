@@ -53,7 +53,10 @@ spark.stop()
 pytestmark = [
     pytest.mark.spark_version,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(not JARS, reason="needs Maven's io.delta:delta-spark_2.13:4.0.1 and io.delta:delta-storage:4.0.1; name the paths of the jars in ROWPOST_TEST_DELTA_JARS"),
+    pytest.mark.skipif(
+        not JARS,
+        reason="needs Maven's io.delta:delta-spark_2.13:4.0.1 and io.delta:delta-storage:4.0.1; name the paths of the jars in ROWPOST_TEST_DELTA_JARS",
+    ),
 ]
 
 
@@ -117,7 +120,9 @@ def test_rowpost_goes_on_after_delta_has_merged_and_deleted(spark, made, delta):
 
 def test_deletion_vectors_are_read_with_the_jar_and_refused_without_it_until_they_are_purged(spark, made, delta):
     marked = delta(
-        "OPTIMIZE {table}", "ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)", "DELETE FROM {table} WHERE message_id = 'm11'"
+        "OPTIMIZE {table}",
+        "ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)",
+        "DELETE FROM {table} WHERE message_id = 'm11'",
     )
 
     assert names(marked["delta"]) == names(marked["rowpost"]) == ["m00", "m01", "m10", "m20", "m21"]

@@ -89,7 +89,9 @@ def test_files_that_an_earlier_merge_replaced_go_too(spark, made):
 
 def test_the_messages_of_a_stopped_replay_go_and_the_others_are_still_to_be_sent(spark, made):
     rows = made.path / "_rowpost" / "replays" / "k" / "rows"
-    plan = replay.number(replay.choose(read_archive(spark, made.address), replay.Replay("k", "Sales", ramp=(5,))), replay.Replay("k", "Sales", ramp=(5,)))
+    plan = replay.number(
+        replay.choose(read_archive(spark, made.address), replay.Replay("k", "Sales", ramp=(5,))), replay.Replay("k", "Sales", ramp=(5,))
+    )
     plan.drop("day").write.partitionBy("step").parquet(str(rows))
     chosen = spark.read.parquet(str(rows)).count()
     assert any("replays" in name for name in holding(made.path))
@@ -153,7 +155,12 @@ def test_the_receipt_says_when_why_and_how_much_and_not_what(spark, made):
 
     (path,) = (made.path / "_rowpost" / "erasures").iterdir()
     receipt = json.loads(path.read_text())
-    assert (receipt["reason"], receipt["time"], receipt["erased"], receipt["selected_by"]) == ("request 17", "2026-11-20T12:00:00+00:00", 2, ["where"])
+    assert (receipt["reason"], receipt["time"], receipt["erased"], receipt["selected_by"]) == (
+        "request 17",
+        "2026-11-20T12:00:00+00:00",
+        2,
+        ["where"],
+    )
     assert MARKER not in path.read_text() and "conversation_id" not in path.read_text()
 
 

@@ -26,7 +26,12 @@ OTHER = "22222222-0000-0000-0000-000000000000"
 def fill(made: ArchiveMaker, table_format: str) -> None:
     """Write an archive of two queues and two days: four batches of one stream with a file for each day, and one batch of another."""
     for number in range(4):
-        personal = {"x.Customer": SECRET, "ReplyToAddress": f"{SECRET}@[dbo]", "OriginatingMachine": f"PC of {SECRET}", "$.diagnostics.originating.hostid": SECRET}
+        personal = {
+            "x.Customer": SECRET,
+            "ReplyToAddress": f"{SECRET}@[dbo]",
+            "OriginatingMachine": f"PC of {SECRET}",
+            "$.diagnostics.originating.hostid": SECRET,
+        }
         made.batch(number, [audit_row(f"m{number}{n}", sent=NOON + timedelta(days=n % 2), body=SECRET.encode(), **personal) for n in range(4)])
     failed = [error_row("f", at=NOON, **{"ExceptionInfo.Message": SECRET}), raw("{broken", SECRET.encode())]
     ArchiveMaker(made.spark, made.folder, OTHER, table_format).batch(0, failed, "error")

@@ -107,7 +107,9 @@ def test_a_name_that_comes_twice_has_its_last_value_as_in_a_handler(spark):
 def test_the_archiver_parses_in_python_what_spark_parses(spark, wire_messages):
     rows = [raw(json.dumps(each["headers"]), each["body"].encode()) for each in wire_messages]
     rows += [raw(text) for text in [*BROKEN, *UNUSUAL]] + [raw("", None)]
-    rows += [audit_row(TimeSent=text, EnclosedMessageTypes=text) for text in TEXTS] + [audit_row(ProcessingEndpoint=None, FailedQ=text) for text in TEXTS]
+    rows += [audit_row(TimeSent=text, EnclosedMessageTypes=text) for text in TEXTS] + [
+        audit_row(ProcessingEndpoint=None, FailedQ=text) for text in TEXTS
+    ]
     rows += [error_row(TimeOfFailure=text, TimeSent=text) for text in TEXTS]
     arrived = messages(spark, *rows).withColumn("archived_at", F.lit(NOON)).withColumn("queue", F.lit("audit"))
 

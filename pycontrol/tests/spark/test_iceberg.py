@@ -77,9 +77,15 @@ def test_pyiceberg_reads_the_same_rows(spark, made):
     whole = own(made).scan().to_arrow().to_pylist()
     of_day = own(made).scan("day = '2024-05-18' and row_version >= 0", selected_fields=("message_id", "queue", "day")).to_arrow().to_pylist()
 
-    expected = {(row.id, row.headers, bytes(row.body), row.row_version, row.queue, str(row.day), row.time_sent) for row in read_archive(spark, made.address).collect()}
+    expected = {
+        (row.id, row.headers, bytes(row.body), row.row_version, row.queue, str(row.day), row.time_sent)
+        for row in read_archive(spark, made.address).collect()
+    }
     assert len(whole) == 13
-    assert {(row["id"], row["headers"], row["body"], row["row_version"], row["queue"], str(row["day"]), row["time_sent"].replace(tzinfo=None)) for row in whole} == expected
+    assert {
+        (row["id"], row["headers"], row["body"], row["row_version"], row["queue"], str(row["day"]), row["time_sent"].replace(tzinfo=None))
+        for row in whole
+    } == expected
     assert {(row["queue"], str(row["day"])) for row in of_day} == {("audit", "2024-05-18")} and len(of_day) == 6
 
 
@@ -209,7 +215,9 @@ def test_a_commit_whose_answer_is_lost_is_recognised(made, monkeypatch):
 
 def test_a_catalogue_that_fails_changes_nothing(made, monkeypatch):
     table = open_table(made.address)
-    monkeypatch.setattr(type(table._table.catalog), "commit_table", lambda *arguments: (_ for _ in ()).throw(ConnectionError("the connection was reset")))
+    monkeypatch.setattr(
+        type(table._table.catalog), "commit_table", lambda *arguments: (_ for _ in ()).throw(ConnectionError("the connection was reset"))
+    )
 
     with pytest.raises(SparkFailed, match=r"connection was reset.*Check the catalogue"):
         table.commit(remove=table.files()[:1], note={"job": "test"})
@@ -343,7 +351,9 @@ def test_rows_of_another_program_are_read_merged_and_erased(spark, made):
     table.append(rows)
 
     read = read_archive(spark, made.address).where("message_id in ('m00', 'm11')").select("message_id", "queue", "day")
-    assert sorted((row.message_id, row.queue, str(row.day)) for row in read.collect()) == sorted(2 * [("m00", "audit", "2024-05-17"), ("m11", "audit", "2024-05-18")])
+    assert sorted((row.message_id, row.queue, str(row.day)) for row in read.collect()) == sorted(
+        2 * [("m00", "audit", "2024-05-17"), ("m11", "audit", "2024-05-18")]
+    )
     assert verify.repair(spark, made.address)["copies_removed"] == 2
     compact.run(spark, made.address, datetime.now(UTC))
     assert read_archive(spark, made.address).count() == 13 == own(made).scan().to_arrow().num_rows

@@ -130,7 +130,8 @@ def test_the_doctor_names_what_changes_spark_and_hides_what_may_be_secret():
         ("", "SparkFailed", "no reason"),
         (
             "An error occurred while calling o71.save.\n: org.apache.spark.SparkException: Python worker exited unexpectedly.\n\tat org.x",
-            "SparkFailed", "Spark failed: Python worker exited unexpectedly.",
+            "SparkFailed",
+            "Spark failed: Python worker exited unexpectedly.",
         ),
     ],
 )

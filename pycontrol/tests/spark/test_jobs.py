@@ -236,7 +236,9 @@ def test_a_rehearsal_of_a_replay_that_was_stopped_counts_the_rest(queues, cli, a
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        replaying.run(queues.spark, str(out), asked, environment=queues.environment, resolve_queues=lambda names: {sales: sales}, clock=lambda: 0.0, sleep=stop)
+        replaying.run(
+            queues.spark, str(out), asked, environment=queues.environment, resolve_queues=lambda names: {sales: sales}, clock=lambda: 0.0, sleep=stop
+        )
     _, counts, _ = cli("replay", out, sales, "--job", "d2", "--rate", 2, "--dry-run")
     code, _, said = cli("replay", out, sales, "--job", "d2", "--rate", 3, "--dry-run")
 
@@ -258,7 +260,9 @@ def test_a_replay_waits_while_its_destination_has_too_many_messages_waiting(queu
             database.call("purge_queue", sales, count=4)
 
     asked = replaying.Replay("d3", sales, max_depth=10)
-    done = replaying.run(queues.spark, str(out), asked, environment=queues.environment, resolve_queues=lambda names: {sales: sales}, depth=depth, sleep=receive)
+    done = replaying.run(
+        queues.spark, str(out), asked, environment=queues.environment, resolve_queues=lambda names: {sales: sales}, depth=depth, sleep=receive
+    )
 
     assert (done["sent_now"], done["steps"]) == (40, 8)
     assert max(seen) <= 10

@@ -96,7 +96,10 @@ def test_an_archive_by_tail_or_drain_survives_kills(queues, environment, common,
 
 def test_an_archive_in_a_table_of_iceberg_survives_kills(queues, environment, common, seed, tmp_path, monkeypatch):
     """The catalogue is an SQLite file, to which the driver commits."""
-    catalogue = {"PYICEBERG_CATALOG__LAKE__URI": f"sqlite:///{tmp_path}/catalogue.db", "PYICEBERG_CATALOG__LAKE__WAREHOUSE": f"file://{tmp_path}/lake"}
+    catalogue = {
+        "PYICEBERG_CATALOG__LAKE__URI": f"sqlite:///{tmp_path}/catalogue.db",
+        "PYICEBERG_CATALOG__LAKE__WAREHOUSE": f"file://{tmp_path}/lake",
+    }
     for name, value in catalogue.items():
         monkeypatch.setenv(name, value)
     queue, out = queues.make(), "iceberg:lake.messages.archive"
@@ -140,7 +143,9 @@ def test_an_archive_of_the_log_survives_kills_while_workers_receive_the_messages
         try:
             while sum(killed.values()) < KILLS:  # a run that has read what was there at its start ends by itself
                 left = KILLS - sum(killed.values())
-                killed += kill_until_done(command, environment, lambda: written(checkpoint), kills=left, longest=2.5, log=tmp_path / "log", seed=seed + left)
+                killed += kill_until_done(
+                    command, environment, lambda: written(checkpoint), kills=left, longest=2.5, log=tmp_path / "log", seed=seed + left
+                )
         finally:
             done.set()
             worker.join()
@@ -197,7 +202,9 @@ def test_decoded_tables_survive_kills(spark, environment, common, seed, tmp_path
             rows = [audit_row(f"{name}-{n}", body=b'{"Number": %d}' % n, EnclosedMessageTypes=name) for n in range(first, first + ROUND)]
             made.batch(sum(map(len, numbers.values())), rows)
         some = min(chooses.randint(1, 4), KILLS - sum(killed.values()))
-        killed += kill_until_done(command, environment, time.monotonic, kills=some, longest=12, log=tmp_path / "log", seed=seed + len(numbers[types[0]]))
+        killed += kill_until_done(
+            command, environment, time.monotonic, kills=some, longest=12, log=tmp_path / "log", seed=seed + len(numbers[types[0]])
+        )
 
     print(f"decode: killed {sum(killed.values())} times: {dict(killed)}; {ROUND} messages a round, {len(numbers[types[0]]) // ROUND} rounds")
     for name in types:

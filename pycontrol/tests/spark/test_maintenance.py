@@ -228,7 +228,11 @@ def folder(tmp_path) -> ArchiveFolder:
 
 
 def test_a_second_job_is_told_who_maintains_the_archive(folder):
-    with lease(folder, "compact"), pytest.raises(SparkFailed, match=f"compact has been running since .* on {socket.gethostname()}, process {os.getpid()}"), lease(folder, "erase", wait_s=0):
+    with (
+        lease(folder, "compact"),
+        pytest.raises(SparkFailed, match=f"compact has been running since .* on {socket.gethostname()}, process {os.getpid()}"),
+        lease(folder, "erase", wait_s=0),
+    ):
         pass
 
     with lease(folder, "erase", wait_s=0):  # the first has given it back
@@ -266,5 +270,3 @@ def test_a_lease_on_another_machine_is_respected(folder):
 
     with pytest.raises(SparkFailed, match="elsewhere"), lease(folder, "erase", wait_s=0):
         pass
-
-

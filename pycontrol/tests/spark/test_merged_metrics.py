@@ -64,7 +64,11 @@ def live(spark, queues, tmp_path):
         def run(self, **options) -> Lateness:
             checkpoint = str(self.out / "_rowpost" / "checkpoint")
             late = Lateness(spark, checkpoint)
-            follow(start_live(spark, self.queue, str(self.out), checkpoint, environment=queues.environment, **options), receivers=[self.progress.append], late=late)
+            follow(
+                start_live(spark, self.queue, str(self.out), checkpoint, environment=queues.environment, **options),
+                receivers=[self.progress.append],
+                late=late,
+            )
             return late
 
         def hours(self) -> list[tuple[int, int]]:

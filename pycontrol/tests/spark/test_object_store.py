@@ -51,7 +51,9 @@ def table(store, variables, request, table_format, monkeypatch) -> ArchiveTable:
 def written(table: ArchiveTable, name: str, rows: int = 3):
     """Write a file of the table, as a task does."""
     schema = arrow_schema(table.file_schema())
-    batch = pa.RecordBatch.from_pydict({"row_version": list(range(rows)), "queue": ["audit"] * rows, "day": [pa.scalar("2024-05-17").cast(pa.date32()).as_py()] * rows})
+    batch = pa.RecordBatch.from_pydict(
+        {"row_version": list(range(rows)), "queue": ["audit"] * rows, "day": [pa.scalar("2024-05-17").cast(pa.date32()).as_py()] * rows}
+    )
     return list(write_parts([batch], table.folder.absolute, schema, name))
 
 

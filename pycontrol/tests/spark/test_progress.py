@@ -85,7 +85,11 @@ def test_a_drain_says_what_is_in_the_queue_and_in_the_spool(queues, measured):
 
     found = [each for each in measured(queue, mode="drain", maxOffsetsPerTrigger=30) if each.rows]
 
-    assert [(each.rows, each.lag_messages, each.spooled) for each in found] == [(30, 20, 30), (20, 0, 50)]  # Spark reports before it commits the batch before
+    # Spark reports before it commits the batch before
+    assert [(each.rows, each.lag_messages, each.spooled) for each in found] == [
+        (30, 20, 30),
+        (20, 0, 50),
+    ]
     assert found[0].lag_seconds >= 3600
 
 
@@ -202,7 +206,7 @@ def test_opentelemetry_gets_the_same_numbers(one):
 
 def test_an_environment_with_meters_exports_them(queues, cli, tmp_path):
     queue, environment = queues.make(), tmp_path / "measured.yml"
-    environment.write_text(f'engine: postgresql\nurl: {queues.named_url}\nqueues: {{}}\ntelemetry: {{meters: console}}\n')
+    environment.write_text(f"engine: postgresql\nurl: {queues.named_url}\nqueues: {{}}\ntelemetry: {{meters: console}}\n")
     queues.send(queue, [b"1"] * 3)
 
     ended = cli(queue, environment=environment)
@@ -245,9 +249,15 @@ def test_a_running_command_serves_prometheus_and_sparks_web_pages(queues, spark_
     command = [sys.executable, "-c", ROWPOST, "--env", queues.environment, "spark", "archive", queue, str(tmp_path / "out"), "--every", "100ms",
                "--prometheus", str(metrics), "--ui", str(ui), "--master", "local[2]", "--conf", "spark.driver.memory=1g"]  # fmt: skip
     with log.open("wb") as file:
-        process = subprocess.Popen(command, env=python_of(PYCONTROL) | {"ROWPOST_SPARK_TEST_URL": spark_url}, stdout=file, stderr=file, start_new_session=True)
+        process = subprocess.Popen(
+            command, env=python_of(PYCONTROL) | {"ROWPOST_SPARK_TEST_URL": spark_url}, stdout=file, stderr=file, start_new_session=True
+        )
     try:
-        eventually(lambda: f'rowpost_spark_rows_total{{query="rowpost archive {queue}"}} 3.0' in read(f"http://127.0.0.1:{metrics}/metrics"), "rows are served", 120)
+        eventually(
+            lambda: f'rowpost_spark_rows_total{{query="rowpost archive {queue}"}} 3.0' in read(f"http://127.0.0.1:{metrics}/metrics"),
+            "rows are served",
+            120,
+        )
         page = read(f"http://127.0.0.1:{ui}/StreamingQuery/")
     finally:
         os.killpg(process.pid, signal.SIGINT)

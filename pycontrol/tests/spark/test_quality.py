@@ -45,7 +45,9 @@ def shop(spark, tmp_path):
             return {each.rule.name: sorted(row["message_id"] for row in rows if each.rule.name in row["failed_rules"]) for each in outcomes}
 
     (tmp_path / "schemas").mkdir()
-    (tmp_path / "schemas" / f"{ORDER}.ddl").write_text("OrderId BIGINT, Amount DECIMAL(10,2), Colour STRING, Customer STRUCT<Name: STRING>, Placed DATE, Number INT, Branch STRING")
+    (tmp_path / "schemas" / f"{ORDER}.ddl").write_text(
+        "OrderId BIGINT, Amount DECIMAL(10,2), Colour STRING, Customer STRUCT<Name: STRING>, Placed DATE, Number INT, Branch STRING"
+    )
     (tmp_path / "schemas" / "Shop.Paid.ddl").write_text("OrderId BIGINT")
     return Shop()
 
@@ -95,7 +97,9 @@ def test_a_value_is_unique_within_a_window_and_copies_of_one_message_are_one(sho
 
 def test_a_gap_in_a_sequence_is_found_by_its_key(shop):
     numbers = {"A": [5, 6, 8, 8, 9, 12], "B": [1, 2]}
-    shop.store(*(order(f"{branch}{number}", {"Number": number, "Branch": branch}) for branch, own in numbers.items() for number in own), order("none", {}))
+    shop.store(
+        *(order(f"{branch}{number}", {"Number": number, "Branch": branch}) for branch, own in numbers.items() for number in own), order("none", {})
+    )
 
     assert shop.judge("  - {name: gap, message_type: Shop.PlaceOrder, sequence: Number, by: Branch}\n") == {"gap": ["A12", "A8"]}
 
@@ -111,7 +115,10 @@ def test_messages_are_counted_by_type_and_day_and_only_errors_above_their_share_
     outcomes, done = shop.run(rules)
 
     assert [(each.messages, each.failed, each.is_breach) for each in outcomes] == [(10, 2, True), (10, 2, False), (10, 2, False)]
-    assert [(day["day"].isoformat(), day["messages"], day["failed"], day["example"]) for day in outcomes[0].days] == [("2024-05-17", 5, 1, "m8"), ("2024-05-18", 5, 1, "m9")]
+    assert [(day["day"].isoformat(), day["messages"], day["failed"], day["example"]) for day in outcomes[0].days] == [
+        ("2024-05-17", 5, 1, "m8"),
+        ("2024-05-18", 5, 1, "m9"),
+    ]
     assert done["apart"] == 2
 
     outcomes, _ = shop.run(rules, span=timedelta(days=3))
@@ -184,7 +191,9 @@ def test_a_rule_that_fits_to_no_type_is_refused_with_its_name(shop, rule, says):
 
 def test_rules_of_headers_need_no_schema(spark, shop):
     shop.store(order("m1", {}), order("m2", {}, kind="Shop.Other"))
-    shop.file.write_text("rules:\n  - {name: small, column: body_bytes, max: 1}\n  - {name: sales, message_type: '*Other', column: endpoint, values: [Billing]}\n")
+    shop.file.write_text(
+        "rules:\n  - {name: small, column: body_bytes, max: 1}\n  - {name: sales, message_type: '*Other', column: endpoint, values: [Billing]}\n"
+    )
 
     outcomes, _ = quality.run(spark, shop.path, read_expectations(shop.file), {}, today=TODAY)
 

@@ -118,7 +118,9 @@ def test_what_was_proposed_fits_what_it_was_proposed_from(spark, tmp_path):
 
 
 def test_changes_are_reported_with_counts_and_an_example(df, tmp_path):
-    (tmp_path / f"{ORDER}.ddl").write_text("Id BIGINT NOT NULL,\nLines ARRAY<STRUCT<Sku: STRING, Old: INT>>,\nTags MAP<STRING, INT>,\nGone DATE,\nDeep STRUCT<A: INT>")
+    (tmp_path / f"{ORDER}.ddl").write_text(
+        "Id BIGINT NOT NULL,\nLines ARRAY<STRUCT<Sku: STRING, Old: INT>>,\nTags MAP<STRING, INT>,\nGone DATE,\nDeep STRUCT<A: INT>"
+    )
     (tmp_path / "Shop.Never.ddl").write_text("A INT")
     bodies = [
         b'{"Id": 1, "Lines": [{"Sku": "x"}, {"Sku": 5}], "Tags": {"a": 1, "b": "x"}}',
@@ -127,7 +129,9 @@ def test_changes_are_reported_with_counts_and_an_example(df, tmp_path):
         b"{",
     ]
 
-    found = [(each.kind, each.field, each.messages, each.of, each.example, each.expected) for each in schemas.check(df(*bodies), read_schemas(tmp_path))]
+    found = [
+        (each.kind, each.field, each.messages, each.of, each.example, each.expected) for each in schemas.check(df(*bodies), read_schemas(tmp_path))
+    ]
 
     assert sorted(found) == sorted([
         ("no schema", "", 1, 1, "p", None),

@@ -122,6 +122,13 @@ def test_a_setting_that_only_the_start_can_have_is_accepted_there(tmp_path):
     """A table that needs Delta's jar is read so, with spark.sql.extensions."""
     program = "import sys; from rowpost.spark.session import session; spark = session(master='local[1]', config={sys.argv[1]: '7'}); print(spark.conf.get(sys.argv[1])); spark.stop()"
 
-    ended = subprocess.run([sys.executable, "-c", program, "spark.sql.ui.retainedExecutions"], env=python_of(Path(__file__).parents[2]), capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    ended = subprocess.run(
+        [sys.executable, "-c", program, "spark.sql.ui.retainedExecutions"],
+        env=python_of(Path(__file__).parents[2]),
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=120,
+    )
 
     assert ended.stdout.strip() == "7", ended.stderr

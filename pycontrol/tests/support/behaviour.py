@@ -71,12 +71,7 @@ def markers_of(source: str, path: str) -> Iterator[MarkedTest]:
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef):
             calls = [each for each in node.decorator_list if isinstance(each, ast.Call)]
-            keys = [
-                ast.literal_eval(argument)
-                for call in calls
-                if ast.unparse(call.func) == "pytest.mark.promise"
-                for argument in call.args
-            ]
+            keys = [ast.literal_eval(argument) for call in calls if ast.unparse(call.func) == "pytest.mark.promise" for argument in call.args]
             if keys:
                 yield MarkedTest(path, node.name, tuple(keys))
 

@@ -50,7 +50,9 @@ def serving(app: Starlette) -> Iterator[Browser]:
             thread.join(20)
 
 
-def failed_headers(text: str = "no such order", queue: str = "Sales", error: str = "builtins.ValueError", kind: str = "Shop.Messages.PlaceOrder") -> dict:
+def failed_headers(
+    text: str = "no such order", queue: str = "Sales", error: str = "builtins.ValueError", kind: str = "Shop.Messages.PlaceOrder"
+) -> dict:
     """The headers of a failed message."""
     return {
         "NServiceBus.MessageId": str(uuid4()),

@@ -167,5 +167,3 @@ def every_operation(desk, make_handler, error, burst, *, reported=None, **how) -
         except AssertionError as wrong:
             raise AssertionError(f"{faults.names} failed at {place}: {wrong}") from None
     raise AssertionError(f"more than {OPERATIONS} operations")
-
-

@@ -30,9 +30,7 @@ class ForkServer:
         self._process: subprocess.Popen | None = None
         self._connection: socket.socket | None = None
 
-    def call(
-        self, script: Path, arguments: list[str], *, stdin: bytes, env: dict[str, str], cwd: Path, timeout: float
-    ) -> tuple[int, bytes, bytes]:
+    def call(self, script: Path, arguments: list[str], *, stdin: bytes, env: dict[str, str], cwd: Path, timeout: float) -> tuple[int, bytes, bytes]:
         """Run a script; return its exit code (negative: the signal that killed it), its stdout and stderr.
 
         Raises:

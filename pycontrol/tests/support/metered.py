@@ -53,7 +53,10 @@ def metrics_of_a_run(folder: Path, orders: int = ORDERS) -> Scrape:
             supervisor.idle()
             url = supervisor.seen(events.MetricsServed)[0].url
             expected = scenario.expected.handled
-            eventually(lambda: sum(each.value for each in scrape(url).samples if each.name == "rowpost_messages_handled_total") == expected, "all are counted")
+            eventually(
+                lambda: sum(each.value for each in scrape(url).samples if each.name == "rowpost_messages_handled_total") == expected,
+                "all are counted",
+            )
             found = scrape(url)
         stage.clear(database)
     return found

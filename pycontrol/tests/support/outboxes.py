@@ -60,9 +60,7 @@ def spawn_worker(url: str, queue: str, business: str, die_at: str | None, *, tim
     """Start a process that handles all messages of the queue, or kills itself at the n-th occurrence of a step."""
     arguments = {"url": url, "queue": queue, "business": business, "die_at": die_at, "time": time, "pessimistic": pessimistic}
     path = os.pathsep.join(filter(None, sys.path))
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.support.outboxes", json.dumps(arguments)], env={**os.environ, "PYTHONPATH": path}
-    )
+    return subprocess.Popen([sys.executable, "-m", "tests.support.outboxes", json.dumps(arguments)], env={**os.environ, "PYTHONPATH": path})
 
 
 def step_of(die_at: str | None, time: int):

@@ -1,10 +1,10 @@
 """The generated pages of the documentation: `python -m tests.support.pages` writes them.
 
-    docs/reference/errors.md       from sql/contract.yml and the dialects' sets of error numbers
-    docs/reference/behaviour.md    from behaviour.yml, the `promise` markers of the tests, and behaviour.json
-    docs/for-dbas.md               the tables between its marks, from the contract and the headers of the .sql files
-    docs/reference/dashboard-api.json  from the operations of the dashboard's interface
-    docs/engines.md                from docs/reference/engines.json, which `pytest --engines-report=FILE` writes, and from the changes for Babelfish
+docs/reference/errors.md       from sql/contract.yml and the dialects' sets of error numbers
+docs/reference/behaviour.md    from behaviour.yml, the `promise` markers of the tests, and behaviour.json
+docs/for-dbas.md               the tables between its marks, from the contract and the headers of the .sql files
+docs/reference/dashboard-api.json  from the operations of the dashboard's interface
+docs/engines.md                from docs/reference/engines.json, which `pytest --engines-report=FILE` writes, and from the changes for Babelfish
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 def errors_page() -> str:
     ours = [
-        (str(number), f"{51000 + number}", f"RP{number:03}", f"`{entry.name}`", entry.meaning)
-        for number, entry in load_contract().errors.items()
+        (str(number), f"{51000 + number}", f"RP{number:03}", f"`{entry.name}`", entry.meaning) for number, entry in load_contract().errors.items()
     ]
     theirs = [
         ("`Deadlock`: the transaction was rolled back and can be run again", sqlserver_errors.TRY_AGAIN, postgresql_errors.TRY_AGAIN),
@@ -68,9 +67,7 @@ def errors_page() -> str:
         + table(("Number", "SQL Server", "PostgreSQL", "Python", "Meaning"), ours)
         + "\n\n## Raised by the servers\n\nrowpost translates these errors of the servers. Every other error is a `DatabaseError` with the"
         " text of the server. `UnsupportedServer` is raised for PostgreSQL before 14, for SQL Server before 2016 SP1, for databases below compatibility level 130 when they are deployed to, and for a pooler that"
-        " shares sessions or allows no transactions.\n\n"
-        + table(("Python", "SQL Server", "PostgreSQL"), rows)
-        + "\n"
+        " shares sessions or allows no transactions.\n\n" + table(("Python", "SQL Server", "PostgreSQL"), rows) + "\n"
     )
 
 
@@ -152,13 +149,9 @@ def engines_page() -> str:
     names = engines(results)
     compiled = [] if any(name.startswith("SQL Server") for name in names) else ["SQL Server"]
     features = sorted({feature for each in results.values() for feature in each})
-    rows = [
-        (feature, *(_outcome(results[engine].get(feature)) for engine in names), *("compiled" for _ in compiled))
-        for feature in features
-    ]
+    rows = [(feature, *(_outcome(results[engine].get(feature)) for engine in names), *("compiled" for _ in compiled)) for feature in features]
     hand = (
-        "No SQL Server was available. Its T-SQL is *compiled* offline with Microsoft's compiler, and executed on"
-        " Babelfish where a column says so. "
+        "No SQL Server was available. Its T-SQL is *compiled* offline with Microsoft's compiler, and executed on Babelfish where a column says so. "
     )
     return (
         f"{MADE}\n# What was run on which engine\n\nThis page counts the tests of each file of `pycontrol/tests/`."

@@ -105,10 +105,17 @@ def fill(database: Connection) -> Ongoing:
             )
             for number in range(count)
         )  # fmt: skip
-    for endpoint, topic in (("Billing", "OrderPlaced"), ("Shipping", "OrderBilled"), ("Mail", "OrderPlaced"), ("Mail", "OrderShipped"), ("Stock", "OrderPlaced")):
+    for endpoint, topic in (
+        ("Billing", "OrderPlaced"),
+        ("Shipping", "OrderBilled"),
+        ("Mail", "OrderPlaced"),
+        ("Mail", "OrderShipped"),
+        ("Stock", "OrderPlaced"),
+    ):
         database.call_atomically("subscribe", endpoint=endpoint, topic=f"Shop.Messages.{topic}", queue_address=endpoint)
     workers = [
-        {"queue": queue, "process_id": 4100 + number, "state": state, "seconds": 2.4 * number} | ({"message": str(uuid4()), "message_seconds": 0.8 * number} if state == "busy" else {})
+        {"queue": queue, "process_id": 4100 + number, "state": state, "seconds": 2.4 * number}
+        | ({"message": str(uuid4()), "message_seconds": 0.8 * number} if state == "busy" else {})
         for number, (queue, state) in enumerate((("Sales", "busy"), ("Sales", "busy"), ("Billing", "busy"), ("Shipping", "idle")), 1)
     ]
     for number, host in enumerate(("app-1", "app-2")):

@@ -152,7 +152,6 @@ class PostgreSQLProbe(Probe):
         with self.database.translated():
             self.run(f"SELECT rowpost.{self.database.dialect.quote(f'send_messages:{key}')}(ARRAY['a', 'b'], ARRAY[''::bytea])")
 
-
     def reuse_space(self, queue: str) -> None:
         """Vacuum the table, so that new rows can take the space of deleted rows."""
         self.run(f"VACUUM {self.table(queue)}")
@@ -186,19 +185,16 @@ class SQLServerProbe(Probe):
         """Do nothing: the clustered index gives the order of rows."""
 
     def drop_column(self, queue: str, column: str) -> None:
-        constraints = self.run(
-            "SELECT d.name FROM sys.default_constraints AS d WHERE d.parent_object_id = OBJECT_ID(?)", self.table(queue)
-        )
-        for (name,) in () if self.babelfish else constraints:  # Babelfish reports other names than it uses, and drops a default together with its column
+        constraints = self.run("SELECT d.name FROM sys.default_constraints AS d WHERE d.parent_object_id = OBJECT_ID(?)", self.table(queue))
+        # Babelfish reports other names than it uses, and drops a default together with its column
+        for (name,) in () if self.babelfish else constraints:
             self.run(f"ALTER TABLE {self.table(queue)} DROP CONSTRAINT {self.database.dialect.quote(name)}")
         super().drop_column(queue, column)
 
     def session_settings(self) -> Any:
         return (
             self.value("SELECT @@OPTIONS"),
-            self.value(
-                "SELECT CAST(transaction_isolation_level AS int) FROM sys.dm_exec_sessions WHERE session_id = @@SPID"
-            ),
+            self.value("SELECT CAST(transaction_isolation_level AS int) FROM sys.dm_exec_sessions WHERE session_id = @@SPID"),
         )
 
     def utc_now(self) -> datetime:

@@ -49,9 +49,7 @@ class Program:
     `installed` is the program of another environment, which has its own rowpost.
     """
 
-    def __init__(
-        self, environment: Path | None, folder: Path, *, babelfish: bool = False, installed: Path | None = None, **variables: str
-    ) -> None:
+    def __init__(self, environment: Path | None, folder: Path, *, babelfish: bool = False, installed: Path | None = None, **variables: str) -> None:
         self.environment, self.folder, self.babelfish, self.installed = environment, folder, babelfish, installed
         self._command = [sys.executable, "-m", "tests.support.babelfish"] if babelfish else [installed or ROWPOST]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("ROWPOST_")}

@@ -121,9 +121,7 @@ class Recorder:
         """Note which message the next count is for, in a process that has received none."""
         self._last = number
 
-    def _after_call_all(
-        self, database: Connection, _open: bool, _rows: list, calls: Sequence, *, begin: Any = False, commit: Any = False
-    ) -> None:
+    def _after_call_all(self, database: Connection, _open: bool, _rows: list, calls: Sequence, *, begin: Any = False, commit: Any = False) -> None:
         if not commit:
             return  # such as the rehearsal of an outbox, which is rolled back
         names = {each[0] for each in calls}
@@ -165,9 +163,7 @@ def spawn(model: str, url: str, queue: str, folder: Path, number: int, rows: Seq
     return subprocess.Popen([sys.executable, "-m", "tests.support.recorded", json.dumps(given)], env={**os.environ, "PYTHONPATH": path})
 
 
-def main(
-    model: str, url: str, queue: str, folder: str, number: int, rows: list[int], die_at: int | None = None, **outbox: Any
-) -> None:
+def main(model: str, url: str, queue: str, folder: str, number: int, rows: list[int], die_at: int | None = None, **outbox: Any) -> None:
     """Handle messages until the queue has none, committed or not."""
     in_flight = Path(folder, f"in-flight-{number}")
 

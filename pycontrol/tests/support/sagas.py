@@ -232,9 +232,7 @@ def make_desk(target, sql):
 
 def racing_endpoint(concurrency: str) -> Endpoint:
     """Return an endpoint for worker processes: any message starts an account, and all conflicts are retried."""
-    endpoint = Endpoint(
-        f"Race.{concurrency}", error_queue="error", recoverability=Recoverability(policy=ConflictPolicy(retries=1000))
-    )
+    endpoint = Endpoint(f"Race.{concurrency}", error_queue="error", recoverability=Recoverability(policy=ConflictPolicy(retries=1000)))
 
     @endpoint.saga
     class Account(Saga[LedgerState], correlate={Add: "account"}, concurrency=concurrency):

@@ -123,8 +123,6 @@ def missing_program() -> str | None:
     return next((name for name in ("spin", "gcc") if shutil.which(name) is None), None)
 
 
-
-
 def search(each: Check, folder: Path, *, include: str | None = None) -> Result:
     """Search a model; with `include`, follow the recorded run in that file of the folder.
 

@@ -144,9 +144,7 @@ class Shop:
 
     def worked(self, name: str, handler: str = "note", **options) -> QueueSettings:
         """Return the settings of a queue with a worker."""
-        return QueueSettings(
-            name, worker=WorkerSettings(f"tests.support.handlers:{handler}", **({"peek_delay": 0.1} | options))
-        )
+        return QueueSettings(name, worker=WorkerSettings(f"tests.support.handlers:{handler}", **({"peek_delay": 0.1} | options)))
 
     def run(self, handler: str = "note", **options) -> Running:
         """Return a supervisor for the queue, as a context manager."""

@@ -186,9 +186,7 @@ def test_none_killed_at_any_step_handles_at_most_once(business, step):
 
 @pytest.mark.parametrize("step", TWO_PHASE)
 @pytest.mark.promise("scope-spans-databases")
-def test_a_scope_over_three_databases_killed_at_any_step_repeats_and_loses_nothing(
-    business, step, needs_two_phase
-):
+def test_a_scope_over_three_databases_killed_at_any_step_repeats_and_loses_nothing(business, step, needs_two_phase):
     shop = business("transaction_scope")
     shop.order(1, 2, 3)
 
@@ -254,9 +252,7 @@ def test_a_coordinator_does_not_mind_that_recovery_commits_before_it(business, n
 
 
 @pytest.mark.parametrize("step", ["recorded", "after prepare shop", "before commit"])
-def test_a_connection_lost_before_the_decision_leaves_nothing_and_the_message_is_handled_again(
-    business, step, needs_two_phase, sql
-):
+def test_a_connection_lost_before_the_decision_leaves_nothing_and_the_message_is_handled_again(business, step, needs_two_phase, sql):
     shop = business("transaction_scope")
     shop.order(1)
     with shop.connect() as database:
@@ -332,16 +328,13 @@ def lose_participant(sql, name, places):
     """Ends every connection of pipelines to a participant."""
     database = places[name].partition("?")[0].rpartition("/")[2]
     sql.run(
-        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
-        " WHERE datname = ? AND application_name LIKE 'rowpost participant%'",
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = ? AND application_name LIKE 'rowpost participant%'",
         database,
     )
 
 
 @pytest.mark.parametrize("step", ["handled", "after prepare shop", "before prepare books"])
-def test_a_participant_lost_before_the_decision_undoes_everything_and_the_message_is_tried_again(
-    business, step, needs_two_phase, sql, places
-):
+def test_a_participant_lost_before_the_decision_undoes_everything_and_the_message_is_tried_again(business, step, needs_two_phase, sql, places):
     shop = business("transaction_scope")
     shop.order(1)
     with shop.connect() as database:

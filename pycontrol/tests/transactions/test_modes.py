@@ -108,9 +108,7 @@ def test_none_a_failing_handler_finds_its_message_gone_and_keeps_what_it_wrote(r
 
 @pytest.mark.parametrize("mode", TRANSACTIONAL)
 @pytest.mark.promise("sends-are-atomic", "handlers-sql-joins")
-def test_a_failing_handler_leaves_neither_a_send_nor_data_nor_a_removal(
-    run, queue, database, business, mode
-):
+def test_a_failing_handler_leaves_neither_a_send_nor_data_nor_a_removal(run, queue, database, business, mode):
     (outcome,) = run(mode, fail)
 
     assert outcome.kind is Kind.FAILED
@@ -131,9 +129,7 @@ def test_an_immediate_send_stays_though_the_handler_fails(run, queue, database, 
 
 
 @pytest.mark.promise("receive-only-may-send-twice")
-def test_receive_only_sends_before_it_removes_so_that_a_failing_removal_leaves_a_sent_message(
-    run, queue, database, business, sql
-):
+def test_receive_only_sends_before_it_removes_so_that_a_failing_removal_leaves_a_sent_message(run, queue, database, business, sql):
     if database.engine != "postgresql":
         pytest.skip("SQL Server has no deferred constraints to make a COMMIT fail")
     sql.run("ALTER TABLE business ADD CONSTRAINT single UNIQUE (number) DEFERRABLE INITIALLY DEFERRED")
@@ -170,9 +166,7 @@ def test_a_failing_message_is_called_as_often_as_configured_and_then_moves(run, 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.promise("handlers-header-changes")
-def test_header_changes_of_a_failing_handler_reach_neither_a_retry_nor_the_error_queue(
-    run, queue, database, business, mode
-):
+def test_header_changes_of_a_failing_handler_reach_neither_a_retry_nor_the_error_queue(run, queue, database, business, mode):
     seen = []
 
     def change_and_fail(context):
@@ -381,7 +375,9 @@ def test_what_is_set_until_the_end_of_the_transaction_is_there_at_its_commit(run
     if database.engine != "postgresql":
         pytest.skip("SQL Server has no settings that end with the transaction")
     sql.run("CREATE TABLE told (who text)")
-    sql.run("CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO told VALUES (current_setting(''app.who'', true)); RETURN NULL; END'")
+    sql.run(
+        "CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO told VALUES (current_setting(''app.who'', true)); RETURN NULL; END'"
+    )
     sql.run("CREATE CONSTRAINT TRIGGER tells AFTER INSERT ON business DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tell()")
     try:
         (outcome,) = run("sends_atomic_with_receive", lambda context: context.connection.execute(statement))
@@ -396,7 +392,9 @@ def test_what_is_set_until_the_end_of_the_transaction_is_there_at_its_commit(run
 def test_settings_of_many_messages_leave_no_more_prepared_statements(queue, database, business, seen):
     for number in range(8):
         queue.send(b'{"Number":%d}' % number, {"NServiceBus.EnclosedMessageTypes": TYPE})
-    pipeline = pipeline_of(database, endpoint_of("Sales", "sends_atomic_with_receive", {}, then=lambda context: context.connection.execute("SET work_mem = '5MB'")))
+    pipeline = pipeline_of(
+        database, endpoint_of("Sales", "sends_atomic_with_receive", {}, then=lambda context: context.connection.execute("SET work_mem = '5MB'"))
+    )
     counts = []
 
     for _ in range(8):
@@ -515,9 +513,7 @@ CHAINS_OF_SQLSERVER = [
 @pytest.mark.parametrize("statements", CHAINS, ids="; ".join)
 @pytest.mark.parametrize("swallowed", [False, True])
 @pytest.mark.parametrize("mode", TRANSACTIONAL)
-def test_a_handler_that_ends_its_transaction_and_begins_another_fails_and_sends_nothing(
-    run, queue, database, business, mode, swallowed, statements
-):
+def test_a_handler_that_ends_its_transaction_and_begins_another_fails_and_sends_nothing(run, queue, database, business, mode, swallowed, statements):
     if database.engine != "postgresql":
         pytest.skip("only the driver of PostgreSQL shows which command ended a transaction")
 
@@ -688,9 +684,7 @@ def test_transaction_blocks_of_psycopg_are_savepoints_and_allowed(run, database,
 @pytest.mark.parametrize(("statement", "kind", "waiting"), [
     ("ROLLBACK", Kind.FAILED, 1), ("COMMIT", Kind.MOVED_TO_ERROR, 0),
 ])  # fmt: skip
-def test_sql_that_ends_the_transaction_is_seen_and_the_message_exists_once(
-    run, queue, database, business, statement, kind, waiting
-):
+def test_sql_that_ends_the_transaction_is_seen_and_the_message_exists_once(run, queue, database, business, statement, kind, waiting):
     if database.engine != "postgresql":
         pytest.skip("what ended a transaction of SQL Server is not told: the message moves at once")
 
@@ -714,9 +708,7 @@ def test_a_handler_that_ends_the_transaction_sends_nothing(run, database, busine
     assert bodies(database, "Billing") == []
 
 
-def test_a_row_that_another_worker_took_after_a_roll_back_is_not_copied_to_the_error_queue(
-    queue, database, business, open_database
-):
+def test_a_row_that_another_worker_took_after_a_roll_back_is_not_copied_to_the_error_queue(queue, database, business, open_database):
     if database.engine != "postgresql":
         pytest.skip("what ended a transaction of SQL Server is not told: the message moves at once")
     other = open_database()

@@ -59,12 +59,21 @@ def test_a_retry_of_all_that_match_is_on_record_with_its_counts(error, database)
     fail(error, 3, "wrong")
     seen = []
 
-    act = BulkAct.begin(database, ADA, Selection("error", Filter(exception="slow", since=datetime(2026, 1, 1, tzinfo=UTC))), Change("retry"), "mended")
+    act = BulkAct.begin(
+        database, ADA, Selection("error", Filter(exception="slow", since=datetime(2026, 1, 1, tzinfo=UTC))), Change("retry"), "mended"
+    )
     state = act.run(seen.append)
     (found,) = list_acts(database)
 
     assert (state, bodies(database, "Sales"), error.peek()) == ("done", list(range(230)), 3)
-    assert (found.name, found.state, found.who.startswith("ada ("), found.client, found.queue, found.reason) == ("retry-all", "done", True, "test", "error", "mended")
+    assert (found.name, found.state, found.who.startswith("ada ("), found.client, found.queue, found.reason) == (
+        "retry-all",
+        "done",
+        True,
+        "test",
+        "error",
+        "mended",
+    )
     assert (found.total, found.done, found.gone, found.refused, found.ended_at is not None) == (230, 230, 0, 0, True)
     assert found.details == {"exception": "slow", "since": "2026-01-01T00:00:00+00:00"}
     assert [each.finished for each in seen if each.total is not None] == [0, 100, 200, 230]
@@ -130,8 +139,6 @@ def test_an_act_on_a_cause_ends_where_it_was_seen(error, database):
     BulkAct.begin(database, ADA, Selection("error", cause=seen.groups[0].cause.key, up_to=seen.up_to), Change("retry")).run()
 
     assert (len(bodies(database, "Sales")), error.peek()) == (3, 6)
-
-
 
 
 def test_what_fails_again_meanwhile_is_not_changed_twice(error, database):
@@ -247,7 +254,10 @@ def test_an_edit_goes_on_with_the_same_values_only(error, database):
 
 def test_two_acts_on_the_same_messages_at_once_change_each_once(error, open_database, database, needs_readpast):
     fail(error, 600)
-    acts = [BulkAct.begin(open_database(), Actor("test", name), replace(ALL, wanted=wanted), Change("retry")) for name, wanted in (("a", Filter()), ("b", Filter(exception="slow")))]
+    acts = [
+        BulkAct.begin(open_database(), Actor("test", name), replace(ALL, wanted=wanted), Change("retry"))
+        for name, wanted in (("a", Filter()), ("b", Filter(exception="slow")))
+    ]
     both_have_read = threading.Barrier(2, timeout=60)
 
     def after_reading(counted):
@@ -279,7 +289,9 @@ def test_an_act_and_its_line_commit_together(error, database):
         error.receive_one(row)
 
     assert (kept, error.peek()) == (1, 0)
-    assert [(act.name, act.message_id, act.reason, act.details, act.done) for act in list_acts(database)] == [("discard", "m-1", "test", {"row": row}, 1)]
+    assert [(act.name, act.message_id, act.reason, act.details, act.done) for act in list_acts(database)] == [
+        ("discard", "m-1", "test", {"row": row}, 1)
+    ]
 
 
 def test_the_record_is_kept_for_ninety_days(error, database, sql):
@@ -310,7 +322,11 @@ def test_an_act_that_the_server_cannot_execute_has_failed_and_goes_on_when_that_
     fail(error, 150)
     act = BulkAct.begin(database, ADA, ALL, Change("retry"))
     table, postgresql = sql.table("Sales"), target.settings.engine == "postgresql"
-    sql.run(f"ALTER TABLE {table} ADD CONSTRAINT no_more CHECK (1 = 0) NOT VALID" if postgresql else f"ALTER TABLE {table} WITH NOCHECK ADD CONSTRAINT no_more CHECK (1 = 0)")
+    sql.run(
+        f"ALTER TABLE {table} ADD CONSTRAINT no_more CHECK (1 = 0) NOT VALID"
+        if postgresql
+        else f"ALTER TABLE {table} WITH NOCHECK ADD CONSTRAINT no_more CHECK (1 = 0)"
+    )
 
     try:
         with pytest.raises(DatabaseError):

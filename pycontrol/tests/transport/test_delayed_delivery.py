@@ -289,9 +289,7 @@ def test_a_queue_without_its_delayed_table_is_worked_and_its_mover_reports_the_p
         shop.send(3)
         supervisor.until(lambda: shop.handled() == 3, "messages are handled")
 
-    assert {event.error.partition(":")[0] for event in supervisor.seen(events.Trouble)} == {
-        f"Failed to move due messages of {shop.name}"
-    }
+    assert {event.error.partition(":")[0] for event in supervisor.seen(events.Trouble)} == {f"Failed to move due messages of {shop.name}"}
 
 
 @pytest.mark.promise("delay-range")
@@ -330,9 +328,7 @@ def test_a_running_mover_does_not_delay_the_peeks_of_a_queue(shop, open_database
     other = open_database()
     other.begin()
     table = shop.sql.table(shop.name + ".Delayed")
-    other.driver_connection.execute(
-        f"SELECT * FROM {table} FOR UPDATE" if other.engine == "postgresql" else f"DELETE FROM {table}"
-    )
+    other.driver_connection.execute(f"SELECT * FROM {table} FOR UPDATE" if other.engine == "postgresql" else f"DELETE FROM {table}")
 
     with shop.run("note", peek_delay=0.1) as supervisor:
         shop.send(20)
@@ -363,8 +359,7 @@ def mover_refused(target):
         def __enter__(self):
             super().__enter__()
             self.admin.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
-                " AND application_name = 'rowpost delayed mover'",
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND application_name = 'rowpost delayed mover'",
                 (self.name,),
             )
 

@@ -261,9 +261,7 @@ def test_a_message_retried_by_servicecontrol_is_acknowledged_once_it_is_handled(
 
 @pytest.mark.promise("retry-from-error-queue")
 def test_a_retried_message_that_fails_again_is_not_acknowledged(error, queue, database):
-    queue.send(
-        b"42", {"ServiceControl.Retry.UniqueMessageId": "4711", "ServiceControl.Retry.AcknowledgementQueue": "Billing"}
-    )
+    queue.send(b"42", {"ServiceControl.Retry.UniqueMessageId": "4711", "ServiceControl.Retry.AcknowledgementQueue": "Billing"})
 
     outcome = Pipeline(database, "Sales", Endpoint("Sales")).process_one()
 
@@ -398,9 +396,7 @@ def test_show_explains_a_message_whose_headers_cannot_be_read(program: Program, 
     retried = program("errors", "retry", row, "--to", "Billing")
 
     assert (shown.code, refused.code, retried.code) == (0, 2, 0)
-    assert all(
-        text in shown.out for text in ("cannot be read", "ServiceControl cannot import it", "--to QUEUE", "{broken")
-    )
+    assert all(text in shown.out for text in ("cannot be read", "ServiceControl cannot import it", "--to QUEUE", "{broken"))
     assert "--to QUEUE" in refused.err
 
 

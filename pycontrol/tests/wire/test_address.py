@@ -37,7 +37,18 @@ def test_every_form_of_an_address_is_read(text, address):
 
 @pytest.mark.parametrize(
     "text",
-    ["a", "a@b", "a@[b]@[c]", "a@[]@[c]", "x@[y]]z]", "my.tb[e@[my.[sch@ma]@[my.c@ta]]og]", '"public"."Sa@les"', '"Sa@[les]"', '"""a"""', '"x"."""a"""'],
+    [
+        "a",
+        "a@b",
+        "a@[b]@[c]",
+        "a@[]@[c]",
+        "x@[y]]z]",
+        "my.tb[e@[my.[sch@ma]@[my.c@ta]]og]",
+        '"public"."Sa@les"',
+        '"Sa@[les]"',
+        '"""a"""',
+        '"x"."""a"""',
+    ],
 )
 @pytest.mark.promise("address-forms")
 def test_formatting_is_canonical_and_idempotent(text):
@@ -101,8 +112,16 @@ def test_keys_are_readable_in_the_default_schema(engine):
 def test_no_two_addresses_share_a_key(engine):
     long = "x" * (IDENTIFIER_LIMIT[engine] - 1)
     addresses = [
-        Address("a.b"), Address("b", "a"), Address("a"), Address("a", "b"), Address("a~b"), Address(long + "1"),
-        Address(long + "2"), Address(long), Address("b", "a."), Address(".b", "a"),
+        Address("a.b"),
+        Address("b", "a"),
+        Address("a"),
+        Address("a", "b"),
+        Address("a~b"),
+        Address(long + "1"),
+        Address(long + "2"),
+        Address(long),
+        Address("b", "a."),
+        Address(".b", "a"),
         Address(queue_key(Address("b", "a"), engine)),
     ]
 

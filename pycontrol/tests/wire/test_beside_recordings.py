@@ -23,6 +23,8 @@ from tests.support.recorded_rows import NAME, differences, recorded, recorded_he
 from tests.support.recorded_values import Values
 
 BILL, FAIL = "Shop.Messages.BillOrder", "Shop.Messages.Fail"
+
+
 @message_type(BILL)
 @dataclass
 class BillOrder:

@@ -30,7 +30,10 @@ class Line:
     count: int = 0
 
 
-NAMES = {each.__name__: each for each in (date, datetime, time, timedelta, Decimal, UUID, Colour, Word, Line)} | {"UTC": UTC, "DecimalText": DecimalText}
+NAMES = {each.__name__: each for each in (date, datetime, time, timedelta, Decimal, UUID, Colour, Word, Line)} | {
+    "UTC": UTC,
+    "DecimalText": DecimalText,
+}
 
 
 def test_the_table_has_every_row():

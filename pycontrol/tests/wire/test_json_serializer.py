@@ -263,4 +263,6 @@ def test_durations_are_written_as_time_spans_and_read_in_both_forms(duration, te
 
 
 def test_the_message_of_the_recording_has_every_type():
-    assert {f.name for f in fields(Values)} == {re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower() for name in json.loads(recorded("send-values")["body"])}
+    assert {f.name for f in fields(Values)} == {
+        re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower() for name in json.loads(recorded("send-values")["body"])
+    }

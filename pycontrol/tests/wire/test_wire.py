@@ -112,9 +112,7 @@ def test_a_delayed_retry_of_nservicebus_that_names_this_queue_is_handled_here(pa
     assert (outcome.kind, party.seen) == (Kind.HANDLED, [{"OrderId": 42}])
 
 
-def test_a_delayed_message_of_nservicebus_for_another_queue_goes_there_without_the_header_that_says_so(
-    party, wire, database
-):
+def test_a_delayed_message_of_nservicebus_for_another_queue_goes_there_without_the_header_that_says_so(party, wire, database):
     there = wire["delayed-retry"] | {FORWARD: database.canonical(parse_address("Sales"))}
 
     party.gets(there)

@@ -115,7 +115,9 @@ def test_every_type_of_a_generated_message_comes_back(seed):
     chance = Random(seed)
     for _ in range(50):
         message = generated_values(chance)
-        message = replace(message, text=re.sub("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", message.text), map={"k": None, "ž": "\r\n"})
+        message = replace(
+            message, text=re.sub("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", message.text), map={"k": None, "ž": "\r\n"}
+        )
 
         assert XML.decode(XML.encode(message), Values) == message
 

@@ -75,7 +75,11 @@ def test_a_reply_comes_back_over_the_bridge(sides):
     sides.move()
     (request,) = Queue("Stock", sides.warehouse).receive()
 
-    reply = Operation({"NServiceBus.CorrelationId": request.message_id, "NServiceBus.ReplyToAddress": sides.address(sides.warehouse, "Stock")}, b"8", request.reply_to)
+    reply = Operation(
+        {"NServiceBus.CorrelationId": request.message_id, "NServiceBus.ReplyToAddress": sides.address(sides.warehouse, "Stock")},
+        b"8",
+        request.reply_to,
+    )
     dispatch(sides.warehouse, [[reply]], Directory(), own_queue=None)
     sides.move(back=True)
 
@@ -360,7 +364,10 @@ def test_a_bridge_ends_when_nothing_waits(sides):
     bridge.run(lambda snapshot: snapshot.idle)
 
     assert sides.numbers(sides.warehouse, "Stock") == {1: 1}
-    assert [(each[:3], each[3].sent) for each in bridge.snapshot().counts] == [(("shop", "warehouse", "Stock"), 1), (("warehouse", "shop", "Sales"), 0)]
+    assert [(each[:3], each[3].sent) for each in bridge.snapshot().counts] == [
+        (("shop", "warehouse", "Stock"), 1),
+        (("warehouse", "shop", "Sales"), 0),
+    ]
 
 
 def test_a_bridge_stops_in_time_although_the_target_holds_it_up(sides):

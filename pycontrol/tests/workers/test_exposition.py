@@ -68,7 +68,12 @@ def test_a_scrape_has_the_counts_and_times_of_what_was_handled(shop):
     assert found.value("rowpost_processing_time_seconds_count", **queue, message_type="") == 2
     assert found.value("rowpost_processing_time_seconds_bucket", **queue, message_type="Shop.Vip", le="+Inf") == 5
     assert found.value("rowpost_processing_time_seconds_sum", **queue, message_type="Shop.Vip") > 0
-    assert [found.value(f"rowpost_{name}", **queue) for name in ("queue_depth", "workers_busy", "queue_paused", "attempts_failed_total")] == [0, 0, 0, 0]
+    assert [found.value(f"rowpost_{name}", **queue) for name in ("queue_depth", "workers_busy", "queue_paused", "attempts_failed_total")] == [
+        0,
+        0,
+        0,
+        0,
+    ]
     assert (found.value("rowpost_workers_limit", **queue), found.value("rowpost_queue_info", **queue)) == (4, 1)
     assert found.value("rowpost_queue_last_peek_timestamp_seconds", **queue) == pytest.approx(time.time(), abs=120)
     assert found.value("rowpost_build_info", version=rowpost.__version__) == 1
@@ -177,7 +182,13 @@ def test_a_port_that_is_taken_is_named_before_a_worker_starts(shop):
 
 @pytest.mark.parametrize(
     ("written", "host", "port"),
-    [(9464, "127.0.0.1", 9464), ("9464", "127.0.0.1", 9464), ("0.0.0.0:0", "0.0.0.0", 0), ("app01.example:9464", "app01.example", 9464), ("[::1]:1", "::1", 1)],
+    [
+        (9464, "127.0.0.1", 9464),
+        ("9464", "127.0.0.1", 9464),
+        ("0.0.0.0:0", "0.0.0.0", 0),
+        ("app01.example:9464", "app01.example", 9464),
+        ("[::1]:1", "::1", 1),
+    ],
 )
 def test_an_address_is_a_port_or_host_and_port(written, host, port):
     assert read_metrics_address(written) == MetricsAddress(host, port)
@@ -232,7 +243,10 @@ def test_when_metrics_are_off_no_call_is_made_for_them(shop):
 
     def count(frame, event, _):
         if event == "call":
-            calls[frame.f_code.co_filename.replace("\\", "/"), frame.f_code.co_qualname if hasattr(frame.f_code, "co_qualname") else frame.f_code.co_name] += 1
+            calls[
+                frame.f_code.co_filename.replace("\\", "/"),
+                frame.f_code.co_qualname if hasattr(frame.f_code, "co_qualname") else frame.f_code.co_name,
+            ] += 1
 
     sys.setprofile(count)
     try:
@@ -288,7 +302,9 @@ def test_a_scrape_asks_the_database_nothing_and_opens_no_connection(shop):
 # ------------------------------------------------------------------ decisions, without processes
 def a_queue(**figures):
     counted = dict.fromkeys(("handled", "failed", "delayed", "moved_to_error", "expired", "poison", "died"), 0)
-    return QueueSnapshot(**{"queue": "Sales", "depth": 0, "workers": 1, "busy": 0, "limit": 4, "target": 1, "rate": 0.0, "critical": False, **counted, **figures})
+    return QueueSnapshot(
+        **{"queue": "Sales", "depth": 0, "workers": 1, "busy": 0, "limit": 4, "target": 1, "rate": 0.0, "critical": False, **counted, **figures}
+    )
 
 
 def a_status(settings, *queues, silent_s=0.0, stopping=False, refused=None):

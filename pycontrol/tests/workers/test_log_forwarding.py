@@ -33,7 +33,7 @@ def test_records_of_handlers_arrive_with_their_message_whole_and_in_order(shop, 
     assert [each[2].split("\n")[0][:12] for each in found] == ["order 17", "in a thread", "caught", "long xxxxxxx"]
     assert [each[0] for each in found] == ["INFO", "WARNING", "ERROR", "INFO"]
     assert {each[1] for each in found} == {"shop.orders"}
-    assert found[2][2].endswith("KeyError: \"the order's number\"")
+    assert found[2][2].endswith('KeyError: "the order\'s number"')
     assert found[3][2].endswith("characters more)")
     assert len(found[3][2]) < 17_000
     seen = running.seen(events.Logged)

@@ -142,7 +142,9 @@ def test_a_panel_uses_exported_metrics_and_labels(title, query, exported):
 
 
 def test_the_dashboards_choices_come_from_exported_labels(exported):
-    chosen = {name: re.fullmatch(r"label_values\((.+), (\w+)\)", each["query"]["query"]) for name, each in VARIABLES.items() if each["type"] == "query"}
+    chosen = {
+        name: re.fullmatch(r"label_values\((.+), (\w+)\)", each["query"]["query"]) for name, each in VARIABLES.items() if each["type"] == "query"
+    }
 
     assert set(chosen) == {"job", "instance", "queue"}
     for name, found in chosen.items():

@@ -38,7 +38,9 @@ class Control:
     def running(self, handler="tests.support.handlers:note", heartbeat=0.2, oldest_message=0, **more):
         settings = self.shop.settings()
         queues = tuple(replace(each, worker=each.worker and replace(each.worker, handler=handler)) for each in settings.queues)
-        return Running(replace(settings, queues=queues, service_control=ServiceControlSettings('"Particular.ServiceControl"', heartbeat, oldest_message), **more))
+        return Running(
+            replace(settings, queues=queues, service_control=ServiceControlSettings('"Particular.ServiceControl"', heartbeat, oldest_message), **more)
+        )
 
     def got(self, kind):
         return [message for message in self.queue.browse(200) if message.headers["NServiceBus.EnclosedMessageTypes"] == kind]
@@ -216,9 +218,7 @@ def test_the_section_of_an_environment(tmp_path):
     write("service_control: {queue: '\"Particular.ServiceControl\"'}")
     assert load_settings(path).service_control == ServiceControlSettings('"Particular.ServiceControl"', 10.0)
     write("service_control: {queue: x, monitoring: y, metrics_interval: 30, instance: web1, saga_audit: true}")
-    assert load_settings(path).service_control == ServiceControlSettings(
-        "x", monitoring="y", metrics_interval=30.0, instance="web1", saga_audit=True
-    )
+    assert load_settings(path).service_control == ServiceControlSettings("x", monitoring="y", metrics_interval=30.0, instance="web1", saga_audit=True)
     for wrong, said in (
         ("{queue: 'x@['}", "service_control.queue"),
         ("{queue: x, heartbeat: -1}", "heartbeat"),

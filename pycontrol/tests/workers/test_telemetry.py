@@ -84,7 +84,9 @@ def test_a_program_s_own_provider_is_used_and_flushed(shop, tmp_path):
     file = tmp_path / "spans"
     shop.queue.send(str(file).encode(), TYPE)
     settings = observed(shop.settings(), traces="api")
-    queues = tuple(replace(each, worker=each.worker and replace(each.worker, handler="tests.support.own_provider:traced")) for each in settings.queues)
+    queues = tuple(
+        replace(each, worker=each.worker and replace(each.worker, handler="tests.support.own_provider:traced")) for each in settings.queues
+    )
 
     with Running(replace(settings, queues=queues)) as supervisor:
         supervisor.until(lambda: shop.handled() == 1, "it is handled")
@@ -98,7 +100,9 @@ def test_without_telemetry_a_worker_imports_nothing_of_it(shop, target):
         pytest.skip("the handler writes with the driver of PostgreSQL")
     shop.send(1)
     settings = shop.settings()
-    queues = tuple(replace(each, worker=each.worker and replace(each.worker, handler="tests.support.traced:note_imports")) for each in settings.queues)
+    queues = tuple(
+        replace(each, worker=each.worker and replace(each.worker, handler="tests.support.traced:note_imports")) for each in settings.queues
+    )
 
     with Running(replace(settings, queues=queues)) as supervisor:
         supervisor.until(lambda: shop.handled() == 1, "it is handled")

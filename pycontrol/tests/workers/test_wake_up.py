@@ -155,8 +155,7 @@ def test_a_message_that_was_rolled_back_into_the_queue_is_found_again(postgresql
 # ------------------------------------------------------------------ who hears nothing
 def end_supervisors_session(sql):
     return sql.run(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-        " WHERE application_name = 'rowpost supervisor' AND datname = current_database()"
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'rowpost supervisor' AND datname = current_database()"
     )
 
 

@@ -24,9 +24,7 @@ def demo(
     workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Maximum number of workers.")] = 4,
     keep: Annotated[
         bool | None,
-        typer.Option(
-            "--keep/--clean", help="Keep or delete the demo's queues at the end. Default: keep them in the embedded database only."
-        ),
+        typer.Option("--keep/--clean", help="Keep or delete the demo's queues at the end. Default: keep them in the embedded database only."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before deploying into a database that is not embedded.")] = False,
 ) -> ExitCode:

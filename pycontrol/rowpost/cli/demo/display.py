@@ -29,10 +29,7 @@ def picture(title: str, progress: Progress, snapshot: Snapshot, depths: Mapping[
     bars = Table.grid(padding=(0, 2))
     for name, value in (("orders sent", burst.sent), ("handled", min(handled, burst.orders))):
         bars.add_row(name, ProgressBar(total=burst.orders, completed=value, width=40), f"{value:,} of {burst.orders:,}")
-    recent = [
-        Text(visible(" ".join(text.split())), style="yellow", overflow="ellipsis", no_wrap=True)
-        for text in progress.recent
-    ]
+    recent = [Text(visible(" ".join(text.split())), style="yellow", overflow="ellipsis", no_wrap=True) for text in progress.recent]
     return Group(
         Text(f"{title} · {progress.seconds:.0f} s", style="dim"),
         queue_table(snapshot, depths),
@@ -67,9 +64,7 @@ def chart_of_workers(progress: Progress, limit: int) -> list[Text]:
     return shown
 
 
-def print_summary(
-    out: Console, scenario: Scenario, outcome: Outcome, reasons: list[tuple[str, str]], progress: Progress, limit: int
-) -> None:
+def print_summary(out: Console, scenario: Scenario, outcome: Outcome, reasons: list[tuple[str, str]], progress: Progress, limit: int) -> None:
     """Print how many messages were sent, what happened to them, and the throughput."""
     facts = Table.grid(padding=(0, 2))
     facts.add_column(justify="right")

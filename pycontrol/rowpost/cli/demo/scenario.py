@@ -90,11 +90,7 @@ class Scenario:
     def differences(self, outcome: Outcome) -> list[str]:
         """Describe every difference from the expected result, one line each."""
         got, expected = asdict(outcome), asdict(self.expected)
-        return [
-            f"{name.replace('_', ' ')}: {got[name]:,}, expected {expected[name]:,}"
-            for name in got
-            if got[name] != expected[name]
-        ]
+        return [f"{name.replace('_', ' ')}: {got[name]:,}, expected {expected[name]:,}" for name in got if got[name] != expected[name]]
 
 
 def queues(workers: int, canonical: dict[str, str]) -> tuple[QueueSettings, ...]:

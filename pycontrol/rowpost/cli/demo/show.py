@@ -41,9 +41,7 @@ def show(session: Session, orders: int, workers: int, keep: bool) -> ExitCode:
     session.note(f"Deploying the demo to {session.settings.target} ...")
     with session.connected() as database:
         stage.set(database)
-    progress = Progress(
-        Burst(session.environment, stage.names[BILLING], orders), (stage.names[BILLING], stage.names[SALES])
-    )
+    progress = Progress(Burst(session.environment, stage.names[BILLING], orders), (stage.names[BILLING], stage.names[SALES]))
     supervisor = Supervisor(stage.settings, on_event=progress.record)
     try:
         stopped_by = _work(session, stage, progress, supervisor, workers)

@@ -89,9 +89,21 @@ def _print_groups(session: Session, errors: ErrorQueue, wanted: Filter, cause: s
                 "first_failed_at": each.first_failed_at, "last_failed_at": each.last_failed_at,
             })  # fmt: skip
         return
-    rows = [(each.count, each.cause.failed_in or "?", (each.last_failed_at or "")[:19], _exception(each.cause.exception_type, each.example), each.cause.message_type, each.cause.key) for each in found.groups]
+    rows = [
+        (
+            each.count,
+            each.cause.failed_in or "?",
+            (each.last_failed_at or "")[:19],
+            _exception(each.cause.exception_type, each.example),
+            each.cause.message_type,
+            each.cause.key,
+        )
+        for each in found.groups
+    ]
     table(session.out, ("messages", "failed in", "last", "exception", "message type", "cause"), rows, right=("messages",))
-    session.note(f"{format_exact_count(found.matched)} of {found.read:,} in {errors.queue.name} match, of {len(found.groups):,} {'cause' if len(found.groups) == 1 else 'causes'}.")
+    session.note(
+        f"{format_exact_count(found.matched)} of {found.read:,} in {errors.queue.name} match, of {len(found.groups):,} {'cause' if len(found.groups) == 1 else 'causes'}."
+    )
 
 
 def _line(message: FailedMessage) -> tuple[object, ...]:

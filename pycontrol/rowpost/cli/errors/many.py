@@ -132,7 +132,13 @@ def header_values(given: list[str] | None) -> dict[str, str | None]:
 
 
 def _selection(
-    session: Session, queue: str | None, failed_queue: str | None, exception: str | None, message_type: str | None, since: str | None, cause: str | None
+    session: Session,
+    queue: str | None,
+    failed_queue: str | None,
+    exception: str | None,
+    message_type: str | None,
+    since: str | None,
+    cause: str | None,
 ) -> Selection:
     name = session.settings.supervisor.error_queue if queue is None else session.name(queue)
     return Selection(name, failed_filter(session, failed_queue, exception, message_type, since), cause)
@@ -171,13 +177,31 @@ def _where(change: Change, found: Scan) -> str:
 
 def _print_preview(session: Session, selection: Selection, change: Change, found: Scan) -> None:
     if session.as_json:
-        groups = [{"cause": each.cause.key, "messages": each.count, "failed_queue": each.cause.failed_in or None, "exception_type": each.cause.exception_type or None} for each in found.groups]
-        examples = [{"row_version": each.row_version, "message_id": each.message_id, "exception": each.exception_message or None} for each in found.messages]
-        session.document({"act": change.kind, "queue": selection.queue, "matched": found.matched, "read": found.read, "groups": groups, "examples": examples})
+        groups = [
+            {
+                "cause": each.cause.key,
+                "messages": each.count,
+                "failed_queue": each.cause.failed_in or None,
+                "exception_type": each.cause.exception_type or None,
+            }
+            for each in found.groups
+        ]
+        examples = [
+            {"row_version": each.row_version, "message_id": each.message_id, "exception": each.exception_message or None} for each in found.messages
+        ]
+        session.document(
+            {"act": change.kind, "queue": selection.queue, "matched": found.matched, "read": found.read, "groups": groups, "examples": examples}
+        )
         return
-    rows = [(each.count, each.cause.failed_in or "?", each.cause.exception_type or "?", each.cause.message_type, each.cause.key) for each in found.groups]
+    rows = [
+        (each.count, each.cause.failed_in or "?", each.cause.exception_type or "?", each.cause.message_type, each.cause.key) for each in found.groups
+    ]
     table(session.out, ("messages", "failed in", "exception", "message type", "cause"), rows, right=("messages",))
     for each in found.messages:
-        session.out.print(visible(f"for example row {each.row_version}, message {each.message_id}: {' '.join(each.exception_message.split())[:80]}"), soft_wrap=True)
+        session.out.print(
+            visible(f"for example row {each.row_version}, message {each.message_id}: {' '.join(each.exception_message.split())[:80]}"), soft_wrap=True
+        )
     where = f" ({_where(change, found)})" if found.matched else ""
-    session.note(f"{_verb(change)} would change {format_exact_count(found.matched)} of {found.read:,} in {selection.queue}{where}. Nothing was changed.")
+    session.note(
+        f"{_verb(change)} would change {format_exact_count(found.matched)} of {found.read:,} in {selection.queue}{where}. Nothing was changed."
+    )

@@ -35,30 +35,22 @@ MessageArgument = Annotated[
 ]
 FailedQueueOption = Annotated[
     str | None,
-    typer.Option(
-        "--failed-queue", "-f", metavar="QUEUE", help="Only messages that failed in this queue.", autocompletion=queue_names
-    ),
+    typer.Option("--failed-queue", "-f", metavar="QUEUE", help="Only messages that failed in this queue.", autocompletion=queue_names),
 ]
 ExceptionOption = Annotated[
     str | None,
     typer.Option("--exception", "-e", metavar="TEXT", help="Only messages whose exception type or text contains this."),
 ]
-TypeOption = Annotated[
-    str | None, typer.Option("--type", "-t", metavar="TEXT", help="Only messages whose type contains this.")
-]
+TypeOption = Annotated[str | None, typer.Option("--type", "-t", metavar="TEXT", help="Only messages whose type contains this.")]
 SinceOption = Annotated[
     str | None, typer.Option("--since", metavar="TIME", help="Only messages that failed then or later: 2h ago, or 2026-12-24T18:00Z.")
 ]
-CauseOption = Annotated[
-    str | None, typer.Option("--cause", metavar="KEY", help="Only messages of this group, as `errors list --group` names it.")
-]
+CauseOption = Annotated[str | None, typer.Option("--cause", metavar="KEY", help="Only messages of this group, as `errors list --group` names it.")]
 ReasonOption = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why, for the record. Up to 400 characters.")]
 MessagesArgument = Annotated[list[str], typer.Argument(metavar="MESSAGE...", help="Row numbers from the list, or ids.")]
 ToOption = Annotated[
     str | None,
-    typer.Option(
-        "--to", metavar="QUEUE", help="Move to this queue instead of the one in which the message failed.", autocompletion=queue_names
-    ),
+    typer.Option("--to", metavar="QUEUE", help="Move to this queue instead of the one in which the message failed.", autocompletion=queue_names),
 ]
 
 

@@ -84,12 +84,8 @@ def _description(message: FailedMessage) -> str:
 def edit(
     session: Session,
     message: MessageArgument,
-    body: Annotated[
-        Path | None, typer.Option("--body", metavar="FILE", exists=True, dir_okay=False, help="The new body.")
-    ] = None,
-    headers: Annotated[
-        Path | None, typer.Option("--headers", metavar="FILE", help="The new headers: a JSON object of texts.")
-    ] = None,
+    body: Annotated[Path | None, typer.Option("--body", metavar="FILE", exists=True, dir_okay=False, help="The new body.")] = None,
+    headers: Annotated[Path | None, typer.Option("--headers", metavar="FILE", help="The new headers: a JSON object of texts.")] = None,
     to: ToOption = None,
     queue: ErrorQueueOption = None,
     reason: ReasonOption = None,

@@ -33,9 +33,7 @@ def register(app: typer.Typer) -> None:
 def peek(
     session: Session,
     name: QueueArgument,
-    count: Annotated[
-        int, typer.Option("--count", "-n", min=1, max=PEEK_LIMIT, help="Stop counting at this number.")
-    ] = PEEK_LIMIT,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=PEEK_LIMIT, help="Stop counting at this number.")] = PEEK_LIMIT,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if messages are waiting.")] = False,
 ) -> ExitCode:
     """Count the waiting messages, without those that receivers have locked."""
@@ -52,9 +50,7 @@ def peek(
 def purge(
     session: Session,
     name: QueueArgument,
-    expired: Annotated[
-        bool, typer.Option("--expired", help="Delete only messages whose time to be received has passed.")
-    ] = False,
+    expired: Annotated[bool, typer.Option("--expired", help="Delete only messages whose time to be received has passed.")] = False,
     yes: YesOption = False,
 ) -> None:
     """Delete all messages, in batches that commit one by one. Messages that receivers have locked stay."""
@@ -84,9 +80,7 @@ def browse(
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="Maximum number of messages, oldest first.")] = 20,
     after: Annotated[int | None, typer.Option("--after", metavar="ROW", help="Only messages after this row number.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Show all headers and complete bodies.")] = False,
-    body_bytes: Annotated[
-        int | None, typer.Option("--body-bytes", min=0, help="With --full or --json: truncate bodies at this size.")
-    ] = None,
+    body_bytes: Annotated[int | None, typer.Option("--body-bytes", min=0, help="With --full or --json: truncate bodies at this size.")] = None,
 ) -> None:
     """Show messages without removing or locking them."""
     whole = full or session.as_json

@@ -69,7 +69,12 @@ def limit(
                 noted.done = 0
                 limit_workers(database, each, workers, shared=total, reason=reason)
         where = "all supervisors together" if total else "each supervisor"
-        _print(session, database, names, "{} has as many workers as its environment says." if clear else f"{{}} has at most {workers} workers in {where}.")
+        _print(
+            session,
+            database,
+            names,
+            "{} has as many workers as its environment says." if clear else f"{{}} has at most {workers} workers in {where}.",
+        )
 
 
 def _names(session: Session, name: str) -> list[str]:

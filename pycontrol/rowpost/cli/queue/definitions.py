@@ -25,15 +25,11 @@ __all__ = ["register"]
 
 #: `queue list` counts up to so many messages, and waits so long for a table that is locked
 COUNTED, LOCK_TIMEOUT_MS = 1_000, 500
-BodyStringOption = Annotated[
-    bool, typer.Option("--body-string", help="Add the column BodyString, which shows the body as text in SQL tools.")
-]
+BodyStringOption = Annotated[bool, typer.Option("--body-string", help="Add the column BodyString, which shows the body as text in SQL tools.")]
 HeapOption = Annotated[
     bool, typer.Option("--heap", help="SQL Server: store the table as a heap with a nonclustered index on the row version, for many receivers.")
 ]
-NoDelayedOption = Annotated[
-    bool, typer.Option("--no-delayed", help="Make no table for delayed messages, for queues such as error and audit.")
-]
+NoDelayedOption = Annotated[bool, typer.Option("--no-delayed", help="Make no table for delayed messages, for queues such as error and audit.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -52,9 +48,7 @@ def create(
     body_string: BodyStringOption = False,
     heap: HeapOption = False,
     no_delayed: NoDelayedOption = False,
-    external: Annotated[
-        bool, typer.Option("--external", help="A queue that another system owns. rowpost only sends to it.")
-    ] = False,
+    external: Annotated[bool, typer.Option("--external", help="A queue that another system owns. rowpost only sends to it.")] = False,
 ) -> None:
     """Create a queue: its table and its procedures. An existing queue is updated."""
     if external and (body_string or heap):
@@ -64,9 +58,7 @@ def create(
         result = (
             registry.add_external(database, queue)
             if external
-            else registry.create_queue(
-                database, queue, body_string=body_string, clustered=not heap, delayed=not no_delayed
-            )
+            else registry.create_queue(database, queue, body_string=body_string, clustered=not heap, delayed=not no_delayed)
         )
     _print_result(session, queue, "external" if external else "own", result)
 
@@ -81,9 +73,7 @@ def adopt(
     """Take over a table that NServiceBus made. The table keeps its messages and gets procedures."""
     with session.deployed() as database:
         queue = session.name(name)
-        result = registry.adopt_queue(
-            database, queue, body_string=body_string, clustered=not heap, delayed=not no_delayed
-        )
+        result = registry.adopt_queue(database, queue, body_string=body_string, clustered=not heap, delayed=not no_delayed)
     _print_result(session, queue, "adopted", result)
 
 
@@ -98,9 +88,7 @@ def _print_result(session: Session, queue: str, kind: str, result: ApplyResult) 
 def drop(
     session: Session,
     name: QueueArgument,
-    keep_table: Annotated[
-        bool, typer.Option("--keep-table", help="Drop the procedures and keep the table with its messages.")
-    ] = False,
+    keep_table: Annotated[bool, typer.Option("--keep-table", help="Drop the procedures and keep the table with its messages.")] = False,
     yes: YesOption = False,
 ) -> None:
     """Drop a queue with all its messages."""
@@ -185,9 +173,7 @@ def _in_words(depth: int | None, *, estimated: bool) -> str:
 
 def check(
     session: Session,
-    name: Annotated[
-        str | None, typer.Argument(metavar="QUEUE", help="A queue. Default: all.", autocompletion=queue_names)
-    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="QUEUE", help="A queue. Default: all.", autocompletion=queue_names)] = None,
 ) -> ExitCode:
     """Check the tables and indexes of queues. Exit code 1 if there is a finding."""
     with session.deployed() as database:
@@ -223,21 +209,11 @@ def grant(
     receive_from: Annotated[
         list[str] | None, typer.Option("--receive-from", metavar="QUEUE", help="A queue from which it receives. May be repeated.")
     ] = None,
-    send_to: Annotated[
-        list[str] | None, typer.Option("--send-to", metavar="QUEUE", help="A queue to which it sends. May be repeated.")
-    ] = None,
-    purge_too: Annotated[
-        list[str] | None, typer.Option("--purge", metavar="QUEUE", help="A queue that it may purge. May be repeated.")
-    ] = None,
-    saga: Annotated[
-        list[str] | None, typer.Option("--saga", metavar="SAGA", help="The table of a saga that it runs. May be repeated.")
-    ] = None,
-    tables: Annotated[
-        bool, typer.Option("--tables", help="Add the table rights that NServiceBus endpoints need.")
-    ] = False,
-    apply_them: Annotated[
-        bool, typer.Option("--apply", help="Print the statements and run them.")
-    ] = False,
+    send_to: Annotated[list[str] | None, typer.Option("--send-to", metavar="QUEUE", help="A queue to which it sends. May be repeated.")] = None,
+    purge_too: Annotated[list[str] | None, typer.Option("--purge", metavar="QUEUE", help="A queue that it may purge. May be repeated.")] = None,
+    saga: Annotated[list[str] | None, typer.Option("--saga", metavar="SAGA", help="The table of a saga that it runs. May be repeated.")] = None,
+    tables: Annotated[bool, typer.Option("--tables", help="Add the table rights that NServiceBus endpoints need.")] = False,
+    apply_them: Annotated[bool, typer.Option("--apply", help="Print the statements and run them.")] = False,
 ) -> None:
     """Print the statements that grant an endpoint's login the rights on its queues."""
     login = session.text(login)

@@ -20,9 +20,7 @@ from rowpost.transport.maintenance import Metrics, Step, maintain_queue, queue_m
 
 __all__ = ["register"]
 
-QueueOption = Annotated[
-    str | None, typer.Argument(metavar="QUEUE", help="A queue. Default: all.", autocompletion=queue_names)
-]
+QueueOption = Annotated[str | None, typer.Argument(metavar="QUEUE", help="A queue. Default: all.", autocompletion=queue_names)]
 _COLUMNS = ("queue", "depth", "oldest", "expired", "in", "out", "table", "indexes", "dead rows")
 
 
@@ -57,9 +55,7 @@ def show_metrics(
 def maintain(
     session: Session,
     name: QueueOption = None,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Also run statements that lock out senders and receivers while they run.")
-    ] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Also run statements that lock out senders and receivers while they run.")] = False,
 ) -> ExitCode:
     """Maintain the tables of queues: dead rows, bloat, statistics, settings. Exit code 1 if a step was not done.
 

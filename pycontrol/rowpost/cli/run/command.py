@@ -30,9 +30,7 @@ def run(
     ] = None,
     queue: Annotated[
         list[str] | None,
-        typer.Option(
-            "--queue", "-q", metavar="QUEUE", help="Run only the workers of this queue. May be repeated.", autocompletion=queue_names
-        ),
+        typer.Option("--queue", "-q", metavar="QUEUE", help="Run only the workers of this queue. May be repeated.", autocompletion=queue_names),
     ] = None,
     until_idle: Annotated[bool, typer.Option("--until-idle", help="Exit when no messages are waiting.")] = False,
     metrics: Annotated[
@@ -45,7 +43,10 @@ def run(
         ),
     ] = None,
     plain: Annotated[
-        bool, typer.Option("--plain", help="On a terminal too, write one line for each change, without colours and without drawing again: for screen readers.")
+        bool,
+        typer.Option(
+            "--plain", help="On a terminal too, write one line for each change, without colours and without drawing again: for screen readers."
+        ),
     ] = False,
     install: Annotated[
         bool, typer.Option("--install", help="For development: first create the queues and the tables of sagas that are missing.")

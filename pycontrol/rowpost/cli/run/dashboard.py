@@ -26,7 +26,9 @@ def register(app: typer.Typer) -> None:
 
 def dashboard(
     session: Session,
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on. Other ones than loopback need a token or a proxy.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on. Other ones than loopback need a token or a proxy.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port to listen on; 0 takes a free one.")] = PORT,
     read_only: Annotated[bool, typer.Option("--read-only", help="Offer no act, and refuse all.")] = False,
     token_file: Annotated[

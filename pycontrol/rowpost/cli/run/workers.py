@@ -94,7 +94,9 @@ def _install(session: Session, settings: Settings) -> None:
         with each.connected() as database:
             made = apply(database, plan(wanted)).applied
         if made:
-            session.note(f"Installed in {wanted.target}: {len(made)} objects, for {', '.join(queue.name for queue in wanted.queues) or 'the outbox'}.")
+            session.note(
+                f"Installed in {wanted.target}: {len(made)} objects, for {', '.join(queue.name for queue in wanted.queues) or 'the outbox'}."
+            )
 
 
 def _prepare(session: Session, settings: Settings) -> None:

@@ -61,7 +61,14 @@ def register(app: typer.Typer) -> None:
 
 def doctor(
     session: Session,
-    archive: Annotated[str | None, typer.Argument(metavar="[DIR]", help="Check too what an archive in this place needs, such as s3a://lake/archive or iceberg:lake.messages.archive.", show_default=False)] = None,
+    archive: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[DIR]",
+            help="Check too what an archive in this place needs, such as s3a://lake/archive or iceberg:lake.messages.archive.",
+            show_default=False,
+        ),
+    ] = None,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> ExitCode:
@@ -104,11 +111,20 @@ def _slots(session: Session) -> list[Check]:
 def metrics(
     session: Session,
     archive: Annotated[str | None, typer.Argument(metavar="[DIR]", help="The archive. Omit it with --live.", show_default=False)] = None,
-    live: Annotated[str | None, typer.Option("--live", metavar="QUEUE", help="Measure a stream of this audit queue and write the result to --out.", autocompletion=queue_names)] = None,
+    live: Annotated[
+        str | None,
+        typer.Option(
+            "--live", metavar="QUEUE", help="Measure a stream of this audit queue and write the result to --out.", autocompletion=queue_names
+        ),
+    ] = None,
     out: OutOption = None,
     plot: PlotOption = None,
-    every: Annotated[str | None, typer.Option("--every", metavar="DURATION", help="With --live: keep running and poll at this interval, such as 10s.")] = None,
-    late: Annotated[str, typer.Option("--late", metavar="DURATION", help="With --live: how long an hour waits for its messages after its end.")] = "10m",
+    every: Annotated[
+        str | None, typer.Option("--every", metavar="DURATION", help="With --live: keep running and poll at this interval, such as 10s.")
+    ] = None,
+    late: Annotated[
+        str, typer.Option("--late", metavar="DURATION", help="With --live: how long an hour waits for its messages after its end.")
+    ] = "10m",
     by: Annotated[str, typer.Option("--by", metavar="hour|day|month", help="Merge the hours to days or months.")] = "hour",
     count: SampleOption = SHOWN,
     progress: ProgressOption = None,
@@ -180,7 +196,9 @@ def conversations(
     archive: ArchiveArgument,
     id: Annotated[str | None, typer.Option("--id", metavar="CONVERSATION", help="Print the tree of this conversation.")] = None,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="With --id: print a Mermaid sequence diagram.")] = False,
-    out: Annotated[str | None, typer.Option("--out", metavar="DIR", help="Write edges and conversations to this folder as Parquet, and replace what is there.")] = None,
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="DIR", help="Write edges and conversations to this folder as Parquet, and replace what is there.")
+    ] = None,
     count: SampleOption = SHOWN,
     master: MasterOption = None,
     conf: ConfOption = None,
@@ -233,7 +251,9 @@ def _one_conversation(session: Session, df: DataFrame, id: str, mermaid: bool) -
 def failures(
     session: Session,
     archive: Annotated[str | None, typer.Argument(metavar="[DIR]", help="The archive. Omit it with --queue.", show_default=False)] = None,
-    queue: Annotated[str | None, typer.Option("--queue", metavar="QUEUE", help="Read the messages that are now in this error queue.", autocompletion=queue_names)] = None,
+    queue: Annotated[
+        str | None, typer.Option("--queue", metavar="QUEUE", help="Read the messages that are now in this error queue.", autocompletion=queue_names)
+    ] = None,
     csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the groups to this file as CSV.", dir_okay=False)] = None,
     plot: PlotOption = None,
     out: OutOption = None,
@@ -298,8 +318,14 @@ def _ms(value: float | None) -> str:
 def targets(
     session: Session,
     archive: ArchiveArgument,
-    targets: Annotated[Path, typer.Option("--targets", metavar="FILE", help="A YAML file with targets: see docs/guides/spark-bodies.md.", exists=True, dir_okay=False)],
-    since: Annotated[str | None, typer.Option("--since", metavar="DURATION", help="Measure only this time back from now, such as 7d, instead of the file's window.")] = None,
+    targets: Annotated[
+        Path,
+        typer.Option("--targets", metavar="FILE", help="A YAML file with targets: see docs/guides/spark-bodies.md.", exists=True, dir_okay=False),
+    ],
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="DURATION", help="Measure only this time back from now, such as 7d, instead of the file's window."),
+    ] = None,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> ExitCode:

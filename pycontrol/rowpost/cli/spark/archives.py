@@ -50,20 +50,37 @@ def register(app: typer.Typer) -> None:
 
 def archive(
     session: Session,
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The audit or error queue, or several with commas between them: audit,error.", autocompletion=queue_names)],
+    queue: Annotated[
+        str,
+        typer.Argument(
+            metavar="QUEUE", help="The audit or error queue, or several with commas between them: audit,error.", autocompletion=queue_names
+        ),
+    ],
     folder: ArchiveArgument,
     drain: Annotated[bool, typer.Option("--drain/--tail", help="Remove the messages from the queue, or only read them.")] = False,
-    log: Annotated[bool, typer.Option("--log", help="Read the messages from PostgreSQL's log: for a queue whose messages are received at once.")] = False,
-    slot: Annotated[str | None, typer.Option("--slot", metavar="NAME", help="With --log: the replication slot. Default: named after database and queues.")] = None,
-    shared: Annotated[bool, typer.Option("--shared", help="With --drain: allow it although the queue has consumers, whose messages are then removed.")] = False,
-    take_over: Annotated[bool, typer.Option("--take-over", help="With --drain: also archive what a stream with a lost checkpoint left in the spool.")] = False,
+    log: Annotated[
+        bool, typer.Option("--log", help="Read the messages from PostgreSQL's log: for a queue whose messages are received at once.")
+    ] = False,
+    slot: Annotated[
+        str | None, typer.Option("--slot", metavar="NAME", help="With --log: the replication slot. Default: named after database and queues.")
+    ] = None,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="With --drain: allow it although the queue has consumers, whose messages are then removed.")
+    ] = False,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="With --drain: also archive what a stream with a lost checkpoint left in the spool.")
+    ] = False,
     every: Annotated[str | None, typer.Option("--every", metavar="DURATION", help="Keep running and poll at this interval, such as 10s.")] = None,
     once: Annotated[bool, typer.Option("--once", help="Archive the messages that are there now, then exit. This is the default.")] = False,
     max_rows: Annotated[
         int | None, typer.Option("--max-rows", min=1, help="Maximum number of messages in one batch. Default: 250000; with --drain and --log 50000.")
     ] = None,
-    checkpoint: Annotated[str | None, typer.Option("--checkpoint", metavar="DIR", help="Where Spark stores its progress. Default: a folder in DIR.")] = None,
-    fail_when_held: Annotated[bool, typer.Option("--fail-when-held", help="Exit with 1 if open transactions hold messages back, which a later run archives.")] = False,
+    checkpoint: Annotated[
+        str | None, typer.Option("--checkpoint", metavar="DIR", help="Where Spark stores its progress. Default: a folder in DIR.")
+    ] = None,
+    fail_when_held: Annotated[
+        bool, typer.Option("--fail-when-held", help="Exit with 1 if open transactions hold messages back, which a later run archives.")
+    ] = False,
     progress: ProgressOption = None,
     prometheus: PrometheusOption = None,
     ui: UiOption = None,
@@ -95,9 +112,7 @@ def archive(
     return ExitCode.FINDING if fail_when_held and done.get("waiting") else ExitCode.OK
 
 
-def _check_options(
-    mode: str, *, log: bool, slot: str | None, once: bool, every: str | None, of_drain: bool, fail_when_held: bool
-) -> None:
+def _check_options(mode: str, *, log: bool, slot: str | None, once: bool, every: str | None, of_drain: bool, fail_when_held: bool) -> None:
     if once and every:
         raise Refused("--once and --every cannot be combined.", ExitCode.USAGE)
     if of_drain and mode != "drain":
@@ -107,7 +122,9 @@ def _check_options(
     if slot is not None and mode != "log":
         raise Refused("--slot needs --log: only that mode reads a replication slot.", ExitCode.USAGE)
     if fail_when_held and (mode != "tail" or every):
-        raise Refused("--fail-when-held is for a tail that ends: --drain and --log wait for no transaction, and --every does not end.", ExitCode.USAGE)
+        raise Refused(
+            "--fail-when-held is for a tail that ends: --drain and --log wait for no transaction, and --every does not end.", ExitCode.USAGE
+        )
 
 
 def _check_queues(database: Connection, names: list[str], mode: str) -> None:
@@ -139,7 +156,9 @@ def _holder(process: int | None, since: str | None, application: str | None) -> 
 def adopt(
     session: Session,
     archive: ArchiveArgument,
-    checkpoint: Annotated[list[str] | None, typer.Option("--checkpoint", metavar="DIR", help="The checkpoint of a stream, if it is not in DIR. May be repeated.")] = None,
+    checkpoint: Annotated[
+        list[str] | None, typer.Option("--checkpoint", metavar="DIR", help="The checkpoint of a stream, if it is not in DIR. May be repeated.")
+    ] = None,
 ) -> None:
     """Make a Delta table of an archive of an earlier version, without copying its files. Stop all jobs on it first."""
     local_folder(archive)
@@ -156,7 +175,9 @@ def _warn_plain_readers(session: Session, archive: str) -> None:
     from rowpost.spark.archive.address import is_iceberg
 
     table_of = "an Iceberg table" if is_iceberg(archive) else "a Delta table"
-    session.note(f"Programs that read the Parquet files of this archive without the table's log count merged messages twice: let them read it as {table_of}.")
+    session.note(
+        f"Programs that read the Parquet files of this archive without the table's log count merged messages twice: let them read it as {table_of}."
+    )
 
 
 def retain(
@@ -206,9 +227,13 @@ def compact(
 def erase(
     session: Session,
     archive: ArchiveArgument,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the receipt, such as the number of the request. Do not name the person.")],
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Why, for the receipt, such as the number of the request. Do not name the person.")
+    ],
     where: Annotated[str | None, typer.Option("--where", metavar="SQL", help="A SQL condition on the archive's columns.")] = None,
-    ids: Annotated[Path | None, typer.Option("--ids", metavar="FILE", help="A file with the id of one message in each line.", exists=True, dir_okay=False)] = None,
+    ids: Annotated[
+        Path | None, typer.Option("--ids", metavar="FILE", help="A file with the id of one message in each line.", exists=True, dir_okay=False)
+    ] = None,
     idle: Annotated[bool, typer.Option("--idle", help="No job writes to the archive now: also delete files that a job may be writing.")] = False,
     master: MasterOption = None,
     conf: ConfOption = None,
@@ -221,11 +246,15 @@ def erase(
         from rowpost.spark.jobs import erase as job
 
         selection = job.Selection(where, () if ids is None else job.read_lines(ids))
-        done = job.run(spark, archive, selection, reason, datetime.now(UTC), idle=idle, progress=counter(session, "{done} messages erased in {of} files"))
+        done = job.run(
+            spark, archive, selection, reason, datetime.now(UTC), idle=idle, progress=counter(session, "{done} messages erased in {of} files")
+        )
     if not session.as_json:
         session.note(f"The messages cannot be brought back. Time travel to versions before {done['version']} has ended.")
         if done["unfinished"]:
-            session.note(f"{done['unfinished']} files that a job is writing hold such messages or cannot be read yet. Run the command again when it has committed them, or with --idle if it was killed.")
+            session.note(
+                f"{done['unfinished']} files that a job is writing hold such messages or cannot be read yet. Run the command again when it has committed them, or with --idle if it was killed."
+            )
         for place in done["copies_missing"]:
             session.note(f"Messages were copied to {place}, where no table is now. If you moved it, erase them there: rowpost spark erase PLACE --ids FILE. "
                          "If you deleted it, delete its file in _rowpost/copies of the archive.")  # fmt: skip
@@ -236,10 +265,26 @@ def erase(
 def verify(
     session: Session,
     archive: ArchiveArgument,
-    queue: Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="Compare with the messages that are now in this queue.", autocompletion=queue_names, show_default=False)] = None,
+    queue: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[QUEUE]", help="Compare with the messages that are now in this queue.", autocompletion=queue_names, show_default=False
+        ),
+    ] = None,
     sweep: Annotated[bool, typer.Option("--sweep", help="First remove what killed writers left. Use it only while no job writes.")] = False,
-    repair: Annotated[bool, typer.Option("--repair", help="First remove later copies of messages, and take files that cannot be read out of the table.")] = False,
-    absent: Annotated[Path | None, typer.Option("--absent", metavar="FILE", help="Search all files of the archive for the ids or texts in this file, one in each line.", exists=True, dir_okay=False)] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="First remove later copies of messages, and take files that cannot be read out of the table.")
+    ] = False,
+    absent: Annotated[
+        Path | None,
+        typer.Option(
+            "--absent",
+            metavar="FILE",
+            help="Search all files of the archive for the ids or texts in this file, one in each line.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> ExitCode:
@@ -260,7 +305,12 @@ def verify(
         present = [] if absent is None else job.absent(spark, archive, read_lines(absent))
     findings = [*report.findings, *present]
     if not session.as_json:
-        table(session.out, ("queue", "day", "messages", "bytes"), [(q, d, f"{n:,}", f"{b:,}") for q, d, n, b in report.days], right=("messages", "bytes"))
+        table(
+            session.out,
+            ("queue", "day", "messages", "bytes"),
+            [(q, d, f"{n:,}", f"{b:,}") for q, d, n, b in report.days],
+            right=("messages", "bytes"),
+        )
         if findings or report.notes:
             table(session.out, ("finding", "details", "what to do"), [(f.kind, f.what, f.advice) for f in (*findings, *report.notes)])
     details = {"details": [finding.__dict__ for finding in findings], "notes": [note.__dict__ for note in report.notes]} if session.as_json else {}
@@ -273,5 +323,3 @@ def _spooled(database: Connection, queue: str) -> int:
     rows = database.call("describe_spool", queue)
     first, last = rows[0][2:4] if rows else (None, None)
     return 0 if first is None else last - first + 1
-
-

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["SinceOption", "register"]
 
-SinceOption = Annotated[str | None, typer.Option("--since", metavar="DURATION", help="Only messages of the last days, such as 7d, by the archive's days.")]
+SinceOption = Annotated[
+    str | None, typer.Option("--since", metavar="DURATION", help="Only messages of the last days, such as 7d, by the archive's days.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -63,8 +65,16 @@ def decode(
 def schemas(
     session: Session,
     archive: ArchiveArgument,
-    propose: Annotated[Path | None, typer.Option("--propose", metavar="FOLDER", help="Write a schema file for each type that has none in this folder.", file_okay=False)] = None,
-    check: Annotated[Path | None, typer.Option("--check", metavar="FOLDER", help="Compare the bodies with the schemas in this folder. Exit code 1 if they differ.", file_okay=False)] = None,
+    propose: Annotated[
+        Path | None,
+        typer.Option("--propose", metavar="FOLDER", help="Write a schema file for each type that has none in this folder.", file_okay=False),
+    ] = None,
+    check: Annotated[
+        Path | None,
+        typer.Option(
+            "--check", metavar="FOLDER", help="Compare the bodies with the schemas in this folder. Exit code 1 if they differ.", file_okay=False
+        ),
+    ] = None,
     types: Annotated[str, typer.Option("--types", metavar="PATTERN", help="Only these message types, such as Shop.*.")] = "*",
     master: MasterOption = None,
     conf: ConfOption = None,
@@ -115,8 +125,17 @@ def _print_changes(session: Session, changes: Sequence[Change]) -> ExitCode:
 def quality(
     session: Session,
     archive: ArchiveArgument,
-    expect: Annotated[Path, typer.Option("--expect", metavar="FILE", help="A YAML file with rules: see docs/guides/spark-bodies.md.", exists=True, dir_okay=False)],
-    apart: Annotated[str | None, typer.Option("--apart", metavar="OUT", help="Add failing messages, with the names of the rules, to a Delta table in this folder, or to iceberg:CATALOG.NAMESPACE.TABLE.")] = None,
+    expect: Annotated[
+        Path, typer.Option("--expect", metavar="FILE", help="A YAML file with rules: see docs/guides/spark-bodies.md.", exists=True, dir_okay=False)
+    ],
+    apart: Annotated[
+        str | None,
+        typer.Option(
+            "--apart",
+            metavar="OUT",
+            help="Add failing messages, with the names of the rules, to a Delta table in this folder, or to iceberg:CATALOG.NAMESPACE.TABLE.",
+        ),
+    ] = None,
     since: SinceOption = None,
     master: MasterOption = None,
     conf: ConfOption = None,
@@ -152,7 +171,12 @@ def _print_outcomes(session: Session, outcomes: Sequence[Outcome]) -> None:
          "breach" if each.is_breach else "ok" if not each.failed else "within" if each.rule.severity == "error" else "warning")
         for each in outcomes
     ]  # fmt: skip
-    table(session.out, ("rule", "severity", "messages", "failed", "share", "allowed", "result"), totals, right=("messages", "failed", "share", "allowed"))
+    table(
+        session.out,
+        ("rule", "severity", "messages", "failed", "share", "allowed", "result"),
+        totals,
+        right=("messages", "failed", "share", "allowed"),
+    )
 
 
 def _as_json(outcome: Outcome) -> dict[str, object]:

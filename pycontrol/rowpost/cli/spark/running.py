@@ -35,7 +35,9 @@ __all__ = [
     "receivers", "registered_queues", "result_folder", "running",
 ]  # fmt: skip
 
-ArchiveArgument = Annotated[str, typer.Argument(metavar="DIR", help="The archive: a folder, a URI that Spark can read, or iceberg:CATALOG.NAMESPACE.TABLE.")]
+ArchiveArgument = Annotated[
+    str, typer.Argument(metavar="DIR", help="The archive: a folder, a URI that Spark can read, or iceberg:CATALOG.NAMESPACE.TABLE.")
+]
 MasterOption = Annotated[
     str | None,
     typer.Option("--master", metavar="URL", help="Where Spark runs, such as local[4], spark://…, yarn or sc://…. Default: this machine.",
@@ -80,7 +82,9 @@ def running(session: Session, master: str | None, conf: list[str] | None, doing:
         from rowpost.spark.session import session as start
     except ImportError as error:
         raise _missing(error) from error
-    settings = _settings(conf) | ({} if ui is None else {"spark.ui.enabled": "true", "spark.ui.port": str(ui), "spark.sql.streaming.metricsEnabled": "true"})
+    settings = _settings(conf) | (
+        {} if ui is None else {"spark.ui.enabled": "true", "spark.ui.port": str(ui), "spark.sql.streaming.metricsEnabled": "true"}
+    )
     _hide_py4j()
     with _bar(session) as bar:
         task, existed = bar.add_task("Starting Spark", total=None), is_running()
@@ -170,7 +174,9 @@ def _meters(settings: Settings, opened: ExitStack) -> Any:
     try:
         from rowpost.pipeline.telemetry.exporters import Exporters
     except ModuleNotFoundError as error:
-        raise SettingsError(f"The section telemetry needs {error.name}, which is not installed. Remove the section, or run: {install_command('telemetry')}") from error
+        raise SettingsError(
+            f"The section telemetry needs {error.name}, which is not installed. Remove the section, or run: {install_command('telemetry')}"
+        ) from error
     exporters = Exporters(replace(settings.telemetry, traces=None), "rowpost spark")
     opened.callback(exporters.close)
     return exporters.meters
@@ -196,8 +202,7 @@ def _settings(conf: list[str] | None) -> dict[str, str]:
             raise typer.BadParameter(f"{each!r} is not of the form KEY=VALUE", param_hint="--conf")
         if any(word in each.lower() for word in _SECRET):
             raise typer.BadParameter(
-                f"{key} looks like a secret. Spark shows its settings to everyone who can list processes. "
-                "Pass it as an environment variable instead",
+                f"{key} looks like a secret. Spark shows its settings to everyone who can list processes. Pass it as an environment variable instead",
                 param_hint="--conf",
             )
         found[key] = value
@@ -212,7 +217,13 @@ class _Bar(Progress):
 
 
 def _bar(session: Session) -> Progress:
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[said]}", markup=False), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[said]}", markup=False),
+        TimeElapsedColumn(),
+    )
     return _Bar(*columns, console=session.err, transient=True, disable=not session.err.is_terminal)
 
 
@@ -267,7 +278,9 @@ def result_folder(path: str | None) -> None:
 
         check_folder(path, "the results of --out")
         if not ArchiveFolder(path).may_be_replaced():
-            raise Refused(f"{path} holds something else than an earlier result, which would be deleted. Name an empty or a new folder.", ExitCode.USAGE)
+            raise Refused(
+                f"{path} holds something else than an earlier result, which would be deleted. Name an empty or a new folder.", ExitCode.USAGE
+            )
 
 
 def registered_queues(database: Connection, names: Sequence[str]) -> Mapping[str, str]:
@@ -276,7 +289,7 @@ def registered_queues(database: Connection, names: Sequence[str]) -> Mapping[str
     found = {name: directory.find(database, name) for name in names}
     missing = sorted(name for name, place in found.items() if not place.registered)
     if missing:
-        raise QueueNotFound(f"There is no queue {' and no '.join(map(repr, missing))} in this database: nothing was sent or read. To list the queues, run: rowpost queue list")
+        raise QueueNotFound(
+            f"There is no queue {' and no '.join(map(repr, missing))} in this database: nothing was sent or read. To list the queues, run: rowpost queue list"
+        )
     return {name: place.name for name, place in found.items()}
-
-

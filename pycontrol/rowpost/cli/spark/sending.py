@@ -48,14 +48,29 @@ def replay(
     session: Session,
     folder: ArchiveArgument,
     job: JobOption,
-    queue: Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="The destination. Omit it with --to-original.", autocompletion=queue_names, show_default=False)] = None,
+    queue: Annotated[
+        str | None,
+        typer.Argument(metavar="[QUEUE]", help="The destination. Omit it with --to-original.", autocompletion=queue_names, show_default=False),
+    ] = None,
     to_original: Annotated[bool, typer.Option("--to-original", help="Send each message to the queue in which it failed.")] = False,
-    where: Annotated[str | None, typer.Option("--where", metavar="SQL", help="A SQL condition on the archive's columns, such as \"day = '2026-11-20' and exception_type like '%Timeout%'\".")] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            "--where",
+            metavar="SQL",
+            help="A SQL condition on the archive's columns, such as \"day = '2026-11-20' and exception_type like '%Timeout%'\".",
+        ),
+    ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Send only this many messages, the oldest first.")] = None,
     rate: Annotated[float | None, typer.Option("--rate", min=0.01, help="Maximum number of messages per second.")] = None,
     ramp: Annotated[str | None, typer.Option("--ramp", metavar="1,10,100", help="Send in steps of these sizes first, then the rest.")] = None,
     pause: Annotated[str, typer.Option("--pause", metavar="DURATION", help="Wait this long after each step of --ramp.")] = "10s",
-    max_depth: Annotated[int | None, typer.Option("--max-depth", metavar="N", min=1, help="Wait while the destination has more than N messages waiting, with those of the next step.")] = None,
+    max_depth: Annotated[
+        int | None,
+        typer.Option(
+            "--max-depth", metavar="N", min=1, help="Wait while the destination has more than N messages waiting, with those of the next step."
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count by destination and message type what would be sent, and send nothing.")] = False,
     master: MasterOption = None,
     conf: ConfOption = None,
@@ -103,7 +118,9 @@ def load(
     session: Session,
     files: Annotated[list[str], typer.Argument(metavar="FILES...", help="Parquet, CSV or JSON files.")],
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The destination.", autocompletion=queue_names)],
-    spec: Annotated[Path, typer.Option("--map", metavar="FILE", help="A YAML file that maps columns to id, headers and body.", exists=True, dir_okay=False)],
+    spec: Annotated[
+        Path, typer.Option("--map", metavar="FILE", help="A YAML file that maps columns to id, headers and body.", exists=True, dir_okay=False)
+    ],
     job: JobOption,
     format: Annotated[str | None, typer.Option("--format", metavar="parquet|csv|json", help="The file format. Default: by the files' names.")] = None,
     master: MasterOption = None,

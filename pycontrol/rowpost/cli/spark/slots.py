@@ -29,8 +29,12 @@ _WAIT_S = 60.0
 @command(app)
 def create(
     session: Session,
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue of the stream, or several with commas between them.", autocompletion=queue_names)],
-    slot: Annotated[str | None, typer.Option("--slot", metavar="NAME", help="The name of the slot. Default: named after database and queues.")] = None,
+    queue: Annotated[
+        str, typer.Argument(metavar="QUEUE", help="The queue of the stream, or several with commas between them.", autocompletion=queue_names)
+    ],
+    slot: Annotated[
+        str | None, typer.Option("--slot", metavar="NAME", help="The name of the slot. Default: named after database and queues.")
+    ] = None,
     only_print: PrintOption = False,
 ) -> None:
     """Create the slot of a stream before its first start. From then on, the server keeps its log for the stream."""
@@ -66,7 +70,12 @@ def list_(session: Session) -> None:
     with session.deployed() as database:
         found = list_slots(_postgresql(database))
     if session.as_json:
-        session.document([{"slot": each.name, "status": each.status, "process": each.process, "held_bytes": each.held_bytes, "plugin": each.plugin} for each in found])
+        session.document(
+            [
+                {"slot": each.name, "status": each.status, "process": each.process, "held_bytes": each.held_bytes, "plugin": each.plugin}
+                for each in found
+            ]
+        )
     elif found:
         table(session.out, _COLUMNS, [_row(each) for each in found], right=("holds back",))
     else:
@@ -89,7 +98,9 @@ def drop(
         if found is None:
             raise Refused(f"There is no slot {slot!r} in this database. To list the slots, run: rowpost spark slot list", ExitCode.NOT_FOUND)
         if not only_print:
-            session.confirm(f"Drop the slot {slot}, which holds back {_size(found)} of log in {session.settings.target}? Its stream cannot continue.", yes)
+            session.confirm(
+                f"Drop the slot {slot}, which holds back {_size(found)} of log in {session.settings.target}? Its stream cannot continue.", yes
+            )
             drop_slot(connection, slot)
     if session.as_json:
         session.document({"slot": slot, "dropped": not only_print, "statement": drop_statement(slot)})
@@ -106,7 +117,14 @@ def _postgresql(database: Connection) -> Any:
 
 
 def _row(slot: Slot) -> tuple[object, ...]:
-    return (slot.name, "lost" if slot.is_lost else slot.status or "-", slot.process or "-", _size(slot), slot.plugin, "yes" if slot.failover else "no")
+    return (
+        slot.name,
+        "lost" if slot.is_lost else slot.status or "-",
+        slot.process or "-",
+        _size(slot),
+        slot.plugin,
+        "yes" if slot.failover else "no",
+    )
 
 
 def _size(slot: Slot) -> str:

@@ -77,9 +77,7 @@ def _where(connection: psycopg.Connection) -> str:
     return make_conninfo(connection.info.dsn, password=connection.info.password or None)
 
 
-def _query(
-    connection: psycopg.Connection, function: str, statement: Statement, arguments: dict[str, Any], columns: Sequence[str]
-) -> str:
+def _query(connection: psycopg.Connection, function: str, statement: Statement, arguments: dict[str, Any], columns: Sequence[str]) -> str:
     """COPY takes no parameters: values are quoted by libpq."""
     given = sql.SQL(", ").join(
         sql.SQL("p_{} => {}").format(sql.SQL(name), sql.Literal(arguments[name]))

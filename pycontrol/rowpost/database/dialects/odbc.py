@@ -105,9 +105,7 @@ def find_driver() -> str:
     if "FreeTDS" in installed:
         return "FreeTDS"
     if platform.system() == "Windows":
-        raise SettingsError(
-            "Windows has no ODBC driver for SQL Server. Install Microsoft's: winget install Microsoft.msodbcsql.18"
-        )
+        raise SettingsError("Windows has no ODBC driver for SQL Server. Install Microsoft's: winget install Microsoft.msodbcsql.18")
     raise SettingsError(_PYTHON_PARTS.format("mssql_python_odbc", install_command("sqlserver")))
 
 

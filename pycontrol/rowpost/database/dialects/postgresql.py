@@ -117,9 +117,7 @@ class PostgreSQL:
             key=key,
         )
 
-    def execute(
-        self, session: psycopg.Connection, statement: Statement, arguments: dict[str, Any], begin: Begin
-    ) -> list[Any]:
+    def execute(self, session: psycopg.Connection, statement: Statement, arguments: dict[str, Any], begin: Begin) -> list[Any]:
         if begin:
             return self.execute_all(session, [(statement, arguments)], begin, False)[0]
         self.join(session)

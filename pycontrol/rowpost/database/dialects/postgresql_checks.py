@@ -25,8 +25,7 @@ EXECUTABLE = (
 READ_ONLY_REMEDY = "name the primary in the url, or all servers and target_session_attrs=read-write"
 
 _SERVER = (
-    "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')::boolean,"
-    " current_setting('max_prepared_transactions')::integer"
+    "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')::boolean, current_setting('max_prepared_transactions')::integer"
 )
 #: who owns rowpost's objects, or would after a first deployment
 _OWNER = (
@@ -78,7 +77,9 @@ def checks(connection: psycopg.Connection, schemas: Sequence[str]) -> Iterator[C
         yield _rights(connection, schemas, deployed)
     else:
         found = f"the role {owner} owns rowpost here, and what this login creates would have another owner"
-        advice = f"only a deployment needs them: deploy with the login {owner}" + (f", or add to the url: options=-c%20role%3D{owner}" if member else "")
+        advice = f"only a deployment needs them: deploy with the login {owner}" + (
+            f", or add to the url: options=-c%20role%3D{owner}" if member else ""
+        )
         yield Check("rights to deploy", "note", found, advice)
     if not sees:
         found = f"the role {owner} cannot see since when sessions of other logins have a transaction open, so that queue check cannot name them"

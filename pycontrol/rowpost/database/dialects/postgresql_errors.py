@@ -61,9 +61,7 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
         kind, said = DatabaseUnavailable, f"The server has no space left: {said}. {_WHY_FULL}"
     elif state in _NOT_PREPARED:
         kind, said = UnsupportedServer, f"{said}. Either SQL of a handler deallocated it, or: {SHARED}"
-    elif (
-        state in UNAVAILABLE or state.startswith("08") or (not state and isinstance(error, psycopg.OperationalError))
-    ):
+    elif state in UNAVAILABLE or state.startswith("08") or (not state and isinstance(error, psycopg.OperationalError)):
         kind, said = DatabaseUnavailable, f"The database cannot be reached: {said}"
     elif state == "22003":
         kind = InvalidCount
@@ -85,8 +83,7 @@ def _missing(state: str, said: str, statement: Statement | None) -> RowpostError
     if state == "42P01":
         return QueueNotFound(f"The table of the queue {statement.queue!r} is gone: {said}. Run: rowpost queue check")
     return QueueNotFound(
-        f"No queue named {statement.queue!r} in this database. rowpost queue list shows those that are; "
-        "rowpost queue create makes one."
+        f"No queue named {statement.queue!r} in this database. rowpost queue list shows those that are; rowpost queue create makes one."
     )
 
 

@@ -115,6 +115,7 @@ class Guard(Protocol):
     """
 
     ended: str | None
+
     @property
     def changed(self) -> AbstractSet[str]: ...
 
@@ -154,14 +155,10 @@ class Dialect(Protocol):
     def execute(self, session: Any, statement: Statement, arguments: dict[str, Any], begin: Begin) -> list[Any]:
         """Calls; with `begin` opens the transaction in the same round trip. Rows stand in the contract's order."""
 
-    def execute_all(
-        self, session: Any, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: Begin, commit: Commit
-    ) -> list[list[Any]]:
+    def execute_all(self, session: Any, calls: Sequence[tuple[Statement, dict[str, Any]]], begin: Begin, commit: Commit) -> list[list[Any]]:
         """Call several at once, optionally between BEGIN and COMMIT; the rows of each."""
 
-    def stream(
-        self, session: Any, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int
-    ) -> Iterator[Any]:
+    def stream(self, session: Any, statement: Statement, arguments: dict[str, Any], columns: Sequence[str], chunk_bytes: int) -> Iterator[Any]:
         """Calls; the rows, with these columns at least, come in chunks of about so many bytes."""
 
     def script(self, connection: Any, text: str) -> list[tuple]:

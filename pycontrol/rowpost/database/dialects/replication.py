@@ -181,10 +181,14 @@ def _refused(error: psycopg.Error) -> RowpostError:
     """Return the server's error as one of rowpost's."""
     said = first_line(error)
     if isinstance(error, ObjectInUse):
-        return _SlotInUse(f"Another connection reads the log by this stream's slot: {said}. Each stream needs a slot of its own: set the option slot.")
+        return _SlotInUse(
+            f"Another connection reads the log by this stream's slot: {said}. Each stream needs a slot of its own: set the option slot."
+        )
     if error.sqlstate == "42501" or _NO_RIGHT.search(said):
         return PermissionDenied(NO_REPLICATION.format(said=said))
     found = translate(error)
     if type(found) is DatabaseError:
-        return DatabaseError(f"The log cannot be read: {said}. If the publication was created later than the slot, drop the slot and start with a new checkpoint.")
+        return DatabaseError(
+            f"The log cannot be read: {said}. If the publication was created later than the slot, drop the slot and start with a new checkpoint."
+        )
     return found

@@ -31,9 +31,7 @@ SYNTAX_OF_LSN = re.compile(r"[0-9A-F]{1,8}/[0-9A-F]{1,8}")
 _LONGEST_NAME = 63
 _PLUGIN = "pgoutput"
 _FAILOVER_FROM = 170000
-NO_REPLICATION = (
-    "The login may not read the server's log: {said}. An administrator runs: ALTER ROLE <login> REPLICATION; on Amazon RDS: GRANT rds_replication TO <login>."
-)
+NO_REPLICATION = "The login may not read the server's log: {said}. An administrator runs: ALTER ROLE <login> REPLICATION; on Amazon RDS: GRANT rds_replication TO <login>."
 _STATE = """
 SELECT pg_is_in_recovery(), current_setting('wal_level'), (SELECT c.system_identifier::text FROM pg_control_system() AS c),
     CASE WHEN NOT pg_is_in_recovery() THEN ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint END,
@@ -229,9 +227,13 @@ def _refusal(connection: psycopg.Connection, name: str, error: psycopg.Error) ->
         return PermissionDenied(NO_REPLICATION.format(said=first_line(error)))
     if error.sqlstate == "42710":
         (database,) = connection.execute(_ELSEWHERE, (name,), prepare=False).fetchone() or (None,)
-        return DatabaseError(f"The slot {name} exists already, in the database {database}: names of slots belong to the whole server. Set the option slot to another name.")
+        return DatabaseError(
+            f"The slot {name} exists already, in the database {database}: names of slots belong to the whole server. Set the option slot to another name."
+        )
     if error.sqlstate == "53400":
-        return DatabaseError(f"The slot {name} was not created: {first_line(error)}. Drop slots that nobody needs, or set max_replication_slots higher and restart the server.")
+        return DatabaseError(
+            f"The slot {name} was not created: {first_line(error)}. Drop slots that nobody needs, or set max_replication_slots higher and restart the server."
+        )
     return translate(error)
 
 
@@ -274,8 +276,14 @@ def judge_slot(slot: Slot, keep_size: str) -> Check:
         found = f"the server has removed log that its reader has not read ({slot.reason or slot.status})"
         return Check(name, "bad", found, f"its stream must start with a new slot and checkpoint; an administrator runs: {drop_statement(slot.name)}")
     held = slot.held_bytes or 0
-    used = f"in use by process {slot.process}" if slot.process is not None else "not in use" + (f" for {_span(slot.inactive)}" if slot.inactive else "")
-    limit = "max_slot_wal_keep_size is not set, so that it fills the disk if nobody reads it" if keep_size == "-1" else f"max_slot_wal_keep_size is {keep_size}"
+    used = (
+        f"in use by process {slot.process}" if slot.process is not None else "not in use" + (f" for {_span(slot.inactive)}" if slot.inactive else "")
+    )
+    limit = (
+        "max_slot_wal_keep_size is not set, so that it fills the disk if nobody reads it"
+        if keep_size == "-1"
+        else f"max_slot_wal_keep_size is {keep_size}"
+    )
     found = f"{used}; it holds back {held / (1 << 20):,.1f} MiB of log; {limit}"
     if slot.status == "unreserved":
         return Check(name, "bad", f"{found}; the server may remove its log at any moment", "start its stream now, so that it reads on")

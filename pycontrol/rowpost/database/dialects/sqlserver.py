@@ -127,9 +127,7 @@ class SQLServer:
             session.run(COMMIT[commit])
         return results
 
-    def _run(
-        self, session: Session, calls: Sequence[Call], head: str, tail: str = "", *, undo: str = "", looks: bool = False
-    ) -> list[list[Any]]:
+    def _run(self, session: Session, calls: Sequence[Call], head: str, tail: str = "", *, undo: str = "", looks: bool = False) -> list[list[Any]]:
         """Calls in one round trip, between two statements; an error of any of them goes through `undo` and ends it.
 
         With `looks`, the first result is the session's state.

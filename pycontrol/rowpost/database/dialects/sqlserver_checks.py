@@ -27,7 +27,9 @@ EXECUTABLE = (
 )
 DATABASE = "SELECT CAST(DATABASEPROPERTYEX(DB_NAME(), 'Updateability') AS nvarchar(20)), QUOTENAME(USER_NAME());"
 #: the database's compatibility level; Babelfish says 120 and has no levels
-COMPATIBILITY = "SELECT CASE WHEN SERVERPROPERTY('babelfish') IS NULL THEN d.compatibility_level END FROM sys.databases AS d WHERE d.name = DB_NAME();"
+COMPATIBILITY = (
+    "SELECT CASE WHEN SERVERPROPERTY('babelfish') IS NULL THEN d.compatibility_level END FROM sys.databases AS d WHERE d.name = DB_NAME();"
+)
 _LOWEST_LEVEL = 130  # the first with OPENJSON
 #: the schemas with their owners, quoted
 OWNERS = "SELECT s.name, QUOTENAME(USER_NAME(s.principal_id)) FROM sys.schemas AS s;"

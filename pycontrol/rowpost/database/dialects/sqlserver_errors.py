@@ -157,8 +157,7 @@ def _missing(number: int, said: str, statement: Statement | None) -> RowpostErro
     if number == 208:
         return QueueNotFound(f"The table of the queue {statement.queue!r} is gone: {said}. Run: rowpost queue check")
     return QueueNotFound(
-        f"No queue named {statement.queue!r} in this database. rowpost queue list shows those that are; "
-        "rowpost queue create makes one."
+        f"No queue named {statement.queue!r} in this database. rowpost queue list shows those that are; rowpost queue create makes one."
     )
 
 

@@ -69,6 +69,4 @@ def batched(calls: Sequence[Call]) -> list[list[Call]]:
 
 def is_plain(calls: Sequence[Call]) -> bool:
     """Whether all values are null, counts or flags: such calls need no parameters, so that BEGIN can be in their batch."""
-    return all(
-        arguments.get(name) is None or kind in ("integer", "boolean") for each, arguments in calls for name, kind in each.parameters
-    )
+    return all(arguments.get(name) is None or kind in ("integer", "boolean") for each, arguments in calls for name, kind in each.parameters)

@@ -22,9 +22,7 @@ __all__ = ["BEGIN", "CHECK_OPEN", "COMMIT", "REPLACED", "ROLL_BACK_REPLACED", "S
 # Most providers of linked servers want XACT_ABORT for changes within a transaction. A COMMIT ends the innermost of two:
 # one that is not ours ends nothing.
 # A transaction that is open already was left open by mistake: going on would commit what nobody meant to commit.
-_REFUSE_NESTED = (
-    "IF @@TRANCOUNT > 0 BEGIN; THROW 50000, N'rowpost: a transaction was left open on this connection; nothing is begun in it', 1; END; "
-)
+_REFUSE_NESTED = "IF @@TRANCOUNT > 0 BEGIN; THROW 50000, N'rowpost: a transaction was left open on this connection; nothing is begun in it', 1; END; "
 BEGIN: dict[Begin, str] = {
     True: f"{_REFUSE_NESTED}BEGIN TRANSACTION",
     "distributed": f"{_REFUSE_NESTED}SET XACT_ABORT ON; BEGIN DISTRIBUTED TRANSACTION",

@@ -171,9 +171,7 @@ class Exporters:
 
         console = self._settings.meters == "console"
         exporter = (
-            ConsoleMetricExporter(out=sys.stdout, formatter=lambda data: f"{data.to_json(indent=None)}\n")
-            if console
-            else self._metric_exporter()
+            ConsoleMetricExporter(out=sys.stdout, formatter=lambda data: f"{data.to_json(indent=None)}\n") if console else self._metric_exporter()
         )
         reader = PeriodicExportingMetricReader(exporter, export_interval_millis=self._settings.interval * 1000)
         provider = MeterProvider([reader], resource=_resource(service))

@@ -17,11 +17,13 @@ __all__ = ["Meters"]
 Tags = Mapping[str, str]
 
 _RECOVERABILITY = MappingProxyType({Kind.FAILED: "immediate", Kind.DELAYED: "delayed", Kind.MOVED_TO_ERROR: "error"})
-_RETRIES = MappingProxyType({
-    Kind.FAILED: "Total number of immediate retries requested.",
-    Kind.DELAYED: "Total number of delayed retries requested.",
-    Kind.MOVED_TO_ERROR: "Total number of messages sent to the error queue.",
-})
+_RETRIES = MappingProxyType(
+    {
+        Kind.FAILED: "Total number of immediate retries requested.",
+        Kind.DELAYED: "Total number of delayed retries requested.",
+        Kind.MOVED_TO_ERROR: "Total number of messages sent to the error queue.",
+    }
+)
 
 
 class Meters:
@@ -32,17 +34,13 @@ class Meters:
             return meter.create_counter(f"nservicebus.{name}", description=description)
 
         def histogram(name: str, description: str):
-            return meter.create_histogram(
-                f"nservicebus.messaging.{name}", "s", description, explicit_bucket_boundaries_advisory=BOUNDARIES_S
-            )
+            return meter.create_histogram(f"nservicebus.messaging.{name}", "s", description, explicit_bucket_boundaries_advisory=BOUNDARIES_S)
 
         self._successes = counter("messaging.successes", "Total number of messages processed successfully by the endpoint.")
         self._fetches = counter("messaging.fetches", "Total number of messages fetched from the queue by the endpoint.")
         self._failures = counter("messaging.failures", "Total number of messages processed unsuccessfully by the endpoint.")
         self._handler_time = histogram("handler_time", "The time in seconds for the execution of the business code.")
-        self._critical_time = histogram(
-            "critical_time", "The time in seconds between when the message was sent until processed by the endpoint."
-        )
+        self._critical_time = histogram("critical_time", "The time in seconds between when the message was sent until processed by the endpoint.")
         self._processing_time = histogram(
             "processing_time",
             "The time in seconds between when the message was fetched from the input queue until successfully processed by the endpoint.",

@@ -187,9 +187,7 @@ class QueueTelemetry:
             self._fail(attempt, outcome)
         return outcome
 
-    def attempt(
-        self, attempt: Callable[..., Caused | Outcome], message: Message, row: RowState, *, batched: bool
-    ) -> Caused | Outcome:
+    def attempt(self, attempt: Callable[..., Caused | Outcome], message: Message, row: RowState, *, batched: bool) -> Caused | Outcome:
         """Handle one message of a batch. If it fails, the whole batch is rolled back."""
         with self._attempt(message) as observed:
             result = attempt(message, row, batched=batched)

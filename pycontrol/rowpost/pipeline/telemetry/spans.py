@@ -72,11 +72,7 @@ def _with_baggage(text: str | None, context: Context) -> Context:
 
 def attributes_of(headers: Headers) -> dict[str, str]:
     """Return the attributes that the headers of a message become."""
-    return {
-        attribute: value[:LONGEST_ATTRIBUTE]
-        for header, attribute in HEADER_ATTRIBUTES.items()
-        if isinstance(value := headers.get(header), str)
-    }
+    return {attribute: value[:LONGEST_ATTRIBUTE] for header, attribute in HEADER_ATTRIBUTES.items() if isinstance(value := headers.get(header), str)}
 
 
 def succeed(span: Span) -> None:

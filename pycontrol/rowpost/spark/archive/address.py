@@ -1,7 +1,7 @@
 """How users name an archive: a folder, a URI, or iceberg:CATALOG.NAMESPACE.TABLE. This module imports no package.
 
-    >>> is_iceberg("iceberg:lake.messages.archive"), is_iceberg("s3a://lake/archive")
-    (True, False)
+>>> is_iceberg("iceberg:lake.messages.archive"), is_iceberg("s3a://lake/archive")
+(True, False)
 """
 
 from __future__ import annotations

@@ -65,7 +65,9 @@ class DeltaArchive(ArchiveTable):
             # deltalake's Rust code fails on an entry of the log that is not JSON, with an exception that is no Exception
             if type(error).__name__ != "PanicException" and not isinstance(error, DeltaError):
                 raise
-            raise SparkFailed(f"The log of the table in {path} cannot be read: an entry in {LOG_FOLDER} is damaged ({str(error).splitlines()[0][:200]}). Restore it from a backup.") from error
+            raise SparkFailed(
+                f"The log of the table in {path} cannot be read: an entry in {LOG_FOLDER} is damaged ({str(error).splitlines()[0][:200]}). Restore it from a backup."
+            ) from error
 
     @classmethod
     def create(cls, path: str, schema: StructType) -> DeltaArchive:
@@ -154,7 +156,9 @@ class DeltaArchive(ArchiveTable):
             self._table.create_write_transaction(actions, "append", self._table.schema(), list(PARTITIONS), commit_properties=properties)
         except CommitFailedError as error:
             if DeltaTable(self.path).version() == self.version:  # no other writer is the reason: the table itself refuses the change
-                raise SparkFailed(f"Cannot change {self.path}: {str(error).splitlines()[0]} Nothing was changed. Change the table's properties with Delta's own tools.") from error
+                raise SparkFailed(
+                    f"Cannot change {self.path}: {str(error).splitlines()[0]} Nothing was changed. Change the table's properties with Delta's own tools."
+                ) from error
             return False
         before = self.version
         self._table.update_incremental()
@@ -198,7 +202,11 @@ class DeltaArchive(ArchiveTable):
         if self._table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
             return "column mapping"
         features = set(self._table.protocol().reader_features or ())
-        return "deletion vectors" if "deletionVectors" in features and any(len(pa.record_batch(batch)) for batch in self._table.deletion_vectors()) else None
+        return (
+            "deletion vectors"
+            if "deletionVectors" in features and any(len(pa.record_batch(batch)) for batch in self._table.deletion_vectors())
+            else None
+        )
 
     def read_natively(self, spark: SparkSession) -> DataFrame:
         """Read it with Delta's jar."""
@@ -220,12 +228,16 @@ class DeltaArchive(ArchiveTable):
 
     def check_plain_log(self) -> None:
         if not self.has_plain_log:
-            raise SparkFailed(f"Cannot erase in {self.path}: the log of the table has statistics of ids and headers. Replace it with: rowpost spark adopt {self.path}")
+            raise SparkFailed(
+                f"Cannot erase in {self.path}: the log of the table has statistics of ids and headers. Replace it with: rowpost spark adopt {self.path}"
+            )
 
     def check_writable(self) -> None:
         constraints = [name.removeprefix(_CONSTRAINT) for name in self._table.metadata().configuration if name.startswith(_CONSTRAINT)]
         if constraints:
-            raise SparkFailed(f"Cannot change {self.path}: the table has the constraint {', '.join(sorted(constraints))}, which rowpost does not check. Drop it with ALTER TABLE … DROP CONSTRAINT.")
+            raise SparkFailed(
+                f"Cannot change {self.path}: the table has the constraint {', '.join(sorted(constraints))}, which rowpost does not check. Drop it with ALTER TABLE … DROP CONSTRAINT."
+            )
         if self.needs_jar:
             raise SparkFailed(
                 f"Cannot change {self.path}: the table has {self.needs_jar}, which rowpost does not write. Run REORG TABLE … APPLY (PURGE) "
@@ -235,7 +247,9 @@ class DeltaArchive(ArchiveTable):
     def _check_partitions(self) -> None:
         columns = tuple(self._table.metadata().partition_columns)
         if columns != PARTITIONS:
-            raise SparkFailed(f"The Delta table in {self.path} is not an archive: it is partitioned by {', '.join(columns) or 'nothing'}, not by queue and day.")
+            raise SparkFailed(
+                f"The Delta table in {self.path} is not an archive: it is partitioned by {', '.join(columns) or 'nothing'}, not by queue and day."
+            )
 
 
 def _properties(schema: StructType) -> dict[str, str]:
@@ -252,4 +266,6 @@ def _check_adopted(path: str) -> None:
     """Raise SparkFailed for an archive of an earlier version."""
     folder = ArchiveFolder(path)
     if not folder.is_delta and any(name.startswith("queue=") and not info.is_file for name, info in folder.contents(recursive=False)):
-        raise SparkFailed(f"The archive in {path} is of an earlier version, which stored plain Parquet files. Take it over with: rowpost spark adopt {path}")
+        raise SparkFailed(
+            f"The archive in {path} is of an earlier version, which stored plain Parquet files. Take it over with: rowpost spark adopt {path}"
+        )

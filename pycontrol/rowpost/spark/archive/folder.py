@@ -65,7 +65,11 @@ class ArchiveFolder:
 
     def replays(self) -> list[str]:
         """Return the folders of the replays whose messages are still stored."""
-        return [path for path, info in self.contents(_REPLAYS, recursive=False) if not info.is_file and (self.exists(f"{path}/rows") or self.exists(f"{path}/rows-kept"))]
+        return [
+            path
+            for path, info in self.contents(_REPLAYS, recursive=False)
+            if not info.is_file and (self.exists(f"{path}/rows") or self.exists(f"{path}/rows-kept"))
+        ]
 
     def staging(self) -> list[str]:
         """Return the folders in which a killed Spark job of an earlier version wrote."""

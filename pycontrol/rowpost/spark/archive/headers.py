@@ -39,7 +39,21 @@ from rowpost.wire.headers import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["DAY_TIMES", "EARLIEST_DAY", "FAILED_TABLE", "FIRST_TYPE", "LATEST_YEAR", "NAMES", "TIMES", "has_failed", "header", "message_day", "parse_headers", "read_headers", "wire_time"]
+__all__ = [
+    "DAY_TIMES",
+    "EARLIEST_DAY",
+    "FAILED_TABLE",
+    "FIRST_TYPE",
+    "LATEST_YEAR",
+    "NAMES",
+    "TIMES",
+    "has_failed",
+    "header",
+    "message_day",
+    "parse_headers",
+    "read_headers",
+    "wire_time",
+]
 
 #: Columns that have a header's text, and columns that have its time.
 NAMES = {

@@ -192,7 +192,11 @@ class IcebergArchive(ArchiveTable):
         return [] if newest is None else list(ancestors_of(newest, self._table.metadata))
 
     def notes(self, since: int) -> list[dict[str, Any]]:
-        texts = [each.summary[NOTE] for each in self._line() if (each.sequence_number or 0) > since and each.summary and NOTE in each.summary.additional_properties]
+        texts = [
+            each.summary[NOTE]
+            for each in self._line()
+            if (each.sequence_number or 0) > since and each.summary and NOTE in each.summary.additional_properties
+        ]
         return [json.loads(text) for text in reversed(texts)]
 
     def replaced(self) -> list[str]:
@@ -233,7 +237,9 @@ class IcebergArchive(ArchiveTable):
         current = self._table.metadata.current_snapshot_id
         kept = [name for name, ref in self._table.metadata.refs.items() if ref.snapshot_id != current]
         if kept:
-            raise SparkFailed(f"Files that were replaced in {self.address} are kept by {', '.join(sorted(kept))}. Drop this branch or tag, and run the command again.")
+            raise SparkFailed(
+                f"Files that were replaced in {self.address} are kept by {', '.join(sorted(kept))}. Drop this branch or tag, and run the command again."
+            )
 
     @property
     def needs_jar(self) -> str | None:
@@ -258,17 +264,25 @@ class IcebergArchive(ArchiveTable):
 
     def check_writable(self) -> None:
         if self.needs_jar:
-            raise SparkFailed(f"Cannot change {self.address}: the table has {self.needs_jar}, which rowpost does not write. Rewrite its files with Iceberg's rewrite_data_files.")
+            raise SparkFailed(
+                f"Cannot change {self.address}: the table has {self.needs_jar}, which rowpost does not write. Rewrite its files with Iceberg's rewrite_data_files."
+            )
         if self._table.format_version != _FORMAT_VERSION:
-            raise SparkFailed(f"Cannot change {self.address}: the table has version {self._table.format_version} of the format, and rowpost writes version {_FORMAT_VERSION}.")
+            raise SparkFailed(
+                f"Cannot change {self.address}: the table has version {self._table.format_version} of the format, and rowpost writes version {_FORMAT_VERSION}."
+            )
         if self._table.name_mapping() is None:
-            raise SparkFailed(f"Cannot change {self.address}: the table has no property {_NAME_MAPPING}, by which readers find the columns of rowpost's files. Let rowpost create the table.")
+            raise SparkFailed(
+                f"Cannot change {self.address}: the table has no property {_NAME_MAPPING}, by which readers find the columns of rowpost's files. Let rowpost create the table."
+            )
 
     def _check_partitions(self) -> None:
         for spec in self._table.specs().values():
             columns = [f"{each.name} ({each.transform})" for each in spec.fields]
             if sorted(columns) != sorted(f"{name} (identity)" for name in PARTITIONS):
-                raise SparkFailed(f"The Iceberg table {self.address} is not an archive: it is partitioned by {', '.join(columns) or 'nothing'}, not by queue and day.")
+                raise SparkFailed(
+                    f"The Iceberg table {self.address} is not an archive: it is partitioned by {', '.join(columns) or 'nothing'}, not by queue and day."
+                )
 
 
 class _Unchanged(Transaction):

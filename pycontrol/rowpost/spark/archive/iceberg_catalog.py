@@ -51,7 +51,9 @@ def asked(address: str) -> Iterator[None]:
     except (NotInstalledError, ModuleNotFoundError) as error:
         raise SparkUnavailable(f"The catalogue of {address} needs a package that is not installed ({_text(error)}). Install it.") from error
     except Exception as error:
-        raise SparkFailed(f"{address} cannot be read or changed: {_text(error)}. Check the catalogue in pyiceberg's configuration and the store of the table, and run the command again.") from error
+        raise SparkFailed(
+            f"{address} cannot be read or changed: {_text(error)}. Check the catalogue in pyiceberg's configuration and the store of the table, and run the command again."
+        ) from error
 
 
 def _text(error: Exception) -> str:

@@ -110,7 +110,9 @@ def listing(table: Table, manifests: Manifests, folder: str) -> Listing:
             obstacle = f"data files in the format {entry.data_file.file_format.value}"
         queue, day = _partition(entry.data_file, table)
         own[path] = entry.data_file
-        files.append(DataFile(path, queue, day, entry.data_file.file_size_in_bytes, entry.data_file.record_count, written.get(entry.snapshot_id or 0, 0)))
+        files.append(
+            DataFile(path, queue, day, entry.data_file.file_size_in_bytes, entry.data_file.record_count, written.get(entry.snapshot_id or 0, 0))
+        )
     manifests.forget_all_but({each.manifest_path for each in known})
     return Listing(sorted(files, key=lambda file: (file.queue, file.day, file.path)), own, obstacle)
 

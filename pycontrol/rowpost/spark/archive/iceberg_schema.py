@@ -79,5 +79,7 @@ def _spark_type(name: str, kind: I.IcebergType) -> T.DataType:
     if isinstance(kind, I.DecimalType):
         return T.DecimalType(kind.precision, kind.scale)
     if type(kind) not in _TYPES_OF_SPARK:
-        raise SparkFailed(f"The column {name} has the type {kind}, which Spark cannot read. Drop the column, or read the table with Iceberg's own readers.")
+        raise SparkFailed(
+            f"The column {name} has the type {kind}, which Spark cannot read. Drop the column, or read the table with Iceberg's own readers."
+        )
     return _TYPES_OF_SPARK[type(kind)]()

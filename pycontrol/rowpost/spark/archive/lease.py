@@ -78,7 +78,9 @@ def _is_over(holder: dict) -> bool:
 
 
 def _refusal(path: str, job: str, holder: dict | None) -> str:
-    known = "another job" if holder is None else f"{holder['job']} has been running since {holder['since']} on {holder['host']}, process {holder['pid']}"
+    known = (
+        "another job" if holder is None else f"{holder['job']} has been running since {holder['since']} on {holder['host']}, process {holder['pid']}"
+    )
     return f"Cannot {job} {path} now: {known}. Nothing was changed. Wait for it to end, and run the command again."
 
 

@@ -1,12 +1,12 @@
 """Read the YAML file that maps the rows of a table to messages.
 
-    key: [order_id]                       # columns that identify a row; the message id is computed from them
-    type: Shop.Messages.PlaceOrder        # NServiceBus.EnclosedMessageTypes
-    body: [order_id, amount]              # fields of the JSON body; all columns by default
-    # body_column: payload                # instead of body: send one column unchanged
-    # content_type: application/json
-    headers:
-      Shop.Customer: customer_id          # header: column
+key: [order_id]                       # columns that identify a row; the message id is computed from them
+type: Shop.Messages.PlaceOrder        # NServiceBus.EnclosedMessageTypes
+body: [order_id, amount]              # fields of the JSON body; all columns by default
+# body_column: payload                # instead of body: send one column unchanged
+# content_type: application/json
+headers:
+  Shop.Customer: customer_id          # header: column
 """
 
 from __future__ import annotations

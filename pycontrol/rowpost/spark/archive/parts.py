@@ -26,7 +26,17 @@ __all__ = ["PARTITIONS", "STATISTICS", "NewFile", "conform", "partition_folder",
 
 PARTITIONS = ("queue", "day")
 #: Columns whose smallest and largest values are written to the table's log.
-STATISTICS = ("row_version", "time_sent", "processing_started", "processing_ended", "deliver_at", "time_of_failure", "body_bytes", "archived_at", "hour")
+STATISTICS = (
+    "row_version",
+    "time_sent",
+    "processing_started",
+    "processing_ended",
+    "deliver_at",
+    "time_of_failure",
+    "body_bytes",
+    "archived_at",
+    "hour",
+)
 _BUFFER_BYTES = 32 << 20
 _NO_STATISTICS = ("headers", "body")  # long values, which no filter compares
 _DIFFERING = ("id", "message_id", "headers", "body")  # a dictionary of values that differ is written, found too large and discarded
@@ -155,6 +165,8 @@ class _Parts:
         counted = [field.name for field in self._schema if field.name not in _NO_STATISTICS]
         out = self._files.open_output_stream(f"{self._root}/{path}")
         repeating = [field.name for field in self._schema if field.name not in _DIFFERING]
-        writer = parquet.ParquetWriter(out, self._schema, compression="zstd", write_statistics=counted, use_dictionary=repeating, metadata_collector=footers)
+        writer = parquet.ParquetWriter(
+            out, self._schema, compression="zstd", write_statistics=counted, use_dictionary=repeating, metadata_collector=footers
+        )
         writer.file_handle = out  # close() closes it
         return path, writer, footers

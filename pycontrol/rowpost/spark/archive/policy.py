@@ -1,15 +1,15 @@
 """Read the YAML file that says what an archive keeps. The first rule that matches a message applies.
 
-    rules:
-      - queue: audit                 # a pattern, * matches any text; all queues by default
-        message_type: Shop.Pay*      # a pattern; all by default, including messages without a type
-        older_than: 90d              # measured from the message's day
-        larger_than: 1MB             # size of the body
-        action: delete               # or redact: removes body and free text, keeps what is counted
+rules:
+  - queue: audit                 # a pattern, * matches any text; all queues by default
+    message_type: Shop.Pay*      # a pattern; all by default, including messages without a type
+    older_than: 90d              # measured from the message's day
+    larger_than: 1MB             # size of the body
+    action: delete               # or redact: removes body and free text, keeps what is counted
 
-    limits:
-      - queue: audit
-        total: 50GB                  # of all files: the oldest days are deleted
+limits:
+  - queue: audit
+    total: 50GB                  # of all files: the oldest days are deleted
 """
 
 from __future__ import annotations

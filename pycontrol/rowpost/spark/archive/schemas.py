@@ -50,80 +50,90 @@ def _column(name: str, kind: DataType, comment: str, nullable: bool = True) -> S
 
 
 #: A message as it is stored in its queue.
-MESSAGE = StructType([
-    StructField("id", StringType()),
-    StructField("correlation_id", StringType()),
-    StructField("reply_to_address", StringType()),
-    StructField("recoverable", BooleanType()),
-    StructField("expires", TimestampType()),
-    StructField("headers", StringType(), nullable=False),
-    StructField("body", BinaryType()),
-    StructField("row_version", LongType(), nullable=False),
-])
+MESSAGE = StructType(
+    [
+        StructField("id", StringType()),
+        StructField("correlation_id", StringType()),
+        StructField("reply_to_address", StringType()),
+        StructField("recoverable", BooleanType()),
+        StructField("expires", TimestampType()),
+        StructField("headers", StringType(), nullable=False),
+        StructField("body", BinaryType()),
+        StructField("row_version", LongType(), nullable=False),
+    ]
+)
 
 #: A message to be written to a queue. The sink creates missing ids.
-OUTGOING = StructType([
-    StructField("id", StringType()),
-    StructField("headers", StringType(), nullable=False),
-    StructField("body", BinaryType()),
-])
+OUTGOING = StructType(
+    [
+        StructField("id", StringType()),
+        StructField("headers", StringType(), nullable=False),
+        StructField("body", BinaryType()),
+    ]
+)
 
 #: The columns that headers.parse_headers adds.
-PARSED = StructType([
-    _column("headers_valid", BooleanType(), "whether the headers could be read; if not, the columns below are null", False),
-    _column("message_id", _TEXT, "NServiceBus.MessageId; the row's id if the header is missing"),
-    _column("conversation_id", _TEXT, "NServiceBus.ConversationId"),
-    _column("related_to", _TEXT, "NServiceBus.RelatedTo: the message whose handler sent this one"),
-    _column("intent", _TEXT, "NServiceBus.MessageIntent: Send, Publish, Reply, …"),
-    _column("message_type", _TEXT, "the first of NServiceBus.EnclosedMessageTypes, without its assembly"),
-    _column("sending_endpoint", _TEXT, "NServiceBus.OriginatingEndpoint"),
-    _column("endpoint", _TEXT, "NServiceBus.ProcessingEndpoint; if missing, the table of the failed queue"),
-    _column("sending_machine", _TEXT, "NServiceBus.OriginatingMachine"),
-    _column("machine", _TEXT, "NServiceBus.ProcessingMachine"),
-    _column("time_sent", _TIME, "NServiceBus.TimeSent"),
-    _column("processing_started", _TIME, "NServiceBus.ProcessingStarted"),
-    _column("processing_ended", _TIME, "NServiceBus.ProcessingEnded"),
-    _column("deliver_at", _TIME, "NServiceBus.DeliverAt, of delayed messages"),
-    _column("content_type", _TEXT, "NServiceBus.ContentType"),
-    _column("exception_type", _TEXT, "NServiceBus.ExceptionInfo.ExceptionType"),
-    _column("exception_message", _TEXT, "NServiceBus.ExceptionInfo.Message"),
-    _column("failed_queue", _TEXT, "NServiceBus.FailedQ: the address of the queue where it failed"),
-    _column("time_of_failure", _TIME, "NServiceBus.TimeOfFailure"),
-    _column("body_bytes", _COUNT, "size of the body in bytes; 0 for none", False),
-])
+PARSED = StructType(
+    [
+        _column("headers_valid", BooleanType(), "whether the headers could be read; if not, the columns below are null", False),
+        _column("message_id", _TEXT, "NServiceBus.MessageId; the row's id if the header is missing"),
+        _column("conversation_id", _TEXT, "NServiceBus.ConversationId"),
+        _column("related_to", _TEXT, "NServiceBus.RelatedTo: the message whose handler sent this one"),
+        _column("intent", _TEXT, "NServiceBus.MessageIntent: Send, Publish, Reply, …"),
+        _column("message_type", _TEXT, "the first of NServiceBus.EnclosedMessageTypes, without its assembly"),
+        _column("sending_endpoint", _TEXT, "NServiceBus.OriginatingEndpoint"),
+        _column("endpoint", _TEXT, "NServiceBus.ProcessingEndpoint; if missing, the table of the failed queue"),
+        _column("sending_machine", _TEXT, "NServiceBus.OriginatingMachine"),
+        _column("machine", _TEXT, "NServiceBus.ProcessingMachine"),
+        _column("time_sent", _TIME, "NServiceBus.TimeSent"),
+        _column("processing_started", _TIME, "NServiceBus.ProcessingStarted"),
+        _column("processing_ended", _TIME, "NServiceBus.ProcessingEnded"),
+        _column("deliver_at", _TIME, "NServiceBus.DeliverAt, of delayed messages"),
+        _column("content_type", _TEXT, "NServiceBus.ContentType"),
+        _column("exception_type", _TEXT, "NServiceBus.ExceptionInfo.ExceptionType"),
+        _column("exception_message", _TEXT, "NServiceBus.ExceptionInfo.Message"),
+        _column("failed_queue", _TEXT, "NServiceBus.FailedQ: the address of the queue where it failed"),
+        _column("time_of_failure", _TIME, "NServiceBus.TimeOfFailure"),
+        _column("body_bytes", _COUNT, "size of the body in bytes; 0 for none", False),
+    ]
+)
 
 #: Columns that archives of every version have.
 ESSENTIAL = ("id", "headers", "body", "row_version")
 
 #: The result of `archive`. The columns queue and day are folders.
-ARCHIVE = StructType([
-    *MESSAGE,
-    *PARSED,
-    _column("archived_at", _TIME, "when its batch was read", False),
-    _column("queue", _TEXT, "the queue it was read from (partition)", False),
-    _column("day", DateType(), "of processing_ended, else time_of_failure, else time_sent, else archived_at (partition)", False),
-])
+ARCHIVE = StructType(
+    [
+        *MESSAGE,
+        *PARSED,
+        _column("archived_at", _TIME, "when its batch was read", False),
+        _column("queue", _TEXT, "the queue it was read from (partition)", False),
+        _column("day", DateType(), "of processing_ended, else time_of_failure, else time_sent, else archived_at (partition)", False),
+    ]
+)
 
 #: The result of `metrics`: throughput and times by hour.
-FLOW_HOURLY = StructType([
-    _column("hour", _TIME, "start of the hour", False),
-    _column("endpoint", _TEXT, "the receiver"),
-    _column("message_type", _TEXT, "type of the handled message"),
-    _column("messages", _COUNT, "handled messages, from the audit queue", False),
-    _column("failed", _COUNT, "messages moved to the error queue", False),
-    _column("processing_ms_p50", _NUMBER, "processing_ended - processing_started, milliseconds"),
-    _column("processing_ms_p95", _NUMBER, ""),
-    _column("processing_ms_p99", _NUMBER, ""),
-    _column("processing_ms_max", _NUMBER, ""),
-    _column("critical_ms_p50", _NUMBER, "processing_ended - time_sent (delayed messages: - deliver_at), milliseconds"),
-    _column("critical_ms_p95", _NUMBER, ""),
-    _column("critical_ms_p99", _NUMBER, ""),
-    _column("critical_ms_max", _NUMBER, ""),
-    _column("clamped", _COUNT, "negative times, from clocks that differ, counted as 0", False),
-    _column("bytes", _COUNT, "size of all bodies", False),
-    _column("processing_ms_sketch", BinaryType(), "KLL sketch of the processing times, which `merged` merges; null if there are none"),
-    _column("critical_ms_sketch", BinaryType(), "KLL sketch of the critical times"),
-])
+FLOW_HOURLY = StructType(
+    [
+        _column("hour", _TIME, "start of the hour", False),
+        _column("endpoint", _TEXT, "the receiver"),
+        _column("message_type", _TEXT, "type of the handled message"),
+        _column("messages", _COUNT, "handled messages, from the audit queue", False),
+        _column("failed", _COUNT, "messages moved to the error queue", False),
+        _column("processing_ms_p50", _NUMBER, "processing_ended - processing_started, milliseconds"),
+        _column("processing_ms_p95", _NUMBER, ""),
+        _column("processing_ms_p99", _NUMBER, ""),
+        _column("processing_ms_max", _NUMBER, ""),
+        _column("critical_ms_p50", _NUMBER, "processing_ended - time_sent (delayed messages: - deliver_at), milliseconds"),
+        _column("critical_ms_p95", _NUMBER, ""),
+        _column("critical_ms_p99", _NUMBER, ""),
+        _column("critical_ms_max", _NUMBER, ""),
+        _column("clamped", _COUNT, "negative times, from clocks that differ, counted as 0", False),
+        _column("bytes", _COUNT, "size of all bodies", False),
+        _column("processing_ms_sketch", BinaryType(), "KLL sketch of the processing times, which `merged` merges; null if there are none"),
+        _column("critical_ms_sketch", BinaryType(), "KLL sketch of the critical times"),
+    ]
+)
 
 #: The result of `merged`: hours as days or months.
 FLOW_MERGED = StructType([_column("period", _TIME, "start of the day or month", False), *(column for column in FLOW_HOURLY if column.name != "hour")])
@@ -132,44 +142,50 @@ FLOW_MERGED = StructType([_column("period", _TIME, "start of the day or month", 
 LIVE = StructType([*FLOW_HOURLY, StructField("queue", StringType(), False), StructField("day", DateType(), False)])
 
 #: A result of `conversations`: who sends what to whom.
-EDGES = StructType([
-    _column("day", DateType(), "day on which the messages were handled", False),
-    _column("from_endpoint", _TEXT, "the sender"),
-    _column("to_endpoint", _TEXT, "the receiver"),
-    _column("from_type", _TEXT, "type of the message whose handler sent this one; null at the start of a conversation"),
-    _column("to_type", _TEXT, "type of the sent message"),
-    _column("intent", _TEXT, "Send, Publish, Reply, …"),
-    _column("messages", _COUNT, "", False),
-    _column("latency_ms_p50", _NUMBER, "processing_started - time_sent, milliseconds"),
-    _column("latency_ms_p95", _NUMBER, ""),
-])
+EDGES = StructType(
+    [
+        _column("day", DateType(), "day on which the messages were handled", False),
+        _column("from_endpoint", _TEXT, "the sender"),
+        _column("to_endpoint", _TEXT, "the receiver"),
+        _column("from_type", _TEXT, "type of the message whose handler sent this one; null at the start of a conversation"),
+        _column("to_type", _TEXT, "type of the sent message"),
+        _column("intent", _TEXT, "Send, Publish, Reply, …"),
+        _column("messages", _COUNT, "", False),
+        _column("latency_ms_p50", _NUMBER, "processing_started - time_sent, milliseconds"),
+        _column("latency_ms_p95", _NUMBER, ""),
+    ]
+)
 
 #: A result of `conversations`: one row for each conversation.
-CONVERSATIONS = StructType([
-    _column("conversation_id", _TEXT, "", False),
-    _column("started", _TIME, "the first time_sent"),
-    _column("ended", _TIME, "the last processing_ended or time_of_failure"),
-    _column("messages", _COUNT, "handled and failed messages", False),
-    _column("endpoints", _COUNT, "number of endpoints that handled messages", False),
-    _column("depth", IntegerType(), "levels of the tree of messages; 1 if no message caused another", False),
-    _column("failed", _COUNT, "", False),
-    _column("root_type", _TEXT, "type of the first message"),
-])
+CONVERSATIONS = StructType(
+    [
+        _column("conversation_id", _TEXT, "", False),
+        _column("started", _TIME, "the first time_sent"),
+        _column("ended", _TIME, "the last processing_ended or time_of_failure"),
+        _column("messages", _COUNT, "handled and failed messages", False),
+        _column("endpoints", _COUNT, "number of endpoints that handled messages", False),
+        _column("depth", IntegerType(), "levels of the tree of messages; 1 if no message caused another", False),
+        _column("failed", _COUNT, "", False),
+        _column("root_type", _TEXT, "type of the first message"),
+    ]
+)
 
 #: The result of `failures`: what fails, where, and the trend.
-FAILURE_GROUPS = StructType([
-    _column("exception_type", _TEXT, ""),
-    _column("endpoint", _TEXT, "endpoint in which it failed"),
-    _column("message_type", _TEXT, ""),
-    _column("stack_hash", _TEXT, "8 hexadecimal digits: hash of the stack trace without its numbers"),
-    _column("sample_message", _TEXT, "text of the latest exception"),
-    _column("first_seen", _TIME, ""),
-    _column("last_seen", _TIME, ""),
-    _column("messages", _COUNT, "", False),
-    _column("last_24h", _COUNT, "in the 24 hours before the report", False),
-    _column("previous_24h", _COUNT, "in the 24 hours before those", False),
-    _column("trend", _NUMBER, "last_24h / previous_24h; null if there were none"),
-])
+FAILURE_GROUPS = StructType(
+    [
+        _column("exception_type", _TEXT, ""),
+        _column("endpoint", _TEXT, "endpoint in which it failed"),
+        _column("message_type", _TEXT, ""),
+        _column("stack_hash", _TEXT, "8 hexadecimal digits: hash of the stack trace without its numbers"),
+        _column("sample_message", _TEXT, "text of the latest exception"),
+        _column("first_seen", _TIME, ""),
+        _column("last_seen", _TIME, ""),
+        _column("messages", _COUNT, "", False),
+        _column("last_24h", _COUNT, "in the 24 hours before the report", False),
+        _column("previous_24h", _COUNT, "in the 24 hours before those", False),
+        _column("trend", _NUMBER, "last_24h / previous_24h; null if there were none"),
+    ]
+)
 
 #: The schemas that the guide shows.
 OUTPUTS = {

@@ -1,12 +1,12 @@
 """Read the YAML file with the targets of endpoints and message types: which share of the messages is to be handled how fast.
 
-    window: 30d                        # of the error budgets; 30 days by default
-    targets:
-      - name: orders
-        endpoint: Sales                # a pattern, * matches any text; all by default
-        message_type: Shop.PlaceOrder  # a pattern
-        critical_time: 2s              # from sending to the end of handling, or processing_time: that of the handler
-        share: 99.9%
+window: 30d                        # of the error budgets; 30 days by default
+targets:
+  - name: orders
+    endpoint: Sales                # a pattern, * matches any text; all by default
+    message_type: Shop.PlaceOrder  # a pattern
+    critical_time: 2s              # from sending to the end of handling, or processing_time: that of the handler
+    share: 99.9%
 """
 
 from __future__ import annotations

@@ -231,7 +231,11 @@ def _boolean(value: Any) -> bool:
     if isinstance(value, bool):
         return value
     if isinstance(value, Text):
-        return {"true": True, "false": False, "1": True, "0": False}[value.strip().lower()] if value.strip().lower() in ("true", "false", "1", "0") else _no()
+        return (
+            {"true": True, "false": False, "1": True, "0": False}[value.strip().lower()]
+            if value.strip().lower() in ("true", "false", "1", "0")
+            else _no()
+        )
     raise TypeError
 
 

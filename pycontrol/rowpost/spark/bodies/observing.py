@@ -26,7 +26,22 @@ ELEMENT, ENTRY = 0, -1
 MAX_KEYS = 100
 _PAIR = "NServiceBus.KeyValuePairOf"
 #: Names that NServiceBus gives to the elements of a list of values.
-_VALUES = {"Boolean", "Byte", "Char", "DateTime", "DateTimeOffset", "Decimal", "Double", "Guid", "Int16", "Int32", "Int64", "Single", "String", "TimeSpan"}
+_VALUES = {
+    "Boolean",
+    "Byte",
+    "Char",
+    "DateTime",
+    "DateTimeOffset",
+    "Decimal",
+    "Double",
+    "Guid",
+    "Int16",
+    "Int32",
+    "Int64",
+    "Single",
+    "String",
+    "TimeSpan",
+}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)?")
 _WHOLE, _NUMBER = re.compile(r"-?(0|[1-9]\d{0,18})"), re.compile(r"-?(0|[1-9]\d*)\.\d+(E[+-]?\d+)?")
@@ -131,7 +146,7 @@ def _see(value: Any, kind: T.DataType, path: Path, seen: set[Path]) -> None:
         for each in value:
             _see(each, kind.elementType, (*path, ELEMENT), seen)
     elif isinstance(kind, T.MapType):
-        for each in (value.values() if isinstance(value, dict) else [each for _, each in value]):
+        for each in value.values() if isinstance(value, dict) else [each for _, each in value]:
             _see(each, kind.valueType, (*path, ENTRY), seen)
 
 

@@ -97,7 +97,9 @@ def read_schemas(folder: Path) -> dict[str, Schema]:
             raise SettingsError(f"{path}: {found[name].file} has a schema of {name} too: keep the one in whose format the bodies are written")
         found[name] = _read_avro(path, name) if path.suffix == ".avsc" else Schema(name, _read_ddl(path), str(path))
     if not found:
-        raise SettingsError(f"{folder}: has no schema, such as Shop.PlaceOrder.ddl. To propose schemas, run: rowpost spark schemas DIR --propose {folder}")
+        raise SettingsError(
+            f"{folder}: has no schema, such as Shop.PlaceOrder.ddl. To propose schemas, run: rowpost spark schemas DIR --propose {folder}"
+        )
     return found
 
 
@@ -170,7 +172,9 @@ def _check_names(file: str, place: str, names: list[str]) -> None:
     twice = [name for name, number in Counter(name.lower() for name in names).items() if number > 1]
     if twice:
         same = [name for name in names if name.lower() == twice[0]]
-        raise SettingsError(f"{file}: {place}{' and '.join(same)} are the same column for Spark, which ignores case. Keep one; the other is in {RESCUED}.")
+        raise SettingsError(
+            f"{file}: {place}{' and '.join(same)} are the same column for Spark, which ignores case. Keep one; the other is in {RESCUED}."
+        )
 
 
 def _nullable(kind: T.DataType) -> T.DataType:

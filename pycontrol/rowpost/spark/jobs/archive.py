@@ -40,7 +40,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-__all__ = ["AUTOMATIC_FILES", "ArchiveJob", "BatchWriter", "archive", "default_checkpoint", "follow", "read_archive", "read_queue", "run", "start", "trigger_of"]
+__all__ = [
+    "AUTOMATIC_FILES",
+    "ArchiveJob",
+    "BatchWriter",
+    "archive",
+    "default_checkpoint",
+    "follow",
+    "read_archive",
+    "read_queue",
+    "run",
+    "start",
+    "trigger_of",
+]
 
 #: Small files of one day, of about the same size, that the archiver merges.
 AUTOMATIC_FILES = 10
@@ -119,7 +131,12 @@ def run(
     """
     if is_iceberg(job.path):  # the catalogue chooses the folder, in which the checkpoint is
         create_table(job.path, ARCHIVE)
-    check_reachable(spark, job.checkpoint_location, "the checkpoint", "Or name a folder that outlives this machine with --checkpoint; the archive itself needs no jar.")
+    check_reachable(
+        spark,
+        job.checkpoint_location,
+        "the checkpoint",
+        "Or name a folder that outlives this machine with --checkpoint; the archive itself needs no jar.",
+    )
     table = create_table(job.path, ARCHIVE)
     before = table.version
     try:

@@ -59,7 +59,9 @@ def _filled(files: Sequence[DataFile]) -> Iterable[tuple[DataFile, ...]]:
     yield from [tuple(group)] * (len(group) > 1)
 
 
-def phases(spark: SparkSession, table: ArchiveTable, groups: Callable[[Sequence[DataFile]], list[tuple[DataFile, ...]]], counts: Counts) -> Iterator[str]:
+def phases(
+    spark: SparkSession, table: ArchiveTable, groups: Callable[[Sequence[DataFile]], list[tuple[DataFile, ...]]], counts: Counts
+) -> Iterator[str]:
     """Merge the groups of files that `groups` chooses. A group that another job has changed is skipped."""
 
     def plan(files: Sequence[DataFile]) -> list[Step]:

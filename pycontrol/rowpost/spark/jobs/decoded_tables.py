@@ -125,7 +125,9 @@ def run(
     with lease(source.folder, "decode"):  # erase takes it too, so that it finds all copies
         source.refresh()
         if source.needs_jar:
-            raise SparkFailed(f"Cannot decode {path}: the table has {source.needs_jar}, so that its files do not have its rows. Run REORG TABLE … APPLY (PURGE) and disable the feature with Delta's own tools.")
+            raise SparkFailed(
+                f"Cannot decode {path}: the table has {source.needs_jar}, so that its files do not have its rows. Run REORG TABLE … APPLY (PURGE) and disable the feature with Delta's own tools."
+            )
         tables = {name: _Table(f"{place.absolute}/{file_name(name)}", schema) for name, schema in schemas.items()}
         for table in tables.values():  # before anything is written
             table.check()

@@ -45,7 +45,9 @@ def read_files(spark: SparkSession, files: Sequence[str], format: str | None = N
     kinds = {format or PurePosixPath(file).suffix.lstrip(".").lower() for file in files}
     kind = {"jsonl": "json", "ndjson": "json"}.get(*kinds, *kinds) if len(kinds) == 1 else None
     if kind not in FORMATS:
-        raise InvalidMessages(f"Cannot load files of format {', '.join(sorted(kinds))}: all files must be {' or all '.join(FORMATS)}. Use --format if the names do not show it.")
+        raise InvalidMessages(
+            f"Cannot load files of format {', '.join(sorted(kinds))}: all files must be {' or all '.join(FORMATS)}. Use --format if the names do not show it."
+        )
     reader = spark.read.option("header", "true").option("mode", "FAILFAST") if kind == "csv" else spark.read
     return reader.format(kind).load(list(files))
 
@@ -95,7 +97,9 @@ def check(df: DataFrame, spec: LoadMap) -> int:
     empty = F.count_if(F.greatest(*(each.isNull().cast("int") for each in key), F.lit(0)) == 1)
     rows, nulls, distinct = df.agg(F.count(F.lit(1)), empty, F.count_distinct(F.struct(*key))).collect()[0]
     if nulls:
-        raise InvalidMessages(f"{nulls} of {rows} rows have no {' or '.join(spec.key)}, which the message id is computed from. Nothing was sent. Remove these rows or choose another key.")
+        raise InvalidMessages(
+            f"{nulls} of {rows} rows have no {' or '.join(spec.key)}, which the message id is computed from. Nothing was sent. Remove these rows or choose another key."
+        )
     if distinct < rows:
         raise InvalidMessages(f"{rows - distinct} of {rows} rows repeat the key of another row. Nothing was sent. Add columns to key.")
     return rows

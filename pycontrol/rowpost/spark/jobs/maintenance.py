@@ -71,7 +71,9 @@ class Counts:
         self.days |= {(file.queue, file.day) for file in step.files}
 
 
-def without_rows(deleted: Mapping[DataFile, int], keep: Callable[[DataFrame], DataFrame], changed: Mapping[DataFile, int] | None = None) -> list[Step]:
+def without_rows(
+    deleted: Mapping[DataFile, int], keep: Callable[[DataFrame], DataFrame], changed: Mapping[DataFile, int] | None = None
+) -> list[Step]:
     """Return the steps that remove rows: files that keep none are removed, the others of each day are rewritten together.
 
     Args:
@@ -84,8 +86,7 @@ def without_rows(deleted: Mapping[DataFile, int], keep: Callable[[DataFrame], Da
     for file in dict.fromkeys([*deleted, *changed]):
         of_day[file.queue, file.day, deleted.get(file, 0) == file.rows].append(file)
     return [
-        Step(tuple(files), None if empty else keep, changed=sum(changed.get(file, 0) for file in files))
-        for (_, _, empty), files in of_day.items()
+        Step(tuple(files), None if empty else keep, changed=sum(changed.get(file, 0) for file in files)) for (_, _, empty), files in of_day.items()
     ]
 
 
@@ -167,7 +168,9 @@ def _merged(spark: SparkSession, table: ArchiveTable, step: Step, name: str) -> 
     before, after = sum(file.rows for file in step.files), sum(file.rows for file in new)
     if before != after:
         table.folder.delete(file.path for file in new)
-        raise SparkFailed(f"Cannot merge files of {table.address}: {before} rows would become {after}. Nothing was changed. Run `rowpost spark verify`.")
+        raise SparkFailed(
+            f"Cannot merge files of {table.address}: {before} rows would become {after}. Nothing was changed. Run `rowpost spark verify`."
+        )
     return new
 
 

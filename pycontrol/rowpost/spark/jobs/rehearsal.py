@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["rehearse"]
 
 
-def rehearse(
-    spark: SparkSession, path: str, replay: Replay, resolve_queues: Callable[[Sequence[str]], Mapping[str, str]]
-) -> dict[str, Any]:
+def rehearse(spark: SparkSession, path: str, replay: Replay, resolve_queues: Callable[[Sequence[str]], Mapping[str, str]]) -> dict[str, Any]:
     """Return the counts of a replay: all messages, those that earlier runs of the key sent, and groups of those that are left.
 
     Raises:

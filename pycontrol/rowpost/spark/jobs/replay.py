@@ -84,9 +84,13 @@ class Replay:
 
     def __post_init__(self) -> None:
         if not _KEY.fullmatch(self.key):
-            raise InvalidMessage(f"The key {self.key!r} is not valid: use 1 to 80 letters, digits, dots, hyphens and underscores, starting with a letter or digit.")
+            raise InvalidMessage(
+                f"The key {self.key!r} is not valid: use 1 to 80 letters, digits, dots, hyphens and underscores, starting with a letter or digit."
+            )
         if self.max_depth is not None and max(self.ramp, default=0) > self.max_depth:
-            raise InvalidMessage(f"A step of the ramp has {max(self.ramp)} messages, but at most {self.max_depth} may wait in the destination. Use smaller steps.")
+            raise InvalidMessage(
+                f"A step of the ramp has {max(self.ramp)} messages, but at most {self.max_depth} may wait in the destination. Use smaller steps."
+            )
 
     @property
     def step_size(self) -> int | None:
@@ -245,7 +249,9 @@ def _asked(replay: Replay) -> dict[str, Any]:
     return {name: value for name, value in asdict(replay).items() if name in _FIXED_BY_KEY} | {"ramp": list(replay.ramp)}
 
 
-def _plan(spark: SparkSession, path: str, folder: ArchiveFolder, replay: Replay, resolve_queues: Callable[[Sequence[str]], Mapping[str, str]]) -> dict:
+def _plan(
+    spark: SparkSession, path: str, folder: ArchiveFolder, replay: Replay, resolve_queues: Callable[[Sequence[str]], Mapping[str, str]]
+) -> dict:
     """Return the plan that an earlier run of this key stored. If there is none, select the messages and store a plan."""
     place = f"replays/{replay.key}"
     known = known_plan(folder, replay)

@@ -120,7 +120,9 @@ def over_limits(files: Iterable[DataFile], policy: Policy) -> set[tuple[str, str
     return over
 
 
-def plan(spark: SparkSession, table: ArchiveTable, policy: Policy, now: datetime, files: Sequence[DataFile]) -> tuple[list[PlannedChange], list[Step]]:
+def plan(
+    spark: SparkSession, table: ArchiveTable, policy: Policy, now: datetime, files: Sequence[DataFile]
+) -> tuple[list[PlannedChange], list[Step]]:
     """Return what the policy does to files of the snapshot, ordered by queue and day, and the steps that do it."""
     over = over_limits(table.files(), policy)
     whole, rest = defaultdict(list), []
@@ -140,7 +142,9 @@ def plan(spark: SparkSession, table: ArchiveTable, policy: Policy, now: datetime
     return sorted(changes, key=lambda each: (each["queue"], each["day"], each["action"])), steps
 
 
-def _by_rules(spark: SparkSession, table: ArchiveTable, policy: Policy, now: datetime, files: Sequence[DataFile]) -> tuple[list[PlannedChange], list[Step]]:
+def _by_rules(
+    spark: SparkSession, table: ArchiveTable, policy: Policy, now: datetime, files: Sequence[DataFile]
+) -> tuple[list[PlannedChange], list[Step]]:
     decided = decide(read_files(spark, table, files, with_file=True), policy.rules, now).where(F.col(_ACTION).isNotNull())
     found = decided.groupBy(FILE, _ACTION).agg(F.count(F.lit(1)).alias("messages"), F.sum("body_bytes").alias("bytes")).collect()
     known = {file.path: file for file in files}
@@ -149,7 +153,9 @@ def _by_rules(spark: SparkSession, table: ArchiveTable, policy: Policy, now: dat
     redacted: dict[DataFile, int] = defaultdict(int)
     for row in found:
         file = known[relative(table, row[FILE])]
-        change = changes.setdefault((file.queue, file.day, row.action), {"queue": file.queue, "day": file.day, "action": row.action, "messages": 0, "bytes": 0})
+        change = changes.setdefault(
+            (file.queue, file.day, row.action), {"queue": file.queue, "day": file.day, "action": row.action, "messages": 0, "bytes": 0}
+        )
         change["messages"] += row.messages
         change["bytes"] += row.bytes
         (deleted if row.action == "delete" else redacted)[file] += row.messages

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Change", "Proposal", "check", "kept", "observed", "of_types", "proposals", "write"]
 
-_SEEN = T.ArrayType(T.StructType([T.StructField("path", T.StringType()), T.StructField("kind", T.StringType()), T.StructField("place", T.IntegerType())]))
+_SEEN = T.ArrayType(
+    T.StructType([T.StructField("path", T.StringType()), T.StructField("kind", T.StringType()), T.StructField("place", T.IntegerType())])
+)
 _ARROW = pa.list_(pa.struct([("path", pa.string()), ("kind", pa.string()), ("place", pa.int32())]))
 _WORDS = {"new": "new field", "changed": "changed type", "missing": "missing", "broken": "broken body"}
 
@@ -125,7 +127,11 @@ def check(df: DataFrame, schemas: Mapping[str, Schema]) -> list[Change]:
     rows: dict[str, list[Any]] = {name: [] for name in schemas}
     for row in observed(df.where(F.col("message_type").isin(*schemas)), schemas).collect():
         rows[row.message_type].append(row)
-    found = [Change("no schema", name, "", number, number, example) for name, (number, example) in totals.items() if name is not None and name not in schemas]
+    found = [
+        Change("no schema", name, "", number, number, example)
+        for name, (number, example) in totals.items()
+        if name is not None and name not in schemas
+    ]
     for name, schema in schemas.items():
         if name in totals:
             found += _changes(schema, rows[name], totals[name][0])

@@ -105,7 +105,9 @@ def run(spark: SparkSession, path: str, waiting: Waiting | None = None) -> Repor
             counts |= compare(own, waiting.messages)
             if counts["missed"]:
                 what = f"{counts['missed']} messages of {waiting.queue} are older than the newest archived message"
-                findings.append(Finding("missed", what, "a drain archives messages that were locked in its next run; after a tail, start a new archive"))
+                findings.append(
+                    Finding("missed", what, "a drain archives messages that were locked in its next run; after a tail, start a new archive")
+                )
     return Report(days, findings, counts | {"findings": len(findings), "leftovers": len(notes)}, notes)
 
 

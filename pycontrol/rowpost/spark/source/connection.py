@@ -13,7 +13,9 @@ from rowpost.settings.environment import Settings, load_settings
 __all__ = ["APPLICATION", "NOT_POSTGRESQL", "log_url", "open_database"]
 
 APPLICATION = "rowpost spark"
-NOT_POSTGRESQL = "mode=log reads the log of PostgreSQL, and this environment's server is a SQL Server. Use mode=tail, or mode=drain for a queue without consumers."
+NOT_POSTGRESQL = (
+    "mode=log reads the log of PostgreSQL, and this environment's server is a SQL Server. Use mode=tail, or mode=drain for a queue without consumers."
+)
 
 
 def open_database(environment: str | None, settings: Settings | None = None) -> Connection:

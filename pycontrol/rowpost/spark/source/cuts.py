@@ -45,9 +45,7 @@ def divide(above: int, upto: int, parts: int, sample: Sequence[Sampled], max_mes
     return [part for whole in ranges for part in _limited(whole, max_messages, ordered)]
 
 
-def divide_visible(
-    above: int, upto: int, first: int | None, parts: int, sample: Sequence[Sampled], max_messages: int | None = None
-) -> list[Range]:
+def divide_visible(above: int, upto: int, first: int | None, parts: int, sample: Sequence[Sampled], max_messages: int | None = None) -> list[Range]:
     """Divide from the first visible message on (None: there is none). The first range begins at `above`: receivers may hold messages there."""
     if upto <= above:
         return []

@@ -80,9 +80,7 @@ def scan(stream: LogStream, ahead: LookAhead, upto: int, *, most: int, enough: i
                 return
 
 
-def read_rows(
-    stream: LogStream, above: int, upto: int, queues: Mapping[int, str], schema: pa.Schema, batch_bytes: int
-) -> Iterator[pa.RecordBatch]:
+def read_rows(stream: LogStream, above: int, upto: int, queues: Mapping[int, str], schema: pa.Schema, batch_bytes: int) -> Iterator[pa.RecordBatch]:
     """Yield the messages of the transactions that committed from `above` on and below `upto`, in the order of the log.
 
     Args:
@@ -125,7 +123,9 @@ def _inserts(stream: LogStream, above: int, upto: int, decoder: Decoder) -> Iter
             found = decode(next(received))
         except StopIteration as ended:
             if ended.value < upto:
-                raise DatabaseUnavailable(f"The server's log ends at {format_lsn(ended.value)}, below the end of the planned batch ({format_lsn(upto)}).") from None
+                raise DatabaseUnavailable(
+                    f"The server's log ends at {format_lsn(ended.value)}, below the end of the planned batch ({format_lsn(upto)})."
+                ) from None
             return
         if isinstance(found, Insert):
             if inside:

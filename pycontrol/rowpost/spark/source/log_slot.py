@@ -18,7 +18,18 @@ from rowpost.spark.source.queue_stream import StreamRefused, check_offset
 from rowpost.spark.source.reconnect import PatientConnection
 from rowpost.wire.address import parse_address, queue_key
 
-__all__ = ["LogOffset", "check_log", "check_ready", "check_same", "check_slot", "check_timeline", "check_unread", "confirm", "log_position", "publications"]
+__all__ = [
+    "LogOffset",
+    "check_log",
+    "check_ready",
+    "check_same",
+    "check_slot",
+    "check_timeline",
+    "check_unread",
+    "confirm",
+    "log_position",
+    "publications",
+]
 
 LogOffset = dict[str, Any]
 _KEYS = ("log", "slot", "system", "timeline", "queues")
@@ -59,7 +70,9 @@ def check_same(offset: LogOffset, slot: str, state: LogState, names: Mapping[str
             f"was moved or restored by export and import. {_ANEW}"
         )
     if offset["slot"] != slot:
-        raise StreamRefused(f"This checkpoint belongs to the slot {offset['slot']}, and the stream reads {slot}. Set the option slot, or start with a new checkpoint.")
+        raise StreamRefused(
+            f"This checkpoint belongs to the slot {offset['slot']}, and the stream reads {slot}. Set the option slot, or start with a new checkpoint."
+        )
     if offset["queues"].keys() != names.keys():
         raise StreamRefused(
             f"This checkpoint belongs to a stream of the queues {', '.join(offset['queues'])}, and this one reads {', '.join(names)}. Start each set of queues with a "

@@ -15,7 +15,16 @@ from rowpost.settings.yaml_node import did_you_mean
 __all__ = ["BATCH", "STREAM", "STREAM_WRITE", "WRITE", "check_names", "check_no_secrets"]
 
 _ANY = ("queue", "subscribe", "environment")
-_READ = (*_ANY, "startingOffsets", "endingOffsets", "minPartitions", "maxRecordsPerPartition", "maxBytesPerBatch", "watermarkTimeoutSeconds", "includeHeaders")
+_READ = (
+    *_ANY,
+    "startingOffsets",
+    "endingOffsets",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "maxBytesPerBatch",
+    "watermarkTimeoutSeconds",
+    "includeHeaders",
+)
 #: options of `spark.read`
 BATCH = _READ
 #: options of `spark.readStream`

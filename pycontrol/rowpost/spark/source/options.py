@@ -151,7 +151,9 @@ def includes_headers(options: Mapping[str, str]) -> bool:
 def _check_log(starting: str | int, pattern: str | None) -> None:
     """Raise SettingsError for what the log cannot do."""
     if starting != EARLIEST:
-        raise SettingsError(f"The option startingOffsets must be earliest with mode=log (got {starting}): the stream starts where its replication slot does.")
+        raise SettingsError(
+            f"The option startingOffsets must be earliest with mode=log (got {starting}): the stream starts where its replication slot does."
+        )
     if pattern is not None:
         raise SettingsError(
             "The option subscribePattern cannot be combined with mode=log: a slot has the messages of a new queue only from the moment on at which it "

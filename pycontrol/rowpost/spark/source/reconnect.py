@@ -71,7 +71,9 @@ class Outage:
             ) from error
         if not self._said:
             self._said = True
-            self._say(f"waiting for the server since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC; queue {self._queue}; at most {self._limit_s:g} seconds: {error}")
+            self._say(
+                f"waiting for the server since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC; queue {self._queue}; at most {self._limit_s:g} seconds: {error}"
+            )
         self._sleep(min(next(self._delays), left))
 
     def ended(self) -> None:

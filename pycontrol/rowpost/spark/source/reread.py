@@ -85,9 +85,7 @@ def _read(
     return read_again(connection, lambda: read_batches(connection.open(), procedure, options, schema, part), seen)
 
 
-def read_again(
-    connection: PatientConnection, read: Callable[[], Iterator[pa.RecordBatch]], seen: _Seen | None = None
-) -> Iterator[pa.RecordBatch]:
+def read_again(connection: PatientConnection, read: Callable[[], Iterator[pa.RecordBatch]], seen: _Seen | None = None) -> Iterator[pa.RecordBatch]:
     """Yield what `read` returns, and call it again after a lost connection. It must return the same rows, in the same order if `seen` is None."""
     seen = seen or _SeenRows()
     while True:

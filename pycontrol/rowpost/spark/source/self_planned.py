@@ -71,7 +71,9 @@ class SelfPlanned(DataSourceStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Split a batch. Raises StreamRefused if Spark begins it elsewhere than it was planned."""
         if self._asked is not None and self._asked[1] == end and self._asked[0] != start:
-            raise StreamRefused(f"Spark begins a batch at {start}, but it was planned from {self._asked[0]}. Start the stream again, or use Spark 4.2.")
+            raise StreamRefused(
+                f"Spark begins a batch at {start}, but it was planned from {self._asked[0]}. Start the stream again, or use Spark 4.2."
+            )
         self._start = end
         return [] if start == end else self._reader.partitions(start, end)
 

@@ -174,7 +174,9 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for name in self.names():
             if self.reader(name).describe().identity == offset["queue"]:
                 return {name: offset}
-        raise StreamRefused(f"This checkpoint belongs to the queue {offset['queue']}, which is not among those of this stream. Start with a new checkpoint.")
+        raise StreamRefused(
+            f"This checkpoint belongs to the queue {offset['queue']}, which is not among those of this stream. Start with a new checkpoint."
+        )
 
 
 def shares(limit: int, wanted: Mapping[str, int]) -> dict[str, int]:

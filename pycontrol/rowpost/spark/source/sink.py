@@ -181,9 +181,7 @@ class DirectWriter(_JobWriter):
         stored = _stored(messages)
         sent, digest = sum(each.messages for each in stored), total(each.digest for each in stored)
         with self._open() as database:
-            database.call_atomically(
-                "end_job", job_key=self.job.key, run=self.job.run, done=True, parts=len(stored), messages=sent, digest=digest
-            )
+            database.call_atomically("end_job", job_key=self.job.key, run=self.job.run, done=True, parts=len(stored), messages=sent, digest=digest)
 
 
 class StreamWriter(_Writer, StreamArrowWriter):

@@ -108,9 +108,7 @@ def transferred_headers(
     return result
 
 
-def failed_headers(
-    headers: Headers, error: Exception, *, proxy: str, host: Host, at: datetime, message_id: str
-) -> dict[str, str | None]:
+def failed_headers(headers: Headers, error: Exception, *, proxy: str, host: Host, at: datetime, message_id: str) -> dict[str, str | None]:
     """Return the headers in the error queue of a message that cannot cross.
 
     A message that failed in an endpoint before keeps that failure, so that a retry returns it there. Of any other one, FailedQ is the proxy

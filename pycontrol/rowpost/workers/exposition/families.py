@@ -50,8 +50,16 @@ def _one(value: Callable[[QueueSnapshot], int]) -> Callable[[QueueSnapshot, Obse
 
 _GAUGES = (
     _Gauge("rowpost_queue_depth", "Messages waiting at the last peek, which counts up to supervisor.peek_batch_size (1,000).", lambda q, _: q.depth),
-    _Gauge("rowpost_queue_last_peek_timestamp_seconds", "When a peek at the queue last succeeded, in seconds since 1970.", lambda q, seen: seen.peek(q.queue).at),
-    _Gauge("rowpost_queue_delayed_next_due_timestamp_seconds", "When the next delayed message is due, as the last peek found; absent if there is none.", lambda q, seen: seen.peek(q.queue).next_due),
+    _Gauge(
+        "rowpost_queue_last_peek_timestamp_seconds",
+        "When a peek at the queue last succeeded, in seconds since 1970.",
+        lambda q, seen: seen.peek(q.queue).at,
+    ),
+    _Gauge(
+        "rowpost_queue_delayed_next_due_timestamp_seconds",
+        "When the next delayed message is due, as the last peek found; absent if there is none.",
+        lambda q, seen: seen.peek(q.queue).next_due,
+    ),
     _Gauge("rowpost_queue_paused", "1 if operators have paused the queue, or given this supervisor no worker.", lambda q, _: q.paused),
     _Gauge("rowpost_queue_circuit_breaker_open", "1 if receiving has failed for too long.", lambda q, _: q.critical),
     _Gauge("rowpost_queue_throttled", "1 if too many attempts in a row have failed, so that one worker is left.", lambda q, _: q.throttled),
@@ -111,14 +119,18 @@ class Families:
         build = GaugeMetricFamily("rowpost_build_info", "The version of rowpost, and of Python.", labels=["version", "python"])
         build.add_metric([__version__, platform.python_version()], 1)
         yield build
-        here = GaugeMetricFamily("rowpost_supervisor_info", "This supervisor, as `rowpost workers` shows it.", labels=["environment", "engine", "host", "process_id"])
+        here = GaugeMetricFamily(
+            "rowpost_supervisor_info", "This supervisor, as `rowpost workers` shows it.", labels=["environment", "engine", "host", "process_id"]
+        )
         here.add_metric([settings.environment, settings.engine, socket.gethostname(), str(os.getpid())], 1)
         yield here
         yield GaugeMetricFamily("rowpost_supervisor_start_timestamp_seconds", "When the supervisor started, in seconds since 1970.", seen.started_at)
         ready = not hindrances(status, seen)
         yield GaugeMetricFamily("rowpost_supervisor_ready", "1 if the supervisor is ready, as /health/ready says.", int(ready))
         yield CounterMetricFamily("rowpost_supervisor_reloads", "How often the environment was read again.", seen.number(events.Reloaded, ""))
-        critical = CounterMetricFamily("rowpost_critical_events", "Events on which a person has to act. An empty queue stands for the supervisor.", labels=["queue"])
+        critical = CounterMetricFamily(
+            "rowpost_critical_events", "Events on which a person has to act. An empty queue stands for the supervisor.", labels=["queue"]
+        )
         for queue in dict.fromkeys([*(each.queue for each in status.snapshot.queues), "", *seen.queues_of(events.Critical)]):
             critical.add_metric([queue], seen.number(events.Critical, queue))
         yield critical
@@ -129,7 +141,9 @@ class Families:
             declared = status.settings.queue(queue.queue)
             queues.add_metric([queue.queue, *(getattr(declared, name, "") for name in _DESCRIBED)], 1)
         yield queues
-        types = GaugeMetricFamily("rowpost_message_type_info", "What the environment says about a message type.", labels=["message_type", *_DESCRIBED])
+        types = GaugeMetricFamily(
+            "rowpost_message_type_info", "What the environment says about a message type.", labels=["message_type", *_DESCRIBED]
+        )
         for each in status.settings.message_types:
             types.add_metric([each.name, each.owner, each.runbook], 1)
         yield types

@@ -85,7 +85,10 @@ def _health(start: Callable[..., Any], problems: list[str]) -> Iterable[bytes]:
 
 def _answer(start: Callable[..., Any], status: HTTPStatus, kind: str, text: str) -> Iterable[bytes]:
     body = text.encode()
-    start(f"{status.value} {status.phrase}", [("Content-Type", f"{kind}; charset=utf-8"), ("Content-Length", str(len(body))), ("Cache-Control", "no-store")])
+    start(
+        f"{status.value} {status.phrase}",
+        [("Content-Type", f"{kind}; charset=utf-8"), ("Content-Length", str(len(body))), ("Cache-Control", "no-store")],
+    )
     return [body]
 
 

@@ -65,9 +65,5 @@ def _move(
 ) -> float:
     done = move_due(database, queue, error_queue=error_queue, directory=directory, host=Host.here(queue, host_of(queue)))
     if done.moved or done.forwarded or done.failed:
-        emit(
-            events.DelayedMoved(
-                queue=queue, at=time.time(), count=done.moved, forwarded=done.forwarded, failed=done.failed
-            )
-        )
+        emit(events.DelayedMoved(queue=queue, at=time.time(), count=done.moved, forwarded=done.forwarded, failed=done.failed))
     return done.wait(lateness)

@@ -53,11 +53,7 @@ def make_expired_purger(
 ) -> PeriodicTask:
     """Return the purger of a process: for queues whose worker has purge_expired_on_startup or purge_expired_every."""
     workers = {queue.name: queue.worker for queue in settings.queues if queue.worker is not None}
-    every = {
-        name: worker.purge_expired_every
-        for name, worker in workers.items()
-        if worker.purge_expired_on_startup or worker.purge_expired_every
-    }
+    every = {name: worker.purge_expired_every for name, worker in workers.items() if worker.purge_expired_on_startup or worker.purge_expired_every}
     return PeriodicTask(
         settings,
         every,

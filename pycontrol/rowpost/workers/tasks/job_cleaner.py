@@ -49,9 +49,7 @@ class _JobCleaner:
         return self._every
 
 
-def make_job_cleaner(
-    settings: Settings, emit: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
-) -> PeriodicTask:
+def make_job_cleaner(settings: Settings, emit: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any) -> PeriodicTask:
     """Return the task of a process. The database elects one of all processes. Off with maintenance_every: 0 and without the feature spark."""
     every = settings.supervisor.maintenance_every
     units = [_UNIT] if every > 0 and "spark" in settings.features else []

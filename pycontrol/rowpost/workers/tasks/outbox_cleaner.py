@@ -103,6 +103,4 @@ def make_outbox_cleaner(
 ) -> PeriodicTask:
     """Return the task that cleans the environment's outboxes once a minute. Off with maintenance_every: 0."""
     names = [each.name for each in settings.outboxes] if settings.supervisor.maintenance_every > 0 else []
-    return PeriodicTask(
-        settings, names, OutboxCleaner(settings, emit), name=NAME, activity="clean the outbox", emit=emit, breaker=breaker, **options
-    )
+    return PeriodicTask(settings, names, OutboxCleaner(settings, emit), name=NAME, activity="clean the outbox", emit=emit, breaker=breaker, **options)

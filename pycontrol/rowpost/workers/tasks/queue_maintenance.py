@@ -61,7 +61,9 @@ class _Maintenance:
         except PermissionDenied:  # most logins of supervisors are no operators
             return None
         if removed:
-            self._emit(events.Maintained(queue="", at=time.time(), action="acts", text=f"deleted {removed} acts that began more than {KEPT_DAYS} days ago"))
+            self._emit(
+                events.Maintained(queue="", at=time.time(), action="acts", text=f"deleted {removed} acts that began more than {KEPT_DAYS} days ago")
+            )
         return CLEAN_INTERVAL_S
 
     def _warn(self, queue: str, text: str) -> None:

@@ -101,9 +101,7 @@ class _Checks(_Reports):
         return None if check.every is None else check.every.total_seconds()
 
 
-def make_heartbeats(
-    settings: Settings, emit: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any
-) -> PeriodicTask:
+def make_heartbeats(settings: Settings, emit: Callable[[events.Event], None], breaker: CircuitBreaker | None = None, **options: Any) -> PeriodicTask:
     """Return the task that sends the heartbeats of the endpoints that this supervisor runs."""
     where = settings.service_control
     names = [queue.name for queue in settings.queues if queue.worker is not None] if where is not None and where.heartbeat > 0 else []

@@ -37,7 +37,15 @@ def test_an_option_of_streams_is_refused_in_a_batch_read(name, says):
         read_options({"queue": "a", name: "tail"})
 
 
-@pytest.mark.parametrize(("name", "says"), [("jobParts", "not needed any more"), ("jobkeys", "did you mean jobKey"), ("startingOffsets", "not for a batch write"), ("topic", "option queue")])
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("jobParts", "not needed any more"),
+        ("jobkeys", "did you mean jobKey"),
+        ("startingOffsets", "not for a batch write"),
+        ("topic", "option queue"),
+    ],
+)
 def test_an_unknown_option_of_a_write_is_refused(name, says):
     with pytest.raises(SettingsError, match=says):
         write_options({"queue": "a", name: "1"})
@@ -50,7 +58,16 @@ def test_a_job_key_and_a_mode_are_refused_for_the_write_of_a_stream(name):
 
 
 def test_every_option_on_the_lists_is_accepted():
-    numbers = {"minPartitions", "maxRecordsPerPartition", "maxBytesPerBatch", "maxOffsetsPerTrigger", "watermarkTimeoutSeconds", "messagesPerCall", "startingOffsets", "endingOffsets"}
+    numbers = {
+        "minPartitions",
+        "maxRecordsPerPartition",
+        "maxBytesPerBatch",
+        "maxOffsetsPerTrigger",
+        "watermarkTimeoutSeconds",
+        "messagesPerCall",
+        "startingOffsets",
+        "endingOffsets",
+    }
     flags = {"failOnDataLoss", "allowConsumers", "takeOver", "includeHeaders", "availableNow"}
     values = {**dict.fromkeys(numbers, "5000"), **dict.fromkeys(flags, "true"), "subscribe": "a", "queue": "a", "jobKey": "k"}
 

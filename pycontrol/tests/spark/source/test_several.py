@@ -128,7 +128,9 @@ def test_the_checkpoint_of_one_queue_goes_on_with_several(queues, prefix, tmp_pa
     out = tmp_path / "out"
 
     def archive(names):
-        ended = CliRunner().invoke(app, ["--env", queues.environment, "spark", "archive", names, str(out), f"--{mode}", "--checkpoint", str(tmp_path / "c")])
+        ended = CliRunner().invoke(
+            app, ["--env", queues.environment, "spark", "archive", names, str(out), f"--{mode}", "--checkpoint", str(tmp_path / "c")]
+        )
         assert ended.exit_code == 0, ended.output
         return json.loads(ended.stdout.strip().splitlines()[-1])
 

@@ -224,7 +224,9 @@ def test_a_direct_job_that_was_killed_half_way_goes_on_under_its_key(queues, sto
 
 
 @pytest.mark.parametrize("mode", ["staged", "direct"])
-def test_a_direct_job_that_was_killed_half_way_sends_nothing_when_it_comes_again_in_other_partitions(queues, stored, write, frame, staged, half_sent, mode):
+def test_a_direct_job_that_was_killed_half_way_sends_nothing_when_it_comes_again_in_other_partitions(
+    queues, stored, write, frame, staged, half_sent, mode
+):
     queue = queues.make()
     sent = half_sent(queue)
 

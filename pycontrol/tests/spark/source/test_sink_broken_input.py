@@ -130,7 +130,12 @@ def test_a_shuffle_whose_files_are_lost_while_the_sink_reads_them_loses_and_doub
         return True
 
     before, after = (F.udf(each, "boolean").asNondeterministic() for each in (notes, strikes))  # Spark moves no such function past the shuffle
-    write(rows().where(before(F.col("body").cast("string").cast("int"))).repartition(6, "id").where(after(F.col("body"))), queue, mode=mode, jobKey="fetch")
+    write(
+        rows().where(before(F.col("body").cast("string").cast("int"))).repartition(6, "id").where(after(F.col("body"))),
+        queue,
+        mode=mode,
+        jobKey="fetch",
+    )
 
     assert struck.exists()
     assert len(mapped.read_text()) > 1  # the stage below the shuffle ran again, because its files could not be fetched

@@ -68,7 +68,12 @@ def test_the_watermark_never_passes_a_row_version_that_may_still_appear(seed):
 def test_the_watermark_reaches_everything_when_the_writers_have_ended():
     watermark = Watermark()
 
-    reached = [watermark.advance(poll(10, "a")), watermark.advance(poll(20, "b")), watermark.advance(poll(30, "bc")), watermark.advance(poll(40, "d"))]
+    reached = [
+        watermark.advance(poll(10, "a")),
+        watermark.advance(poll(20, "b")),
+        watermark.advance(poll(30, "bc")),
+        watermark.advance(poll(40, "d")),
+    ]
 
     assert reached == [0, 10, 10, 30]
     assert watermark.advance(poll(41, "")) == 41

@@ -125,7 +125,14 @@ def restarts(times: int, dice: random.Random, modes: Sequence[str] = MODES) -> R
 def pressure(times: int, dice: random.Random, modes: Sequence[str] = MODES) -> Result:
     """Pause processes, exhaust connections, fill the disk, deploy under load, hold a sender's transaction open, change the password."""
     result = Result()
-    kinds = [strikes.pause_worker, strikes.exhaust_connections, strikes.fill_disk, strikes.redeploy, strikes.hold_sender_open, strikes.rotate_password]
+    kinds = [
+        strikes.pause_worker,
+        strikes.exhaust_connections,
+        strikes.fill_disk,
+        strikes.redeploy,
+        strikes.hold_sender_open,
+        strikes.rotate_password,
+    ]
     for mode, share in zip(modes, _shares(times, len(modes)), strict=True):
         strike(mode, kinds, share, dice, result)
     return result

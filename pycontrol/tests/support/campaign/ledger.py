@@ -66,9 +66,7 @@ class Ledger:
             "handled, and its message was not sent once": {
                 number for number in self.handled if exact and self.forwarded[number] != self.handled[number]
             },
-            "handled, and its message was not sent": {
-                number for number in self.handled if mode == "receive_only" and not self.forwarded[number]
-            },
+            "handled, and its message was not sent": {number for number in self.handled if mode == "receive_only" and not self.forwarded[number]},
             "sent and not handled": {number for number in self.forwarded if exact and not self.handled[number]},
             "handled, although its handler fails": {number for number in self.handled if mode != "none" and is_hopeless(number)},
         }

@@ -186,7 +186,9 @@ class Site:
         """Give the login of the service this password, and write it into the file that the environment names."""
         with psycopg.connect(self.server.url(), autocommit=True) as admin:
             if self.password_file is None:
-                (self.server.folder / "pg_hba.conf").write_text("local replication all trust\nlocal all postgres trust\nlocal all all scram-sha-256\n")
+                (self.server.folder / "pg_hba.conf").write_text(
+                    "local replication all trust\nlocal all postgres trust\nlocal all all scram-sha-256\n"
+                )
                 admin.execute("CREATE ROLE app SUPERUSER LOGIN")
                 admin.execute("SELECT pg_reload_conf()")
                 self.password_file = self.folder / "password"
@@ -211,7 +213,10 @@ class Site:
 
     def ledger(self) -> Ledger:
         """Read what became of each order."""
-        with psycopg.connect(self.server.url("queues"), autocommit=True) as database, psycopg.connect(self.server.url("shop"), autocommit=True) as shop:
+        with (
+            psycopg.connect(self.server.url("queues"), autocommit=True) as database,
+            psycopg.connect(self.server.url("shop"), autocommit=True) as shop,
+        ):
 
             def numbers(connection: psycopg.Connection, statement: str) -> Counter[int]:
                 return Counter(row[0] for row in connection.execute(statement).fetchall())

@@ -115,7 +115,9 @@ class Stage:
     # ------------------------------------------------------------------ the database
     def rows(self, queue: str) -> list[Row]:
         """The rows of a queue. NServiceBus's queues have no procedures here, so the table is read."""
-        found = self.sql.run(f"SELECT {self.sql.ROW_VERSION}, {self._column('Headers')}, {self._column('Body')} FROM {self.sql.table(queue)} ORDER BY 1")
+        found = self.sql.run(
+            f"SELECT {self.sql.ROW_VERSION}, {self._column('Headers')}, {self._column('Body')} FROM {self.sql.table(queue)} ORDER BY 1"
+        )
         return [Row(*row) for row in found]
 
     def wait_for_rows(self, queue: str, about: Callable[[Row], object] = lambda row: True) -> list[Row]:

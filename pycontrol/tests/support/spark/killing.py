@@ -63,9 +63,7 @@ def kill_until_done(
         assert starts < MAX_STARTS, f"the program did not complete: {killed}"
         before = marks()
         with log.open("ab") as out:
-            process = subprocess.Popen(
-                [sys.executable, "-c", ROWPOST, *arguments], env=environment, stdout=out, stderr=out, start_new_session=True
-            )
+            process = subprocess.Popen([sys.executable, "-c", ROWPOST, *arguments], env=environment, stdout=out, stderr=out, start_new_session=True)
         try:
             while process.poll() is None and sum(killed.values()) < kills:
                 end = time.monotonic() + PROGRESS_TIMEOUT_S
@@ -112,7 +110,7 @@ def fill(queues, queue: str, count: int, headers: str) -> None:
     """Store `count` messages whose bodies are their numbers."""
     with queues.connect() as database:
         database.driver_connection.execute(
-            f'INSERT INTO public."{queue}" (id, headers, body) SELECT gen_random_uuid(), %s, convert_to(n::text, \'UTF8\')'
+            f"INSERT INTO public.\"{queue}\" (id, headers, body) SELECT gen_random_uuid(), %s, convert_to(n::text, 'UTF8')"
             " FROM generate_series(1, %s) AS n",
             (headers, count),
         )

@@ -23,6 +23,7 @@ __all__ = ["BUCKET", "ObjectStore", "object_store"]
 BUCKET = "lake"
 _REQUEST = re.compile(r'"([A-Z]+) (\S+) HTTP/1')
 
+
 @dataclass(frozen=True)
 class ObjectStore:
     """A running server. `variables` are those of the environment that deltalake and pyarrow need for it."""
@@ -41,7 +42,11 @@ class ObjectStore:
         import boto3
 
         return boto3.client(
-            "s3", endpoint_url=self.variables["AWS_ENDPOINT_URL"], region_name="us-east-1", aws_access_key_id="key", aws_secret_access_key="marker-secret"
+            "s3",
+            endpoint_url=self.variables["AWS_ENDPOINT_URL"],
+            region_name="us-east-1",
+            aws_access_key_id="key",
+            aws_secret_access_key="marker-secret",
         )
 
     def requests(self) -> Counter[str]:

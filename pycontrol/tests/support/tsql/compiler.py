@@ -131,9 +131,7 @@ def compile_sets(sets: Iterable[Iterable[Source]]) -> list[list[Finding]]:
     if done.returncode:
         raise RuntimeError(f"the T-SQL compiler failed:\n{done.stderr.strip()[-4000:]}")
     answers = json.loads(done.stdout)
-    return [
-        sorted({*found, *(Finding(*each) for each in answer)}) for found, answer in zip(early, answers, strict=True)
-    ]
+    return [sorted({*found, *(Finding(*each) for each in answer)}) for found, answer in zip(early, answers, strict=True)]
 
 
 def _complete(sources: list[Source]) -> list[Source]:

@@ -286,11 +286,7 @@ class ThrowPercent(Rule):
 
 
 def _escapes(node: Node) -> bool:
-    return (
-        kind(node) == "FunctionCall"
-        and node.FunctionName.Value.upper() == "REPLACE"
-        and [p.Value for p in node.Parameters[1:]] == ["%", "%%"]
-    )
+    return kind(node) == "FunctionCall" and node.FunctionName.Value.upper() == "REPLACE" and [p.Value for p in node.Parameters[1:]] == ["%", "%%"]
 
 
 def _unescaped_parts(node: Node) -> Iterator[str]:

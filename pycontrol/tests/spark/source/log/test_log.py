@@ -10,7 +10,7 @@ from rowpost.database.connection import connect_url
 from rowpost.spark.source.checkpoint import committed_offset, finalize
 from tests.support.spark.logs import numbered, pass_through, slots
 
-INSERT = 'INSERT INTO public."{}" (id, headers, body) SELECT gen_random_uuid(), \'{{}}\', convert_to(n::text, \'UTF8\') FROM generate_series(%s::int, %s) AS n'
+INSERT = "INSERT INTO public.\"{}\" (id, headers, body) SELECT gen_random_uuid(), '{{}}', convert_to(n::text, 'UTF8') FROM generate_series(%s::int, %s) AS n"
 
 
 @pytest.fixture
@@ -117,8 +117,13 @@ def test_all_columns_are_those_of_the_table(queues, begun, tmp_path, connection)
     )  # fmt: skip
     query.awaitTermination()
 
-    from_log, from_table = (sorted(frame.drop("expires").collect(), key=lambda row: row.row_version) for frame in (queues.spark.table(name), queues.read(begun)))
-    times = [sorted(row.at for row in frame.selectExpr("cast(expires as string) at").where("at is not null").collect()) for frame in (queues.spark.table(name), queues.read(begun))]
+    from_log, from_table = (
+        sorted(frame.drop("expires").collect(), key=lambda row: row.row_version) for frame in (queues.spark.table(name), queues.read(begun))
+    )
+    times = [
+        sorted(row.at for row in frame.selectExpr("cast(expires as string) at").where("at is not null").collect())
+        for frame in (queues.spark.table(name), queues.read(begun))
+    ]
     assert from_log == from_table
     assert len(from_log) == 4
     assert times[0] == times[1]
@@ -128,14 +133,18 @@ def test_a_schema_with_fewer_columns_is_read(queues, begun, tmp_path):
     queues.send(begun, numbered(0, 3), headers='{"a": "b"}')
     name = f"few_{begun}"
     frame = queues.reader(queues.spark.readStream, begun, mode="log").schema("row_version bigint not null, headers string not null").load()
-    frame.writeStream.format("memory").queryName(name).option("checkpointLocation", str(tmp_path / "memory")).trigger(availableNow=True).start().awaitTermination()
+    frame.writeStream.format("memory").queryName(name).option("checkpointLocation", str(tmp_path / "memory")).trigger(
+        availableNow=True
+    ).start().awaitTermination()
 
     assert sorted(queues.spark.table(name).collect()) == [(number, '{"a": "b"}') for number in (1, 2, 3)]
 
 
 def test_bodies_of_a_megabyte_arrive_in_batches_that_fit_into_memory(queues, begun, run, connection):
     """Of 40 MB in one transaction; the server keeps it in a file while it decodes it."""
-    connection.execute(f"INSERT INTO public.\"{begun}\" (id, headers, body) SELECT gen_random_uuid(), '{{}}', convert_to(lpad(n::text, 1000000), 'UTF8') FROM generate_series(1, 40) AS n")
+    connection.execute(
+        f"INSERT INTO public.\"{begun}\" (id, headers, body) SELECT gen_random_uuid(), '{{}}', convert_to(lpad(n::text, 1000000), 'UTF8') FROM generate_series(1, 40) AS n"
+    )
     connection.execute(f'DELETE FROM public."{begun}"')
 
     assert run(begun, maxBytesPerBatch=2_000_000) == list(range(1, 41))

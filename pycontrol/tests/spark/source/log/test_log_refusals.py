@@ -402,7 +402,17 @@ def test_the_doctors_name_the_slots_of_the_database(queues, begun, cli):
 
 def test_names_of_slots_have_only_the_characters_that_slots_may_have():
     assert slot_name("shop", ["audit"]) == "rowpost_shop_audit"
-    names = {slot_name(*each) for each in [("shop", ["Audit"]), ("shop", ["audit", "error"]), ("shop", ["audit_error"]), ("a" * 63, ["b" * 60]), ("a" * 63, ["b" * 59]), ("é", ["a"])]}
+    names = {
+        slot_name(*each)
+        for each in [
+            ("shop", ["Audit"]),
+            ("shop", ["audit", "error"]),
+            ("shop", ["audit_error"]),
+            ("a" * 63, ["b" * 60]),
+            ("a" * 63, ["b" * 59]),
+            ("é", ["a"]),
+        ]
+    }
     assert len(names) == 6
     assert all(re.fullmatch(r"[a-z0-9_]{1,63}", each) for each in names)
 
