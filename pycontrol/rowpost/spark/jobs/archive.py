@@ -129,15 +129,15 @@ def run(
 
     `progress` is called with the batches and rows so far, and each of `receivers` after each batch. Returns counts. A KeyboardInterrupt stops the stream and is raised again.
     """
-    if is_iceberg(job.path):  # the catalogue chooses the folder, in which the checkpoint is
-        create_table(job.path, ARCHIVE)
+    # a catalogue chooses the folder of its table, in which the checkpoint is
+    table = create_table(job.path, ARCHIVE) if is_iceberg(job.path) else None
     check_reachable(
         spark,
         job.checkpoint_location,
         "the checkpoint",
         "Or name a folder that outlives this machine with --checkpoint; the archive itself needs no jar.",
     )
-    table = create_table(job.path, ARCHIVE)
+    table = table or create_table(job.path, ARCHIVE)
     before = table.version
     try:
         done = follow(start(spark, job), progress, receivers)
