@@ -28,6 +28,7 @@ MESSAGES, KILLS = 200_000, int(os.environ.get("ROWPOST_KILLS", "20"))
 A_BATCH = MESSAGES // (KILLS * 5)  # a quiet machine completes three batches between two kills
 ROUND = 2_000  # messages of each type
 PYCONTROL = Path(__file__).parents[2]
+COMMON = ("--conf", "spark.driver.memory=1g", "--master", "local[2,4]")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(6000)]
 
@@ -51,19 +52,6 @@ def environment(spark_url: str) -> dict[str, str]:
     return {**python_of(PYCONTROL), "ROWPOST_SPARK_TEST_URL": spark_url}
 
 
-@pytest.fixture
-def common(environment, queues, tmp_path) -> list[str]:
-    """The options of each start. A JVM with a class archive starts in half the time."""
-    classes = tmp_path / "classes.jsa"
-    options = ["--conf", "spark.driver.memory=1g", "--master", "local[2,4]"]
-    queue = queues.make()
-    fill(queues, queue, 10, "{}")
-    train = ["--conf", f"spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={classes}"]
-    kill_until_done(["--env", queues.environment, "spark", "archive", queue, str(tmp_path / "train"), *options, *train], environment,
-                    lambda: 0, kills=0, longest=0, log=tmp_path / "log", seed=0)  # fmt: skip
-    return [*options, "--conf", f"spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:SharedArchiveFile={classes}"]
-
-
 def written(folder: Path) -> int:
     """Return the number of the last batch that a stream has planned."""
     return max((int(path.name) for path in folder.glob("offsets/*") if path.name.isdecimal()), default=-1)
@@ -72,9 +60,9 @@ def written(folder: Path) -> int:
 @pytest.mark.usefixtures("work_folder")
 @pytest.mark.parametrize("victims", [ANYTHING, EXECUTORS], ids=["anything", "executors"])
 @pytest.mark.parametrize("mode", ["tail", "drain"])
-def test_an_archive_by_tail_or_drain_survives_kills(queues, environment, common, seed, tmp_path, mode, victims):
+def test_an_archive_by_tail_or_drain_survives_kills(queues, environment, seed, tmp_path, mode, victims):
     queue, out = queues.make(), tmp_path / "out"
-    common = [*common, "--master", "local-cluster[2,1,1024]"] if victims is EXECUTORS else common
+    common = (*COMMON, "--master", "local-cluster[2,1,1024]") if victims is EXECUTORS else COMMON
     fill(queues, queue, MESSAGES, error_row()[5])
     checkpoint = tmp_path / "checkpoint"
 
@@ -94,7 +82,7 @@ def test_an_archive_by_tail_or_drain_survives_kills(queues, environment, common,
     assert {finding.kind for finding in report.findings} <= {"leftover"}
 
 
-def test_an_archive_in_a_table_of_iceberg_survives_kills(queues, environment, common, seed, tmp_path, monkeypatch):
+def test_an_archive_in_a_table_of_iceberg_survives_kills(queues, environment, seed, tmp_path, monkeypatch):
     """The catalogue is an SQLite file, to which the driver commits."""
     catalogue = {
         "PYICEBERG_CATALOG__LAKE__URI": f"sqlite:///{tmp_path}/catalogue.db",
@@ -107,7 +95,7 @@ def test_an_archive_in_a_table_of_iceberg_survives_kills(queues, environment, co
     checkpoint = tmp_path / "checkpoint"
 
     killed = kill_until_done(
-        ["--env", queues.environment, "spark", "archive", queue, out, "--drain", "--max-rows", str(A_BATCH), "--checkpoint", str(checkpoint), *common],
+        ["--env", queues.environment, "spark", "archive", queue, out, "--drain", "--max-rows", str(A_BATCH), "--checkpoint", str(checkpoint), *COMMON],
         environment | catalogue, lambda: written(checkpoint), kills=KILLS, longest=2.5, log=tmp_path / "log", seed=seed,
     )  # fmt: skip
 
@@ -160,11 +148,11 @@ def test_an_archive_of_the_log_survives_kills_while_workers_receive_the_messages
     assert {finding.kind for finding in verify.run(spark, str(out)).findings} <= {"leftover"}
 
 
-def test_a_replay_survives_kills(queues, environment, common, seed, tmp_path):
+def test_a_replay_survives_kills(queues, environment, seed, tmp_path):
     queue, target, out = queues.make(), queues.make(), tmp_path / "out"
     fill(queues, queue, MESSAGES, error_row()[5])
     log = tmp_path / "log"
-    kill_until_done(["--env", queues.environment, "spark", "archive", queue, str(out), *common], environment, lambda: 0,
+    kill_until_done(["--env", queues.environment, "spark", "archive", queue, str(out), *COMMON], environment, lambda: 0,
                     kills=0, longest=0, log=log, seed=seed)  # fmt: skip
     ramp = ",".join([str(A_BATCH)] * (MESSAGES // A_BATCH - 1))
     folder = out / "_rowpost" / "replays" / "k"
@@ -173,7 +161,7 @@ def test_a_replay_survives_kills(queues, environment, common, seed, tmp_path):
         return sum((folder / name).stat().st_mtime_ns for name in ("plan.json", "sent.json") if (folder / name).exists())
 
     killed = kill_until_done(
-        ["--env", queues.environment, "spark", "replay", str(out), target, "--job", "k", "--ramp", ramp, "--pause", "0s", *common],
+        ["--env", queues.environment, "spark", "replay", str(out), target, "--job", "k", "--ramp", ramp, "--pause", "0s", *COMMON],
         environment, seen, kills=KILLS, longest=1.5, log=log, seed=seed,
     )  # fmt: skip
 
@@ -186,14 +174,14 @@ def test_a_replay_survives_kills(queues, environment, common, seed, tmp_path):
     assert (rows, ids, numbers) == (MESSAGES, MESSAGES, MESSAGES)
 
 
-def test_decoded_tables_survive_kills(spark, environment, common, seed, tmp_path):
+def test_decoded_tables_survive_kills(spark, environment, seed, tmp_path):
     """Each round adds messages to the archive, and kills runs at any time of their life until one completes."""
     made, killed, chooses = ArchiveMaker(spark, tmp_path / "made"), Counter(), random.Random(seed)
     schemas, out, types = tmp_path / "schemas", tmp_path / "decoded", ("Shop.PlaceOrder", "Shop.Paid")
     schemas.mkdir()
     for name in types:
         (schemas / f"{name}.ddl").write_text("Number BIGINT")
-    command = ["spark", "decode", str(made.path), str(out), "--schemas", str(schemas), *common]
+    command = ["spark", "decode", str(made.path), str(out), "--schemas", str(schemas), *COMMON]
     numbers = {name: [] for name in types}
     while sum(killed.values()) < KILLS:
         for name in types:

@@ -126,6 +126,7 @@ def test_the_doctor_names_the_jar_and_the_variables(spark, variables):
     assert refused.state == "bad" and "AWS_REGION or AWS_DEFAULT_REGION" in refused.advice
 
 
+@pytest.mark.timeout(900)  # six commands, each in a JVM of its own
 def test_a_queue_is_archived_and_maintained_in_a_store_without_a_jar(store, queues, tmp_path):
     queue, out = queues.make(), f"s3a://{BUCKET}/whole"
     queues.send(queue, [b"%d" % n for n in range(50)], audit_row()[5])
