@@ -70,8 +70,18 @@ Feature = Literal["maintenance", "outbox", "sagas", "spark", "transactions"]
 FEATURES: tuple[str, ...] = get_args(Feature)
 #: the sections of a file, which other modules read
 _SECTIONS = (
-    *("queues", "external", "sagas", "supervisor", "participants", "outbox", "log", "service_control"),
-    *("telemetry", "host", "endpoints", "message_types"),
+    "queues",
+    "external",
+    "sagas",
+    "supervisor",
+    "participants",
+    "outbox",
+    "log",
+    "service_control",
+    "telemetry",
+    "host",
+    "endpoints",
+    "message_types",
 )
 
 

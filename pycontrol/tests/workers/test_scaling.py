@@ -103,9 +103,9 @@ def test_a_peek_that_says_1000_costs_at_most_two_empty_receives_of_two_workers(s
         supervisor.until(lambda: supervisor.seen(events.Peeked)[-1].count == 0, "a peek that finds nothing")
         first, second, *others = supervisor.seen(events.Peeked)
 
-    # on a busy machine a worker may leave a message to the next round: it scans the whole queue more rarely if that was slow
+    # on a busy machine a worker may leave messages to the next round: it scans the whole queue more rarely if that was slow
     rounds = 1 + sum(peek.count > 0 for peek in (second, *others))
-    assert (first.count, second.count <= 1) == (1000, True)
+    assert (first.count, second.count < 46) == (1000, True)
     assert second.at - first.at < 5.0
     assert 46 + 1 <= sum(abs(run) for run in recorded.runs) <= 46 + 2 * rounds
 
