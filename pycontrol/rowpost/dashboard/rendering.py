@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from rowpost.wire.description import UNSAFE, visible
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES, EXCEPTION_STACK_TRACE, TIME_SENT
+from rowpost.wire.message_types import first_type, short_type
 
 __all__ = ["ASSETS", "ENVIRONMENT", "pretty"]
 
@@ -95,7 +96,7 @@ ENVIRONMENT.filters |= {
     "age": age, "count": count, "rate": rate, "size": size, "moment": moment, "pretty": pretty, "shown": shown,
     "json_line": lambda value: json.dumps(value, ensure_ascii=False),
     "path": lambda text: quote(str(text), safe="@[]"),
-    "short_type": lambda text: (text or "").rpartition(".")[2] or (text or ""),
+    "first_type": first_type, "short_type": short_type,
     "json": lambda value: UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, indent=2, ensure_ascii=False)),
 }  # fmt: skip
 HEADERS = {"types": ENCLOSED_MESSAGE_TYPES, "sent": TIME_SENT, "stack_trace": EXCEPTION_STACK_TRACE}

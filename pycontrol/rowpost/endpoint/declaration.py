@@ -27,7 +27,7 @@ from rowpost.transactions.scope import MODES
 from rowpost.wire.address import Address, parse_address
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message import Message
-from rowpost.wire.message_types import find_class, split_enclosed_types, type_name, type_names
+from rowpost.wire.message_types import find_class, split_enclosed_types, type_key, type_name, type_names
 from rowpost.wire.return_codes import read_return_code
 from rowpost.wire.serialization import Serializer, Serializers
 
@@ -189,7 +189,7 @@ class Declaration:
 
     def expects(self, *classes: type) -> None:
         """Declare classes of replies. Classes with a `@message_type` need no declaration."""
-        self._expected.update((type_name(cls), cls) for cls in classes)
+        self._expected.update((type_key(type_name(cls)), cls) for cls in classes)
 
     def route(self, cls: type, to: str) -> None:
         """Declare the destination of messages of a class that are sent without one.
@@ -236,7 +236,7 @@ class Declaration:
         if code is not None:
             return code
         for name in split_enclosed_types(message.headers.get(ENCLOSED_MESSAGE_TYPES)):
-            cls = self._expected.get(name) or find_class(name)
+            cls = self._expected.get(type_key(name)) or find_class(name)
             if cls is not None:
                 return self._handlers.decode(message, cls)
         return message.body

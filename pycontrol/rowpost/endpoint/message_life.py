@@ -45,7 +45,7 @@ from rowpost.wire.headers import (
     TIME_SENT,
 )
 from rowpost.wire.message import Headers, parse_timestamp
-from rowpost.wire.message_types import first_type
+from rowpost.wire.message_types import first_type, without_assembly
 
 __all__ = ["Conversation", "Fact", "MessageLife", "conversation", "message_life"]
 
@@ -282,7 +282,7 @@ def _invoked(headers: Headers) -> Iterator[tuple[str, str]]:
         name, _, instance = text.rpartition(":")
         yield name, instance
     if headers.get(SAGA_ID) and headers.get(SAGA_TYPE):
-        yield (headers[SAGA_TYPE] or "").partition(",")[0], headers[SAGA_ID] or ""
+        yield without_assembly(headers[SAGA_TYPE] or ""), headers[SAGA_ID] or ""
 
 
 def _state(database: Connection, tables: dict[str, str], instance: str) -> str:

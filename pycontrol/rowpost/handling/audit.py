@@ -29,7 +29,7 @@ from rowpost.wire.headers import (
     TIME_SENT,
 )
 from rowpost.wire.message import Message, format_timestamp, storable
-from rowpost.wire.message_types import split_enclosed_types
+from rowpost.wire.message_types import split_enclosed_types, type_key
 from rowpost.wire.operation import Operation
 
 __all__ = ["NotAudited", "acknowledgement", "audited", "forwarded", "not_audited"]
@@ -59,8 +59,8 @@ def not_audited(endpoint: str, what: Iterable[str] | NotAudited, audit_queue: st
         )
     if callable(what):
         return what
-    types = frozenset(what)
-    return lambda headers: not types.isdisjoint(split_enclosed_types(headers.get(ENCLOSED_MESSAGE_TYPES)))
+    types = frozenset(map(type_key, what))
+    return lambda headers: not types.isdisjoint(map(type_key, split_enclosed_types(headers.get(ENCLOSED_MESSAGE_TYPES))))
 
 
 def audited(message: Message, queue: str, host: Host, started: datetime, headers: Headers, time_to_be_received: timedelta | None = None) -> Operation:

@@ -21,7 +21,7 @@ from rowpost.recoverability.outcome import Discard
 from rowpost.recoverability.policy import describe
 from rowpost.wire.headers import CONTENT_TYPE, ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message import Message, format_timestamp
-from rowpost.wire.message_types import split_enclosed_types
+from rowpost.wire.message_types import split_enclosed_types, type_key
 from rowpost.wire.serialization import Serializers, named_in_body
 
 __all__ = ["ENCLOSED_MESSAGE_TYPES", "Handle", "HandlerRegistry", "RegisteredHandler", "check_ran", "check_runs", "name_of"]
@@ -203,7 +203,7 @@ class HandlerRegistry:
 
     def _find_by_names(self, message: Message) -> list[RegisteredHandler]:
         names = list(split_enclosed_types(message.headers.get(ENCLOSED_MESSAGE_TYPES))) or named_in_body(message.body, self._serializers.default)
-        found = [each for name in names for each in self._all if each.type_name == name]
+        found = [each for name in names for each in self._all if type_key(each.type_name) == type_key(name)]
         if not found:
             known = ", ".join(sorted({each.type_name for each in self._all})) or "none"
             raise NoHandler(

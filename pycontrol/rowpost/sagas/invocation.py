@@ -32,7 +32,7 @@ from rowpost.wire.headers import (
     SAGA_ID,
     SAGA_TYPE,
 )
-from rowpost.wire.message_types import type_name
+from rowpost.wire.message_types import type_name, without_assembly
 from rowpost.wire.operation import Call
 from rowpost.wire.saga_audit import SagaChangeOutput
 
@@ -119,7 +119,7 @@ class SagaInvocation:
     def _instance_key(self, message: Any, context: Context) -> dict[str, Any] | None:
         """Return the arguments of load_saga that identify the instance; None if a timeout or reply is for another saga."""
         headers = context.incoming.headers
-        named, of = headers.get(SAGA_ID), (headers.get(SAGA_TYPE) or "").partition(",")[0].strip()
+        named, of = headers.get(SAGA_ID), without_assembly(headers.get(SAGA_TYPE) or "")
         if named and of in ("", self._declared.name):
             return {"id": _parse_id(named)}
         field = self._method.field

@@ -40,6 +40,7 @@ from rowpost.settings.worker import MINIMUM_PEEK_DELAY, WorkerSettings
 from rowpost.settings.yaml_file import expand_secrets, find_environment, read_root, with_password
 from rowpost.settings.yaml_node import Node, Seconds, decode
 from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE, parse_address
+from rowpost.wire.message_types import type_key
 
 __all__ = [
     "FEATURES",
@@ -197,7 +198,7 @@ class Settings:
 
     def message_type(self, name: str) -> MessageTypeSettings | None:
         """Return what people should know about a message type; None if the environment says nothing."""
-        return next((each for each in self.message_types if each.name == name), None)
+        return next((each for each in self.message_types if type_key(each.name) == type_key(name)), None)
 
     def queue(self, name: str) -> QueueSettings | None:
         """Return the declared queue of that name; None if there is none."""

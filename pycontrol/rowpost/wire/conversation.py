@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
+from rowpost.wire.message_types import short_type
+
 __all__ = ["Step", "depth", "mermaid", "tree", "walk"]
 
 _UNKNOWN = "(unknown)"
@@ -41,7 +43,7 @@ class Step:
     @property
     def short_type(self) -> str:
         """The type without its namespace."""
-        return (self.message_type or "(no type)").rpartition(".")[2]
+        return short_type(self.message_type or "(no type)")
 
 
 def depth(steps: Iterable[tuple[str | None, str | None]]) -> int:

@@ -10,22 +10,34 @@ is that type too: events reach the subscribers of all of them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from datetime import timedelta
+from itertools import pairwise
 from typing import TypeVar
 
 __all__ = [
+    "FULL_NAME",
     "enclosed_type_names",
     "find_class",
     "first_type",
     "message_type",
+    "short_type",
     "split_enclosed_types",
     "time_to_be_received_of",
+    "type_key",
     "type_name",
     "type_names",
+    "without_assembly",
 ]
 
+#: the name of a type, with its generic arguments and without its assembly, at the start of what .NET calls an assembly-qualified name
+FULL_NAME = r"\s*([^;,\[]+(?:\[[^;]*\])?)"
+
 T = TypeVar("T", bound=type)
+_full_name = re.compile(FULL_NAME).match
+_brackets = re.compile(r"([\[\]])").split
+_names = re.compile(r"[^\[\],]+")
 _NAME = "__rowpost_type__"
 _TIME = "__rowpost_time_to_be_received__"
 _classes: dict[str, type] = {}
@@ -51,7 +63,7 @@ def message_type(name: str, *, time_to_be_received: timedelta | None = None) -> 
         setattr(cls, _NAME, name)
         if time_to_be_received is not None:
             setattr(cls, _TIME, time_to_be_received)
-        _classes[name] = cls
+        _classes[type_key(name)] = cls
         _enclosed.clear()
         return cls
 
@@ -60,7 +72,7 @@ def message_type(name: str, *, time_to_be_received: timedelta | None = None) -> 
 
 def find_class(name: str) -> type | None:
     """The class that message_type named so, the latest one; None where this program has none."""
-    return _classes.get(name)
+    return _classes.get(type_key(name))
 
 
 def type_name(cls: type) -> str:
@@ -103,6 +115,39 @@ def split_enclosed_types(header: str | None) -> Iterable[str]:
     ['Shop.Vip', 'Shop.Placed']
     """
     for part in (header or "").split(";"):
-        name = part.partition(",")[0].strip()
+        name = without_assembly(part)
         if name:
             yield name
+
+
+def without_assembly(name: str) -> str:
+    """The full name in an assembly-qualified one: the assembly begins at the first comma outside of the brackets of generic arguments.
+
+    >>> without_assembly("Shop.Placed, Shop, Version=1.0.0.0"), without_assembly("Shop.Box`1[[System.Int32, mscorlib]], Shop")
+    ('Shop.Placed', 'Shop.Box`1[[System.Int32, mscorlib]]')
+    """
+    if "[" not in name:
+        return name.partition(",")[0].strip()
+    found = _full_name(name)
+    return found[1].strip() if found else ""
+
+
+def type_key(name: str) -> str:
+    """What two spellings of one type have in common: a full name whose generic arguments have no assemblies, as these have versions.
+
+    >>> type_key("Shop.Box`1[[System.Int32, mscorlib, Version=4.0.0.0]]"), type_key("Shop.Pair`2[[Shop.A, Shop],[Shop.B, Shop]]")
+    ('Shop.Box`1[[System.Int32]]', 'Shop.Pair`2[[Shop.A],[Shop.B]]')
+    """
+    if "[" not in name:
+        return name
+    parts = [*_brackets(name), ""]
+    return "".join(part.partition(",")[0] if after == "]" and part.strip(", ") else part for part, after in pairwise(parts))
+
+
+def short_type(name: str | None) -> str:
+    """The name of a type for tables and headings: without namespaces and assemblies.
+
+    >>> short_type("Shop.Messages.Outer+Placed"), short_type("Shop.Box`1[[System.Int32, mscorlib]]"), short_type(None)
+    ('Outer+Placed', 'Box`1[[Int32]]', '')
+    """
+    return _names.sub(lambda found: found[0].rpartition(".")[2] or found[0], type_key(name or ""))

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from rowpost.errors import MessageNotDeserialized
 from rowpost.wire.json_serializer import JsonSerializer
+from rowpost.wire.message_types import without_assembly
 
 __all__ = ["Serializer", "Serializers", "named_in_body"]
 
@@ -49,4 +50,4 @@ def named_in_body(body: bytes, serializer: Serializer) -> list[str]:
         named = serializer.decode(body, dict).get("$type")
     except MessageNotDeserialized:  # then it names no type
         return []
-    return [named.partition(",")[0].strip()] if isinstance(named, str) else []
+    return [without_assembly(named)] if isinstance(named, str) else []

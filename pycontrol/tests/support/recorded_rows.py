@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rowpost.wire.message_types import split_enclosed_types
+
 __all__ = ["DIFFERENT", "FOLDER", "NAME", "differences", "form", "recorded", "recorded_headers"]
 
 FOLDER = Path(__file__).parents[1] / "wire" / "recorded"
@@ -46,7 +48,7 @@ def form(name: str, value: str | None) -> object:
     if name in SAME or value is None:
         return value
     if name.endswith(("MessageTypes", "SagaType")):
-        return [each.partition(",")[0].strip() for each in value.split(";")]
+        return list(split_enclosed_types(value))
     return next((what for what, pattern in FORMS.items() if re.fullmatch(pattern, value)), "text")
 
 

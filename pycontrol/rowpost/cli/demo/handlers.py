@@ -12,6 +12,7 @@ from rowpost.cli.demo.statements import statement
 from rowpost.database.connection import Connection
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message import Message
+from rowpost.wire.message_types import first_type
 
 __all__ = ["OrderRefused", "note_event", "place_order"]
 
@@ -52,7 +53,7 @@ def _read(message: Message) -> Order:
     number = content.get("OrderId") or headers.get(ORDER_HEADER)
     if number is None:
         raise OrderRefused(f"the message has no order number: neither OrderId in its body nor the header {ORDER_HEADER}")
-    return Order(int(number), types.partition(",")[0], content.get("Amount"))
+    return Order(int(number), first_type(types), content.get("Amount"))
 
 
 def _store(message: Message, order: Order, connection: Any) -> None:

@@ -35,6 +35,7 @@ from rowpost.wire.headers import (
     TIME_OF_FAILURE,
     TIME_SENT,
 )
+from rowpost.wire.message_types import FULL_NAME
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -83,7 +84,7 @@ DAY_TIMES = ("processing_ended", "time_of_failure", "time_sent")
 #: Messages of earlier times are stored by the time at which they were archived.
 EARLIEST_DAY = datetime(2000, 1, 1, tzinfo=UTC)
 #: The name of the first type, with its generic arguments and without its assembly.
-FIRST_TYPE = r"^\s*([^;,\[]+(?:\[[^;]*\])?)"
+FIRST_TYPE = "^" + FULL_NAME
 #: The table in the address of a failed queue.
 FAILED_TABLE = r'^(?:"(?:[^"]|"")+"\.)?"?((?:[^"@]|"")+)'
 _MAP = "_headers"
