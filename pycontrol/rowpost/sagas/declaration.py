@@ -18,9 +18,9 @@ from rowpost.errors import SagaInstanceMissing, SagaInstanceRequired, SettingsEr
 from rowpost.handling.context import Context
 from rowpost.handling.handlers import check_runs, name_of
 from rowpost.sagas.correlation import KINDS
-from rowpost.sagas.state import property_name
 from rowpost.settings.environment import SagaSettings
 from rowpost.settings.saga import CorrelationType
+from rowpost.wire.dotnet_values import property_name
 from rowpost.wire.message_types import type_name
 
 __all__ = ["Declaration", "Method", "Saga", "handles", "starts"]

@@ -15,21 +15,13 @@ from typing import Any
 import msgspec
 
 from rowpost.errors import InvalidMessage, InvalidSagaState, MessageNotDeserialized
+from rowpost.wire.dotnet_values import property_name
 from rowpost.wire.json_serializer import JsonSerializer
 
-__all__ = ["decode_state", "encode_state", "property_name"]
+__all__ = ["decode_state", "encode_state"]
 
 _JSON = JsonSerializer()
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-
-
-def property_name(field: str) -> str:
-    """Return a field's name in the database.
-
-    >>> property_name("order_id")
-    'OrderId'
-    """
-    return "".join(word[:1].upper() + word[1:] for word in field.split("_"))
 
 
 def encode_state(state: Any, of: str) -> str:

@@ -10,22 +10,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import threading
-import types
-import typing
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from functools import cache, partial, wraps
-from operator import attrgetter
-from typing import Annotated, Any, Literal, TypeVar
+from functools import partial
+from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
 
 from rowpost.errors import InvalidMessage, MessageNotDeserialized
-from rowpost.wire.dotnet_values import enum_member, read_duration, time_span
+from rowpost.wire.dotnet_values import NAMES, dotnet_decimal, enum_member, time_span
+from rowpost.wire.foreign_json import plain_json
+from rowpost.wire.json_mirrors import ANYTHING, DURATION, TEXT, Mark, Use, holds, mirror, once, read_mark, rebuilt
+from rowpost.wire.json_times import cutter
 
 __all__ = ["JSON", "DecimalText", "JsonSerializer"]
 
@@ -34,33 +34,41 @@ JSON = "application/json"
 DecimalText = Annotated[Decimal, "text"]
 
 _BOM = b"\xef\xbb\xbf"
-_RENAME: dict[str, Any] = {"pascal": "pascal", "declared": None, "camel": "camel"}
 _ENCODE = msgspec.json.Encoder(decimal_format="number").encode
 #: what the encoder writes as it should be
 _PLAIN = (str, bool, int, type(None), bytes, datetime, date, time, UUID)
-# msgspec analyses a class when it first meets it, and the process crashes if two threads do so at once.
-_ANALYSIS = threading.RLock()
-
-Found = TypeVar("Found")
+#: what may be a time with seven digits, and a number that a decimal of .NET cannot hold: as a property's value, and in a list. Each begins
+#: with a character that is searched for quickly
+_find_fine = re.compile(rb"\.\d{7}").search
+_find_long = re.compile(rb":\s*-?(?:\d{29}|[0-9.]+[eE])").search
+_find_long_listed = re.compile(rb"[:,\[]\s*-?(?:\d{29}|[0-9.]+[eE])").search
+#: how objects begin whose types are named, and what is in bodies that have such objects in them
+_TYPED, _WRAPPED = b'{"$type":', b'"$value'
+_REFUSED = (msgspec.MsgspecError, TypeError, ValueError, RecursionError)
 
 
 class JsonSerializer:
     """JSON for dataclasses, pydantic models, and whatever else msgspec knows.
 
     Args:
-        names: how properties are written: "pascal" writes the field `order_id` as `OrderId`, as .NET does, "declared" as `order_id`.
-            Both are read.
-        camel_case: whether `orderId` is read too.
+        names: how the field `order_id` is written: "pascal" as `OrderId`, as .NET does; "camel", "snake_lower", "snake_upper",
+            "kebab_lower" and "kebab_upper" as the naming policies of System.Text.Json write OrderId; "declared" as `order_id`. `OrderId`
+            and `order_id` are always read, too.
+        allow_unknown: whether a body is read that has properties, and none of a class's. Its fields then have their defaults.
     """
 
     content_type = JSON
 
-    def __init__(self, *, names: Literal["pascal", "declared"] = "pascal", camel_case: bool = False) -> None:
-        if names not in ("pascal", "declared"):
-            raise ValueError(f"names is {names!r}; it must be 'pascal' or 'declared'.")
-        self._names: str = names
+    def __init__(self, *, names: str = "pascal", allow_unknown: bool = False, **gone: object) -> None:
+        if gone:
+            more = " names='camel' reads and writes orderId." if "camel_case" in gone else ""
+            raise TypeError(f"JsonSerializer has no argument {', '.join(gone)}.{more}")
+        if names not in NAMES:
+            raise ValueError(f"names is {names!r}; it must be one of {', '.join(map(repr, NAMES))}.")
+        self._names = names
         self._readers: dict[type, Callable[[bytes], Any]] = {}
-        self._read: tuple[str, ...] = (names, "declared" if names == "pascal" else "pascal", *(["camel"] if camel_case else []))
+        self._spellings = tuple(dict.fromkeys((names, "pascal", "declared")))
+        self._allow_unknown = allow_unknown
 
     def encode(self, message: Any) -> bytes:
         try:
@@ -73,34 +81,23 @@ class JsonSerializer:
     def decode(self, body: bytes, cls: type) -> Any:
         text = body.removeprefix(_BOM)
         try:
-            reader = self._readers.get(cls) or self._readers.setdefault(cls, _reader(cls, self._read))
-            return reader(text)
-        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
+            reader = self._readers.get(cls) or self._readers.setdefault(cls, _reader(cls, self._spellings, self._allow_unknown))
+            try:
+                return reader(plain_json(text) if text.startswith(_TYPED) else text)
+            except _REFUSED:
+                if not text.lstrip().startswith(b"[") and _WRAPPED not in text:
+                    raise
+                plain = plain_json(text)
+            return reader(plain)
+        except _REFUSED as error:
             raise MessageNotDeserialized(f"The body is no {cls.__name__}: {error}. It begins with {text[:60]!r}.") from error
-
-
-def _once(find: Callable[..., Found]) -> Callable[..., Found]:
-    """Find out something about each class once, one thread after the other."""
-    known: dict[Any, Found] = {}
-
-    @wraps(find)
-    def look_up(*of: Any) -> Found:
-        try:
-            return known[of]
-        except KeyError:
-            with _ANALYSIS:
-                if of not in known:
-                    known[of] = find(*of)
-                return known[of]
-
-    return look_up
 
 
 # ------------------------------------------------------------------------------------------------------------------ writing
 def _struct(names: str, message: Any) -> msgspec.Struct:
     """An instance of a dataclass as the encoder takes it."""
-    mirror, write = _written(type(message), names)
-    return msgspec.convert(message, mirror, from_attributes=True, dec_hook=write)
+    struct, write = _written(type(message), names)
+    return msgspec.convert(message, struct, from_attributes=True, dec_hook=write)
 
 
 def _plain(names: str, value: Any, at: str = "") -> Any:
@@ -114,7 +111,7 @@ def _plain(names: str, value: Any, at: str = "") -> Any:
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, float | Decimal):
-        return _finite(value, at)
+        return _checked(value, at)
     return time_span(value) if isinstance(value, timedelta) else _plain_object(names, value, at)
 
 
@@ -129,237 +126,131 @@ def _plain_object(names: str, value: Any, at: str) -> Any:
     return value if plainer is value else _plain(names, plainer, at)
 
 
-def _finite(value: Any, at: str = "") -> Any:
+def _checked(value: Any, at: str = "") -> Any:
+    if isinstance(value, Decimal) and value.is_finite():
+        return dotnet_decimal(value)
     if not math.isfinite(value):
         raise ValueError(f"{value} is no number of JSON{f' - at `${at}`' if at else ''}")
     return value
 
 
-def _write(names: str, mark: type[_Mark], value: Any) -> Any:
+def _write(names: str, mark: type[Mark], value: Any) -> Any:
     """The value of a field whose type has a mark. msgspec adds the field's place to errors, and judges types that it does not know."""
-    if not issubclass(mark, _Mark):
+    if not issubclass(mark, Mark):
         return value
     if mark.members is not None:
         return (value if isinstance(value, mark.members) else enum_member(mark.members, value)).value
-    if mark is _Anything:
+    if mark is ANYTHING:
         return _plain(names, value)
-    if mark is _Duration and isinstance(value, timedelta):
+    if mark is DURATION and isinstance(value, timedelta):
         return time_span(value)
     if not isinstance(value, mark.takes) or isinstance(value, bool):
         raise TypeError(f"Expected `{mark.takes[0].__name__}`, got `{type(value).__name__}`")
-    return str(_finite(value)) if mark is _Text else _finite(value)
+    return str(_checked(value)) if mark is TEXT else _checked(value)
+
+
+@once
+def _written(cls: type, names: str) -> tuple[type[msgspec.Struct], Callable[[Any, Any], Any]]:
+    """The struct as which a dataclass is written, analysed already, and the hook for its marks."""
+    struct = mirror(cls, names, "write")
+    msgspec.json.Decoder(struct, dec_hook=read_mark)
+    return struct, partial(_write, names)
 
 
 # ------------------------------------------------------------------------------------------------------------------ reading
-def _read(mark: type[_Mark], value: Any) -> Any:
-    if not issubclass(mark, _Mark):
-        return value
-    if mark.members is not None:
-        return enum_member(mark.members, value)
-    if mark.options:
-        return _read_any(mark.options, value)
-    if not isinstance(value, str):
-        raise TypeError(f"Expected a duration as text, got `{type(value).__name__}`")
-    return read_duration(value)
-
-
-def _read_any(options: tuple[Any, ...], value: Any) -> Any:
-    for option in options:
-        try:
-            return msgspec.convert(value, option, dec_hook=_read)
-        except msgspec.ValidationError:
-            pass
-    raise ValueError(f"{value!r} fits none of the types of its field")
-
-
-@_once
-def _reader(cls: type, spellings: tuple[str, ...]) -> Callable[[bytes], Any]:
+@once
+def _reader(cls: type, spellings: tuple[str, ...], allow_unknown: bool) -> Callable[[bytes], Any]:
     """How the bodies of a class are read."""
     if hasattr(cls, "model_validate_json"):
-        return cls.model_validate_json
+        return partial(_read_model, cls, allow_unknown)
     if not dataclasses.is_dataclass(cls):
         decode: Callable[[bytes], Any] = msgspec.json.Decoder(cls).decode
-        return decode
-    decoders = {names: msgspec.json.Decoder(_mirror(cls, names, False), dec_hook=_read) for names in spellings}
-    properties = {names: {field.encode_name for field in msgspec.structs.fields(_mirror(cls, names, False))} for names in spellings}
-    # msgspec makes the dataclass of the struct, and sooner; but it takes no member of an enum for one
-    finish = _rebuilt
-    if not _holds(cls, Enum):
-        msgspec.json.Decoder(cls)  # analyses it
-        finish = partial(msgspec.convert, type=cls, from_attributes=True)
-    first, *_ = spellings
-    required = {f.encode_name for f in msgspec.structs.fields(_mirror(cls, first, False)) if f.required}
-    tells = all(required - properties[names] for names in spellings[1:])  # with these names a body in another spelling cannot be read
+        cut = cutter(cls)
+        return (lambda text: decode(cut(text) if _find_fine(text) else text)) if cut else decode
+    return _Spelled(cls, spellings, allow_unknown).reader()
 
-    def spelling(text: bytes) -> str:
+
+def _read_model(cls: Any, allow_unknown: bool, text: bytes) -> Any:
+    """A model of pydantic."""
+    model = cls.model_validate_json(text)
+    if cls.model_fields and not model.model_fields_set and not allow_unknown:
+        _check_known(_properties_in(text), [{field.alias or name for name, field in cls.model_fields.items()}])
+    return model
+
+
+def _properties_in(text: bytes) -> set[str]:
+    return {name for name in msgspec.json.decode(text, type=dict[str, msgspec.Raw]) if not name.startswith("$")}
+
+
+def _check_known(there: Collection[str], spellings: Collection[Collection[str]]) -> None:
+    """Raise ValueError if a body has properties, and none of a class's, in none of the ways in which it may spell them."""
+    if there and not any(name in properties for properties in spellings for name in there):
+        spelled = " or ".join(dict.fromkeys(", ".join(sorted(names)) for names in spellings))
+        raise ValueError(f"none of its properties is one of the class: it has {', '.join(sorted(there))[:300]}, the class {spelled}")
+
+
+class _Spelled:
+    """Reads a dataclass whose properties may be spelled in several ways."""
+
+    def __init__(self, cls: type, spellings: tuple[str, ...], allow_unknown: bool) -> None:
+        self._cls, self._spellings, self._allow_unknown = cls, spellings, allow_unknown
+        self._decoders = {names: self._decoder(names) for names in spellings}
+        fields = {names: msgspec.structs.fields(mirror(cls, names, "read")) for names in spellings}
+        self._properties = {names: {field.encode_name for field in of} for names, of in fields.items()}
+        self._has_fields = bool(fields[spellings[0]])
+        self._required = {field.encode_name for field in fields[spellings[0]] if field.required}
+        # msgspec makes the dataclass of the struct, and sooner; but it takes no member of an enum for one
+        self._finish: Callable[[Any], Any] = rebuilt
+        if not holds(cls, Enum):
+            msgspec.json.Decoder(cls)  # analyses it
+            self._finish = partial(msgspec.convert, type=cls, from_attributes=True)
+
+    def reader(self) -> Callable[[bytes], Any]:
+        """The function that reads a body."""
+        first, *others = self._spellings
+        if any(self._required <= self._properties[names] for names in others):  # a body in another spelling would be read, too
+            return self._read_as_spelt
+        decode, finish = self._decoders[first], self._finish
+
+        def read(text: bytes) -> Any:
+            try:
+                return finish(decode(text))
+            except msgspec.ValidationError:
+                return self._read_as_spelt(text)  # if it is the same one, it raises the same error
+
+        return read
+
+    def _read_as_spelt(self, text: bytes) -> Any:
+        return self._finish(self._decoders[self._spelling(text)](text))
+
+    def _spelling(self, text: bytes) -> str:
         there = msgspec.json.decode(text, type=dict[str, msgspec.Raw]).keys()
-        return max(spellings, key=lambda names: len(properties[names] & there))
+        found = max(self._spellings, key=lambda names: len(self._properties[names] & there))
+        if self._has_fields and not self._allow_unknown and self._properties[found].isdisjoint(there):
+            _check_known(_properties_in(text), self._properties.values())
+        return found
 
-    def read_as_spelt(text: bytes) -> Any:
-        return finish(decoders[spelling(text)].decode(text))
+    def _decoder(self, names: str) -> Callable[[bytes], Any]:
+        """How a body is decoded: at once if it can have no time and no number that msgspec would take as .NET does not."""
+        decode = self._mirrored(names, "read")
+        fine, long = holds(self._cls, datetime) or holds(self._cls, time), holds(self._cls, Decimal)
+        if not fine and not long:
+            return decode
+        find_long = _find_long_listed if holds(self._cls, Decimal, listed=True) else _find_long
+        cut, bounds = self._mirrored(names, "cut"), mirror(self._cls, names, "bound")
+        msgspec.json.Decoder(bounds, dec_hook=read_mark)  # analyses it
 
-    decode_first = decoders[first].decode
+        def decode_exactly(text: bytes) -> Any:
+            found = cut(text)
+            msgspec.convert(found, bounds, from_attributes=True, dec_hook=read_mark)
+            return found
 
-    def read(text: bytes) -> Any:
-        try:
-            return finish(decode_first(text))
-        except msgspec.ValidationError:
-            return read_as_spelt(text)  # if it is the same one, it raises the same error
+        if not long:
+            return lambda text: cut(text) if _find_fine(text) else decode(text)
+        if not fine:
+            return lambda text: decode_exactly(text) if find_long(text) else decode(text)
+        return lambda text: decode_exactly(text) if find_long(text) else cut(text) if _find_fine(text) else decode(text)
 
-    return read if tells else read_as_spelt
-
-
-def _rebuilt(value: Any) -> Any:
-    """The value with instances of dataclasses in the place of the structs as which they were read."""
-    kind = type(value)
-    build = _builders.get(kind)
-    if build is not None:
-        return build(value)
-    if kind is dict:
-        return {key: _rebuilt(each) for key, each in value.items()}
-    if kind in (list, tuple, set, frozenset):
-        return kind(_rebuilt(each) for each in value)
-    return value
-
-
-#: of each struct as which a dataclass is read: how the dataclass is made of it
-_builders: dict[type, Callable[[Any], Any]] = {}
-
-
-def _builder(cls: Any, hints: dict[str, Any]) -> Callable[[Any], Any]:
-    fields = dataclasses.fields(cls)
-    given = [field.name for field in fields if field.init]
-    others = [field.name for field in fields if not field.init]
-    nested = [field.name for field in fields if _holds(hints[field.name], None)]
-    values_of = attrgetter(*given, *given[:1]) if given else lambda _: ()  # one name more: so it returns a tuple always
-
-    def build(struct: Any) -> Any:
-        for name in nested:
-            setattr(struct, name, _rebuilt(getattr(struct, name)))
-        built = cls(**dict(zip(given, values_of(struct), strict=False)))
-        for name in others:
-            object.__setattr__(built, name, getattr(struct, name))
-        return built
-
-    return build
-
-
-def _holds(hint: Any, base: type | None) -> bool:
-    """Whether a type is, or has in itself, a class that derives from `base`; with None, a dataclass."""
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return base is None or any(_holds(each, base) for each in typing.get_type_hints(hint).values())
-    return (isinstance(hint, type) and base is not None and issubclass(hint, base)) or any(_holds(each, base) for each in typing.get_args(hint))
-
-
-# ------------------------------------------------------------------------------------------------------------------ types
-class _Fits(type):
-    """Lets any value pass where msgspec asks whether it is an instance: the hooks have judged it."""
-
-    def __instancecheck__(cls, value: object) -> bool:
-        return True
-
-
-class _Mark(metaclass=_Fits):
-    """The type of a field that msgspec would read or write otherwise than .NET."""
-
-    takes: tuple[type, ...] = ()
-    members: type[Enum] | None = None
-    options: tuple[Any, ...] = ()
-
-
-class _Duration(_Mark):
-    takes = (timedelta,)
-
-
-class _Number(_Mark):
-    takes = (float, int)
-
-
-class _Digits(_Mark):
-    takes = (Decimal, int)
-
-
-class _Text(_Mark):
-    takes = (Decimal, int)
-
-
-class _Anything(_Mark):
-    pass
-
-
-@cache
-def _member_of(members: type[Enum]) -> type[_Mark]:
-    return type(members.__name__, (_Mark,), {"members": members})
-
-
-@_once
-def _written(cls: type, names: str) -> tuple[type[msgspec.Struct], Callable[[Any, Any], Any]]:
-    """The struct as which a dataclass is written, analysed already, and the hook for its marks."""
-    mirror = _mirror(cls, names, True)
-    msgspec.json.Decoder(mirror, dec_hook=_read)
-    return mirror, partial(_write, names)
-
-
-@cache
-def _mirror(cls: Any, names: str, writes: bool) -> type[msgspec.Struct]:
-    """A struct with a dataclass's fields, named as on the wire."""
-    hints = typing.get_type_hints(cls, include_extras=True)
-    fields: list[Any] = []
-    for field in dataclasses.fields(cls):
-        mirrored = _mirror_type(hints[field.name], names, writes)
-        if field.default is not dataclasses.MISSING:
-            fields.append((field.name, mirrored, field.default))
-        elif field.default_factory is not dataclasses.MISSING:
-            fields.append((field.name, mirrored, msgspec.field(default_factory=field.default_factory)))
-        else:
-            fields.append((field.name, mirrored))
-    struct = msgspec.defstruct(cls.__name__, fields, rename=_RENAME[names], kw_only=True, module=cls.__module__)
-    if not writes:
-        _builders[struct] = _builder(cls, hints)
-    return struct
-
-
-def _mirror_type(hint: Any, names: str, writes: bool) -> Any:
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Annotated:
-        text = writes and arguments[0] is Decimal and "text" in hint.__metadata__
-        return _Text if text else _mirror_type(arguments[0], names, writes)
-    if not arguments:
-        return _mirror_class(hint, names, writes)
-    if origin is Literal:
-        return hint
-    mirrored = tuple(_mirror_type(each, names, writes) for each in arguments)
-    if mirrored == arguments:
-        return hint
-    if origin in (typing.Union, types.UnionType):
-        return _mirror_union(mirrored, writes)
-    return origin[mirrored if len(mirrored) > 1 or issubclass(origin, Mapping) else mirrored[0]]
-
-
-def _mirror_class(hint: Any, names: str, writes: bool) -> Any:
-    hint = getattr(hint, "__supertype__", hint)  # of a NewType
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return _mirror(hint, names, writes)
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return _member_of(hint)
-    return _MARKS_OF_WRITING.get(hint, hint) if writes or hint is timedelta else hint
-
-
-def _mirror_union(mirrored: tuple[Any, ...], writes: bool) -> Any:
-    """msgspec takes a mark in a union with None only."""
-    none = type(None)
-    some = [each for each in mirrored if each is not none]
-    marks = [each for each in some if isinstance(each, _Fits)]
-    if not marks or len(some) == 1:
-        return typing.Union[mirrored]  # noqa: UP007 -- built at run time
-    options = (*marks, *(each for each in some if each not in marks))
-    for option in options:
-        msgspec.json.Decoder(option, dec_hook=_read)  # analyses it
-    mark = _Anything if writes else type("Choice", (_Mark,), {"options": options})
-    return typing.Union[mark, none] if none in mirrored else mark  # noqa: UP007
-
-
-_MARKS_OF_WRITING: dict[Any, type[_Mark]] = {
-    timedelta: _Duration, float: _Number, Decimal: _Digits,
-    **dict.fromkeys((Any, object, dict, list, tuple, set, frozenset), _Anything),
-}  # fmt: skip
+    def _mirrored(self, names: str, use: Use) -> Callable[[bytes], Any]:
+        decode: Callable[[bytes], Any] = msgspec.json.Decoder(mirror(self._cls, names, use), dec_hook=read_mark).decode
+        return decode

@@ -18,11 +18,11 @@ from typing import Annotated, Any, Literal
 from xml.etree.ElementTree import Element, ParseError
 
 from defusedxml import DefusedXmlException
-from defusedxml.ElementTree import fromstring
 
 from rowpost.errors import InvalidMessage, MessageNotDeserialized
 from rowpost.wire.dotnet_values import enum_member, member_name, property_name
-from rowpost.wire.message_types import type_name, type_names
+from rowpost.wire.message_types import short_type, type_key, type_name, type_names
+from rowpost.wire.xml_text import parse_xml
 from rowpost.wire.xml_values import SCALARS, XSI, Form, Misfit, escaped, leaf, local_name, placed
 
 __all__ = ["XML", "XmlSerializer"]
@@ -30,6 +30,8 @@ __all__ = ["XML", "XmlSerializer"]
 XML = "text/xml"
 _DEFAULT_NAMESPACE = "http://tempuri.net"
 _NAME = re.compile(r"[^\W\d][\w-]*")
+#: what stands between the names of a generic type and of its arguments, and around the class in which a type stands
+_GENERIC = re.compile(r"`\d+\[\[|\],\[|\]\]|[^\[\],]*\+")
 
 
 class XmlSerializer:
@@ -39,15 +41,17 @@ class XmlSerializer:
         names: how elements are written: "pascal" writes the field `order_id` as `OrderId`, as .NET does, "declared" as `order_id`.
             Both are read.
         namespace: what stands before the namespace of a message's type; as given to NServiceBus by `Namespace(...)`.
+        allow_unknown: whether a body is read that has elements, and none of a class's. Its fields then have their defaults.
     """
 
     content_type = XML
 
-    def __init__(self, *, names: Literal["pascal", "declared"] = "pascal", namespace: str = _DEFAULT_NAMESPACE) -> None:
+    def __init__(self, *, names: Literal["pascal", "declared"] = "pascal", namespace: str = _DEFAULT_NAMESPACE, allow_unknown: bool = False) -> None:
         if names not in ("pascal", "declared"):
             raise ValueError(f"names is {names!r}; it must be 'pascal' or 'declared'.")
         self._names: str = names
         self._namespace = namespace
+        self._allow_unknown = allow_unknown
 
     def encode(self, message: Any) -> bytes:
         cls: Any = type(message)
@@ -55,18 +59,23 @@ class XmlSerializer:
             content = _class_form(cls, self._names).write(message)
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidMessage(f"{cls.__name__} cannot be written as XML: {error}") from error
-        space, _, name = type_name(cls).rpartition(".")
+        name = _element_name(type_name(cls))
+        space = type_key(type_name(cls)).partition("[")[0].rpartition(".")[0]
         bases = "".join(f' xmlns:baseType{number or ""}="{escaped(base)}"' for number, base in enumerate(type_names(cls)[1:]))
         return (
-            f'<?xml version="1.0"?><{_element_name(name)} xmlns:xsi="{XSI}" xmlns:xsd="http://www.w3.org/2001/XMLSchema"{bases}'
-            f' xmlns="{escaped(self._namespace)}/{escaped(space)}">{content.strip()}</{_element_name(name)}>'
+            f'<?xml version="1.0"?><{name} xmlns:xsi="{XSI}" xmlns:xsd="http://www.w3.org/2001/XMLSchema"{bases}'
+            f' xmlns="{escaped(self._namespace)}/{escaped(space)}">{content.strip()}</{name}>'
         ).encode()
 
     def decode(self, body: bytes, cls: type) -> Any:
         """The message; as a dict, the texts by the names of their elements, and under `$type` the type that the body names."""
         try:
-            root = fromstring(body, forbid_dtd=True)
-            return _untyped(root) if cls is dict else _class_form(cls, self._names).read(root)
+            root = _message(parse_xml(body), cls)
+            if cls is dict:
+                return _untyped(root)
+            if not self._allow_unknown:
+                _fields(cls, self._names).check_known(root)
+            return _class_form(cls, self._names).read(root)
         except (ParseError, DefusedXmlException, TypeError, ValueError, LookupError, RecursionError) as error:
             raise MessageNotDeserialized(f"The body is no {cls.__name__}: {error}. It begins with {body[:60]!r}.") from error
 
@@ -169,19 +178,23 @@ def _enum_form(members: type[Enum]) -> Form:
 
     def write(value: Any) -> str:
         member = value if isinstance(value, members) else enum_member(members, value)
-        return escaped(member_name(member.name) if named else str(member.value))
+        return escaped(member_name(member) if named else str(member.value))
 
     return Form(members.__name__ if named else "String", write, lambda element: enum_member(members, leaf(element)), is_value_type=named)
 
 
 # ------------------------------------------------------------------------------------------------------------------ dataclasses
 @cache
-def _class_form(cls: Any, names: str) -> Form:
+def _fields(cls: Any, names: str) -> _Fields:
     if not dataclasses.is_dataclass(cls):
         raise TypeError(f"XML is written and read of dataclasses, and {getattr(cls, '__name__', cls)} is none")
-    fields = _Fields(cls, names)
-    kind: Any = cls
-    return Form(_element_name(type_name(kind).rpartition(".")[2]), fields.write, fields.read)
+    return _Fields(cls, names)
+
+
+@cache
+def _class_form(cls: Any, names: str) -> Form:
+    fields = _fields(cls, names)
+    return Form(_element_name(type_name(cls)), fields.write, fields.read)
 
 
 @dataclasses.dataclass(eq=False)
@@ -230,18 +243,34 @@ class _Fields:
             object.__setattr__(built, name, value)
         return built
 
+    def check_known(self, element: Element) -> None:
+        """Raise ValueError if an element has others in it, and none of the class's."""
+        there = [local_name(each) for each in element]
+        if there and self.of and self.by_element.keys().isdisjoint(there):
+            known = ", ".join(element for element, _ in self.of.values())
+            raise ValueError(f"none of its elements is one of the class: it has {', '.join(there)[:300]}, the class {known}")
+
     def _check_optional(self, name: str) -> None:
         element, form = self.of[name]
         if not form.is_optional:
             raise Misfit(f"The element {element} is missing", "")
 
 
-def _element_name(name: str) -> str:
-    """The name of a type without that of the class in which it stands: `Outer+Inner` is `Inner`. Raises TypeError if it can name no element."""
-    own = name.rpartition("+")[2]
+def _element_name(full_name: str) -> str:
+    """The name of a type's element: `Outer+Inner` is `Inner`, ``Box`1[[System.Int32]]`` is `BoxOfInt32`. Raises TypeError if it can name none."""
+    own = _GENERIC.sub(lambda found: "Of" if found[0].endswith("[[") else "And" if found[0] == "],[" else "", short_type(full_name))
     if not _NAME.fullmatch(own):
         raise TypeError(f"{own!r} cannot be the name of an element")
     return own
+
+
+def _message(root: Element, cls: Any) -> Element:
+    """The one message in a document: NServiceBus 3 and 4 put an element `Messages` around it."""
+    if local_name(root) != "Messages" or (cls is not dict and _element_name(type_name(cls)) == "Messages"):
+        return root
+    if len(root) != 1:
+        raise ValueError(f"The element Messages holds {len(root)} messages, and a row of a queue holds one. Send each message by itself")
+    return root[0]
 
 
 def _untyped(root: Element) -> dict[str, Any]:

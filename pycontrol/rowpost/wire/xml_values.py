@@ -14,14 +14,15 @@ from xml.etree.ElementTree import Element
 
 import msgspec
 
-from rowpost.wire.dotnet_values import dotnet_number, iso_duration, read_duration, without_zeros
+from rowpost.wire.dotnet_values import cut_time, dotnet_decimal, dotnet_number, iso_duration, read_duration, without_zeros
+from rowpost.wire.xml_text import FORBIDDEN, reference
 
 __all__ = ["SCALARS", "XSI", "Form", "Misfit", "escaped", "leaf", "local_name", "placed"]
 
 XSI = "http://www.w3.org/2001/XMLSchema-instance"
 _NIL = f"{{{XSI}}}nil"
-#: what XML 1.0 cannot carry
-_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_forbidden = re.compile(FORBIDDEN).sub
+_half = re.compile("[\ud800-\udfff]").search
 _INFINITE = {float("inf"): "INF", float("-inf"): "-INF"}
 _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#xD;"})
 
@@ -84,8 +85,10 @@ def _scalar(name: str, cls: type, write: Callable[[Any], str], *takes: type, rea
         text = leaf(element).strip()
         try:
             return read(text) if read else msgspec.convert(text, cls, strict=False)
+        except Misfit:
+            raise
         except (msgspec.ValidationError, ValueError, ArithmeticError) as error:
-            raise ValueError(f"{text!r} is no {cls.__name__}") from error
+            raise ValueError(f"{text[:60]!r} is no {cls.__name__}") from error
 
     return Form(name, checked, found, is_value_type=cls is not bytes)
 
@@ -100,15 +103,17 @@ def _write_float(value: float) -> str:
     return _INFINITE.get(value) or ("NaN" if value != value else dotnet_number(value))  # noqa: PLR0124 -- NaN is unequal to itself
 
 
-def _read_decimal(text: str) -> Decimal:
+def _read_decimal(text: str) -> Any:
     number = Decimal(text)
-    if not number.is_finite():
-        raise ValueError(text)
-    return number
+    return placed(dotnet_decimal, number, "") if number.is_finite() else dotnet_decimal(number)
 
 
 def _write_decimal(value: Decimal | int) -> str:
-    return f"{_read_decimal(str(value)):f}"
+    return f"{dotnet_decimal(Decimal(value)):f}"
+
+
+def _read_time(cls: type) -> Callable[[str], Any]:
+    return lambda text: msgspec.convert(cut_time(text), cls, strict=False)
 
 
 # ------------------------------------------------------------------------------------------------------------------ elements
@@ -121,11 +126,11 @@ def placed(do: Callable[[Any], Any], value: Any, place: str) -> Any:
 
 
 def escaped(text: str) -> str:
-    """A text as it stands in a document. Raises ValueError where XML cannot carry a character of it."""
-    found = _FORBIDDEN.search(text)
+    """A text as it stands in a document. Raises ValueError if it has half of a surrogate pair."""
+    found = _half(text)
     if found is not None:
         raise ValueError(f"XML cannot carry the character U+{ord(found[0]):04X}")
-    return text.translate(_ESCAPES)
+    return _forbidden(lambda odd: reference(odd[0]), text.translate(_ESCAPES))
 
 
 def local_name(element: Element) -> str:
@@ -152,8 +157,8 @@ SCALARS: dict[type, Form] = {
     Decimal: _scalar("Decimal", Decimal, _write_decimal, int, read=_read_decimal),
     bytes: _scalar("Bytes", bytes, lambda value: b64encode(value).decode()),
     UUID: _scalar("Guid", UUID, str),
-    datetime: _scalar("DateTime", datetime, lambda value: without_zeros(value.isoformat()).replace("+00:00", "Z")),
+    datetime: _scalar("DateTime", datetime, lambda value: without_zeros(value.isoformat()).replace("+00:00", "Z"), read=_read_time(datetime)),
     date: _scalar("DateOnly", date, date.isoformat),
-    time: _scalar("TimeOnly", time, lambda value: without_zeros(value.isoformat())),
+    time: _scalar("TimeOnly", time, lambda value: without_zeros(value.isoformat()), read=_read_time(time)),
     timedelta: _scalar("TimeSpan", timedelta, iso_duration, read=read_duration),
 }

@@ -10,9 +10,9 @@ from rowpost.endpoint.endpoint import Endpoint
 from rowpost.errors import Deadlock, LockTimeout, SagaConflict, SettingsError
 from rowpost.recoverability.policy import Decision, Failure, Recoverability
 from rowpost.sagas import ConflictPolicy, Saga, handles, starts
-from rowpost.sagas.state import property_name
 from rowpost.settings.environment import SagaSettings
-from rowpost.wire.json_serializer import _mirror
+from rowpost.wire.dotnet_values import property_name
+from rowpost.wire.json_mirrors import mirror
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def test_properties_are_spelt_as_bodies_spell_them():
 
     fields = [field.name for field in dataclasses.fields(Names)]
 
-    assert tuple(property_name(name) for name in fields) == _mirror(Names, "pascal", False).__struct_encode_fields__
+    assert tuple(property_name(name) for name in fields) == mirror(Names, "pascal", "read").__struct_encode_fields__
 
 
 @pytest.mark.parametrize("error", [SagaConflict(), Deadlock(), LockTimeout()])
