@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from rowpost.database.connection import Connection, connect_url
+from rowpost.database.dialects.postgresql_session import SETTINGS
 from rowpost.database.requirements import check_server
 from rowpost.errors import UnsupportedServer
 from rowpost.transport.queue import Queue
@@ -70,6 +71,19 @@ def test_the_doctor_names_the_mode(pgbouncer, target, mode, state):
 
     named = [check for check in checks if f"PgBouncer's {mode} mode" in check.found]
     assert [check.state for check in named] == [state]
+
+
+def test_in_session_mode_the_sessions_have_the_protocols_settings_and_keep_them_after_a_handlers(pgbouncer):
+    names, found = ("client_encoding", *SETTINGS), []
+    for _ in range(2):  # the first one learns that a pooler answers
+        with through(pgbouncer, "session") as database:
+            connection = database.driver_connection
+            found.append([connection.execute(f"SHOW {name}").fetchone()[0] for name in names])
+            connection.execute("SET TimeZone = 'Europe/Rome'; SET default_transaction_isolation = 'serializable'; SET client_encoding = 'LATIN1'")
+            database.reset_session({"session"})
+            found.append([connection.execute(f"SHOW {name}").fetchone()[0] for name in names])
+
+    assert found == [["UTF8", *SETTINGS.values()]] * 4
 
 
 def test_in_transaction_mode_a_connection_of_the_callers_own_sends_in_its_transaction(pgbouncer, queue):

@@ -88,6 +88,39 @@ def test_the_guard_tells_sql_from_prose(text, is_sql):
 HEADER = re.compile(r"(NServiceBus(?!\.KeyValuePair|\.Metrics|\.Core)|ServiceControl(?!\.(Endpoint)?Plugin)|\$\.diagnostics)\.[\w.]+")
 
 
+#: how connections are opened, and the one module for each way: it sets what the protocol depends on. ADBC's goes to where one of psycopg's went
+OPENS = {
+    "psycopg.connect": "database/dialects/postgresql_session.py",
+    "dbapi.connect": "database/dialects/copying.py",
+    "pyodbc.connect": "database/dialects/sqlserver.py",
+}
+
+
+def opened(module: ast.Module) -> Iterator[str]:
+    """How a module opens connections, such as psycopg.connect."""
+    drivers = {way.split(".")[0] for way in OPENS} | {"adbc_driver_postgresql", "AsyncConnection", "PGconn"}
+    for node in ast.walk(module):
+        if isinstance(node, ast.Attribute) and node.attr in ("connect", "connect_start"):
+            base = ast.unparse(node.value)
+            if base.split(".")[0] in drivers or base.endswith(("psycopg.Connection", "PGconn")):
+                yield ast.unparse(node)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in drivers:
+            yield from (f"from {node.module} import {each.name}" for each in node.names if each.name.startswith("connect"))
+
+
+def test_each_driver_opens_connections_in_one_module():
+    found = {(way, name(path)) for path in MODULES for way in opened(tree(path))}
+
+    assert found == set(OPENS.items())
+
+
+@pytest.mark.parametrize(
+    "text", ["import psycopg\npsycopg.Connection.connect('')", "from psycopg import connect", "psycopg.pq.PGconn.connect_start(b'')"]
+)
+def test_the_guard_sees_other_ways_to_open_a_connection(text):
+    assert list(opened(ast.parse(text)))
+
+
 def test_the_name_of_a_header_stands_in_one_module():
     found = [
         f"{name(path)}:{node.lineno}: {node.value}"

@@ -224,6 +224,7 @@ def _prepare(connection: psycopg.Connection, text: str) -> bytes | None:
         raise psycopg.ProgrammingError("The connection is inside psycopg's pipeline(): leave it before calling rowpost")
     names = _prepared.get(connection)
     if names is None:
+        _check_encoding(connection.pgconn)
         return None
     name = b"rowpost_%x" % (hash(text) & 0xFFFFFFFFFFFFFFFF)
     if name in names:
@@ -231,6 +232,16 @@ def _prepare(connection: psycopg.Connection, text: str) -> bytes | None:
     _check(connection.pgconn, connection.pgconn.prepare(name, text.encode()))
     names.add(name)
     return name
+
+
+def _check_encoding(pgconn: Any) -> None:
+    """Refuse a lent connection whose texts are not UTF-8, as rowpost's are: they would be stored as other characters, without an error."""
+    encoding = (pgconn.parameter_status(b"client_encoding") or b"UTF8").decode()
+    if encoding != "UTF8":
+        raise psycopg.NotSupportedError(
+            f"The lent connection has client_encoding {encoding}, and rowpost reads and writes UTF-8. Nothing was read or written. "
+            "Open it with client_encoding=utf8, or execute on it: SET client_encoding TO 'UTF8'"
+        )
 
 
 def _check(pgconn: Any, result: Any) -> None:

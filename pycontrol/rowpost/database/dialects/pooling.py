@@ -40,14 +40,12 @@ def is_pooled(connection: psycopg.Connection) -> bool:
 
 
 def check_sessions(connection: psycopg.Connection, open_second: Callable[[], psycopg.Connection]) -> None:
-    """Check that the connection keeps its session. Opens a second connection if a pooler answers.
+    """Check that a connection through a pooler keeps its session, with a second connection.
 
     Raises:
         UnsupportedServer: a pooler shares sessions, or allows no transactions.
         psycopg.Error: the connection was lost, or the pooler has no session left.
     """
-    if not is_pooled(connection):
-        return
     with closing(open_second()) as second:
         for _ in range(_ROUNDS):
             process = _process(connection)

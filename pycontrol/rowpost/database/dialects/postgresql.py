@@ -8,14 +8,14 @@ from typing import Any, NoReturn
 from uuid import UUID
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from rowpost.database.contract import Procedure
-from rowpost.database.dialects import libpq, notifications, pooling, postgresql_checks, slots
+from rowpost.database.dialects import libpq, notifications, pooling, postgresql_checks, postgresql_session, slots
 from rowpost.database.dialects.copying import copy_rows
 from rowpost.database.dialects.guarding import HandlerGuard
 from rowpost.database.dialects.postgresql_errors import translate
+from rowpost.database.dialects.postgresql_session import open_connection
 from rowpost.database.dialects.protocol import (
     Begin,
     Check,
@@ -25,10 +25,9 @@ from rowpost.database.dialects.protocol import (
     row_order,
 )
 from rowpost.errors import RowpostError, SettingsError, UnsupportedServer
-from rowpost.settings.password import read_password
 from rowpost.settings.target import is_unambiguous
 
-__all__ = ["PostgreSQL", "check_version", "open_connection"]
+__all__ = ["PostgreSQL", "check_version"]
 
 _TYPES = {
     "string": "text",
@@ -42,13 +41,10 @@ _TYPES = {
     "timestamp": "timestamp",
 }
 _MESSAGE_ARRAYS = ("text[]", "bytea[]", "uuid[]", "bigint[]")  # headers, bodies, ids, times to be received
-_CONNECT_TIMEOUT = 10  # seconds
 _UNREADABLE_URL = (
     "The PostgreSQL URL cannot be read, or a part of its password stands where its host, port or database is expected. It is not shown. "
     "Percent-encode the characters : / ? # [ ] @ and % in user, password and database; a ${VARIABLE} in the url is encoded for you."
 )
-# A silent network is noticed within about half a minute, whether data are under way (tcp_user_timeout) or not (keepalives).
-_TCP = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 4, "tcp_user_timeout": 30_000}  # seconds; milliseconds
 # A cursor WITH HOLD is carried out at COMMIT, and this one fails: without CLOSE the transaction cannot be committed, by
 # whatever way a COMMIT comes. CLOSE fails where another transaction was begun meanwhile.
 _COMMIT_GUARD = (
@@ -81,7 +77,9 @@ class PostgreSQL:
         try:
             check_version(connection.info.server_version)
             if url not in self._checked:
-                pooling.check_sessions(connection, lambda: open_connection(url, application_name))
+                if pooling.is_pooled(connection):
+                    postgresql_session.by_command(connection, url)
+                    pooling.check_sessions(connection, lambda: open_connection(url, application_name))
                 self._checked.add(url)
         except psycopg.Error as error:
             connection.close()
@@ -203,7 +201,7 @@ class PostgreSQL:
         return 0.0 if row is None else float(row[0])
 
     def check_deployable(self, connection: psycopg.Connection) -> None:
-        """Every database of a server that `connect` accepts can run the scripts."""
+        postgresql_checks.check_encoding(connection)
 
     def checks(self, connection: psycopg.Connection, schemas: Sequence[str]) -> Iterator[Check]:
         yield from postgresql_checks.checks(connection, schemas)
@@ -216,7 +214,7 @@ class PostgreSQL:
         if "prepared" in changed:
             libpq.forget_prepared(connection)
         if connection.pgconn.transaction_status != TransactionStatus.INERROR:  # the rollback resets what this transaction set
-            libpq.command(connection, b"SET SESSION AUTHORIZATION DEFAULT; RESET ROLE; RESET ALL")
+            postgresql_session.reset(connection)
 
     def limit_lock_waits(self, connection: psycopg.Connection, milliseconds: int | None) -> None:
         connection.execute("RESET lock_timeout" if milliseconds is None else f"SET lock_timeout = {milliseconds:d}", prepare=False)
@@ -263,16 +261,6 @@ class PostgreSQL:
     def script_call(self, procedure: Procedure, arguments: Sequence[tuple[str, Any]]) -> str:
         given = ", ".join(f"p_{name} => {self.literal(value)}" for name, value in arguments)
         return f"SELECT {self.object_name(procedure, None)}({given});"
-
-
-def open_connection(url: str, application_name: str, **parameters: Any) -> psycopg.Connection:
-    """Connect as all parts of rowpost do. `parameters` are more of libpq's. Raises psycopg.Error."""
-    named = conninfo_to_dict(url)
-    defaults: dict[str, Any] = {key: value for key, value in _TCP.items() if key not in named}
-    password = read_password(url)
-    if password is not None:
-        defaults["password"] = password
-    return psycopg.connect(url, autocommit=True, application_name=application_name, connect_timeout=_CONNECT_TIMEOUT, **defaults, **parameters)
 
 
 def check_version(number: int) -> None:

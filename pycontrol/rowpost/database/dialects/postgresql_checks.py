@@ -12,8 +12,11 @@ import psycopg
 
 from rowpost.database.dialects.pooling import is_pooled
 from rowpost.database.dialects.protocol import Check
+from rowpost.errors import UnsupportedServer
 
-__all__ = ["EXECUTABLE", "READ_ONLY_REMEDY", "checks"]
+__all__ = ["EXECUTABLE", "READ_ONLY_REMEDY", "check_encoding", "checks"]
+
+_ENCODING_REMEDY = "create another database for the queues: CREATE DATABASE … ENCODING 'UTF8' LOCALE 'C.UTF-8' TEMPLATE template0"
 
 #: the rendered names of the procedures in a list that the login may execute
 EXECUTABLE = (
@@ -60,6 +63,28 @@ WHERE r.rolname = 'rowpost_endpoint'
 """
 
 
+def check_encoding(connection: psycopg.Connection) -> None:
+    """Check that the database can store every message, and that everybody can read what others have stored.
+
+    A header or a body may hold any character. In SQL_ASCII the server converts and checks nothing, so that clients store texts of
+    several encodings side by side. The other encodings do not have every character.
+
+    Raises:
+        UnsupportedServer: the database is not encoded in UTF-8.
+    """
+    found = _encoding(connection)
+    if found.state != "ok":
+        raise UnsupportedServer(f"The database {connection.info.dbname!r} cannot have queues: {found.found}. Nothing was changed: {found.advice}")
+
+
+def _encoding(connection: psycopg.Connection) -> Check:
+    encoding = connection.info.parameter_status("server_encoding") or "UTF8"
+    if encoding == "UTF8":
+        return Check("encoding", "ok", "the database is encoded in UTF-8")
+    why = "the server stores bytes without checking them" if encoding == "SQL_ASCII" else "not every character of a message can be stored"
+    return Check("encoding", "bad", f"its encoding is {encoding}, in which {why}", _ENCODING_REMEDY)
+
+
 def checks(connection: psycopg.Connection, schemas: Sequence[str]) -> Iterator[Check]:
     """Check a server on which queues in these schemas are, or are to be, deployed.
 
@@ -68,6 +93,7 @@ def checks(connection: psycopg.Connection, schemas: Sequence[str]) -> Iterator[C
     """
     recovery, read_only, prepared = connection.execute(_SERVER, prepare=False).fetchone()  # type: ignore[misc]
     yield _writable(recovery, read_only)
+    yield _encoding(connection)
     if is_pooled(connection):
         yield Check("pooler", "ok", "a pooler answers, and each connection keeps its session (PgBouncer's session mode)")
     yield _two_phase(prepared)

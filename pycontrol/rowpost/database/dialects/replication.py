@@ -27,8 +27,8 @@ from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGresult
 
 from rowpost.database.dialects.pgoutput import format_lsn, parse_lsn
-from rowpost.database.dialects.postgresql import open_connection
 from rowpost.database.dialects.postgresql_errors import first_line, translate
+from rowpost.database.dialects.postgresql_session import open_connection
 from rowpost.database.dialects.slots import NO_REPLICATION, SYNTAX_OF_LSN
 from rowpost.errors import DatabaseError, DatabaseUnavailable, PermissionDenied, RowpostError
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import psycopg
+from contextlib import closing
+
 from psycopg.sql import SQL, Identifier
+
+from rowpost.database.dialects.postgresql_session import open_connection
 
 __all__ = ["create_database", "databases_named", "drop_database"]
 
@@ -12,18 +15,18 @@ _APPLICATION = "rowpost temporary databases"
 
 def databases_named(url: str, prefix: str) -> list[str]:
     """Return the names of the server's databases that begin with `prefix`."""
-    with psycopg.connect(url, autocommit=True, application_name=_APPLICATION) as connection:
+    with closing(open_connection(url, _APPLICATION)) as connection:
         rows = connection.execute("SELECT d.datname FROM pg_database AS d WHERE starts_with(d.datname, %s)", (prefix,))
         return [name for (name,) in rows.fetchall()]
 
 
 def create_database(url: str, name: str) -> None:
     """Create an empty database."""
-    with psycopg.connect(url, autocommit=True, application_name=_APPLICATION) as connection:
+    with closing(open_connection(url, _APPLICATION)) as connection:
         connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
 
 
 def drop_database(url: str, name: str) -> None:
     """Drop a database and end its sessions; do nothing if it does not exist."""
-    with psycopg.connect(url, autocommit=True, application_name=_APPLICATION) as connection:
+    with closing(open_connection(url, _APPLICATION)) as connection:
         connection.execute(SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(Identifier(name)))
