@@ -1,5 +1,8 @@
-"""What is sent to SQL Server around a transaction whose session a handler had: the texts, without a server."""
+"""What is sent to SQL Server when a connection opens, and around a transaction whose session a handler had: the texts, without a server."""
 
+import pytest
+
+from rowpost.database.dialects.odbc_session import SESSION
 from rowpost.database.dialects.sqlserver_transactions import STATE, State, clean, opening, restore
 
 FIRST = State(5496, "us_english", 7, "20030102", -1, "shop", "dbo")
@@ -23,3 +26,22 @@ def test_what_differs_is_set_back_and_nothing_else():
     assert restore(FIRST, other) == f"REVERT; USE [shop]; SET NOCOUNT {'ON' if FIRST.options & 512 else 'OFF'};"
     assert restore(other, FIRST).startswith("REVERT; USE [odd]]name];")
     assert restore(FIRST, FIRST._replace(order="20030201")) == "SET LANGUAGE [us_english]; SET DATEFIRST 7; SET DATEFORMAT mdy;"
+
+
+#: bits of @@OPTIONS: what indexes on computed columns need, and what they must not meet
+NEEDED, REFUSED = 8 | 16 | 32 | 64 | 256 | 4096, 2 | 8192
+
+
+def test_a_connection_has_the_options_that_the_protocol_depends_on_whatever_the_server_says(target, database):
+    if database.engine != "sqlserver":
+        pytest.skip("PostgreSQL has other settings: test_session_settings.py")
+
+    (options,) = database.driver_connection.execute("SELECT @@OPTIONS").fetchone()
+
+    assert (options & NEEDED, options & REFUSED) == (NEEDED, 0)
+
+
+def test_the_options_of_a_connection_are_set_in_one_batch_that_leaves_the_login_its_language():
+    assert SESSION.count("GO") == 0
+    assert [each for each in ("LANGUAGE", "DATEFORMAT", "DATEFIRST", "NOCOUNT", "XACT_ABORT") if each in SESSION] == []
+    assert "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;" in SESSION

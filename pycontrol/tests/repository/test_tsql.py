@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rowpost.database.dialects.odbc_session import SESSION
 from rowpost.database.dialects.sqlserver_transactions import (
     BEGIN,
     CHECK_OPEN,
@@ -228,7 +229,11 @@ def around_transactions() -> dict[str, str]:
     other = State(~5496 & 0x7FFE, "Deutsch", 1, "20030201", 5, "shop", "guest")
     found = {f"begin {how}": f"{opening(how, first, looks=True)} SELECT {is_whole(how)};" for how in BEGIN}
     found |= {f"commit {how}": f"BEGIN TRY {CHECK_OPEN} {COMMIT[how]} END TRY BEGIN CATCH THROW; END CATCH;" for how in COMMIT}
-    return found | {"restore": restore(first, other), "replaced": f"{ROLL_BACK_REPLACED} SELECT CASE WHEN {REPLACED} THEN 1 ELSE 0 END;"}
+    return found | {
+        "session": SESSION,
+        "restore": restore(first, other),
+        "replaced": f"{ROLL_BACK_REPLACED} SELECT CASE WHEN {REPLACED} THEN 1 ELSE 0 END;",
+    }
 
 
 def test_what_is_sent_around_a_transaction_compiles():

@@ -24,11 +24,18 @@ from rowpost.database.dialects.sqlserver_transactions import State
 if TYPE_CHECKING:
     import pyodbc
 
-__all__ = ["KEPT_STATEMENTS", "Session", "all_results", "prepare_connection"]
+__all__ = ["KEPT_STATEMENTS", "SESSION", "Session", "all_results", "prepare_connection"]
 
 #: statements that a session keeps a cursor for; the server keeps a few kilobytes for each
 KEPT_STATEMENTS = 64
 _INLINE_BYTES = 2**30
+# What the protocol depends on, whatever the server's `user options` say. Tables with indexes on computed columns, filtered indexes and
+# OPENJSON need the first seven (CREATE INDEX, Required SET options). The language of a login and with it the order of day and month, the
+# first day of the week, NOCOUNT and XACT_ABORT stay: procedures set what they need of these, and write times in a form that has one order.
+SESSION = (
+    "SET ANSI_NULLS, QUOTED_IDENTIFIER, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON; "
+    "SET NUMERIC_ROUNDABORT, IMPLICIT_TRANSACTIONS OFF; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET ROWCOUNT 0; SET TEXTSIZE 2147483647;"
+)
 
 
 class Session:
@@ -77,8 +84,13 @@ class Session:
 
 
 def prepare_connection(connection: pyodbc.Connection) -> None:
-    """Let the driver send long values within the request, on a connection that rowpost has opened."""
+    """Give a connection that rowpost has opened its settings, in one round trip, and let the driver send long values within a request.
+
+    Raises:
+        pyodbc.Error: the connection was lost.
+    """
     connection.maxwrite = _INLINE_BYTES
+    connection.execute(SESSION).close()
 
 
 def all_results(cursor: pyodbc.Cursor) -> list[list[Any]]:

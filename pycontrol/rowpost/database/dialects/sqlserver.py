@@ -81,10 +81,13 @@ class SQLServer:
             raise self.translate(error) from None  # the driver's own text may hold the connection string
         try:
             check_version(str(connection.getinfo(pyodbc.SQL_DBMS_VER)), lambda: _is_azure(connection))
+            prepare_connection(connection)
+        except pyodbc.Error as error:
+            connection.close()
+            raise self.translate(error) from error
         except UnsupportedServer:
             connection.close()
             raise
-        prepare_connection(connection)
         return connection
 
     def session(self, connection: pyodbc.Connection) -> Session:
