@@ -108,6 +108,8 @@ def maintain_queue(database: Connection, queue: str, *, offline: bool = False, a
 def _execute(database: Connection, step: Step) -> Step:
     try:
         with database.translated():
+            # the login's limit is for statements of handlers: an index that is never rebuilt to its end leaves a new remnant each time
+            database.dialect.limit_statements(database.driver_connection, 0)
             database.dialect.script(database.driver_connection, step.statement)
     except DatabaseError as error:
         if database.closed:

@@ -316,6 +316,18 @@ def test_what_is_unhealthy_is_found_with_the_command_that_mends_it(make_queue, d
     until(lambda: finding not in found())
 
 
+def test_the_statement_timeout_of_a_login_does_not_cut_maintenance(make_queue, database, sql):
+    if database.engine != "postgresql":
+        pytest.skip("a login of SQL Server has no limit for its statements")
+    queue = make_queue()
+    leave_dead_rows(sql, sql.table(queue.name), 10_000)
+    database.driver_connection.execute("SET statement_timeout = '77s'")
+
+    until(lambda: "vacuum" in {step.action for step in maintain_queue(database, queue.name)})
+
+    assert database.driver_connection.execute("SHOW statement_timeout").fetchone() == ("0",)
+
+
 def test_the_task_looks_after_a_queue_and_tells_what_it_did(make_queue, database, sql, target):
     if target.babelfish:
         pytest.skip("Babelfish: nothing to maintain from T-SQL")

@@ -210,7 +210,7 @@ class Dialect(Protocol):
         """Let the session's statements wait for a lock at most so long; None: as the login's settings say."""
 
     def limit_statements(self, connection: Any, milliseconds: int) -> None:
-        """Let each statement of the session run at most so long, rounded up to what the driver counts; then it is cancelled."""
+        """Let each statement of the session run at most so long, rounded up to what the driver counts; then it is cancelled. 0: no limit."""
 
     def executable(self, connection: Any, procedures: Sequence[str]) -> set[str]:
         """Return the rendered names of those of the procedures that the login may execute, such as purge_queue:Sales."""
