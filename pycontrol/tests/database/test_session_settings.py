@@ -69,6 +69,7 @@ def with_options(url: str, options: str) -> str:
 
 
 @pytest.mark.parametrize(("name", "value"), SAMPLE)
+@pytest.mark.promise("login-settings-decide-nothing")
 def test_messages_are_sent_retried_delayed_moved_and_verified_under_a_setting_of_the_database(journey, name, value):
     assert journey.under(name, value) == []
 
@@ -88,6 +89,7 @@ def test_a_way_that_is_not_as_it_should_be_is_found(journey, monkeypatch):
     assert any("verify" in each for each in journey.under("quote_all_identifiers", "on"))
 
 
+@pytest.mark.promise("login-settings-decide-nothing")
 def test_a_role_that_has_settings_gets_the_protocols_and_keeps_its_own(url, sql):
     sql.run("CREATE ROLE rowpost_settings LOGIN SUPERUSER")
     sql.run("ALTER ROLE rowpost_settings SET client_encoding = 'LATIN1'")
@@ -151,6 +153,7 @@ def test_a_url_with_a_service_keeps_the_services_options_and_gets_the_protocols_
     assert first == again == {"work_mem": "7MB"} | SETTINGS
 
 
+@pytest.mark.promise("lent-connection-keeps-settings")
 def test_a_lent_connection_in_another_encoding_is_refused_and_nothing_is_stored(url, queue):
     with psycopg.connect(url, client_encoding=LATIN1) as lent, pytest.raises(DatabaseError, match=r"client_encoding LATIN1.*SET client_encoding"):
         Queue(queue.name, Connection.share(lent)).send("Müller".encode())
@@ -159,6 +162,7 @@ def test_a_lent_connection_in_another_encoding_is_refused_and_nothing_is_stored(
 
 
 @pytest.mark.parametrize("level", [psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE])
+@pytest.mark.promise("lent-connection-keeps-settings")
 def test_a_lent_connection_keeps_its_isolation_level_and_sends_in_its_transaction(url, queue, level):
     with psycopg.connect(url) as lent:
         lent.isolation_level = level
