@@ -25,7 +25,7 @@ def test_what_differs_is_set_back_and_nothing_else():
 
     assert restore(FIRST, other) == f"REVERT; USE [shop]; SET NOCOUNT {'ON' if FIRST.options & 512 else 'OFF'};"
     assert restore(other, FIRST).startswith("REVERT; USE [odd]]name];")
-    assert restore(FIRST, FIRST._replace(order="20030201")) == "SET LANGUAGE [us_english]; SET DATEFIRST 7; SET DATEFORMAT mdy;"
+    assert restore(FIRST, FIRST._replace(order="20030201")) == "SET LANGUAGE N'us_english'; SET DATEFIRST 7; SET DATEFORMAT mdy;"
 
 
 #: bits of @@OPTIONS: what indexes on computed columns need, and what they must not meet

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from tests.support.campaign import failover, fuzz, injected, kinds
+from tests.support.campaign import failover, fuzz, injected, kinds, surroundings
 from tests.support.campaign.ledger import Ledger
 
 
@@ -17,6 +17,7 @@ from tests.support.campaign.ledger import Ledger
         (kinds.wires, 2, ["transaction_scope"]),
         (failover.failovers, 1, ["receive_only"]),
         (injected.errors, 50, None),
+        (surroundings.settings, 2, None),
         (fuzz.functions, 10_000, None),
         (fuzz.workers, 100, None),
     ],

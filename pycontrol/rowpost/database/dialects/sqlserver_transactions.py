@@ -125,7 +125,7 @@ def restore(first: State, now: State) -> str:
     if now.database != first.database:
         parts.append(f"USE {_quoted(first.database)};")
     if (now.language, now.first_day, now.order) != (first.language, first.first_day, first.order):
-        parts.append(f"SET LANGUAGE {_quoted(first.language)}; SET DATEFIRST {first.first_day:d};")
+        parts.append(f"SET LANGUAGE {_literal(first.language)}; SET DATEFIRST {first.first_day:d};")
         if first.order in _ORDERS:
             parts.append(f"SET DATEFORMAT {_ORDERS[first.order]};")
     changed = now.options ^ first.options
@@ -135,3 +135,8 @@ def restore(first: State, now: State) -> str:
 
 def _quoted(name: str) -> str:
     return "[" + name.replace("]", "]]") + "]"
+
+
+def _literal(text: str) -> str:
+    """SET LANGUAGE takes a literal or a variable, and no name."""
+    return "N'" + text.replace("'", "''") + "'"
