@@ -1,9 +1,12 @@
 """What is sent to SQL Server when a connection opens, and around a transaction whose session a handler had: the texts, without a server."""
 
+from contextlib import suppress
+
 import pytest
 
-from rowpost.database.dialects.odbc_session import SESSION
+from rowpost.database.dialects.odbc_session import SESSION, decode_text
 from rowpost.database.dialects.sqlserver_transactions import STATE, State, clean, opening, restore
+from rowpost.errors import DatabaseError
 
 FIRST = State(5496, "us_english", 7, "20030102", -1, "shop", "dbo")
 XACT_ABORT = 16384
@@ -45,3 +48,26 @@ def test_the_options_of_a_connection_are_set_in_one_batch_that_leaves_the_login_
     assert SESSION.count("GO") == 0
     assert [each for each in ("LANGUAGE", "DATEFORMAT", "DATEFIRST", "NOCOUNT", "XACT_ABORT") if each in SESSION] == []
     assert "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;" in SESSION
+
+
+def test_half_of_a_surrogate_pair_is_read_as_the_replacement_character():
+    assert decode_text("ü☃😀".encode("utf-16-le")) == "ü☃😀"
+    assert decode_text(b"a\x00\x00\xd8b\x00") == "a\ufffdb"
+    assert decode_text(None) is None
+
+
+def test_a_row_with_damaged_text_does_not_stop_its_neighbours(queue, database, sql):
+    if database.engine != "sqlserver":
+        pytest.skip("PostgreSQL stores no such text")
+    sql.run(
+        f"INSERT INTO {sql.table(queue.name)} (Id, Recoverable, Headers, Body)"
+        " VALUES (NEWID(), 1, N'{\"Shop.Name\":\"' + NCHAR(0xD800) + N'\"}', 0x31)"
+    )
+    queue.send(b"2")
+    with suppress(DatabaseError), database.transaction():
+        queue.receive(10)
+
+    with database.transaction():
+        found = queue.receive(10)
+
+    assert sorted(message.body for message in found) == [b"1", b"2"]
