@@ -72,9 +72,9 @@ def moment(text: str | None) -> str:
     """Return an ISO time without its fractions, in UTC; a text that is none stays as it is."""
     try:
         found = datetime.fromisoformat(text or "")
-    except ValueError:
+        return (found.astimezone(UTC) if found.tzinfo else found).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError):  # also a time that is in UTC outside of Python's calendar
         return visible(text or "–")
-    return (found.astimezone(UTC) if found.tzinfo else found).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def pretty(text: str | None) -> str:

@@ -16,9 +16,10 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from rowpost.database.connection import Connection
+from rowpost.database.moments import DistantTime
 from rowpost.errors import Deadlock, MessageCorrupt
 from rowpost.settings.environment import QueueSettings
 from rowpost.transport.maintenance import queue_metrics
@@ -46,7 +47,8 @@ def split(database: Connection, queue: QueueSettings, key: KeyOf, warn: Callable
     """Move up to 500 messages to their partitions in one transaction; return their number.
 
     Only one session may do so at a time, or the order is lost. A message without a value is partitioned by its id. Expired
-    messages are removed; the remaining time to be received of the others is kept.
+    messages are removed; the remaining time to be received of the others is kept: a message that
+    expires after the year 9999 does not expire.
 
     Raises:
         Deadlock: older messages were committed meanwhile; try again.
@@ -72,7 +74,7 @@ def split(database: Connection, queue: QueueSettings, key: KeyOf, warn: Callable
 
 
 def _remaining(expires: datetime | None, now: datetime | None) -> timedelta | None:
-    if expires is None or now is None:
+    if expires is None or now is None or (isinstance(expires, DistantTime) and expires > now.replace(tzinfo=UTC)):
         return None
     return max(expires.replace(tzinfo=None) - now, timedelta(milliseconds=1))
 

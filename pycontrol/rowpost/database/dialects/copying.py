@@ -26,6 +26,12 @@ __all__ = ["copy_rows"]
 
 #: functions that run as their caller
 _INLINED = frozenset({"read_range"})
+#: how a column is selected. Arrow counts microseconds since 1970, and readers of archives hold the years 1 to 9999: what is outside of
+#: them, both infinities included, is the nearest of these times, as in a DistantTime
+_SELECTED = {
+    "uuid": "{0}.{1}::text AS {1}",
+    "timestamp": "CASE WHEN {0}.{1} IS NOT NULL THEN greatest(least({0}.{1}, '9999-12-31 23:59:59.999999'), '0001-01-01') END AS {1}",
+}
 _LOST = ("PQgetCopyData() failed", "FATAL:")
 _WORDS = re.compile(r"(?:(?:ERROR|FATAL):\s+|PQgetCopyData\(\) failed: |Failed to connect: )(.+)")
 
@@ -86,7 +92,7 @@ def _query(connection: psycopg.Connection, function: str, statement: Statement, 
     )
     record, rows = ("r", "{}({}) AS r") if statement.procedure.name in _INLINED else ("(r.row)", "(SELECT {}({}) AS row) AS r")
     wanted = sql.SQL(", ").join(
-        sql.SQL(record + (".{0}::text AS {0}" if column.type == "uuid" else ".{0}")).format(sql.Identifier(column.name))
+        sql.SQL(_SELECTED.get(column.type, "{0}.{1}")).format(sql.SQL(record), sql.Identifier(column.name))
         for column in statement.procedure.result
         if column.name in columns
     )

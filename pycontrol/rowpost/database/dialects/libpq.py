@@ -12,7 +12,6 @@ import struct
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, SafeUUID
 from weakref import WeakKeyDictionary
@@ -21,13 +20,14 @@ import psycopg
 from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, PipelineStatus
 
+from rowpost.database.moments import moment
+
 __all__ = ["Call", "call", "call_all", "command", "forget_prepared", "keeps_prepared", "pack_array", "pack_bigint"]
 
 _INT4, _INT8 = struct.Struct("!i"), struct.Struct("!q")
 _ARRAY_HEAD = struct.Struct("!iiIii").pack  # dimensions, has nulls, element's oid, length, lower bound
 _EMPTY_ARRAY = struct.Struct("!iiI").pack  # without dimensions
 _NULL = _INT4.pack(-1)
-_EPOCH = datetime(2000, 1, 1)
 _TYPES = psycopg.postgres.types
 _UNKNOWN = SafeUUID.unknown  # an enumeration looks its members up each time
 _SUCCEEDED = (int(ExecStatus.COMMAND_OK), int(ExecStatus.TUPLES_OK))
@@ -59,7 +59,7 @@ DECODE: dict[str, Callable[[bytes], Any]] = {
     "integer": lambda data: _INT4.unpack(data)[0],
     "bigint": lambda data: _INT8.unpack(data)[0],
     "boolean": lambda data: data == b"\x01",
-    "timestamp": lambda data: _EPOCH + timedelta(microseconds=_INT8.unpack(data)[0]),
+    "timestamp": lambda data: moment(_INT8.unpack(data)[0]),
 }
 #: which statements a connection has prepared already
 _prepared: WeakKeyDictionary[psycopg.Connection, set[bytes]] = WeakKeyDictionary()

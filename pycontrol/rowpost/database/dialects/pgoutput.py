@@ -12,22 +12,22 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
+
+from rowpost.database.moments import DistantTime, moment
 
 __all__ = ["Begin", "Column", "Commit", "Decoder", "Insert", "Relation", "decode", "format_lsn", "parse_lsn"]
 
 _BEGIN, _COMMIT, _RELATION, _INSERT, _NEW_ROW = b"BCRIN"
 _NULL, _TEXT, _BINARY = b"ntb"
-_EPOCH = datetime(2000, 1, 1)
 _LSN_AND_TIME = struct.Struct("!Qq").unpack_from
 _TWO_LSNS_AND_TIME = struct.Struct("!QQq").unpack_from
 _OID, _COUNT = struct.Struct("!I").unpack_from, struct.Struct("!H").unpack_from
 _LENGTH = struct.Struct("!i").unpack_from
 _BIGINT, _INTEGER = struct.Struct("!q").unpack, struct.Struct("!i").unpack
 _COLUMN_TAIL = 8  # bytes of a column's type and modifier
-_INFINITE = {2**63 - 1: datetime.max, -(2**63): datetime.min}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +103,10 @@ def decode(data: bytes) -> Relation | Begin | Commit | Insert | None:
             return Insert(_OID(data, 1)[0], data, 6)
         if kind == _BEGIN:
             commit, at = _LSN_AND_TIME(data, 1)
-            return Begin(commit, _time(at))
+            return Begin(commit, moment(at))
         if kind == _COMMIT:
             commit, end, at = _TWO_LSNS_AND_TIME(data, 2)  # after the flags
-            return Commit(commit, end, _time(at))
+            return Commit(commit, end, moment(at))
         return _relation(data) if kind == _RELATION else None
     except (IndexError, struct.error) as error:
         raise ValueError(f"a message of pgoutput ends early ({data[:20]!r}, {len(data)} bytes)") from error
@@ -133,15 +133,12 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
     return data[at:end].decode(), end + 1
 
 
-def _time(microseconds: int) -> datetime:
-    return _INFINITE.get(microseconds) or _EPOCH + timedelta(microseconds=microseconds)
-
-
 def _text_time(data: bytes) -> datetime:
     text = data.decode()
-    if text.endswith("infinity"):
-        return datetime.min if text.startswith("-") else datetime.max
-    return datetime.fromisoformat(text)
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return DistantTime.of_text(text)
 
 
 def _text_binary(data: bytes) -> bytes:
@@ -152,7 +149,7 @@ def _text_binary(data: bytes) -> bytes:
 
 _FROM_BINARY: dict[int, Callable[[bytes], Any]] = {
     17: bytes, 20: lambda data: _BIGINT(data)[0], 23: lambda data: _INTEGER(data)[0], 25: bytes.decode, 1043: bytes.decode,
-    1114: lambda data: _time(_BIGINT(data)[0]), 2950: lambda data: str(UUID(bytes=data)),
+    1114: lambda data: moment(_BIGINT(data)[0]), 2950: lambda data: str(UUID(bytes=data)),
 }  # fmt: skip
 _FROM_TEXT: dict[int, Callable[[bytes], Any]] = {
     17: _text_binary, 20: int, 23: int, 25: bytes.decode, 1043: bytes.decode, 1114: _text_time, 2950: bytes.decode,

@@ -70,7 +70,12 @@ BEGIN
             WHERE f.headers LIKE '%"NServiceBus.SqlServer.ForwardDestination"%'
         ),
         (
-            SELECT greatest(0, ceil(extract(epoch FROM n.due - v_now) * 1000))::bigint
+            -- no reader needs to know of a time after the year 9999, and infinity is no number of milliseconds
+            SELECT
+                CASE
+                    WHEN n.due <= v_now THEN 0
+                    WHEN n.due < '10000-01-01' THEN ceil(extract(epoch FROM n.due - v_now) * 1000)::bigint
+                END
             FROM {delayed_table} AS n
             ORDER BY n.due
             LIMIT 1

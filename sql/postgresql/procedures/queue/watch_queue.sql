@@ -62,7 +62,12 @@ BEGIN
     END IF;
 
     IF v_delayed THEN
-        SELECT greatest(0, ceil(extract(epoch FROM d.due - clock_timestamp()) * 1000)) INTO v_next_due_ms
+        SELECT
+            CASE
+                WHEN d.due <= clock_timestamp() THEN 0
+                WHEN d.due < '10000-01-01' THEN greatest(0, ceil(extract(epoch FROM d.due - clock_timestamp()) * 1000))
+            END
+        INTO v_next_due_ms -- null for a time after the year 9999: infinity is no number of milliseconds
         FROM {delayed_table} AS d
         ORDER BY d.due
         LIMIT 1;
