@@ -10,8 +10,9 @@ That is safe while workers run, because `record_dispatch` lets no operations be 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from rowpost.database.connection import Connection
 from rowpost.errors import AlreadyDispatched, DatabaseUnavailable, Deadlock, RowpostError
@@ -22,10 +23,14 @@ from rowpost.transport.directory import Directory
 from rowpost.transport.dispatch import dispatch
 from rowpost.wire.operation import Call
 
-__all__ = ["LEFT_BEHIND_AFTER_SECONDS", "SentLeftBehind", "clean", "clean_dispatches", "send_left_behind", "send_stored"]
+__all__ = [
+    "LEFT_BEHIND_AFTER_SECONDS", "SentLeftBehind", "clean", "clean_dispatches", "list_left_behind", "send_left_behind", "send_stored", "why_unsent",
+]  # fmt: skip
 
 
 LEFT_BEHIND_AFTER_SECONDS = 60
+#: messages that are listed at once
+PAGE = 1000
 #: rows deleted at once; SQL Server locks the whole table from 5000 locks on
 BATCH = 4000
 
@@ -37,7 +42,7 @@ class SentLeftBehind:
     Attributes:
         sent: messages whose operations were sent now.
         settled: messages whose operations had been sent before.
-        failed: error texts by message.
+        failed: error texts by message, for all that cannot be sent.
     """
 
     sent: int = 0
@@ -53,10 +58,12 @@ def send_left_behind(
     error_queue: str | None = None,
     older_than: int = LEFT_BEHIND_AFTER_SECONDS,
     host_of: Callable[[str], HostSettings] = lambda queue: HostSettings(),
+    goes_on: Callable[[], bool] = lambda: True,
 ) -> SentLeftBehind:
-    """Send the operations of handled messages that were not sent in time.
+    """Send the operations of all handled messages that were not sent in time, the oldest first.
 
-    It is safe at any time, while workers run and from several processes.
+    A message that cannot be sent, and one of another environment that shares the business database, holds up no other. It is safe at any
+    time, while workers run and from several processes.
 
     Args:
         database: a connection to the database of the queues.
@@ -65,15 +72,16 @@ def send_left_behind(
         error_queue: gets copies of events for subscribers whose tables are gone; see `dispatch`.
         older_than: seconds since a message was handled.
         host_of: returns the host of a queue's endpoint, as `Settings.host_of`.
+        goes_on: is asked before each message; it returns False to stop.
 
     Raises:
         DatabaseUnavailable: one of the databases cannot be reached.
         RowpostError: one of the databases cannot be used, for example because its schema is missing.
     """
     result, directory = SentLeftBehind(), Directory()
-    for queue, message_id, _ in business.call("list_undispatched", seconds=older_than, count=1000):
-        if queue not in queues:  # of another queue database that shares this business database
-            continue
+    for queue, message_id in list_left_behind(business, queues, older_than):
+        if not goes_on():
+            break
         try:
             sent = send_stored(
                 database, business, directory, {"endpoint": queue, "message_id": message_id}, error_queue, Host.here(queue, host_of(queue))
@@ -86,10 +94,55 @@ def send_left_behind(
             result.sent += sent is True
             result.settled += sent is False
         finally:
-            for each in (business, database):
-                if not each.closed:
-                    each.rollback()
+            _roll_back(business, database)
     return result
+
+
+def list_left_behind(business: Connection, queues: Collection[str], older_than: int = LEFT_BEHIND_AFTER_SECONDS) -> Iterator[tuple[str, str]]:
+    """Yield endpoint and id of the messages of these queues whose operations were not sent in time, the oldest first, page by page.
+
+    Between two of them no transaction is open. What another session has locked is left out.
+    """
+    after: dict[str, Any] = {}
+    page, wanted = [], sorted(queues)
+    while not after or len(page) == PAGE:
+        page = business.call("list_undispatched", seconds=older_than, count=PAGE, endpoints=wanted, **after)
+        business.rollback()
+        for row in page:
+            yield row.endpoint, row.message_id
+        if page:
+            after = {"after_ms": page[-1].handled_ms, "after_endpoint": page[-1].endpoint, "after_message_id": page[-1].message_id}
+        else:
+            return
+
+
+def why_unsent(database: Connection, business: Connection, queue: str, message_id: str, *, error_queue: str | None = None) -> str | None:
+    """Return why the operations of a handled message cannot be sent; None if they can be. Sends nothing: it tries, and rolls back.
+
+    Raises:
+        DatabaseUnavailable: one of the databases cannot be reached.
+        PermissionDenied: the login may not read the operations.
+    """
+    key = {"endpoint": queue, "message_id": message_id}
+    try:
+        rows = business.call("find_handled", begin=True, **key)
+        if not rows or rows[0][0] is None:
+            return None
+        try:
+            dispatch(database, [decode_operations(*rows[0])], Directory(), own_queue=queue, error_queue=error_queue, begin=True)
+        except (DatabaseUnavailable, Deadlock):
+            raise
+        except RowpostError as error:
+            return str(error)
+        return None
+    finally:
+        _roll_back(business, database)
+
+
+def _roll_back(*connections: Connection) -> None:
+    for each in connections:
+        if not each.closed:
+            each.rollback()
 
 
 def send_stored(

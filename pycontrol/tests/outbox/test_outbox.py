@@ -27,6 +27,7 @@ from rowpost.errors import (
     SchemaMissing,
     SettingsError,
 )
+from rowpost.outbox import cleanup
 from rowpost.outbox.cleanup import clean, clean_dispatches, send_left_behind
 from rowpost.outbox.operations import Outbox, decode_operations, encode_operations
 from rowpost.pipeline.pipeline import Pipeline
@@ -277,7 +278,21 @@ def test_what_has_not_left_is_listed_oldest_first(business):
     rows = business.database.call("list_undispatched", seconds=3600, count=10)
 
     assert [row[:2] for row in rows] == [("Sales", "m-2"), ("Sales", "m-1")]
+    assert business.database.call("list_undispatched", seconds=3600, count=10, endpoints=["Billing"]) == []
     assert rows[1][2] == pytest.approx(86_400_000, abs=60_000)
+
+
+def test_a_page_begins_after_the_last_message_of_the_one_before(business):
+    for number in range(5):
+        leave_behind(business, number, f"m-{number}")
+        make_old(business, 1 + number // 3, f"m-{number}")
+
+    found, after = [], {}
+    while page := business.database.call("list_undispatched", seconds=0, count=2, **after):
+        found += [row.message_id for row in page]
+        after = {"after_ms": page[-1].handled_ms, "after_endpoint": page[-1].endpoint, "after_message_id": page[-1].message_id}
+
+    assert sorted(found) == [f"m-{number}" for number in range(5)]
 
 
 def test_the_status_says_what_has_not_left_and_for_how_long(business):
@@ -285,9 +300,11 @@ def test_the_status_says_what_has_not_left_and_for_how_long(business):
     leave_behind(business, 2, "m-2")
     make_old(business, 1, "m-2")
 
-    (_, since, undispatched, oldest_ms, size) = business.database.call("outbox_status")[0]
+    (_, since, undispatched, oldest_ms, size, foreign) = business.database.call("outbox_status")[0]
+    others = business.database.call("outbox_status", endpoints=["Billing"])[0]
 
-    assert undispatched == 2
+    assert (undispatched, foreign) == (2, 0)
+    assert (others.undispatched, others.oldest_undispatched_ms, others.foreign_undispatched) == (0, None, 2)
     assert oldest_ms == pytest.approx(86_400_000, abs=60_000)
     assert since is not None
     assert business.babelfish or size > 0
@@ -642,6 +659,58 @@ def test_what_belongs_to_another_queues_database_is_left_alone(business, databas
     result = send_left_behind(database, business.database, {"Billing"}, older_than=0)
 
     assert (result.sent, sent(database), left_behind(business)) == (0, [], ["m-1"])
+
+
+def fill(business, endpoint, count, destination):
+    """Leave as much behind as an outage does. Each message was handled a millisecond before the one with the next number."""
+    operations = encode_operations([Operation({"NServiceBus.MessageId": "out"}, b'{"Number":1}', destination)])
+    for number in range(count):
+        key = {"endpoint": endpoint, "message_id": f"{endpoint}-{destination}-{number}"}
+        business.database.call_all([("record_handled", None, key), ("store_operations", None, {**key, "operations": operations})])
+
+
+def test_no_number_of_foreign_or_unsendable_messages_holds_up_the_others(business, database, monkeypatch):
+    monkeypatch.setattr(cleanup, "PAGE", 3)
+    fill(business, "Elsewhere", 7, "Billing")
+    fill(business, "Sales", 7, "Nowhere")
+    fill(business, "Sales", 8, "Billing")
+
+    result = send_left_behind(database, business.database, {"Sales"}, older_than=0)
+
+    assert (result.sent, len(result.failed), len(left_behind(business))) == (8, 7, 14)
+    assert {text.startswith("No queue") or "Nowhere" in text for text in result.failed.values()} == {True}
+    assert sent(database) == [1] * 8
+
+
+def test_a_reason_is_found_without_sending(business, database):
+    fill(business, "Sales", 1, "Nowhere")
+    fill(business, "Sales", 1, "Billing")
+
+    reasons = {row: cleanup.why_unsent(database, business.database, *row) for row in cleanup.list_left_behind(business.database, ["Sales"], 0)}
+
+    assert "Nowhere" in reasons.pop(("Sales", "Sales-Nowhere-0"))
+    assert reasons == {("Sales", "Sales-Billing-0"): None}
+    assert (sent(database), len(left_behind(business))) == ([], 2)
+
+
+def test_each_message_that_cannot_be_sent_is_one_event_and_then_a_reminder(business, database, target, business_url, monkeypatch):
+    monkeypatch.setattr(outbox_cleaner, "REMIND_S", 0.0)
+    fill(business, "Sales", 2, "Nowhere")
+    make_old(business, 1, "Sales-Nowhere-0")
+    make_old(business, 1, "Sales-Nowhere-1")
+    emitted = []
+    settings = replace(target.settings, outboxes=(OutboxSettings("business", business_url),))
+    cleaner = outbox_cleaner.OutboxCleaner(settings, emitted.append)
+
+    rounds = []
+    for _ in range(2):
+        cleaner(database, "business")
+        rounds.append([event.text for event in emitted if "cannot be sent" in getattr(event, "text", "")])
+        emitted.clear()
+    cleaner.close()
+
+    assert [len(texts) for texts in rounds] == [2, 1]
+    assert "2 handled messages still cannot be sent" in rounds[1][0]
 
 
 # ------------------------------------------------------------------ databases that are out of reach, or not what they were

@@ -5,7 +5,9 @@ EXEC tSQLt.NewTestClass @ClassName = N'outbox_outbox_status';
 GO
 CREATE OR ALTER PROCEDURE outbox_outbox_status.[test outbox_status says what has not left and for how long]
 AS
-CREATE TABLE #status (records bigint, oldest_record_at datetime2(3), undispatched int, oldest_undispatched_ms bigint, total_bytes bigint);
+CREATE TABLE #status (
+    records bigint, oldest_record_at datetime2(3), undispatched int, oldest_undispatched_ms bigint, total_bytes bigint, foreign_undispatched int
+);
 EXEC rowpost.record_handled @endpoint = N'Sales', @message_id = N'm-1';
 EXEC rowpost.store_operations @endpoint = N'Sales', @message_id = N'm-1', @operations = N'[]';
 UPDATE o
@@ -13,7 +15,7 @@ SET o.handled_at = DATEADD(HOUR, -1, SYSUTCDATETIME())
 FROM rowpost.outbox AS o;
 EXEC rowpost.record_handled @endpoint = N'Sales', @message_id = N'm-2';
 
-INSERT INTO #status (records, oldest_record_at, undispatched, oldest_undispatched_ms, total_bytes)
+INSERT INTO #status (records, oldest_record_at, undispatched, oldest_undispatched_ms, total_bytes, foreign_undispatched)
 EXEC rowpost.outbox_status;
 
 DECLARE @right int = (
@@ -24,11 +26,31 @@ DECLARE @right int = (
 );
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @right;
 GO
+CREATE OR ALTER PROCEDURE outbox_outbox_status.[test outbox_status counts what other endpoints have not sent by itself]
+AS
+CREATE TABLE #status (
+    records bigint, oldest_record_at datetime2(3), undispatched int, oldest_undispatched_ms bigint, total_bytes bigint, foreign_undispatched int
+);
+EXEC rowpost.record_handled @endpoint = N'Sales', @message_id = N'm-1';
+EXEC rowpost.store_operations @endpoint = N'Sales', @message_id = N'm-1', @operations = N'[]';
+EXEC rowpost.record_handled @endpoint = N'Foreign', @message_id = N'm-2';
+EXEC rowpost.store_operations @endpoint = N'Foreign', @message_id = N'm-2', @operations = N'[]';
+EXEC rowpost.record_handled @endpoint = N'Foreign', @message_id = N'm-3';
+EXEC rowpost.store_operations @endpoint = N'Foreign', @message_id = N'm-3', @operations = N'[]';
+
+INSERT INTO #status (records, oldest_record_at, undispatched, oldest_undispatched_ms, total_bytes, foreign_undispatched)
+EXEC rowpost.outbox_status @endpoints = N'["Sales"]';
+
+DECLARE @right int = (SELECT COUNT(*) FROM #status AS s WHERE s.undispatched = 1 AND s.foreign_undispatched = 2);
+EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @right;
+GO
 CREATE OR ALTER PROCEDURE outbox_outbox_status.[test outbox_status says nothing of an empty outbox]
 AS
-CREATE TABLE #status (records bigint, oldest_record_at datetime2(3), undispatched int, oldest_undispatched_ms bigint, total_bytes bigint);
+CREATE TABLE #status (
+    records bigint, oldest_record_at datetime2(3), undispatched int, oldest_undispatched_ms bigint, total_bytes bigint, foreign_undispatched int
+);
 
-INSERT INTO #status (records, oldest_record_at, undispatched, oldest_undispatched_ms, total_bytes)
+INSERT INTO #status (records, oldest_record_at, undispatched, oldest_undispatched_ms, total_bytes, foreign_undispatched)
 EXEC rowpost.outbox_status;
 
 DECLARE @right int = (

@@ -19,6 +19,8 @@ from rowpost.workers.tasks.periodic import PeriodicTask
 __all__ = ["OutboxCleaner", "make_outbox_cleaner"]
 
 CLEAN_INTERVAL_S = 60.0
+#: between two reminders of messages that still cannot be sent
+REMIND_S = 3600.0
 NAME = "rowpost outbox cleaner"
 NOT_ALLOWED = (
     "The login may not delete old entries of the outbox, so that it grows. Make the login of one supervisor a member of the role "
@@ -36,6 +38,10 @@ class OutboxCleaner:
         self._host_of = settings.host_of
         self._open: dict[str, Connection] = {}
         self._elected: set[str] = set()
+        #: error texts of the messages that could not be sent in the last round, by outbox; each has had its event
+        self._failed: dict[str, dict[str, str]] = {}
+        self._reminded: dict[str, float] = {}
+        self.goes_on: Callable[[], bool] = lambda: True
         #: outboxes that the login may not clean; told once
         self._not_allowed: set[str] = set()
 
@@ -52,12 +58,10 @@ class OutboxCleaner:
         return CLEAN_INTERVAL_S
 
     def _clean(self, database: Connection, business: Connection, outbox: OutboxSettings) -> None:
-        result = send_left_behind(database, business, self._queues, error_queue=self._error_queue, host_of=self._host_of)
+        result = send_left_behind(database, business, self._queues, error_queue=self._error_queue, host_of=self._host_of, goes_on=self.goes_on)
         if result.sent:
             self._report(outbox.name, f"sent the pending operations of {result.sent} handled messages")
-        for message, problem in result.failed.items():
-            text = f"{message} was handled, but its outgoing messages cannot be sent: {problem}"
-            self._emit(events.Warned(queue=outbox.name, at=time.time(), text=text))
+        self._report_failed(outbox.name, result.failed)
         if outbox.name not in self._not_allowed:
             try:
                 self._delete_old(database, business, outbox)
@@ -74,6 +78,19 @@ class OutboxCleaner:
         clean_dispatches(database, outbox.retention)
         if removed:
             self._report(outbox.name, f"deleted {removed} entries older than the retention")
+
+    def _report_failed(self, name: str, failed: dict[str, str]) -> None:
+        """Emit an event for each message that could not be sent for the first time, and one in an hour for all others."""
+        known, self._failed[name] = self._failed.get(name, {}), failed
+        for message, problem in failed.items():
+            if message not in known:
+                text = f"{message} was handled, but its outgoing messages cannot be sent: {problem}"
+                self._emit(events.Warned(queue=name, at=time.time(), text=text))
+        still, now = failed.keys() & known.keys(), time.monotonic()
+        if still and now - self._reminded.setdefault(name, now) >= REMIND_S:
+            self._reminded[name] = now
+            text = f"{len(still)} handled messages still cannot be sent. `rowpost outbox status` lists them with the reasons."
+            self._emit(events.Warned(queue=name, at=time.time(), text=text))
 
     def _report(self, name: str, text: str) -> None:
         self._emit(events.Maintained(queue=name, at=time.time(), action="outbox", text=text))
@@ -103,4 +120,7 @@ def make_outbox_cleaner(
 ) -> PeriodicTask:
     """Return the task that cleans the environment's outboxes once a minute. Off with maintenance_every: 0."""
     names = [each.name for each in settings.outboxes] if settings.supervisor.maintenance_every > 0 else []
-    return PeriodicTask(settings, names, OutboxCleaner(settings, emit), name=NAME, activity="clean the outbox", emit=emit, breaker=breaker, **options)
+    cleaner = OutboxCleaner(settings, emit)
+    task = PeriodicTask(settings, names, cleaner, name=NAME, activity="clean the outbox", emit=emit, breaker=breaker, **options)
+    cleaner.goes_on = lambda: not task.ending
+    return task

@@ -76,6 +76,11 @@ class PeriodicTask:
             self._thread.start()
 
     @property
+    def ending(self) -> bool:
+        """Whether the thread was asked to end, so that a long action stops early."""
+        return self._ended
+
+    @property
     def running(self) -> bool:
         """Whether the thread runs: something is due now or later."""
         return self._thread.is_alive()
