@@ -48,7 +48,8 @@
           ├── AlreadyDispatched 21       ├── InvalidMessageId 22
           ├── InvalidOutboxEndpoint 23   ├── SubscriptionRefused 25
           ├── SpoolTaken 30              ├── JobKeyUsed 31
-          └── InvalidJobKey 32
+          ├── InvalidJobKey 32
+          └── InvalidReport 33
 
 A message says what happened, to which queue, and what to do. The catalogue's numbers stand in sql/contract.yml, which
 a test compares with this module.
@@ -57,15 +58,69 @@ a test compares with this module.
 from typing import ClassVar
 
 __all__ = [
-    "CATALOGUE", "ActNotFound", "ActTaken", "AlreadyDispatched", "AlreadyHandled", "ArchiveNotFound", "CatalogueError", "ContractError",
-    "DatabaseError", "DatabaseUnavailable", "Deadlock", "DelayNotSupported", "DeployError", "FeatureMissing", "HandlerBrokeTransaction",
-    "HandlerNotFound", "InvalidCorrelation", "InvalidCount", "InvalidDelay", "InvalidJobKey", "InvalidMessage", "InvalidMessageId", "InvalidMessages",
-    "InvalidOutboxEndpoint", "InvalidQueueName", "InvalidSagaState", "InvalidSubscription", "InvalidTimeToBeReceived", "JobKeyUsed", "LockRefused",
-    "LockTimeout", "LoginRefused", "MessageCorrupt", "MessageError", "MessageNotDeserialized", "MessageNotFound", "NoHandler", "NoReply",
-    "NotAQueueTable", "NotASagaTable", "ParticipantFailed", "PasswordUnavailable", "PermissionDenied", "QueueNameConflict", "QueueNotFound",
-    "QueueNotGranted", "ReplyRefused", "RowpostError", "SagaConflict", "SagaInstanceMissing", "SagaInstanceRequired", "SagaNotDeployed",
-    "SchemaMissing", "SchemaTooNew", "ScriptEdited", "SettingsError", "SparkFailed", "SparkUnavailable", "SpoolTaken", "SubscriptionRefused",
-    "Unrecoverable", "UnsupportedServer",
+    "CATALOGUE",
+    "ActNotFound",
+    "ActTaken",
+    "AlreadyDispatched",
+    "AlreadyHandled",
+    "ArchiveNotFound",
+    "CatalogueError",
+    "ContractError",
+    "DatabaseError",
+    "DatabaseUnavailable",
+    "Deadlock",
+    "DelayNotSupported",
+    "DeployError",
+    "FeatureMissing",
+    "HandlerBrokeTransaction",
+    "HandlerNotFound",
+    "InvalidCorrelation",
+    "InvalidCount",
+    "InvalidDelay",
+    "InvalidJobKey",
+    "InvalidMessage",
+    "InvalidMessageId",
+    "InvalidMessages",
+    "InvalidOutboxEndpoint",
+    "InvalidQueueName",
+    "InvalidReport",
+    "InvalidSagaState",
+    "InvalidSubscription",
+    "InvalidTimeToBeReceived",
+    "JobKeyUsed",
+    "LockRefused",
+    "LockTimeout",
+    "LoginRefused",
+    "MessageCorrupt",
+    "MessageError",
+    "MessageNotDeserialized",
+    "MessageNotFound",
+    "NoHandler",
+    "NoReply",
+    "NotAQueueTable",
+    "NotASagaTable",
+    "ParticipantFailed",
+    "PasswordUnavailable",
+    "PermissionDenied",
+    "QueueNameConflict",
+    "QueueNotFound",
+    "QueueNotGranted",
+    "ReplyRefused",
+    "RowpostError",
+    "SagaConflict",
+    "SagaInstanceMissing",
+    "SagaInstanceRequired",
+    "SagaNotDeployed",
+    "SchemaMissing",
+    "SchemaTooNew",
+    "ScriptEdited",
+    "SettingsError",
+    "SparkFailed",
+    "SparkUnavailable",
+    "SpoolTaken",
+    "SubscriptionRefused",
+    "Unrecoverable",
+    "UnsupportedServer",
 ]  # fmt: skip
 
 
@@ -365,6 +420,12 @@ class InvalidJobKey(CatalogueError):
     """A job key of no or of more than 200 characters, or a part with a negative number."""
 
     code = 32
+
+
+class InvalidReport(CatalogueError):
+    """A supervisor's report that is not of the contract's form, or longer than a million characters."""
+
+    code = 33
 
 
 CATALOGUE: dict[int, type[CatalogueError]] = {error.code: error for error in CatalogueError.__subclasses__()}

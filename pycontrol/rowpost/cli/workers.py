@@ -34,6 +34,9 @@ def workers(session: Session) -> None:
             f" since {each.started_at:%Y-%m-%d %H:%M:%S} UTC, {seen}",
             soft_wrap=True,
         )
+        if each.unreadable:
+            session.note(f"The report of the supervisor {each.supervisor_id} cannot be read. The login {each.login} wrote it.")
+            continue
         rows = [_row(each, worker) for worker in each.workers]
         table(session.out, ("queue", "worker", "state", "for", "message", "handled for"), rows, right=("worker",))
     if not found:

@@ -276,7 +276,11 @@ class WorkerDocument(Document, frozen=True):
 
 
 class SupervisorDocument(Document, frozen=True):
-    """A supervisor as it last reported itself. `gone`: it is silent for so long that it has died, or cannot reach the database."""
+    """A supervisor as it last reported itself.
+
+    `gone`: it is silent for so long that it has died, or cannot reach the database. `unreadable`: its report has another form, so that neither
+    queues nor workers are known.
+    """
 
     id: str
     host: str
@@ -290,6 +294,7 @@ class SupervisorDocument(Document, frozen=True):
     gone: bool
     queues: list[str]
     workers: list[WorkerDocument]
+    unreadable: bool
 
 
 class Supervisors(Document, frozen=True):

@@ -128,6 +128,10 @@ class Monitor:
                 if not failing:  # one line for an outage, however long
                     _log.warning("the queues cannot be measured: %s", error)
                 failing = True
+            except Exception:  # noqa: BLE001 -- what other logins wrote must not end the history; a page says that it is a bug
+                if not failing:
+                    _log.exception("the queues cannot be measured because of a bug in rowpost; please report it with these lines")
+                failing = True
 
     def _measure(self) -> None:
         rights = self._pool.rights()

@@ -60,12 +60,23 @@ def as_id(text: str) -> UUID | None:
 
 
 def instance_document(key: UUID, version: int, data: str, metadata: str, by: str) -> dict[str, Any]:
-    """Return an instance as a document: its correlation value, id, version, state and metadata."""
-    state = json.loads(data)
+    """Return an instance as a document: its correlation value, id, version, state and metadata.
+
+    What is no JSON object is in the property `text`, because other programs may write the saga's table.
+    """
+    state = _object(data)
     return {
         "instance": state.get(by),
         "id": str(key),
         "version": version,
         "state": state,
-        "metadata": json.loads(metadata or "{}"),
+        "metadata": _object(metadata or "{}"),
     }
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else {"text": text}

@@ -269,7 +269,7 @@ def _act(row: Any) -> Act:
     details: Any = None
     try:
         details = json.loads(row.details or "{}")
-    except ValueError:  # cut, because it was too long
+    except (ValueError, RecursionError):  # cut, because it was too long; or not written by rowpost
         details = {"text": row.details}
     return Act(
         row.act_id, row.act_name, row.act_state, row.client, row.login_name, row.user_name, row.queue_name, row.message_id,

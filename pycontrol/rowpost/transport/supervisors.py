@@ -19,6 +19,8 @@ __all__ = ["PAGE", "SupervisorPresence", "Worker", "presence_of_row", "superviso
 #: a supervisor that has been silent for so many seconds is shown as gone; watch_queue divides no limit among those
 GONE_AFTER_S = 30.0
 PAGE = 100
+#: seconds; also infinity and NaN are no durations
+LONGEST_S = 1e10
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class SupervisorPresence:
         started_at, seen_at: its first and its last report, in UTC, without a time zone.
         silent: seconds since its last report, by the server's clock.
         queues: those that it receives from.
+        unreadable: whether its report has another form, so that neither queues nor workers are known.
     """
 
     supervisor_id: UUID
@@ -61,6 +64,7 @@ class SupervisorPresence:
     silent: float
     queues: tuple[str, ...]
     workers: tuple[Worker, ...]
+    unreadable: bool = False
 
     @property
     def gone(self) -> bool:
@@ -83,7 +87,13 @@ def supervisors_of(database: Connection) -> list[SupervisorPresence]:
 
 
 def presence_of_row(row: Any) -> SupervisorPresence:
-    """Return a row of list_supervisors as a SupervisorPresence."""
+    """Return a row of list_supervisors as a SupervisorPresence. A report that cannot be read is `unreadable`, as any login may have written it."""
+    queues: tuple[str, ...] = ()
+    workers: tuple[Worker, ...] = ()
+    try:
+        queues, workers, unreadable = _names(row.queues), tuple(map(_worker, json.loads(row.workers))), False
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        unreadable = True
     return SupervisorPresence(
         supervisor_id=row.supervisor_id,
         host=row.host_name,
@@ -94,11 +104,27 @@ def presence_of_row(row: Any) -> SupervisorPresence:
         started_at=row.started_at,
         seen_at=row.seen_at,
         silent=row.silent_ms / 1000,
-        queues=tuple(json.loads(row.queues)),
-        workers=tuple(map(_worker, json.loads(row.workers))),
+        queues=queues,
+        workers=workers,
+        unreadable=unreadable,
     )
 
 
+def _names(text: str) -> tuple[str, ...]:
+    names = json.loads(text)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"not a list of names: {text:.60}")
+    return tuple(names)
+
+
 def _worker(document: dict[str, Any]) -> Worker:
-    """Return the worker of a report. What a newer release adds to it is left out."""
-    return Worker(**{key: value for key, value in document.items() if key in Worker.__slots__})
+    """Return the worker of a report. What a newer release adds to it is left out. Raises TypeError or ValueError if it is none."""
+    made = Worker(**{key: value for key, value in document.items() if key in Worker.__slots__})
+    texts = isinstance(made.queue, str) and isinstance(made.state, str) and isinstance(made.message, str | None)
+    if not texts or type(made.process_id) is not int or not all(map(_is_duration, (made.seconds, made.message_seconds or 0))):
+        raise ValueError(f"not a worker: {made!r:.60}")
+    return made
+
+
+def _is_duration(value: object) -> bool:
+    return type(value) in (int, float) and abs(value) < LONGEST_S  # type: ignore[operator]

@@ -9,6 +9,7 @@ import json
 import os
 import socket
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from uuid import UUID, uuid4
 
 from rowpost.errors import PermissionDenied, RowpostError
@@ -20,6 +21,8 @@ from rowpost.wire.operation import Call
 __all__ = ["REPORT_INTERVAL_S", "PresenceReports"]
 
 REPORT_INTERVAL_S = 10.0
+#: a report has up to 1,000,000 characters; a worker has about 150
+WORKERS = 4000
 
 
 class PresenceReports:
@@ -59,7 +62,9 @@ class PresenceReports:
         return not known
 
     def _call(self, queues: Iterable[str], workers: Iterable[Worker], *, ended: bool = False) -> Call:
-        documents = [{name: value for name in Worker.__slots__ if (value := getattr(worker, name)) is not None} for worker in workers]
+        documents = [
+            {name: value for name in Worker.__slots__ if (value := getattr(worker, name)) is not None} for worker in islice(workers, WORKERS)
+        ]
         arguments = {
             "supervisor_id": self.supervisor_id,
             "host_name": socket.gethostname(),

@@ -414,6 +414,39 @@ def test_messages_in_hand_are_shown_with_their_host(client, database, sql):
     assert ["the-message" in shown, "host-9" in shown, "777" in shown, "the-message" in other] == [True, True, True, False]
 
 
+@pytest.mark.parametrize(
+    ("queues", "workers"),
+    [("[]", "[{}]"), ("no JSON", "[]"), ("7", "7"), ("[]", "[" * 50_000), ("[]", '[{"queue": 1, "process_id": "x", "state": [], "seconds": NaN}]')],
+)
+def test_a_report_that_cannot_be_read_is_shown_as_such_and_ends_nothing(site, client, database, sql, queues, workers):
+    sql.run("DELETE FROM rowpost.supervisor")
+    now = "now()" if database.engine == "postgresql" else "SYSUTCDATETIME()"
+    sql.run(f"INSERT INTO rowpost.supervisor VALUES (?, 'host-9', 1, 'e', '1', 'forger', {now}, {now}, ?, ?)", uuid4(), queues, workers)
+    try:
+        site.state.site.monitor.expire()
+        pages = {path: client.get(path).status_code for path in ("/", "/queue/Sales", "/workers", "/api/v1/queues", "/api/v1/supervisors")}
+        text, (found,) = client.text("/workers"), client.get("/api/v1/supervisors").json()["supervisors"]
+    finally:
+        sql.run("DELETE FROM rowpost.supervisor")
+
+    assert set(pages.values()) == {200}
+    assert "Its report cannot be read." in text
+    assert (found["unreadable"], found["workers"], found["queues"]) == (True, [], [])
+
+
+def test_the_monitor_goes_on_after_any_error(site, monkeypatch, caplog):
+    tried = []
+    watching = monitor.Monitor(site.state.site.pool, interval_s=0.01)
+    monkeypatch.setattr(watching, "latest", lambda age: tried.append(age) or 1 / 0)
+
+    with caplog.at_level(logging.ERROR, "rowpost.dashboard"):
+        watching.start()
+        eventually(lambda: len(tried) > 3, "it measures again")
+        watching.stop()
+
+    assert caplog.text.count("ZeroDivisionError: ") == 1
+
+
 def test_supervisors_and_workers_of_all_hosts_are_shown(client, database, sql):
     sql.run("DELETE FROM rowpost.supervisor")
     workers = '[{"queue": "Sales", "process_id": 12345, "state": "busy", "seconds": 4.0, "message": "11111111-0000-0000-0000-000000000001", "message_seconds": 3.0}]'

@@ -5,9 +5,13 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from rowpost.errors import InvalidCount, QueueNotFound
+from rowpost.deploy.queues import grant
+from rowpost.errors import InvalidCount, InvalidReport, PermissionDenied, QueueNotFound
+from rowpost.transport.supervisors import supervisors_of
+from tests.support.logins import logins
 
 FIRST, SECOND, THIRD = (UUID(int=number) for number in (1, 2, 3))
+WORKER = {"queue": "Sales", "process_id": 1, "state": "idle", "seconds": 0.5}
 
 
 @pytest.fixture(autouse=True)
@@ -105,8 +109,9 @@ def test_a_supervisor_counts_itself_before_its_first_report(make_queue, database
 
 def test_supervisors_are_listed_with_what_they_last_reported(make_queue, database):
     queue = make_queue()
-    report(database, FIRST, queue, workers="[1]")
-    report(database, FIRST, queue, workers="[2]")
+    last = json.dumps([WORKER])
+    report(database, FIRST, queue, workers="[]")
+    report(database, FIRST, queue, workers=last)
     report(database, SECOND, host_name="host-2")
 
     first, second = database.call("list_supervisors", count=10)
@@ -115,7 +120,7 @@ def test_supervisors_are_listed_with_what_they_last_reported(make_queue, databas
         FIRST,
         "host-1",
         7,
-        "[2]",
+        last,
         [queue.name],
     )
     assert (second.supervisor_id, second.host_name, second.queues) == (SECOND, "host-2", "[]")
@@ -139,6 +144,54 @@ def test_supervisors_that_were_silent_for_a_day_go_when_another_starts(make_queu
 
     assert (kept, [row.supervisor_id for row in database.call("list_supervisors", count=10)]) == (1, [SECOND])
     assert sql.value("SELECT COUNT(*) FROM rowpost.supervised_queue") == 1
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"queues": "[1]"}, {"queues": "{}"}, {"queues": "no JSON"}, {"queues": "7"}, {"queues": json.dumps(["x" * 1_000_000])},
+        {"workers": "[{}]"}, {"workers": "[1]"}, {"workers": "{}"}, {"workers": "no JSON"}, {"workers": "[" * 100_000}, {"workers": "null"},
+        {"workers": "[NaN]"}, {"workers": json.dumps([WORKER] * 20_000)}, {"workers": json.dumps([WORKER | {"queue": 1}])},
+        {"workers": json.dumps([WORKER | {"seconds": "long"}])}, {"workers": json.dumps([WORKER | {"message": {}}])},
+        {"workers": json.dumps([WORKER | {"message_seconds": []}])},
+    ],
+    ids=lambda forged: f"{forged}"[:40],
+)  # fmt: skip
+def test_a_report_of_another_form_is_refused(make_queue, database, forged):
+    arguments = {"host_name": "h", "process_id": 7, "environment": "test", "rowpost_version": "1.0", "workers": "[]", "queues": "[]"}
+    with pytest.raises(InvalidReport, match="must have a JSON array"):
+        database.call("report_supervisor", supervisor_id=FIRST, **{**arguments, **forged})
+
+    assert database.call("list_supervisors", count=10) == []
+
+
+def test_a_login_that_may_only_send_reports_no_supervisor(make_queue, database, sql, target, not_on_babelfish):
+    queue = make_queue()
+    with logins(sql, target.settings.url) as made:
+        sender, receiver = made.make("sender"), made.make("receiver")
+        grant(database, sender, send_to=[queue.name])
+        grant(database, receiver, receive_from=[queue.name])
+        with made.open(receiver) as connection:
+            report(connection, FIRST, queue)
+        with made.open(sender) as connection, pytest.raises(PermissionDenied, match="may not receive from any queue"):
+            report(connection, SECOND)
+
+    assert [row.supervisor_id for row in database.call("list_supervisors", count=10)] == [FIRST]
+
+
+def test_a_login_has_a_thousand_supervisors_at_most(make_queue, database, sql):
+    if database.engine != "postgresql":
+        pytest.skip("the rows are made by generate_series")
+    columns = "supervisor_id, host_name, process_id, environment, rowpost_version, login_name, started_at, seen_at, queues, workers"
+    sql.run(
+        f"INSERT INTO rowpost.supervisor ({columns}) SELECT gen_random_uuid(), 'h', 1, 'e', '1', login, now(), now() - interval '1 hour', '[]', '[]'"
+        " FROM generate_series(1, 1010), (VALUES (session_user::text), ('another')) AS l (login)"
+    )
+    report(database, FIRST, make_queue())
+
+    counts = dict(sql.run("SELECT login_name = session_user, count(*) FROM rowpost.supervisor GROUP BY 1"))
+    assert counts == {True: 1000, False: 1010}
+    assert FIRST in {each.supervisor_id for each in supervisors_of(database)}
 
 
 def test_a_queue_that_is_dropped_takes_what_was_set_for_it_along(make_queue, database, sql):

@@ -14,7 +14,7 @@ from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.deploy.queue_entry import describe_queue, queue_names
 from rowpost.deploy.saga_entry import describe_saga, saga_names
-from rowpost.errors import DatabaseError, InvalidMessage, JobKeyUsed, QueueNotFound, SpoolTaken
+from rowpost.errors import DatabaseError, InvalidMessage, InvalidReport, JobKeyUsed, QueueNotFound, SpoolTaken
 from rowpost.settings.environment import QueueSettings
 from tests.support.probe import probe_for
 from tests.support.procedure_calls import CALLS, ID, SAGA
@@ -32,6 +32,7 @@ REFUSED_EVERYWHERE = {
         if "queue_name" in [parameter.name for parameter in procedure.parameters]
     },
     **{("database", name, place): NO_TABLE for name in ("send_unregistered", "send_to_subscriber") for place in ("schema_name", "table_name")},
+    **{("database", "report_supervisor", place): (InvalidReport, "must have a JSON array") for place in ("queues", "workers")},
     ("queue", "confirm_spool", "owner"): (SpoolTaken, "taken over the spool"),
     ("queue", "drop_spool", "owner"): (SpoolTaken, "belongs to another stream"),
     ("database", "seal_job", "job_key"): (JobKeyUsed, "There is no job"),
@@ -45,8 +46,7 @@ REFUSED = {
         ("saga", name, parameter): reason
         for name in ("insert_saga", "update_saga")
         for parameter, reason in (("data", NO_JSON), ("persistence_version", TOO_LONG), ("saga_type_version", TOO_LONG))
-    }
-    | {("database", "report_supervisor", "queues"): NO_JSON},
+    },
     "sqlserver": REFUSED_EVERYWHERE,  # there, a saga's state is a column of text
 }
 #: what may stand in the tables before, so that a removal has something to remove

@@ -17,6 +17,7 @@ Atomicity: in the caller's transaction.
 Locking:   its own rows of rowpost.supervisor and rowpost.supervised_queue.
 A supervisor is recorded for those queues only from which its login may receive. A row that another login wrote stays as it is. Supervisors
 that have been silent for a day are deleted when the next one starts.
+Rights:    a new supervisor needs a login that may receive from a queue. Of a login the 1000 supervisors that reported last are kept.
 */
 SET NOCOUNT, XACT_ABORT ON;
 
@@ -38,6 +39,34 @@ BEGIN
     RETURN;
 END;
 
+IF ISNULL(ISJSON(@queues), 0) = 0
+   OR ISNULL(ISJSON(@workers), 0) = 0
+   OR LEN(@queues) > 1000000 -- characters; readers load all reports
+   OR LEN(@workers) > 1000000
+   OR LEFT(LTRIM(@queues), 1) <> N'['
+   OR LEFT(LTRIM(@workers), 1) <> N'['
+    THROW 51033, N'A supervisor''s report must have a JSON array of queue names and one of workers, with up to 1000000 characters each.', 1;
+
+IF EXISTS (SELECT 1 FROM OPENJSON(@queues) AS j WHERE j.[type] <> 1) -- 1: string, 2: number, 5: object
+   OR EXISTS (
+    SELECT 1
+    FROM OPENJSON(@workers) AS w
+    WHERE w.[type] <> 5
+       OR 4 <> (
+        SELECT COUNT(*)
+        FROM OPENJSON(CASE WHEN w.[type] = 5 THEN w.[value] END) AS p
+        WHERE (p.[key] IN (N'queue', N'state') AND p.[type] = 1)
+           OR (p.[key] IN (N'process_id', N'seconds') AND p.[type] = 2)
+    )
+       OR EXISTS (
+        SELECT 1
+        FROM OPENJSON(CASE WHEN w.[type] = 5 THEN w.[value] END) AS p
+        WHERE (p.[key] = N'message' AND p.[type] NOT IN (0, 1))
+           OR (p.[key] = N'message_seconds' AND p.[type] NOT IN (0, 2))
+    )
+)
+    THROW 51033, N'A supervisor''s report must have a JSON array of queue names and one of workers, with up to 1000000 characters each.', 1;
+
 UPDATE s
 SET s.seen_at = @now, s.queues = @queues, s.workers = @workers
 FROM rowpost.supervisor AS s
@@ -46,6 +75,15 @@ WHERE s.supervisor_id = @supervisor_id
 
 IF @@ROWCOUNT = 0
 BEGIN
+    IF NOT EXISTS (SELECT 1 FROM rowpost.queue AS r WHERE rowpost."_may_receive"(r.queue_key) = 1) AND rowpost."_is_operator"() = 0
+    BEGIN
+        DECLARE @text nvarchar(2048) = CONCAT(
+            N'The login ', REPLACE(@login, N'%', N'%%'), N' may not report a supervisor: it may not receive from any queue and is no operator. ',
+            N'rowpost queue grant prints the statement that grants the right.'
+        );
+        THROW 51024, @text, 1;
+    END;
+
     INSERT INTO rowpost.supervisor
     (supervisor_id, host_name, process_id, environment, rowpost_version, login_name, started_at, seen_at, queues, workers)
     SELECT @supervisor_id, @host_name, @process_id, @environment, @rowpost_version, @login, @now, @now, @queues, @workers
@@ -64,6 +102,24 @@ BEGIN
     DELETE s
     FROM rowpost.supervisor AS s
     WHERE s.seen_at < DATEADD(DAY, -1, @now);
+
+    DECLARE @surplus TABLE (supervisor_id uniqueidentifier NOT NULL PRIMARY KEY);
+
+    INSERT INTO @surplus (supervisor_id)
+    SELECT o.supervisor_id
+    FROM rowpost.supervisor AS o
+    WHERE o.login_name = @login
+    ORDER BY o.seen_at DESC, o.supervisor_id ASC
+    OFFSET 1000 ROWS;
+
+    -- rule bounded_change: about one row, as each new supervisor removes what is above the limit.
+    DELETE q
+    FROM rowpost.supervised_queue AS q
+    INNER JOIN @surplus AS p ON q.supervisor_id = p.supervisor_id;
+
+    DELETE s
+    FROM rowpost.supervisor AS s
+    INNER JOIN @surplus AS p ON s.supervisor_id = p.supervisor_id;
 END;
 
 DECLARE @own TABLE (queue_key nvarchar(128) NOT NULL PRIMARY KEY);

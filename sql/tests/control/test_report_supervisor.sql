@@ -9,13 +9,15 @@ DECLARE @id uniqueidentifier = 'aaaaaaaa-0000-0000-0000-000000000001';
 EXEC rowpost.report_supervisor
     @supervisor_id = @id, @host_name = N'h1', @process_id = 7, @environment = N'e', @rowpost_version = N'1', @queues = N'["Sample"]', @workers = N'[]';
 EXEC rowpost.report_supervisor
-    @supervisor_id = @id, @host_name = N'h1', @process_id = 7, @environment = N'e', @rowpost_version = N'1', @queues = N'["Sample"]', @workers = N'[1]';
+    @supervisor_id = @id, @host_name = N'h1', @process_id = 7, @environment = N'e', @rowpost_version = N'1', @queues = N'["Sample"]',
+    @workers = N'[{"queue":"Sample","process_id":1,"state":"idle","seconds":0.5}]';
 
 DECLARE @rows int = (SELECT COUNT(*) FROM rowpost.supervisor AS s);
 DECLARE @right int = (
     SELECT COUNT(*)
     FROM rowpost.supervisor AS s
-    WHERE s.host_name = N'h1' AND s.process_id = 7 AND s.workers = N'[1]' AND s.login_name = ORIGINAL_LOGIN()
+    WHERE s.host_name = N'h1' AND s.process_id = 7 AND s.workers = N'[{"queue":"Sample","process_id":1,"state":"idle","seconds":0.5}]'
+      AND s.login_name = ORIGINAL_LOGIN()
 );
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rows;
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @right;
@@ -59,7 +61,8 @@ INSERT INTO rowpost.supervisor (supervisor_id, host_name, process_id, environmen
 VALUES (@id, N'h2', 8, N'e', N'1', N'somebody else', SYSUTCDATETIME(), SYSUTCDATETIME(), N'[]', N'[]');
 
 EXEC rowpost.report_supervisor
-    @supervisor_id = @id, @host_name = N'h1', @process_id = 7, @environment = N'e', @rowpost_version = N'1', @queues = N'["Sample"]', @workers = N'[1]';
+    @supervisor_id = @id, @host_name = N'h1', @process_id = 7, @environment = N'e', @rowpost_version = N'1', @queues = N'["Sample"]',
+    @workers = N'[{"queue":"Sample","process_id":1,"state":"idle","seconds":0.5}]';
 EXEC rowpost.report_supervisor
     @supervisor_id = @id, @host_name = N'h1', @process_id = 7, @environment = N'e', @rowpost_version = N'1', @queues = N'[]', @workers = N'[]', @ended = 1;
 
@@ -81,6 +84,51 @@ EXEC rowpost.report_supervisor
 
 DECLARE @rows int = (SELECT COUNT(*) FROM rowpost.supervisor AS s) + (SELECT COUNT(*) FROM rowpost.supervised_queue AS q);
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @rows;
+GO
+CREATE OR ALTER PROCEDURE control_report_supervisor.[test report_supervisor refuses workers that are no objects]
+AS
+DECLARE @id uniqueidentifier = 'aaaaaaaa-0000-0000-0000-000000000001';
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51033;
+
+EXEC rowpost.report_supervisor
+    @supervisor_id = @id, @host_name = N'h1', @process_id = 7, @environment = N'e', @rowpost_version = N'1', @queues = N'[]',
+    @workers = N'[1]';
+GO
+CREATE OR ALTER PROCEDURE control_report_supervisor.[test report_supervisor refuses a worker without its values]
+AS
+DECLARE @id uniqueidentifier = 'aaaaaaaa-0000-0000-0000-000000000001';
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51033;
+
+EXEC rowpost.report_supervisor
+    @supervisor_id = @id, @host_name = N'h1', @process_id = 7, @environment = N'e', @rowpost_version = N'1', @queues = N'[]',
+    @workers = N'[{}]';
+GO
+CREATE OR ALTER PROCEDURE control_report_supervisor.[test report_supervisor refuses what is no array]
+AS
+DECLARE @id uniqueidentifier = 'aaaaaaaa-0000-0000-0000-000000000001';
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51033;
+
+EXEC rowpost.report_supervisor
+    @supervisor_id = @id, @host_name = N'h1', @process_id = 7, @environment = N'e', @rowpost_version = N'1', @queues = N'{}',
+    @workers = N'[]';
+GO
+CREATE OR ALTER PROCEDURE control_report_supervisor.[test report_supervisor refuses what is no JSON]
+AS
+DECLARE @id uniqueidentifier = 'aaaaaaaa-0000-0000-0000-000000000001';
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51033;
+
+EXEC rowpost.report_supervisor
+    @supervisor_id = @id, @host_name = N'h1', @process_id = 7, @environment = N'e', @rowpost_version = N'1', @queues = N'[]',
+    @workers = N'[';
+GO
+CREATE OR ALTER PROCEDURE control_report_supervisor.[test report_supervisor refuses a worker of a wrong type]
+AS
+DECLARE @id uniqueidentifier = 'aaaaaaaa-0000-0000-0000-000000000001';
+EXEC tSQLt.ExpectException @ExpectedErrorNumber = 51033;
+
+EXEC rowpost.report_supervisor
+    @supervisor_id = @id, @host_name = N'h1', @process_id = 7, @environment = N'e', @rowpost_version = N'1', @queues = N'[]',
+    @workers = N'[{"queue":1,"process_id":1,"state":"idle","seconds":0}]';
 GO
 CREATE OR ALTER PROCEDURE control_report_supervisor.[test report_supervisor leaves the callers session as it was]
 AS

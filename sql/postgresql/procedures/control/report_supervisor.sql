@@ -18,9 +18,11 @@ Atomicity: in the caller's transaction.
 Locking:   its own rows of rowpost.supervisor and rowpost.supervised_queue.
 A supervisor is recorded for those queues only from which its login may receive. A row that another login wrote stays as it is. Supervisors
 that have been silent for a day are deleted when the next one starts.
+Rights:    a new supervisor needs a login that may receive from a queue. Of a login the 1000 supervisors that reported last are kept.
 */
 DECLARE
     v_now CONSTANT timestamp := clock_timestamp() AT TIME ZONE 'UTC';
+    v_valid boolean;
 BEGIN
     IF p_ended THEN
         DELETE FROM rowpost.supervisor AS s WHERE s.supervisor_id = p_supervisor_id AND s.login_name = session_user;
@@ -32,11 +34,41 @@ BEGIN
         RETURN;
     END IF;
 
+    BEGIN
+        v_valid := length(p_queues) <= 1000000 AND length(p_workers) <= 1000000 -- characters; readers load all reports
+            AND NOT EXISTS (SELECT FROM json_array_elements(p_queues::json) AS j (value) WHERE json_typeof(j.value) <> 'string')
+            AND NOT EXISTS (
+                SELECT
+                FROM json_array_elements(p_workers::json) AS w (value)
+                WHERE coalesce(json_typeof(w.value -> 'queue'), '') <> 'string'
+                   OR coalesce(json_typeof(w.value -> 'state'), '') <> 'string'
+                   OR coalesce(json_typeof(w.value -> 'process_id'), '') <> 'number'
+                   OR coalesce(json_typeof(w.value -> 'seconds'), '') <> 'number'
+                   OR coalesce(json_typeof(w.value -> 'message'), 'null') NOT IN ('string', 'null')
+                   OR coalesce(json_typeof(w.value -> 'message_seconds'), 'null') NOT IN ('number', 'null')
+            );
+    EXCEPTION
+        WHEN data_exception OR statement_too_complex THEN
+            v_valid := false; -- no JSON, no array, or nested too deeply
+    END;
+
+    IF v_valid IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'RP033', MESSAGE =
+            'A supervisor''s report must have a JSON array of queue names and one of workers, with up to 1000000 characters each.';
+    END IF;
+
     UPDATE rowpost.supervisor AS s
     SET seen_at = v_now, queues = p_queues, workers = p_workers
     WHERE s.supervisor_id = p_supervisor_id AND s.login_name = session_user;
 
     IF NOT FOUND THEN
+        IF NOT EXISTS (SELECT FROM rowpost.queue AS r WHERE rowpost._may_receive(r.queue_key)) AND NOT rowpost._is_operator() THEN
+            RAISE EXCEPTION USING ERRCODE = 'RP024', MESSAGE = format(
+                'The login %s may not report a supervisor: it may not receive from any queue and is no operator.'
+                ' rowpost queue grant prints the statement that grants the right.',
+                session_user);
+        END IF;
+
         INSERT INTO rowpost.supervisor AS s
             (supervisor_id, host_name, process_id, environment, rowpost_version, login_name, started_at, seen_at, queues, workers)
         VALUES (
@@ -54,6 +86,21 @@ BEGIN
         WHERE s.supervisor_id = q.supervisor_id AND s.seen_at < v_now - interval '1 day';
 
         DELETE FROM rowpost.supervisor AS s WHERE s.seen_at < v_now - interval '1 day';
+
+        WITH surplus AS (
+            DELETE FROM rowpost.supervisor AS s
+            WHERE s.supervisor_id IN (
+                SELECT o.supervisor_id
+                FROM rowpost.supervisor AS o
+                WHERE o.login_name = session_user
+                ORDER BY o.seen_at DESC, o.supervisor_id ASC
+                OFFSET 1000
+            )
+            RETURNING s.supervisor_id
+        )
+        DELETE FROM rowpost.supervised_queue AS q
+        USING surplus AS p
+        WHERE p.supervisor_id = q.supervisor_id;
     END IF;
 
     DELETE FROM rowpost.supervised_queue AS q
