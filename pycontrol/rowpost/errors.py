@@ -5,6 +5,7 @@
      ├── ContractError            a call that the contract does not know
      ├── HandlerNotFound          "module:function" leads nowhere
      ├── HandlerBrokeTransaction  a handler committed, rolled back or closed what it was lent
+     ├── HandlerEnded             a context, a bus or a connection that was used after its handler or its block
      ├── DeployError              a deployment that was rolled back
      ├── InvalidSagaState         a saga's state that cannot be stored, or that its class does not fit any more
      ├── SparkUnavailable         no pyspark, no Java, or settings that Spark cannot start with
@@ -58,69 +59,15 @@ a test compares with this module.
 from typing import ClassVar
 
 __all__ = [
-    "CATALOGUE",
-    "ActNotFound",
-    "ActTaken",
-    "AlreadyDispatched",
-    "AlreadyHandled",
-    "ArchiveNotFound",
-    "CatalogueError",
-    "ContractError",
-    "DatabaseError",
-    "DatabaseUnavailable",
-    "Deadlock",
-    "DelayNotSupported",
-    "DeployError",
-    "FeatureMissing",
-    "HandlerBrokeTransaction",
-    "HandlerNotFound",
-    "InvalidCorrelation",
-    "InvalidCount",
-    "InvalidDelay",
-    "InvalidJobKey",
-    "InvalidMessage",
-    "InvalidMessageId",
-    "InvalidMessages",
-    "InvalidOutboxEndpoint",
-    "InvalidQueueName",
-    "InvalidReport",
-    "InvalidSagaState",
-    "InvalidSubscription",
-    "InvalidTimeToBeReceived",
-    "JobKeyUsed",
-    "LockRefused",
-    "LockTimeout",
-    "LoginRefused",
-    "MessageCorrupt",
-    "MessageError",
-    "MessageNotDeserialized",
-    "MessageNotFound",
-    "NoHandler",
-    "NoReply",
-    "NotAQueueTable",
-    "NotASagaTable",
-    "ParticipantFailed",
-    "PasswordUnavailable",
-    "PermissionDenied",
-    "QueueNameConflict",
-    "QueueNotFound",
-    "QueueNotGranted",
-    "ReplyRefused",
-    "RowpostError",
-    "SagaConflict",
-    "SagaInstanceMissing",
-    "SagaInstanceRequired",
-    "SagaNotDeployed",
-    "SchemaMissing",
-    "SchemaTooNew",
-    "ScriptEdited",
-    "SettingsError",
-    "SparkFailed",
-    "SparkUnavailable",
-    "SpoolTaken",
-    "SubscriptionRefused",
-    "Unrecoverable",
-    "UnsupportedServer",
+    "CATALOGUE", "ActNotFound", "ActTaken", "AlreadyDispatched", "AlreadyHandled", "ArchiveNotFound", "CatalogueError", "ContractError",
+    "DatabaseError", "DatabaseUnavailable", "Deadlock", "DelayNotSupported", "DeployError", "FeatureMissing", "HandlerBrokeTransaction",
+    "HandlerEnded", "HandlerNotFound", "InvalidCorrelation", "InvalidCount", "InvalidDelay", "InvalidJobKey", "InvalidMessage", "InvalidMessageId",
+    "InvalidMessages", "InvalidOutboxEndpoint", "InvalidQueueName", "InvalidReport", "InvalidSagaState", "InvalidSubscription",
+    "InvalidTimeToBeReceived", "JobKeyUsed", "LockRefused", "LockTimeout", "LoginRefused", "MessageCorrupt", "MessageError",
+    "MessageNotDeserialized", "MessageNotFound", "NoHandler", "NoReply", "NotAQueueTable", "NotASagaTable", "ParticipantFailed",
+    "PasswordUnavailable", "PermissionDenied", "QueueNameConflict", "QueueNotFound", "QueueNotGranted", "ReplyRefused", "RowpostError",
+    "SagaConflict", "SagaInstanceMissing", "SagaInstanceRequired", "SagaNotDeployed", "SchemaMissing", "SchemaTooNew", "ScriptEdited",
+    "SettingsError", "SparkFailed", "SparkUnavailable", "SpoolTaken", "SubscriptionRefused", "Unrecoverable", "UnsupportedServer",
 ]  # fmt: skip
 
 
@@ -142,6 +89,10 @@ class HandlerNotFound(RowpostError):
 
 class HandlerBrokeTransaction(RowpostError):
     """A handler ended the transaction, or closed the connection, that the receive lent it."""
+
+
+class HandlerEnded(RowpostError):
+    """A context, a bus or a connection was used after its handler or its block had ended."""
 
 
 class DeployError(RowpostError):

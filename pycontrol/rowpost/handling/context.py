@@ -13,6 +13,8 @@ from typing import Any
 
 from rowpost.database.connection import Connection
 from rowpost.errors import InvalidMessage, ReplyRefused, SettingsError
+from rowpost.handling.arguments import check_delay, check_flag, check_headers, check_text, check_time
+from rowpost.handling.collecting import Collecting
 from rowpost.handling.observer import SendSpan
 from rowpost.handling.sender import Sender
 from rowpost.recoverability.outcome import Discard
@@ -45,25 +47,14 @@ from rowpost.wire.headers import (
 )  # fmt: skip
 from rowpost.wire.message import Message, format_timestamp, moment_after, new_id, time_until
 from rowpost.wire.message_types import enclosed_type_names, time_to_be_received_of, type_names
-from rowpost.wire.operation import Operation, Outgoing
+from rowpost.wire.operation import Operation
 from rowpost.wire.return_codes import as_return_code
 
 __all__ = ["Bus", "Context"]
 
 
-class Bus:
-    """Sends and publishes for an endpoint, outside of handlers.
-
-    Attributes:
-        endpoint: the sending endpoint.
-        database: the connection on which the messages will be sent.
-        operations: what was collected so far.
-    """
-
-    def __init__(self, endpoint: Sender, database: Connection) -> None:
-        self.endpoint = endpoint
-        self.database = database
-        self.operations: list[Outgoing] = []
+class Bus(Collecting):
+    """Sends and publishes for an endpoint, outside of handlers. Its arguments are checked when it is called."""
 
     @property
     def connection(self) -> Any:
@@ -98,18 +89,23 @@ class Bus:
             immediate: send the message now, in a transaction of its own. It stays sent if the handler fails.
 
         Raises:
-            InvalidMessage: no route leads to a destination, both `delay` and `time_to_be_received` were given, or the id is empty.
+            InvalidMessage: no route leads to a destination, both `delay` and `time_to_be_received` were given, an argument has another
+                type, or another message with this id was sent to this destination.
             InvalidDelay: the delay is longer than the calendar, or the moment has no time zone.
             InvalidQueueName: an address cannot be read.
         """
-        destination = to or self.endpoint.route_of(type(message))
+        destination = self.endpoint.route_of(type(message)) if to is None else check_text("to", to)
+        address = parse_address(destination)
         if instance is not None:
-            address = parse_address(destination)
-            destination = replace(address, table=f"{address.table}.{instance}").format()
+            destination = replace(address, table=f"{address.table}.{check_text('instance', instance)}").format()
+        if headers is not None:
+            headers = check_headers(headers)
         if reply_to is not None:
-            headers = {REPLY_TO_ADDRESS: self.database.canonical(parse_address(reply_to)), **(headers or {})}
+            headers = {REPLY_TO_ADDRESS: self.database.canonical(parse_address(check_text("reply_to", reply_to))), **(headers or {})}
         if message_id is not None:
-            headers = {MESSAGE_ID: message_id, **(headers or {})}
+            headers = {MESSAGE_ID: check_text("message_id", message_id, may_be_empty=True), **(headers or {})}
+        if delay is not None:
+            check_delay("delay", delay)
         if delay is None:
             if time_to_be_received is None:
                 time_to_be_received = time_to_be_received_of(type(message))
@@ -152,10 +148,15 @@ class Bus:
             message_id: the event's own id, if not a new one.
             headers: are added to the standard headers and replace those of the same name.
             immediate: publish the event now, in a transaction of its own. It stays published if the handler fails.
+
+        Raises:
+            InvalidMessage: an argument has another type, or another event with this id was published.
         """
         time = time_to_be_received if time_to_be_received is not None else time_to_be_received_of(type(event))
+        if headers is not None:
+            headers = check_headers(headers)
         if message_id is not None:
-            headers = {MESSAGE_ID: message_id, **(headers or {})}
+            headers = {MESSAGE_ID: check_text("message_id", message_id, may_be_empty=True), **(headers or {})}
         return self._collect(event, "Publish", headers, immediate, topics=type_names(type(event)), time_to_be_received=time)
 
     def request(self, message: Any, to: str | None = None, *, timeout: timedelta, headers: Mapping[str, str | None] | None = None) -> Any:
@@ -175,6 +176,7 @@ class Bus:
             SettingsError: the endpoint has no `instance`, so that no queue receives its replies.
             PermissionDenied: the queue for replies is missing, and the login may not create it.
         """
+        check_time("timeout", timeout)
         return self.endpoint.callbacks(self.database).request(message, to, timeout=timeout, headers=headers)
 
     def _collect(
@@ -187,6 +189,7 @@ class Bus:
                     self, message, intent, extra, immediate, destination=destination, topics=topics, delay=delay,
                     time_to_be_received=time_to_be_received, span=started,
                 )  # fmt: skip
+        check_flag("immediate", immediate)
         if intent == "Reply":
             message, extra = as_return_code(message, extra)
         headers = self._headers(message, intent)
@@ -203,6 +206,7 @@ class Bus:
             starts = intent == "Publish" or (delay is not None and TRACE_PARENT in headers)
             headers.setdefault(START_NEW_TRACE, "True" if starts else "False")
         if time_to_be_received is not None:
+            check_time("time_to_be_received", time_to_be_received)
             headers.setdefault(TIME_TO_BE_RECEIVED, time_span(time_to_be_received))
         body = message if isinstance(message, bytes) else self.endpoint.serializers.default.encode(message)
         if delay is not None:
@@ -211,7 +215,7 @@ class Bus:
         if immediate:
             self.endpoint.dispatch_isolated(self.database, [operation])
         else:
-            self.operations.append(operation)
+            self._add(operation)
         return str(headers[MESSAGE_ID])
 
     def _headers(self, message: Any, intent: str) -> dict[str, str | None]:
@@ -287,7 +291,7 @@ class Context(Bus):
             reason: why, for the person who reads the log.
             expected: this is the usual end of such a message. Then the event is no warning.
         """
-        self.discards.append(Discard(reason, expected))
+        self.discards.append(Discard(check_text("reason", reason), expected))
 
     def enlist(self, participant: Any) -> Any:
         """Return a connection to another database, in a transaction that commits or rolls back with this message.
@@ -319,7 +323,7 @@ class Context(Bus):
         if address is None:
             raise InvalidMessage(f"The message {self.message_id} cannot be replied to: it has no header {REPLY_TO_ADDRESS}. Send to a queue by name.")
         self._check_reply(address)
-        extra = {**self._saga_of_the_request(), **(headers or {})}
+        extra = {**self._saga_of_the_request(), **({} if headers is None else check_headers(headers))}
         return self._collect(message, "Reply", extra, immediate, destination=address)
 
     def _check_reply(self, address: str) -> None:
@@ -341,7 +345,8 @@ class Context(Bus):
 
     def forward_current_message_to(self, destination: str) -> None:
         """Send a copy of the message, with its original headers and body, to another queue."""
-        self.operations.append(Operation(dict(self._incoming_headers), self.incoming.body, destination))
+        parse_address(check_text("destination", destination))
+        self._add(Operation(dict(self._incoming_headers), self.incoming.body, destination))
 
     def _saga_of_the_request(self) -> dict[str, str | None]:
         """Return the headers that name the saga which sent the message, so that the reply finds it."""

@@ -31,11 +31,11 @@ from rowpost.errors import (
     DatabaseUnavailable,
     Deadlock,
     HandlerBrokeTransaction,
-    InvalidMessageId,
     LoginRefused,
     PermissionDenied,
     RowpostError,
     SchemaMissing,
+    SettingsError,
 )
 from rowpost.handling.processor import Caused, Processor
 from rowpost.outbox.business import BusinessDatabase
@@ -116,15 +116,15 @@ class OutboxProcessing:
                 database.commit()
                 return Outcome.expired(message)
             return self._first(message, database, business)
-        except InvalidMessageId as error:
-            self._undo()
-            return self._retries.failed(database, message, error)
         except (Deadlock, AlreadyDispatched):
             self._undo(database)
             return DEADLOCKED
-        except BaseException:
-            self._undo(database)
-            raise
+        except BaseException as error:
+            if isinstance(error, (DatabaseError, SettingsError)) or not isinstance(error, Exception):
+                self._undo(database)
+                raise
+            self._undo()  # whatever it is, only this message raises it
+            return self._retries.failed(database, message, error)
 
     def _find(self, business: Connection, message: Message) -> tuple | None:
         """Begin the business transaction. Return the stored operations and their age, or None if the message was not handled."""
@@ -160,7 +160,7 @@ class OutboxProcessing:
             return self._repeat(message, database, business, *known)
         except _NOT_THE_MESSAGE:
             raise
-        except RowpostError as trouble:  # a deferred constraint or a serialization failure
+        except Exception as trouble:  # noqa: BLE001 a deferred constraint, a serialization failure, or what cannot be stored
             roll_back(business)
             return self._retries.failed(database, message, trouble, row)
         self._step("stored")
@@ -271,7 +271,7 @@ class OutboxProcessing:
                 database.commit()
         except (AlreadyDispatched, *_NOT_THE_DESTINATION):
             raise
-        except RowpostError as error:  # such as a missing destination, or one to which the login may not send: retried without the handler
+        except Exception as error:  # noqa: BLE001 such as a destination that is missing or not granted: retried without the handler
             return self._retries.failed(database, message, error)
         self._settled = []
         self._step("sent")

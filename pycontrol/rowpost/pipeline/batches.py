@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from rowpost.errors import DatabaseUnavailable, Deadlock, MessageCorrupt, RowpostError
+from rowpost.errors import DatabaseUnavailable, Deadlock, MessageCorrupt
 from rowpost.pipeline.batch_size import BatchSize
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.outcome import DEADLOCKED, Kind, Outcome
@@ -159,7 +159,7 @@ class Batches:
             pipeline.commit_batch(batch.groups, batch.calls + pipeline.retries.forget_calls(batch.messages))
         except DatabaseUnavailable:
             raise
-        except RowpostError:
+        except Exception:  # noqa: BLE001 whatever it is: alone, the message that causes it fails, and no other one
             roll_back(pipeline.database)
             return False
         pipeline.retries.forgot(batch.messages)

@@ -188,7 +188,7 @@ class TransactionScope(WithinTransaction):
         if self._coordinator is not None and self._coordinator.active:
             self._coordinator.complete()
 
-    def _commit_failed(self, message: Message, error: RowpostError) -> Outcome:
+    def _commit_failed(self, message: Message, error: Exception) -> Outcome:
         if self._coordinator is not None:
             self._coordinator.not_decided()
         self._check_outage(error)

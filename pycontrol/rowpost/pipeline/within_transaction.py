@@ -19,7 +19,6 @@ from rowpost.errors import (
     DatabaseUnavailable,
     Deadlock,
     HandlerBrokeTransaction,
-    RowpostError,
     SagaConflict,
 )
 from rowpost.handling.processor import Caused, Processor
@@ -156,7 +155,7 @@ class WithinTransaction:
                 database.commit()
         except DatabaseUnavailable:
             raise
-        except RowpostError as error:
+        except Exception as error:  # noqa: BLE001 whatever a message makes the commit raise is a failed attempt at it
             return self._commit_failed(message, error)
         receiver.step("committed")
         self._after_commit()
@@ -243,15 +242,15 @@ class WithinTransaction:
         receiver.database = receiver.reconnect()
         return receiver.retries.failed(receiver.database, message, broken)
 
-    def _commit_failed(self, message: Message, error: RowpostError) -> Outcome:
-        """Treat a message that could not be committed, because of a deferred constraint or a serialization failure."""
+    def _commit_failed(self, message: Message, error: Exception) -> Outcome:
+        """Treat a message that could not be committed: a deferred constraint, a serialization failure, or what cannot be sent."""
         database, retries = self._receiver.database, self._receiver.retries
         if database.in_transaction or self._rolled_back_by_server(error):
             roll_back(database)  # before counting: forget_failure may hold a lock on the count's row
             return retries.failed(database, message, error)
         return retries.failed(database, message, self._broken("ended the transaction", error), RowState.GONE)
 
-    def _rolled_back_by_server(self, error: RowpostError) -> bool:
+    def _rolled_back_by_server(self, error: Exception) -> bool:
         """Return whether a failed commit has rolled back the transaction that the handler left open.
 
         On PostgreSQL it was open, because `_can_commit` has asked. SQL Server rolls back a batch that fails, such as a send to a missing

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from rowpost.errors import InvalidMessage
+from rowpost.handling.arguments import check_delay, check_headers
 from rowpost.handling.context import Context
 from rowpost.transport.directory import canonical_or_as_given
 from rowpost.wire.headers import (
@@ -37,6 +38,7 @@ class SagaContext(Context):
     ) -> None:
         super().__init__(outer.endpoint, outer.database, outer.incoming, outer.scope)
         self.operations, self.headers, self.discards = outer.operations, outer.headers, outer.discards
+        self._collected = outer._collected
         self._saga_id, self._saga_type = saga_id, saga_type
         self._metadata = metadata
         self._sent = sent
@@ -53,6 +55,7 @@ class SagaContext(Context):
         Raises:
             InvalidDelay: the time has no time zone, or the delay is longer than the calendar.
         """
+        check_delay("after", after)
         delay = time_until(after) if isinstance(after, datetime) else after
         headers = {IS_SAGA_TIMEOUT: "True", SAGA_ID: str(self._saga_id), SAGA_TYPE: self._saga_type}
         return self._collect(message, "Send", headers, False, destination=self.endpoint.name, delay=delay)
@@ -76,7 +79,8 @@ class SagaContext(Context):
             SAGA_TYPE: self._metadata.get("OriginatingSagaType"),
         }
         extra = {name: value for name, value in kept.items() if value}
-        return self._collect(message, "Reply", {**extra, **(headers or {})}, False, destination=address)
+        own = {} if headers is None else check_headers(headers)
+        return self._collect(message, "Reply", {**extra, **own}, False, destination=address)
 
     def _collect(self, message: Any, intent: str, extra: Mapping[str, str | None] | None, immediate: bool, **where: Any) -> str:
         message_id = super()._collect(message, intent, extra, immediate, **where)

@@ -21,6 +21,7 @@ from rowpost.database.dialects.protocol import Commit
 from rowpost.errors import DelayNotSupported, RowpostError
 from rowpost.recoverability.policy import Host
 from rowpost.transport.directory import Directory, Place, send_unregistered
+from rowpost.transport.duplicates import check_same
 from rowpost.transport.queue import Row, legacy_values, split
 from rowpost.transport.subscriber_copies import SubscriberCopies
 from rowpost.wire.address import Address
@@ -47,7 +48,7 @@ def dispatch(
 ) -> None:
     """Send the operations of one or several messages in one round trip.
 
-    Within a group, a message id is sent to the same destination only once. Each queue receives its messages in the order of
+    Within a group, a message id is sent to the same destination, or published, only once. Each queue receives its messages in the order of
     the operations. An event with subscribers whose queues are not registered in this database takes a second round trip.
 
     Args:
@@ -66,6 +67,7 @@ def dispatch(
     Raises:
         QueueNotFound: a destination does not exist. No message of the batch is stored.
         DelayNotSupported: no delayed table can keep a delayed message.
+        InvalidMessage: two different messages of a group have the same id and the same destination.
     """
     batch = _Batch(also)
     for group in groups:
@@ -80,24 +82,25 @@ def dispatch(
 
 
 def _add_group(batch: _Batch, database: Connection, group: Iterable[Outgoing], directory: Directory, own_queue: str | None) -> None:
-    seen: set[tuple[str, str]] = set()
+    seen: dict[tuple[str, str], Operation] = {}
     for outgoing in group:
         if isinstance(outgoing, Call):
             batch.add(outgoing)
-        elif outgoing.topics:
+            continue
+        place = None if outgoing.topics else directory.find(database, outgoing.destination or "")
+        key = ("" if place is None else place.name, outgoing.headers.get(MESSAGE_ID) or "")
+        if key[1] and key in seen:
+            check_same(seen[key], outgoing)
+            continue
+        seen[key] = outgoing
+        if place is None:
             batch.publish(outgoing)
+        elif outgoing.delay is not None:
+            batch.add(_delay(database, outgoing, place, directory, own_queue))
+        elif place.registered:
+            batch.add_row(place.name, _row(database, outgoing))
         else:
-            place = directory.find(database, outgoing.destination or "")
-            key = (place.name, outgoing.headers.get(MESSAGE_ID) or "")
-            if key[1] and key in seen:
-                continue
-            seen.add(key)
-            if outgoing.delay is not None:
-                batch.add(_delay(database, outgoing, place, directory, own_queue))
-            elif place.registered:
-                batch.add_row(place.name, _row(database, outgoing))
-            else:
-                batch.add(_send_unregistered(place.table, outgoing))
+            batch.add(_send_unregistered(place.table, outgoing))
 
 
 def _publish_and_send(database: Connection, batch: _Batch, copies: SubscriberCopies, begin: bool, commit: Commit) -> None:

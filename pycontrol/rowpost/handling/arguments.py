@@ -1,0 +1,70 @@
+"""Check the arguments of send, publish, reply and the like where they are passed, so that a mistake is not found at the commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any
+
+from rowpost.errors import InvalidDelay, InvalidMessage
+from rowpost.wire.message import encode_headers
+
+__all__ = ["check_delay", "check_flag", "check_headers", "check_text", "check_time"]
+
+
+def check_text(name: str, value: Any, *, may_be_empty: bool = False) -> str:
+    """Return the text of an argument that must be text, and may not be empty by default. A `StrEnum` is text; it becomes a plain `str`.
+
+    Raises:
+        InvalidMessage: it is something else, or empty.
+    """
+    if not isinstance(value, str):
+        instead = f" Pass {name}={value}.value." if isinstance(value, Enum) and isinstance(value.value, str) else " Pass a str."
+        raise InvalidMessage(f"The argument {name} is {_shown(value)}, which is not text.{instead}")
+    if not value and not may_be_empty:
+        raise InvalidMessage(f"The argument {name} is empty. Leave it out if you mean the default.")
+    return value if type(value) is str else str.__str__(value)
+
+
+def check_headers(headers: Any) -> dict[str, str | None]:
+    """Return a copy of headers.
+
+    Raises:
+        InvalidMessage: they are no mapping of text to text or None, or hold a character that no database stores.
+    """
+    if not isinstance(headers, Mapping):
+        raise InvalidMessage(f"The argument headers is {_shown(headers)}. Pass a mapping of text to text or None.")
+    copied = {_plain(name): _plain(value) for name, value in headers.items()}
+    encode_headers(copied)
+    return copied
+
+
+def check_delay(name: str, value: Any) -> None:
+    """Check a delay. Raises InvalidDelay if it is neither a timedelta nor a datetime."""
+    if not isinstance(value, timedelta | datetime):
+        raise InvalidDelay(f"The argument {name} is {_shown(value)}. Pass a timedelta, or a datetime with a time zone.")
+
+
+def check_time(name: str, value: Any) -> None:
+    """Check a duration. Raises InvalidMessage if it is no timedelta."""
+    if not isinstance(value, timedelta):
+        raise InvalidMessage(f"The argument {name} is {_shown(value)}. Pass a timedelta, such as timedelta(minutes=5).")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Check an argument that is True or False. Raises InvalidMessage if it is neither."""
+    if not isinstance(value, bool):
+        raise InvalidMessage(f"The argument {name} is {_shown(value)}. Pass True or False.")
+
+
+def _plain(value: Any) -> Any:
+    return str.__str__(value) if isinstance(value, str) and type(value) is not str else value
+
+
+def _shown(value: Any) -> str:
+    """Return the type of a value and the start of it. A class whose __repr__ fails has the type only."""
+    try:
+        return f"of the type {type(value).__name__}: {value!r:.60}"
+    except Exception:  # noqa: BLE001 a user's class
+        return f"of the type {type(value).__name__}"

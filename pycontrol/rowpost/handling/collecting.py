@@ -1,0 +1,91 @@
+"""Collect what one message's handlers, or one block, send, and refuse it when the message or the block has ended.
+
+`Collecting` is the base of `handling.context.Bus`. What it collects is sent at the end. What came later would never be sent, and SQL on its
+connection would be part of another message's transaction. So `end` takes away everything that sending and SQL need. A use of it raises
+`HandlerEnded` then, and while the message is handled nothing has to be checked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rowpost.database.connection import Connection
+from rowpost.errors import HandlerEnded
+from rowpost.handling.sender import Sender
+from rowpost.transport.duplicates import check_same
+from rowpost.wire.address import parse_address
+from rowpost.wire.headers import MESSAGE_ID
+from rowpost.wire.operation import Operation, Outgoing
+
+__all__ = ["Collecting"]
+
+#: what is gone after the end; the message itself and its headers can still be read
+_ENDS = frozenset({"endpoint", "database", "operations", "discards", "audit_headers", "scope"})
+
+
+class Collecting:
+    """Collects outgoing messages until `end`.
+
+    Attributes:
+        endpoint: the sending endpoint.
+        database: the connection on which the messages will be sent.
+        operations: what was collected so far.
+    """
+
+    endpoint: Sender
+    database: Connection
+    operations: list[Outgoing]
+
+    def __init__(self, endpoint: Sender, database: Connection) -> None:
+        self.endpoint = endpoint
+        self.database = database
+        self.operations = []
+        #: by message id
+        self._collected: dict[str, list[Operation]] = {}
+
+    def end(self) -> list[Outgoing]:
+        """End the use of this object, and return what was collected. Can be called again."""
+        own = self.__dict__
+        collected: list[Outgoing] = own.get("operations", [])
+        if "_ended" not in own:
+            own["_ended"] = self._what()
+            for name in _ENDS:
+                own.pop(name, None)
+        return collected
+
+    def _what(self) -> str:
+        """Name this object in an error, when it has ended."""
+        return f"The bus of {self.endpoint.name!r}"
+
+    def _add(self, operation: Operation) -> None:
+        """Collect a message.
+
+        Raises:
+            InvalidMessage: another message has the same id and the same destination.
+            HandlerEnded: the handler or the block has ended meanwhile, in another thread.
+        """
+        operations = self.operations
+        message_id = operation.headers.get(MESSAGE_ID)
+        if message_id:
+            known = self._collected.setdefault(message_id, [])
+            for each in known:
+                if self._place(each) == self._place(operation):
+                    check_same(each, operation)
+            known.append(operation)
+        operations.append(operation)
+        self.operations  # noqa: B018 -- raises if `end` came between: then nobody may have seen the message in the list
+
+    def _place(self, operation: Operation) -> Any:
+        return None if operation.destination is None else self.database.local(parse_address(operation.destination))
+
+    if not TYPE_CHECKING:  # a type checker would accept every name
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise HandlerEnded for what `end` has taken away."""
+            ended = self.__dict__.get("_ended")
+            if ended is None or name not in _ENDS:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise HandlerEnded(
+                f"{ended} was used after its end, such as by a thread, a generator or a callback that outlived it. Nothing was sent or executed. "
+                "Do this work before the handler or the block ends, or open a connection and a bus of your own for it: endpoint.open(…)."
+            )
