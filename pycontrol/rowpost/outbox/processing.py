@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from uuid import uuid4
 
 from rowpost.database.connection import Connection
@@ -41,6 +42,7 @@ from rowpost.handling.processor import Caused, Processor
 from rowpost.outbox.business import BusinessDatabase
 from rowpost.outbox.operations import Outbox, decode_operations, encode_operations, named, open_business
 from rowpost.recoverability.outcome import DEADLOCKED, Outcome, RowState
+from rowpost.recoverability.policy import in_words
 from rowpost.recoverability.retries import Retries, roll_back
 from rowpost.transactions.guard import broken_transaction, connection_guard
 from rowpost.wire.message import Message
@@ -158,6 +160,8 @@ class OutboxProcessing:
             business.rollback()
             known = business.call("find_handled", begin=True, **self._key(message.message_id))[0]
             return self._repeat(message, database, business, *known)
+        except DatabaseUnavailable as trouble:
+            return self._session_ended(message, database, business, trouble)
         except _NOT_THE_MESSAGE:
             raise
         except Exception as trouble:  # noqa: BLE001 a deferred constraint, a serialization failure, or what cannot be stored
@@ -180,7 +184,8 @@ class OutboxProcessing:
         finally:
             self._guard.stop()
             if not self._guard.changed <= {"transaction"} and not business.closed:
-                business.reset_session(self._guard.changed)
+                with suppress(DatabaseUnavailable):  # the commit finds that the session is over
+                    business.reset_session(self._guard.changed)
         return caused, *self._judge(business, failure)
 
     def _judge(self, business: Connection, error: BaseException | None) -> tuple[BaseException | None, bool]:
@@ -222,9 +227,25 @@ class OutboxProcessing:
         business.close()
         with named(self._outbox.database):
             self._open()
-        lost = DatabaseUnavailable(f"The connection to the business database {self._outbox.database!r} was lost while a handler ran.")
+        said = "" if error is None else f" {in_words(error)}"
+        lost = DatabaseUnavailable(f"The connection to the business database {self._outbox.database!r} was lost while a handler ran.{said}")
         lost.__cause__ = error
         return lost
+
+    def _session_ended(self, message: Message, database: Connection, business: Connection, trouble: DatabaseUnavailable) -> Outcome:
+        """Treat a message whose business transaction could not be committed, because its session is over.
+
+        Raises:
+            DatabaseUnavailable: the business database cannot be reached, which is no attempt at the message.
+        """
+        lost = self._lost(business, trouble)
+        with named(self._outbox.database):
+            business = self._open()
+            known = self._find(business, message)
+        if known is not None:  # the commit was carried out, and only its reply was lost
+            return self._repeat(message, database, business, *known)
+        self._undo()
+        return self._retries.failed(database, message, lost)
 
     def _broken(self, what: str, cause: BaseException | None = None) -> HandlerBrokeTransaction:
         return broken_transaction(self._queue, what, cause)

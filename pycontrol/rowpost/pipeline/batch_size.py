@@ -75,6 +75,15 @@ class BatchSize:
         """Return the size after a transaction of `taken` messages was rolled back, but not because of one of them: half of it."""
         return replace(self, now=max(1, min(self.now, taken) // 2), then=(), held=max(self.held, taken))
 
+    def after_lost_session(self, taken: int) -> BatchSize:
+        """Return the size after the server ended the session of a transaction of `taken` messages: all of them are handled alone.
+
+        >>> size = BatchSize(limit=500, budget=0.05, now=8).after_lost_session(8)
+        >>> size.now, size.held
+        (1, 8)
+        """
+        return replace(self, now=1, then=(), held=max(self.held, taken))
+
     def after_conflict(self) -> BatchSize:
         """Return the size after another worker's locks or changes rolled the transaction back.
 

@@ -158,6 +158,7 @@ class Batches:
         try:
             pipeline.commit_batch(batch.groups, batch.calls + pipeline.retries.forget_calls(batch.messages))
         except DatabaseUnavailable:
+            self.size = self.size.after_lost_session(len(batch.messages))  # alone, the message that is the cause can be counted
             raise
         except Exception:  # noqa: BLE001 whatever it is: alone, the message that causes it fails, and no other one
             roll_back(pipeline.database)

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Begin
-from rowpost.errors import RowpostError
+from rowpost.errors import DatabaseUnavailable, RowpostError
 from rowpost.handling.processor import Caused
 from rowpost.outbox.processing import OutboxProcessing
 from rowpost.pipeline.within_transaction import ReceiveOnly, Receiver, SendsAtomicWithReceive, WithinTransaction
@@ -174,10 +174,11 @@ class TransactionScope(WithinTransaction):
             if self._coordinator is not None and self._coordinator.active:  # not committed, whatever the reason
                 self._coordinator.rollback()
 
-    def _handler_ended(self, database: Connection, batched: bool) -> None:
-        super()._handler_ended(database, batched)
+    def _handler_ended(self, database: Connection, batched: bool) -> DatabaseUnavailable | None:
+        lost = super()._handler_ended(database, batched)
         if self._coordinator is not None:
             self._coordinator.stop_guards()
+        return lost
 
     def _before_commit(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
         if self._coordinator is not None and self._coordinator.active:

@@ -23,6 +23,7 @@ from rowpost.errors import (
 )
 from rowpost.handling.processor import Caused, Processor
 from rowpost.recoverability.outcome import DEADLOCKED, Interrupted, Outcome, RowState
+from rowpost.recoverability.policy import in_words
 from rowpost.recoverability.retries import Retries, roll_back
 from rowpost.transactions.guard import broken_transaction, connection_guard
 from rowpost.transactions.scope import OneDatabase, Scope
@@ -123,9 +124,9 @@ class WithinTransaction:
             roll_back(database)
             raise
         self.handler_seconds = time.perf_counter() - started
-        self._handler_ended(database, batched)
+        lost = self._handler_ended(database, batched)
         receiver.step("handled")
-        return caused if self._can_commit(batched, bool(caused.operations)) else self._failed(message, None, row, batched)
+        return caused if self._can_commit(batched, bool(caused.operations)) else self._failed(message, lost, row, batched)
 
     def _can_commit(self, batched: bool, sends: bool) -> bool:
         """Return whether the transaction is still open and can be committed.
@@ -153,8 +154,8 @@ class WithinTransaction:
                 receiver.processor.dispatch(database, operations, commit=True)
             else:
                 database.commit()
-        except DatabaseUnavailable:
-            raise
+        except DatabaseUnavailable as lost:
+            return self._session_ended(message, lost)
         except Exception as error:  # noqa: BLE001 whatever a message makes the commit raise is a failed attempt at it
             return self._commit_failed(message, error)
         receiver.step("committed")
@@ -172,15 +173,23 @@ class WithinTransaction:
 
     def _after_commit(self) -> None: ...
 
-    def _handler_ended(self, database: Connection, batched: bool) -> None:
-        """Stop guarding. What a handler set until the transaction's end stays for its commit, unless other messages share the transaction."""
+    def _handler_ended(self, database: Connection, batched: bool) -> DatabaseUnavailable | None:
+        """Stop guarding. What a handler set until the transaction's end stays for its commit, unless other messages share the transaction.
+
+        Returns:
+            The error if the session was over when it was reset.
+        """
         self._connection_was_used |= database.lent
         self._guard.stop()
         changed = self._guard.changed
         if database.engine == "sqlserver" and not self._connection_was_used:
-            return  # its guard sees nothing, and takes each handler for one that changed something
+            return None  # its guard sees nothing, and takes each handler for one that changed something
         if changed and (batched or changed != {"transaction"}) and not database.closed:
-            database.reset_session(changed)
+            try:
+                database.reset_session(changed)
+            except DatabaseUnavailable as lost:
+                return lost
+        return None
 
     # -------------------------------------------------------------- failure
     def _failed(self, message: Message, error: BaseException | None, row: RowState, batched: bool) -> Outcome:
@@ -200,7 +209,10 @@ class WithinTransaction:
             return DEADLOCKED
         if self._guard.ended is None and self._is_open(error):
             what = "returned as if nothing had happened after a statement failed, which doomed the transaction"
-            return retries.failed(database, message, error or self._broken(what), row)
+            outcome = retries.failed(database, message, error or self._broken(what), row)
+            if database.closed:  # the roll back has found that the server had ended the session
+                self._replace(database)
+            return outcome
         row = RowState.RETURNED if batched or self._guard.ended == "ROLLBACK" else RowState.GONE
         if not isinstance(error, HandlerBrokeTransaction):
             error = self._broken("ended the transaction", error)
@@ -233,7 +245,8 @@ class WithinTransaction:
         """
         receiver = self._receiver
         if getattr(receiver.database.driver_connection, "broken", False):
-            lost = DatabaseUnavailable(f"The connection was lost while a message of queue {receiver.queue!r} was handled.")
+            said = "" if error is None else f" {in_words(self._translated(error))}"
+            lost = DatabaseUnavailable(f"The connection was lost while a message of queue {receiver.queue!r} was handled.{said}")
             receiver.interrupted = Interrupted(message.id, message.row_version, lost)
             raise lost from error
         broken = self._broken("closed the connection", error)
@@ -241,6 +254,21 @@ class WithinTransaction:
             raise broken
         receiver.database = receiver.reconnect()
         return receiver.retries.failed(receiver.database, message, broken)
+
+    def _session_ended(self, message: Message, lost: DatabaseUnavailable) -> Outcome:
+        """Treat a message whose commit found no session, because the server has ended it. Raises `lost` if the message is not the cause."""
+        receiver, database = self._receiver, self._receiver.database
+        if receiver.reconnect is None or (database.engine == "postgresql" and not database.closed):
+            raise lost
+        outcome = receiver.retries.session_ended(message, lost, self.handler_seconds)
+        self._replace(database)
+        return outcome
+
+    def _replace(self, database: Connection) -> None:
+        """Open another receiving connection instead of one that is lost."""
+        if self._receiver.reconnect is not None:
+            database.close()
+            self._receiver.database = self._receiver.reconnect()
 
     def _commit_failed(self, message: Message, error: Exception) -> Outcome:
         """Treat a message that could not be committed: a deferred constraint, a serialization failure, or what cannot be sent."""
@@ -259,9 +287,11 @@ class WithinTransaction:
         return self._receiver.database.engine == "postgresql" or "(3902)" not in str(error.__cause__)
 
     def _is_conflict(self, error: BaseException) -> bool:
+        return isinstance(self._translated(error), (Deadlock, SagaConflict))
+
+    def _translated(self, error: BaseException) -> BaseException:
         dialect = self._receiver.database.dialect
-        translated = dialect.translate(error) if isinstance(error, dialect.driver_error()) else error
-        return isinstance(translated, (Deadlock, SagaConflict))
+        return dialect.translate(error) if isinstance(error, dialect.driver_error()) else error
 
     def _broken(self, what: str, cause: BaseException | None = None) -> HandlerBrokeTransaction:
         return broken_transaction(self._receiver.queue, what, cause)

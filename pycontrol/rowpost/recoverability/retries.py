@@ -32,9 +32,10 @@ from rowpost.errors import (
     RowpostError,
 )
 from rowpost.recoverability.copies import Copies, Copy
+from rowpost.recoverability.lost_sessions import check_attempt, receive_again
 from rowpost.recoverability.outcome import Kind, Outcome, RowState
 from rowpost.recoverability.policy import Decision, Failure, Host, Recoverability, delayed_rounds, in_words
-from rowpost.wire.message import Message, MessageRow, decode_headers
+from rowpost.wire.message import Message, decode_headers
 from rowpost.wire.operation import Call
 
 __all__ = ["Retries", "roll_back"]
@@ -45,8 +46,6 @@ logger = logging.getLogger("rowpost")
 REMEMBERED_FAILURES = 10_000
 #: how long handlers run behind a savepoint after a failure; it costs one more round trip for each message
 SAVEPOINTS_FOR_SECONDS = 60.0
-#: how long the server may take to end the transaction of a killed worker, and the time between two attempts to get its message
-KILL_NOTICED_WITHIN_SECONDS, KILL_POLL_SECONDS = 1.0, 0.02
 #: random, so that no handler rolls back to it by accident or on purpose
 SAVEPOINT = f"rowpost_{secrets.token_hex(8)}"
 #: states in which the message may exist only in memory, so that a store that fails loses it
@@ -151,8 +150,26 @@ class Retries:
             roll_back(database)
         attempts = self._count(second or database, message.id, error)
         if row is RowState.RETURNED:
-            roll_back(database)
+            with suppress(DatabaseUnavailable):
+                roll_back(database)
+            if database.closed:  # the server ended the session while the handler ran: the row is in its queue again
+                database = second or database
         return self._treat(database, message, self._failure(message, error, attempts), row)
+
+    def session_ended(self, message: Message, error: DatabaseUnavailable, seconds: float) -> Outcome:
+        """Treat a message whose commit found that the session was over. Its connection is of no use any more.
+
+        Args:
+            message: the message as it was received.
+            error: what the commit raised.
+            seconds: how long ago its handler started.
+
+        Raises:
+            DatabaseUnavailable: `error`, because that was no failed attempt: see `check_attempt`.
+        """
+        second = check_attempt(self._get_second(), self._queue, message.row_version, error, seconds)
+        attempts = self._count(second, message.id, error)
+        return self._treat(second, message, self._failure(message, error, attempts), RowState.RETURNED)
 
     def crashed(self, database: Connection, row_id: UUID, row_version: int, error: BaseException) -> Outcome:
         """Treat a message whose worker process died, or whose connection was lost, while its handler ran.
@@ -168,7 +185,7 @@ class Retries:
         attempts = self._count(database, row_id, error)
         if attempts > self._recoverability.immediate_retries:
             with ReceiveTransaction(database):
-                rows = self._receive_again(database, row_version)
+                rows = receive_again(database, self._queue, row_version)
                 if rows:
                     message = Message(*rows[0][:4], rows[0][4] or b"")
                     return self._treat(database, message, self._failure(message, error, attempts), RowState.HELD)
@@ -194,21 +211,6 @@ class Retries:
                 f"A failed attempt at message {row_id} of queue {self._queue!r} could not be counted: {in_words(trouble)} "
                 f"The message stays in its queue and is tried again. The attempt had failed with {in_words(error)}"
             ) from trouble
-
-    def _receive_again(self, database: Connection, row_version: int) -> list[MessageRow]:
-        """Receive the message of a dead worker, in a transaction that stays open.
-
-        Returns an empty list if the server does not release the message in time, or if another worker has received it.
-        """
-        end = time.monotonic() + KILL_NOTICED_WITHIN_SECONDS
-        while True:
-            rows = database.call("receive_message", self._queue, begin=True, row_version=row_version)
-            if rows:
-                return rows
-            database.commit()
-            if time.monotonic() >= end:
-                return []
-            time.sleep(KILL_POLL_SECONDS)
 
     def _undo_handler(self, database: Connection) -> bool:
         """Roll back to the savepoint. Return False if an error of SQL Server doomed or ended the whole transaction."""

@@ -27,7 +27,7 @@ from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.resolve import resolve_handler
 from rowpost.endpoint.telemetry import RunningTelemetry, start_telemetry
 from rowpost.errors import HandlerNotFound, RowpostError, SettingsError
-from rowpost.pipeline.batch_size import batch_size
+from rowpost.pipeline.batch_size import BatchSize, batch_size
 from rowpost.pipeline.batches import Batches
 from rowpost.pipeline.histograms import TypedStopwatch
 from rowpost.pipeline.measurements import Recorder
@@ -97,6 +97,8 @@ class Worker:
         self._telemetry: RunningTelemetry  # set by run()
         self._pipeline: Pipeline | None = None
         self._batches: Batches  # set with the pipeline
+        #: how the messages of a session that the server has ended are handled on the next connection
+        self._lost_size: BatchSize | None = None
         self._breaker = assignment.breaker
         self._round = 1 if assignment.receive or assignment.polls else 0
         self._receiving = assignment.receive or assignment.polls
@@ -234,6 +236,7 @@ class Worker:
             self._in_flight.set(None)  # the message is in the queue again
         if self._pipeline is not None:
             self._interrupted = self._pipeline.interrupted or self._interrupted
+            self._lost_size = self._batches.size if self._batches.size.held else None
         self._disconnect()
         if not isinstance(error, RowpostError):
             logger.error(
@@ -275,10 +278,11 @@ class Worker:
             recorder=self.recorder,
             observer=self._telemetry.pipeline(assignment.queue, getattr(self._handler, "instance", None) or ""),
         )
-        self._pipeline.recover()
         own = getattr(self._handler, "batch", None)
         size = batch_size(assignment.batch if own is None else own, assignment.batch_time)
-        self._batches = Batches(self._pipeline, size)
+        self._batches = Batches(self._pipeline, self._lost_size or size)
+        self._lost_size = None
+        self._pipeline.recover()
         if self._interrupted is not None:
             outcome = self._pipeline.count_interrupted(self._interrupted)
             self._interrupted = None

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from rowpost.database import requirements
+from rowpost.database.connection import connect_url
 from rowpost.database.dialects import postgresql_checks, sqlserver_checks
 from rowpost.settings.environment import QueueSettings, Settings
 from tests.support.logins import logins
@@ -102,6 +103,46 @@ def test_a_server_that_prepares_no_transactions_is_named(prepared, state):
     check = postgresql_checks._two_phase(prepared)
 
     assert (check.state, f"is {prepared}" in check.found) == (state, True)
+
+
+LIMITED = "idle_in_transaction_session_timeout"
+
+
+@pytest.fixture
+def limited(new_database):
+    """A database with a setting that ends the sessions of handlers that work for long; its URL, and what sets it elsewhere instead."""
+    url = new_database("embedded")
+    with connect_url("postgresql", url) as database:
+        name = database.dialect.quote(database.dialect.database_name(database.driver_connection))
+        database.driver_connection.execute(f"ALTER DATABASE {name} SET {LIMITED} = '5min'")
+    return url
+
+
+def test_a_setting_that_ends_the_session_of_a_long_handler_is_named_with_its_place(limited, tmp_path):
+    done = Program(environment_file(tmp_path), tmp_path, SHOP_URL=limited)("doctor", "--json")
+
+    check = by_name(done.json["checks"])["session limits"]
+    assert (check["state"], f"{LIMITED} is 300000 ms, set for the database" in check["found"]) == ("note", True)
+    assert "ALTER ROLE postgres IN DATABASE" in check["advice"]
+
+
+def test_a_setting_of_the_url_is_named_as_that(limited, tmp_path):
+    url = f"{limited}{'&' if '?' in limited else '?'}options=-c%20{LIMITED}%3D7s"
+
+    done = Program(environment_file(tmp_path), tmp_path, SHOP_URL=url)("doctor", "--json")
+
+    check = by_name(done.json["checks"])["session limits"]
+    assert ("set by the options of the url" in check["found"], "change it there" in check["advice"]) == (True, True)
+
+
+def test_the_start_of_run_names_it_too(limited, tmp_path):
+    declared = environment_file(tmp_path, rest="queues: {Sales: {worker: {handler: tests.workers.test_lost_connection:handler}}, error: {}}\n")
+    shop = Program(declared, tmp_path, SHOP_URL=limited)
+    shop("apply")
+
+    done = shop("run", "--until-idle")
+
+    assert f"{LIMITED} is 300000 ms" in " ".join(done.err.split()), done
 
 
 def test_a_participant_that_does_not_answer_is_named(program: Program, tmp_path):  # noqa: F811

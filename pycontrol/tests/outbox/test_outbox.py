@@ -756,6 +756,25 @@ def test_a_message_that_ends_its_business_connection_leaves_nothing_and_has_fail
     assert (ledger(business), sent(database), queue.peek(), remembered(business)) == ([], [], 0, [])
 
 
+@pytest.mark.parametrize("both", [False, True], ids=["business", "both"])
+@pytest.mark.parametrize("pessimistic", [False, True])
+def test_a_message_whose_sessions_are_over_when_it_is_stored_is_counted_and_leaves(business, database, queue, order, pipe, both, pessimistic, sql):
+    order(1)
+
+    def lose(context):
+        end_session(business, context.connection)
+        if both:
+            end_session(sql, pipeline.database.driver_connection)
+
+    kinds = []
+    for _ in range(3):  # a queue's connection that is over is the worker's to replace
+        pipeline = pipe(then=lose, pessimistic=pessimistic)
+        kinds.append(pipeline.process_one().kind)
+
+    assert kinds == [Kind.FAILED, Kind.FAILED, Kind.MOVED_TO_ERROR]
+    assert (ledger(business), sent(database), queue.peek(), remembered(business)) == ([], [], 0, [])
+
+
 def test_a_business_database_that_goes_away_under_a_handler_is_no_attempt_at_the_message(business, database, queue, order, pipe, sql, monkeypatch):
     order(1)
 

@@ -170,7 +170,12 @@ def _wait(pgconn: Any) -> None:
         except BaseException:  # Ctrl+C: what the server still sends has no reader any more
             pgconn.finish()
             raise
-        pgconn.consume_input()
+        try:
+            pgconn.consume_input()
+        except psycopg.OperationalError:
+            if pgconn.status == ConnStatus.OK:
+                raise
+            return  # what the server said before it closed the connection is the next result
 
 
 def _ready(socket: int, *, writable: bool) -> None:
@@ -251,9 +256,11 @@ def _check(pgconn: Any, result: Any) -> None:
 
 def _error(pgconn: Any, result: Any) -> psycopg.Error:
     # libpq may call a connection intact although it could not send: every error of the server has a code, libpq's own have none
-    if pgconn.status == ConnStatus.BAD or not result.error_field(DiagnosticField.SQLSTATE):
-        return psycopg.OperationalError(result.get_error_message() or pgconn.get_error_message())
-    return error_from_result(result)
+    if result.error_field(DiagnosticField.SQLSTATE):
+        return error_from_result(result)
+    if pgconn.status == ConnStatus.BAD:  # begins with what the server said before it closed the connection
+        return psycopg.OperationalError(pgconn.get_error_message() or result.get_error_message())
+    return psycopg.OperationalError(result.get_error_message() or pgconn.get_error_message())
 
 
 def _rows(result: Any, statement: Call) -> list[Any]:

@@ -200,6 +200,13 @@ class PostgreSQL:
         row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
         return 0.0 if row is None else float(row[0])
 
+    def session_limits(self, connection: psycopg.Connection) -> list[str]:
+        return [f"{found}: {advice}" for found, advice in postgresql_checks.session_limits(connection)]
+
+    def was_started(self, connection: psycopg.Connection, seconds: float) -> bool:
+        row = connection.execute("SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) < %s", (seconds,)).fetchone()
+        return row == (True,)
+
     def check_deployable(self, connection: psycopg.Connection) -> None:
         postgresql_checks.check_encoding(connection)
 

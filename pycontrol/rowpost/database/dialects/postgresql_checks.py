@@ -14,7 +14,7 @@ from rowpost.database.dialects.pooling import is_pooled
 from rowpost.database.dialects.protocol import Check
 from rowpost.errors import UnsupportedServer
 
-__all__ = ["EXECUTABLE", "READ_ONLY_REMEDY", "check_encoding", "checks"]
+__all__ = ["EXECUTABLE", "READ_ONLY_REMEDY", "check_encoding", "checks", "session_limits"]
 
 _ENCODING_REMEDY = "create another database for the queues: CREATE DATABASE … ENCODING 'UTF8' LOCALE 'C.UTF-8' TEMPLATE template0"
 
@@ -62,6 +62,29 @@ WHERE r.rolname = 'rowpost_endpoint'
   AND NOT (u.rolcreaterole AND current_setting('server_version_num')::integer < 160000)
 """
 
+#: settings with which the server ends a session whose transaction is idle, or lasts, for too long. transaction_timeout is new in 17.
+_LIMITS = (
+    "SELECT s.name, s.setting || coalesce(' ' || s.unit, ''), s.source, quote_ident(current_user), quote_ident(current_database())"
+    " FROM pg_settings AS s"
+    " WHERE s.name IN ('idle_in_transaction_session_timeout', 'transaction_timeout') AND s.setting <> '0' ORDER BY s.name"
+)
+#: where such a setting is set, by pg_settings.source
+_PLACES = {
+    "user": "for the role {user}",
+    "database": "for the database {database}",
+    "database user": "for the role {user} in the database {database}",
+    "client": "by the options of the url or of PGOPTIONS",
+}
+
+
+def session_limits(connection: psycopg.Connection) -> Iterator[tuple[str, str]]:
+    """Yield what ends the session of a handler that works for long: what is set where, and what to do."""
+    for name, value, source, user, database in connection.execute(_LIMITS, prepare=False).fetchall():
+        place = _PLACES.get(source, f"in the {source}").format(user=user, database=database)
+        scope = "" if source == "user" else f" IN DATABASE {database}"
+        remedy = "change it there" if source == "client" else f"run ALTER ROLE {user}{scope} SET {name} = 0;"
+        yield f"{name} is {value}, set {place}", f"the session of a handler that works longer is ended, which is a failed attempt: {remedy}"
+
 
 def check_encoding(connection: psycopg.Connection) -> None:
     """Check that the database can store every message, and that everybody can read what others have stored.
@@ -97,6 +120,8 @@ def checks(connection: psycopg.Connection, schemas: Sequence[str]) -> Iterator[C
     if is_pooled(connection):
         yield Check("pooler", "ok", "a pooler answers, and each connection keeps its session (PgBouncer's session mode)")
     yield _two_phase(prepared)
+    for found, advice in session_limits(connection):
+        yield Check("session limits", "note", found, advice)
     owner, owns, member, sees = connection.execute(_OWNER, prepare=False).fetchone()  # type: ignore[misc]
     if owns:
         deployed = connection.execute("SELECT to_regnamespace('rowpost')", prepare=False).fetchone() != (None,)

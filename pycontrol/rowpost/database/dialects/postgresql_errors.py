@@ -24,12 +24,17 @@ from rowpost.errors import (
     UnsupportedServer,
 )
 
-__all__ = ["LOGIN_REFUSED", "TRY_AGAIN", "UNAVAILABLE", "first_line", "translate"]
+__all__ = ["LOGIN_REFUSED", "SESSION_LIMITS", "TRY_AGAIN", "UNAVAILABLE", "first_line", "translate", "why_limited"]
 
-UNAVAILABLE = {"57P01", "57P02", "57P03", "57P05", "53100", "53300", "25006"}
+#: the server ends a session that breaks one of these settings. Without a SQLSTATE, as COMMIT alone has none, its English words show it.
+SESSION_LIMITS = {
+    "25P03": ("idle-in-transaction timeout", "idle_in_transaction_session_timeout"),
+    "25P04": ("transaction timeout", "transaction_timeout"),
+}
+UNAVAILABLE = {"57P01", "57P02", "57P03", "57P05", "53100", "53300", "25006", *SESSION_LIMITS}
 LOGIN_REFUSED = {"28P01", "28000", "3D000"}
 _ADD_MEMBER = 'GRANT {role} TO "LOGIN"'
-TRY_AGAIN = {"40P01", "40001", "55P03", "25P04"}
+TRY_AGAIN = {"40P01", "40001", "55P03"}
 _FULL = "53100"
 _WHY_FULL = "Nothing was stored. An administrator adds space to the disk of the data directory or the tablespace, or removes messages of audit and error queues."
 _READ_ONLY = "25006"  # among those that are unavailable, because a failover ends it
@@ -61,6 +66,8 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
         kind, said = DatabaseUnavailable, f"The server has no space left: {said}. {_WHY_FULL}"
     elif state in _NOT_PREPARED:
         kind, said = UnsupportedServer, f"{said}. Either SQL of a handler deallocated it, or: {SHARED}"
+    elif (limit := _broken_limit(state, said)) is not None:
+        kind, said = DatabaseUnavailable, f"The server ended the session: {said}. {why_limited(limit)}"
     elif state in UNAVAILABLE or state.startswith("08") or (not state and isinstance(error, psycopg.OperationalError)):
         kind, said = DatabaseUnavailable, f"The database cannot be reached: {said}"
     elif state == "22003":
@@ -68,6 +75,21 @@ def translate(error: Exception, statement: Statement | None = None) -> RowpostEr
     elif state in ("23502", "22021") or isinstance(error, psycopg.DataError):
         kind = InvalidMessage
     return kind(said + where)
+
+
+def _broken_limit(state: str, said: str) -> str | None:
+    """Return the setting because of which the server ended the session; None if it was another cause."""
+    if state in SESSION_LIMITS:
+        return SESSION_LIMITS[state][1]
+    return next((name for words, name in SESSION_LIMITS.values() if not state and f"due to {words}" in said), None)
+
+
+def why_limited(setting: str) -> str:
+    """Say what a handler has to do with a setting that ends its session, and what to do."""
+    return (
+        f"The setting {setting} is shorter than a handler worked. `rowpost doctor` shows where it is set. Let the role of the workers have a longer "
+        f"one: ALTER ROLE … SET {setting} = 0"
+    )
 
 
 def _missing(state: str, said: str, statement: Statement | None) -> RowpostError:

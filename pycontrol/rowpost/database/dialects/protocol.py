@@ -191,6 +191,12 @@ class Dialect(Protocol):
     def clock(self, connection: Any) -> float:
         """Return the server's time, in seconds since 1970."""
 
+    def session_limits(self, connection: Any) -> list[str]:
+        """Say which settings end the session of a handler that works for long, where they are set, and what to do."""
+
+    def was_started(self, connection: Any, seconds: float) -> bool:
+        """Return whether the server was started within the last seconds, as far as it says that."""
+
     def check_deployable(self, connection: Any) -> None:
         """Check that the database can run the scripts. Raises UnsupportedServer."""
 

@@ -241,6 +241,15 @@ class SQLServer:
         milliseconds = connection.execute("SELECT DATEDIFF_BIG(millisecond, '1970-01-01', SYSUTCDATETIME());").fetchval()
         return milliseconds / 1000
 
+    def session_limits(self, connection: pyodbc.Connection) -> list[str]:
+        return []  # SQL Server lets a transaction be idle for as long as it likes
+
+    def was_started(self, connection: pyodbc.Connection, seconds: float) -> bool:
+        """Each start makes tempdb, which Azure SQL Database does not show."""
+        age = "SELECT DATEDIFF(second, d.create_date, GETDATE()) FROM sys.databases AS d WHERE d.name = N'tempdb';"
+        found = connection.execute(age).fetchval()
+        return found is not None and found < seconds
+
     def check_deployable(self, connection: pyodbc.Connection) -> None:
         sqlserver_checks.check_compatibility(connection.execute(sqlserver_checks.COMPATIBILITY).fetchval())
 
