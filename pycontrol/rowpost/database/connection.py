@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowpost.database.contract import load_contract
 from rowpost.database.dialects.choice import dialect_for, dialect_of
-from rowpost.database.dialects.protocol import Begin, Commit, Dialect, Statement
+from rowpost.database.dialects.protocol import Begin, Commit, Dialect, Guard, Statement
 from rowpost.database.sql_folder import schema_version
 from rowpost.errors import ContractError, DatabaseError, SchemaMissing, SchemaTooNew
 from rowpost.settings.compat import compat_of
@@ -42,6 +42,8 @@ class Connection:
         self._session = dialect.session(connection)
         #: whether anybody asked for the driver's connection, began or ended a transaction, since this was last set to False
         self.lent = False
+        #: lends the driver's connection while a handler runs; None at other times
+        self.guard: Guard | None = None
         self.dialect = dialect
         #: postgresql or sqlserver
         self.engine = dialect.name
@@ -60,7 +62,7 @@ class Connection:
     def driver_connection(self) -> Any:
         """The driver's connection, for SQL that is not rowpost's: whoever asked for it may have ended the transaction."""
         self.lent = True
-        return self._connection
+        return self._connection if self.guard is None else self.guard.lend(self._connection)
 
     def call(self, procedure: str, /, queue: str | None = None, *, begin: Begin = False, **arguments: Any) -> list[Any]:
         """Call a procedure of the contract; with `queue` the one that was rendered for that queue.

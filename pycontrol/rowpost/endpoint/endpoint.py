@@ -162,16 +162,22 @@ class Endpoint(Declaration):
             if isinstance(queues, Settings):
                 self.configure(queues)
             session = self._sessions_of().open(connection, queues)
-            yield session
-            session.store()
+            try:
+                yield session
+                session.store()
+            finally:
+                session.end()
             return
         if connection is None:
             connection = self._own_database()
         database = connection if isinstance(connection, Connection) else Connection.share(connection)
         bus = Bus(self, database)
-        yield bus
+        try:
+            yield bus
+        finally:
+            collected = bus.end()
         alone = not database.join()
-        self.dispatch(database, bus.operations, begin=alone, commit=alone)
+        self.dispatch(database, collected, begin=alone, commit=alone)
 
     def process_one(self, database: Connection | None = None) -> Outcome:
         """Move due delayed messages, then receive and handle at most one message in this process. Useful in tests.
@@ -283,15 +289,19 @@ class Endpoint(Declaration):
         if headers.get(CONTROL_MESSAGE) == "True":
             return self._control(headers, database)
         context = Context(self, database, message, scope)
-        discard = self._handlers.run(message, context)
+        try:
+            discard = self._handlers.run(message, context)
+            audit_headers = context.audit_headers
+        finally:
+            operations = context.end()
         if headers.get(RETRY_UNIQUE_MESSAGE_ID):
-            context.operations += acknowledgement(headers)
+            operations += acknowledgement(headers)
         if self.audit_queue is not None and started is not None:
             original = decode_headers(message.raw_headers)  # a handler may have changed message.headers
             if self.not_audited is None or not self.not_audited(original):
-                copied = {**original, **context.audit_headers}
-                context.operations.append(audited(message, self.audit_queue, self.host, started, copied, self.audit_time_to_be_received))
-        return Caused(context.operations, discard)
+                copied = {**original, **audit_headers}
+                operations.append(audited(message, self.audit_queue, self.host, started, copied, self.audit_time_to_be_received))
+        return Caused(operations, discard)
 
     def _control(self, headers: Mapping[str, str | None], database: Connection) -> Caused:
         if not asks_for_subscription(headers):

@@ -45,6 +45,7 @@ class SessionBus(Bus):
     def __init__(self, sessions: Sessions, business: Connection, queues: Connection) -> None:
         super().__init__(sessions.endpoint, queues)
         self._sessions, self._business = sessions, business
+        self._stored = False
         self._key = {"endpoint": sessions.endpoint.name, "message_id": f"session-{new_id()}"}
 
     @property
@@ -60,6 +61,7 @@ class SessionBus(Bus):
         stored = {**self._key, "operations": encode_operations(self.operations)}
         with named(self._sessions.outbox.database):
             self._business.call_all([Call("record_handled", None, self._key), Call("store_operations", None, stored)], begin=alone, commit=alone)
+        self._stored = True
         if alone:
             self.dispatch()
 
@@ -70,7 +72,7 @@ class SessionBus(Bus):
             Whether they were sent by this call. False if your transaction is not committed, if they had been sent before, or if a
             database cannot be used, which is logged: then a supervisor sends them.
         """
-        return bool(self.operations) and self._sessions.send(self._key)
+        return self._stored and self._sessions.send(self._key)
 
 
 class Sessions:

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from rowpost.errors import InvalidDelay, InvalidMessage
-from rowpost.wire.message import encode_headers
+from rowpost.wire.message import encode_headers, time_until
 
 __all__ = ["check_delay", "check_flag", "check_headers", "check_text", "check_time"]
 
@@ -40,10 +40,13 @@ def check_headers(headers: Any) -> dict[str, str | None]:
     return copied
 
 
-def check_delay(name: str, value: Any) -> None:
-    """Check a delay. Raises InvalidDelay if it is neither a timedelta nor a datetime."""
-    if not isinstance(value, timedelta | datetime):
+def check_delay(name: str, value: Any) -> timedelta:
+    """Return a delay from now. Raises InvalidDelay if it is neither a timedelta nor a datetime with a time zone."""
+    if isinstance(value, timedelta):
+        return value
+    if not isinstance(value, datetime):
         raise InvalidDelay(f"The argument {name} is {_shown(value)}. Pass a timedelta, or a datetime with a time zone.")
+    return time_until(value)
 
 
 def check_time(name: str, value: Any) -> None:

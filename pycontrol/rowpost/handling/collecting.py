@@ -48,14 +48,17 @@ class Collecting:
         own = self.__dict__
         collected: list[Outgoing] = own.get("operations", [])
         if "_ended" not in own:
-            own["_ended"] = self._what()
+            own["_ended"] = self.endpoint.name
             for name in _ENDS:
                 own.pop(name, None)
         return collected
 
-    def _what(self) -> str:
-        """Name this object in an error, when it has ended."""
-        return f"The bus of {self.endpoint.name!r}"
+    def _used_late(self, endpoint: str) -> HandlerEnded:
+        """Return the error for a use after the end."""
+        return HandlerEnded(
+            f"The bus of the endpoint {endpoint!r} was used after its block had ended. Nothing was sent or executed. Send within the block, or "
+            "open another one: endpoint.open(…)."
+        )
 
     def _add(self, operation: Operation) -> None:
         """Collect a message.
@@ -85,7 +88,4 @@ class Collecting:
             ended = self.__dict__.get("_ended")
             if ended is None or name not in _ENDS:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            raise HandlerEnded(
-                f"{ended} was used after its end, such as by a thread, a generator or a callback that outlived it. Nothing was sent or executed. "
-                "Do this work before the handler or the block ends, or open a connection and a bus of your own for it: endpoint.open(…)."
-            )
+            raise self._used_late(ended)

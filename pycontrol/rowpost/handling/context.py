@@ -12,12 +12,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rowpost.database.connection import Connection
-from rowpost.errors import InvalidMessage, ReplyRefused, SettingsError
+from rowpost.errors import HandlerEnded, InvalidMessage, ReplyRefused, SettingsError
 from rowpost.handling.arguments import check_delay, check_flag, check_headers, check_text, check_time
 from rowpost.handling.collecting import Collecting
 from rowpost.handling.observer import SendSpan
 from rowpost.handling.sender import Sender
 from rowpost.recoverability.outcome import Discard
+from rowpost.transactions.guard import used_late
 from rowpost.transactions.scope import Scope
 from rowpost.wire.address import parse_address
 from rowpost.wire.dotnet_values import time_span
@@ -45,7 +46,7 @@ from rowpost.wire.headers import (
     TRACE_PARENT,
     W3C_TRACE,
 )  # fmt: skip
-from rowpost.wire.message import Message, format_timestamp, moment_after, new_id, time_until
+from rowpost.wire.message import Message, format_timestamp, moment_after, new_id
 from rowpost.wire.message_types import enclosed_type_names, time_to_be_received_of, type_names
 from rowpost.wire.operation import Operation
 from rowpost.wire.return_codes import as_return_code
@@ -104,8 +105,6 @@ class Bus(Collecting):
             headers = {REPLY_TO_ADDRESS: self.database.canonical(parse_address(check_text("reply_to", reply_to))), **(headers or {})}
         if message_id is not None:
             headers = {MESSAGE_ID: check_text("message_id", message_id, may_be_empty=True), **(headers or {})}
-        if delay is not None:
-            check_delay("delay", delay)
         if delay is None:
             if time_to_be_received is None:
                 time_to_be_received = time_to_be_received_of(type(message))
@@ -114,8 +113,8 @@ class Bus(Collecting):
                 "A message cannot have both a delay and a time to be received, because it is undefined from when the time "
                 "would count. Leave one of them out."
             )
-        elif isinstance(delay, datetime):
-            delay = time_until(delay)
+        else:
+            delay = check_delay("delay", delay)
         return self._collect(
             message, "Send", headers, immediate,
             destination=destination, delay=delay, time_to_be_received=time_to_be_received,
@@ -353,6 +352,9 @@ class Context(Bus):
         incoming = self._incoming_headers
         pairs = ((SAGA_ID, ORIGINATING_SAGA_ID), (SAGA_TYPE, ORIGINATING_SAGA_TYPE))
         return {ours: incoming[theirs] for ours, theirs in pairs if incoming.get(theirs)}
+
+    def _used_late(self, endpoint: str) -> HandlerEnded:
+        return used_late("The context", self.incoming, endpoint)
 
     def _headers(self, message: Any, intent: str) -> dict[str, str | None]:
         headers = super()._headers(message, intent)

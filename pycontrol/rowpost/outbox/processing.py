@@ -176,13 +176,15 @@ class OutboxProcessing:
     def _run(self, message: Message, database: Connection, business: Connection) -> tuple[Caused, BaseException | None, bool]:
         """Run the handler. Return what it caused, or its error and whether it may have committed something."""
         caused, failure = Caused([]), None
-        self._guard.start()
+        self._guard.start(message)
+        business.guard = self._guard
         try:
             caused = self._processor.handle(message, database, self._scope)
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a handler raises is a failed attempt
             failure = error
         finally:
             self._guard.stop()
+            business.guard = None
             if not self._guard.changed <= {"transaction"} and not business.closed:
                 with suppress(DatabaseUnavailable):  # the commit finds that the session is over
                     business.reset_session(self._guard.changed)
@@ -227,17 +229,13 @@ class OutboxProcessing:
         business.close()
         with named(self._outbox.database):
             self._open()
-        said = "" if error is None else f" {in_words(error)}"
+        said = f" {in_words(error)}" if error else ""
         lost = DatabaseUnavailable(f"The connection to the business database {self._outbox.database!r} was lost while a handler ran.{said}")
         lost.__cause__ = error
         return lost
 
     def _session_ended(self, message: Message, database: Connection, business: Connection, trouble: DatabaseUnavailable) -> Outcome:
-        """Treat a message whose business transaction could not be committed, because its session is over.
-
-        Raises:
-            DatabaseUnavailable: the business database cannot be reached, which is no attempt at the message.
-        """
+        """Treat a message whose business transaction found no session at its commit. Raises as `_lost`."""
         lost = self._lost(business, trouble)
         with named(self._outbox.database):
             business = self._open()

@@ -25,7 +25,7 @@ from rowpost.pipeline.within_transaction import ReceiveOnly, Receiver, SendsAtom
 from rowpost.recoverability.outcome import Outcome, RowState
 from rowpost.settings.secrets import resolve_participants
 from rowpost.transactions.coordinator import Coordinator
-from rowpost.transactions.guard import broken_transaction
+from rowpost.transactions.guard import broken_transaction, connection_guard
 from rowpost.transactions.scope import NamedDatabases, OneDatabase, Scope, begin_scope
 from rowpost.wire.message import Message
 from rowpost.wire.operation import Outgoing
@@ -99,6 +99,8 @@ class NoTransaction:
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
         self._scope: Scope = OneDatabase("none")
+        self._guarded = receiver.database
+        self._guard = connection_guard(receiver.database, receiver.queue, own_transactions=True)
 
     def handle(self, message: Message) -> Outcome:
         """Run the handler, then send what it sent in a transaction of its own."""
@@ -106,7 +108,7 @@ class NoTransaction:
         caused = Caused([])
         failure: BaseException | None = None
         try:
-            caused = receiver.processor.handle(message, database, self._scope)
+            caused = self._run(message, database)
             receiver.step("handled")
             if not database.closed and database.in_transaction:
                 failure = broken_transaction(receiver.queue, "left a transaction open on the connection")
@@ -120,6 +122,17 @@ class NoTransaction:
             return receiver.retries.failed(receiver.database, message, failure, RowState.REMOVED)
         receiver.step("committed")
         return Outcome.done(message, caused.discard)
+
+    def _run(self, message: Message, database: Connection) -> Caused:
+        if database is not self._guarded:  # a handler closed the one before
+            self._guarded, self._guard = database, connection_guard(database, self._receiver.queue, own_transactions=True)
+        self._guard.start(message)
+        database.guard = self._guard
+        try:
+            return self._receiver.processor.handle(message, database, self._scope)
+        finally:
+            self._guard.stop()
+            database.guard = None
 
     def _reopen(self, failure: BaseException | None) -> BaseException:
         """Return the error for a closed connection, and open another one if possible.
@@ -167,7 +180,7 @@ class TransactionScope(WithinTransaction):
                 would fail in the same way: the worker waits instead.
         """
         if self._coordinator is not None:
-            self._coordinator.unreachable = None
+            self._coordinator.unreachable, self._coordinator.message = None, message
         try:
             return super().handle(message)
         finally:

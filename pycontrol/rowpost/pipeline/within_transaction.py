@@ -108,7 +108,8 @@ class WithinTransaction:
         receiver, database = self._receiver, self._receiver.database
         if database is not self._guarded:  # a handler closed the one before
             self._guarded, self._guard = database, connection_guard(database, receiver.queue)
-        self._guard.start()
+        self._guard.start(message)
+        database.guard = self._guard
         database.lent, started = False, time.perf_counter()
         try:
             caused = receiver.processor.handle(message, database, self._scope)
@@ -181,6 +182,7 @@ class WithinTransaction:
         """
         self._connection_was_used |= database.lent
         self._guard.stop()
+        database.guard = None
         changed = self._guard.changed
         if database.engine == "sqlserver" and not self._connection_was_used:
             return None  # its guard sees nothing, and takes each handler for one that changed something

@@ -20,7 +20,6 @@ from rowpost.wire.headers import (
     SAGA_ID,
     SAGA_TYPE,
 )
-from rowpost.wire.message import time_until
 from rowpost.wire.message_types import split_enclosed_types, type_name
 from rowpost.wire.saga_audit import SagaChangeOutput
 
@@ -55,8 +54,7 @@ class SagaContext(Context):
         Raises:
             InvalidDelay: the time has no time zone, or the delay is longer than the calendar.
         """
-        check_delay("after", after)
-        delay = time_until(after) if isinstance(after, datetime) else after
+        delay = check_delay("after", after)
         headers = {IS_SAGA_TIMEOUT: "True", SAGA_ID: str(self._saga_id), SAGA_TYPE: self._saga_type}
         return self._collect(message, "Send", headers, False, destination=self.endpoint.name, delay=delay)
 

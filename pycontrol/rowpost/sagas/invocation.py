@@ -92,7 +92,10 @@ class SagaInvocation:
         before = getattr(saga.state, self._declared.property)
         sent: list[SagaChangeOutput] | None = [] if self._audit.on else None
         inner, started = SagaContext(context, saga.id, self._declared.name, metadata, sent), datetime.now(UTC)
-        returned = getattr(saga, self._method.name)(message, inner)
+        try:
+            returned = getattr(saga, self._method.name)(message, inner)
+        finally:
+            inner.end()
         self._check_correlation_unchanged(saga, before)
         calls = self._store(saga, row, metadata, name)
         if sent is not None:

@@ -19,16 +19,18 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 from uuid import uuid4
 
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.guarding import HandlerGuard
 from rowpost.database.dialects.two_phase import Participant, identity, open_participant, transaction_prefix
 from rowpost.errors import HandlerBrokeTransaction, ParticipantFailed, RowpostError, SettingsError
+from rowpost.transactions.guard import used_late
 from rowpost.transactions.recovery import recover
 from rowpost.transactions.scope import unknown_participant
 from rowpost.wire.address import parse_address, queue_key
+from rowpost.wire.message import Message
 from rowpost.wire.operation import Call
 
 __all__ = ["Coordinator", "Step"]
@@ -49,11 +51,13 @@ class _Branch:
     Attributes:
         participant: the database that takes part.
         guard: guards its connection while the handler runs.
+        brought: the handler has brought the connection.
         autocommit: the original setting of a connection that the handler brought.
     """
 
     participant: Participant
     guard: HandlerGuard
+    brought: bool
     autocommit: bool = False
 
     def release(self) -> None:
@@ -72,6 +76,7 @@ class Coordinator:
     Attributes:
         in_doubt: whether a transaction was left to recovery.
         unreachable: why the current message could not enlist a participant; None if it could. The caller clears it.
+        message: the current message. The caller sets it.
     """
 
     def __init__(self, queue: str, participants: Mapping[str, str], step: Step) -> None:
@@ -86,6 +91,7 @@ class Coordinator:
         self._forgetting: list[str] = []
         self.in_doubt = False
         self.unreachable: ParticipantFailed | None = None
+        self.message: Message | None = None
 
     @property
     def active(self) -> bool:
@@ -110,24 +116,24 @@ class Coordinator:
             return database.driver_connection
         branch = self._branches.get(found.identity)
         if branch is None:
-            branch = self._begin(found, home)
-        return branch.participant.connection
+            branch = self._begin(found, home, brought=not isinstance(participant, str))
+        return branch.participant.connection if branch.brought else branch.guard.lend(branch.participant.connection)
 
     def _identity(self, database: Connection) -> str:
-        if self._home[0] is not database.driver_connection:
+        if self._home[0] is not database:
             with database.translated():
-                self._home = (database.driver_connection, identity(database.driver_connection))
+                self._home = (database, identity(database.driver_connection))
         return self._home[1]
 
-    def _begin(self, participant: Participant, home: str) -> _Branch:
+    def _begin(self, participant: Participant, home: str, *, brought: bool) -> _Branch:
         if self._transaction_id is None:
             self._transaction_id = f"{transaction_prefix(home, self._queue_key)}{uuid4().hex}"
         # a server accepts each identifier once, for all of its databases together
         participant.begin(f"{self._transaction_id}.{len(self._branches) + 1}")
-        guard = HandlerGuard(participant.connection, self._refuse(participant.name))
-        branch = _Branch(participant, guard, participant.autocommit)
+        guard = HandlerGuard(participant.connection, self._refuse(participant.name), self._refuse_late(participant.name))
+        branch = _Branch(participant, guard, brought, participant.autocommit)
         self._branches[participant.identity] = branch
-        branch.guard.start()
+        branch.guard.start(self.message)
         return branch
 
     def _named(self, name: str) -> Participant:
@@ -193,6 +199,12 @@ class Coordinator:
                 f"The handler of queue {self._queue!r} {verb} the transaction or connection of the participant {name!r}, which "
                 "commits together with the message. Let the handler return or raise instead."
             )
+
+        return refuse
+
+    def _refuse_late(self, name: str) -> Callable[[Any], NoReturn]:
+        def refuse(message: Message | None) -> NoReturn:
+            raise used_late(f"The connection to the participant {name!r}", message, self._queue)
 
         return refuse
 

@@ -2,7 +2,8 @@
 
 A handler gets the connection on which its message was received, or, with an outbox, the connection to the business database. What
 it does there commits together with the message, so it must not commit, roll back or close that connection. The guard refuses these
-calls while a handler runs, if the driver allows that, and records a COMMIT or ROLLBACK in plain SQL.
+calls while a handler runs, if the driver allows that, and records a COMMIT or ROLLBACK in plain SQL. When the handler has ended, what it
+got refuses to be used.
 """
 
 from __future__ import annotations
@@ -11,18 +12,44 @@ from typing import NoReturn
 
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Guard
-from rowpost.errors import HandlerBrokeTransaction
+from rowpost.errors import HandlerBrokeTransaction, HandlerEnded
+from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
+from rowpost.wire.message import Message
+from rowpost.wire.message_types import first_type
 
-__all__ = ["broken_transaction", "connection_guard"]
+__all__ = ["broken_transaction", "connection_guard", "used_late"]
 
 
-def connection_guard(database: Connection, queue: str) -> Guard:
-    """Return the guard of a connection for the handlers of a queue. Errors name the queue."""
+def connection_guard(database: Connection, queue: str, *, own_transactions: bool = False) -> Guard:
+    """Return the guard of a connection for the handlers of a queue. Errors name the queue.
+
+    Args:
+        own_transactions: handlers may commit, roll back and close.
+    """
 
     def refuse(verb: str) -> NoReturn:
         raise broken_transaction(queue, f"{verb} the transaction or connection")
 
-    return database.dialect.guard(database.driver_connection, refuse)
+    def refuse_late(message: Message | None) -> NoReturn:
+        raise used_late("The connection", message, queue)
+
+    return database.dialect.guard(database.driver_connection, None if own_transactions else refuse, refuse_late)
+
+
+def used_late(what: str, message: Message | None, queue: str) -> HandlerEnded:
+    """Return the error for something of a handler's that was used after the handler had ended.
+
+    Args:
+        what: such as "The context".
+        message: the handler's message; None if it is not known.
+        queue: the queue's name.
+    """
+    kind = "" if message is None else first_type(message.headers.get(ENCLOSED_MESSAGE_TYPES))
+    of = "a message" if message is None else f"the message {message.message_id} ({kind or 'no type'})"
+    return HandlerEnded(
+        f"{what} of {of} of queue {queue!r} was used after its handler had ended, such as by a thread, a generator or a callback. Nothing was "
+        "sent or executed. Do this within the handler. For what must happen later, open a connection and a bus of your own: endpoint.open(…)."
+    )
 
 
 def broken_transaction(queue: str, what: str, cause: BaseException | None = None) -> HandlerBrokeTransaction:

@@ -1,14 +1,16 @@
-"""Guard a psycopg connection while a handler uses it: what would end the transaction is refused, or at least noticed.
+"""Lend a psycopg connection to one handler after the other: what would end the transaction is refused, or at least noticed.
 
-While a `HandlerGuard` is active, the connection's commit, rollback and close are replaced by functions that raise an
-error with an explanation. Its cursors check whether a COMMIT or ROLLBACK in plain SQL has ended the transaction, and
-record which of the two it was.
+A handler gets an object of its own for the connection, which `HandlerGuard` makes when the handler first asks for it. It shares the session
+and the lock with the connection. Its commit, rollback and close raise an error with an explanation. Its cursors check whether a COMMIT or
+ROLLBACK in plain SQL has ended the transaction, and record which of the two it was. When the handler has ended, every use of the object
+raises an error: a thread that kept it would otherwise take part in the transaction of another message.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any, NoReturn
 
 import psycopg
@@ -18,7 +20,6 @@ from psycopg.pq import TransactionStatus
 __all__ = ["HandlerGuard"]
 
 _GUARD = "rowpost_guard"
-_REFUSED = {"commit": "commits", "rollback": "rolls back", "close": "closes"}
 _IDLE = TransactionStatus.IDLE
 # Within a transaction, these commands end it. ROLLBACK is also the tag of ROLLBACK TO SAVEPOINT, which does not.
 _ENDS = frozenset({"COMMIT", "ROLLBACK", "PREPARE TRANSACTION"})
@@ -31,41 +32,94 @@ _STAYS = re.compile(r"\brollback\b(?:\s+(?:work|transaction))?\s+to\b", re.IGNOR
 class HandlerGuard:
     """The guard of one connection, which several handlers use one after the other.
 
+    Args:
+        connection: the connection.
+        refuse: called with the verb of what a handler tried; raises an error. None lets handlers have transactions of their own.
+        refuse_late: called with what `start` was given if the connection is used after the handler; raises an error.
+
     Attributes:
-        refuse: called with the verb of what a handler tried; raises an error.
         ended: the command that ended the transaction, COMMIT or ROLLBACK; None if none did, or none was seen.
         changed: what a handler may have changed: "transaction" for settings until its end, "session" for those that last, "prepared" for
             the prepared statements.
     """
 
-    def __init__(self, connection: psycopg.Connection, refuse: Callable[[str], NoReturn]) -> None:
+    def __init__(
+        self, connection: psycopg.Connection, refuse: Callable[[str], NoReturn] | None, refuse_late: Callable[[Any], NoReturn] | None = None
+    ) -> None:
         self.connection = connection
-        self.refuse = refuse
+        self.refuse, self._refuse_late = refuse, refuse_late
         self.ended: str | None = None
         self.changed: set[str] = set()
-        self._guarded: dict[str, Any] = {name: _refusal(refuse, verb) for name, verb in _REFUSED.items()}
-        self._guarded[_GUARD] = self
+        self._message: Any = None
+        self._lent: Any = None
+        self._guarded: dict[str, Any] = {_GUARD: self}
         self._factory = connection.cursor_factory
-        if self._factory is psycopg.Cursor:
+        if self._factory is psycopg.Cursor and refuse is not None:
             self._guarded["cursor_factory"] = _GuardedCursor
+        self._class = type(connection)
+        self._lending = _lending(self._class)
 
-    def start(self) -> None:
-        """Guard the connection, for one handler."""
-        self.ended = None
+    def start(self, message: Any = None) -> None:
+        """Guard the connection, for one handler, which may reach it without `lend`. `message` is for the error of a later use."""
+        self.ended, self._message = None, message
         self.changed.clear()
-        self.connection.__dict__.update(self._guarded)
+        if self.refuse is not None:
+            self.connection.__class__ = self._lending
+            self.connection.__dict__.update(self._guarded)
+
+    def lend(self, connection: psycopg.Connection) -> psycopg.Connection:
+        """Return the object that the handler uses for the connection."""
+        if self._lent is None:
+            self._lent = object.__new__(self._lending)
+            own = self._lent.__dict__
+            own.update(connection.__dict__)
+            own.update(self._guarded)
+        return self._lent
 
     def stop(self) -> None:
-        """Stop guarding. Does nothing if the guard is not active."""
+        """Stop guarding. What was lent refuses to be used. Can be called again."""
         own = self.connection.__dict__
         if own.pop(_GUARD, None) is not None:
-            for name in _REFUSED:
-                own.pop(name, None)
+            self.connection.__class__ = self._class
             own["cursor_factory"] = self._factory
+        if self._lent is not None:
+            self._lent.__dict__["pgconn"] = _Over(self._refuse_late or self.refuse, self._message)
+            self._lent = None
 
 
-def _refusal(refuse: Callable[[str], NoReturn], verb: str) -> Callable[[], None]:
-    return lambda: refuse(verb)
+class _Over:
+    """Stands for the session in a connection whose handler has ended."""
+
+    def __init__(self, refuse: Callable[[Any], NoReturn] | None, message: Any) -> None:
+        self.__refuse, self.__message = refuse, message
+
+    def __getattr__(self, _: str) -> NoReturn:
+        if self.__refuse is not None:
+            self.__refuse(self.__message)
+        raise psycopg.OperationalError("the handler to which this connection was lent has ended")
+
+
+_REFUSED = {"commit": "commits", "rollback": "rolls back", "close": "closes"}
+
+
+@cache
+def _lending(kind: type) -> type:
+    """Return the class of what is lent of a class of connections. It names the driver's module, by which drivers are told apart."""
+
+    def refusing(name: str, verb: str) -> Callable[[Any], None]:
+        def method(self: Any) -> None:
+            self.pgconn.status  # noqa: B018 -- raises if the handler has ended
+            guard = self.__dict__[_GUARD]
+            if guard.refuse is not None:
+                guard.refuse(verb)
+            getattr(kind, name)(self)
+
+        return method
+
+    members: dict[str, Any] = {name: refusing(name, verb) for name, verb in _REFUSED.items()}
+    members["__repr__"] = lambda self: f"<{type(self).__name__} lent to a handler>"
+    members["__del__"] = lambda self: None  # the session belongs to the other object: nothing is left open
+    return type(kind.__name__, (kind,), {**members, "__module__": kind.__module__})
 
 
 class _GuardedCursor(psycopg.Cursor):

@@ -238,8 +238,8 @@ class PostgreSQL:
     def driver_error(self) -> type[Exception]:
         return psycopg.Error
 
-    def guard(self, connection: psycopg.Connection, refuse: Callable[[str], NoReturn]) -> HandlerGuard:
-        return HandlerGuard(connection, refuse)
+    def guard(self, connection: psycopg.Connection, refuse: Callable[[str], NoReturn] | None, refuse_late: Callable[[Any], NoReturn]) -> HandlerGuard:
+        return HandlerGuard(connection, refuse, refuse_late)
 
     def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
         return translate(error, statement)

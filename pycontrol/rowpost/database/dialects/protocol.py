@@ -119,11 +119,14 @@ class Guard(Protocol):
     @property
     def changed(self) -> AbstractSet[str]: ...
 
-    def start(self) -> None:
-        """Guard the connection, for one handler."""
+    def start(self, message: Any = None) -> None:
+        """Guard the connection, for one handler. `message` is for the error of a use after the handler's end."""
+
+    def lend(self, connection: Any) -> Any:
+        """Return the object that the handler uses for the driver's connection."""
 
     def stop(self) -> None:
-        """Stop guarding. Does nothing if the guard is not active."""
+        """Stop guarding, and refuse further use of what was lent where the driver allows that. Can be called again."""
 
 
 class NoGuard:
@@ -132,8 +135,12 @@ class NoGuard:
     ended: str | None = None
     changed: AbstractSet[str] = frozenset()
 
-    def start(self) -> None: ...
+    def start(self, message: Any = None) -> None: ...
     def stop(self) -> None: ...
+
+    def lend(self, connection: Any) -> Any:
+        """Return the connection."""
+        return connection
 
 
 class Dialect(Protocol):
@@ -226,8 +233,12 @@ class Dialect(Protocol):
 
     def driver_error(self) -> type[Exception]: ...
 
-    def guard(self, connection: Any, refuse: Callable[[str], NoReturn]) -> Guard:
-        """Return the guard of a connection that handlers use. It calls `refuse` with the verb of what a handler must not do."""
+    def guard(self, connection: Any, refuse: Callable[[str], NoReturn] | None, refuse_late: Callable[[Any], NoReturn]) -> Guard:
+        """Return the guard of a connection that handlers use.
+
+        It calls `refuse` with the verb of what a handler must not do, and `refuse_late` with its message if it uses the connection after its
+        end. Without `refuse`, handlers may have transactions of their own.
+        """
 
     def database_name(self, connection: Any) -> str: ...
     def quote(self, name: str) -> str: ...

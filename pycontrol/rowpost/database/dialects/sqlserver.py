@@ -279,8 +279,8 @@ class SQLServer:
     def driver_error(self) -> type[Exception]:
         return load_pyodbc().Error
 
-    def guard(self, connection: pyodbc.Connection, refuse: Callable[[str], NoReturn]) -> NoGuard:
-        """pyodbc's connections take no attributes: what a handler did is found afterwards."""
+    def guard(self, connection: pyodbc.Connection, refuse: Callable[[str], NoReturn] | None, refuse_late: Callable[[Any], NoReturn]) -> NoGuard:
+        """pyodbc's connections take no attributes: what a handler did is found afterwards, and a use after its end is not."""
         return _AfterwardsGuard()
 
     def translate(self, error: Exception, statement: Statement | None = None) -> RowpostError:
