@@ -7,7 +7,8 @@ that failed is handled alone (see `pipeline.pipeline`), and those before it are 
 message affects no other message, nothing of its work stays, and its attempt is counted once. What the other handlers did in the
 database is undone and done again. What they did elsewhere is done twice, as after a crash.
 
-The transaction is commit-guarded: a handler that commits would commit the removal of messages that are not handled yet.
+The transaction is commit-guarded: a handler that commits would commit the removal of messages that are not handled yet. If a handler removes
+the guard and commits, this is seen at its end or at the batch's commit. Then the messages that are in no queue move to the error queue.
 
 Only the mode `sends_atomic_with_receive` uses batches. In `none` and `receive_only`, a removal or a send commits apart from the rest, so
 that a batch would lose or repeat more messages than the mode allows. In `transaction_scope`, each message decides which databases take part.
@@ -16,13 +17,14 @@ that a batch would lose or repeat more messages than the mode allows. In `transa
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 
 from rowpost.errors import DatabaseUnavailable, Deadlock, MessageCorrupt
 from rowpost.pipeline.batch_size import BatchSize
 from rowpost.pipeline.pipeline import Pipeline
+from rowpost.recoverability.lost_sessions import is_waiting
 from rowpost.recoverability.outcome import DEADLOCKED, Kind, Outcome
 from rowpost.recoverability.policy import in_words
 from rowpost.recoverability.retries import roll_back
@@ -116,11 +118,12 @@ class Batches:
                 place = batch.messages.index(message) + 1
                 conflict = ended.kind is Kind.DEADLOCKED
                 self.size = self.size.after_conflict() if conflict else self.size.after_failure(place)
-                return [ended]
+                return [ended, *self._rescue(each for each in batch.messages if each is not message)]
         seconds = self._clock() - started
-        if not self._commit(batch):
+        failed = self._commit(batch)
+        if failed:
             self.size = self.size.after_loss(len(rows))
-            return [DEADLOCKED]
+            return failed
         self.size = self.size.after(len(rows), seconds, sum(len(m.raw_headers) + len(m.body) for m in batch.messages))
         self.kept = batch.messages[-1].row_version
         return sorted(batch.outcomes, key=attrgetter("row_version"))
@@ -152,20 +155,30 @@ class Batches:
         batch.outcomes.append(outcome)
         return None
 
-    def _commit(self, batch: _Batch) -> bool:
-        """Send everything and commit, in one round trip. Return False if the transaction was rolled back instead."""
+    def _rescue(self, messages: Iterable[Message]) -> list[Outcome]:
+        """Store messages whose removal a handler has committed in the error queue. What they sent is lost; what they wrote may be stored."""
+        pipeline, broken = self._pipeline, self._pipeline.take_broken()
+        outcomes: list[Outcome] = []
+        for message in messages if broken is not None else ():
+            if not message.expired and not is_waiting(pipeline.database, pipeline.queue, message.row_version):
+                outcomes.append(pipeline.move_unremoved(message, broken))
+        return outcomes
+
+    def _commit(self, batch: _Batch) -> list[Outcome]:
+        """Send everything and commit, in one round trip. Return outcomes if the transaction was rolled back, or was over, instead."""
         pipeline = self._pipeline
         try:
             pipeline.commit_batch(batch.groups, batch.calls + pipeline.retries.forget_calls(batch.messages))
         except DatabaseUnavailable:
             self.size = self.size.after_lost_session(len(batch.messages))  # alone, the message that is the cause can be counted
             raise
-        except Exception:  # noqa: BLE001 whatever it is: alone, the message that causes it fails, and no other one
+        except Exception as error:  # noqa: BLE001 whatever it is: alone, the message that causes it fails, and no other one
             roll_back(pipeline.database)
-            return False
+            pipeline.note_broken(error)
+            return self._rescue(batch.messages) or [DEADLOCKED]
         pipeline.retries.forgot(batch.messages)
         now = time.time()
         pipeline.stopwatch.add(batch.times, now)
         if pipeline.recorder is not None:
             pipeline.recorder.completed([*batch.times, *batch.discarded], now)
-        return True
+        return []

@@ -23,7 +23,7 @@ from functools import partial
 from rowpost.database.connection import Connection
 from rowpost.database.dialects.protocol import Begin
 from rowpost.database.receive_transaction import ReceiveTransaction
-from rowpost.errors import Deadlock, MessageCorrupt
+from rowpost.errors import Deadlock, HandlerBrokeTransaction, MessageCorrupt
 from rowpost.handling.processor import Caused, Processor, control_message
 from rowpost.handling.subscriptions import asks_for_subscription
 from rowpost.pipeline.measurements import Recorder
@@ -35,6 +35,7 @@ from rowpost.pipeline.within_transaction import Receiver, SendsAtomicWithReceive
 from rowpost.recoverability.outcome import DEADLOCKED, EMPTY, Interrupted, Kind, Outcome, RowState
 from rowpost.recoverability.policy import Host
 from rowpost.recoverability.retries import Retries
+from rowpost.transactions.guard import broken_transaction
 from rowpost.transport.exclusive import SingleActiveConsumer
 from rowpost.wire.address import parse_address, queue_key
 from rowpost.wire.headers import CONTROL_MESSAGE
@@ -263,6 +264,30 @@ class Pipeline:
         if self._hold is not None:
             self._hold(None)
         return result
+
+    def note_broken(self, error: Exception) -> None:
+        """Note that the transaction of a batch was over at its commit, if an error says that. See `take_broken`."""
+        if self.database.dialect.found_no_transaction(error.__cause__):
+            self._receiver.broken = broken_transaction(self.queue, "ended the transaction", error)
+
+    def take_broken(self) -> HandlerBrokeTransaction | None:
+        """Return what shows that a handler may have committed the transaction of a batch, once; None if nothing does."""
+        broken, self._receiver.broken = self._receiver.broken, None
+        return broken
+
+    def move_unremoved(self, message: Message, broken: HandlerBrokeTransaction) -> Outcome:
+        """Store a message of such a batch, which is in no queue any more, in the error queue."""
+        try:
+            message.headers  # noqa: B018 -- raises if they cannot be read
+        except MessageCorrupt as error:
+            return self.retries.move_corrupt(self.database, message, error, RowState.REMOVED)
+        lost = HandlerBrokeTransaction(
+            f"The message was received in one transaction with others of queue {self.queue!r}, and a handler has committed that transaction. The "
+            "message's removal was committed. What its handler wrote may be committed too, and what it sent is not sent. Compare, and then retry "
+            "or discard the message."
+        )
+        lost.__cause__ = broken
+        return self.retries.failed(self.database, message, lost, RowState.GONE)
 
     def commit_batch(self, groups: list[list[Outgoing]], also: list[Call]) -> None:
         """Send what the messages of a batch caused and commit, in one round trip. Raises RowpostError: nothing is committed."""

@@ -22,6 +22,7 @@ from rowpost.errors import (
     SagaConflict,
 )
 from rowpost.handling.processor import Caused, Processor
+from rowpost.recoverability.lost_sessions import is_waiting
 from rowpost.recoverability.outcome import DEADLOCKED, Interrupted, Outcome, RowState
 from rowpost.recoverability.policy import in_words
 from rowpost.recoverability.retries import Retries, roll_back
@@ -52,6 +53,7 @@ class Receiver:
         reconnect: opens a new receiving connection; None if that is not possible.
         step: is called at each step of a message.
         interrupted: the message whose handler was running when the connection was lost.
+        broken: set if a handler may have committed the transaction of a batch, and with it the removal of other messages.
     """
 
     database: Connection
@@ -61,6 +63,7 @@ class Receiver:
     reconnect: Callable[[], Connection] | None
     step: Step
     interrupted: Interrupted | None = None
+    broken: HandlerBrokeTransaction | None = None
 
 
 class WithinTransaction:
@@ -209,22 +212,25 @@ class WithinTransaction:
         if batched and error is not None and self._is_conflict(error):
             roll_back(database)  # the locks of the batch's other messages may be the cause: alone it may succeed
             return DEADLOCKED
-        if self._guard.ended is None and self._is_open(error):
+        if self._guard.ended is None and self._is_open(error, batched):
             what = "returned as if nothing had happened after a statement failed, which doomed the transaction"
             outcome = retries.failed(database, message, error or self._broken(what), row)
             if database.closed:  # the roll back has found that the server had ended the session
                 self._replace(database)
             return outcome
-        row = RowState.RETURNED if batched or self._guard.ended == "ROLLBACK" else RowState.GONE
         if not isinstance(error, HandlerBrokeTransaction):
             error = self._broken("ended the transaction", error)
+        row = RowState.RETURNED if self._guard.ended == "ROLLBACK" else RowState.GONE
+        if batched and row is RowState.GONE:
+            self._receiver.broken = error  # its messages may be in no queue
+            row = RowState.RETURNED if is_waiting(database, self._receiver.queue, message.row_version) else RowState.GONE
         return retries.failed(database, message, error, row)
 
-    def _is_open(self, error: BaseException | None) -> bool:
+    def _is_open(self, error: BaseException | None, batched: bool) -> bool:
         """Return whether the handler left its transaction open. An error of SQL Server often rolls back by itself."""
         database = self._receiver.database
         if database.engine != "sqlserver":
-            return database.in_transaction
+            return database.in_transaction and not (batched and self._connection_was_used and self._was_replaced(database))
         if error is None:
             return False
         if self._connection_was_used and self._was_replaced(database):
@@ -286,7 +292,7 @@ class WithinTransaction:
         On PostgreSQL it was open, because `_can_commit` has asked. SQL Server rolls back a batch that fails, such as a send to a missing
         queue. Its error 3902 says that COMMIT found no transaction.
         """
-        return self._receiver.database.engine == "postgresql" or "(3902)" not in str(error.__cause__)
+        return not self._receiver.database.dialect.found_no_transaction(error.__cause__)
 
     def _is_conflict(self, error: BaseException) -> bool:
         return isinstance(self._translated(error), (Deadlock, SagaConflict))

@@ -9,7 +9,7 @@ from rowpost.database.receive_transaction import ReceiveTransaction
 from rowpost.errors import DatabaseUnavailable
 from rowpost.wire.message import MessageRow
 
-__all__ = ["check_attempt", "receive_again"]
+__all__ = ["check_attempt", "is_waiting", "receive_again"]
 
 #: how long the server may take to end the transaction of a dead session, and the time between two attempts to get its message
 NOTICED_WITHIN_SECONDS, POLL_SECONDS = 1.0, 0.02
@@ -31,6 +31,15 @@ def receive_again(database: Connection, queue: str, row_version: int) -> list[Me
         if time.monotonic() >= end:
             return []
         time.sleep(POLL_SECONDS)
+
+
+def is_waiting(database: Connection, queue: str, row_version: int) -> bool:
+    """Return whether a message is in its queue, and no other worker has it. Rolls back whatever transaction is open."""
+    database.rollback()
+    with ReceiveTransaction(database):
+        waits = bool(database.call("receive_message", queue, begin=True, row_version=row_version))
+        database.rollback()
+    return waits
 
 
 def check_attempt(database: Connection | None, queue: str, row_version: int, error: DatabaseUnavailable, seconds: float) -> Connection:

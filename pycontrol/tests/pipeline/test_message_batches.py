@@ -1,9 +1,11 @@
 """Several messages in one transaction, on every engine: as if each had been alone, and never more or less than that."""
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
+import psycopg
 import pytest
 
 from rowpost.database.dialects import sqlserver
@@ -299,6 +301,90 @@ def test_nothing_is_lost_or_doubled_whatever_a_handler_does_to_the_seal(desk, ve
     desk.work()
 
     assert (desk.written(), desk.sent(), desk.errors()) == ([1, 2, 3, 4], [1, 2, 3, 4], [])
+
+
+def raw(*statements):
+    """Execute statements through the driver's raw handle, whose answers nobody sees."""
+
+    def act(context):
+        handle = context.connection.pgconn
+        for statement in statements:
+            handle.exec_(statement.encode())
+
+    return act
+
+
+def by_another_cursor(*statements):
+    """Execute statements by a cursor that is not the connection's own."""
+
+    def act(context):
+        for statement in statements:
+            with suppress(psycopg.Error):
+                psycopg.ClientCursor(context.connection).execute(statement)
+
+    return act
+
+
+SABOTAGE = {
+    "sql": run("CLOSE ALL; COMMIT"),
+    "sql, begin": run("CLOSE ALL; COMMIT; BEGIN"),
+    "sql, two statements": lambda context: (run("CLOSE ALL")(context), run("COMMIT")(context)),
+    "raw": raw("CLOSE ALL", "COMMIT"),
+    "raw, begin": raw("CLOSE ALL", "COMMIT", "BEGIN"),
+    "raw commit only": raw("COMMIT", "BEGIN"),
+    "raw roll back": raw("ROLLBACK", "BEGIN"),
+    "raw chain": raw("ROLLBACK AND CHAIN"),
+    "another cursor": by_another_cursor("CLOSE ALL", "COMMIT", "BEGIN"),
+    "another cursor, roll back": by_another_cursor("ROLLBACK", "BEGIN"),
+}
+
+
+@pytest.mark.parametrize("bad", [1, 3, 5], ids=["first", "middle", "last"])
+@pytest.mark.parametrize("raises", [False, True], ids=["returns", "raises"])
+@pytest.mark.parametrize("how", SABOTAGE)
+def test_each_message_of_a_batch_ends_somewhere_whatever_a_handler_does_to_its_transaction(desk, how, raises, bad):
+    if desk.database.engine == "sqlserver":
+        pytest.skip("the statements are those of PostgreSQL")
+    desk.order(1, 2, 3, 4, 5)
+
+    def sabotage(context):
+        SABOTAGE[how](context)
+        if raises:
+            raise ValueError("no such order")
+
+    desk.wishes[bad] = once(sabotage) if "another" in how or "raw" in how else sabotage
+
+    kinds = flat(desk.work())
+
+    sent, failed = desk.sent(), sorted(int(body.decode()[10:-1]) for body in desk.errors())
+    assert sorted(sent + failed) == [1, 2, 3, 4, 5], (sent, failed, kinds)  # each once
+    assert set(sent) <= set(desk.written())
+    assert all(desk.written().count(number) == 1 for number in sent)
+    assert kinds[Kind.MOVED_TO_ERROR] == len(failed)  # an event for each
+
+
+@pytest.mark.parametrize("how", ["raw roll back", "raw chain", "raw commit only"])
+def test_a_message_alone_whose_handler_uses_the_raw_handle_ends_once(desk, how):
+    if desk.database.engine == "sqlserver":
+        pytest.skip("pyodbc has no raw handle")
+    desk.order(1)
+    desk.wishes[1] = SABOTAGE[how]
+
+    kinds = flat(desk.work(size=1))
+
+    assert (desk.sent(), desk.errors()) == ([], [b'{"Number":1}'])
+    assert kinds == {Kind.MOVED_TO_ERROR: 1}
+
+
+def test_the_raw_handle_may_be_used_for_other_things(desk):
+    if desk.database.engine == "sqlserver":
+        pytest.skip("pyodbc has no raw handle")
+    desk.order(1, 2, 3)
+    desk.wishes[2] = raw("INSERT INTO business (number) VALUES (9)", "SAVEPOINT mine", "ROLLBACK TO mine")
+
+    kinds = desk.work()
+
+    assert (kinds, desk.written(), desk.sent()) == ([[Kind.HANDLED] * 3], [1, 2, 3, 9], [1, 2, 3])
 
 
 def test_a_handler_that_closes_the_connection_loses_no_neighbour(desk):

@@ -9,7 +9,9 @@ raises an error: a thread that kept it would otherwise take part in the transact
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
 from typing import Any, NoReturn
 
@@ -17,9 +19,14 @@ import psycopg
 import psycopg.sql
 from psycopg.pq import TransactionStatus
 
+from rowpost.database.dialects import libpq
+
 __all__ = ["HandlerGuard"]
 
 _GUARD = "rowpost_guard"
+_NUMBER = libpq.Call("SELECT pg_catalog.pg_current_xact_id()::text", (), ("string",), tuple)
+#: modules that use the raw handle as they should
+_OWN = ("psycopg", "rowpost.")
 _IDLE = TransactionStatus.IDLE
 # Within a transaction, these commands end it. ROLLBACK is also the tag of ROLLBACK TO SAVEPOINT, which does not.
 _ENDS = frozenset({"COMMIT", "ROLLBACK", "PREPARE TRANSACTION"})
@@ -38,7 +45,7 @@ class HandlerGuard:
         refuse_late: called with what `start` was given if the connection is used after the handler; raises an error.
 
     Attributes:
-        ended: the command that ended the transaction, COMMIT or ROLLBACK; None if none did, or none was seen.
+        ended: the command that ended the transaction, COMMIT or ROLLBACK, or "unknown"; None if none did, or none was seen.
         changed: what a handler may have changed: "transaction" for settings until its end, "session" for those that last, "prepared" for
             the prepared statements.
     """
@@ -52,6 +59,8 @@ class HandlerGuard:
         self.changed: set[str] = set()
         self._message: Any = None
         self._lent: Any = None
+        #: the transaction's number if a handler took the raw handle, whose statements nobody sees; empty if it cannot be compared
+        self._number: str | None = None
         self._guarded: dict[str, Any] = {_GUARD: self}
         self._factory = connection.cursor_factory
         if self._factory is psycopg.Cursor and refuse is not None:
@@ -61,7 +70,7 @@ class HandlerGuard:
 
     def start(self, message: Any = None) -> None:
         """Guard the connection, for one handler, which may reach it without `lend`. `message` is for the error of a later use."""
-        self.ended, self._message = None, message
+        self.ended, self._message, self._number = None, message, None
         self.changed.clear()
         if self.refuse is not None:
             self.connection.__class__ = self._lending
@@ -76,8 +85,25 @@ class HandlerGuard:
             own.update(self._guarded)
         return self._lent
 
+    def raw_handle_taken(self) -> None:
+        """Note that a handler takes the raw handle of libpq. This costs a round trip, and another one at the handler's end."""
+        if self._number is None and self.refuse is not None:
+            self._number = self._ask_number()
+
+    def _ask_number(self) -> str:
+        """Return the number of the open transaction. Empty if there is none, or it cannot be asked now."""
+        with suppress(psycopg.Error):
+            if self.connection.__dict__["pgconn"].transaction_status == TransactionStatus.INTRANS:
+                rows = libpq.call(self.connection, _NUMBER)
+                return rows[0][0] or ""
+        return ""
+
     def stop(self) -> None:
         """Stop guarding. What was lent refuses to be used. Can be called again."""
+        if self._number is not None:
+            number, self._number = self._number, None
+            if self._ask_number() != (number or None):
+                self.ended = self.ended or "unknown"
         own = self.connection.__dict__
         if own.pop(_GUARD, None) is not None:
             self.connection.__class__ = self._class
@@ -116,7 +142,13 @@ def _lending(kind: type) -> type:
 
         return method
 
+    def pgconn(self: Any) -> Any:
+        if not str(sys._getframe(1).f_globals.get("__name__", "")).startswith(_OWN):
+            self.__dict__[_GUARD].raw_handle_taken()
+        return self.__dict__["pgconn"]
+
     members: dict[str, Any] = {name: refusing(name, verb) for name, verb in _REFUSED.items()}
+    members["pgconn"] = property(pgconn)
     members["__repr__"] = lambda self: f"<{type(self).__name__} lent to a handler>"
     members["__del__"] = lambda self: None  # the session belongs to the other object: nothing is left open
     return type(kind.__name__, (kind,), {**members, "__module__": kind.__module__})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import secrets
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NoReturn
 from uuid import UUID
@@ -45,14 +46,17 @@ _UNREADABLE_URL = (
     "The PostgreSQL URL cannot be read, or a part of its password stands where its host, port or database is expected. It is not shown. "
     "Percent-encode the characters : / ? # [ ] @ and % in user, password and database; a ${VARIABLE} in the url is encoded for you."
 )
-# A cursor WITH HOLD is carried out at COMMIT, and this one fails: without CLOSE the transaction cannot be committed, by
-# whatever way a COMMIT comes. CLOSE fails where another transaction was begun meanwhile.
+# A cursor WITH HOLD is carried out at COMMIT, and this one fails: without CLOSE the transaction cannot be committed, by whatever way a COMMIT
+# comes. CLOSE fails if another transaction was begun meanwhile, and if CLOSE ALL has removed the guard. The name is random, so that no
+# handler makes another cursor of that name.
+_GUARD = f"rowpost_guard_{secrets.token_hex(8)}"
 _COMMIT_GUARD = (
-    b"DECLARE rowpost_commit_guard CURSOR WITH HOLD FOR SELECT pg_catalog.set_config("
-    b"'rowpost: a handler may not commit the transaction that it was lent', '', true)"
-)
+    f"DECLARE {_GUARD} CURSOR WITH HOLD FOR SELECT pg_catalog.set_config("
+    "'rowpost: a handler may not commit the transaction that it was lent', '', true)"
+).encode()
+_NO_CURSOR = "34000"
 _BEGIN: dict[Begin, tuple[bytes, ...]] = {False: (), True: (b"BEGIN",), "commit_guarded": (b"BEGIN", _COMMIT_GUARD)}
-_COMMIT: dict[Commit, tuple[bytes, ...]] = {False: (), True: (b"COMMIT",), "commit_guarded": (b"CLOSE rowpost_commit_guard", b"COMMIT")}
+_COMMIT: dict[Commit, tuple[bytes, ...]] = {False: (), True: (b"COMMIT",), "commit_guarded": (f"CLOSE {_GUARD}".encode(), b"COMMIT")}
 _OLDEST = 14
 
 
@@ -190,8 +194,17 @@ class PostgreSQL:
     def is_intact(self, connection: psycopg.Connection, begin: Begin) -> bool:
         return connection.pgconn.transaction_status == TransactionStatus.INTRANS
 
+    def found_no_transaction(self, error: BaseException | None) -> bool:
+        return getattr(error, "sqlstate", None) == _NO_CURSOR and _GUARD in str(error)
+
     def was_replaced(self, connection: psycopg.Connection) -> bool:
-        return False  # the guard sees it
+        """A transaction in which a statement failed cannot be asked."""
+        try:
+            if connection.pgconn.transaction_status == TransactionStatus.INTRANS:
+                libpq.command(connection, _COMMIT["commit_guarded"][0])
+        except psycopg.errors.InvalidCursorName:
+            return True
+        return False
 
     def is_closed(self, connection: psycopg.Connection) -> bool:
         return connection.closed or connection.broken

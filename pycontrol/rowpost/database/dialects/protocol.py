@@ -190,8 +190,11 @@ class Dialect(Protocol):
     def is_intact(self, session: Any, begin: Begin) -> bool:
         """Whether the transaction that was begun so is still open, and can be committed. Cheap where the driver knows."""
 
+    def found_no_transaction(self, error: BaseException | None) -> bool:
+        """Return whether a driver's error says that a COMMIT did not find the transaction that was begun. On PostgreSQL: a guarded one."""
+
     def was_replaced(self, connection: Any) -> bool:
-        """Whether a handler ended the transaction and began another one; False where its guard has seen that."""
+        """Return whether a handler ended the transaction and began another one. It is rolled back next. On PostgreSQL: a guarded one."""
 
     def is_closed(self, connection: Any) -> bool: ...
 

@@ -231,6 +231,9 @@ class SQLServer:
         whole, *state = session.run(f"{clean(session.first)} SELECT {is_whole(begin)}, {STATE};")[0][0]
         return whole == 1 and _restored(session, session.first, State(*state))
 
+    def found_no_transaction(self, error: BaseException | None) -> bool:
+        return "(3902)" in str(error)
+
     def was_replaced(self, connection: pyodbc.Connection) -> bool:
         return connection.execute(f"SELECT CASE WHEN {REPLACED} THEN 1 ELSE 0 END;").fetchval() == 1
 
