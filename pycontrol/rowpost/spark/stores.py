@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rowpost.errors import SparkUnavailable
-from rowpost.spark.archive.folder import scheme_of
+from rowpost.spark.archive.address import scheme_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

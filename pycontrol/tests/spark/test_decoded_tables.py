@@ -13,7 +13,7 @@ from rowpost.spark.archive.delta import DeltaArchive
 from rowpost.spark.archive.folder import ArchiveFolder
 from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.searching import contains
-from rowpost.spark.bodies.schema_files import read_schemas
+from rowpost.spark.bodies.schema_files import file_name, read_schemas
 from rowpost.spark.jobs import compact, decoded_tables, erase
 from rowpost.spark.jobs.archive import read_archive
 from tests.support.spark.archives import ArchiveMaker
@@ -65,6 +65,17 @@ def test_each_type_has_a_table_that_any_reader_of_delta_can_read(shop):
     assert (first["message_id"], first["OrderId"], first["queue"], first["endpoint"], first["time_sent"]) == ("m1", 1, "audit", "Sales", NOON)
     assert (first["day"].isoformat(), first["_rescued"], third["_rescued"]) == ("2024-05-17", None, '{"$.Extra":5}')
     assert [row["OrderId"] for row in shop.rows("Shop.Paid")] == [1]
+
+
+def test_a_type_whose_name_no_folder_can_have_has_a_table_too(spark, shop):
+    generic = "Shop.Envelope`1[[Shop.A~, Shop]]"
+    shop.schema("OrderId BIGINT", file_name(generic))
+    shop.made.batch(2, [audit_row("g", body=b'{"OrderId": 7}', EnclosedMessageTypes=generic)])
+
+    for _ in range(2):
+        shop.decode()
+
+    assert [row["OrderId"] for row in shop.rows("Shop.Envelope~601~5B~5BShop.A~7E~2C~20Shop~5D~5D")] == [7]
 
 
 def test_a_run_adds_what_is_new_and_a_run_after_a_merge_adds_nothing(spark, shop):

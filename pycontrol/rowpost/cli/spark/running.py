@@ -257,14 +257,15 @@ def counts(session: Session, values: Mapping[str, object]) -> None:
 def local_folder(path: str) -> None:
     """Check that an archive in a local folder or a catalogue exists, before Spark is started. Raises ArchiveNotFound, and what `open_table` raises."""
     with imported():
-        from rowpost.spark.archive.address import is_iceberg
+        from rowpost.spark.archive.address import delta_uri, is_iceberg, local_path
 
         if is_iceberg(path):
             from rowpost.spark.archive.opening import open_table
 
             open_table(path)
             return
-    if "://" not in path and not Path(path).is_dir():
+    delta_uri(path)
+    if (folder := local_path(path)) is not None and not Path(folder).is_dir():
         raise ArchiveNotFound(f"There is no archive in {path}. To make one, run: rowpost spark archive QUEUE {path}")
 
 
@@ -273,10 +274,11 @@ def result_folder(path: str | None) -> None:
     if path is None:
         return
     with imported():
-        from rowpost.spark.archive.address import check_folder
+        from rowpost.spark.archive.address import check_folder, delta_uri
         from rowpost.spark.archive.folder import ArchiveFolder
 
         check_folder(path, "the results of --out")
+        delta_uri(path)
         if not ArchiveFolder(path).may_be_replaced():
             raise Refused(
                 f"{path} holds something else than an earlier result, which would be deleted. Name an empty or a new folder.", ExitCode.USAGE

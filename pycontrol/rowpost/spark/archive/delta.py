@@ -16,6 +16,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from rowpost.errors import ArchiveNotFound, SparkFailed, SparkUnavailable
+from rowpost.spark.archive.address import delta_uri, located
 from rowpost.spark.archive.folder import LOG_FOLDER, ArchiveFolder
 from rowpost.spark.archive.parts import PARTITIONS, STATISTICS, NewFile
 from rowpost.spark.archive.table import KEPT_HOURS, NOTE, ArchiveTable, DataFile
@@ -47,7 +48,7 @@ class DeltaArchive(ArchiveTable):
     """A snapshot of a Delta table."""
 
     def __init__(self, path: str, table: DeltaTable) -> None:
-        super().__init__(path, path)
+        super().__init__(path, located(path))
         self._table = table
         self._listed: tuple[int, list[DataFile]] | None = None
         self._batches: dict[str, int] = {}  # of this snapshot, because deltalake reads the whole log to find one
@@ -55,10 +56,11 @@ class DeltaArchive(ArchiveTable):
 
     @classmethod
     def open(cls, path: str) -> DeltaArchive:
-        """Read the newest snapshot. Raises ArchiveNotFound, SparkFailed."""
+        """Read the newest snapshot. Raises ArchiveNotFound, SettingsError, SparkFailed."""
+        uri = delta_uri(path)
         _check_adopted(path)
         try:
-            return cls(path, DeltaTable(path))
+            return cls(path, DeltaTable(uri))
         except TableNotFoundError as error:
             raise ArchiveNotFound(f"There is no archive in {path}. `rowpost spark archive QUEUE {path}` creates one.") from error
         except BaseException as error:
@@ -71,13 +73,14 @@ class DeltaArchive(ArchiveTable):
 
     @classmethod
     def create(cls, path: str, schema: StructType) -> DeltaArchive:
-        """Read the newest snapshot. Creates the table if there is none. Raises SparkFailed."""
+        """Read the newest snapshot. Creates the table if there is none. Raises SettingsError, SparkFailed."""
+        uri = delta_uri(path)
         _check_adopted(path)
         try:
-            if not DeltaTable.is_deltatable(path):
-                DeltaTable.create(path, Schema.from_json(schema.json()), partition_by=list(PARTITIONS), configuration=_properties(schema))
+            if not DeltaTable.is_deltatable(uri):
+                DeltaTable.create(uri, Schema.from_json(schema.json()), partition_by=list(PARTITIONS), configuration=_properties(schema))
         except (DeltaError, TableNotFoundError) as error:
-            if not DeltaTable.is_deltatable(path):  # otherwise another process has just created it
+            if not DeltaTable.is_deltatable(uri):  # otherwise another process has just created it
                 raise SparkFailed(f"Cannot create an archive in {path}: {str(error).splitlines()[0]}. Name a folder that can be written.") from error
         return cls.open(path)
 
@@ -85,12 +88,12 @@ class DeltaArchive(ArchiveTable):
     def adopt(path: str, schema: StructType, files: Iterable[NewFile], batches: Mapping[str, int]) -> None:
         """Create the table of files that are there, in one entry of the log."""
         properties = CommitProperties(custom_metadata={NOTE: {"job": "adopt"}}, app_transactions=[Transaction(*each) for each in batches.items()])
-        create_table_with_add_actions(path, Schema.from_json(schema.json()), _added(files), "error", list(PARTITIONS),
+        create_table_with_add_actions(delta_uri(path), Schema.from_json(schema.json()), _added(files), "error", list(PARTITIONS),
                                       configuration=_properties(schema), commit_properties=properties)  # fmt: skip
 
     @property
     def place(self) -> str:
-        return self.folder.absolute
+        return self.path
 
     @property
     def version(self) -> int:
@@ -120,7 +123,7 @@ class DeltaArchive(ArchiveTable):
 
     def paths_at(self, version: int) -> set[str] | None:
         try:
-            actions = DeltaTable(self.path, version=version).get_add_actions()
+            actions = DeltaTable(delta_uri(self.path), version=version).get_add_actions()
         except DeltaError:
             return None
         return {unquote(path) for path in pa.table(actions).column("path").to_pylist()}
@@ -155,7 +158,7 @@ class DeltaArchive(ArchiveTable):
         try:
             self._table.create_write_transaction(actions, "append", self._table.schema(), list(PARTITIONS), commit_properties=properties)
         except CommitFailedError as error:
-            if DeltaTable(self.path).version() == self.version:  # no other writer is the reason: the table itself refuses the change
+            if DeltaTable(delta_uri(self.path)).version() == self.version:  # no other writer is the reason: the table itself refuses the change
                 raise SparkFailed(
                     f"Cannot change {self.path}: {str(error).splitlines()[0]} Nothing was changed. Change the table's properties with Delta's own tools."
                 ) from error
@@ -171,6 +174,10 @@ class DeltaArchive(ArchiveTable):
     def notes(self, since: int) -> list[dict[str, Any]]:
         entries = self._table.history(max(self.version - since, 0)) if self.version > since else []
         return [entry[NOTE] for entry in reversed(entries) if isinstance(entry.get(NOTE), dict)]
+
+    @property
+    def is_of_folder(self) -> bool:
+        return self.folder.exists(f"{LOG_FOLDER}/{self.version:020}.json") and super().is_of_folder
 
     def replaced(self) -> list[str]:
         return sorted(self._table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True))

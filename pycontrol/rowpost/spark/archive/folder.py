@@ -14,7 +14,9 @@ from pathlib import Path
 
 from pyarrow import ArrowInvalid, fs, parquet
 
-__all__ = ["LOG_FOLDER", "METADATA_FOLDER", "ArchiveFolder", "filesystem", "is_object_store", "scheme_of"]
+from rowpost.spark.archive.address import local_path, located
+
+__all__ = ["LOG_FOLDER", "METADATA_FOLDER", "ArchiveFolder", "filesystem", "is_object_store"]
 
 METADATA_FOLDER = "_rowpost"
 LOG_FOLDER = "_delta_log"
@@ -26,18 +28,13 @@ class ArchiveFolder:
     """The files below an archive. Paths are relative to its folder."""
 
     def __init__(self, path: str) -> None:
-        self.path = path.rstrip("/")
+        self.path = located(path)
         self.files, self._root = filesystem(self.path)
 
     @cached_property
     def is_delta(self) -> bool:
         """Whether the folder holds a Delta table."""
         return self.exists(LOG_FOLDER)
-
-    @property
-    def absolute(self) -> str:
-        """The folder's path or URI, independent of the working directory."""
-        return self.path if "://" in self.path else self._root
 
     def root_exists(self) -> bool:
         """Whether the bucket or container of an object store exists."""
@@ -178,22 +175,19 @@ def _json(document: dict) -> bytes:
     return json.dumps(document, default=str).encode()
 
 
-def scheme_of(path: str) -> str:
-    """Return the scheme of a URI; an empty text for a path.
-
-    >>> scheme_of("s3a://lake/archive"), scheme_of("archive")
-    ('s3a', '')
-    """
-    return path.partition("://")[0] if "://" in path else ""
-
-
 def filesystem(path: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a path or URI, and the path in it."""
-    if "://" not in path:
-        return fs.LocalFileSystem(), str(Path(path).resolve())
+    """Return the file system of a path or URI, and the path in it. The path is read as it is written, and never decoded."""
+    if (local := local_path(path)) is not None:
+        return fs.LocalFileSystem(), local
     scheme, _, rest = path.partition("://")
     scheme = {"s3a": "s3", "s3n": "s3"}.get(scheme, scheme)
-    if scheme == "s3":
+    store, _, key = rest.partition("/")
+    files, root = _store(f"{scheme}://{store}")
+    return files, f"{root.rstrip('/')}/{key}"
+
+
+def _store(uri: str) -> tuple[fs.FileSystem, str]:
+    if uri.startswith("s3:"):
         with suppress(ArrowInvalid):  # an older pyarrow does not know this, and sends three requests for a small file instead of one
-            return fs.FileSystem.from_uri(f"{scheme}://{rest}?allow_delayed_open=true")
-    return fs.FileSystem.from_uri(f"{scheme}://{rest}")
+            return fs.FileSystem.from_uri(f"{uri}?allow_delayed_open=true")
+    return fs.FileSystem.from_uri(uri)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import unquote
 
+from rowpost.errors import SparkFailed
 from rowpost.spark.archive.table import ArchiveTable, DataFile
 
 __all__ = ["Leftover", "find_leftovers", "sweep"]
@@ -37,10 +38,18 @@ class Leftover:
 
 
 def find_leftovers(table: ArchiveTable, now: datetime | None = None) -> list[Leftover]:
-    """Return the leftovers, ordered by path. Files that the table has replaced are not among them: `vacuum` deletes those."""
+    """Return the leftovers, ordered by path. Files that the table has replaced are not among them: `vacuum` deletes those.
+
+    Raises SparkFailed if the log that was read is not that of this folder: all its files would look like leftovers.
+    """
     now = now or datetime.now(UTC)
     files = table.folder.data_files()  # before the log, so that a file that is committed meanwhile is known
     table.refresh()
+    if not table.is_of_folder:
+        raise SparkFailed(
+            f"Cannot tell the leftovers in {table.path}: it does not hold the files of the table that was read, so nothing was deleted. "
+            "Check the path, and restore missing files from a backup."
+        )
     known = {file.path for file in table.files()} | set(table.replaced())
     staging = table.folder.staging()
     found = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rowpost.errors import SparkUnavailable
-from rowpost.spark.archive.address import is_iceberg
+from rowpost.spark.archive.address import is_iceberg, located
 from rowpost.spark.archive.table import ArchiveTable
 from rowpost.version import install_command
 
@@ -55,4 +55,4 @@ def _iceberg() -> type[IcebergArchive]:
 
 def path_of(address: str) -> str:
     """Return the folder of an archive, which has checkpoints, replays and receipts. Raises what `open_table` raises."""
-    return open_table(address).path if is_iceberg(address) else address
+    return open_table(address).path if is_iceberg(address) else located(address)

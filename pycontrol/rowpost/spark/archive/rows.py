@@ -67,7 +67,7 @@ def _read_in_python(spark: SparkSession, table: ArchiveTable, files: Iterable[Da
     """Read files with pyarrow, because Spark has no jar for their store."""
     register(spark, PartsSource)
     tasks = in_tasks((file.path, file.queue, file.day, file.bytes) for file in files)
-    return spark.read.format(PartsSource.name()).schema(schema).option("path", table.folder.absolute).option("tasks", json.dumps(tasks)).load()
+    return spark.read.format(PartsSource.name()).schema(schema).option("path", table.folder.path).option("tasks", json.dumps(tasks)).load()
 
 
 def write_files(df: DataFrame, table: ArchiveTable, name: str, *, parse: bool = False) -> list[NewFile]:
@@ -78,7 +78,7 @@ def write_files(df: DataFrame, table: ArchiveTable, name: str, *, parse: bool = 
     spark, unique = df.sparkSession, f"{name}-{uuid.uuid4().hex[:8]}"
     register(spark, PartsSink)
     activate(spark)
-    writer = df.write.format(PartsSink.name()).mode("append").option("path", table.folder.absolute).option("name", unique)
+    writer = df.write.format(PartsSink.name()).mode("append").option("path", table.folder.path).option("name", unique)
     writer.option("schema", table.file_schema().json()).option("parse", str(parse).lower()).save()
     found = table.folder.read(f"new/{unique}.json") or {"files": []}
     table.folder.remove(f"new/{unique}.json")
@@ -93,5 +93,5 @@ def merge_files(spark: SparkSession, table: ArchiveTable, groups: Sequence[Seque
 
 def relative(table: ArchiveTable, uri: str) -> str:
     """Return the path of a file in the table from what Spark says in FILE."""
-    root = table.folder.absolute.partition("://")[2] or table.folder.absolute
+    root = table.folder.path.partition("://")[2] or table.folder.path
     return unquote(uri).partition(f"{root}/")[2]

@@ -138,6 +138,12 @@ class ArchiveTable(ABC):
     def notes(self, since: int) -> list[dict[str, Any]]:
         """Return the notes of rowpost's commits after a version, the oldest first."""
 
+    @property
+    def is_of_folder(self) -> bool:
+        """Whether the log that was read is the log of this folder, and not that of another one whose files it lists."""
+        files = self.files()
+        return not files or any(self.folder.exists(file.path) for file in files)
+
     @abstractmethod
     def replaced(self) -> list[str]:
         """Return the files that were removed from the table. Some may be deleted already."""

@@ -26,7 +26,7 @@ from rowpost.settings.yaml_node import did_you_mean
 from rowpost.spark.archive.parts import STATISTICS
 from rowpost.spark.archive.schemas import ARCHIVE
 
-__all__ = ["ERROR", "RESCUED", "Schema", "as_ddl", "column_names", "file_name", "read_schemas", "type_of"]
+__all__ = ["ERROR", "RESCUED", "Schema", "as_ddl", "column_names", "file_name", "folder_name", "read_schemas", "type_of"]
 
 RESCUED, ERROR = "_rescued", "_error"
 _TAKEN = {name.lower() for name in (*ARCHIVE.fieldNames(), *STATISTICS, RESCUED, ERROR)}
@@ -75,6 +75,15 @@ def file_name(message_type: str) -> str:
     ('Shop.Outer+Inner', 'Shop.A%5B%5BB%2C%20C%5D%5D')
     """
     return quote(message_type, safe="+")
+
+
+def folder_name(message_type: str) -> str:
+    """Return the name of the folder of a type's table. It has no %, which Delta's libraries decode in the names of folders.
+
+    >>> folder_name("Shop.Outer+Inner"), folder_name("Shop.A[[B]]~")
+    ('Shop.Outer+Inner', 'Shop.A~5B~5BB~5D~5D~7E')
+    """
+    return file_name(message_type).replace("~", "%7E").replace("%", "~")
 
 
 def type_of(name: str) -> str:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from rowpost.spark.archive.address import is_iceberg
+from rowpost.spark.archive.address import check_checkpoint, is_iceberg
 from rowpost.spark.archive.folder import METADATA_FOLDER
 from rowpost.spark.archive.headers import message_day, parse_headers
 from rowpost.spark.archive.lease import lease
@@ -112,8 +112,8 @@ class ArchiveJob:
 
     @cached_property
     def checkpoint_location(self) -> str:
-        """Where Spark stores its progress. Raises ArchiveNotFound if it is in the folder of an Iceberg table that does not exist."""
-        return self.checkpoint or default_checkpoint(path_of(self.path), self.queue, self.mode)
+        """Where Spark stores its progress. Raises ArchiveNotFound if it is in the folder of an Iceberg table that does not exist, SettingsError."""
+        return check_checkpoint(self.checkpoint) if self.checkpoint else default_checkpoint(path_of(self.path), self.queue, self.mode)
 
 
 def default_checkpoint(path: str, queue: str, mode: str) -> str:

@@ -27,7 +27,7 @@ from rowpost.spark.archive.rows import read_files
 from rowpost.spark.archive.schemas import ARCHIVE
 from rowpost.spark.archive.table import ArchiveTable, DataFile
 from rowpost.spark.bodies.decoding import decoded_type
-from rowpost.spark.bodies.schema_files import ERROR, RESCUED, Schema, file_name
+from rowpost.spark.bodies.schema_files import ERROR, RESCUED, Schema, folder_name
 from rowpost.spark.jobs.appending import append, not_in
 from rowpost.spark.jobs.archive import AUTOMATIC_FILES
 from rowpost.spark.jobs.compact import merge, small_files
@@ -128,17 +128,17 @@ def run(
             raise SparkFailed(
                 f"Cannot decode {path}: the table has {source.needs_jar}, so that its files do not have its rows. Run REORG TABLE … APPLY (PURGE) and disable the feature with Delta's own tools."
             )
-        tables = {name: _Table(f"{place.absolute}/{file_name(name)}", schema) for name, schema in schemas.items()}
+        tables = {name: _Table(f"{place.path}/{folder_name(name)}", schema) for name, schema in schemas.items()}
         for table in tables.values():  # before anything is written
             table.check()
-        remember(source.folder, place.absolute)
-        state = (place.read(_STATE) or {}).get(source.folder.absolute, {})
+        remember(source.folder, place.path)
+        state = (place.read(_STATE) or {}).get(source.folder.path, {})
         done = []
         for name, (files, expected) in _fresh(spark, source, state, tables).items():
             done.append(tables[name].add(spark, source, files if expected else []))
             progress(len(done), len(tables))
         whole = place.read(_STATE) or {}
-        place.write(_STATE, whole | {source.folder.absolute: state | dict.fromkeys(schemas, source.version)})
+        place.write(_STATE, whole | {source.folder.path: state | dict.fromkeys(schemas, source.version)})
     missing = undecoded(read_files(spark, source, source.files()).select("message_type"), schemas).orderBy("message_type").collect()
     return {"archive_version": source.version, "tables": done, "without_schema": {row.message_type: row.messages for row in missing}}
 
@@ -196,7 +196,7 @@ class _Table:
             unknown = not_in(spark, table, messages.dropDuplicates(list(KEY)), KEY, days)
             return decode_type(unknown, self.schema, columns).drop(*_NOT_KEPT)
 
-        return append(table, "decode", rows, {"archive": source.folder.absolute, "archive_version": source.version})
+        return append(table, "decode", rows, {"archive": source.folder.path, "archive_version": source.version})
 
     def _counted(self, spark: SparkSession, table: ArchiveTable, new: Sequence[NewFile]) -> Decoded:
         files = [DataFile(file.path, file.queue, file.day, file.bytes, file.rows) for file in new]

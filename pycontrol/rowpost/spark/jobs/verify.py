@@ -170,7 +170,7 @@ def absent(spark: SparkSession, path: str, texts: Sequence[str]) -> list[Finding
     Bodies that are compressed or encoded are searched as they are stored.
     """
     table = open_table(path)
-    root, pattern = table.folder.absolute, "|".join(map(re.escape, texts))
+    root, pattern = table.folder.path, "|".join(map(re.escape, texts))
     holds = F.udf(lambda path: contains(root, path, pattern), "boolean", useArrow=False)
     paths = [(name,) for name, info in table.folder.contents() if info.is_file]
     found = spark.createDataFrame(paths, "path string").where(holds("path")).collect()

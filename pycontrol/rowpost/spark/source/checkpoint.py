@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from rowpost.database.connection import Connection
+from rowpost.spark.archive.address import local_path
 from rowpost.spark.archive.folder import ArchiveFolder
 from rowpost.spark.source.options import read_options
 from rowpost.spark.source.reconnect import PatientConnection
@@ -35,8 +35,6 @@ def committed_offset(checkpoint: str | Path, spark: SparkSession | None = None, 
         source: position of the source in the query, from 0.
     """
     where = str(checkpoint)
-    if spark is None and where.startswith("file:/"):
-        where = urlsplit(where).path
     numbers = [int(name) for name in _names(where, "commits", spark) if name.isdecimal()]
     if not numbers:
         return None
@@ -83,7 +81,7 @@ def _drop(queue: str, offset: Mapping[str, Any], release: bool, database: Connec
 
 
 def _names(where: str, folder: str, spark: SparkSession | None) -> list[str]:
-    if spark is None or ":/" not in where:
+    if spark is None or local_path(where) is not None:
         return [name.rpartition("/")[2] for name, _ in ArchiveFolder(where).contents(folder, recursive=False)]
     from pyspark.errors import AnalysisException
 
@@ -95,7 +93,7 @@ def _names(where: str, folder: str, spark: SparkSession | None) -> list[str]:
 
 
 def _text(where: str, file: str, spark: SparkSession | None) -> str:
-    if spark is None or ":/" not in where:
+    if spark is None or local_path(where) is not None:
         return ArchiveFolder(where).text(file)
     (row,) = spark.read.format("binaryFile").load(f"{where}/{file}").select("content").collect()
     return bytes(row.content).decode()
