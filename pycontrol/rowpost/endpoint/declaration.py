@@ -22,12 +22,12 @@ from rowpost.sagas.declaration import Saga
 from rowpost.sagas.hosted import HostedSagas
 from rowpost.settings.compat import StrategyName
 from rowpost.settings.environment import EndpointSettings, SagaSettings, Settings
-from rowpost.settings.worker import STRATEGIES, check_batch
+from rowpost.settings.worker import LARGEST_LIMIT, STRATEGIES, check_batch
 from rowpost.transactions.scope import MODES
 from rowpost.wire.address import Address, parse_address
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message import Message
-from rowpost.wire.message_types import find_class, split_enclosed_types, type_key, type_name, type_names
+from rowpost.wire.message_types import find_class, named_types, split_enclosed_types, type_key, type_name, type_names
 from rowpost.wire.return_codes import read_return_code
 from rowpost.wire.serialization import Serializer, Serializers
 
@@ -38,7 +38,7 @@ class Declaration:
     """What an endpoint is. For the arguments see `endpoint.Endpoint`.
 
     Raises:
-        SettingsError: there is no such mode, strategy or batch, the limit is below 1, or the mode does not allow an outbox.
+        SettingsError: there is no such mode, strategy or batch, the limit is not from 1 to 10,000, or the mode does not allow an outbox.
     """
 
     def __init__(
@@ -81,6 +81,10 @@ class Declaration:
         self.audit_time_to_be_received = audit_time_to_be_received
         self.not_audited = None if not_audited is None else find_not_audited(name, not_audited, audit_queue)
         self.recoverability = recoverability or Recoverability()
+        if self.recoverability.policy is not None:
+            check_runs(self.recoverability.policy, SettingsError, f"The recoverability policy of {name}", takes=("failure",))
+        if callable(not_audited):
+            check_runs(not_audited, SettingsError, f"not_audited of {name}", takes=("headers",))
         self.serializers = Serializers(*serializers)
         self.send_only = send_only
         self.host = Host.here(name)
@@ -110,7 +114,8 @@ class Declaration:
             subscribe: the type is another endpoint's event. The endpoint subscribes to it when it starts.
 
         Raises:
-            SettingsError: the name is no text, or the function is async or a generator, which is never run.
+            SettingsError: the name is no text, or the function does not take a message and a context, or is async or a generator, which is
+                never run.
         """
         if not isinstance(type_name, str):
             raise SettingsError(f"handles() of {self.name} takes the full name of a message type first, as a text, and then the class.")
@@ -135,7 +140,8 @@ class Declaration:
             category: under which ServicePulse shows the check; the endpoint's name if it is empty.
 
         Raises:
-            SettingsError: the endpoint or rowpost has a check of this name, `every` is not positive, or the function is async or a generator.
+            SettingsError: the endpoint or rowpost has a check of this name, `every` is not positive, or the function has arguments or is async or a
+                generator.
         """
         if name in OWN_NAMES:
             raise SettingsError(f"{name!r} is the name of a check that rowpost brings. Give the check of {self.name} another name.")
@@ -145,7 +151,7 @@ class Declaration:
             raise SettingsError(f"The check {name!r} of {self.name} cannot run every {every}. Use a positive time, or leave it out to run it once.")
 
         def declare(function: CheckFunction) -> CheckFunction:
-            check_runs(function, SettingsError, f"The check {name!r} of {self.name}")
+            check_runs(function, SettingsError, f"The check {name!r} of {self.name}", takes=())
             self.checks.append(Check(name, category or self.name, every, function))
             return function
 
@@ -214,12 +220,13 @@ class Declaration:
         The routes of types come first, then those of namespaces, which only an environment has.
 
         Raises:
-            InvalidMessage: there is no route.
+            InvalidMessage: there is no route, or the class has no name that a receiver can know.
         """
         names = type_names(cls)
         for name in (*names, *(f"{name.rpartition('.')[0]}.*" for name in names)):
             if name in self._all_routes:
                 return self._all_routes[name]
+        named_types(cls)
         raise InvalidMessage(
             f"{self.name} cannot send a {type_name(cls)}: it has no destination. Give one with to=…, or declare a route: "
             f"endpoint.route({cls.__name__}, …), or endpoints.{self.name}.routes in the environment's file."
@@ -246,7 +253,7 @@ def _check(name: str, mode: str, strategy: str | None, limit: int | None, batch:
     """Check the options of an endpoint.
 
     Raises:
-        SettingsError: there is no such mode, strategy or batch, the limit is below 1, or the mode does not allow an outbox.
+        SettingsError: there is no such mode, strategy or batch, the limit is not from 1 to 10,000, or the mode does not allow an outbox.
     """
     if mode not in MODES:
         raise SettingsError(f"The endpoint {name!r} cannot have the mode {mode!r}: there is no such mode. Use one of: {', '.join(MODES)}.")
@@ -254,8 +261,8 @@ def _check(name: str, mode: str, strategy: str | None, limit: int | None, batch:
         raise SettingsError(
             f"The endpoint {name!r} cannot have the strategy {strategy!r}: there is no such strategy. Use one of: {', '.join(STRATEGIES)}."
         )
-    if limit is not None and limit < 1:
-        raise SettingsError(f"The endpoint {name!r} cannot have the limit {limit}: a queue needs at least one worker. Use 1 or more.")
+    if limit is not None and not 1 <= limit <= LARGEST_LIMIT:
+        raise SettingsError(f"The endpoint {name!r} cannot have the limit {limit}: a queue has from 1 to {LARGEST_LIMIT:,} workers.")
     if batch is not None:
         check_batch(batch)
     if has_outbox:

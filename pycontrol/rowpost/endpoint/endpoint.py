@@ -82,7 +82,7 @@ class Endpoint(Declaration):
             If not, they move to the error queue.
 
     Raises:
-        SettingsError: there is no such mode, strategy or batch, the limit is below 1, or the mode does not allow an outbox.
+        SettingsError: there is no such mode, strategy or batch, the limit is not from 1 to 10,000, or the mode does not allow an outbox.
     """
 
     #: an endpoint ignores control messages itself, after it has checked whether they are to be forwarded

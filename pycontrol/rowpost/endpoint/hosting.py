@@ -157,6 +157,9 @@ def _endpoints(
     Args:
         settings: the environment.
         unknown: is called for each handler that cannot be imported here. Its worker is skipped.
+
+    Raises:
+        SettingsError: a worker whose handler is an endpoint has the setting `attempts`.
     """
     for queue in settings.queues:
         if queue.worker is None:
@@ -166,7 +169,17 @@ def _endpoints(
         except HandlerNotFound as error:
             unknown(error)
         else:
+            if isinstance(handler, Endpoint) and queue.worker.attempts is not None:
+                raise _two_policies(queue.name, queue.worker.handler, queue.worker.attempts)
             yield queue.worker, handler if isinstance(handler, Endpoint) else None
+
+
+def _two_policies(queue: str, handler: str, attempts: int) -> SettingsError:
+    return SettingsError(
+        f"queues.{queue}.worker.attempts: {attempts} would be ignored, because {handler} is an Endpoint, which decides itself how often a "
+        "message is tried. Remove the key. For this number of attempts without delays, give the Endpoint "
+        f"recoverability=Recoverability(immediate_retries={attempts - 1}, delayed_retries=0)."
+    )
 
 
 def _resolve(name: str) -> Endpoint:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import traceback
 from functools import reduce
 from typing import Any
 
@@ -18,8 +19,8 @@ def resolve_handler(name: str) -> Handler | Endpoint:
     """Import the module and return the function or the Endpoint. Dots after the colon lead into classes.
 
     Raises:
-        HandlerNotFound: the text has another form, the module or the object does not exist, or the function is async or a
-            generator, which is never run. An error that the module raises while it is imported is the cause.
+        HandlerNotFound: the text has another form, the module or the object does not exist, or the function does not take a
+            message and a connection, or is async or a generator, which is never run. An error that the module raises while it is imported is the cause.
 
     >>> resolve_handler("operator:eq")(1, 1)
     True
@@ -35,7 +36,7 @@ def resolve_handler(name: str) -> Handler | Endpoint:
     if not callable(handler) and not isinstance(handler, Endpoint):
         raise HandlerNotFound(f"handler {name!r} is a {type(handler).__name__}: it must be a function, or an Endpoint with handlers")
     if not isinstance(handler, Endpoint):
-        check_runs(handler, HandlerNotFound, f"handler {name!r}")
+        check_runs(handler, HandlerNotFound, f"handler {name!r}", takes=("message", "connection"))
     return handler
 
 
@@ -49,5 +50,15 @@ def _import(name: str, module_name: str) -> Any:
         else:
             text = f"handler {name!r}: module {module_name!r} imports {missing!r}, which is not installed"
         raise HandlerNotFound(text) from error
-    except Exception as error:
-        raise HandlerNotFound(f"handler {name!r}: module {module_name!r} fails while it is imported: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise HandlerNotFound(
+            f"handler {name!r}: module {module_name!r} fails while it is imported: {type(error).__name__}: {error} ({_place_of(error)})"
+        ) from error
+
+
+def _place_of(error: BaseException) -> str:
+    """Return the file and line that cannot be read, or the first one outside of Python's own import that failed."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}, line {error.lineno}" + (f": {error.text.strip()}" if error.text else "")
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__)[1:] if "importlib" not in frame.filename]
+    return f"{frames[0].filename}, line {frames[0].lineno}" if frames else "in the interpreter"

@@ -47,7 +47,7 @@ from rowpost.wire.headers import (
     W3C_TRACE,
 )  # fmt: skip
 from rowpost.wire.message import Message, format_timestamp, moment_after, new_id
-from rowpost.wire.message_types import enclosed_type_names, time_to_be_received_of, type_names
+from rowpost.wire.message_types import enclosed_type_names, named_types, time_to_be_received_of
 from rowpost.wire.operation import Operation
 from rowpost.wire.return_codes import as_return_code
 
@@ -91,7 +91,8 @@ class Bus(Collecting):
 
         Raises:
             InvalidMessage: no route leads to a destination, both `delay` and `time_to_be_received` were given, an argument has another
-                type, or another message with this id was sent to this destination.
+                type, another message with this id was sent to this destination, or the message's class has no name that a receiver can
+                know, such as dict.
             InvalidDelay: the delay is longer than the calendar, or the moment has no time zone.
             InvalidQueueName: an address cannot be read.
         """
@@ -156,7 +157,7 @@ class Bus(Collecting):
             headers = check_headers(headers)
         if message_id is not None:
             headers = {MESSAGE_ID: check_text("message_id", message_id, may_be_empty=True), **(headers or {})}
-        return self._collect(event, "Publish", headers, immediate, topics=type_names(type(event)), time_to_be_received=time)
+        return self._collect(event, "Publish", headers, immediate, topics=named_types(type(event)), time_to_be_received=time)
 
     def request(self, message: Any, to: str | None = None, *, timeout: timedelta, headers: Mapping[str, str | None] | None = None) -> Any:
         """Send a request now, in a transaction of its own, wait for the reply, and return it.
@@ -207,7 +208,7 @@ class Bus(Collecting):
         if time_to_be_received is not None:
             check_time("time_to_be_received", time_to_be_received)
             headers.setdefault(TIME_TO_BE_RECEIVED, time_span(time_to_be_received))
-        body = message if isinstance(message, bytes) else self.endpoint.serializers.default.encode(message)
+        body = message if isinstance(message, bytes) else self._encoded(message, headers)
         if delay is not None:
             headers.setdefault(DELIVER_AT, format_timestamp(moment_after(delay)))
         operation = Operation(headers, body, destination, topics, delay, time_to_be_received)
@@ -216,6 +217,11 @@ class Bus(Collecting):
         else:
             self._add(operation)
         return str(headers[MESSAGE_ID])
+
+    def _encoded(self, message: Any, headers: Mapping[str, str | None]) -> bytes:
+        if headers[ENCLOSED_MESSAGE_TYPES] == "":
+            named_types(type(message))  # says what is missing
+        return self.endpoint.serializers.default.encode(message)
 
     def _headers(self, message: Any, intent: str) -> dict[str, str | None]:
         endpoint, message_id = self.endpoint, new_id()

@@ -1,7 +1,8 @@
 """Register the handlers of an endpoint, find those of a message, and run them.
 
-`RegisteredHandler` is one handler with its message type. `HandlerRegistry` holds all handlers of an endpoint. `check_runs` and
-`check_ran` refuse coroutines and generators: calling one runs nothing, so the message would be removed unhandled.
+`RegisteredHandler` is one handler with its message type. `HandlerRegistry` holds all handlers of an endpoint. `check_runs`
+refuses functions that cannot be called with a message, or that run nothing when they are called, such as coroutines; `check_ran`
+fails a message whose handler returned one: it would be removed unhandled.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import re
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from datetime import UTC, datetime
@@ -33,27 +35,51 @@ logger = logging.getLogger("rowpost")
 Handle = Callable[[Any, Context], Any]
 
 _NOT_PLAIN = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+_INJECTED = re.compile(r"Depend|Inject|Provide|Security")
 
 
-def check_runs(function: Callable[..., Any], error: type[Exception], what: str) -> None:
-    """Refuse a handler if calling it only creates a coroutine or a generator, which would never run.
+def check_runs(function: Callable[..., Any], error: type[Exception], what: str, takes: tuple[str, ...] = ("message", "context")) -> None:
+    """Refuse a function that rowpost cannot call, so that it would fail for each message, or that would do nothing when it is called.
 
     Looks through `functools.partial` and at the `__call__` of an object. A plain function that wraps an async one may
-    run it, so only `check_ran` can detect that.
+    run it, so only `check_ran` can detect that. Of a function that takes `*args`, the arguments are not checked.
 
     Args:
-        function: the handler.
+        function: the function, or another object that can be called.
         error: the class of the error to raise.
-        what: names the handler in the error's text.
+        what: names the function in the error's text.
+        takes: names of the arguments that rowpost passes, by position.
 
     Raises:
-        error: the handler is `async def`, a generator function, or an object whose `__call__` is one.
+        error: the function is `async def`, a generator function, or an object whose `__call__` is one; it is a class; or it does not take
+            these arguments.
     """
-    while isinstance(function, functools.partial):
-        function = function.func
-    called = () if inspect.isclass(function) else (getattr(type(function), "__call__", None),)  # noqa: B004 -- the method itself is checked
-    if any(check(each) for each in (function, *called) for check in _NOT_PLAIN):
+    called = function
+    while isinstance(called, functools.partial):
+        called = called.func
+    if inspect.isclass(called):
+        raise error(f"{what} is a class: calling it only makes an object. Use a function, a method of an object, or an object with __call__.")
+    if any(check(each) for each in (called, getattr(type(called), "__call__", None)) for check in _NOT_PLAIN):  # noqa: B004 -- the method itself
         raise error(f"{what} is async or a generator: calling it runs nothing. Use a plain function.")
+    _check_arguments(function, error, what, takes)
+
+
+def _check_arguments(function: Callable[..., Any], error: type[Exception], what: str, takes: tuple[str, ...]) -> None:
+    try:
+        signature = inspect.signature(function, follow_wrapped=False)  # a decorator may add arguments that the wrapped function takes
+    except (TypeError, ValueError):  # written in C, without a description of its arguments
+        return
+    form = f"def {name_of(function).rpartition('.')[2]}({', '.join(takes)})"
+    try:
+        given = signature.bind(*takes).arguments
+    except TypeError as reason:
+        raise error(f"{what} takes {signature}, and is called with {len(takes)} arguments ({reason}). Write it as: {form}") from reason
+    for name, parameter in signature.parameters.items():
+        if name not in given and _INJECTED.search(type(parameter.default).__name__):
+            raise error(
+                f"{what} expects that {name} is injected, and rowpost injects nothing: it passes {', '.join(takes)}. Write it as: {form} "
+                "and get the rest in the function, or bind it with functools.partial."
+            )
 
 
 def check_ran(returned: Any, what: str) -> None:

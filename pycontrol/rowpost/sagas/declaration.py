@@ -49,7 +49,7 @@ def handles(cls: type, *, subscribe: bool = False) -> Callable[[Function], Funct
 
 def _marks(cls: type, starting: bool, subscribe: bool) -> Callable[[Function], Function]:
     def mark(function: Function) -> Function:
-        check_runs(function, SettingsError, name_of(function))
+        check_runs(function, SettingsError, name_of(function), takes=("self", "message", "context"))
         setattr(function, _MARK, (*getattr(function, _MARK, ()), (cls, starting, subscribe)))
         return function
 
@@ -180,6 +180,7 @@ def _declare(
     state = state or _state_of(cls, problem)
     by = by or _common_field(correlate, problem)
     kinds = _kinds(state, (by, transitional), problem)
+    check_runs(cls.not_found, SettingsError, f"{cls.__name__}.not_found")
     required = [f.name for f in dataclasses.fields(state) if f.name != by and _needs_value(f)]
     if required:
         raise problem(f"starts with no value but {by}. Give these fields of {state.__name__} a default: {', '.join(required)}.")

@@ -15,8 +15,8 @@ from rowpost.errors import SettingsError
 from rowpost.settings.environment import Settings, load_settings
 from rowpost.settings.queue import canonical_name
 from rowpost.settings.target import HIDDEN
-from rowpost.settings.yaml_file import read_root
-from rowpost.settings.yaml_node import Node, Seconds, decode
+from rowpost.settings.yaml_file import read_root, user_path
+from rowpost.settings.yaml_node import LONGEST_S, Kept, Node, Seconds, decode
 
 __all__ = ["BridgeEndpoint", "BridgeSettings", "BridgeSide", "load_bridge"]
 
@@ -87,9 +87,9 @@ class BridgeSettings:
 class _Top:
     name: Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
     batch_size: Annotated[int, Meta(ge=1, le=500)] = 100
-    poll_interval: Annotated[float, Meta(ge=0.01)] = 0.2
+    poll_interval: Annotated[float, Meta(ge=0.01, le=LONGEST_S)] = 0.2
     stop_timeout: Seconds = 30.0
-    retention: Annotated[float, Meta(ge=1.0)] = 7 * DAY_S
+    retention: Kept = 7 * DAY_S
     translate_reply_of_failed: bool = True
 
 
@@ -136,7 +136,7 @@ def load_bridge(path: Path) -> BridgeSettings:
 
 
 def _environment(file: Path, name: str) -> str | Path:
-    return file.parent / Path(name).expanduser() if name.endswith((".yml", ".yaml")) or "/" in name else name
+    return file.parent / user_path(name) if name.endswith((".yml", ".yaml")) or "/" in name else name
 
 
 def _check_apart(root: Node, loaded: list[Settings]) -> None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Annotated
-
-from msgspec import Meta
 
 from rowpost.settings.engine import engine_of
 from rowpost.settings.yaml_file import expand_secrets, with_password
-from rowpost.settings.yaml_node import Node, decode
+from rowpost.settings.yaml_node import Kept, Node, Texts, decode
 
 __all__ = ["ODBC_SERVER", "RETENTION", "OutboxSettings", "read_outboxes", "read_participants"]
 
@@ -31,7 +28,7 @@ class OutboxSettings:
 
     name: str
     url: str = field(repr=False)
-    retention: Annotated[float, Meta(ge=1.0)] = RETENTION
+    retention: Kept = RETENTION
 
     @property
     def engine(self) -> str:
@@ -43,13 +40,13 @@ class OutboxSettings:
 class _Participant:
     url: str = field(repr=False)
     password_file: str | None = None
-    password_command: tuple[str, ...] = ()
+    password_command: Texts = ()
 
 
 @dataclass(frozen=True)
 class _Outbox(OutboxSettings):
     password_file: str | None = None
-    password_command: tuple[str, ...] = ()
+    password_command: Texts = ()
 
 
 def read_participants(root: Node, dialect: str, *, offline: bool = False) -> tuple[tuple[str, str], ...]:

@@ -37,8 +37,8 @@ from rowpost.settings.service_control import ServiceControlSettings, read_servic
 from rowpost.settings.target import describe_target
 from rowpost.settings.telemetry import TelemetrySettings, read_telemetry
 from rowpost.settings.worker import MINIMUM_PEEK_DELAY, WorkerSettings
-from rowpost.settings.yaml_file import expand_secrets, find_environment, read_root, with_password
-from rowpost.settings.yaml_node import Node, Seconds, decode
+from rowpost.settings.yaml_file import expand_secrets, find_environment, read_root, user_path, with_password
+from rowpost.settings.yaml_node import LONGEST_S, Node, Seconds, Texts, decode
 from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE, parse_address
 from rowpost.wire.message_types import type_key
 
@@ -61,9 +61,15 @@ __all__ = [
 
 
 def default_data_folder() -> Path:
-    """Return the folder of the embedded server's data: ROWPOST_DATA, else the user's data folder."""
+    """Return the folder of the embedded server's data: ROWPOST_DATA, else the user's data folder.
+
+    A user without a home directory has none. Then the folder begins with ~, and `embedded.start`, which alone needs it, refuses it.
+    """
     named = os.environ.get("ROWPOST_DATA")
-    return Path(named).expanduser() if named else Path(platformdirs.user_data_dir("rowpost", appauthor=False))
+    try:
+        return Path(named).expanduser() if named else Path(platformdirs.user_data_dir("rowpost", appauthor=False))
+    except RuntimeError:
+        return Path(named or "~/rowpost")
 
 
 Feature = Literal["maintenance", "outbox", "sagas", "spark", "transactions"]
@@ -108,7 +114,7 @@ class SupervisorSettings:
     stop_timeout: Seconds = 30.0
     breaker_seconds: Seconds = 30.0
     idle_timeout: Seconds = 2.0
-    delayed_lateness: Annotated[float, Meta(ge=MINIMUM_PEEK_DELAY)] = 1.0
+    delayed_lateness: Annotated[float, Meta(ge=MINIMUM_PEEK_DELAY, le=LONGEST_S)] = 1.0
     maintenance_every: Seconds = 300.0
     wake_up: bool | Literal["everybody"] = True
     peek_batch_size: Annotated[int, Meta(ge=1, le=1000)] = 1000
@@ -213,7 +219,7 @@ class _Top:
     engine: Literal["embedded", "postgresql", "sqlserver"] = "embedded"
     url: str | None = field(default=None, repr=False)
     password_file: str | None = None
-    password_command: tuple[str, ...] = ()
+    password_command: Texts = ()
     data_folder: str | None = None
     default_schema: str | None = None
     subscription_table: str | None = None
@@ -292,7 +298,7 @@ def _read_url(root: Node, top: _Top, *, offline: bool) -> str | None:
 def _data_folder(file: Path, folder: str | None) -> Path:
     if folder is None or os.environ.get("ROWPOST_DATA"):
         return default_data_folder()
-    return (file.parent / Path(folder).expanduser()).resolve()
+    return (file.parent / user_path(folder)).resolve()
 
 
 def _read_supervisor(node: Node | None, dialect: str, schema: str) -> SupervisorSettings:

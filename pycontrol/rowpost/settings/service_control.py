@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from rowpost.errors import InvalidQueueName
-from rowpost.settings.yaml_node import Node, decode
+from rowpost.settings.yaml_node import LONGEST_S, Node, Seconds, decode
 from rowpost.wire.address import parse_address
 
 __all__ = ["ServiceControlSettings", "read_service_control"]
@@ -30,10 +30,10 @@ class ServiceControlSettings:
     """
 
     queue: str
-    heartbeat: Annotated[float, Meta(ge=0)] = 10.0
-    oldest_message: Annotated[float, Meta(ge=0)] = 300.0
+    heartbeat: Seconds = 10.0
+    oldest_message: Seconds = 300.0
     monitoring: str | None = None
-    metrics_interval: Annotated[float, Meta(ge=0.1)] = 10.0
+    metrics_interval: Annotated[float, Meta(ge=0.1, le=LONGEST_S)] = 10.0
     instance: str | None = None
     saga_audit: bool = False
 

@@ -7,11 +7,19 @@ is not escaped moves a part of the password to where libpq expects the host, the
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
-__all__ = ["HIDDEN", "describe_target", "is_unambiguous"]
+from rowpost.settings.yaml_node import did_you_mean
+
+__all__ = ["HIDDEN", "describe_target", "is_unambiguous", "why_unreadable"]
 
 #: what stands for a server or a database that is not shown
 HIDDEN = "?"
+_AMBIGUOUS = (
+    "The PostgreSQL URL cannot be read, or a part of its password stands where its host, port or database is expected. It is not shown. "
+    "Percent-encode the characters : / ? # [ ] @ and % in user, password and database; a ${VARIABLE} in the url is encoded for you."
+)
+_PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _HOST = re.compile(r"[\w.,:/\[\]~+-]*")
 _PORT = re.compile(r"[\d,]*")
 _DATABASE = re.compile(r"[^@:/?#%&=]*")
@@ -36,6 +44,29 @@ def describe_target(engine: str, url: str) -> str:
 def is_unambiguous(url: str) -> bool:
     """Return whether no part of a PostgreSQL URL's password can stand where its host, port or database is expected."""
     return _postgresql(url) != HIDDEN
+
+
+def why_unreadable(url: str) -> str:
+    """Return why a PostgreSQL URL cannot be read: parameters that libpq does not know, or what might be a part of its password.
+
+    >>> why_unreadable("postgresql://app:x@db01/shop?pgbouncer=true")[:66]
+    "The PostgreSQL URL has the parameter 'pgbouncer', which PostgreSQL"
+    """
+    from psycopg.pq import Conninfo
+
+    place, _, text = url.partition("?")
+    all_names = [part.partition("=")[0] for part in text.split("&")]
+    names = list(takewhile(lambda name: "password" not in name, all_names))  # what follows may be a part of a password
+    known = {option.keyword.decode() for option in Conninfo.get_defaults()} | {"ssl"}
+    unknown = [name for name in names if name not in known]
+    if "@" in text or not unknown or not all(map(_PARAMETER.fullmatch, names)) or not is_unambiguous(place):
+        return _AMBIGUOUS
+    several = len(unknown) > 1
+    schema = " Name a schema with default_schema in the environment's file." if "schema" in unknown else ""
+    return (
+        f"The PostgreSQL URL has the parameter{'s' * several} {', '.join(map(repr, unknown))}, which PostgreSQL's library does not know"
+        f"{did_you_mean(unknown[0], known)}. Remove {'them' if several else 'it'}: other libraries' parameters mean nothing to rowpost.{schema}"
+    )
 
 
 def _postgresql(url: str) -> str:

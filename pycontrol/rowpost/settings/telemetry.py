@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta
 
-from rowpost.settings.yaml_node import Node, decode
+from rowpost.settings.yaml_node import LONGEST_S, Node, decode
 
 __all__ = ["TelemetrySettings", "read_telemetry"]
 
@@ -30,7 +30,7 @@ class TelemetrySettings:
     traces: Destination | None = None
     meters: Destination | None = None
     endpoint: str | None = None
-    interval: Annotated[float, Meta(ge=0.1)] = 60.0
+    interval: Annotated[float, Meta(ge=0.1, le=LONGEST_S)] = 60.0
 
 
 def read_telemetry(node: Node | None) -> TelemetrySettings | None:

@@ -12,11 +12,12 @@ from msgspec import Meta
 
 from rowpost.errors import SettingsError
 from rowpost.settings.compat import StrategyName, compat_of
-from rowpost.settings.yaml_node import Count, Node, Seconds, decode
+from rowpost.settings.yaml_node import LONGEST_S, Count, Node, Seconds, decode
 
 __all__ = [
     "ADAPTIVE",
     "LARGEST_BATCH",
+    "LARGEST_LIMIT",
     "MINIMUM_PEEK_DELAY",
     "OFF",
     "STRATEGIES",
@@ -33,6 +34,9 @@ ADAPTIVE, OFF = "adaptive", "off"
 #: the most messages that one call of receive_messages returns
 LARGEST_BATCH = 500
 DEFAULT_LIMIT = 4
+#: the most workers of one queue: each is a process with a connection
+LARGEST_LIMIT = 10_000
+DEFAULT_ATTEMPTS = 6
 
 _HANDLER = Meta(
     pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*\Z",
@@ -51,7 +55,8 @@ class WorkerSettings:
         strategy: how workers are started and stopped: "adaptive", "fixed" or "peek".
         secondary: whether this queue is not its endpoint's main one, for example a queue of replies.
         peek_delay: time between two peeks at an empty queue.
-        attempts: number of attempts before a message moves to the error queue.
+        attempts: number of attempts before a message of a function moves to the error queue, None for the default: 6. For an endpoint, its
+            `recoverability` decides instead, and the setting is refused.
         purge_on_startup: remove all messages when the supervisor starts.
         time_limit: a handler that runs longer is killed with its process, and the attempt failed; 0 for no limit.
         throttle_after: after so many failures in a row, one worker is left; 0 for never.
@@ -65,24 +70,29 @@ class WorkerSettings:
     """
 
     handler: Annotated[str, _HANDLER]
-    limit: Count = 0
+    limit: Annotated[int, Meta(ge=1, le=LARGEST_LIMIT)] = 0
     strategy: StrategyName = "peek"
     secondary: bool = False
-    peek_delay: Annotated[float, Meta(ge=MINIMUM_PEEK_DELAY)] = 1.0
-    attempts: Count = 6
+    peek_delay: Annotated[float, Meta(ge=MINIMUM_PEEK_DELAY, le=LONGEST_S)] = 1.0
+    attempts: Count | None = None
     purge_on_startup: bool = False
     time_limit: Seconds = 0.0
-    throttle_after: Annotated[int, Meta(ge=0)] = 0
+    throttle_after: Annotated[int, Meta(ge=0, le=2_147_483_647)] = 0
     throttle_wait: Seconds = 1.0
     purge_expired_on_startup: bool = False
     purge_expired_every: Seconds = 0.0
     exclusive: bool = False
     batch: str | int = ADAPTIVE
-    batch_time: Annotated[float, Meta(ge=0.001)] = 0.05
+    batch_time: Annotated[float, Meta(ge=0.001, le=LONGEST_S)] = 0.05
 
     def __post_init__(self) -> None:
         limit = 1 if self.exclusive else self.limit or (1 if self.secondary else DEFAULT_LIMIT)
         object.__setattr__(self, "limit", limit)
+
+    @property
+    def attempts_of_function(self) -> int:
+        """How often a message is tried if the handler is a function."""
+        return self.attempts or DEFAULT_ATTEMPTS
 
 
 def read_worker(node: Node, compat: str) -> WorkerSettings:

@@ -14,20 +14,28 @@ import os
 import re
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import yaml
 
 from rowpost.errors import SettingsError
 from rowpost.settings.password import PasswordSource, SecretUrl
+from rowpost.settings.secrets import in_place
 from rowpost.settings.yaml_node import VARIABLE, Node, did_you_mean, shorten
 
-__all__ = ["expand_secrets", "find_environment", "read_root", "with_password"]
+__all__ = ["expand_secrets", "find_environment", "read_root", "user_path", "with_password"]
 
 _LONGEST_PROBLEM = 300  # characters
 #: a password in a URL, or in an ODBC connection string
 _PASSWORD = re.compile(r"(?i)^postgres(?:ql)?://[^/@]*:[^/@]*@|[?&]password=|(?:^|;)\s*(?:pwd|password)\s*=")
 PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def user_path(text: str) -> Path:
+    """Return a path with ~ replaced by the user's home directory. Raises SettingsError if there is none."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise SettingsError(f"{text}: the variable HOME is not set, and this user has no home directory: write the path without ~") from None
 
 
 def find_environment(environment: str | Path) -> Path:
@@ -81,10 +89,7 @@ def read_root(path: Path) -> Node:
 
 
 def expand_secrets(node: Node, key: str, template: str, engine: str, *, offline: bool = False) -> str:
-    """Replace `${VARIABLE}` from the process environment, and escape each value for its place in the text.
-
-    If a variable is the whole text, its value is not escaped. In a PostgreSQL URL, a value before the host is
-    percent-encoded. In an ODBC connection string, a value with special characters is put into braces.
+    """Replace `${VARIABLE}` from the process environment, and escape each value for its place in the text, as `secrets.in_place` says.
 
     Args:
         node: the part of the file that contains the text.
@@ -94,7 +99,7 @@ def expand_secrets(node: Node, key: str, template: str, engine: str, *, offline:
         offline: nobody will connect to it, so that a variable without a value stays as it is written.
 
     Raises:
-        SettingsError: a variable is not set or empty, or its name is not one.
+        SettingsError: a variable is not set or empty, its name is not one, or its value cannot stand there.
     """
 
     def value_of(match: re.Match[str]) -> str:
@@ -107,25 +112,17 @@ def expand_secrets(node: Node, key: str, template: str, engine: str, *, offline:
         if not value:
             state = "not set" if value is None else "empty"
             raise node.error(key, f"the environment variable {name} is {state}: export {name}=... and try again")
-        if match.group(0) == template:
-            return value
-        if engine == "sqlserver":
-            return _odbc_value(template, match, value)
-        return quote(value, safe="") if "@" in template[match.end() :] else value
+        try:
+            return in_place(template, match, value, engine)
+        except SettingsError as error:
+            raise node.error(key, str(error)) from None
 
     return VARIABLE.sub(value_of, template)
 
 
-def _odbc_value(template: str, match: re.Match[str], value: str) -> str:
-    alone = template[: match.start()].rstrip().endswith("=") and template[match.end() :].lstrip()[:1] in ("", ";")
-    if alone and (re.search(r"[;{}=]", value) or value != value.strip()):
-        return "{" + value.replace("}", "}}") + "}"
-    return value
-
-
 def _search_folders() -> list[Path]:
     named = os.environ.get("ROWPOST_ENVIRONMENTS")
-    return [*([Path(named).expanduser()] if named else []), Path("deploy/environments")]
+    return [*([user_path(named)] if named else []), Path("deploy/environments")]
 
 
 def _packaged_folders() -> list[Path]:
@@ -165,5 +162,5 @@ def with_password(node: Node, url: str, file: str | None, command: tuple[str, ..
         raise node.error("password_file", "cannot be together with password_command: remove one of them")
     if _PASSWORD.search(url):
         raise node.error("url", "has a password of its own, beside password_file or password_command: remove one of them")
-    path = None if file is None else (node.file.parent / Path(file).expanduser()).absolute()
+    path = None if file is None else (node.file.parent / user_path(file)).absolute()
     return SecretUrl(url, PasswordSource(path, command))

@@ -21,7 +21,7 @@ import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from reprlib import Repr
 from types import MappingProxyType, UnionType
@@ -32,14 +32,20 @@ from msgspec import Meta
 
 from rowpost.errors import SettingsError
 
-__all__ = ["VARIABLE", "Count", "Node", "Seconds", "Texts", "decode", "did_you_mean", "shorten"]
+__all__ = ["LONGEST_S", "VARIABLE", "Count", "Kept", "Node", "Seconds", "Texts", "decode", "did_you_mean", "shorten"]
 
 T = TypeVar("T")
 
+#: the longest time in seconds, 23 days: an operating system waits for at most 2,147,483 s at once
+LONGEST_S = 2_000_000.0
+#: the longest time in seconds for which something is kept: a hundred years
+LONGEST_KEPT_S = 36_525 * 86_400.0
 #: a number of seconds, fractions allowed
-Seconds = Annotated[float, Meta(ge=0.0)]
-#: a whole number that is at least 1
-Count = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(ge=0.0, le=LONGEST_S)]
+#: a number of seconds for which something is kept
+Kept = Annotated[float, Meta(ge=1.0, le=LONGEST_KEPT_S)]
+#: a whole number that is at least 1, and that databases store
+Count = Annotated[int, Meta(ge=1, le=2_147_483_647)]
 #: a list of texts that is not empty
 Texts = Annotated[tuple[str, ...], Meta(min_length=1)]
 
@@ -160,11 +166,11 @@ class Node:
             allowed = get_args(hint)
             return self.error(key, f"{shown} is not one of {', '.join(allowed)}{did_you_mean(value, allowed)}")
         bound = _OUT_OF_RANGE.match(said)
-        if bound and value == value:  # noqa: PLR0124 -- NaN differs from itself, and is no number of seconds
+        if bound and value == value and value not in (inf, -inf):  # noqa: PLR0124 -- NaN differs from itself, and is no number of seconds
             is_low = bound[1] == ">="
             problem = {int: ("too large", "too small"), float: ("s is too long", "s is too short")}[kind][is_low]
             joint = " " if kind is float else " is "
-            return self.error(key, f"{shown}{joint}{problem}: write {bound[2]} or {'more' if is_low else 'less'}")
+            return self.error(key, f"{shown}{joint}{problem}: write {bound[2].removesuffix('.0')} or {'more' if is_low else 'less'}")
         if "matching regex" in said:
             return self.error(key, f"{shown} is not {hint.__metadata__[0].description}")
         return self.wrong(key, _wanted(hint))

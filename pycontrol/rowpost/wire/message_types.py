@@ -4,7 +4,8 @@
     @dataclass(frozen=True)
     class OrderPlaced: ...
 
-A class without the decorator is named by its module and its own name. A class that derives from another message class
+A class without the decorator is named by its module and its own name. If another program cannot find it by that name, because it is a type
+of Python's own, is defined in a function or in the program's main file, it cannot be sent: no handler could be registered for it. A class that derives from another message class
 is that type too: events reach the subscribers of all of them.
 """
 
@@ -16,12 +17,15 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import TypeVar
 
+from rowpost.errors import InvalidMessage
+
 __all__ = [
     "FULL_NAME",
     "enclosed_type_names",
     "find_class",
     "first_type",
     "message_type",
+    "named_types",
     "short_type",
     "split_enclosed_types",
     "time_to_be_received_of",
@@ -40,6 +44,7 @@ _brackets = re.compile(r"([\[\]])").split
 _names = re.compile(r"[^\[\],]+")
 _NAME = "__rowpost_type__"
 _TIME = "__rowpost_time_to_be_received__"
+_OWN_MODULES = ("builtins", "__main__")
 _classes: dict[str, type] = {}
 #: what `enclosed_type_names` found, for each message that is sent
 _enclosed: dict[type, str] = {}
@@ -91,11 +96,23 @@ def type_names(cls: type) -> tuple[str, ...]:
     return (type_name(cls), *(type_name(base) for base in bases))
 
 
+def named_types(cls: type) -> tuple[str, ...]:
+    """The names of a class, as `type_names`. Raises InvalidMessage if the class has none by which another program finds it."""
+    if not enclosed_type_names(cls):
+        raise InvalidMessage(
+            f"Cannot send a {type_name(cls)}: its class has no name that a receiver can know. Use a class with "
+            "@message_type('Shop.Messages.PlaceOrder'), or send it with headers={'NServiceBus.EnclosedMessageTypes': …}, which name its type."
+        )
+    return type_names(cls)
+
+
 def enclosed_type_names(cls: type) -> str:
-    """The header NServiceBus.EnclosedMessageTypes of a class's messages."""
+    """The header NServiceBus.EnclosedMessageTypes of a class's messages. Empty if no other program can know the class."""
     found = _enclosed.get(cls)
     if found is None:
-        found = _enclosed[cls] = ";".join(type_names(cls))
+        names = type_names(cls)
+        unknown = cls.__module__ in _OWN_MODULES or "<locals>" in names[0]
+        found = _enclosed[cls] = "" if unknown and len(names) == 1 and _NAME not in cls.__dict__ else ";".join(names)
     return found
 
 

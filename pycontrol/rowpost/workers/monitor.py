@@ -297,7 +297,7 @@ class QueueMonitor:
         queue = self._settings.queue(name)
         if queue is None or queue.worker is None:
             raise LookupError(f"Queue {name!r} has no worker in the settings.")
-        return CrashPolicy(queue.worker.attempts - 1, 0, timedelta(0), self._settings.supervisor.error_queue)
+        return CrashPolicy(queue.worker.attempts_of_function - 1, 0, timedelta(0), self._settings.supervisor.error_queue)
 
     # -------------------------------------------------------------- connection
     def _open(self, lock_timeout_ms: int | None = None) -> Connection:

@@ -101,7 +101,7 @@ class Pools:
             queue=queue,
             handler=worker.handler,
             number=number,
-            attempts=worker.attempts,
+            attempts=worker.attempts_of_function,
             error_queue=self.settings.supervisor.error_queue,
             polls=worker.strategy != "peek",
             receive=receive,

@@ -29,6 +29,7 @@ from typing import Any
 from rowpost.database import embedded
 from rowpost.errors import HandlerNotFound, QueueNotFound, RowpostError, SettingsError
 from rowpost.settings.environment import Settings
+from rowpost.settings.password import hurry
 from rowpost.transport.delayed import wait_after_peek
 from rowpost.workers.answers import Answer, MonitorFailure, NotReported, WakeUp
 from rowpost.workers.circuit_breaker import CircuitBreaker
@@ -343,7 +344,7 @@ class Supervisor:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, lambda *_: self.stop()) for number in STOP_SIGNALS}
+        before = {number: signal.signal(number, lambda *_: (hurry(), self.stop())) for number in STOP_SIGNALS}
         if self._load is not None and hasattr(signal, "SIGHUP"):
             before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: self.reload())
         try:

@@ -35,6 +35,7 @@ from rowpost.pipeline.pipeline import Pipeline
 from rowpost.pipeline.plain_handler import Handler
 from rowpost.recoverability.outcome import Interrupted, Kind, Outcome
 from rowpost.recoverability.policy import Host, in_words
+from rowpost.settings.password import hurry
 from rowpost.workers.circuit_breaker import arms_circuit_breaker
 from rowpost.workers.concurrency import poll_pause
 from rowpost.workers.log_forwarding import forward_logs
@@ -365,5 +366,5 @@ def run_worker(assignment: Assignment, pipe: PipeEnd, in_flight: InFlight) -> No
     forward_logs(worker.send, in_flight, assignment.settings.log.number)
     signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: worker.exit())
+        signal.signal(number, lambda *_: (hurry(), worker.exit()))
     worker.run()

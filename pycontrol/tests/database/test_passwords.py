@@ -1,15 +1,23 @@
 """Passwords that are read from a file or from a program whenever a connection opens."""
 
 import json
+import os
 import pickle
+import subprocess
 import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
 
 from rowpost.database.connection import connect, connect_url
 from rowpost.database.dialects.odbc import connection_string
 from rowpost.errors import LoginRefused, PasswordUnavailable, SettingsError
+from rowpost.settings import password
 from rowpost.settings.environment import load_settings
 from rowpost.settings.password import PasswordSource, SecretUrl
 from tests.support.program import Program
@@ -133,6 +141,7 @@ def test_a_source_that_cannot_be_read_is_named_without_what_it_says(environment,
         ('url: "postgresql://app@db01/shop?password=x"\npassword_file: p', "url: has a password of its own"),
         ('url: "postgresql://app@db01/shop"\npassword_file: p\npassword_command: [q]', "password_file: cannot be together"),
         ('url: "postgresql://app@db01/shop"\npassword_command: q', "password_command"),
+        ('url: "postgresql://app@db01/shop"\npassword_command: []', "password_command: must be a list of texts"),
     ],
 )
 def test_an_environment_that_names_two_passwords_is_refused(tmp_path, lines, text):
@@ -149,6 +158,95 @@ def test_the_embedded_engine_takes_no_password(tmp_path):
 
     with pytest.raises(SettingsError, match="password_file: the embedded engine has no password_file"):
         load_settings(path)
+
+
+# ------------------------------------------------------------------ files and programs without an end
+POSIX = pytest.mark.skipif(os.name != "posix", reason="needs named pipes")
+
+
+def program(text: str) -> PasswordSource:
+    return PasswordSource(command=(sys.executable, "-c", f"import os, sys, time\n{text}"))
+
+
+def test_a_byte_order_mark_is_no_part_of_a_password(tmp_path):
+    file = tmp_path / "password"
+    file.write_bytes(b"\xef\xbb\xbfpw\r\n")
+
+    assert PasswordSource(file).read() == "pw"
+    assert program(r"sys.stdout.buffer.write(b'\xef\xbb\xbfpw\n')").read() == "pw"
+
+
+@pytest.mark.parametrize("text", ["while True: os.write(1, b'x' * 65536)", "print('x' * 65537)", "os.write(1, b'x' * 70000); time.sleep(3600)"])
+def test_a_program_that_writes_more_than_a_password_is_ended(text):
+    with pytest.raises(PasswordUnavailable, match="is longer than 64 KiB"):
+        program(text).read()
+
+
+def test_a_password_of_64_kib_and_much_on_stderr_are_no_trouble(tmp_path):
+    file = tmp_path / "password"
+    file.write_text("x" * 65536)
+
+    assert PasswordSource(file).read() == program("os.write(2, b'e' * 10**6); os.write(1, b'x' * 65536)").read()
+    file.write_text("x" * 65537)
+    with pytest.raises(PasswordUnavailable, match="is longer than 64 KiB"):
+        PasswordSource(file).read()
+
+
+@pytest.mark.parametrize("text", ["time.sleep(3600)", "os.close(1); time.sleep(3600)", "print('pw', flush=True); os.fork() or time.sleep(3600)"])
+def test_a_program_that_does_not_end_is_ended_with_what_it_started(monkeypatch, text):
+    monkeypatch.setattr(password, "TIME_LIMIT_S", 0.3)
+    started = []
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda *given, **options: started.append(popen(*given, **options)) or started[0])
+
+    with pytest.raises(PasswordUnavailable, match="did not end within"):
+        program(text).read()
+
+    assert started[0].returncode is not None
+    with pytest.raises(ProcessLookupError):
+        _signal_group_until_gone(started[0].pid)
+
+
+def _signal_group_until_gone(group: int) -> None:
+    """Raise ProcessLookupError when no process of a group is left; a killed one may wait for init to take it."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        os.killpg(group, 0)
+        if all(each.status() == psutil.STATUS_ZOMBIE for each in psutil.process_iter() if _group_of(each.pid) == group):
+            raise ProcessLookupError
+        time.sleep(0.02)
+
+
+def _group_of(pid: int) -> int:
+    with suppress(ProcessLookupError):
+        return os.getpgid(pid)
+    return 0
+
+
+def test_who_is_to_end_does_not_wait_for_a_program(monkeypatch):
+    monkeypatch.setattr(password, "_hurries", False)
+    monkeypatch.setattr(password, "_HURRIED_LIMIT_S", 0.0)
+    threading.Timer(0.2, password.hurry).start()
+
+    with pytest.raises(PasswordUnavailable, match="did not end within"):
+        program("time.sleep(3600)").read()
+
+
+@POSIX
+def test_a_pipe_is_read_when_somebody_writes_a_line_to_it(tmp_path, monkeypatch):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_text("pw\n"))
+    writer.start()
+
+    assert PasswordSource(pipe).read() == "pw"
+
+    writer.join()
+    monkeypatch.setattr(password, "TIME_LIMIT_S", 0.2)
+    with pytest.raises(PasswordUnavailable, match="nobody wrote a line"):
+        PasswordSource(pipe).read()
+    with pytest.raises(PasswordUnavailable, match="is longer than 64 KiB"):
+        PasswordSource(Path("/dev/zero")).read()
 
 
 # ------------------------------------------------------------------ the other places

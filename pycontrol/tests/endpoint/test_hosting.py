@@ -452,3 +452,17 @@ def test_subscriptions_are_added_listed_and_removed(rowpost):  # noqa: F811
     assert [(each["topic"], each["endpoint"]) for each in listed] == [("Shop.OrderPlaced", "Billing")]
     assert "Billing" in listed[0]["queue"]
     assert rowpost("subscriptions", "list", "--endpoint", "Billing").out.count("Shop.OrderPlaced") == 0
+
+
+# ------------------------------------------------------------------ attempts beside an endpoint
+def test_attempts_beside_an_endpoint_are_refused_with_what_the_endpoint_says_instead():
+    settings = Settings("dev", queues=(QueueSettings("Sales", worker=WorkerSettings(f"{HERE}:sales", attempts=2)),))
+    of_function = Settings("dev", queues=(QueueSettings("Sales", worker=WorkerSettings("operator:eq", attempts=2)),))
+    words = r"queues\.Sales\.worker\.attempts: 2 .*Endpoint.*recoverability=Recoverability\(immediate_retries=1, delayed_retries=0\)"
+
+    for refused in (lambda: needed_queues(settings), lambda: with_endpoints(settings, [f"{HERE}:sales"])):
+        with pytest.raises(SettingsError, match=words):
+            refused()
+
+    assert needed_queues(of_function) == ("Sales", "error")
+    assert WorkerSettings("operator:eq").attempts_of_function == 6

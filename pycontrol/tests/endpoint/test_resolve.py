@@ -1,13 +1,26 @@
 """From `module:function` to a function, with an error that says what is wrong."""
 
 import sys
+from dataclasses import dataclass
+from functools import reduce
 
 import pytest
 
 from rowpost.endpoint.endpoint import Endpoint
 from rowpost.endpoint.resolve import resolve_handler
 from rowpost.errors import HandlerNotFound, SettingsError
-from rowpost.sagas import handles
+from rowpost.recoverability.policy import Recoverability
+from rowpost.sagas import Saga, handles, starts
+
+
+@dataclass
+class Placed:
+    id: str
+
+
+@dataclass
+class State:
+    id: str
 
 
 @pytest.fixture
@@ -65,6 +78,19 @@ def test_a_module_that_fails_while_imported_says_how(module):
     with pytest.raises(HandlerNotFound, match="ValueError: no licence") as caught:
         resolve_handler("shop_four:place")
     assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_a_module_that_cannot_be_imported_is_named_with_file_and_line(module, tmp_path):
+    module("shop_syntax", "def place(message, connection):\n    return (1\n")
+    module("shop_below", "import os\n\nimport shop_syntax\n")
+    module("shop_exits", "import sys\nsys.exit('give me arguments')\n")
+
+    with pytest.raises(HandlerNotFound, match=rf"SyntaxError.*{tmp_path / 'shop_syntax.py'}, line 2: return \(1"):
+        resolve_handler("shop_syntax:place")
+    with pytest.raises(HandlerNotFound, match=rf"SyntaxError.*{tmp_path / 'shop_syntax.py'}, line 2"):
+        resolve_handler("shop_below:place")
+    with pytest.raises(HandlerNotFound, match=rf"SystemExit: give me arguments.*{tmp_path / 'shop_exits.py'}, line 2"):
+        resolve_handler("shop_exits:place")
 
 
 def test_a_missing_function_is_named(module):
@@ -132,6 +158,88 @@ def test_an_endpoint_and_a_saga_refuse_such_a_handler_too(module, name):
         Endpoint("Sales").handles("Shop.Order")(getattr(shop_refused, name))
     with pytest.raises(SettingsError, match="is async or a generator"):
         handles(dict)(getattr(shop_refused, name))
+
+
+SIGNATURES = """
+import functools
+
+class Depends:
+    pass
+
+def one(message): ...
+def three(message, connection, session): ...
+def injected(message, connection, session=Depends()): ...
+def keyword(message, *, connection): ...
+def none(): ...
+
+class Made:
+    def __init__(self, message, connection): ...
+    def method(self, message, connection): ...
+    def short(self, message): ...
+    def __call__(self, message): ...
+
+made = Made(None, None)
+bound_short = made.short
+partly_all = functools.partial(three, 1, 2, 3)
+
+def good(message, connection): ...
+def optional(message, connection, retries=3, *, log=print): ...
+def anything(*args, **options): ...
+bound = made.method
+partly = functools.partial(three, session=1)
+named = functools.partial(lambda session, message, connection: None, "s")
+
+@functools.wraps(three)
+def wrapper(message, connection):
+    three(message, connection, 1)
+"""
+WRONG = ["one", "three", "injected", "keyword", "none", "Made", "Made.method", "made", "bound_short", "partly_all"]
+RIGHT = ["good", "optional", "anything", "bound", "partly", "named", "wrapper"]
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_handler_that_cannot_be_called_with_a_message_is_refused_with_the_form_that_can(module, name):
+    module("shop_signatures", SIGNATURES)
+    import shop_signatures
+
+    with pytest.raises(HandlerNotFound, match=rf"'shop_signatures:{name}' .*(\(message, connection\)|Use a function)"):
+        resolve_handler(f"shop_signatures:{name}")
+    with pytest.raises(SettingsError, match=r"of Sales .*(\(message, context\)|Use a function)"):
+        Endpoint("Sales").handles("Shop.Order")(reduce(getattr, name.split("."), shop_signatures))
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_handler_that_can_be_called_with_a_message_is_taken(module, name):
+    module("shop_signatures", SIGNATURES)
+
+    handler = resolve_handler(f"shop_signatures:{name}")
+
+    assert handler("m", "c") is None
+    assert Endpoint("Sales").handles("Shop.Order")(handler) is handler
+
+
+def test_a_builtin_function_without_a_description_of_its_arguments_is_taken():
+    assert resolve_handler("builtins:print") is print
+
+
+def test_the_other_functions_of_an_endpoint_and_of_a_saga_are_checked_as_well():
+    def wrong(*, message): ...
+
+    with pytest.raises(SettingsError, match=r"recoverability policy of Sales .*wrong\(failure\)"):
+        Endpoint("Sales", recoverability=Recoverability(policy=wrong))
+    with pytest.raises(SettingsError, match=r"not_audited of Sales .*wrong\(headers\)"):
+        Endpoint("Sales", audit_queue="audit", not_audited=wrong)
+    with pytest.raises(SettingsError, match=r"check 'Disk' of Sales .*wrong\(\)"):
+        Endpoint("Sales").check("Disk")(wrong)
+    with pytest.raises(SettingsError, match=r"\(self, message, context\)"):
+        handles(dict)(wrong)
+    with pytest.raises(SettingsError, match=r"Policy.not_found .*\(message, context\)"):
+
+        class Policy(Saga[State], correlate={Placed: "id"}):
+            @starts(Placed)
+            def placed(self, message, context): ...
+
+            def not_found(self, message, context): ...
 
 
 def test_a_class_in_the_place_of_the_types_name_is_refused():

@@ -39,6 +39,11 @@ class FixedQuote(Quote):
     """Derives from it, and is worth something for longer."""
 
 
+@dataclass
+class Unnamed:
+    """Is named by its module."""
+
+
 @pytest.fixture
 def bus(database, sql):
     """What the endpoint Sales sends is stored when the block ends."""
@@ -221,3 +226,36 @@ def test_an_event_expires_in_the_queue_of_each_subscriber(bus, database, sql, ma
     assert json.loads(headers)[MESSAGE_ID] == event_id == "quote-1"
     if not registered:
         sql.run(f"DROP TABLE {sql.table(name)}")
+
+
+def test_a_message_whose_class_no_receiver_can_know_is_refused_at_the_call(bus, database, only):
+    class Plain:
+        """Of a function."""
+
+    of_program = type("OfProgram", (), {"__module__": "__main__"})
+    words = "message_type.*EnclosedMessageTypes"
+
+    with bus() as open_bus:
+        for message in ({"x": 1}, [1], "text", 7, Plain(), of_program()):
+            for send in (open_bus.send, open_bus.send_local, open_bus.publish):
+                with pytest.raises(InvalidMessage, match=words):
+                    send(message, **({"to": "Billing"} if send == open_bus.send else {}))
+        with pytest.raises(InvalidMessage, match=words):
+            open_bus.send({"x": 1})  # without a destination
+        open_bus.send(Go(), to="Billing")
+
+    assert only().headers["NServiceBus.EnclosedMessageTypes"] == "Shop.Go"
+
+
+def test_a_dict_with_the_name_of_its_type_and_a_class_of_a_module_are_sent(bus, database):
+    class BestQuote(BetterQuote):
+        """Its base has a name, which its receivers know."""
+
+    with bus() as open_bus:
+        open_bus.send({"x": 1}, to="Billing", headers={"NServiceBus.EnclosedMessageTypes": "Shop.Go"})
+        open_bus.send(BestQuote(), to="Billing")
+        open_bus.send(Unnamed(), to="Billing")
+
+    first, second, third = (each.headers["NServiceBus.EnclosedMessageTypes"] for each in Queue("Billing", database).browse(5))
+    assert (first, third) == ("Shop.Go", f"{__name__}.Unnamed")
+    assert second.endswith("BestQuote;Shop.BetterQuote;Shop.Quote")

@@ -1,14 +1,21 @@
 """Settings: strict files, secrets that never show, complaints that say where and what to do."""
 
+import dataclasses
+import importlib
+import pkgutil
 import re
 from dataclasses import FrozenInstanceError, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Annotated, get_args, get_origin, get_type_hints
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
+import rowpost.settings
 from rowpost.database.connection import connect
 from rowpost.errors import SettingsError
+from rowpost.settings.bridge import BridgeSettings
 from rowpost.settings.environment import (
     FEATURES,
     QueueSettings,
@@ -17,6 +24,8 @@ from rowpost.settings.environment import (
     WorkerSettings,
     load_settings,
 )
+from rowpost.settings.metrics import MetricsAddress
+from rowpost.settings.secrets import resolve_participants
 
 REPOSITORY = Path(__file__).parents[3]
 PRODUCTION = """
@@ -220,12 +229,61 @@ def test_a_missing_secret_is_named(write, monkeypatch, value, state):
         ("postgresql", "postgresql://u:${SHOP_PASSWORD}@h/d", "p@s:/?", "postgresql://u:p%40s%3A%2F%3F@h/d"),
         ("postgresql", "${SHOP_PASSWORD}", "postgresql://u:p@h/d", "postgresql://u:p@h/d"),
         ("postgresql", "postgresql://u@${SHOP_PASSWORD}/d", "h:5433", "postgresql://u@h:5433/d"),
+        ("postgresql", "postgresql://${SHOP_PASSWORD}/d?user=a@b", "h:5433", "postgresql://h:5433/d?user=a@b"),
+        (
+            "postgresql",
+            "postgresql://h/d?user=u&password=${SHOP_PASSWORD}",
+            "a&b%41#=?c@",
+            "postgresql://h/d?user=u&password=a%26b%2541%23%3D%3Fc%40",
+        ),
+        ("postgresql", "postgresql://h/d?password=${SHOP_PASSWORD}&user=u", "a b", "postgresql://h/d?password=a%20b&user=u"),
+        ("postgresql", "postgresql://h/${SHOP_PASSWORD}", "a?b%41/c", "postgresql://h/a%3Fb%2541%2Fc"),
+        ("postgresql", "postgresql://h/d?${SHOP_PASSWORD}", "user=u&sslmode=require", "postgresql://h/d?user=u&sslmode=require"),
+        ("sqlserver", "Server=a;PWD={${SHOP_PASSWORD}};App=b", "p;w}d", "Server=a;PWD={p;w}}d};App=b"),
+        ("sqlserver", "Server=tcp:${SHOP_PASSWORD},1433;App=b", "sql01", "Server=tcp:sql01,1433;App=b"),
     ],
 )
 def test_a_secret_is_escaped_for_the_place_where_it_stands(write, monkeypatch, engine, template, value, url):
     monkeypatch.setenv("SHOP_PASSWORD", value)
 
     assert load_settings(write(f'engine: {engine}\nurl: "{template}"')).url == url
+
+
+def test_a_value_of_an_odbc_string_that_nothing_can_escape_is_refused(write, monkeypatch):
+    monkeypatch.setenv("SHOP_PASSWORD", "geheim;Server=x")
+
+    said = complaint(write('engine: sqlserver\nurl: "Server=a;PWD=x${SHOP_PASSWORD}"'))
+
+    assert "SHOP_PASSWORD" in said and "PWD=${SHOP_PASSWORD};" in said and "geheim" not in said
+
+
+@pytest.mark.parametrize("value", ["a&b%41#=?c@", "p@s:/?", "%zz ü"])
+@pytest.mark.parametrize("template", ["postgresql://app:${SHOP_PASSWORD}@h/d", "postgresql://h/d?user=app&password=${SHOP_PASSWORD}"])
+def test_the_server_gets_the_password_of_a_variable_wherever_it_stands(write, monkeypatch, template, value):
+    monkeypatch.setenv("SHOP_PASSWORD", value)
+
+    url = load_settings(write(f'engine: postgresql\nurl: "{template}"')).url
+
+    assert conninfo_to_dict(url) == {"user": "app", "password": value, "host": "h", "dbname": "d"}
+    assert resolve_participants({"p": template}) == {"p": url}
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("postgresql://app:geheim@h/d?schema=public", "parameter 'schema', which .* default_schema"),
+        ("postgresql://app:geheim@h/d?pgbouncer=true&connection_limit=1", "parameters 'pgbouncer', 'connection_limit'"),
+        ("postgresql://app:geheim@h/d?sslmod=require", "'sslmod'.*did you mean sslmode"),
+        ("postgresql://app:ge/heim@h/d?schema=public", "Percent-encode"),
+        ("postgresql://app:x@h/d?geheim%20=1", "Percent-encode"),
+        ("postgresql://app:12/3?geheim=x@h/d", "Percent-encode"),
+    ],
+)
+def test_a_parameter_that_the_driver_does_not_know_is_named_and_no_secret_is(url, expected):
+    with pytest.raises(SettingsError, match=expected) as raised:
+        connect(Settings(url=url))
+
+    assert "geheim" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -256,6 +314,12 @@ def test_a_secret_is_escaped_for_the_place_where_it_stands(write, monkeypatch, e
         ("queues: {Sales: {worker: {limit: 8}}}", ("queues.Sales.worker.handler: missing",)),
         ("queues: {Sales: {worker: {handler: shop}}}", ("worker.handler: 'shop' is not of the form module:function",)),
         ("queues: {Sales: {worker: {handler: 'a:b', limit: 0}}}", ("worker.limit: 0 is too small: write 1 or more",)),
+        (
+            f"queues: {{Sales: {{worker: {{handler: 'a:b', limit: {10**30}}}}}}}",
+            ("worker.limit: 1000000000000000000000000000000 is too large: write 10000 or less",),
+        ),
+        (f"queues: {{Sales: {{worker: {{handler: 'a:b', attempts: {2**31}}}}}}}", ("worker.attempts: 2147483648 is too large",)),
+        ("supervisor: {stop_timeout: 1.0e+300}", ("supervisor.stop_timeout: 1e+300 s is too long: write 2000000 or less",)),
         ("queues: {Sales: {worker: {handler: 'a:b', limit: 2.5}}}", ("worker.limit: must be a whole number",)),
         ("queues: {Sales: {worker: {handler: 'a:b', limit: true}}}", ("worker.limit: must be a whole number",)),
         ("queues: {Sales: {worker: {handler: 'a:b', attempts: 0}}}", ("worker.attempts: 0 is too small",)),
@@ -441,3 +505,18 @@ def test_wake_up_for_everybody_is_refused_on_sql_server(write):
         "supervisor.wake_up: 'everybody' is for PostgreSQL only, because SQL Server has no NOTIFY: write true, and a shorter `peek_delay` "
         "at the workers of queues whose messages must not wait"
     )
+
+
+def test_every_number_of_settings_has_a_smallest_and_a_largest_value():
+    read_from_others, free = {MetricsAddress, BridgeSettings}, []
+    for module in pkgutil.iter_modules(rowpost.settings.__path__, "rowpost.settings."):
+        classes = vars(importlib.import_module(module.name)).values()
+        for cls in {each for each in classes if dataclasses.is_dataclass(each) and each.__module__ == module.name} - read_from_others:
+            for name, hint in get_type_hints(cls, include_extras=True).items():
+                for each in (hint, *get_args(hint)) if get_origin(hint) is not Annotated else (hint,):
+                    bounds = getattr(each, "__metadata__", None)
+                    number = (each if bounds is None else get_args(each)[0]) in (int, float)
+                    if number and (bounds is None or bounds[0].le is None or bounds[0].ge is None):
+                        free.append(f"{cls.__name__}.{name}")
+
+    assert sorted(free) == ["SupervisorSettings.metrics", "WorkerSettings.batch"], "which read_metrics_address and check_batch check"

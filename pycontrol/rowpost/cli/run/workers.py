@@ -35,6 +35,7 @@ from rowpost.endpoint.hosting import (
 )
 from rowpost.errors import QueueNotFound
 from rowpost.settings.environment import Settings
+from rowpost.settings.password import hurry
 from rowpost.workers.events import Event, level_of
 from rowpost.workers.snapshot import QueueSnapshot
 from rowpost.workers.supervisor import Supervisor
@@ -230,6 +231,7 @@ def supervise(
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         received.append(number)
+        hurry()
         supervisor.stop()
 
     thread = threading.Thread(target=work, name="rowpost supervisor")

@@ -26,7 +26,7 @@ from rowpost.database.dialects.protocol import (
     row_order,
 )
 from rowpost.errors import RowpostError, SettingsError, UnsupportedServer
-from rowpost.settings.target import is_unambiguous
+from rowpost.settings.target import is_unambiguous, why_unreadable
 
 __all__ = ["PostgreSQL", "check_version"]
 
@@ -42,10 +42,6 @@ _TYPES = {
     "timestamp": "timestamp",
 }
 _MESSAGE_ARRAYS = ("text[]", "bytea[]", "uuid[]", "bigint[]")  # headers, bodies, ids, times to be received
-_UNREADABLE_URL = (
-    "The PostgreSQL URL cannot be read, or a part of its password stands where its host, port or database is expected. It is not shown. "
-    "Percent-encode the characters : / ? # [ ] @ and % in user, password and database; a ${VARIABLE} in the url is encoded for you."
-)
 # A cursor WITH HOLD is carried out at COMMIT, and this one fails: without CLOSE the transaction cannot be committed, by whatever way a COMMIT
 # comes. CLOSE fails if another transaction was begun meanwhile, and if CLOSE ALL has removed the guard. The name is random, so that no
 # handler makes another cursor of that name.
@@ -71,11 +67,11 @@ class PostgreSQL:
 
     def connect(self, url: str, application_name: str) -> psycopg.Connection:
         if not is_unambiguous(url):  # libpq's words would contain parts of it, and so would a search for the host's address
-            raise SettingsError(_UNREADABLE_URL)
+            raise SettingsError(why_unreadable(url))
         try:
             connection = open_connection(url, application_name)
         except psycopg.ProgrammingError:
-            raise SettingsError(_UNREADABLE_URL) from None
+            raise SettingsError(why_unreadable(url)) from None
         except psycopg.Error as error:
             raise self.translate(error) from error
         try:
