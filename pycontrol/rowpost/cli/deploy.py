@@ -56,13 +56,13 @@ def _planned(session: Session, folder: Path | None = None) -> Plan:
     """Make the plan, including the saga tables of the environment's endpoints, whose code is in the current folder."""
     import_from_current_folder()
 
-    unknown: list[str] = []
-
-    def note_missing(error: HandlerNotFound) -> None:
-        unknown.append(str(error))
-        session.note(f"{error}. Its saga tables are planned only if the environment declares them below `sagas`.")
-
-    planned = plan(with_sagas(session.settings, note_missing), folder)
+    unknown: list[HandlerNotFound] = []
+    planned = plan(with_sagas(session.settings, unknown.append), folder)
+    if unknown:
+        session.note(
+            "Handlers cannot be imported here. If one is an endpoint with sagas, their tables are planned only if the environment declares "
+            f"them below `sagas`: {'; '.join(dict.fromkeys(map(str, unknown)))}"
+        )
     needed_by = "a handler of the environment" if unknown else ""
     return replace(planned, uncertain=tuple((feature, needed_by) for feature in OF_HANDLERS if needed_by))
 

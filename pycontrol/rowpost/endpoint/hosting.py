@@ -201,6 +201,7 @@ def _worker(settings: Settings, name: str, endpoint: Endpoint, declared: WorkerS
         handler=name,
         limit=endpoint.limit or base.limit,
         strategy=endpoint.strategy or base.strategy,
+        attempts=base.attempts if base.handler == name else None,  # else they were written for another handler, a function
     )
 
 

@@ -46,7 +46,7 @@ def _import(name: str, module_name: str) -> Any:
     except ModuleNotFoundError as error:
         missing = error.name or module_name
         if module_name == missing or module_name.startswith(f"{missing}."):
-            text = f"handler {name!r}: no module {missing!r}; is it installed, or its folder on PYTHONPATH?"
+            text = f"handler {name!r}: no module {missing!r} (install it, or put its folder on PYTHONPATH)"
         else:
             text = f"handler {name!r}: module {module_name!r} imports {missing!r}, which is not installed"
         raise HandlerNotFound(text) from error

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 __all__ = [
@@ -284,7 +284,7 @@ class Logged(Event):
     """A worker process logged something: code of a handler, or rowpost itself.
 
     `level` is a number of the module logging, `logger` the logger's name, and `text` the message with the stack of its exception.
-    `message_id` is the message that was handled meanwhile, if any.
+    `message_id` is the message that was handled meanwhile, if any, and `extra` what was logged with `extra=`.
     """
 
     pid: int
@@ -292,6 +292,7 @@ class Logged(Event):
     logger: str
     text: str
     message_id: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,7 +356,7 @@ def level_of(event: Event) -> int:
 def log_event(event: Event) -> None:
     """Write an event to the logger "rowpost", or to the logger that a worker used; the default of a supervisor without `on_event`."""
     if isinstance(event, Logged):
-        extra = {"rowpost_queue": event.queue, "rowpost_worker": event.pid, "rowpost_message_id": event.message_id}
+        extra = {**event.extra, "rowpost_queue": event.queue, "rowpost_worker": event.pid, "rowpost_message_id": event.message_id}
         logging.getLogger(event.logger).log(event.level, "%s", event.text, extra=extra)
     else:
         logger.log(level_of(event), "%s", event)

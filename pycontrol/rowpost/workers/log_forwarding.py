@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from itertools import islice
+from typing import Any
 
 from rowpost.errors import MessageCorrupt
 from rowpost.workers.protocol import InFlight, Logged
@@ -13,6 +15,10 @@ __all__ = ["LogForwarder", "forward_logs"]
 
 #: characters of a record, with the stack of its exception
 LONGEST_TEXT = 16_384
+#: the most values of `extra=` that are sent with a record, and the characters of each
+MOST_EXTRA, LONGEST_EXTRA = 50, 1000
+_LARGEST = 1 << 63
+_OF_EVERY_RECORD = frozenset((*logging.makeLogRecord({}).__dict__, "message", "asctime", "taskName"))
 
 
 class LogForwarder(logging.Handler):
@@ -39,7 +45,7 @@ class LogForwarder(logging.Handler):
             return
         if len(text) > LONGEST_TEXT:
             text = f"{text[:LONGEST_TEXT]} … ({len(text) - LONGEST_TEXT:,} characters more)"
-        self._send(Logged(record.created, record.levelno, record.name, text, self._message_id()))
+        self._send(Logged(record.created, record.levelno, record.name, text, self._message_id(), _extra(record)))
 
     def _message_id(self) -> str | None:
         held = None if self._in_flight is None else self._in_flight.held
@@ -49,6 +55,21 @@ class LogForwarder(logging.Handler):
             return held.message_id
         except MessageCorrupt:
             return str(held.id)
+
+
+def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    """Return what a caller has given as `extra=`, as JSON has it. Other values are texts."""
+    given = {key: value for key, value in record.__dict__.items() if key not in _OF_EVERY_RECORD}
+    return {key: _plain(value) for key, value in islice(given.items(), MOST_EXTRA)} if given else {}
+
+
+def _plain(value: Any) -> Any:
+    if value is None or type(value) is bool or (type(value) in (int, float) and abs(value) < _LARGEST):
+        return value
+    try:
+        return str(value)[:LONGEST_EXTRA]
+    except Exception as error:  # noqa: BLE001 -- a log line must not fail a message
+        return f"{type(value).__name__}, whose text raises {type(error).__name__}"
 
 
 def forward_logs(send: Callable[[object], None], in_flight: InFlight | None, level: int) -> None:

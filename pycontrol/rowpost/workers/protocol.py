@@ -218,13 +218,14 @@ class ReceiveRecovered:
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """A record of the module logging: `at` in seconds since 1970, its level, the logger's name, its text, and the message in hand."""
+    """A record of the module logging: `at` in seconds since 1970, its level, the logger's name, its text, the message in hand, and `extra=`."""
 
     at: float
     level: int
     logger: str
     text: str
     message_id: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
 
 
 class Tally:

@@ -74,6 +74,13 @@ class EventReporter:
         """Emit what a worker logged."""
         self._emit(
             events.Logged(
-                queue=self._queue, at=record.at, pid=pid, level=record.level, logger=record.logger, text=record.text, message_id=record.message_id
+                queue=self._queue,
+                at=record.at,
+                pid=pid,
+                level=record.level,
+                logger=record.logger,
+                text=record.text,
+                message_id=record.message_id,
+                extra=record.extra,
             )
         )

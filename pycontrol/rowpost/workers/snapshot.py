@@ -58,6 +58,11 @@ class QueueSnapshot:
     critical_time: float | None = None
     processing_time: float | None = None
 
+    @property
+    def attempts_failed(self) -> int:
+        """Failed attempts to handle a message, the last one of each included."""
+        return self.failed + self.delayed + self.moved_to_error
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:

@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from rowpost.cli.run import live_table
+from rowpost.cli.run.event_text import describe_figures
 from rowpost.cli.run.live_table import queue_table
 from rowpost.workers.snapshot import QueueSnapshot, Snapshot
 
@@ -52,6 +53,13 @@ def test_large_numbers_are_short_only_where_they_do_not_fit():
 
     assert "12.3M" in narrow
     assert "12,345,678" in wide
+
+
+def test_failed_attempts_are_counted_as_the_metric_counts_them():
+    figures = queue("Sales", failed=2, delayed=3, moved_to_error=1, poison=0)
+
+    assert any("Sales" in line and " 6 " in line for line in shown(200, figures))
+    assert "6 failed attempts, 1 moved to error" in describe_figures(figures)
 
 
 def test_a_paused_queue_says_so_on_80_columns():

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import psycopg
 import pytest
 
+from rowpost.database.contract import load_contract
 from rowpost.database.dialects.odbc import find_driver, load_pyodbc
 from rowpost.endpoint.endpoint import Endpoint
-from rowpost.errors import QueueNotFound
+from rowpost.errors import QueueNotFound, SettingsError
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
 from rowpost.wire.message_types import message_type
@@ -111,3 +112,29 @@ def test_a_bus_in_which_nothing_is_sent_does_nothing(queue, lend):
         pass
 
     assert queue.peek() == 0
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "words"),
+    [
+        ("psycopg2.extensions", "connection", "psycopg2's connection .* psycopg 3 .*pyodbc.* psycopg2 is its predecessor"),
+        ("sqlalchemy.orm.session", "Session", "sqlalchemy's Session .*driver_connection"),
+        ("django.db.backends.postgresql.base", "DatabaseWrapper", "django's DatabaseWrapper .*connection.connection"),
+        ("sqlite3", "Connection", "sqlite3's Connection .*psycopg 3"),
+    ],
+)
+def test_a_connection_of_another_package_is_refused_with_the_one_that_is_wanted(module, name, words):
+    other = type(name, (), {"__module__": module})
+
+    with pytest.raises(SettingsError, match=words):
+        Queue("Sales", other())
+
+
+def test_a_queue_that_has_lost_a_procedure_is_not_said_to_be_missing(database, sql, make_queue):
+    queue = make_queue()
+    kind = "PROCEDURE" if database.dialect.name == "sqlserver" else "ROUTINE"
+    procedure = database.dialect.object_name(load_contract().find_template("send_message"), queue.name)
+    sql.run(f"DROP {kind} {procedure}")
+
+    with pytest.raises(QueueNotFound, match=f"No queue named '{queue.name}' with the procedure send_message.*queue check says how to repair"):
+        queue.send(b"1")

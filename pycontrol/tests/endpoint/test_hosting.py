@@ -465,4 +465,5 @@ def test_attempts_beside_an_endpoint_are_refused_with_what_the_endpoint_says_ins
             refused()
 
     assert needed_queues(of_function) == ("Sales", "error")
+    assert with_endpoints(of_function, [f"{HERE}:sales"]).queue("Sales").worker.attempts is None
     assert WorkerSettings("operator:eq").attempts_of_function == 6

@@ -169,7 +169,7 @@ def log(message, connection):
 def _log_at_all_levels():
     logger = logging.getLogger("shop.orders")
     logger.debug("not sent")
-    logger.info("order %s", 17)
+    logger.info("order %s", 17, extra={"order_id": 17, "customer": "Ada", "tags": ["a"]})
     thread = threading.Thread(target=logger.warning, args=("in a thread",))
     thread.start()
     thread.join()

@@ -1,13 +1,16 @@
 """What workers log reaches the supervisor, with queue, worker and message."""
 
+import json
 import logging
 from dataclasses import replace
 
 import pytest
 
+from rowpost.cli.run.event_text import event_document
 from rowpost.settings.log import LogSettings
 from rowpost.wire.headers import MESSAGE_ID
 from rowpost.workers import events
+from rowpost.workers.log_forwarding import LogForwarder
 from tests.support.workers import Running
 
 
@@ -41,6 +44,8 @@ def test_records_of_handlers_arrive_with_their_message_whole_and_in_order(shop, 
     assert {(e.queue, e.message_id) for e in seen} == {(shop.name, "own-id")}
     assert {e.pid for e in seen} <= started
     assert [e.at for e in seen] == sorted(e.at for e in seen)
+    assert [e.extra for e in seen] == [{"order_id": 17, "customer": "Ada", "tags": "['a']"}, {}, {}, {}]
+    assert json.loads(json.dumps(event_document(seen[0])))["extra"] == seen[0].extra
     said = stderr.read_text()
     assert "in a forked process" in said
     assert "cannot be formatted" in said
@@ -65,10 +70,31 @@ def test_threads_of_a_handler_that_log_at_once_lose_and_mix_nothing(shop):
 
 
 def test_without_a_receiver_of_events_a_record_goes_to_the_logger_that_the_worker_used(caplog):
-    event = events.Logged(queue="Sales", at=0.0, pid=7, level=logging.ERROR, logger="shop.orders", text="no 100 %", message_id="own-id")
+    event = events.Logged(
+        queue="Sales", at=0.0, pid=7, level=logging.ERROR, logger="shop.orders", text="no 100 %", message_id="own-id", extra={"order_id": 7}
+    )
 
     events.log_event(event)
 
     (record,) = caplog.records
     assert (record.name, record.levelno, record.getMessage()) == ("shop.orders", logging.ERROR, "no 100 %")
-    assert (record.rowpost_queue, record.rowpost_worker, record.rowpost_message_id) == ("Sales", 7, "own-id")
+    assert (record.rowpost_queue, record.rowpost_worker, record.rowpost_message_id, record.order_id) == ("Sales", 7, "own-id", 7)
+
+
+def test_values_of_extra_are_what_json_can_hold_and_not_without_limit():
+    class Broken:
+        def __str__(self):
+            raise ValueError
+
+    sent = []
+    forwarder = LogForwarder(sent.append, None)
+    values = {"number": 7, "ratio": 0.5, "none": None, "yes": True, "nan": float("nan"), "huge": 10**5000, "long": "x" * 5000, "broken": Broken()}
+    forwarder.emit(logging.makeLogRecord({"msg": "m", **values}))
+    forwarder.emit(logging.makeLogRecord({"msg": "m", **{f"k{number}": number for number in range(100)}}))
+
+    first, second = (each.extra for each in sent)
+    kept = {"number": 7, "ratio": 0.5, "none": None, "yes": True, "nan": "nan"}
+    assert {key: first[key] for key in kept} == kept
+    assert (len(first["long"]), len(second)) == (1000, 50)
+    assert "ValueError" in first["huge"] and "ValueError" in first["broken"]
+    assert json.loads(json.dumps(first)) == first

@@ -47,7 +47,7 @@ def line(progress: Progress, snapshot: Snapshot, queue: str, depth: int | None) 
     return (
         f"{progress.seconds:5.1f} s  sent {progress.burst.sent:>6,}  waiting {show_depth(depth).plain:>7}  "
         f"workers {figures.workers}/{figures.limit}  handled {figures.handled:>6,}  {figures.rate:>6,.0f}/s  "
-        f"failed attempts {sum(each.failed for each in snapshot.queues)}  moved to error {moved}"
+        f"failed attempts {sum(each.attempts_failed for each in snapshot.queues)}  moved to error {moved}"
     )
 
 

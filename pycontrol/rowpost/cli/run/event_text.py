@@ -139,7 +139,7 @@ def describe_figures(queue: QueueSnapshot) -> str:
         f"{queue.handled:,} handled",
         f"{queue.rate:,.0f}/s",
         f"paused, {queue.workers} workers left" if queue.paused else f"{queue.workers} of {queue.limit} workers",
-        f"{queue.failed:,} failed attempts",
+        f"{queue.attempts_failed:,} failed attempts",
         f"{queue.moved_to_error + queue.poison:,} moved to error",
     ]
     if queue.depth:

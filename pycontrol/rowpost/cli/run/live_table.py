@@ -90,7 +90,7 @@ def _cells(queue: QueueSnapshot, depth: int | None, layout: _Layout) -> dict[str
         "per second": Text(number(round(queue.rate))),
         "critical time": Text(format_seconds(queue.critical_time)),
         "handled": Text(number(queue.handled), style="green" if queue.handled else ""),
-        "failed": Text(number(queue.failed), style="yellow" if queue.failed else ""),
+        "failed": Text(number(queue.attempts_failed), style="yellow" if queue.attempts_failed else ""),
         "to error": Text(number(moved), style="red" if moved else ""),
         "discarded": Text(number(queue.discarded + queue.expired)),
     }

@@ -10,6 +10,14 @@ from rowpost.errors import SettingsError
 
 __all__ = ["dialect_for", "dialect_of"]
 
+#: how to get such a connection from what belongs to other packages
+_HINTS = {
+    "psycopg2": ". psycopg2 is its predecessor, and another package",
+    "asyncpg": ", which is not asynchronous",
+    "sqlalchemy": ": a Session has it as session.connection().connection.driver_connection, with SQLAlchemy's driver postgresql+psycopg or mssql+pyodbc",
+    "django": ": Django's own has it as connection.connection within atomic()",
+}
+
 
 @cache
 def dialect_for(engine: str) -> Dialect:
@@ -40,4 +48,7 @@ def dialect_of(connection: Any) -> Dialect:
         return dialect_for("postgresql")
     if module == "pyodbc":
         return dialect_for("sqlserver")
-    raise SettingsError(f"{type(connection)!r} is no connection that rowpost knows. Give it one of psycopg or pyodbc.")
+    raise SettingsError(
+        f"{module}'s {type(connection).__name__} is not a connection that rowpost can use. Give it a connection of psycopg 3 (the package psycopg) or of "
+        f"pyodbc{_HINTS.get(module, '')}."
+    )

@@ -6,7 +6,7 @@ import psycopg
 
 from rowpost.database.dialects.pooling import SHARED
 from rowpost.database.dialects.postgresql_checks import READ_ONLY_REMEDY
-from rowpost.database.dialects.protocol import Statement, feature_missing, saga_missing, where_rights_are
+from rowpost.database.dialects.protocol import Statement, feature_missing, queue_missing, saga_missing, where_rights_are
 from rowpost.errors import (
     CATALOGUE,
     DatabaseError,
@@ -104,9 +104,7 @@ def _missing(state: str, said: str, statement: Statement | None) -> RowpostError
         return SagaNotDeployed(saga_missing(statement, said))
     if state == "42P01":
         return QueueNotFound(f"The table of the queue {statement.queue!r} is gone: {said}. Run: rowpost queue check")
-    return QueueNotFound(
-        f"No queue named {statement.queue!r} in this database. rowpost queue list shows those that are; rowpost queue create makes one."
-    )
+    return QueueNotFound(queue_missing(statement))
 
 
 def _of_saga(statement: Statement | None) -> bool:

@@ -271,6 +271,14 @@ def feature_missing(statement: Statement | None) -> RowpostError | None:
     )
 
 
+def queue_missing(statement: Statement) -> str:
+    """What to tell of a queue that has no such procedure: the queue itself is missing, or one of its procedures."""
+    return (
+        f"No queue named {statement.queue!r} with the procedure {statement.procedure.name} is in this database. If rowpost queue list shows the "
+        "queue, rowpost queue check says how to repair it; if not, rowpost queue create makes it."
+    )
+
+
 def saga_missing(statement: Statement, said: str) -> str:
     """What to tell of a saga whose table or procedures are not as they should be."""
     return (

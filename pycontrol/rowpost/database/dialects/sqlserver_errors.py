@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rowpost.database.dialects.protocol import Statement, feature_missing, saga_missing, where_rights_are
+from rowpost.database.dialects.protocol import Statement, feature_missing, queue_missing, saga_missing, where_rights_are
 from rowpost.errors import (
     CATALOGUE,
     DatabaseError,
@@ -156,9 +156,7 @@ def _missing(number: int, said: str, statement: Statement | None) -> RowpostErro
         return SagaNotDeployed(saga_missing(statement, said))
     if number == 208:
         return QueueNotFound(f"The table of the queue {statement.queue!r} is gone: {said}. Run: rowpost queue check")
-    return QueueNotFound(
-        f"No queue named {statement.queue!r} in this database. rowpost queue list shows those that are; rowpost queue create makes one."
-    )
+    return QueueNotFound(queue_missing(statement))
 
 
 def _of_saga(statement: Statement | None) -> bool:

@@ -70,7 +70,7 @@ _GAUGES = (
 )
 _COUNTERS = (
     _Counter("rowpost_messages_handled", "Messages that were handled and committed.", _one(lambda q: q.handled)),
-    _Counter("rowpost_attempts_failed", "Failed attempts to handle a message, the last one of each included.", _one(lambda q: q.failed + q.delayed + q.moved_to_error)),
+    _Counter("rowpost_attempts_failed", "Failed attempts to handle a message, the last one of each included.", _one(lambda q: q.attempts_failed)),
     _Counter(
         "rowpost_retries", "Failed attempts after which the message is tried again: at once, or after a delay.",
         lambda q, _: {"immediate": q.failed, "delayed": q.delayed}, "kind",

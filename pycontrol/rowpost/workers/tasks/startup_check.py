@@ -28,7 +28,7 @@ class _Check:
         except QueueNotFound:  # each peek says so
             return None
         for found in findings:
-            self._emit(events.Warned(queue=queue, at=time.time(), text=f"{found.finding}: {found.detail}. Remedy: {found.remedy}"))
+            self._emit(events.Warned(queue=queue, at=time.time(), text=f"{found.finding}: {found.detail.rstrip('.')}. Remedy: {found.remedy}"))
         return None
 
 
