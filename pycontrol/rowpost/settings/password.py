@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any
 
 from rowpost.errors import PasswordUnavailable
 
-__all__ = ["PasswordSource", "SecretUrl", "hurry", "read_password"]
+__all__ = ["PasswordSource", "SecretUrl", "hurry", "read_password", "watch"]
 
 #: seconds that a program, or the writer of a pipe, may take
 TIME_LIMIT_S = 30.0
@@ -39,8 +39,18 @@ def hurry() -> None:
     _hurries = True
 
 
+def watch(is_asked_to_stop: Callable[[], bool]) -> None:
+    """Let those who wait for a source of a password ask now and then whether the process is to end, as `hurry` says otherwise."""
+    global _is_asked_to_stop  # noqa: PLW0603 -- one process, one answer
+    _is_asked_to_stop = is_asked_to_stop
+
+
 def _is_late(start: float) -> bool:
-    return time.monotonic() - start > (_HURRIED_LIMIT_S if _hurries else TIME_LIMIT_S)
+    return time.monotonic() - start > (_HURRIED_LIMIT_S if _hurries or _is_asked_to_stop() else TIME_LIMIT_S)
+
+
+def _is_asked_to_stop() -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +121,15 @@ def _run(command: Sequence[str]) -> bytes:
         )
     except OSError as error:
         raise PasswordUnavailable(f"The password program {command[0]!r} cannot be started: {error.strerror}.") from None
-    found = _output_of(program, start)
-    while found is not None and len(found) <= LONGEST and program.poll() is None and not _is_late(start):
-        time.sleep(_POLL_S / 10)
-    has_ended = found is not None and program.poll() is not None
-    if not has_ended:
-        _kill(program)
+    found, has_ended = None, False
+    try:
+        found = _output_of(program, start)
+        while found is not None and len(found) <= LONGEST and program.poll() is None and not _is_late(start):
+            time.sleep(_POLL_S / 10)
+        has_ended = found is not None and program.poll() is not None
+    finally:
+        if not has_ended:
+            _kill(program)
     if found is None or not (has_ended or len(found) > LONGEST):
         raise PasswordUnavailable(f"The password program {command[0]!r} did not end within {TIME_LIMIT_S:g} s, or before rowpost was to end.")
     if program.returncode and len(found) <= LONGEST:

@@ -344,7 +344,12 @@ class Supervisor:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, lambda *_: (hurry(), self.stop())) for number in STOP_SIGNALS}
+
+        def stop(*_: object) -> None:
+            hurry()
+            self.stop()
+
+        before = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
         if self._load is not None and hasattr(signal, "SIGHUP"):
             before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: self.reload())
         try:

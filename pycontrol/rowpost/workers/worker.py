@@ -35,7 +35,7 @@ from rowpost.pipeline.pipeline import Pipeline
 from rowpost.pipeline.plain_handler import Handler
 from rowpost.recoverability.outcome import Interrupted, Kind, Outcome
 from rowpost.recoverability.policy import Host, in_words
-from rowpost.settings.password import hurry
+from rowpost.settings.password import watch
 from rowpost.workers.circuit_breaker import arms_circuit_breaker
 from rowpost.workers.concurrency import poll_pause
 from rowpost.workers.log_forwarding import forward_logs
@@ -158,11 +158,11 @@ class Worker:
         if now - self._reported_at >= REPORT_INTERVAL_S:
             self._report(busy=self._receiving)
         if now - self._read_commands_at >= COMMAND_INTERVAL_S:
-            self._read_commands(0.0)
+            self.read_commands(0.0)
 
     def _wait_for_command(self) -> None:
         """Wait for a command; release an exclusive queue after a time without work, so that another process can have it."""
-        self._read_commands(RELEASE_AFTER_S if self._assignment.exclusive and not self._released else None)
+        self.read_commands(RELEASE_AFTER_S if self._assignment.exclusive and not self._released else None)
         if self._assignment.exclusive and not self._receiving:
             self._disconnect()
         self._released = self._assignment.exclusive and not self._receiving
@@ -217,7 +217,7 @@ class Worker:
         """Report a failed attempt at once if failures in a row are counted, and wait while the queue is throttled."""
         if self._assignment.reports_failures_at_once:
             self._report(busy=True)
-            self._read_commands(0.0)
+            self.read_commands(0.0)
         if self._backoff:
             self._pause(self._backoff)
 
@@ -226,7 +226,7 @@ class Worker:
         self._receiving = self._assignment.polls
         self._report(busy=False)
         if self._receiving:
-            self._read_commands(poll_pause(self._misses))
+            self.read_commands(poll_pause(self._misses))
 
     def _record_failure(self, error: Exception) -> None:
         """Close the connection, report that the queue is unavailable, then wait for the circuit breaker's current delay.
@@ -300,19 +300,18 @@ class Worker:
             self._pipeline = None
 
     # -------------------------------------------------------------- the pipe
-    def _read_commands(self, timeout: float | None) -> None:
-        """Execute pending commands; wait for the first one for at most `timeout` seconds, None without a limit."""
+    def read_commands(self, timeout: float | None) -> bool:
+        """Execute pending commands, and return whether the loop is to end. Wait `timeout` seconds at most for the first one, None without a limit."""
         ready = wait(self._waitables, timeout)
         self._read_commands_at = self._clock()
         if self._wake is not None and self._wake in ready:
             self._wake.recv(64)
-        if self._pipe not in ready:
-            return
         try:
-            while self._pipe.poll():
+            while self._pipe in ready and self._pipe.poll():
                 self._execute(self._pipe.recv())
         except (EOFError, OSError):
             self._exiting = True
+        return self._exiting
 
     def _execute(self, command: Receive | Backoff | Exit) -> None:
         if isinstance(command, Exit):
@@ -325,7 +324,7 @@ class Worker:
     def _pause(self, seconds: float) -> None:
         until = self._clock() + seconds
         while not self._exiting and (left := until - self._clock()) > 0:
-            self._read_commands(left)
+            self.read_commands(left)
 
     def _report(self, *, busy: bool) -> None:
         self._reported_at = self._clock()
@@ -364,7 +363,8 @@ def run_worker(assignment: Assignment, pipe: PipeEnd, in_flight: InFlight) -> No
     writer.setblocking(False)
     worker = Worker(assignment, pipe, wake=reader, in_flight=in_flight)
     forward_logs(worker.send, in_flight, assignment.settings.log.number)
+    watch(lambda: threading.current_thread() is threading.main_thread() and worker.read_commands(0.0))
     signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: (hurry(), worker.exit()))
+        signal.signal(number, lambda *_: worker.exit())
     worker.run()

@@ -223,6 +223,20 @@ def _group_of(pid: int) -> int:
     return 0
 
 
+def test_an_interrupt_ends_the_program(monkeypatch):
+    def interrupted(start):
+        raise KeyboardInterrupt
+
+    started, popen = [], subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda *given, **options: started.append(popen(*given, **options)) or started[0])
+    monkeypatch.setattr(password, "_is_late", interrupted)
+
+    with pytest.raises(KeyboardInterrupt):
+        program("time.sleep(3600)").read()
+
+    assert started[0].returncode is not None
+
+
 def test_who_is_to_end_does_not_wait_for_a_program(monkeypatch):
     monkeypatch.setattr(password, "_hurries", False)
     monkeypatch.setattr(password, "_HURRIED_LIMIT_S", 0.0)

@@ -3,6 +3,7 @@
 A real worker, in a thread. The server ends the session, as it does when it is out of memory or when an administrator ends a query.
 """
 
+import sys
 import threading
 from collections import Counter
 from multiprocessing import Pipe
@@ -10,9 +11,11 @@ from multiprocessing import Pipe
 import pytest
 
 from rowpost.database.connection import Connection, connect_url
-from rowpost.errors import DatabaseUnavailable
+from rowpost.errors import DatabaseUnavailable, PasswordUnavailable
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.lost_sessions import check_attempt
+from rowpost.settings import password
+from rowpost.settings.password import PasswordSource
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import decode_headers
 from rowpost.workers.circuit_breaker import CircuitBreaker
@@ -204,3 +207,14 @@ def test_a_server_that_cannot_be_reached_is_no_attempt():
         check_attempt(None, "Sales", 1, error, 0.0)
 
     assert raised.value is error
+
+
+def test_a_worker_that_waits_for_a_password_sees_that_it_is_to_exit(target, tmp_path, monkeypatch):
+    ours, theirs = Pipe()
+    worker = Worker(Assignment(settings=target.settings, queue="Sales", handler=f"{__name__}:handler"), theirs)
+    monkeypatch.setattr(password, "_HURRIED_LIMIT_S", 0.0)
+    monkeypatch.setattr(password, "_is_asked_to_stop", lambda: worker.read_commands(0.0))
+    threading.Timer(0.2, lambda: ours.send(Exit())).start()
+
+    with pytest.raises(PasswordUnavailable, match="did not end"):
+        PasswordSource(command=(sys.executable, "-c", "import time; time.sleep(3600)")).read()

@@ -14,7 +14,7 @@ from rowpost.database.contract import CORE, Procedure
 from rowpost.errors import FeatureMissing, QueueNotFound, RowpostError
 
 __all__ = [
-    "Begin", "Check", "Commit", "Dialect", "Guard", "NoGuard", "Statement", "feature_missing", "row_maker", "row_order",
+    "Begin", "Check", "Commit", "Dialect", "Guard", "NoGuard", "Statement", "feature_missing", "queue_missing", "row_maker", "row_order",
     "saga_missing", "where_rights_are",
 ]  # fmt: skip
 
