@@ -51,8 +51,9 @@ def _import(name: str, module_name: str) -> Any:
             text = f"handler {name!r}: module {module_name!r} imports {missing!r}, which is not installed"
         raise HandlerNotFound(text) from error
     except (Exception, SystemExit) as error:
+        said = error.msg if isinstance(error, SyntaxError) else error
         raise HandlerNotFound(
-            f"handler {name!r}: module {module_name!r} fails while it is imported: {type(error).__name__}: {error} ({_place_of(error)})"
+            f"handler {name!r}: module {module_name!r} fails while it is imported: {type(error).__name__}: {said}, in {_place_of(error)}"
         ) from error
 
 
@@ -61,4 +62,4 @@ def _place_of(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return f"{error.filename}, line {error.lineno}" + (f": {error.text.strip()}" if error.text else "")
     frames = [frame for frame in traceback.extract_tb(error.__traceback__)[1:] if "importlib" not in frame.filename]
-    return f"{frames[0].filename}, line {frames[0].lineno}" if frames else "in the interpreter"
+    return f"{frames[0].filename}, line {frames[0].lineno}" if frames else "Python itself"

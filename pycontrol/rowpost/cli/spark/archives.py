@@ -27,6 +27,7 @@ from rowpost.cli.spark.running import (
     counts,
     imported,
     local_folder,
+    readable_folder,
     receivers,
     registered_queues,
     running,
@@ -93,6 +94,7 @@ def archive(
     names = [session.name(each) for each in dict.fromkeys(queue.split(","))]
     name, span = ",".join(names), None if every is None else parse_duration(every)
     options = [("allowConsumers", "true")] * shared + [("takeOver", "true")] * take_over + [("slot", str(slot))] * (slot is not None)
+    readable_folder(folder)
     with session.deployed() as database:
         _check_queues(database, names, mode)
         with receivers(session, progress, prometheus) as receive, running(session, master, conf, f"archive {name}", ui) as spark:

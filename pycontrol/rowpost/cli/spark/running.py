@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rowpost.spark.progress import Receiver
 
 __all__ = [
-    "ArchiveArgument", "ConfOption", "MasterOption", "ProgressOption", "PrometheusOption", "UiOption", "counter", "counts", "imported", "local_folder",
+    "ArchiveArgument", "ConfOption", "MasterOption", "ProgressOption", "PrometheusOption", "UiOption", "counter", "counts", "imported", "local_folder", "readable_folder",
     "receivers", "registered_queues", "result_folder", "running",
 ]  # fmt: skip
 
@@ -252,6 +252,15 @@ def counter(session: Session, words: str) -> Callable[[int, int], None]:
 def counts(session: Session, values: Mapping[str, object]) -> None:
     """Print the last line on stdout: one JSON document."""
     session.document(json.loads(json.dumps(values, default=str)))
+
+
+def readable_folder(path: str) -> None:
+    """Check that all libraries read the address of an archive alike, before Spark is started. Raises SettingsError."""
+    with imported():
+        from rowpost.spark.archive.address import delta_uri, is_iceberg
+
+    if not is_iceberg(path):
+        delta_uri(path)
 
 
 def local_folder(path: str) -> None:
