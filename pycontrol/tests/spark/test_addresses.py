@@ -169,3 +169,13 @@ def test_a_key_that_libraries_read_differently_is_refused(store, variables, name
             create_table(address, ARCHIVE)
 
     assert store.stored() == before
+
+
+def test_a_bucket_itself_can_be_an_archive(store, variables):
+    table = create_table(f"s3a://{BUCKET}", ARCHIVE)
+
+    batch_of(table, 0)
+
+    again = open_table(f"s3a://{BUCKET}/")
+    assert again.files()[0].path in store.stored()
+    assert find_leftovers(again) == []

@@ -183,7 +183,7 @@ def filesystem(path: str) -> tuple[fs.FileSystem, str]:
     scheme = {"s3a": "s3", "s3n": "s3"}.get(scheme, scheme)
     store, _, key = rest.partition("/")
     files, root = _store(f"{scheme}://{store}")
-    return files, f"{root.rstrip('/')}/{key}"
+    return files, f"{root.rstrip('/')}/{key}".rstrip("/") or "/"
 
 
 def _store(uri: str) -> tuple[fs.FileSystem, str]:
