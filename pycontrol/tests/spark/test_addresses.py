@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from rowpost.cli.exits import ExitCode
 from rowpost.errors import ArchiveNotFound, SettingsError, SparkFailed
 from rowpost.spark.archive.address import local_path, located
 from rowpost.spark.archive.delta import DeltaArchive
@@ -18,6 +19,7 @@ from rowpost.spark.archive.schemas import ARCHIVE
 from rowpost.spark.archive.table import ArchiveTable
 from rowpost.spark.jobs.archive import ArchiveJob, read_archive
 from rowpost.spark.versions import arrow_schema
+from tests.support.program import Program
 from tests.support.spark.object_store import BUCKET, ObjectStore, object_store
 
 QUERY = "11111111-0000-0000-0000-000000000000"
@@ -94,6 +96,16 @@ def test_a_drain_into_a_name_that_means_another_archive_is_refused_and_touches_n
         open_table(str(tmp_path / "c%20d"))
 
     assert below(tmp_path) == before
+
+
+def test_the_command_refuses_a_drain_into_such_a_name_before_it_connects(tmp_path):
+    environment = tmp_path / "none.yml"
+    environment.write_text('engine: postgresql\nurl: "postgresql://app@127.0.0.1:1/shop"\nqueues: {audit: {}}\n')
+
+    for arguments in (("archive", "audit", "c%20d", "--drain"), ("verify", "c%20d", "--sweep")):
+        ended = Program(environment, tmp_path)("spark", *arguments)
+
+        assert ended.code == ExitCode.SETTINGS and "c%20d" in ended.err, ended.err
 
 
 def test_nothing_is_a_leftover_of_a_folder_whose_log_is_in_another_one(tmp_path):
