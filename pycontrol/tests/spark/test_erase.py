@@ -30,9 +30,9 @@ def personal(number: int) -> tuple:
 
 
 @pytest.fixture
-def made(spark, tmp_path, table_format) -> ArchiveMaker:
+def made(spark, tmp_path) -> ArchiveMaker:
     """Three batches over three days: the first two batches have one message of the person on the first day."""
-    made = ArchiveMaker(spark, tmp_path / "made", table_format=table_format)
+    made = ArchiveMaker(spark, tmp_path / "made")
     for number in range(3):
         rows = [error_row(f"m{number}{n}", at=NOON + timedelta(days=n % 3), FailedQ="Sales@[public]") for n in range(6)]
         made.batch(number, rows + ([personal(number)] if number < 2 else []))

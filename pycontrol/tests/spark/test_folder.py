@@ -8,7 +8,7 @@ import pytest
 
 from rowpost.errors import SettingsError, SparkFailed
 from rowpost.spark.archive.folder import ArchiveFolder
-from rowpost.spark.archive.opening import open_table, path_of
+from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.policy import Limit, Policy, Rule, read_policy
 from rowpost.spark.archive.searching import contains
 from rowpost.spark.archive.table import DataFile
@@ -23,7 +23,7 @@ SECRET = "Ada Lovelace"
 OTHER = "22222222-0000-0000-0000-000000000000"
 
 
-def fill(made: ArchiveMaker, table_format: str) -> None:
+def fill(made: ArchiveMaker) -> None:
     """Write an archive of two queues and two days: four batches of one stream with a file for each day, and one batch of another."""
     for number in range(4):
         personal = {
@@ -34,29 +34,25 @@ def fill(made: ArchiveMaker, table_format: str) -> None:
         }
         made.batch(number, [audit_row(f"m{number}{n}", sent=NOON + timedelta(days=n % 2), body=SECRET.encode(), **personal) for n in range(4)])
     failed = [error_row("f", at=NOON, **{"ExceptionInfo.Message": SECRET}), raw("{broken", SECRET.encode())]
-    ArchiveMaker(made.spark, made.folder, OTHER, table_format).batch(0, failed, "error")
+    ArchiveMaker(made.spark, made.folder, OTHER).batch(0, failed, "error")
 
 
 @pytest.fixture(scope="module")
 def made(spark, tmp_path_factory) -> Path:
     """The folder of a Delta table, which can be copied."""
     made = ArchiveMaker(spark, tmp_path_factory.mktemp("made"))
-    fill(made, "delta")
+    fill(made)
     return made.path
 
 
 @pytest.fixture
-def out(spark, made, tmp_path, table_format) -> str:
-    """The address of an archive for one test."""
-    if table_format == "delta":
-        return str(shutil.copytree(made, tmp_path / "out"))
-    own = ArchiveMaker(spark, tmp_path, table_format=table_format)
-    fill(own, table_format)
-    return own.address
+def out(made, tmp_path) -> str:
+    """The folder of an archive for one test."""
+    return str(shutil.copytree(made, tmp_path / "out"))
 
 
 def root(out: str) -> Path:
-    return Path(path_of(out))
+    return Path(out)
 
 
 def ids(spark, path) -> list[str]:
@@ -71,9 +67,8 @@ def files(path) -> dict[tuple[str, str], int]:
     return found
 
 
-def holding(address: str, text: str) -> list[str]:
+def holding(path: str, text: str) -> list[str]:
     """Return the files below an archive that hold a text, decompressed."""
-    path = path_of(address)
     return [name for name, info in ArchiveFolder(path).contents() if info.is_file and contains(path, name, text)]
 
 
@@ -216,10 +211,10 @@ def test_what_killed_writers_left_is_a_note_that_readers_never_see(spark, out):
     assert verify.run(spark, out).notes == []
 
 
-def test_messages_that_two_streams_archived_are_found_and_repaired(spark, out, tmp_path, table_format):
+def test_messages_that_two_streams_archived_are_found_and_repaired(spark, out, tmp_path):
     rows = read_archive(spark, out).where("queue = 'audit' and day = '2024-05-17'").orderBy("row_version").limit(3).collect()
     again = [(r.id, r.correlation_id, r.reply_to_address, r.recoverable, r.expires, r.headers, r.body, r.row_version) for r in rows]
-    second = ArchiveMaker(spark, tmp_path, "33333333-0000-0000-0000-000000000000", table_format)
+    second = ArchiveMaker(spark, tmp_path, "33333333-0000-0000-0000-000000000000")
     second.batch(0, again)
 
     report = verify.run(spark, out)

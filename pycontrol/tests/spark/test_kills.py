@@ -82,32 +82,6 @@ def test_an_archive_by_tail_or_drain_survives_kills(queues, environment, seed, t
     assert {finding.kind for finding in report.findings} <= {"leftover"}
 
 
-def test_an_archive_in_a_table_of_iceberg_survives_kills(queues, environment, seed, tmp_path, monkeypatch):
-    """The catalogue is an SQLite file, to which the driver commits."""
-    catalogue = {
-        "PYICEBERG_CATALOG__LAKE__URI": f"sqlite:///{tmp_path}/catalogue.db",
-        "PYICEBERG_CATALOG__LAKE__WAREHOUSE": f"file://{tmp_path}/lake",
-    }
-    for name, value in catalogue.items():
-        monkeypatch.setenv(name, value)
-    queue, out = queues.make(), "iceberg:lake.messages.archive"
-    fill(queues, queue, MESSAGES, error_row()[5])
-    checkpoint = tmp_path / "checkpoint"
-
-    killed = kill_until_done(
-        ["--env", queues.environment, "spark", "archive", queue, out, "--drain", "--max-rows", str(A_BATCH), "--checkpoint", str(checkpoint), *COMMON],
-        environment | catalogue, lambda: written(checkpoint), kills=KILLS, longest=2.5, log=tmp_path / "log", seed=seed,
-    )  # fmt: skip
-
-    rows = read_archive(queues.spark, out).select("body").collect()
-    numbers = {int(bytes(row.body)) for row in rows}
-    print(f"iceberg: killed {sum(killed.values())} times: {dict(killed)}; {len(rows)} rows, {len(numbers)} messages")
-    assert sum(killed.values()) >= KILLS
-    assert (len(rows), numbers) == (MESSAGES, set(range(1, MESSAGES + 1)))
-    assert (queues.depth(queue), queues.spooled(queue)) == (0, 0)
-    assert {finding.kind for finding in verify.run(queues.spark, out).findings} <= {"leftover"}
-
-
 def test_an_archive_of_the_log_survives_kills_while_workers_receive_the_messages(spark, seed, tmp_path):
     """Each message is removed by the transaction after the one that sends it. At the end, the slot is confirmed up to the last batch."""
     out, checkpoint, sent = tmp_path / "out", tmp_path / "checkpoint", []

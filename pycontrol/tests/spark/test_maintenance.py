@@ -42,8 +42,8 @@ def rows(batch: int) -> list[tuple]:
 
 
 @pytest.fixture
-def made(spark, tmp_path, table_format) -> ArchiveMaker:
-    maker = ArchiveMaker(spark, tmp_path / "made", table_format=table_format)
+def made(spark, tmp_path) -> ArchiveMaker:
+    maker = ArchiveMaker(spark, tmp_path / "made")
     for number in range(3):
         maker.batch(number, rows(number))
     return maker
@@ -110,10 +110,10 @@ def test_a_second_job_between_the_new_files_of_the_first_and_their_commit(spark,
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("second", KINDS)
 @pytest.mark.parametrize("first", KINDS)
-def test_two_jobs_in_every_order_of_their_phases(spark, tmp_path, table_format, first, second):
+def test_two_jobs_in_every_order_of_their_phases(spark, tmp_path, first, second):
     done = 0
     for of_first, of_second in itertools.product(range(1, PHASES + 1), range(1, PHASES + 1)):
-        maker = ArchiveMaker(spark, tmp_path / f"{of_first}-{of_second}", table_format=table_format)
+        maker = ArchiveMaker(spark, tmp_path / f"{of_first}-{of_second}")
         for number in range(3):
             maker.batch(number, rows(number))
         done += in_order(spark, maker, first, second, of_first, of_second)
@@ -130,8 +130,8 @@ def test_a_job_alone_looks_at_what_the_archiver_adds_meanwhile(spark, made):
     check(spark, made, 4, {"erase"})
 
 
-def test_an_empty_first_batch_and_an_archive_without_messages_are_no_finding(spark, tmp_path, table_format):
-    made = ArchiveMaker(spark, tmp_path, table_format=table_format)
+def test_an_empty_first_batch_and_an_archive_without_messages_are_no_finding(spark, tmp_path):
+    made = ArchiveMaker(spark, tmp_path)
     made.batch(0, [])
     assert verify.run(spark, made.address).findings == []
 
@@ -141,8 +141,8 @@ def test_an_empty_first_batch_and_an_archive_without_messages_are_no_finding(spa
     assert (report.findings, report.notes, report.counts["messages"]) == ([], [], 4)
 
 
-def test_the_archiver_merges_its_small_files_by_itself(spark, tmp_path, table_format):
-    made = ArchiveMaker(spark, tmp_path, table_format=table_format)
+def test_the_archiver_merges_its_small_files_by_itself(spark, tmp_path):
+    made = ArchiveMaker(spark, tmp_path)
     for number in range(2 * AUTOMATIC_FILES):
         made.batch(number, rows(number))
 
@@ -180,7 +180,7 @@ def test_a_table_that_only_takes_new_files_is_merged_and_refuses_erase_in_one_se
 
 # ---------------------------------------------------------------------------------------------- the log
 def test_a_commit_on_a_snapshot_that_is_not_the_newest_changes_nothing(spark, made):
-    """The protection of every job. It must hold with every version of deltalake and pyiceberg that the package allows."""
+    """The protection of every job. It must hold with every version of deltalake that the package allows."""
     stale, table = open_table(made.address), open_table(made.address)
     files = stale.files()
 

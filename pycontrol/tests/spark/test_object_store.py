@@ -40,12 +40,8 @@ def variables(store: ObjectStore, monkeypatch):
 
 
 @pytest.fixture
-def table(store, variables, request, table_format, monkeypatch) -> ArchiveTable:
-    if table_format == "delta":
-        return create_table(f"s3a://{BUCKET}/{request.node.originalname}", ARCHIVE)
-    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__WAREHOUSE", f"s3://{BUCKET}/warehouse")
-    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__S3__ENDPOINT", store.variables["AWS_ENDPOINT_URL"])
-    return create_table(f"iceberg:lake.store.{request.node.originalname}", ARCHIVE)
+def table(variables, request) -> ArchiveTable:
+    return create_table(f"s3a://{BUCKET}/{request.node.originalname}", ARCHIVE)
 
 
 def written(table: ArchiveTable, name: str, rows: int = 3):

@@ -65,7 +65,7 @@ def doctor(
         str | None,
         typer.Argument(
             metavar="[DIR]",
-            help="Check too what an archive in this place needs, such as s3a://lake/archive or iceberg:lake.messages.archive.",
+            help="Check too what an archive in this place needs, such as s3a://lake/archive.",
             show_default=False,
         ),
     ] = None,

@@ -88,7 +88,7 @@ def archive(
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> ExitCode:
-    """Archive a queue's messages to a Delta or Iceberg table by queue and day, each exactly once, even if the command is restarted."""
+    """Archive a queue's messages to a Delta table by queue and day, each exactly once, even if the command is restarted."""
     mode = "drain" if drain else "log" if log else "tail"
     _check_options(mode, log=log, slot=slot, once=once, every=every, of_drain=shared or take_over, fail_when_held=fail_when_held)
     names = [session.name(each) for each in dict.fromkeys(queue.split(","))]
@@ -169,16 +169,13 @@ def adopt(
 
         done = job.run(archive, checkpoint or ())
     if not session.as_json:
-        _warn_plain_readers(session, archive)
+        _warn_plain_readers(session)
     counts(session, done)
 
 
-def _warn_plain_readers(session: Session, archive: str) -> None:
-    from rowpost.spark.archive.address import is_iceberg
-
-    table_of = "an Iceberg table" if is_iceberg(archive) else "a Delta table"
+def _warn_plain_readers(session: Session) -> None:
     session.note(
-        f"Programs that read the Parquet files of this archive without the table's log count merged messages twice: let them read it as {table_of}."
+        "Programs that read the Parquet files of this archive without the table's log count merged messages twice: let them read it as a Delta table."
     )
 
 
@@ -222,7 +219,7 @@ def compact(
 
         done = job.run(spark, archive, datetime.now(UTC), span, counter(session, "{done} files merged to {of}"))
     if done["files_before"] and not session.as_json:
-        _warn_plain_readers(session, archive)
+        _warn_plain_readers(session)
     counts(session, done)
 
 

@@ -133,7 +133,7 @@ def quality(
         typer.Option(
             "--apart",
             metavar="OUT",
-            help="Add failing messages, with the names of the rules, to a Delta table in this folder, or to iceberg:CATALOG.NAMESPACE.TABLE.",
+            help="Add failing messages, with the names of the rules, to a Delta table in this folder.",
         ),
     ] = None,
     since: SinceOption = None,

@@ -35,9 +35,7 @@ __all__ = [
     "receivers", "registered_queues", "result_folder", "running",
 ]  # fmt: skip
 
-ArchiveArgument = Annotated[
-    str, typer.Argument(metavar="DIR", help="The archive: a folder, a URI that Spark can read, or iceberg:CATALOG.NAMESPACE.TABLE.")
-]
+ArchiveArgument = Annotated[str, typer.Argument(metavar="DIR", help="The archive: a folder, or a URI that Spark can read.")]
 MasterOption = Annotated[
     str | None,
     typer.Option("--master", metavar="URL", help="Where Spark runs, such as local[4], spark://…, yarn or sc://…. Default: this machine.",
@@ -257,22 +255,16 @@ def counts(session: Session, values: Mapping[str, object]) -> None:
 def readable_folder(path: str) -> None:
     """Check that all libraries read the address of an archive alike, before Spark is started. Raises SettingsError."""
     with imported():
-        from rowpost.spark.archive.address import delta_uri, is_iceberg
+        from rowpost.spark.archive.address import delta_uri
 
-    if not is_iceberg(path):
-        delta_uri(path)
+    delta_uri(path)
 
 
 def local_folder(path: str) -> None:
-    """Check that an archive in a local folder or a catalogue exists, before Spark is started. Raises ArchiveNotFound, and what `open_table` raises."""
+    """Check that an archive in a local folder exists, before Spark is started. Raises ArchiveNotFound, SettingsError."""
     with imported():
-        from rowpost.spark.archive.address import delta_uri, is_iceberg, local_path
+        from rowpost.spark.archive.address import delta_uri, local_path
 
-        if is_iceberg(path):
-            from rowpost.spark.archive.opening import open_table
-
-            open_table(path)
-            return
     delta_uri(path)
     if (folder := local_path(path)) is not None and not Path(folder).is_dir():
         raise ArchiveNotFound(f"There is no archive in {path}. To make one, run: rowpost spark archive QUEUE {path}")
@@ -283,10 +275,9 @@ def result_folder(path: str | None) -> None:
     if path is None:
         return
     with imported():
-        from rowpost.spark.archive.address import check_folder, delta_uri
+        from rowpost.spark.archive.address import delta_uri
         from rowpost.spark.archive.folder import ArchiveFolder
 
-        check_folder(path, "the results of --out")
         delta_uri(path)
         if not ArchiveFolder(path).may_be_replaced():
             raise Refused(

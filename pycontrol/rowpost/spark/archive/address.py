@@ -1,69 +1,24 @@
-"""How users name an archive: a folder, a URI, or iceberg:CATALOG.NAMESPACE.TABLE. This module imports no package.
+"""How users name an archive: a folder or a URI. This module imports no package.
 
 A path or URI is read as it is written: `%20` is three characters. pyarrow and deltalake take URIs, whose escapes they decode (deltalake
 those of the folders too that it lists), and Spark's readers take patterns. `located` and `delta_uri` give each of them what it reads as
 the path that was written. A name that one of them can only read as another one is refused before anything is written.
-
->>> is_iceberg("iceberg:lake.messages.archive"), is_iceberg("s3a://lake/archive")
-(True, False)
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 from rowpost.errors import SettingsError
 
-__all__ = [
-    "IcebergAddress", "check_checkpoint", "check_folder", "delta_uri", "iceberg_address", "is_iceberg", "local_path", "located", "scheme_of",
-]  # fmt: skip
+__all__ = ["check_checkpoint", "delta_uri", "local_path", "located", "scheme_of"]
 
-_PREFIX = "iceberg:"
-_FORM = f"{_PREFIX}CATALOG.NAMESPACE.TABLE"
-_MIN_PARTS = 3
 _LOCAL_URI = re.compile(r"file:(?://(?=/))?(?=/)")
 _PATTERN = re.compile(r"[*?\[\]{}\\]")
 _DECODED = re.compile(r"%[0-9A-Fa-f]{2}|[\x00-\x1f\x7f]")
 _CHANGED_KEY = re.compile(r"(?:^|/)(?:\.\.?)?(?=/)|(?:^|/)\.\.?$")
-
-
-@dataclass(frozen=True)
-class IcebergAddress:
-    """An Iceberg table. `name` has the parts of its namespace, and its own name at the end."""
-
-    catalog: str
-    name: tuple[str, ...]
-
-
-def is_iceberg(address: str) -> bool:
-    """Tell whether an address names an Iceberg table. A folder whose name begins so can be written as ./iceberg:…"""
-    return address.startswith(_PREFIX)
-
-
-def iceberg_address(address: str) -> IcebergAddress:
-    """Parse the address of an Iceberg table. Raises SettingsError.
-
-    >>> iceberg_address("iceberg:lake.messages.archive")
-    IcebergAddress(catalog='lake', name=('messages', 'archive'))
-    """
-    parts = address.removeprefix(_PREFIX).split(".")
-    if len(parts) < _MIN_PARTS or not all(parts):
-        raise SettingsError(f"{address} does not name an Iceberg table. Write {_FORM}, such as {_PREFIX}lake.messages.archive.")
-    return IcebergAddress(parts[0], tuple(parts[1:]))
-
-
-def check_folder(address: str, what: str) -> None:
-    """Raise SettingsError if an address names an Iceberg table where only a folder is possible.
-
-    Args:
-        address: what the user has written.
-        what: what is written there, such as "the results of --out".
-    """
-    if is_iceberg(address):
-        raise SettingsError(f"{address} is an Iceberg table, but {what} must be in a folder. Name a folder or a URI.")
 
 
 def scheme_of(address: str) -> str:

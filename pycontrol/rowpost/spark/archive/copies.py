@@ -9,7 +9,6 @@ import hashlib
 from collections.abc import Iterator
 
 from rowpost.errors import ArchiveNotFound
-from rowpost.spark.archive.address import is_iceberg
 from rowpost.spark.archive.folder import METADATA_FOLDER, ArchiveFolder
 from rowpost.spark.archive.opening import open_table
 from rowpost.spark.archive.table import ArchiveTable
@@ -33,9 +32,6 @@ def places(archive: ArchiveFolder) -> list[str]:
 
 def tables_in(place: str) -> Iterator[ArchiveTable]:
     """Open the table of a place, or the tables in it. Raises ArchiveNotFound if there is none."""
-    if is_iceberg(place):
-        yield open_table(place)
-        return
     folder = ArchiveFolder(place)
     if folder.is_delta:
         yield open_table(place)

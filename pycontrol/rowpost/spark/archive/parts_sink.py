@@ -81,7 +81,7 @@ def rows_of(files: Sequence[tuple[str, str, str]], root: str) -> Iterator[pa.Rec
         try:
             with files_of.open_input_file(f"{base}/{path}") as file:
                 for batch in _small_batches(parquet.ParquetFile(file)):
-                    own = batch.select([name for name in batch.schema.names if name not in PARTITIONS])  # Iceberg's writers store them too
+                    own = batch.select([name for name in batch.schema.names if name not in PARTITIONS])  # some writers store them in the file too
                     partition = [pa.repeat(pa.scalar(queue), len(batch)), pa.repeat(pa.scalar(date.fromisoformat(day)), len(batch))]
                     yield pa.RecordBatch.from_arrays([*own.columns, *partition], names=[*own.schema.names, *PARTITIONS])
         except (FileNotFoundError, pa.ArrowInvalid) as error:

@@ -1,7 +1,7 @@
 """What the jobs know of an archive's table: a snapshot of its files, and commits that succeed only on the newest snapshot.
 
-`ArchiveTable` is the interface, a snapshot that `opening.py` opens by its address. `DeltaArchive` (delta.py) and `IcebergArchive`
-(iceberg.py) are two logs over the same Parquet files: executors write the files (parts.py), and the driver commits them.
+`ArchiveTable` is the interface, a snapshot that `opening.py` opens by its address. `DeltaArchive` (delta.py) is Delta's log over
+Parquet files: executors write the files (parts.py), and the driver commits them.
 `commit` adds and removes files in one change, unless another writer has committed since the snapshot was read. It then changes
 nothing and returns False: refresh the snapshot, look again and decide again. This makes each change atomic, and two writers can
 never replace the same file. It holds between processes and machines, and for writers other than rowpost.

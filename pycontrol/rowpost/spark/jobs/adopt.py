@@ -15,7 +15,6 @@ from typing import Any
 from urllib.parse import unquote
 
 from rowpost.errors import ArchiveNotFound, SparkFailed
-from rowpost.spark.archive.address import check_folder
 from rowpost.spark.archive.delta import DeltaArchive
 from rowpost.spark.archive.folder import LOG_FOLDER, METADATA_FOLDER, ArchiveFolder
 from rowpost.spark.archive.parts import NewFile, statistics
@@ -53,10 +52,8 @@ def run(path: str, checkpoints: Sequence[str] = ()) -> dict[str, Any]:
 
     Raises:
         ArchiveNotFound: there is no archive in `path`.
-        SettingsError: it is an Iceberg table, which no earlier version has made.
         SparkFailed: it was taken over already, or a file is incomplete. Nothing was changed.
     """
-    check_folder(path, "an archive of an earlier version")
     folder = ArchiveFolder(path)
     if folder.exists(_OLD_LOG) and not folder.is_delta:  # an earlier run was killed
         folder.move(_OLD_LOG, LOG_FOLDER)

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from rowpost.spark.archive.address import check_checkpoint, is_iceberg
+from rowpost.spark.archive.address import check_checkpoint, located
 from rowpost.spark.archive.folder import METADATA_FOLDER
 from rowpost.spark.archive.headers import message_day, parse_headers
 from rowpost.spark.archive.lease import lease
-from rowpost.spark.archive.opening import create_table, open_table, path_of
+from rowpost.spark.archive.opening import create_table, open_table
 from rowpost.spark.archive.rows import read_table, write_files
 from rowpost.spark.archive.schemas import ARCHIVE, ESSENTIAL, MESSAGE, shaped
 from rowpost.spark.archive.table import ArchiveTable
@@ -94,7 +94,7 @@ class ArchiveJob:
 
     Attributes:
         queue: a queue, or several with commas between them.
-        path: the archive: a folder, a URI, or the address of an Iceberg table.
+        path: the archive: a folder or a URI.
         mode: "tail", "drain" or "log".
         every: the interval between batches, such as "10 seconds". If it is None, the job archives the current messages and ends.
         max_rows: messages in one batch. None means TAIL_ROWS for a tail, and 50,000 for the other modes. A batch has costs of its own of about half a second, and a drain moves it in one transaction.
@@ -112,8 +112,8 @@ class ArchiveJob:
 
     @cached_property
     def checkpoint_location(self) -> str:
-        """Where Spark stores its progress. Raises ArchiveNotFound if it is in the folder of an Iceberg table that does not exist, SettingsError."""
-        return check_checkpoint(self.checkpoint) if self.checkpoint else default_checkpoint(path_of(self.path), self.queue, self.mode)
+        """Where Spark stores its progress. Raises SettingsError."""
+        return check_checkpoint(self.checkpoint) if self.checkpoint else default_checkpoint(located(self.path), self.queue, self.mode)
 
 
 def default_checkpoint(path: str, queue: str, mode: str) -> str:
@@ -129,15 +129,13 @@ def run(
 
     `progress` is called with the batches and rows so far, and each of `receivers` after each batch. Returns counts. A KeyboardInterrupt stops the stream and is raised again.
     """
-    # a catalogue chooses the folder of its table, in which the checkpoint is
-    table = create_table(job.path, ARCHIVE) if is_iceberg(job.path) else None
     check_reachable(
         spark,
         job.checkpoint_location,
         "the checkpoint",
         "Or name a folder that outlives this machine with --checkpoint; the archive itself needs no jar.",
     )
-    table = table or create_table(job.path, ARCHIVE)
+    table = create_table(job.path, ARCHIVE)
     before = table.version
     try:
         done = follow(start(spark, job), progress, receivers)
@@ -236,7 +234,7 @@ class BatchWriter:
     """Write one batch of a stream to a table, once: the log of the table has the query and the number of its last batch.
 
     Args:
-        path: the table: a folder, a URI, or the address of an Iceberg table.
+        path: the table: a folder or a URI.
         checkpoint: the query's checkpoint, which has its id.
         schema: the columns of the table, if it does not exist yet.
         queue: named in the log.

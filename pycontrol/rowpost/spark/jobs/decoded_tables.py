@@ -17,7 +17,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from rowpost.errors import SparkFailed
-from rowpost.spark.archive.address import check_folder
 from rowpost.spark.archive.copies import remember
 from rowpost.spark.archive.folder import ArchiveFolder
 from rowpost.spark.archive.lease import lease
@@ -115,10 +114,8 @@ def run(
 
     Raises:
         ArchiveNotFound: there is no archive in `path`.
-        SettingsError: OUT is the address of an Iceberg table.
         SparkFailed: a table has a column of another type, OUT is a table itself, or another job maintains the archive.
     """
-    check_folder(out, "the tables of decode")
     source, place = open_table(path), ArchiveFolder(out)
     if place.is_delta:
         raise SparkFailed(f"Cannot decode to {out}: it is a table itself. Name a folder for the tables of the message types.")

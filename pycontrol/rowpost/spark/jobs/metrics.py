@@ -159,7 +159,7 @@ def _milliseconds_of(time: str) -> int:
 
 def start_live(spark: SparkSession, queue: str, path: str, checkpoint: str, *, environment: str | None = None,
                every: str | None = None, lateness: str = MAX_LATENESS) -> StreamingQuery:  # fmt: skip
-    """Write the metrics of a stream to the table in `path`, a folder or the address of an Iceberg table, each hour once."""
+    """Write the metrics of a stream to the table in `path`, each hour once."""
     table = create_table(path, LIVE)
     missing = [column for column in LIVE if column.name not in table.schema.fieldNames()]
     if missing:  # the table is of an earlier version

@@ -9,7 +9,6 @@ from pyspark.sql import functions as F
 
 from rowpost.spark.archive.folder import METADATA_FOLDER, ArchiveFolder
 from rowpost.spark.archive.headers import parse_headers
-from rowpost.spark.archive.opening import path_of
 from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.jobs.replay import Replay, choose, known_plan
@@ -29,7 +28,7 @@ def rehearse(spark: SparkSession, path: str, replay: Replay, resolve_queues: Cal
         QueueNotFound: a destination does not exist.
         SparkFailed: the key was used for another replay.
     """
-    folder = ArchiveFolder(path_of(path))
+    folder = ArchiveFolder(path)
     plan = known_plan(folder, replay)
     left, sent = (choose(read_archive(spark, path, ESSENTIAL), replay), 0) if plan is None else _left(spark, folder, replay, plan)
     groups = [] if left is None else _groups(left)

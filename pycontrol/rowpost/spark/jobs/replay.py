@@ -22,7 +22,6 @@ from pyspark.sql import functions as F
 from rowpost.errors import InvalidMessage, SparkFailed
 from rowpost.spark.archive.folder import METADATA_FOLDER, ArchiveFolder
 from rowpost.spark.archive.headers import read_headers
-from rowpost.spark.archive.opening import path_of
 from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.jobs.archive import read_archive
 from rowpost.spark.session import activate
@@ -188,7 +187,7 @@ def run(
         InvalidMessage: the condition is not valid.
         SparkFailed: the key was used for another replay.
     """
-    folder = ArchiveFolder(path_of(path))
+    folder = ArchiveFolder(path)
     plan = _plan(spark, path, folder, replay, resolve_queues)
     place = f"replays/{replay.key}"
     done = (folder.read(f"{place}/sent.json") or {"steps": 0, "messages": 0}) if plan["messages"] else {"steps": 0, "messages": 0}

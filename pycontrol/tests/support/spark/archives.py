@@ -8,7 +8,6 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from rowpost.spark.archive.opening import path_of
 from rowpost.spark.jobs.archive import BatchWriter, archive
 from tests.support.spark.messages import messages
 
@@ -21,20 +20,20 @@ class ArchiveMaker:
     """Writes batches of one stream to an archive.
 
     Attributes:
-        folder: has the checkpoint, and the table if its format is "delta". The fixture `table_format` sets a catalogue up for "iceberg".
+        folder: has the checkpoint and the table.
         address: how commands name the archive.
     """
 
-    def __init__(self, spark: SparkSession, folder: Path, query: str = QUERY, table_format: str = "delta") -> None:
+    def __init__(self, spark: SparkSession, folder: Path, query: str = QUERY) -> None:
         self.spark, self.folder = spark, folder
-        self.address = str(folder / "out") if table_format == "delta" else f"iceberg:lake.{folder.name}.out"
+        self.address = str(folder / "out")
         folder.mkdir(exist_ok=True)
         (folder / "metadata").write_text(json.dumps({"id": query}))
 
     @property
     def path(self) -> Path:
         """The table's folder."""
-        return Path(path_of(self.address))
+        return Path(self.address)
 
     def batch(self, number: int, rows: Sequence[tuple], queue: str = "audit") -> None:
         """Write one batch with one file for each day."""
