@@ -92,9 +92,9 @@ def server(folder: Path) -> Iterator[tuple[str, int]]:
 
 
 def deploy(url: str, queue: str) -> None:
-    """Deploy a queue with a publication."""
+    """Deploy a queue."""
     with connect_url("postgresql", url) as database:
-        apply(database, plan(Settings(url=url, queues=(QueueSettings(queue, delayed=False, publication=True),))))
+        apply(database, plan(Settings(url=url, queues=(QueueSettings(queue, delayed=False),))))
 
 
 def fill(url: str, queue: str, messages: int) -> None:
@@ -103,14 +103,6 @@ def fill(url: str, queue: str, messages: int) -> None:
     send(url, queue, 1, messages)
     with connect_url("postgresql", url) as database:
         database.driver_connection.execute(f'VACUUM ANALYZE public."{queue}"')
-
-
-def pass_through(url: str, queue: str, messages: int) -> None:
-    """Send messages in transactions of 1,000, and remove all of them."""
-    for first in range(1, messages + 1, 1000):
-        send(url, queue, first, min(first + 999, messages))
-    with connect_url("postgresql", url) as database:
-        database.driver_connection.execute(f'DELETE FROM public."{queue}"')
 
 
 def send(url: str, queue: str, first: int, last: int) -> None:
@@ -213,8 +205,8 @@ class Bench:
                 "messages_per_cpu_s": round(messages / used), "bytes_per_message": round(size / messages),
                 "worker_peak_mb": worker_peak_mb()}  # fmt: skip
 
-    def stream(self, queue: str, mode: str, batch: int, folder: Path, messages: int = 0) -> dict[str, object]:
-        """Stream all messages of a queue in batches, and discard them; with mode=log, `messages` that pass through it. A run on another queue has warmed up the JVM before."""
+    def stream(self, queue: str, mode: str, batch: int, folder: Path) -> dict[str, object]:
+        """Stream all messages of a queue in batches, and discard them. A run on another queue has warmed up the JVM before."""
         checkpoint = folder / f"{mode}-{queue}"
 
         def run() -> list[dict]:
@@ -225,9 +217,6 @@ class Bench:
             query.awaitTermination()
             return [each for each in query.recentProgress if each["numInputRows"]]
 
-        if mode == "log":
-            run()  # creates the slot
-            pass_through(os.environ["ROWPOST_BENCH_URL"], queue, messages)
         used, begin = cpu_seconds(), time.perf_counter()
         progress = run()
         took, used = time.perf_counter() - begin, cpu_seconds() - used
@@ -270,7 +259,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
         environment = folder / "bench.yml"
         environment.write_text('engine: postgresql\nurl: "${ROWPOST_BENCH_URL}"\n')
         small = max(arguments.messages * 2 // 5, 1)
-        streams = not arguments.only or {"tail", "drain", "log"} & set(arguments.only)
+        streams = not arguments.only or {"tail", "drain"} & set(arguments.only)
         for queue, count in (("Bench", arguments.messages), ("Warm", 20_000), ("Small", small if streams else 0), ("Target", 0)):
             fill(url, queue, count)
         spark = spark_session(cores, arguments.jdbc)
@@ -287,8 +276,6 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
             ("tail", lambda: bench.stream("Small", "tail", 50_000, folder)),
             ("drain_cold", lambda: bench.stream("Warm", "drain", 10_000, folder)),
             ("drain", lambda: bench.stream("Small", "drain", 50_000, folder)),
-            ("log_cold", lambda: bench.stream("Warm", "log", 10_000, folder, 20_000)),
-            ("log", lambda: bench.stream("Small", "log", 50_000, folder, small)),
             ("sink_staged", lambda: bench.write("Target", "staged", small // 2)),
             ("sink_direct", lambda: bench.write("Target", "direct", small // 2)),
         ]
@@ -307,7 +294,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument(
-        "--only", action="append", choices=("read", "narrow", "archive", "tail", "drain", "log", "sink"), help="measure only this; repeatable"
+        "--only", action="append", choices=("read", "narrow", "archive", "tail", "drain", "sink"), help="measure only this; repeatable"
     )
     parser.add_argument("--cores", type=int, help="cores that Spark uses; all cores of the machine by default")
     parser.add_argument("--output", type=Path, help="a JSON file with a list of runs, to which this one is added")

@@ -28,7 +28,7 @@ __all__ = [
 #: the feature of all that every deployment has
 CORE = "core"
 #: the features that single queues have, and not a whole database
-FEATURES_OF_QUEUES = frozenset({"delayed", "publication", "wake_up"})
+FEATURES_OF_QUEUES = frozenset({"delayed", "wake_up"})
 
 T = TypeVar("T")
 # msgspec analyses a class when it first meets it, and the process crashes if two threads do so at once.

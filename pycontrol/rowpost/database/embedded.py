@@ -43,7 +43,7 @@ max_connections = 200
 max_wal_size = 2GB
 """
 # Settings that later releases added. Authentication is `trust`: who may open the socket is a superuser.
-_ADDED = ("max_prepared_transactions = 64\n", "unix_socket_permissions = 0700\n", "wal_level = logical\n")
+_ADDED = ("max_prepared_transactions = 64\n", "unix_socket_permissions = 0700\n")
 _MARK = "# rowpost:"
 _USER = "pgserver"  # of the wheel; it runs the server if root starts it
 _LOCK = ".postgresql.lock"

@@ -208,9 +208,7 @@ def fitted(database: Connection, plan: Plan) -> Plan:
     if adapt_for_babelfish is None:
         raise DeployError("The server is Babelfish, which rowpost does not support: use SQL Server, Azure SQL or PostgreSQL instead.")
     adapted = plan.scripts.adapted(adapt_for_babelfish)
-    return replace(
-        build_plan(plan.environment, adapted, plan.entries, plan.whole, plan.features, plan.woken, plan.published), uncertain=plan.uncertain
-    )
+    return replace(build_plan(plan.environment, adapted, plan.entries, plan.whole, plan.features, plan.woken), uncertain=plan.uncertain)
 
 
 def _is_deployed(database: Connection) -> bool:

@@ -64,8 +64,8 @@ class Deployment:
     def drop(self, entries: Iterable[JournalEntry]) -> None:
         """Drop what these scripts made, tables last, and take the scripts out of the journal. A table that has rows is an error."""
         for entry in sorted(entries, key=lambda each: each.object_kind == "table"):
-            # of a trigger that somebody dropped, the function may be left
-            if entry.object_name is not None and (entry.living_fingerprint is not None or entry.object_kind == "trigger"):
+            # of a trigger that somebody dropped, the function may be left; only a table's removal fails if it is gone
+            if entry.object_name is not None and (entry.living_fingerprint is not None or entry.object_kind != "table"):
                 spell = drop_empty_table if entry.object_kind == "table" else partial(drop_object, kind=str(entry.object_kind))
                 self.run_script(Script(entry.script_name, spell(self._database.engine, entry.object_name)))
             self._database.call("forget_script", script_name=entry.script_name)

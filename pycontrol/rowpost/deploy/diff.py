@@ -12,6 +12,9 @@ from rowpost.deploy.steps import Step
 
 __all__ = ["Change", "JournalEntry", "PlanDiff", "compare"]
 
+#: kinds of objects that no release makes any more: apply drops those that an earlier one made
+RETIRED = ("publication",)
+
 
 @dataclass(frozen=True)
 class JournalEntry:
@@ -141,7 +144,9 @@ def compare(
             if state in ("unchanged", "altered") and item.object_kind == "table" and item.owner in renewed:
                 state = "changed"  # the registry says what the table should have
             changes.append(Change(item, state, entry))
-    known = {*(step.script_name for step in complete.steps), *settled.dropped, *settled.left}
+    retired = [entry.script_name for entry in recorded.values() if entry.object_kind in RETIRED]
+    gone = (*settled.dropped, *retired)
+    known = {*(step.script_name for step in complete.steps), *gone, *settled.left}
     if not plan.whole:
         return PlanDiff(complete, tuple(changes))
     titles = {entry.title for entry in plan.entries}
@@ -151,8 +156,8 @@ def compare(
         undeclared=tuple(entry.name for title, entry in entered.items() if title not in titles),
         unknown=tuple(entry for name, entry in recorded.items() if name not in known),
         kept=settled.kept,
-        dropped=tuple(recorded[name] for name in settled.dropped),
-        forgotten=settled.forgotten,
+        dropped=tuple(recorded[name] for name in gone),
+        forgotten=(*settled.forgotten, *(each for owner, each in declared if owner == plan.environment and each.partition(":")[0] in RETIRED)),
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from rowpost.deploy.plan import Entry, Plan, build_plan, deployed_features
-from rowpost.deploy.queue_entry import QueueEntry, delayed_feature, publication_feature, wake_up_feature
+from rowpost.deploy.queue_entry import QueueEntry, delayed_feature, wake_up_feature
 from rowpost.deploy.saga_entry import MOVING, SagaEntry
 
 __all__ = ["Declared", "Kept", "Settled", "settle"]
@@ -89,10 +89,7 @@ def settle(
     for entry in entries:
         here.keep_second_correlation(entry)
     woken = plan.woken | {entry.queue_key for entry in entries if isinstance(entry, QueueEntry) and here.keep_trigger(entry, entry.title in titles)}
-    published = plan.published | {
-        entry.queue_key for entry in entries if isinstance(entry, QueueEntry) and here.keep_publication(entry, entry.title in titles)
-    }
-    whole = build_plan(plan.environment, plan.scripts, entries, features=plan.features | staying, woken=woken, published=published)
+    whole = build_plan(plan.environment, plan.scripts, entries, features=plan.features | staying, woken=woken)
     return Settled(whole, tuple(here.kept), tuple(here.dropped), tuple(here.forgotten), tuple(here.left))
 
 
@@ -133,14 +130,6 @@ class _Server:
             return False
         line = "write `supervisor: {wake_up: everybody}`"
         return not is_declared or self.judge(feature, f"the trigger of the queue {queue.queue_name}", line)
-
-    def keep_publication(self, queue: QueueEntry, is_declared: bool) -> bool:
-        """Decide about the publication of a queue that is planned without one. Return whether it stays."""
-        feature = publication_feature(queue)
-        if queue.queue_key in self._plan.published or not self._scripts(feature):
-            return False
-        line = f"write `publication: true` at the queue {queue.queue_name}"
-        return not is_declared or self.judge(feature, f"the publication of the queue {queue.queue_name}", line)
 
     def keep_second_correlation(self, entry: Entry) -> None:
         """Leave what a saga needed while it moved to another correlation: workers that still move it may run until they are replaced."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rowpost.deploy.diff import Change, JournalEntry, PlanDiff
-from rowpost.deploy.queue_entry import QueueEntry, delayed_feature, publication_feature, wake_up_feature
+from rowpost.deploy.queue_entry import QueueEntry, delayed_feature, wake_up_feature
 from rowpost.deploy.steps import Step
 
 __all__ = ["Part", "outcome", "parts_by_queue", "whole_part"]
@@ -62,7 +62,7 @@ def parts_by_queue(diff: PlanDiff, declared: Sequence[str] = ()) -> tuple[Part, 
         of_queue: set[str] = set()
         if isinstance(entry, QueueEntry):
             going = [each for each in dropped if "/saga/" not in each.script_name and each.script_name.partition(".sql:")[2] == entry.queue_key]
-            of_queue = {delayed_feature(entry), publication_feature(entry), wake_up_feature(entry)}
+            of_queue = {delayed_feature(entry), wake_up_feature(entry)}
         recorded, removed = (tuple(each for each in named if each in of_queue) for named in (declared, forgotten))
         parts.append(Part(entry.title, environment, tuple(owned[entry.title]), tuple(going), recorded, removed))
         dropped = [each for each in dropped if each not in going]

@@ -16,7 +16,7 @@ from rowpost.database.contract import CORE, FEATURES_OF_QUEUES
 from rowpost.database.dialects.choice import dialect_for
 from rowpost.database.dialects.protocol import Dialect
 from rowpost.deploy.contract_sql import drop_procedures, role_grants, template_rows
-from rowpost.deploy.queue_entry import QueueEntry, delayed_feature, describe_queue, publication_feature, wake_up_feature
+from rowpost.deploy.queue_entry import QueueEntry, delayed_feature, describe_queue, wake_up_feature
 from rowpost.deploy.runner import BATCH_GUARD, SCRIPT_END, SESSION_BATCH, code_only
 from rowpost.deploy.saga_entry import SagaEntry, describe_saga
 from rowpost.deploy.scripts import ScriptSet, hash_text, load_scripts
@@ -59,8 +59,8 @@ class Plan:
     """A deployment of one environment. `items` are in the order in which they run.
 
     `whole` is False for the deployment of a few queues into a database that has the rest already. `features` are those whose
-    objects are in `items`. `woken` are the keys of queues with a trigger on inserts, `published` of those with a publication. `declared` are the features that the environment
-    declares, with `delayed:<queue key>` for a queue with a delayed table `wake_up:<queue key>` for one with that trigger and `publication:<queue key>` for one with a publication: the
+    objects are in `items`. `woken` are the keys of queues with a trigger on inserts. `declared` are the features that the environment
+    declares, with `delayed:<queue key>` for a queue with a delayed table and `wake_up:<queue key>` for one with that trigger: the
     database records them for the environment. `uncertain` are features that something needs which could not be
     imported here, each with that something.
     """
@@ -72,7 +72,6 @@ class Plan:
     whole: bool = True
     features: frozenset[str] = frozenset()
     woken: frozenset[str] = frozenset()
-    published: frozenset[str] = frozenset()
     uncertain: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -82,7 +81,6 @@ class Plan:
             return ()
         of_queues = [delayed_feature(queue) for queue in self.queues if queue.delayed]
         of_queues += [wake_up_feature(queue) for queue in self.queues if queue.queue_key in self.woken]
-        of_queues += [publication_feature(queue) for queue in self.queues if queue.queue_key in self.published]
         return (*sorted(self.features), *sorted(of_queues))
 
     @property
@@ -156,11 +154,10 @@ def plan(settings: Settings, folder: Path | None = None) -> Plan:
             "NOTIFY: write `wake_up: true`, and a shorter `peek_delay` at the workers of queues whose messages must not wait."
         )
     woken = [queue.queue_key for queue in queues if everybody and queue.kind != "external"]
-    published = [entry.queue_key for entry, queue in zip(queues, settings.queues, strict=True) if queue.publication]
     entries: list[Entry] = [*queues, *(describe_saga(saga, settings.engine) for saga in settings.sagas)]
     entries += [describe_table(name, settings.engine) for name in (settings.subscription_table,) if name != SUBSCRIPTION_TABLE]
     scripts = load_scripts(settings.engine, folder)
-    return build_plan(settings.declarant, scripts, entries, features=declared_features(settings, scripts), woken=woken, published=published)
+    return build_plan(settings.declarant, scripts, entries, features=declared_features(settings, scripts), woken=woken)
 
 
 def declared_features(settings: Settings, scripts: ScriptSet) -> frozenset[str]:
@@ -203,11 +200,10 @@ def business_settings(settings: Settings, outbox: OutboxSettings) -> Settings:
 
 def build_plan(
     environment: str, scripts: ScriptSet, entries: Iterable[Entry], whole: bool = True, features: Collection[str] = (), woken: Collection[str] = (),
-    published: Collection[str] = (),
 ) -> Plan:  # fmt: skip
     """A plan out of its parts, tables of subscriptions, queues and then sagas in the order given; not `whole`: of these alone.
 
-    `woken`: keys of queues with a trigger. `published`: keys of queues with a publication.
+    `woken`: keys of queues with a trigger.
     """
     entries = list(entries)
     queues = [entry for entry in entries if isinstance(entry, QueueEntry)]
@@ -215,7 +211,6 @@ def build_plan(
     subscriptions = [entry for entry in entries if isinstance(entry, SubscriptionEntry)] if scripts.subscription_tables else []
     features = frozenset(features) | ({"sagas"} if sagas else frozenset())
     woken = frozenset(woken) if scripts.create_trigger else frozenset()
-    published = frozenset(published) if scripts.create_publication else frozenset()
     dialect = dialect_for(scripts.engine)
     fragments = contract_fragments(scripts, features)
     wanted = [script for script in scripts.database if scripts.contract.feature_of(script.name) in {CORE, *features}] if whole else []
@@ -225,7 +220,7 @@ def build_plan(
     for table in subscriptions:
         items += [table, *subscription_steps(table, scripts, dialect)]
     for queue in queues:
-        items += [queue, *queue_steps(queue, scripts, dialect, features, woken, published)]
+        items += [queue, *queue_steps(queue, scripts, dialect, features, woken)]
     for saga in sagas:
         items += [saga, *saga_steps(saga, scripts, dialect)]
     if whole:
@@ -237,7 +232,7 @@ def build_plan(
     for saga in sagas:
         granted = role_grants(scripts.engine, saga_procedures(saga, scripts))
         items += [saga_step(expanded(script, {"procedure_grants": granted}), saga, dialect) for script in scripts.saga_grants]
-    return Plan(environment, scripts, tuple(items), whole=whole, features=features, woken=woken, published=published)
+    return Plan(environment, scripts, tuple(items), whole=whole, features=features, woken=woken)
 
 
 def contract_fragments(scripts: ScriptSet, features: Collection[str] | None = None) -> dict[str, str]:

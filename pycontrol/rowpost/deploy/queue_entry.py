@@ -9,7 +9,7 @@ from rowpost.errors import InvalidQueueName
 from rowpost.settings.environment import QueueSettings
 from rowpost.wire.address import Address, parse_address, queue_key
 
-__all__ = ["QueueEntry", "delayed_feature", "describe_queue", "publication_feature", "queue_names", "wake_up_feature"]
+__all__ = ["QueueEntry", "delayed_feature", "describe_queue", "queue_names", "wake_up_feature"]
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,6 @@ def delayed_feature(queue: QueueEntry) -> str:
 def wake_up_feature(queue: QueueEntry) -> str:
     """The name under which the database records that an environment declares a queue's trigger on inserts."""
     return f"wake_up:{queue.queue_key}"
-
-
-def publication_feature(queue: QueueEntry) -> str:
-    """The name under which the database records that an environment declares a queue's publication of inserts."""
-    return f"publication:{queue.queue_key}"
 
 
 def describe_queue(queue: QueueSettings, engine: str) -> QueueEntry:

@@ -25,7 +25,6 @@ from rowpost.deploy.queue_entry import (
     QueueEntry,
     delayed_feature,
     describe_queue,
-    publication_feature,
     queue_names,
     wake_up_feature,
 )
@@ -126,7 +125,7 @@ def _leave(database: Connection, name: str, drop: bool) -> None:
             if each.script_name.partition(".sql:")[2] == entry.queue_key:
                 database.call("forget_script", script_name=each.script_name)
         for environment, feature in state.declared:
-            if feature in (delayed_feature(entry), publication_feature(entry), wake_up_feature(entry)):
+            if feature in (delayed_feature(entry), wake_up_feature(entry)):
                 database.call("forget_feature", environment=environment, feature=feature)
 
 

@@ -109,9 +109,8 @@ def go_back(database: Connection, release: Release, environment: str = "", undo:
     scripts = load_scripts(database.engine, release.folder)
     features = deployed_features(scripts, (entry.script_name for entry in before.journal))
     woken = [entry.script_name.partition(".sql:")[2] for entry in before.journal if entry.object_kind == "trigger"]
-    published = [entry.script_name.partition(".sql:")[2] for entry in before.journal if entry.object_kind == "publication"]
-    plan = fitted(database, build_plan(environment, scripts, before.registry, features=features, woken=woken, published=published))
-    steps = tuple(step for step in plan.steps if step.object_kind in ("procedure", "trigger", "publication") or step.kind == "everytime")
+    plan = fitted(database, build_plan(environment, scripts, before.registry, features=features, woken=woken))
+    steps = tuple(step for step in plan.steps if step.object_kind in ("procedure", "trigger") or step.kind == "everytime")
     with deployment(database, plan) as running:
         state = read_state(database)
         if plan.schema_version > state.schema_version:
@@ -136,9 +135,9 @@ def go_back(database: Connection, release: Release, environment: str = "", undo:
 
 
 def _later_procedures(plan: Plan, state: State) -> tuple[JournalEntry, ...]:
-    """Return the journal's procedures, triggers and publications that the plan does not have."""
+    """Return the journal's procedures and triggers that the plan does not have."""
     names = {step.script_name for step in plan.steps}
-    return tuple(each for each in state.journal if each.object_kind in ("procedure", "trigger", "publication") and each.script_name not in names)
+    return tuple(each for each in state.journal if each.object_kind in ("procedure", "trigger") and each.script_name not in names)
 
 
 def _extract(bundle: zipfile.ZipFile, name: str, folder: Path, path: Path) -> None:

@@ -38,7 +38,6 @@ LOCKS: dict[str, tuple[tuple[str, str, bool], ...]] = {
         (r"\bALTER\s+TABLE\b(?!\s+\S+\s+SET\s*\()", "ACCESS EXCLUSIVE on the table while it is altered, if something is missing there", True),
         (r"\bCREATE\s+(?:UNIQUE\s+)?INDEX\b", "SHARE on the table while an index is made, if it is missing", True),
         (r"\bCREATE\s+OR\s+REPLACE\s+TRIGGER\b", "SHARE ROW EXCLUSIVE on the table while its trigger is made", True),
-        (r"\b(?:CREATE|ALTER)\s+PUBLICATION\b", "SHARE UPDATE EXCLUSIVE on the table while its publication is made", False),
         (r"\bDROP\s+FUNCTION\b.*\bCASCADE\b", "ACCESS EXCLUSIVE on the table while its trigger is dropped", True),
     ),
 }  # fmt: skip
@@ -104,7 +103,7 @@ def review(diff: PlanDiff, engine: str, definition: ReadDefinition) -> Review:
         change.item.text
         for change in changes
         if change.runs and isinstance(change.item, Step)
-        and (change.entry is not None or (change.item.object_kind in ("trigger", "publication") and change.item.owner in there))
+        and (change.entry is not None or (change.item.object_kind == "trigger" and change.item.owner in there))
     ]  # fmt: skip
     existing += [drop_object(engine, str(entry.object_name), "trigger") for entry in diff.dropped if entry.object_kind == "trigger"]
     locks = _locks(engine, existing if existing or not runs else ())

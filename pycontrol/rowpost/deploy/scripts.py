@@ -5,7 +5,6 @@
     tables/queue/create.sql            per queue: makes the table, or completes one; again when text or entry change
     tables/queue/create_delayed.sql    per queue that has a delayed table
     tables/queue/create_trigger.sql    per queue of an environment with `wake_up: everybody` (PostgreSQL only)
-    tables/queue/create_publication.sql    per queue with `publication: true` (PostgreSQL only)
     procedures/<feature>/<name>.sql    per queue where it holds {queue_key}: a template, one object per queue
     tables/saga/create.sql, procedures/saga/*.sql with {saga_key}    per type of saga, likewise
     tables/subscription/create.sql, procedures/*.sql with {subscription_key}    per table of subscriptions, likewise
@@ -40,7 +39,6 @@ __all__ = [
 ]
 
 CREATE_TRIGGER = "tables/queue/create_trigger.sql"
-CREATE_PUBLICATION = "tables/queue/create_publication.sql"
 OWN_TABLE = re.compile(r"\b(?:CREATE|ALTER)\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?rowpost\.(\w+)", re.IGNORECASE)
 
 
@@ -87,7 +85,7 @@ class Script:
 
 @dataclass(frozen=True)
 class ScriptSet:
-    """All scripts of one dialect, by what they are for. `create_trigger` and `create_publication` are None on SQL Server, and in releases without them.
+    """All scripts of one dialect, by what they are for. `create_trigger` is None on SQL Server, and in releases without it.
 
     `folder` is the sql folder that they came from, and `contract` its contract: an earlier release is rendered by its own.
     """
@@ -101,7 +99,6 @@ class ScriptSet:
     create: Script
     create_delayed: Script
     create_trigger: Script | None
-    create_publication: Script | None
     templates: tuple[Script, ...]
     saga_tables: tuple[Script, ...]
     saga_templates: tuple[Script, ...]
@@ -170,7 +167,6 @@ def load_scripts(engine: str, folder: Path | None = None) -> ScriptSet:
         create=read("tables/queue/create.sql"),
         create_delayed=read("tables/queue/create_delayed.sql"),
         create_trigger=read(CREATE_TRIGGER) if (root / CREATE_TRIGGER).is_file() else None,
-        create_publication=read(CREATE_PUBLICATION) if (root / CREATE_PUBLICATION).is_file() else None,
         templates=tuple(script for script in procedures if script.is_template),
         saga_tables=tuple(read(name) for name in of_sagas if Path(name).stem.startswith("create")),
         saga_templates=tuple(script for script in procedures if script.is_saga_template),

@@ -73,10 +73,8 @@ def database_step(script: Script, dialect: Dialect) -> Step:
     return Step(script.name, script.kind, script.text, object_kind, f"rowpost.{dialect.quote(name)}")
 
 
-def queue_steps(
-    queue: QueueEntry, scripts: ScriptSet, dialect: Dialect, features: Collection[str], woken: Collection[str], published: Collection[str]
-) -> Iterator[Step]:
-    """Yield the steps of a queue: its tables, its trigger if it is among `woken`, its publication if it is among `published`, its procedures."""
+def queue_steps(queue: QueueEntry, scripts: ScriptSet, dialect: Dialect, features: Collection[str], woken: Collection[str]) -> Iterator[Step]:
+    """Yield the steps of a queue: its tables, its trigger if it is among `woken`, its procedures."""
     names = queue_names(queue, dialect)
     if queue.kind != "external":
         yield queue_step(scripts.create, queue, dialect, "table", names["queue_table"])
@@ -84,8 +82,6 @@ def queue_steps(
         yield queue_step(scripts.create_delayed, queue, dialect, "table", names["delayed_table"])
     if scripts.create_trigger and queue.queue_key in woken:
         yield queue_step(scripts.create_trigger, queue, dialect, "trigger", f"rowpost.{dialect.quote(f'notify_inserts:{queue.queue_key}')}")
-    if scripts.create_publication and queue.queue_key in published:
-        yield queue_step(scripts.create_publication, queue, dialect, "publication", dialect.quote(f"rowpost_log:{queue.queue_key}"))
     wanted = {procedure.name for procedure in queue_procedures(queue, scripts, features)}
     for script in scripts.templates:
         if script.stem in wanted or script.stem.startswith("_"):

@@ -26,7 +26,7 @@ class Finding:
     """One thing that is not as planned, and what mends it.
 
     `kind` is schema_missing, schema_newer, script_missing, script_edited, not_applied, queue_changed,
-    procedure_changed, trigger_changed, publication_changed, table_altered, object_gone, unmanaged_object, not_declared, or a finding of check_queue. A remark is worth
+    procedure_changed, trigger_changed, table_altered, object_gone, unmanaged_object, not_declared, or a finding of check_queue. A remark is worth
     to know, but no difference from the plan.
     """
 
@@ -82,8 +82,6 @@ def _of_change(change: Change) -> Iterator[Finding]:
         yield Finding("not_applied", name, f"{name} ran here with another text.", APPLY)
     elif change.state == "drifted" and entry and entry.living_fingerprint is None:
         yield Finding("object_gone", subject, f"The {change.item.object_kind} that {name} made is gone.", APPLY)
-    elif change.state == "drifted" and change.item.object_kind == "publication":
-        yield Finding("publication_changed", subject, f"The publication that {name} made was changed or dropped by hand.", APPLY)
     elif change.state == "drifted" and change.item.object_kind == "trigger":
         yield Finding("trigger_changed", subject, f"The trigger that {name} made was changed or disabled by hand.", APPLY)
     elif change.state == "drifted":

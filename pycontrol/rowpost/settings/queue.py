@@ -29,7 +29,6 @@ class QueueSettings(Descriptor):
         body_string: whether the table has a readable column of the body.
         clustered: whether a new table's index on the row version is clustered (SQL Server).
         delayed: whether the queue has a table of delayed messages. In a file, the error queue and `audit` have none unless they say so.
-        publication: whether the queue has a publication of its inserts, for streams with mode=log (PostgreSQL).
         worker: who handles the messages; None if no worker of this environment does.
         partitions: names of the queues among which the messages are split.
         partition_by: what selects the partition: a header's name, or a function as `module:function`.
@@ -40,7 +39,6 @@ class QueueSettings(Descriptor):
     body_string: bool = False
     clustered: bool = True
     delayed: bool = True
-    publication: bool = False
     worker: WorkerSettings | None = None
     partitions: tuple[str, ...] = ()
     partition_by: str = ""
@@ -69,8 +67,6 @@ def read_queues(root: Node, dialect: str, schema: str, compat: str, clustered: b
             queue = (
                 _read_external(node, name) if external else _read_queue(node, name, compat, {"clustered": clustered, "delayed": name not in copies})
             )
-            if queue.publication and dialect == "sqlserver":
-                raise node.error("publication", "is for PostgreSQL: a stream with mode=log reads its log. Remove the line")
             queues += with_partitions(queue)
     names = [queue.name for queue in queues]
     if len(set(names)) < len(names):
@@ -96,6 +92,8 @@ def _read_external(node: Node, name: str) -> QueueSettings:
 def _read_queue(node: Node, name: str, compat: str, defaults: dict[str, bool]) -> QueueSettings:
     if parse_address(name).catalog is not None:
         raise node.error("", "lies in another database: declare it below external, rowpost can only send to it")
+    if "publication" in node.values:
+        raise node.error("publication", "is gone, as streams with mode=log are: remove the line, and archive the audit queue instead")
     worker = node.child("worker")
     partitions, partition_by = _read_partitions(node, name)
     given = {

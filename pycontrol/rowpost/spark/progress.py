@@ -38,7 +38,6 @@ _STATES = {
     "batch_seconds": "Duration of the last batch in seconds.",
     "lag_messages": "Messages that the stream has not read.",
     "lag_seconds": "Age in seconds of the oldest message that the stream has not read.",
-    "lag_bytes": "Bytes of the server's log that the stream has not read, with those of other tables.",
     "spooled": "Messages in the spool of a drain.",
     "holders": "Open transactions that hold messages back.",
 }
@@ -57,7 +56,6 @@ class Measured:
         batch_seconds: duration of the batch.
         lag_messages: messages that the stream has not read; 100000 means at least so many.
         lag_seconds: age of the oldest of them.
-        lag_bytes: bytes of the server's log that a stream with mode=log has not read.
         spooled: messages in the spool of a drain.
         held_by: open transactions that hold messages back.
         late: messages of the batch that came too late for their hour, of `metrics --live`.
@@ -72,7 +70,6 @@ class Measured:
     batch_seconds: float | None
     lag_messages: int | None = None
     lag_seconds: float | None = None
-    lag_bytes: int | None = None
     spooled: int | None = None
     held_by: tuple[Mapping[str, Any], ...] = ()
     late: int | None = None
@@ -93,7 +90,6 @@ class Measured:
             batch_seconds=None if took is None else took / 1000,
             lag_messages=_largest(each.get("lag_messages") for each in reported),
             lag_seconds=_largest(each.get("lag_seconds") for each in reported),
-            lag_bytes=_largest(each.get("lag_bytes") for each in reported),
             spooled=_largest(each.get("spooled") for each in reported),
             held_by=tuple(holder for each in reported for holder in each.get("held_by", ())),
         )

@@ -75,10 +75,6 @@ NOT_RUN = {
         "rowpost spark": "starts Spark; tests/spark/test_cli.py runs every command",
         "rowpost.spark": "starts Spark; tests/spark/test_decode.py and test_merged_metrics.py call these functions",
     },
-    "docs/guides/spark-log.md": {
-        "finalize(": "needs a checkpoint of Spark; tests/spark/source/log/test_log.py calls it",
-        "rowpost spark": "starts Spark; tests/spark/source/log/test_log_refusals.py runs every command",
-    },
     "docs/guides/spark.md": {
         "df.write": "starts Spark; tests/spark/source/test_sink.py writes so",
         "from rowpost.spark.session": "starts Spark; tests/spark runs every job",
@@ -384,7 +380,7 @@ def test_the_guides_python_runs(guide: Path, stage: Stage):
         run(block, names)
         executed += 1
 
-    assert executed or guide.name in ("spark.md", "spark-bodies.md", "spark-log.md", "spark-where-it-runs.md")
+    assert executed or guide.name in ("spark.md", "spark-bodies.md", "spark-where-it-runs.md")
     CHECKS.get(guide.name, lambda _: None)(names)
 
 

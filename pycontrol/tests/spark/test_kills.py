@@ -1,4 +1,4 @@
-"""Random kill -9 of driver, JVM and workers during archive (tail, drain and log), replay and decode loses and duplicates nothing.
+"""Random kill -9 of driver, JVM and workers during archive (tail and drain), replay and decode loses and duplicates nothing.
 
 A test takes a quarter of an hour for 20 kills: `make test/spark-slow ARGS="-k kills"`. ROWPOST_KILLS is the number of kills;
 ROWPOST_KILL_SEED repeats the choices of a run.
@@ -7,7 +7,6 @@ ROWPOST_KILL_SEED repeats the choices of a run.
 import os
 import random
 import shutil
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -18,10 +17,8 @@ import pytest
 
 from rowpost.spark.jobs import verify
 from rowpost.spark.jobs.archive import read_archive
-from rowpost.spark.source.checkpoint import committed_offset
 from tests.support.spark.archives import ArchiveMaker
 from tests.support.spark.killing import ANYTHING, EXECUTORS, fill, kill_until_done, python_of
-from tests.support.spark.logs import log_server, numbered, pass_through, slots
 from tests.support.spark.messages import audit_row, error_row
 
 MESSAGES, KILLS = 200_000, int(os.environ.get("ROWPOST_KILLS", "20"))
@@ -80,46 +77,6 @@ def test_an_archive_by_tail_or_drain_survives_kills(queues, environment, seed, t
     assert (queues.depth(queue), queues.spooled(queue)) == ((MESSAGES, 0) if mode == "tail" else (0, 0))
     report = verify.run(queues.spark, str(out))
     assert {finding.kind for finding in report.findings} <= {"leftover"}
-
-
-def test_an_archive_of_the_log_survives_kills_while_workers_receive_the_messages(spark, seed, tmp_path):
-    """Each message is removed by the transaction after the one that sends it. At the end, the slot is confirmed up to the last batch."""
-    out, checkpoint, sent = tmp_path / "out", tmp_path / "checkpoint", []
-    with log_server(spark) as (_, queues):
-        queue, others = queues.make(publication=True), queues.make()
-        command = ["--env", queues.environment, "spark", "archive", queue, str(out), "--log", "--max-rows", "400", "--checkpoint", str(checkpoint),
-                   "--conf", "spark.driver.memory=1g", "--master", "local[2,4]"]  # fmt: skip
-        environment = python_of(PYCONTROL)
-        kill_until_done(command, environment, lambda: 0, kills=0, longest=0, log=tmp_path / "log", seed=seed)  # makes the slot
-        done, killed = threading.Event(), Counter()
-
-        def work():
-            while not done.is_set():
-                pass_through(queues, queue, numbered(len(sent), len(sent) + 100))
-                sent.extend(range(100))
-                fill(queues, others, 20, "{}")
-                time.sleep(0.4)
-
-        worker = threading.Thread(target=work, daemon=True)
-        worker.start()
-        try:
-            while sum(killed.values()) < KILLS:  # a run that has read what was there at its start ends by itself
-                left = KILLS - sum(killed.values())
-                killed += kill_until_done(
-                    command, environment, lambda: written(checkpoint), kills=left, longest=2.5, log=tmp_path / "log", seed=seed + left
-                )
-        finally:
-            done.set()
-            worker.join()
-        kill_until_done(command, environment, lambda: 0, kills=0, longest=0, log=tmp_path / "log", seed=seed)  # what was sent meanwhile
-        committed, slot = committed_offset(checkpoint), slots(queues)
-
-    numbers = sorted(int(bytes(row.body)) for row in read_archive(spark, str(out)).select("body").collect())
-    print(f"log: killed {sum(killed.values())} times: {dict(killed)}; {len(sent)} sent, {len(numbers)} rows, {len(set(numbers))} messages")
-    assert sum(killed.values()) >= KILLS
-    assert numbers == list(range(len(sent)))
-    assert slot == {committed["slot"]: committed["log"]}
-    assert {finding.kind for finding in verify.run(spark, str(out)).findings} <= {"leftover"}
 
 
 def test_a_replay_survives_kills(queues, environment, seed, tmp_path):

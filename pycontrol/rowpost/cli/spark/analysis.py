@@ -34,8 +34,6 @@ from rowpost.cli.spark.running import (
     result_folder,
     running,
 )
-from rowpost.database.requirements import Check
-from rowpost.errors import RowpostError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,7 +78,6 @@ def doctor(
     if not any(check.state == "bad" for check in checks):
         with running(session, master, conf, "doctor"):
             checks += check_session(start, lambda: _database(session), archive)
-        checks += _slots(session)
     return print_checks(session, checks)
 
 
@@ -93,19 +90,6 @@ def _database(session: Session) -> str:
         for queue in own[:1]:
             _ = describe(database, queue).poll
         return f"{session.settings.target}, {len(own)} queues" + (f"; {own[0]} can be streamed" if own else "")
-
-
-def _slots(session: Session) -> list[Check]:
-    """Check the replication slots of streams with mode=log. A database that cannot be used is another check's finding."""
-    if session.settings.engine != "postgresql":
-        return []
-    from rowpost.database.dialects.slots import slot_checks
-
-    try:
-        with session.deployed() as database:
-            return list(slot_checks(database.driver_connection))
-    except RowpostError:
-        return []
 
 
 def metrics(

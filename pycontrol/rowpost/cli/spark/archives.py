@@ -59,12 +59,6 @@ def archive(
     ],
     folder: ArchiveArgument,
     drain: Annotated[bool, typer.Option("--drain/--tail", help="Remove the messages from the queue, or only read them.")] = False,
-    log: Annotated[
-        bool, typer.Option("--log", help="Read the messages from PostgreSQL's log: for a queue whose messages are received at once.")
-    ] = False,
-    slot: Annotated[
-        str | None, typer.Option("--slot", metavar="NAME", help="With --log: the replication slot. Default: named after database and queues.")
-    ] = None,
     shared: Annotated[
         bool, typer.Option("--shared", help="With --drain: allow it although the queue has consumers, whose messages are then removed.")
     ] = False,
@@ -74,7 +68,7 @@ def archive(
     every: Annotated[str | None, typer.Option("--every", metavar="DURATION", help="Keep running and poll at this interval, such as 10s.")] = None,
     once: Annotated[bool, typer.Option("--once", help="Archive the messages that are there now, then exit. This is the default.")] = False,
     max_rows: Annotated[
-        int | None, typer.Option("--max-rows", min=1, help="Maximum number of messages in one batch. Default: 250000; with --drain and --log 50000.")
+        int | None, typer.Option("--max-rows", min=1, help="Maximum number of messages in one batch. Default: 250000; with --drain 50000.")
     ] = None,
     checkpoint: Annotated[
         str | None, typer.Option("--checkpoint", metavar="DIR", help="Where Spark stores its progress. Default: a folder in DIR.")
@@ -89,11 +83,11 @@ def archive(
     conf: ConfOption = None,
 ) -> ExitCode:
     """Archive a queue's messages to a Delta table by queue and day, each exactly once, even if the command is restarted."""
-    mode = "drain" if drain else "log" if log else "tail"
-    _check_options(mode, log=log, slot=slot, once=once, every=every, of_drain=shared or take_over, fail_when_held=fail_when_held)
+    mode = "drain" if drain else "tail"
+    _check_options(mode, once=once, every=every, of_drain=shared or take_over, fail_when_held=fail_when_held)
     names = [session.name(each) for each in dict.fromkeys(queue.split(","))]
     name, span = ",".join(names), None if every is None else parse_duration(every)
-    options = [("allowConsumers", "true")] * shared + [("takeOver", "true")] * take_over + [("slot", str(slot))] * (slot is not None)
+    options = [("allowConsumers", "true")] * shared + [("takeOver", "true")] * take_over
     readable_folder(folder)
     with session.deployed() as database:
         _check_queues(database, names, mode)
@@ -114,29 +108,18 @@ def archive(
     return ExitCode.FINDING if fail_when_held and done.get("waiting") else ExitCode.OK
 
 
-def _check_options(mode: str, *, log: bool, slot: str | None, once: bool, every: str | None, of_drain: bool, fail_when_held: bool) -> None:
+def _check_options(mode: str, *, once: bool, every: str | None, of_drain: bool, fail_when_held: bool) -> None:
     if once and every:
         raise Refused("--once and --every cannot be combined.", ExitCode.USAGE)
     if of_drain and mode != "drain":
         raise Refused("--shared and --take-over need --drain: without it, messages are only read.", ExitCode.USAGE)
-    if log and mode == "drain":
-        raise Refused("--drain and --log cannot be combined: --log takes nothing from the queue.", ExitCode.USAGE)
-    if slot is not None and mode != "log":
-        raise Refused("--slot needs --log: only that mode reads a replication slot.", ExitCode.USAGE)
     if fail_when_held and (mode != "tail" or every):
-        raise Refused(
-            "--fail-when-held is for a tail that ends: --drain and --log wait for no transaction, and --every does not end.", ExitCode.USAGE
-        )
+        raise Refused("--fail-when-held is for a tail that ends: --drain waits for no transaction, and --every does not end.", ExitCode.USAGE)
 
 
 def _check_queues(database: Connection, names: list[str], mode: str) -> None:
     """Check that the queues can be archived, before Java starts. Raises QueueNotFound, FeatureMissing, StreamRefused."""
     registered = registered_queues(database, names).values()
-    if mode == "log":
-        with imported():
-            from rowpost.spark.source.log_slot import check_log
-        check_log(database, names)
-        return
     for each in registered:
         database.call("describe_spool" if mode == "drain" else "describe_stream", each)
 

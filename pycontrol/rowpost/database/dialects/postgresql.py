@@ -12,7 +12,7 @@ import psycopg
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from rowpost.database.contract import Procedure
-from rowpost.database.dialects import libpq, notifications, pooling, postgresql_checks, postgresql_session, slots
+from rowpost.database.dialects import libpq, notifications, pooling, postgresql_checks, postgresql_session
 from rowpost.database.dialects.copying import copy_rows
 from rowpost.database.dialects.guarding import HandlerGuard
 from rowpost.database.dialects.postgresql_errors import translate
@@ -221,7 +221,6 @@ class PostgreSQL:
 
     def checks(self, connection: psycopg.Connection, schemas: Sequence[str]) -> Iterator[Check]:
         yield from postgresql_checks.checks(connection, schemas)
-        yield from slots.slot_checks(connection)
 
     def listen(self, connection: psycopg.Connection) -> bool:
         return notifications.listen(connection)

@@ -62,6 +62,16 @@ WHERE r.rolname = 'rowpost_endpoint'
   AND NOT (u.rolcreaterole AND current_setting('server_version_num')::integer < 160000)
 """
 
+#: slots by which streams of an earlier version read the server's log
+_SLOTS = """
+SELECT s.slot_name::text,
+    pg_size_pretty(pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, s.restart_lsn)),
+    format('SELECT pg_drop_replication_slot(%L);', s.slot_name)
+FROM pg_catalog.pg_replication_slots AS s
+WHERE s.plugin = 'pgoutput' AND s.database = current_database() AND starts_with(s.slot_name, 'rowpost_')
+ORDER BY s.slot_name
+"""
+
 #: settings with which the server ends a session whose transaction is idle, or lasts, for too long. transaction_timeout is new in 17.
 _LIMITS = (
     "SELECT s.name, s.setting || coalesce(' ' || s.unit, ''), s.source, quote_ident(current_user), quote_ident(current_database())"
@@ -135,6 +145,9 @@ def checks(connection: psycopg.Connection, schemas: Sequence[str]) -> Iterator[C
     if not sees:
         found = f"the role {owner} cannot see since when sessions of other logins have a transaction open, so that queue check cannot name them"
         yield Check("statistics", "note", found, f"an administrator runs: GRANT pg_read_all_stats TO {owner};")
+    for slot, held, drop in connection.execute(_SLOTS, prepare=False).fetchall():
+        found = f"rowpost reads no log any more, and the slot holds back {held or 'no'} of it"
+        yield Check(f"replication slot {slot}", "note", found, f"an administrator runs: {drop}")
 
 
 def _writable(recovery: bool, read_only: bool) -> Check:

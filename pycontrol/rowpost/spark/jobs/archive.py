@@ -95,9 +95,9 @@ class ArchiveJob:
     Attributes:
         queue: a queue, or several with commas between them.
         path: the archive: a folder or a URI.
-        mode: "tail", "drain" or "log".
+        mode: "tail" or "drain".
         every: the interval between batches, such as "10 seconds". If it is None, the job archives the current messages and ends.
-        max_rows: messages in one batch. None means TAIL_ROWS for a tail, and 50,000 for the other modes. A batch has costs of its own of about half a second, and a drain moves it in one transaction.
+        max_rows: messages in one batch. None means TAIL_ROWS for a tail, and 50,000 for a drain. A batch has costs of its own of about half a second, and a drain moves it in one transaction.
         options: additional options of the source.
     """
 
@@ -159,7 +159,7 @@ def _connection_options(job: ArchiveJob) -> dict[str, str]:
 
 
 def _finish(spark: SparkSession, job: ArchiveJob) -> int:
-    """Delete the last batch from the spool, or confirm it to the slot: Spark would report its commit to the source only with the next batch."""
+    """Delete the last batch from the spool: Spark would report its commit to the source only with the next batch."""
     if job.mode == "tail":
         return 0
     from rowpost.spark.source.checkpoint import finalize

@@ -1,7 +1,7 @@
 """Read a stream's checkpoint: the last committed offset, and the last batch of a finished drain.
 
 Spark reports a batch as committed to its source only when it builds the next batch. The last batch of a run would therefore
-stay in the spool, or its log on the server, until new messages arrive. `finalize` reads Spark's own commit log and drops that batch.
+stay in the spool until new messages arrive. `finalize` reads Spark's own commit log and drops that batch.
 """
 
 from __future__ import annotations
@@ -45,8 +45,6 @@ def committed_offset(checkpoint: str | Path, spark: SparkSession | None = None, 
 def finalize(options: Mapping[str, str], checkpoint: str | Path, spark: SparkSession | None = None, *, release: bool = False) -> int:
     """Delete the committed messages of an ended drain from the spool, and return their number.
 
-    Of an ended stream with mode=log, confirm the committed batches, so that the server may remove their log, and return 0.
-
     Args:
         options: the stream's options; queue and environment are enough.
         checkpoint: the query's checkpoint.
@@ -56,15 +54,10 @@ def finalize(options: Mapping[str, str], checkpoint: str | Path, spark: SparkSes
     Raises:
         SpoolTaken: the spool belongs to another stream.
     """
-    asked = read_options({**{name: value for name, value in options.items() if name != "slot"}, "mode": "drain"}, stream=True)
+    asked = read_options({**options, "mode": "drain"}, stream=True)
     committed = committed_offset(checkpoint, spark)
     connection = PatientConnection(asked)
     try:
-        if committed is not None and "log" in committed:
-            from rowpost.spark.source.log_slot import confirm
-
-            confirm(connection, committed)
-            return 0
         drained = {queue: offset for queue, offset in offsets_by_queue(committed, asked.queue).items() if "owner" in offset}
         return sum(connection.run(partial(_drop, queue, offset, release)) for queue, offset in drained.items())
     finally:

@@ -30,7 +30,7 @@ BATCH = _READ
 #: options of `spark.readStream`
 STREAM = (
     *_READ, "subscribePattern", "mode", "maxOffsetsPerTrigger", "failOnDataLoss", "allowConsumers", "takeOver", "connectRetrySeconds",
-    "availableNow", "slot",
+    "availableNow",
 )  # fmt: skip
 #: options of `df.write`
 WRITE = (*_ANY, "jobKey", "mode", "messagesPerCall")
@@ -54,6 +54,7 @@ _REASONS = {
     "topic": "Use the option queue.",
     "groupIdPrefix": "A queue has no consumer groups: the checkpoint stores what was read.",
     "jobParts": "It is not needed any more: remove it.",
+    "slot": "mode=log is gone, and with it its replication slot: remove the option.",
     "path": "Use the option queue.",
 }
 _SECRET_NAME = re.compile(r"url|password|passwd|pwd|secret|token|credential|user|uid|login|connection|host|server|kafka\.", re.IGNORECASE)

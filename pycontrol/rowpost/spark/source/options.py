@@ -17,12 +17,12 @@ from typing import Any
 from rowpost.errors import SettingsError
 from rowpost.spark.source.option_names import BATCH, STREAM, STREAM_WRITE, WRITE, check_names, check_no_secrets
 
-__all__ = ["ReadOptions", "WriteOptions", "check_slot_name", "includes_headers", "read_options", "write_options"]
+__all__ = ["ReadOptions", "WriteOptions", "includes_headers", "read_options", "write_options"]
 
 EARLIEST, LATEST, WATERMARK = "earliest", "latest", "watermark"
-TAIL, DRAIN, LOG = "tail", "drain", "log"
+TAIL, DRAIN = "tail", "drain"
 STAGED, DIRECT = "staged", "direct"
-DEFAULT_ROWS = 50_000  # in one batch of a drain or a log
+DEFAULT_ROWS = 50_000  # in one batch of a drain
 DEFAULT_BATCH_BYTES = 4 << 20
 DEFAULT_WATERMARK_TIMEOUT_S = 10.0
 DEFAULT_CONNECT_RETRY_S = 300.0
@@ -45,7 +45,6 @@ class ReadOptions:
         batch_bytes: target size of one Arrow batch.
         connect_retry_s: seconds that a stream waits for a server that restarts or fails over.
         ends: on Spark 4.0 and 4.1, a stream reads only what is there when it starts.
-        slot: name of the replication slot of mode=log; None for one that is made of the names of database and queues.
     """
 
     queue: str
@@ -65,7 +64,6 @@ class ReadOptions:
     ends: bool = False
     queues: tuple[str, ...] = ()
     pattern: str | None = None
-    slot: str | None = None
 
     @property
     def several(self) -> bool:
@@ -98,16 +96,12 @@ def read_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOpt
     """Parse the options of a batch read, or of a stream. Raises SettingsError."""
     check_no_secrets(options)
     check_names(options, STREAM if stream else BATCH, "a stream" if stream else "a batch read")
-    mode = _choice(options, "mode", (TAIL, DRAIN, LOG), TAIL)
+    mode = _choice(options, "mode", (TAIL, DRAIN), TAIL)
     max_rows = _whole(options, "maxOffsetsPerTrigger", at_least=1)
     queue, queues, pattern = _queues(options)
     starting = _offset(options, "startingOffsets", EARLIEST, (EARLIEST, LATEST))
     if (queues or pattern) and isinstance(starting, int):
         raise SettingsError("The option startingOffsets must be earliest or latest for several queues: each queue has its own row versions.")
-    if mode == LOG:
-        _check_log(starting, pattern)
-    elif "slot" in options:
-        raise SettingsError("The option slot is for mode=log: only that mode reads a replication slot.")
     return ReadOptions(
         queue=queue,
         queues=queues,
@@ -126,7 +120,6 @@ def read_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOpt
         take_over=_flag(options, "takeOver", False),
         connect_retry_s=_seconds(options, "connectRetrySeconds", DEFAULT_CONNECT_RETRY_S),
         ends=_flag(options, "availableNow", False),
-        slot=_slot(options),
     )
 
 
@@ -146,32 +139,6 @@ def write_options(options: Mapping[str, str], *, stream: bool = False) -> WriteO
 def includes_headers(options: Mapping[str, str]) -> bool:
     """Tell whether the table has the column headers. Unlike Kafka's source, it has it unless includeHeaders is false."""
     return _flag(options, "includeHeaders", True)
-
-
-def _check_log(starting: str | int, pattern: str | None) -> None:
-    """Raise SettingsError for what the log cannot do."""
-    if starting != EARLIEST:
-        raise SettingsError(
-            f"The option startingOffsets must be earliest with mode=log (got {starting}): the stream starts where its replication slot does."
-        )
-    if pattern is not None:
-        raise SettingsError(
-            "The option subscribePattern cannot be combined with mode=log: a slot has the messages of a new queue only from the moment on at which it "
-            "is read with the queue's publication. Name the queues in subscribe."
-        )
-
-
-def _slot(options: Mapping[str, str]) -> str | None:
-    name = options.get("slot")
-    if name is not None:
-        check_slot_name(name)
-    return name
-
-
-def check_slot_name(name: str) -> None:
-    """Raise SettingsError for a name that a replication slot cannot have."""
-    if not re.fullmatch(r"[a-z0-9_]{1,63}", name):
-        raise SettingsError(f"The name of a slot must have 1 to 63 lower-case letters, digits and underscores (got {name!r}).")
 
 
 def _queue(options: Mapping[str, str]) -> str:
@@ -211,6 +178,8 @@ def _environment(options: Mapping[str, str]) -> str | None:
 
 def _choice(options: Mapping[str, str], name: str, choices: tuple[str, ...], default: str) -> str:
     value = options.get(name, default).lower()
+    if value == "log":
+        raise SettingsError("mode=log is gone: messages that are received at once are archived from the audit queue, with mode=tail or mode=drain.")
     if value not in choices:
         raise SettingsError(f"The option {name} must be {' or '.join(choices)} (got {value!r}).")
     return value

@@ -7,7 +7,7 @@ source in several short-lived processes.
 
 The options are a closed list (option_names.py): of all reads queue (or subscribe), environment, startingOffsets, endingOffsets (a row
 version, latest or watermark), minPartitions, maxRecordsPerPartition, maxBytesPerBatch, watermarkTimeoutSeconds and includeHeaders; of
-streams also mode (tail, drain or log), maxOffsetsPerTrigger, failOnDataLoss, allowConsumers, takeOver, connectRetrySeconds, slot,
+streams also mode (tail or drain), maxOffsetsPerTrigger, failOnDataLoss, allowConsumers, takeOver, connectRetrySeconds,
 availableNow (versions.py), and subscribe with several names or subscribePattern instead of queue. Options of writes: see sink.py.
 
 The columns are those of schemas.MESSAGE, or a subset: columns that `.schema("row_version bigint, headers string")` omits
@@ -27,7 +27,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from rowpost.errors import SettingsError
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.option_names import check_no_secrets
-from rowpost.spark.source.options import DRAIN, LOG, includes_headers, read_options, write_options
+from rowpost.spark.source.options import DRAIN, includes_headers, read_options, write_options
 
 __all__ = ["QueueSource"]
 
@@ -65,13 +65,12 @@ class QueueSource(DataSource):
     def streamReader(self, schema: StructType) -> Any:
         """Create the reader of `spark.readStream`."""
         from rowpost.spark.source.drain import DrainReader
-        from rowpost.spark.source.log import LogReader
         from rowpost.spark.source.self_planned import planned
         from rowpost.spark.source.several import SeveralReader
         from rowpost.spark.source.streams import TailReader
 
         options = read_options(self.options, stream=True)
-        kind = LogReader if options.mode == LOG else SeveralReader if options.several else DrainReader if options.mode == DRAIN else TailReader
+        kind = SeveralReader if options.several else DrainReader if options.mode == DRAIN else TailReader
         return planned(kind(options, schema), options)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:

@@ -22,11 +22,17 @@ MARKER = "marker-Zx81qP"
         ("groupIdPrefix", "no consumer groups"),
         ("nonsense", "the options of a stream are queue"),
         ("jobKey", "not for a stream"),
+        ("slot", "mode=log is gone"),
     ],
 )
 def test_an_unknown_option_is_refused_with_the_known_one_that_is_nearest(name, says):
     with pytest.raises(SettingsError, match=says):
         read_options({"queue": "a", name: "1"}, stream=True)
+
+
+def test_a_stream_of_the_log_is_refused_with_what_to_use_instead():
+    with pytest.raises(SettingsError, match=r"mode=log is gone: .* the audit queue, with mode=tail or mode=drain"):
+        read_options({"queue": "a", "mode": "log"}, stream=True)
 
 
 @pytest.mark.parametrize(
@@ -75,9 +81,8 @@ def test_every_option_on_the_lists_is_accepted():
         return {name: {**values, "mode": mode}.get(name, "local") for name in names}
 
     assert read_options(of(BATCH, "")).queue == "a"
-    one_queue = [name for name in STREAM if name not in ("subscribePattern", "slot")]
+    one_queue = [name for name in STREAM if name != "subscribePattern"]
     assert read_options({**of(one_queue, "drain"), "connectRetrySeconds": "5", "checkpointLocation": "c"}, stream=True).take_over
-    assert read_options({"queue": "a", "mode": "log", "slot": "mine"}, stream=True).slot == "mine"
     assert read_options({"subscribePattern": "a.*"}, stream=True).pattern == "a.*"
     assert write_options(of(WRITE, "direct")).mode == "direct"
     assert write_options({**of(STREAM_WRITE, ""), "checkpointLocation": "c"}, stream=True).mode == "staged"

@@ -21,7 +21,7 @@ from rowpost.spark.source.reconnect import Outage
 from rowpost.spark.source.source import QueueSource
 from rowpost.spark.versions import HAS_ADMISSION_CONTROL
 from tests.support.spark.killing import ROWPOST, python_of
-from tests.support.spark.logs import log_server
+from tests.support.spark.outages import own_server
 from tests.support.spark.queues import Queues
 from tests.support.standby import pair  # noqa: F401 -- a fixture
 from tests.support.workers import eventually
@@ -33,7 +33,7 @@ FIRST, SECOND = range(50), range(50, 80)
 @pytest.fixture(scope="module")
 def lasting(spark):
     """A server of its own, and its queues."""
-    with log_server(spark) as made:
+    with own_server(spark) as made:
         yield made
 
 
@@ -68,11 +68,11 @@ def numbered(numbers):
     return [b"%d" % number for number in numbers]
 
 
-@pytest.mark.parametrize("mode", ["tail", "drain", "log"])
+@pytest.mark.parametrize("mode", ["tail", "drain"])
 @pytest.mark.parametrize("stop", ["fast", "immediate"])
 def test_a_stream_outlives_a_restart_of_its_server(served, stream, mode, stop):
     server, queues = served
-    queue = queues.make(publication=mode == "log")
+    queue = queues.make()
     query = stream(queues, queue, mode=mode)
     query.processAllAvailable()
     queues.send(queue, numbered(FIRST))
@@ -139,14 +139,12 @@ def test_a_stream_ends_if_the_server_stays_away_for_longer_than_it_waits(served,
         server.start()
 
 
-@pytest.mark.parametrize("mode", ["tail", "drain", "log"])
+@pytest.mark.parametrize("mode", ["tail", "drain"])
 @pytest.mark.parametrize("columns", ["body", "all"])
 def test_a_range_whose_server_restarts_in_the_middle_is_read_on(served, mode, columns):
     server, queues = served
-    queue = queues.make(publication=mode == "log")
+    queue = queues.make()
     options = {"queue": queue, "environment": queues.environment, "mode": mode}
-    if mode == "log":
-        QueueSource(options).streamReader(MESSAGE).initialOffset()  # makes the slot
     queues.send(queue, [b"%d" % number + bytes(20_000) for number in range(400)])
     options |= {"maxBytesPerBatch": "100000", "minPartitions": "1"}
     schema = MESSAGE if columns == "all" else type(MESSAGE)([MESSAGE["body"]])
@@ -226,12 +224,12 @@ def archiving(command, log):
         )
 
 
-@pytest.mark.parametrize("mode", ["tail", "drain", "log"])
+@pytest.mark.parametrize("mode", ["tail", "drain"])
 @pytest.mark.parametrize("restarts", [2, pytest.param(10, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])
 def test_an_archive_outlives_restarts_while_messages_come_in(spark, tmp_path, mode, restarts):
     log, out, checkpoint, sent, done = tmp_path / "log", tmp_path / "out", tmp_path / "c", [], threading.Event()
-    with log_server(spark) as (server, queues):
-        queue = queues.make(publication=mode == "log")
+    with own_server(spark) as (server, queues):
+        queue = queues.make()
         server_up = threading.Lock()
         command = [sys.executable, "-c", ROWPOST, "--env", queues.environment, "spark", "archive", queue, str(out), f"--{mode}",
                    "--checkpoint", str(checkpoint), "--conf", "spark.driver.memory=1g", "--master", "local[2]"]  # fmt: skip
@@ -250,8 +248,6 @@ def test_an_archive_outlives_restarts_while_messages_come_in(spark, tmp_path, mo
             before = batches()
             eventually(lambda: batches() > before or process.poll() is not None, f"the archive grows; {log.read_text()}", 120)
 
-        if mode == "log":
-            subprocess.run(command, env=python_of(PYCONTROL), check=True, stdout=subprocess.DEVNULL)  # makes the slot
         process = archiving(command, log)
         sender = threading.Thread(target=send, daemon=True)
         try:

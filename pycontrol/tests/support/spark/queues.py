@@ -43,10 +43,10 @@ class Queues:
     def connect(self) -> Connection:
         return connect_url(self.engine, self.url, "rowpost spark tests")
 
-    def make(self, name: str | None = None, *, publication: bool = False) -> str:
+    def make(self, name: str | None = None) -> str:
         name = name or f"q{uuid.uuid4().hex[:8]}"
         with self.connect() as database:
-            apply(database, plan(Settings(engine=self.engine, url=self.url, queues=(QueueSettings(name, delayed=False, publication=publication),))))
+            apply(database, plan(Settings(engine=self.engine, url=self.url, queues=(QueueSettings(name, delayed=False),))))
         return name
 
     def send(self, queue: str, bodies: Iterable[bytes | None], headers: str = "{}") -> None:

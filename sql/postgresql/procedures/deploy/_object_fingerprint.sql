@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION rowpost._object_fingerprint(
-    p_object_kind text, -- table, procedure, trigger or publication
+    p_object_kind text, -- table, procedure or trigger
     p_object_name text -- quoted, with its schema; the function of a trigger
 ) RETURNS text
 LANGUAGE plpgsql STABLE
@@ -8,7 +8,6 @@ AS $rowpost$
 /*
 Returns the fingerprint of an object: the SHA-256 of a procedure's definition, or a table's columns, one a line.
 A trigger's is its function's, with the tables that have the trigger, its events, and whether it is enabled.
-A publication's is what it publishes, of which tables.
 Null if the object does not exist.
 */
 DECLARE
@@ -20,15 +19,6 @@ BEGIN
         WHERE t.tgfoid = to_regproc(p_object_name);
 
         RETURN encode(sha256(convert_to(v_triggers || rowpost._object_fingerprint('procedure', p_object_name), 'UTF8')), 'hex');
-    END IF;
-
-    IF p_object_kind = 'publication' THEN
-        RETURN (
-            SELECT concat_ws(' ', p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate,
-                (SELECT string_agg(r.prrelid::regclass::text, ' ' ORDER BY r.prrelid) FROM pg_publication_rel AS r WHERE r.prpubid = p.oid))
-            FROM pg_publication AS p
-            WHERE quote_ident(p.pubname) = p_object_name
-        );
     END IF;
 
     IF p_object_kind = 'procedure' THEN

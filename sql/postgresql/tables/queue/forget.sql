@@ -9,7 +9,7 @@ BEGIN
     END IF;
 END
 $rowpost$;
--- A stream that still reads the log by this publication is refused from now on.
+-- An earlier version made a publication of the queue's inserts.
 DROP PUBLICATION IF EXISTS "rowpost_log:{queue_key}";
 DROP SEQUENCE IF EXISTS rowpost."waiters:{queue_key}";
 SELECT rowpost.unregister_queue(p_queue_name => '{queue_name}');
