@@ -106,7 +106,7 @@ class SagaTest:
             self._database = self._given
         self._drop_changed_saga()
         prepare(self._endpoint, self._database)
-        Queue(self._endpoint.name, self._database).purge()
+        Queue(self._endpoint.queue, self._database).purge()
         for key, _, version, *_ in self._rows():
             self._database.call("complete_saga", self._table, id=key, concurrency=version)
         return self
@@ -137,7 +137,7 @@ class SagaTest:
         """
         before = len(self.all_sent)
         with Endpoint("SagaTest.Sender", send_only=True).open(self._database) as bus:
-            bus.send(message, to=self._endpoint.name, headers={REPLY_TO_ADDRESS: "SagaTest.Sender", **(headers or {})})
+            bus.send(message, to=self._endpoint.queue, headers={REPLY_TO_ADDRESS: "SagaTest.Sender", **(headers or {})})
         self.failure = None
         outcome = self._endpoint.process_one(self._database)
         if outcome.kind not in (Kind.HANDLED, Kind.DISCARDED):

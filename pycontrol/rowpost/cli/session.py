@@ -23,7 +23,6 @@ from rowpost.outbox.operations import named
 from rowpost.settings.environment import OutboxSettings, Settings, load_settings
 from rowpost.transport.acts import Actor
 from rowpost.transport.queue import Queue
-from rowpost.wire.address import Address, parse_address
 
 __all__ = ["ACTOR", "PRODUCTION", "Session", "canonical_name", "console", "import_from_current_folder"]
 
@@ -71,9 +70,7 @@ def import_from_current_folder() -> None:
 
 def canonical_name(name: str, settings: Settings) -> str:
     """Return a queue's canonical name in the environment's default schema. Raises InvalidQueueName."""
-    address = parse_address(name)
-    full = Address(address.table, address.schema or settings.default_schema, address.catalog)
-    return full.qualified(settings.engine).short(settings.engine).format()
+    return settings.naming.canonical(name)
 
 
 class Session:
@@ -135,6 +132,10 @@ class Session:
         Raises InvalidQueueName.
         """
         return canonical_name(self.text(text), self.settings)
+
+    def stream_name(self, text: str) -> str:
+        """Return the same in the form that the options of Spark's data source take: there too, a name without a schema has the default one."""
+        return self.settings.naming.explicit(self.name(text))
 
     def text(self, name: str) -> str:
         """Return a name that the user typed. Raises InvalidQueueName if it contains bytes that are not UTF-8."""

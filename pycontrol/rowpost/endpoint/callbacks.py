@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -104,7 +105,7 @@ class Callbacks:
                 'Give this process a name: Endpoint(…, instance="web1").'
             )
         self.endpoint = endpoint
-        self.queue = f"{endpoint.name}.{endpoint.instance}"
+        self.queue = replace(endpoint.address, table=f"{endpoint.address.table}.{endpoint.instance}").format()
         self._connect = connect
         self._lock = threading.Lock()
         self._pending: dict[str, Future[Message]] = {}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from functools import cached_property
 from typing import Any, Literal
 
 from rowpost.errors import InvalidMessage, SettingsError
@@ -24,7 +23,7 @@ from rowpost.settings.compat import StrategyName
 from rowpost.settings.environment import EndpointSettings, SagaSettings, Settings
 from rowpost.settings.worker import LARGEST_LIMIT, STRATEGIES, check_batch
 from rowpost.transactions.scope import MODES
-from rowpost.wire.address import Address, parse_address
+from rowpost.wire.address import Address, Naming, parse_address
 from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message import Message
 from rowpost.wire.message_types import find_class, named_types, split_enclosed_types, type_key, type_name, type_names
@@ -66,6 +65,7 @@ class Declaration:
         _check(name, transaction_mode, strategy, limit, batch, has_outbox=outbox is not None)
         _check_subscriptions(name, takes_subscriptions, send_only)
         self.name = name
+        self.default_schema: str | None = None
         self.outbox = Outbox(outbox) if isinstance(outbox, str) else outbox
         self.batch = batch
         self.reply_to = _reply_addresses(name, reply_to)
@@ -76,8 +76,8 @@ class Declaration:
         self.time_limit = time_limit
         self.transaction_mode = transaction_mode
         self.participants: Mapping[str, str] = dict(participants or {})
-        self.error_queue = error_queue
-        self.audit_queue = audit_queue
+        self._copies = (error_queue, audit_queue)
+        self._take_names(None)
         self.audit_time_to_be_received = audit_time_to_be_received
         self.not_audited = None if not_audited is None else find_not_audited(name, not_audited, audit_queue)
         self.recoverability = recoverability or Recoverability()
@@ -169,24 +169,39 @@ class Declaration:
                 self._subscriptions.add(topic)
         return saga
 
+    def _take_names(self, naming: Naming | None) -> None:
+        """Give the names of the declaration the schema that an environment means; None for the engine's own default."""
+        self._naming = naming
+        self.default_schema = None if naming is None else naming.schema
+        error, audit = self._copies
+        #: the endpoint's queue
+        self.queue = self.resolve(self.name)
+        self.error_queue = self.resolve(error)
+        self.audit_queue = None if audit is None else self.resolve(audit)
+
+    def resolve(self, name: str) -> str:
+        """Return a queue's name that somebody wrote, with the schema that the environment means. Raises InvalidQueueName."""
+        return name if self._naming is None else self._naming.resolve(name)
+
     def configure(self, settings: Settings) -> None:
-        """Take what an environment says about this endpoint: its host and its routes.
+        """Take what an environment says about this endpoint: its host, its routes, and the schema of names that have none.
 
         `rowpost run` and `callbacks` do this. A program that sends without them calls it once.
 
         Raises:
             SettingsError: the environment routes a type elsewhere than the code does.
         """
+        self._take_names(settings.naming)
         self.host = Host.here(self.name, settings.host_of(self.name))
         self._environment = settings.endpoint(self.name)
         for name, to in self._routes.items():
             self._check_route(name, to)
         self._all_routes = {**dict(self._environment.routes), **self._routes}
 
-    @cached_property
+    @property
     def address(self) -> Address:
         """The address of the endpoint's queue. Raises InvalidQueueName."""
-        return parse_address(self.name)
+        return parse_address(self.queue)
 
     @property
     def sagas(self) -> tuple[SagaSettings, ...]:

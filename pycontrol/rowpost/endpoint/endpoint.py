@@ -135,7 +135,6 @@ class Endpoint(Declaration):
             reply_to=reply_to,
             takes_subscriptions=takes_subscriptions,
         )
-        self._own_queue = None if send_only else name
         self.metrics_instance: str | None = None
         self.tracing: SendObserver | None = None
         self._observer: EndpointObserver | None = None
@@ -195,9 +194,9 @@ class Endpoint(Declaration):
             database = database or self._own_database()
             if self._pipeline is None or self._pipeline.database is not database:
                 observer = None if self._observer is None else self._observer.pipeline(self.name, self.instance or "")
-                self._pipeline = Pipeline(database, self.name, self, reconnect=database.open_second, host=self.host, observer=observer)
-            if self._directory.find(database, self.name).delays:
-                move_due(database, self.name, error_queue=self.error_queue, directory=self._directory, host=self.host)
+                self._pipeline = Pipeline(database, self.queue, self, reconnect=database.open_second, host=self.host, observer=observer)
+            if self._directory.find(database, self.queue).delays:
+                move_due(database, self.queue, error_queue=self.error_queue, directory=self._directory, host=self.host)
             return self._pipeline.process_one()
 
     def callbacks(self, where: Settings | Connection | None = None) -> Callbacks:
@@ -284,7 +283,7 @@ class Endpoint(Declaration):
         started = datetime.now(UTC) if self.audit_queue is not None else None
         headers = message.headers
         destination = headers.get(FORWARD_DESTINATION)
-        if destination and database.local(parse_address(destination)).format() != self.name:
+        if destination and database.local(parse_address(destination)) != database.local(self.address):
             return Caused([forwarded(message, headers)])  # a delayed message that NServiceBus's mover brought here on its way
         if headers.get(CONTROL_MESSAGE) == "True":
             return self._control(headers, database)
@@ -308,7 +307,7 @@ class Endpoint(Declaration):
             return Caused([], control_message(headers))
         if not self.takes_subscriptions:
             raise subscription_refused(self.name, headers, f"Declare it with Endpoint({self.name!r}, takes_subscriptions=True).")
-        take_subscription(self.address, database, headers)
+        take_subscription(self.address, database, headers, self.resolve)
         return Caused([*acknowledgement(headers)] if headers.get(RETRY_UNIQUE_MESSAGE_ID) else [])
 
     def store(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
@@ -336,17 +335,19 @@ class Endpoint(Declaration):
         self._dispatch(database, groups, commit=commit, also=also)
 
     def _dispatch(self, database: Connection, groups: list[list[Outgoing]], **how: Any) -> None:
-        dispatch(database, groups, self._directory, own_queue=self._own_queue, error_queue=self.error_queue, host=self.host, **how)
+        dispatch(
+            database, groups, self._directory, own_queue=None if self.send_only else self.queue, error_queue=self.error_queue, host=self.host, **how
+        )
 
     # -------------------------------------------------------------- what a bus calls: Sender, with route_of
     def may_reply_to(self, database: Connection, address: str) -> bool:
         """Return whether handlers may reply to an address. Raises InvalidQueueName: it is none."""
         if self.reply_to is None:
             return True
-        place = self._directory.find(database, address)
+        place = self._directory.find(database, self.resolve(address))
         if self.reply_to == "registered":
             return place.registered
-        return place.name in {self._directory.find(database, each).name for each in self.reply_to}
+        return place.name in {self._directory.find(database, self.resolve(each)).name for each in self.reply_to}
 
     def dispatch_isolated(self, database: Connection, operations: list[Outgoing]) -> None:
         """Send operations in a transaction of their own, on a second connection."""

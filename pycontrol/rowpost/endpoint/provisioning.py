@@ -16,7 +16,7 @@ from rowpost.deploy.plan import plan
 from rowpost.endpoint.declaration import Declaration
 from rowpost.errors import FeatureMissing, InvalidQueueName, SchemaMissing, SettingsError
 from rowpost.settings.environment import QueueSettings, Settings
-from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE, Address, parse_address, queue_key
+from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE, parse_address, queue_key
 from rowpost.wire.operation import Call
 
 __all__ = ["features_of", "in_table", "open_temporary", "prepare", "queue_name", "registered_sagas", "subscribe"]
@@ -30,10 +30,10 @@ def open_temporary(application_name: str) -> Connection:
 
 def prepare(endpoint: Declaration, database: Connection) -> None:
     """Deploy the endpoint's queues and the tables of its sagas if they are missing, and subscribe it."""
-    default_schema = DEFAULT_SCHEMA[database.engine]
+    default_schema = endpoint.default_schema or DEFAULT_SCHEMA[database.engine]
     # under a name of its own, so that no environment of this database takes what others declare for its own
     settings = Settings(f"endpoint {endpoint.name}", database.engine, default_schema=default_schema, features=features_of(endpoint))
-    queues = [] if endpoint.send_only else [QueueSettings(endpoint.name)]
+    queues = [] if endpoint.send_only else [QueueSettings(endpoint.queue)]
     queues += [QueueSettings(name, delayed=False) for name in (endpoint.error_queue, endpoint.audit_queue) if name]
     wanted = {queue_name(settings, queue.name): queue for queue in queues}
     missing = set(wanted) - _deployed_queues(database)
@@ -72,9 +72,7 @@ def queue_name(settings: Settings, name: str) -> str:
         SettingsError: the endpoint's name is not a queue's name.
     """
     try:
-        address = parse_address(name)
-        full = Address(address.table, address.schema or settings.default_schema, address.catalog)
-        return full.qualified(settings.engine).short(settings.engine).format()
+        return settings.naming.canonical(name)
     except InvalidQueueName as error:
         raise SettingsError(f"The endpoint {name!r} cannot have a queue of its name: {error} Give the endpoint another name.") from error
 

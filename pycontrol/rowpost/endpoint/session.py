@@ -46,7 +46,7 @@ class SessionBus(Bus):
         super().__init__(sessions.endpoint, queues)
         self._sessions, self._business = sessions, business
         self._stored = False
-        self._key = {"endpoint": sessions.endpoint.name, "message_id": f"session-{new_id()}"}
+        self._key = {"endpoint": sessions.endpoint.queue, "message_id": f"session-{new_id()}"}
 
     @property
     def connection(self) -> Any:
@@ -114,8 +114,8 @@ class Sessions:
                 self._drop()
                 self._where = queues
             database = self._open_queues()
-            if not self._directory.find(database, self.endpoint.name).registered:
-                raise QueueNotFound(f"No queue named {self.endpoint.name!r}, which a session of that endpoint needs. Run: rowpost apply")
+            if not self._directory.find(database, self.endpoint.queue).registered:
+                raise QueueNotFound(f"No queue named {self.endpoint.queue!r}, which a session of that endpoint needs. Run: rowpost apply")
         return SessionBus(self, business, database)
 
     def send(self, key: dict[str, str]) -> bool:

@@ -96,14 +96,17 @@ class Bus(Collecting):
             InvalidDelay: the delay is longer than the calendar, or the moment has no time zone.
             InvalidQueueName: an address cannot be read.
         """
-        destination = self.endpoint.route_of(type(message)) if to is None else check_text("to", to)
+        destination = self.endpoint.resolve(self.endpoint.route_of(type(message)) if to is None else check_text("to", to))
         address = parse_address(destination)
         if instance is not None:
             destination = replace(address, table=f"{address.table}.{check_text('instance', instance)}").format()
         if headers is not None:
             headers = check_headers(headers)
         if reply_to is not None:
-            headers = {REPLY_TO_ADDRESS: self.database.canonical(parse_address(check_text("reply_to", reply_to))), **(headers or {})}
+            headers = {
+                REPLY_TO_ADDRESS: self.database.canonical(parse_address(self.endpoint.resolve(check_text("reply_to", reply_to)))),
+                **(headers or {}),
+            }
         if message_id is not None:
             headers = {MESSAGE_ID: check_text("message_id", message_id, may_be_empty=True), **(headers or {})}
         if delay is None:
@@ -129,7 +132,7 @@ class Bus(Collecting):
         """
         if self.endpoint.send_only:
             raise InvalidMessage(f"{self.endpoint.name} cannot send to itself: it only sends and has no queue. Name a queue with send(…, to=…).")
-        return self.send(message, self.endpoint.name, **options)
+        return self.send(message, self.endpoint.queue, **options)
 
     def publish(
         self,
@@ -329,7 +332,7 @@ class Context(Bus):
             raise InvalidMessage(f"The message {self.message_id} cannot be replied to: it has no header {REPLY_TO_ADDRESS}. Send to a queue by name.")
         self._check_reply(address)
         extra = {**self._saga_of_the_request(), **({} if headers is None else check_headers(headers))}
-        return self._collect(message, "Reply", extra, immediate, destination=address)
+        return self._collect(message, "Reply", extra, immediate, destination=self.endpoint.resolve(address))
 
     def _check_reply(self, address: str) -> None:
         if not self.endpoint.may_reply_to(self.database, address):
@@ -350,7 +353,8 @@ class Context(Bus):
 
     def forward_current_message_to(self, destination: str) -> None:
         """Send a copy of the message, with its original headers and body, to another queue."""
-        parse_address(check_text("destination", destination))
+        destination = self.endpoint.resolve(check_text("destination", destination))
+        parse_address(destination)
         self._add(Operation(dict(self._incoming_headers), self.incoming.body, destination))
 
     def _saga_of_the_request(self) -> dict[str, str | None]:

@@ -49,6 +49,13 @@ class Sender(Protocol):
         """Return whether handlers may reply to an address."""
 
     @property
+    def queue(self) -> str:
+        """The name of the endpoint's queue, with its schema if that is not the engine's default."""
+
+    def resolve(self, name: str) -> str:
+        """Return a queue's name that somebody wrote, with the schema that the environment means. Raises InvalidQueueName."""
+
+    @property
     def address(self) -> Address:
         """The address of the endpoint's queue."""
 

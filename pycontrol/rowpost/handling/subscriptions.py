@@ -7,7 +7,7 @@ endpoint that does not take them, and a plain function, refuse them with `subscr
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from rowpost.database.connection import Connection
 from rowpost.errors import CatalogueError, SubscriptionRefused
@@ -50,13 +50,14 @@ def subscription_refused(receiver: str, headers: Headers, how: str) -> Subscript
     )
 
 
-def take_subscription(publisher: Address, database: Connection, headers: Headers) -> None:
+def take_subscription(publisher: Address, database: Connection, headers: Headers, resolve: Callable[[str], str]) -> None:
     """Subscribe the endpoint that sent a message, or end its subscription. This commits together with the message.
 
     Args:
         publisher: the address of the queue that the message was received from.
         database: the receiving connection.
         headers: of the message.
+        resolve: gives a name without a schema the one that the environment means.
 
     Raises:
         SubscriptionRefused: the message names no type or no subscriber, or the login may not do what it asks.
@@ -67,7 +68,7 @@ def take_subscription(publisher: Address, database: Connection, headers: Headers
         if not value:
             raise SubscriptionRefused(f"The {headers[MESSAGE_INTENT]} message cannot be followed: it has no header {name}.")
     try:
-        address = parse_address(str(subscriber))
+        address = parse_address(resolve(str(subscriber)))
         with database.transaction():
             database.call(
                 "take_subscription",

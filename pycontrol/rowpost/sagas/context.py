@@ -56,7 +56,7 @@ class SagaContext(Context):
         """
         delay = check_delay("after", after)
         headers = {IS_SAGA_TIMEOUT: "True", SAGA_ID: str(self._saga_id), SAGA_TYPE: self._saga_type}
-        return self._collect(message, "Send", headers, False, destination=self.endpoint.name, delay=delay)
+        return self._collect(message, "Send", headers, False, destination=self.endpoint.queue, delay=delay)
 
     def reply_to_originator(self, message: Any, *, headers: Mapping[str, str | None] | None = None) -> str:
         """Send a reply to the sender of the message that started the saga; return the reply's message id.
@@ -78,7 +78,7 @@ class SagaContext(Context):
         }
         extra = {name: value for name, value in kept.items() if value}
         own = {} if headers is None else check_headers(headers)
-        return self._collect(message, "Reply", {**extra, **own}, False, destination=address)
+        return self._collect(message, "Reply", {**extra, **own}, False, destination=self.endpoint.resolve(address))
 
     def _collect(self, message: Any, intent: str, extra: Mapping[str, str | None] | None, immediate: bool, **where: Any) -> str:
         message_id = super()._collect(message, intent, extra, immediate, **where)

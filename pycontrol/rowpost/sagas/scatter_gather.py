@@ -107,7 +107,7 @@ class ScatterGather(Saga[Any], Generic[Request, Response]):
                 each level of sub-sagas appends a number: "A1", "A1.17".
             to: the queue of the endpoint that hosts this saga; by default the calling endpoint.
         """
-        return context.send(cls.Part(name, tuple(requests)), to=to or context.endpoint.name)
+        return context.send(cls.Part(name, tuple(requests)), to=to or context.endpoint.queue)
 
     def combine(self, results: list[Response]) -> list[Response]:
         """Return the results to pass on; may be overridden to reduce them. The default returns all of them."""

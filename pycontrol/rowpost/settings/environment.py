@@ -39,7 +39,7 @@ from rowpost.settings.telemetry import TelemetrySettings, read_telemetry
 from rowpost.settings.worker import MINIMUM_PEEK_DELAY, WorkerSettings
 from rowpost.settings.yaml_file import expand_secrets, find_environment, read_root, user_path, with_password
 from rowpost.settings.yaml_node import LONGEST_S, Node, Seconds, Texts, decode
-from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE, parse_address
+from rowpost.wire.address import DEFAULT_SCHEMA, SUBSCRIPTION_TABLE, Naming, parse_address
 from rowpost.wire.message_types import type_key
 
 __all__ = [
@@ -193,6 +193,11 @@ class Settings:
             return f"embedded PostgreSQL in {self.data_folder}"
         return f"{self.engine} {describe_target(self.engine, self.url)}"
 
+    @property
+    def naming(self) -> Naming:
+        """Where names without a schema lead."""
+        return Naming(self.engine, self.default_schema)
+
     def endpoint(self, name: str) -> EndpointSettings:
         """Return what the environment says about an endpoint, by its name or its queue's."""
         names = (name, parse_address(name).table)
@@ -260,7 +265,7 @@ def load_settings(environment: str | Path | None = None, *, offline: bool = Fals
         sagas=read_sagas(root, lambda node: canonical_name(node, node.name, dialect, schema), dialect),
         supervisor=supervisor,
         log=read_log(sections["log"]),
-        service_control=read_service_control(sections["service_control"]),
+        service_control=read_service_control(sections["service_control"], Naming(dialect, schema)),
         telemetry=read_telemetry(sections["telemetry"]),
         host=read_host(sections["host"]) or HostSettings(),
         endpoints=read_endpoints(root),
@@ -303,7 +308,7 @@ def _data_folder(file: Path, folder: str | None) -> Path:
 
 def _read_supervisor(node: Node | None, dialect: str, schema: str) -> SupervisorSettings:
     if node is None:
-        return SupervisorSettings()
+        return SupervisorSettings(error_queue=Naming(dialect, schema).canonical(SupervisorSettings.error_queue))
     supervisor = decode(node, SupervisorSettings)
     if supervisor.wake_up == "everybody" and dialect == "sqlserver":
         raise node.error(

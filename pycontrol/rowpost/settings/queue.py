@@ -11,7 +11,7 @@ from rowpost.errors import InvalidQueueName
 from rowpost.settings.descriptor import DESCRIBED, Descriptor
 from rowpost.settings.worker import WorkerSettings, read_worker
 from rowpost.settings.yaml_node import Node, decode
-from rowpost.wire.address import Address, parse_address
+from rowpost.wire.address import Address, Naming, parse_address
 
 __all__ = ["QueueSettings", "canonical_name", "read_queues", "with_partitions"]
 
@@ -134,8 +134,6 @@ def canonical_name(node: Node, text: str, dialect: str, schema: str, key: str = 
         SettingsError: the text is not a queue's name.
     """
     try:
-        address = parse_address(text)
-        address = Address(address.table, address.schema or schema, address.catalog).qualified(dialect)
+        return Naming(dialect, schema).canonical(text)
     except InvalidQueueName as error:
         raise node.error(key, str(error)) from error
-    return address.short(dialect).format()

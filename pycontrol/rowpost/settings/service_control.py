@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 from msgspec import Meta
 
 from rowpost.errors import InvalidQueueName
 from rowpost.settings.yaml_node import LONGEST_S, Node, Seconds, decode
-from rowpost.wire.address import parse_address
+from rowpost.wire.address import Naming
 
 __all__ = ["ServiceControlSettings", "read_service_control"]
 
@@ -38,16 +38,18 @@ class ServiceControlSettings:
     saga_audit: bool = False
 
 
-def read_service_control(node: Node | None) -> ServiceControlSettings | None:
-    """Read the section; None if there is none. Raises SettingsError."""
+def read_service_control(node: Node | None, naming: Naming) -> ServiceControlSettings | None:
+    """Read the section; None if there is none. Its queues get the environment's default schema. Raises SettingsError."""
     if node is None:
         return None
     settings = decode(node, ServiceControlSettings)
+    named: dict[str, Any] = {}
     for key, address in (("queue", settings.queue), ("monitoring", settings.monitoring)):
         try:
-            parse_address(settings.queue if address is None else address)
+            named |= {} if address is None else {key: naming.resolve(address)}
+            naming.canonical(named.get(key, settings.queue))
         except InvalidQueueName as error:
             raise node.error(key, str(error)) from error
     if settings.instance is not None and settings.monitoring is None:
         raise node.error("instance", "names the source of metrics, which are not sent: add monitoring, or remove it")
-    return settings
+    return replace(settings, **named)

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from rowpost.errors import InvalidQueueName
 
-__all__ = ["DEFAULT_SCHEMA", "IDENTIFIER_LIMIT", "SUBSCRIPTION_TABLE", "TEMPLATE_NAME_LIMIT", "Address", "parse_address", "queue_key"]
+__all__ = ["DEFAULT_SCHEMA", "IDENTIFIER_LIMIT", "SUBSCRIPTION_TABLE", "TEMPLATE_NAME_LIMIT", "Address", "Naming", "parse_address", "queue_key"]
 
 DEFAULT_SCHEMA = {"sqlserver": "dbo", "postgresql": "public"}
 #: the table of subscriptions, in the default schema of whoever uses it
@@ -162,6 +162,40 @@ def parse_address(text: str) -> Address:
         if position < len(rest):
             raise InvalidQueueName(f"The address {text!r} has more parts than table@[schema]@[catalog].")
     return Address(table, schema or None, catalog or None)
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """Where a name without a schema leads: into the default schema of an environment. The schema of a login never decides.
+
+    Attributes:
+        engine: postgresql or sqlserver.
+        schema: the environment's default schema; None for the engine's own.
+
+    >>> Naming("postgresql", "nsb").canonical("Sales"), Naming("postgresql", "nsb").canonical("Sales@[public]")
+    ('Sales@[nsb]', 'Sales')
+    """
+
+    engine: str
+    schema: str | None = None
+
+    def canonical(self, text: str) -> str:
+        """Return a name as the registry has it: with its schema, unless that is the engine's own default. Raises InvalidQueueName."""
+        address = parse_address(text)
+        return Address(address.table, address.schema or self.schema, address.catalog).qualified(self.engine).short(self.engine).format()
+
+    def resolve(self, text: str) -> str:
+        """Return a name that somebody wrote, with the schema that is meant; as it is if it names one. Raises InvalidQueueName."""
+        if self.schema is None or self.schema == DEFAULT_SCHEMA[self.engine]:
+            return text
+        address = parse_address(text)
+        return text if address.schema is not None else Address(address.table, self.schema, address.catalog).format()
+
+    def explicit(self, canonical: str) -> str:
+        """Return a name of the registry in a form that `resolve` leaves as it is."""
+        if self.schema is None or self.schema == DEFAULT_SCHEMA[self.engine]:
+            return canonical
+        return parse_address(canonical).qualified(self.engine).format()
 
 
 def queue_key(address: Address, engine: str) -> str:

@@ -121,7 +121,7 @@ def metrics(
     if live is not None and out is not None and archive is None:
         settings = (session, master, conf, f"metrics of {session.name(live)}", ui)
         with receivers(session, progress, prometheus) as receive, session.deployed(), running(*settings) as spark:
-            return _live(session, spark, session.name(live), out, (every, late), receive)
+            return _live(session, spark, session.stream_name(live), out, (every, late), receive)
     if archive is None or live is not None or progress or prometheus:
         raise Refused("Name an archive, or a queue with --live and a folder with --out. --progress and --prometheus need --live.", ExitCode.USAGE)
     if by not in ("hour", "day", "month"):
@@ -287,7 +287,7 @@ def _error_queue(session: Session, queue: str, spark: SparkSession) -> DataFrame
     from rowpost.spark.archive.headers import parse_headers
     from rowpost.spark.jobs.archive import read_queue
 
-    return parse_headers(read_queue(spark, session.name(queue), session.environment))
+    return parse_headers(read_queue(spark, session.stream_name(queue), session.environment))
 
 
 def _written(df: DataFrame, out: str | None) -> None:

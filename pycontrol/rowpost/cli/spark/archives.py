@@ -85,12 +85,12 @@ def archive(
     """Archive a queue's messages to a Delta table by queue and day, each exactly once, even if the command is restarted."""
     mode = "drain" if drain else "tail"
     _check_options(mode, once=once, every=every, of_drain=shared or take_over, fail_when_held=fail_when_held)
-    names = [session.name(each) for each in dict.fromkeys(queue.split(","))]
+    names = [session.stream_name(each) for each in dict.fromkeys(queue.split(","))]
     name, span = ",".join(names), None if every is None else parse_duration(every)
     options = [("allowConsumers", "true")] * shared + [("takeOver", "true")] * take_over
     readable_folder(folder)
     with session.deployed() as database:
-        _check_queues(database, names, mode)
+        _check_queues(session, database, names, mode)
         with receivers(session, progress, prometheus) as receive, running(session, master, conf, f"archive {name}", ui) as spark:
             from rowpost.spark.jobs import archive as jobs
 
@@ -117,9 +117,9 @@ def _check_options(mode: str, *, once: bool, every: str | None, of_drain: bool, 
         raise Refused("--fail-when-held is for a tail that ends: --drain waits for no transaction, and --every does not end.", ExitCode.USAGE)
 
 
-def _check_queues(database: Connection, names: list[str], mode: str) -> None:
+def _check_queues(session: Session, database: Connection, names: list[str], mode: str) -> None:
     """Check that the queues can be archived, before Java starts. Raises QueueNotFound, FeatureMissing, StreamRefused."""
-    registered = registered_queues(database, names).values()
+    registered = registered_queues(database, names, session.settings.naming).values()
     for each in registered:
         database.call("describe_spool" if mode == "drain" else "describe_stream", each)
 
@@ -272,7 +272,7 @@ def verify(
 ) -> ExitCode:
     """Check an archive: counts, duplicates, missing and unreadable files. Exit code 1 with a finding."""
     local_folder(archive)
-    name = None if queue is None else session.name(queue)
+    name = None if queue is None else session.stream_name(queue)
     with nullcontext() if name is None else session.deployed() as database, running(session, master, conf, "verify") as spark:
         from rowpost.spark.jobs import verify as job
         from rowpost.spark.jobs.archive import read_queue

@@ -23,6 +23,7 @@ from rowpost.database.connection import Connection
 from rowpost.errors import ArchiveNotFound, QueueNotFound, SettingsError, SparkUnavailable
 from rowpost.settings.environment import Settings
 from rowpost.transport.directory import Directory
+from rowpost.wire.address import Naming
 from rowpost.version import install_command
 
 if TYPE_CHECKING:
@@ -285,8 +286,8 @@ def result_folder(path: str | None) -> None:
             )
 
 
-def registered_queues(database: Connection, names: Sequence[str]) -> Mapping[str, str]:
-    """Return the registered queue of each address. Raises QueueNotFound, which names all that are missing."""
+def registered_queues(database: Connection, names: Sequence[str], naming: Naming | None = None) -> Mapping[str, str]:
+    """Return the registered queue of each address, as `Session.stream_name` does. Raises QueueNotFound, which names all that are missing."""
     directory = Directory()
     found = {name: directory.find(database, name) for name in names}
     missing = sorted(name for name, place in found.items() if not place.registered)
@@ -294,4 +295,4 @@ def registered_queues(database: Connection, names: Sequence[str]) -> Mapping[str
         raise QueueNotFound(
             f"There is no queue {' and no '.join(map(repr, missing))} in this database: nothing was sent or read. To list the queues, run: rowpost queue list"
         )
-    return {name: place.name for name, place in found.items()}
+    return {name: place.name if naming is None else naming.explicit(place.name) for name, place in found.items()}

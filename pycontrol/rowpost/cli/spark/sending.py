@@ -81,15 +81,15 @@ def replay(
     steps = _ramp(ramp)
     local_folder(folder)
     with session.deployed() as database:
-        name = None if queue is None else next(iter(registered_queues(database, [session.name(queue)]).values()))
+        name = None if queue is None else next(iter(registered_queues(database, [session.name(queue)], session.settings.naming).values()))
         with running(session, master, conf, f"replay {job}") as spark:
             from rowpost.spark.jobs import replay as jobs
 
             asked = jobs.Replay(job, name, where, limit, rate, steps, parse_duration(pause).total_seconds(), max_depth)
             if dry_run:
-                return _rehearse(session, spark, folder, asked, lambda names: registered_queues(database, names))
+                return _rehearse(session, spark, folder, asked, lambda names: registered_queues(database, names, session.settings.naming))
             try:
-                done = jobs.run(spark, folder, asked, environment=session.environment, resolve_queues=lambda names: registered_queues(database, names),
+                done = jobs.run(spark, folder, asked, environment=session.environment, resolve_queues=lambda names: registered_queues(database, names, session.settings.naming),
                                 progress=counter(session, "{done} of {of} messages sent"),
                                 depth=lambda queue: waiting(database, queue, max_depth or 0))  # fmt: skip
             except KeyboardInterrupt:
@@ -131,7 +131,7 @@ def load(
 
     mapped = read_map(spec)
     with session.deployed() as database:
-        name = next(iter(registered_queues(database, [session.name(queue)]).values()))
+        name = next(iter(registered_queues(database, [session.name(queue)], session.settings.naming).values()))
         with running(session, master, conf, f"load {job}") as spark:
             from rowpost.spark.jobs import load as jobs
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rowpost.database.connection import Connection
 from rowpost.spark.archive.address import local_path
 from rowpost.spark.archive.folder import ArchiveFolder
+from rowpost.spark.source.connection import in_environment
 from rowpost.spark.source.options import read_options
 from rowpost.spark.source.reconnect import PatientConnection
 
@@ -54,7 +55,7 @@ def finalize(options: Mapping[str, str], checkpoint: str | Path, spark: SparkSes
     Raises:
         SpoolTaken: the spool belongs to another stream.
     """
-    asked = read_options({**options, "mode": "drain"}, stream=True)
+    asked = in_environment(read_options({**options, "mode": "drain"}, stream=True))
     committed = committed_offset(checkpoint, spark)
     connection = PatientConnection(asked)
     try:

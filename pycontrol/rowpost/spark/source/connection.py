@@ -5,13 +5,18 @@ Each process loads the environment by its name, so that no URL passes through Sp
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TypeVar
+
 from rowpost.database import embedded
 from rowpost.database.connection import Connection, connect, connect_url
 from rowpost.settings.environment import Settings, load_settings
+from rowpost.spark.source.options import ReadOptions, WriteOptions
 
-__all__ = ["APPLICATION", "open_database"]
+__all__ = ["APPLICATION", "in_environment", "open_database"]
 
 APPLICATION = "rowpost spark"
+Options = TypeVar("Options", ReadOptions, WriteOptions)
 
 
 def open_database(environment: str | None, settings: Settings | None = None) -> Connection:
@@ -30,3 +35,14 @@ def open_database(environment: str | None, settings: Settings | None = None) -> 
         if url is not None:
             return connect_url(settings.engine, url, APPLICATION)
     return connect(settings, APPLICATION)
+
+
+def in_environment(options: Options) -> Options:
+    """Return options whose queues have the schema that the environment means. Raises SettingsError, InvalidQueueName."""
+    resolve = load_settings(options.environment, offline=True).naming.resolve
+    if isinstance(options, WriteOptions):
+        return replace(options, queue=resolve(options.queue))
+    if options.pattern is not None:
+        return options
+    queues = tuple(map(resolve, options.queues))
+    return replace(options, queue=options.queue if queues else resolve(options.queue), queues=queues)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowpost.database.connection import Connection
 from rowpost.spark.source.checkpoint import committed_offset, offsets_by_queue
+from rowpost.spark.source.connection import in_environment
 from rowpost.spark.source.options import read_options
 from rowpost.spark.source.reconnect import PatientConnection
 from rowpost.spark.source.watermark import Notes
@@ -65,7 +66,7 @@ def what_is_held(options: Mapping[str, str], checkpoint: str | Path, spark: Spar
     Raises:
         DatabaseUnavailable: the server was away for longer than connectRetrySeconds.
     """
-    asked = read_options(options, stream=True)
+    asked = in_environment(read_options(options, stream=True))
     offsets = offsets_by_queue(committed_offset(checkpoint, spark), asked.queue)
     connection = PatientConnection(asked)
     try:

@@ -26,6 +26,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from rowpost.errors import SettingsError
 from rowpost.spark.archive.schemas import MESSAGE
+from rowpost.spark.source.connection import in_environment
 from rowpost.spark.source.option_names import check_no_secrets
 from rowpost.spark.source.options import DRAIN, includes_headers, read_options, write_options
 
@@ -57,7 +58,7 @@ class QueueSource(DataSource):
         """Create the reader of `spark.read`."""
         from rowpost.spark.source.reader import FilteringReader, QueueReader
 
-        kind, options = FilteringReader if _pushes_filters() else QueueReader, read_options(self.options)
+        kind, options = FilteringReader if _pushes_filters() else QueueReader, in_environment(read_options(self.options))
         if options.several:
             raise SettingsError(f"A batch reads one queue (got {options.queue!r}). Read each queue and combine them with union, or use readStream.")
         return kind(options, schema)
@@ -69,7 +70,7 @@ class QueueSource(DataSource):
         from rowpost.spark.source.several import SeveralReader
         from rowpost.spark.source.streams import TailReader
 
-        options = read_options(self.options, stream=True)
+        options = in_environment(read_options(self.options, stream=True))
         kind = SeveralReader if options.several else DrainReader if options.mode == DRAIN else TailReader
         return planned(kind(options, schema), options)
 
@@ -78,14 +79,14 @@ class QueueSource(DataSource):
         from rowpost.spark.source.sink import batch_writer, check_append_only
 
         check_append_only(overwrite)
-        return batch_writer(write_options(self.options), schema)
+        return batch_writer(in_environment(write_options(self.options)), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
         """Create the writer of `df.writeStream`. Raises SettingsError."""
         from rowpost.spark.source.sink import StreamWriter, check_append_only
 
         check_append_only(overwrite)
-        return StreamWriter(write_options(self.options, stream=True), schema)
+        return StreamWriter(in_environment(write_options(self.options, stream=True)), schema)
 
 
 def _pushes_filters() -> bool:
