@@ -103,7 +103,8 @@ def test_a_corrupt_row_moves_to_the_error_queue_and_the_next_one_is_handled(stag
 @pytest.mark.parametrize("mode", MODES)
 def test_what_a_failed_handler_sent_is_never_seen(stage, mode):
     asker = stage.start("asker")
-    answerer = stage.start("answerer", mode=mode)
+    once = {"immediate": 0} if mode == "None" else {}  # in this mode a message has left its queue already, so NServiceBus refuses retries
+    answerer = stage.start("answerer", mode=mode, **once)
 
     asker.send("Relay", {"OrderId": 1, "To": stage.asker, "ThenFail": True}, to=stage.answerer)
     stage.wait_for_rows("error")

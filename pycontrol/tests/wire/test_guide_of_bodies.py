@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from rowpost.wire.dotnet_values import NAMES as WAYS
 from rowpost.wire.json_serializer import DecimalText, JsonSerializer
 from rowpost.wire.message_types import message_type
 from rowpost.wire.xml_serializer import XmlSerializer
@@ -50,3 +51,12 @@ def test_a_row_is_what_is_written_and_read(kind, example, json, xml):
         written = serializer.encode(holder(value))
         assert written.decode().endswith(expected)
         assert serializer.decode(written, holder) == holder(value)
+
+
+def test_the_guide_has_a_row_for_each_way_of_naming_that_says_what_is_written():
+    holder = make_dataclass("Holder", [("order_id", int)])
+    rows = re.findall(r'^\|.*\| `"(\w+)"`.* \| ([\w-]+).* \|$', GUIDE, re.MULTILINE)
+
+    assert [name for name, _ in rows] == list(WAYS)
+    for name, written in rows:
+        assert JsonSerializer(names=name).encode(holder(1)).decode() == f'{{"{written}":1}}'
