@@ -79,12 +79,13 @@ def running(session: Session, master: str | None, conf: list[str] | None, doing:
         from rowpost.spark.explain import explained
         from rowpost.spark.session import is_connect, is_running
         from rowpost.spark.session import session as start
+
+        _hide_py4j()
     except ImportError as error:
         raise _missing(error) from error
     settings = _settings(conf) | (
         {} if ui is None else {"spark.ui.enabled": "true", "spark.ui.port": str(ui), "spark.sql.streaming.metricsEnabled": "true"}
     )
-    _hide_py4j()
     with _bar(session) as bar:
         task, existed = bar.add_task("Starting Spark", total=None), is_running()
         spark = start(f"rowpost {doing}", master=master, config=settings)
@@ -190,7 +191,9 @@ def _stop(spark: SparkSession) -> None:
 
 
 def _missing(error: ImportError) -> SparkUnavailable:
-    return SparkUnavailable(f"rowpost spark needs {error.name or 'a package'}, which is not installed. Install it with: {install_command('spark')}")
+    return SparkUnavailable(
+        f"rowpost spark needs {(error.name or 'a package').partition('.')[0]}, which is not installed. Install it with: {install_command('spark')}"
+    )
 
 
 def _settings(conf: list[str] | None) -> dict[str, str]:
