@@ -18,6 +18,8 @@ __all__ = ["LOOPBACK", "Access", "HostAccess", "LoopbackAccess", "ProxyAccess", 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 SESSION, SESSION_S = "rowpost_session", 12 * 3600
 SHORTEST_TOKEN = 16
+#: digits of a time in seconds
+LONGEST_TIME = 12
 
 
 class Access(Protocol):
@@ -63,12 +65,22 @@ class TokenAccess:
         self._secret = secrets.token_bytes(32)
 
     def user(self, request: Request) -> str | None:
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and self.accepts(given.strip()):
+        given = self.given(request)
+        if given is not None and self.accepts(given):
             return "token"
         ends, _, mark = request.cookies.get(SESSION, "").partition(".")
-        valid = ends.isdecimal() and int(ends) > time.time() and hmac.compare_digest(mark.encode(), self._mark(ends).encode())
+        valid = (
+            ends.isdecimal()
+            and len(ends) <= LONGEST_TIME
+            and int(ends) > time.time()
+            and hmac.compare_digest(mark.encode(), self._mark(ends).encode())
+        )
         return "token" if valid else None
+
+    def given(self, request: Request) -> str | None:
+        """Return the token in the header Authorization, whether it is right or wrong; None if there is none."""
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        return given.strip() if scheme.lower() == "bearer" else None
 
     def accepts(self, token: str) -> bool:
         """Return whether this is the token, in a time that does not depend on where it differs."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
@@ -15,7 +14,7 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
@@ -37,9 +36,8 @@ from rowpost.settings.environment import Settings, load_settings
 
 __all__ = ["app"]
 
-LARGEST_FORM = 32 * 1024 * 1024
-#: seconds before a wrong token is answered
-WRONG_TOKEN_S = 0.5
+#: bytes of a form, and of the one with the token, which everybody can send
+LARGEST_FORM, LARGEST_SIGN_IN = 32 * 1024 * 1024, 4096
 _log = logging.getLogger("rowpost.dashboard")
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.PermissionDenied, 403), (errors.QueueNotFound, 404), (errors.MessageNotFound, 404), (errors.ActNotFound, 404), (errors.ActTaken, 409), (TooManyActs, 503), (errors.SagaNotDeployed, 404), (errors.SagaInstanceMissing, 404),
@@ -93,7 +91,7 @@ def _endpoint(site: Site, handler: Handler) -> Callable[[Request], Any]:
     async def answer(request: Request) -> Response:
         cookie, new = site.forgery.cookie_of(request)
         visit = Visit(site, request, site.access.user(request) or "", {}, cookie)
-        response = _refused(visit) or await _form_problem(visit)
+        response = await _refused(visit) or await _form_problem(visit)
         if response is None:
             site.monitor.start()  # a mounted application gets no lifespan
             response = await run_in_threadpool(_answer, visit, handler)
@@ -104,25 +102,26 @@ def _endpoint(site: Site, handler: Handler) -> Callable[[Request], Any]:
     return answer
 
 
-def _refused(visit: Visit) -> Response | None:
+async def _refused(visit: Visit) -> Response | None:
     if visit.user:
         return None
+    if isinstance(visit.site.access, TokenAccess) and visit.site.access.given(visit.request) is not None:
+        delayed = await visit.site.refusals.refuse(visit.address)
+        return visit.problem("The token is wrong.", 403 if delayed else 429)
     if visit.site.access.signs_in and not visit.request.url.path.startswith(f"{visit.base}/api/"):
         return RedirectResponse(f"{visit.base}/sign-in", 303)
     return visit.problem("You may not use this dashboard from here: sign in, or use the address that its operator named.", 403)
 
 
-async def _form_problem(visit: Visit) -> Response | None:
+async def _form_problem(visit: Visit, largest: int = LARGEST_FORM) -> Response | None:
     """Read the form of a POST; return a response if it is refused."""
     if visit.request.method != "POST":
         return None
-    body = bytearray()
-    async for part in visit.request.stream():
-        body += part
-        if len(body) > LARGEST_FORM:
-            return visit.problem("The form is larger than 32 MB. Use the command line: rowpost errors edit.", 413)
+    body = await _body(visit, largest)
+    if isinstance(body, Response):
+        return body
     if visit.request.url.path.startswith(f"{visit.base}/api/"):
-        return _json_problem(visit, bytes(body))
+        return _json_problem(visit, body)
     try:
         visit.form.update(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=50))
     except ValueError:
@@ -132,6 +131,18 @@ async def _form_problem(visit: Visit) -> Response | None:
             "The form is too old, or was not sent by this dashboard: nothing was changed. Go back, load the page again and repeat it.", 403
         )
     return None
+
+
+async def _body(visit: Visit, largest: int) -> bytes | Response:
+    body = bytearray()
+    try:
+        async for part in visit.request.stream():
+            body += part
+            if len(body) > largest:
+                return visit.problem(f"The form is larger than {largest:,} bytes. To edit a large message, run: rowpost errors edit", 413)
+    except ClientDisconnect:  # nobody reads the answer
+        return visit.problem("The request ended early.", 400)
+    return bytes(body)
 
 
 def _json_problem(visit: Visit, body: bytes) -> Response | None:
@@ -181,14 +192,15 @@ def _sign_in(site: Site) -> Callable[[Request], Any]:
             return visit.problem("This dashboard needs no token.", 404)
         wrong = False
         if request.method == "POST":
-            refused = await _form_problem(visit)
+            refused = await _form_problem(visit, LARGEST_SIGN_IN)
             if refused is not None:
                 return refused
             if site.access.accepts(visit.argument("token")):
                 response: Response = RedirectResponse(f"{visit.base}/", 303)
                 _set_cookie(response, request, SESSION, site.access.session(), SESSION_S)
                 return response
-            await asyncio.sleep(WRONG_TOKEN_S)
+            if not await site.refusals.refuse(visit.address):
+                return visit.problem("Too many wrong tokens were given in the last second: try again.", 429)
             wrong = True
         response = visit.page("sign_in.html", 403 if wrong else 200, wrong=wrong)
         if new:

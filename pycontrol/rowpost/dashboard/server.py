@@ -16,6 +16,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from rowpost.dashboard.access import LOOPBACK, Access, LoopbackAccess, ProxyAccess, TokenAccess
+from rowpost.dashboard.connection_limits import BoundedProtocol
 from rowpost.errors import SettingsError
 from rowpost.wire.description import visible
 
@@ -78,7 +79,7 @@ def listen(host: str, port: int) -> socket.socket:
 def make_server(app: Starlette) -> uvicorn.Server:
     """Return a server that does not believe headers about other addresses, and tells nothing about itself."""
     config = uvicorn.Config(
-        app, log_config=None, log_level="warning", access_log=False, proxy_headers=False, server_header=False, ws="none", http="h11",
+        app, log_config=None, log_level="warning", access_log=False, proxy_headers=False, server_header=False, ws="none", http=BoundedProtocol,
         loop="asyncio", lifespan="on", timeout_graceful_shutdown=STOP_S, limit_concurrency=200,
     )  # fmt: skip
     return uvicorn.Server(config)

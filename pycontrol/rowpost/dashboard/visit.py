@@ -20,6 +20,7 @@ from rowpost.dashboard.connections import Pool, Rights
 from rowpost.dashboard.documents import Problem
 from rowpost.dashboard.monitor import Monitor
 from rowpost.dashboard.protection import FIELD, Forgery
+from rowpost.dashboard.refusals import Refusals
 from rowpost.dashboard.rendering import ENVIRONMENT
 from rowpost.dashboard.runner import Runner
 from rowpost.settings.environment import Settings
@@ -41,6 +42,7 @@ class Site:
     monitor: Monitor
     runner: Runner
     forgery: Forgery = field(default_factory=Forgery)
+    refusals: Refusals = field(default_factory=Refusals)
     notices: OrderedDict[str, str] = field(default_factory=OrderedDict)
 
     def close(self) -> None:
@@ -64,6 +66,11 @@ class Visit:
     def base(self) -> str:
         """The path at which the dashboard is mounted."""
         return self.request.scope.get("root_path", "").rstrip("/")
+
+    @property
+    def address(self) -> str:
+        """The address from which the request came."""
+        return self.request.client.host if self.request.client else "an unknown address"
 
     @property
     def error_queue(self) -> str:

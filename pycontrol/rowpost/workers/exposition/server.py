@@ -13,13 +13,13 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from ipaddress import ip_address
-from socket import AF_INET6
+from socket import AF_INET6, SHUT_RDWR, socket
 from socketserver import ThreadingMixIn
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from wsgiref.simple_server import ServerHandler, WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
 
@@ -34,12 +34,44 @@ __all__ = ["serving"]
 App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 #: seconds after which a connection that sends nothing is closed
 TIMEOUT_S = 10.0
+#: connections at a time, each with a thread; the oldest one is closed for a further one
+MOST = 32
+#: bytes of a request's first line
+LONGEST_LINE = 65536
 
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
     # on Windows it would let two processes listen on one port
     allow_reuse_address = sys.platform != "win32"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._open: dict[socket, None] = {}
+        self._lock = threading.Lock()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread. A client that sends or reads slowly is displaced by new ones."""
+        with self._lock:
+            oldest = next(iter(self._open)) if len(self._open) >= MOST else None
+            if oldest is not None:
+                self._open.pop(oldest)
+            self._open[request] = None
+        if oldest is not None:
+            with suppress(OSError):
+                oldest.shutdown(SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print what is a bug. A client that is slow, or gone, is no news."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
     def server_bind(self) -> None:
         """Bind without asking the name service for this machine's name, which may take seconds."""
@@ -52,8 +84,26 @@ class _ServerOfIPv6(_Server):
     address_family = AF_INET6
 
 
+class _Answer(ServerHandler):
+    def log_exception(self, exc_info: Any) -> None:
+        """Print what is a bug, as above."""
+        if not isinstance(exc_info[1], OSError):
+            super().log_exception(exc_info)
+
+
 class _Handler(WSGIRequestHandler):
     timeout = TIMEOUT_S
+
+    def handle(self) -> None:
+        """Handle one request, as the base class does, with an _Answer."""
+        self.raw_requestline = self.rfile.readline(LONGEST_LINE + 1)
+        if len(self.raw_requestline) > LONGEST_LINE:
+            self.requestline = self.request_version = self.command = ""
+            self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
+        elif self.parse_request():
+            answer = _Answer(self.rfile, self.wfile, self.get_stderr(), self.get_environ(), multithread=True)
+            answer.request_handler = self  # type: ignore[attr-defined]
+            answer.run(self.server.get_app())  # type: ignore[attr-defined]
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing: a scrape each few seconds is no news."""
