@@ -202,8 +202,8 @@ OPERATIONS = (
 )  # fmt: skip
 
 
-def openapi() -> dict[str, Any]:
-    """Return the OpenAPI 3.1 document of the interface, made from its operations and their types."""
+def openapi(base: str = "") -> dict[str, Any]:
+    """Return the OpenAPI 3.1 document of the interface, made from its operations and their types. `base`: the path below which it is served."""
     types = [*{each.document: None for each in OPERATIONS}, made.Problem]
     schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     problem = {"description": "Why there is no answer", "content": {"application/json": {"schema": schemas[-1]}}}
@@ -219,7 +219,8 @@ def openapi() -> dict[str, Any]:
             }
         }
     information = {"title": "rowpost dashboard", "version": "1", "description": f"Made from rowpost {__version__}. GET only reads."}
-    return {"openapi": "3.1.0", "info": information, "paths": paths, "components": {"schemas": components}}
+    servers = {"servers": [{"url": base}]} if base else {}
+    return {"openapi": "3.1.0", "info": information, **servers, "paths": paths, "components": {"schemas": components}}
 
 
 def _given(operation: Operation) -> dict[str, Any]:
@@ -244,6 +245,6 @@ def _as_json(answer: Callable[[Visit], Any]) -> Handler:
 
 ROUTES: tuple[tuple[str, Handler], ...] = (
     *((each.path, _as_json(each.answer)) for each in OPERATIONS if each.method == "get"),
-    ("/api/v1/openapi.json", _as_json(lambda visit: openapi())),
+    ("/api/v1/openapi.json", _as_json(lambda visit: openapi(visit.base))),
 )
 POSTS: tuple[tuple[str, Handler], ...] = tuple((each.path, _as_json(each.answer)) for each in OPERATIONS if each.method == "post")

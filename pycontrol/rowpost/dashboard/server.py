@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import json
 import logging
+import re
 import signal
 import socket
 import sys
@@ -13,16 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rowpost.dashboard.access import LOOPBACK, Access, LoopbackAccess, ProxyAccess, TokenAccess
 from rowpost.dashboard.connection_limits import BoundedProtocol
 from rowpost.errors import SettingsError
 from rowpost.wire.description import visible
 
-__all__ = ["access_for", "listen", "log_to", "make_server", "serve"]
+__all__ = ["access_for", "below", "listen", "log_to", "make_server", "serve"]
 
 STOP_S = 5
+_PREFIX = re.compile(r"(/[\w.~-]+)+")
 
 
 def access_for(host: str, token_file: Path | None, token: str | None, user_header: str | None, proxies: tuple[str, ...]) -> Access:
@@ -76,7 +78,29 @@ def listen(host: str, port: int) -> socket.socket:
     return made
 
 
-def make_server(app: Starlette) -> uvicorn.Server:
+def below(app: ASGIApp, prefix: str) -> ASGIApp:
+    """Return the application below a path such as /rowpost, as a proxy serves it, whether the proxy removes the path from requests or not.
+
+    Raises:
+        SettingsError: the path has another form.
+    """
+    path = prefix.rstrip("/")
+    if not path:
+        return app
+    if not _PREFIX.fullmatch(path) or not path.isascii():
+        raise SettingsError(f"--prefix must be a path such as /rowpost, of letters, digits and . _ ~ - (got {prefix!r}).")
+
+    async def prefixed(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            given = scope["path"]
+            whole = given == path or given.startswith(f"{path}/")
+            scope = {**scope, "root_path": path, "path": given if whole else path + given}
+        await app(scope, receive, send)
+
+    return prefixed
+
+
+def make_server(app: ASGIApp) -> uvicorn.Server:
     """Return a server that does not believe headers about other addresses, and tells nothing about itself."""
     config = uvicorn.Config(
         app, log_config=None, log_level="warning", access_log=False, proxy_headers=False, server_header=False, ws="none", http=BoundedProtocol,
@@ -85,7 +109,7 @@ def make_server(app: Starlette) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-def serve(app: Starlette, opened: socket.socket) -> None:
+def serve(app: ASGIApp, opened: socket.socket) -> None:
     """Answer requests until SIGINT or SIGTERM; running requests have 5 seconds to end."""
     server = make_server(app)
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}

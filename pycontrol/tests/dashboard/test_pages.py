@@ -18,7 +18,7 @@ from rowpost.dashboard import acts, app, monitor
 from rowpost.dashboard.access import LoopbackAccess, ProxyAccess, TokenAccess
 from rowpost.dashboard.api import openapi
 from rowpost.dashboard.connections import Pool
-from rowpost.dashboard.server import access_for
+from rowpost.dashboard.server import access_for, below
 from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.errors import SettingsError
@@ -161,6 +161,36 @@ def test_it_can_be_mounted_in_another_application(target):
     assert 'href="/ops/queues/static/dashboard.css' in text
     assert 'href="/ops/queues/queue/Sales"' in text
     assert page.status_code == 200
+
+
+@pytest.mark.parametrize("removed", [False, True], ids=["whole-path", "proxy-removes-it"])
+def test_it_is_served_below_a_path(target, error, removed):
+    error.send(b"{}", failed_headers())
+    way = "" if removed else "/ops/queues"
+    with serving(below(app(target.settings, access=TokenAccess("t" * 32)), "/ops/queues/")) as client:
+        first = client.get(f"{way}/")
+        cookies = {"Cookie": first.headers["set-cookie"].partition(";")[0]}  # a proxy's browser sends it, whatever the proxy removes
+        form = client.get(f"{way}/sign-in", headers=cookies)
+        mark = re.search(r'name="form_token" value="(\w+)"', form.text)[1]
+        signed_in = client.post(f"{way}/sign-in", data={"token": "t" * 32, "form_token": mark}, headers=cookies)
+        bearer = {"Authorization": f"Bearer {'t' * 32}"}
+        pages = [client.get(f"{way}{path}", headers=bearer) for path in ("/", "/queue/Sales", "/failed", "/workers", f"/failed/{only_row(error)}")]
+        document = client.get(f"{way}/api/v1/openapi.json", headers=bearer).json()
+        file, missing = client.get(f"{way}/static/dashboard.css"), client.get(f"{way}/api/v1/nothing", headers=bearer)
+
+    addresses = {address for page in pages for address in re.findall(r'(?:href|src|action)="([^"]*)"', page.text)}
+    assert (first.headers["location"], signed_in.headers["location"]) == ("/ops/queues/sign-in", "/ops/queues/")
+    assert "Path=/ops/queues;" in first.headers["set-cookie"]
+    assert "Path=/ops/queues;" in signed_in.headers["set-cookie"]
+    assert {page.status_code for page in pages} == {200}
+    assert [address for address in addresses if address.startswith("/") and not address.startswith("/ops/queues/")] == []
+    assert (document["servers"], file.status_code, missing.json()["error"]) == ([{"url": "/ops/queues"}], 200, "There is no such page.")
+
+
+@pytest.mark.parametrize("prefix", ["rowpost", "//x", "/a b", "/a?b", "/ä"])
+def test_a_prefix_of_another_form_is_refused(prefix):
+    with pytest.raises(SettingsError, match="--prefix"):
+        below(Starlette(), prefix)
 
 
 # ------------------------------------------------------------------ pages

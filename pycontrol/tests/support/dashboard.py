@@ -10,7 +10,7 @@ from html import unescape
 from uuid import uuid4
 
 import httpx
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from rowpost.dashboard.server import listen, make_server
 from tests.support.workers import eventually
@@ -35,7 +35,7 @@ class Browser(httpx.Client):
 
 
 @contextmanager
-def serving(app: Starlette) -> Iterator[Browser]:
+def serving(app: ASGIApp) -> Iterator[Browser]:
     """Serve an application until the block ends, and yield a client for it."""
     with listen("127.0.0.1", 0) as opened:
         server = make_server(app)

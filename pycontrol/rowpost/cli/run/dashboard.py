@@ -40,6 +40,7 @@ def dashboard(
     proxy: Annotated[
         list[str] | None, typer.Option("--proxy", metavar="ADDRESS", help="With --user-header: the proxy's address. May be repeated.")
     ] = None,
+    prefix: Annotated[str, typer.Option("--prefix", metavar="PATH", help="The path below which a proxy serves the pages, such as /rowpost.")] = "",
 ) -> None:
     """Serve web pages: queues, failed messages, subscriptions, sagas, deployment. Runs until Ctrl-C or SIGTERM.
 
@@ -50,13 +51,13 @@ def dashboard(
         raise Refused(f"The dashboard needs {', '.join(missing)}, not installed here. Run: {install_command('dashboard')}", ExitCode.SETTINGS)
     # imported here because the other commands do not need these packages
     from rowpost.dashboard import app
-    from rowpost.dashboard.server import access_for, listen, log_to, serve
+    from rowpost.dashboard.server import access_for, below, listen, log_to, serve
 
     access = access_for(host, token_file, os.environ.get("ROWPOST_DASHBOARD_TOKEN"), user_header, tuple(proxy or ()))
-    made = app(session.settings, read_only=read_only, access=access)
+    made = below(app(session.settings, read_only=read_only, access=access), prefix)
     with session.deployed(), listen(host, port) as opened:
         shown = f"[{host}]" if ":" in host else host
-        url = f"http://{shown}:{opened.getsockname()[1]}/"
+        url = f"http://{shown}:{opened.getsockname()[1]}{prefix.rstrip('/')}/"
         if session.as_json:
             session.document({"event": "Serving", "url": url, "read_only": read_only})
         else:
