@@ -1,5 +1,6 @@
 """Metrics and upkeep of a queue: from metadata, and without stopping anybody."""
 
+import re
 import threading
 import time
 from dataclasses import replace
@@ -8,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 
+from rowpost.deploy.queues import grant
 from rowpost.settings.environment import QueueSettings, Settings, SupervisorSettings
 from rowpost.transport.maintenance import maintain_queue, queue_metrics
 from rowpost.transport.queue import Queue
@@ -392,3 +394,20 @@ def test_upkeep_can_be_switched_off(target):
     task.start()
 
     assert not task._thread.is_alive()
+
+
+def test_a_login_that_may_not_maintain_is_told_the_smallest_right_and_it_is_enough(make_queue, database, sql, target, not_on_babelfish):
+    queue, told = make_queue(), []
+    with logins(sql, target.settings.url) as made:
+        name = made.make("worker")
+        grant(database, name, receive_from=[queue.name])
+        with made.open(name) as connection:
+            refused = _Maintenance(60.0, told.append)(connection, queue.name)
+        for statement in re.findall(r"GRANT EXECUTE ON .*? TO ..?LOGIN..?;", told[0].text):
+            sql.run(statement.replace("LOGIN", name))
+        with made.open(name) as connection:
+            allowed = _Maintenance(60.0, told.append)(connection, queue.name)
+
+    assert (refused, allowed) == (None, 60.0)
+    assert [event.text for event in told if "may not" in getattr(event, "text", "")] == [told[0].text]
+    assert "rowpost_operator" not in told[0].text

@@ -6,8 +6,8 @@ CREATE OR ALTER PROCEDURE rowpost.outbox_status
 WITH EXECUTE AS OWNER
 AS
 /*
-Returns the size of the outbox from the server's metadata, and how many messages have unsent operations: up to 10000 of
-the endpoints, and up to 10000 of others.
+Returns the size of the outbox from the server's metadata, and how many messages have unsent operations, up to 10000.
+Those of other endpoints are counted separately, up to 10000 too.
 Atomicity: reads only.
 Locking:   none that lasts.
 Rights:    runs as the owner, because the sizes need a right to the database's state that a reader does not have.

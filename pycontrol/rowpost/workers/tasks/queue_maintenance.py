@@ -12,11 +12,12 @@ from rowpost.errors import LockTimeout, PermissionDenied
 from rowpost.settings.environment import Settings
 from rowpost.transport.acts import KEPT_DAYS, clean_acts
 from rowpost.transport.maintenance import maintain_queue
+from rowpost.wire.address import parse_address, queue_key
 from rowpost.workers import events
 from rowpost.workers.circuit_breaker import CircuitBreaker
 from rowpost.workers.tasks.periodic import PeriodicTask
 
-__all__ = ["ACTS", "make_queue_maintenance"]
+__all__ = ["ACTS", "make_queue_maintenance", "not_allowed"]
 
 #: the unit of work that is no queue: the record of acts
 ACTS = "(acts)"
@@ -33,17 +34,14 @@ class _Maintenance:
     def __call__(self, database: Connection, queue: str) -> float | None:
         if queue == ACTS:
             return self._clean_acts(database)
-        if self._elected is not database:
-            if not database.call("elect", duty="maintenance")[0].elected:
-                return self._every
-            self._elected = database
         try:
+            if self._elected is not database:
+                if not database.call("elect", duty="maintenance")[0].elected:
+                    return self._every
+                self._elected = database
             steps = maintain_queue(database, queue, at_most=1)
         except PermissionDenied:
-            self._warn(
-                queue,
-                "The login may not maintain queues. Make it a member of the role rowpost_operator, or set maintenance_every: 0.",
-            )
+            self._warn(queue, not_allowed(database, queue))
             return None
         except LockTimeout:  # a busy table: each try makes senders and receivers wait up to a second, so the next one is a round later
             return self._every
@@ -68,6 +66,21 @@ class _Maintenance:
 
     def _warn(self, queue: str, text: str) -> None:
         self._emit(events.Warned(queue=queue, at=time.time(), text=text))
+
+
+def not_allowed(database: Connection, queue: str) -> str:
+    """Return what a login without the rights may do, or have done: the smallest rights, or another login that maintains the queue."""
+    quote, key = database.dialect.quote, queue_key(parse_address(queue).qualified(database.engine), database.engine)
+    named = [f"rowpost.{quote(name)}" for name in ("elect", f"maintain_queue:{key}")]
+    if database.engine == "postgresql":
+        named, login = [f"FUNCTION {name}" for name in named], '"LOGIN"'
+    else:
+        login = "[LOGIN]"
+    grants = " ".join(f"GRANT EXECUTE ON {name} TO {login};" for name in named)
+    return (
+        f"The login may not maintain the queue {queue}. Nothing is lost, but its table may become slow. Let another login maintain it: a supervisor "
+        f"of an operator, or `rowpost queue maintain {queue}` every hour, and set maintenance_every: 0 here. Or give this login the right: {grants}"
+    )
 
 
 def make_queue_maintenance(
