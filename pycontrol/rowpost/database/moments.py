@@ -86,7 +86,7 @@ class DistantTime(datetime):
         changed = datetime.replace(datetime.combine(self.date(), self.timetz()), *fields, **named)
         return self._made(changed, self.text) if named.keys() == {"tzinfo"} and not fields else changed
 
-    def astimezone(self, tz: tzinfo | None = None) -> Self:  # type: ignore[override]
+    def astimezone(self, tz: tzinfo | None = None) -> Self:
         """Return the same value: Python cannot shift the first and the last time."""
         return self
 

@@ -104,7 +104,8 @@ def list_left_behind(business: Connection, queues: Collection[str], older_than: 
     Between two of them no transaction is open. What another session has locked is left out.
     """
     after: dict[str, Any] = {}
-    page, wanted = [], sorted(queues)
+    page: list[Any] = []
+    wanted = sorted(queues)
     while not after or len(page) == PAGE:
         page = business.call("list_undispatched", seconds=older_than, count=PAGE, endpoints=wanted, **after)
         business.rollback()

@@ -127,4 +127,4 @@ def _worker(document: dict[str, Any]) -> Worker:
 
 
 def _is_duration(value: object) -> bool:
-    return type(value) in (int, float) and abs(value) < LONGEST_S  # type: ignore[operator]
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LONGEST_S

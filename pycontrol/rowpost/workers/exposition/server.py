@@ -18,7 +18,7 @@ from http import HTTPStatus
 from ipaddress import ip_address
 from socket import AF_INET6, SHUT_RDWR, socket
 from socketserver import ThreadingMixIn
-from typing import Any
+from typing import IO, Any, cast
 from wsgiref.simple_server import ServerHandler, WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
@@ -101,7 +101,7 @@ class _Handler(WSGIRequestHandler):
             self.requestline = self.request_version = self.command = ""
             self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
         elif self.parse_request():
-            answer = _Answer(self.rfile, self.wfile, self.get_stderr(), self.get_environ(), multithread=True)
+            answer = _Answer(self.rfile, cast(IO[bytes], self.wfile), self.get_stderr(), self.get_environ(), multithread=True)
             answer.request_handler = self  # type: ignore[attr-defined]
             answer.run(self.server.get_app())  # type: ignore[attr-defined]
 

@@ -56,8 +56,8 @@ HEADERS = "CAST(pg_catalog.json_object_field_text(CAST(j.[value] AS json), N'hea
 DEPTH = re.compile(r"    \(\n        SELECT SUM\(p\.rows\)\n.*?\n    \) AS depth\n", re.DOTALL)
 BLOAT = re.compile(r"    DECLARE @pages bigint;.*?    END;\n", re.DOTALL)
 STATUS = re.compile(
-    r"    SUM\(CASE WHEN s\.index_id = 1.*?AS oldest_record_at,\n(?P<between>.*?)    SUM\(s\.reserved_page_count\) \* 8192 AS total_bytes\n"
-    r"FROM sys\.dm_db_partition_stats AS s\nWHERE [^\n]*;",
+    r"    SUM\(CASE WHEN s\.index_id = 1.*?AS oldest_record_at,\n(?P<between>.*?)    SUM\(s\.reserved_page_count\) \* 8192 AS total_bytes,\n"
+    r"    @foreign AS foreign_undispatched\nFROM sys\.dm_db_partition_stats AS s\nWHERE [^\n]*;",
     re.DOTALL,
 )
 VIEW_DEFINITION = re.compile(
@@ -90,8 +90,8 @@ def _outbox_figures(text: str) -> str:
     text = text.replace("WITH EXECUTE AS OWNER\n", "").replace("    CASE WHEN @oldest", "    CAST(CASE WHEN @oldest")
     text = text.replace("END AS oldest_undispatched_ms", "END AS bigint) AS oldest_undispatched_ms")
     return STATUS.sub(
-        r"    COUNT_BIG(*) AS records,\n    MIN(o.handled_at) AS oldest_record_at,\n\g<between>    CAST(NULL AS bigint) AS total_bytes\n"
-        "FROM rowpost.outbox AS o;",
+        r"    COUNT_BIG(*) AS records,\n    MIN(o.handled_at) AS oldest_record_at,\n\g<between>    CAST(NULL AS bigint) AS total_bytes,\n"
+        "    @foreign AS foreign_undispatched\nFROM rowpost.outbox AS o;",
         text,
     )
 
