@@ -4,14 +4,11 @@
      ├── SettingsError            a settings file or a command's options
      ├── ContractError            a call that the contract does not know
      ├── HandlerNotFound          "module:function" leads nowhere
-     ├── HandlerBrokeTransaction  a handler committed, rolled back or closed what it was lent
-     ├── HandlerEnded             a context, a bus or a connection that was used after its handler or its block
+     ├── HandlerBrokeTransaction, HandlerEnded  a handler ended what it was lent, or used it after its end
      ├── DeployError              a deployment that was rolled back
      ├── InvalidSagaState         a saga's state that cannot be stored, or that its class does not fit any more
-     ├── SparkUnavailable         no pyspark, no Java, or settings that Spark cannot start with
-     ├── SparkFailed              a job of Spark that ended before its end
-     ├── ActNotFound              no act on record under that number
-     ├── ActTaken                 an act that another process executes, or that has ended
+     ├── SparkUnavailable, SparkFailed  no pyspark, no Java or wrong settings; a job of Spark that ended before its end
+     ├── ActNotFound, ActTaken    no act on record under that number, or one that another process executes or that has ended
      ├── ArchiveNotFound          no archive of messages where one was named
      ├── MessageError
      │    ├── MessageCorrupt      a stored message whose headers cannot be read
@@ -48,12 +45,10 @@
           ├── SchemaTooNew 8             ├── AlreadyHandled 20
           ├── AlreadyDispatched 21       ├── InvalidMessageId 22
           ├── InvalidOutboxEndpoint 23   ├── SubscriptionRefused 25
-          ├── SpoolTaken 30              ├── JobKeyUsed 31
-          ├── InvalidJobKey 32
+          ├── SpoolTaken 30              ├── JobKeyUsed 31, InvalidJobKey 32
           └── InvalidReport 33
 
-A message says what happened, to which queue, and what to do. The catalogue's numbers stand in sql/contract.yml, which
-a test compares with this module.
+A message says what happened, to which queue, and what to do. A test compares the catalogue's numbers with sql/contract.yml.
 """
 
 from typing import ClassVar

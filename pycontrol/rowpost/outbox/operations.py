@@ -19,7 +19,7 @@ from datetime import timedelta
 from typing import Any
 
 from rowpost.database.connection import Connection, connect_url
-from rowpost.errors import DatabaseError, SettingsError
+from rowpost.errors import DatabaseError, InvalidMessage, SettingsError
 from rowpost.settings.engine import engine_of
 from rowpost.settings.secrets import resolve_participants
 from rowpost.wire.operation import Call, Operation, Outgoing
@@ -112,20 +112,27 @@ def _entry(operation: Outgoing) -> dict[str, Any]:
 def decode_operations(text: str, age_ms: int = 0) -> list[Operation]:
     """Return the operations of a JSON array. Delays count from when the message was handled, `age_ms` milliseconds ago.
 
+    Raises:
+        InvalidMessage: the text is not what `encode_operations` returns.
+
     >>> decode_operations('[{"headers":{},"body":"x","destination":"A","delay_ms":5000}]', 2000)[0].delay.seconds
     3
     """
-    return [
-        Operation(
-            headers=entry["headers"],
-            body=b64decode(entry["base64"]) if "base64" in entry else entry["body"].encode(),
-            destination=entry.get("destination"),
-            topics=tuple(entry.get("topics", ())),
-            delay=_timedelta(entry.get("delay_ms"), age_ms),
-            time_to_be_received=_timedelta(entry.get("time_to_be_received_ms")),
-        )
-        for entry in json.loads(text)
-    ]
+    try:
+        return [_operation(entry, age_ms) for entry in json.loads(text)]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InvalidMessage(f"The operations that are stored in the outbox cannot be read: {type(error).__name__}: {error}") from error
+
+
+def _operation(entry: dict[str, Any], age_ms: int) -> Operation:
+    return Operation(
+        headers=entry["headers"],
+        body=b64decode(entry["base64"]) if "base64" in entry else entry["body"].encode(),
+        destination=entry.get("destination"),
+        topics=tuple(entry.get("topics", ())),
+        delay=_timedelta(entry.get("delay_ms"), age_ms),
+        time_to_be_received=_timedelta(entry.get("time_to_be_received_ms")),
+    )
 
 
 def _timedelta(ms: int | None, age_ms: int = 0) -> timedelta | None:

@@ -32,11 +32,12 @@ from rowpost.errors import (
     DatabaseUnavailable,
     Deadlock,
     HandlerBrokeTransaction,
+    InvalidMessage,
+    InvalidMessageId,
     LoginRefused,
     PermissionDenied,
     RowpostError,
     SchemaMissing,
-    SettingsError,
 )
 from rowpost.handling.processor import Caused, Processor
 from rowpost.outbox.business import BusinessDatabase
@@ -103,8 +104,7 @@ class OutboxProcessing:
         """Handle a message that was received in the open transaction of the queue's database. It is over afterwards.
 
         Raises:
-            DatabaseUnavailable: the business database cannot be reached. The message is in its queue again.
-            RowpostError: the business database cannot be used, for example because its schema is missing.
+            DatabaseError: the business database cannot be reached, or not be used. The message is in its queue again.
         """
         database = self._database
         try:
@@ -118,15 +118,15 @@ class OutboxProcessing:
                 database.commit()
                 return Outcome.expired(message)
             return self._first(message, database, business)
+        except (InvalidMessage, InvalidMessageId) as error:
+            self._undo()
+            return self._retries.failed(database, message, error)
         except (Deadlock, AlreadyDispatched):
             self._undo(database)
             return DEADLOCKED
-        except BaseException as error:
-            if isinstance(error, (DatabaseError, SettingsError)) or not isinstance(error, Exception):
-                self._undo(database)
-                raise
-            self._undo()  # whatever it is, only this message raises it
-            return self._retries.failed(database, message, error)
+        except BaseException:
+            self._undo(database)
+            raise
 
     def _find(self, business: Connection, message: Message) -> tuple | None:
         """Begin the business transaction. Return the stored operations and their age, or None if the message was not handled."""
@@ -217,8 +217,8 @@ class OutboxProcessing:
 
     def _is_undone(self, business: Connection, error: BaseException | None) -> bool:
         """Return whether an error has rolled back the transaction, as errors of SQL Server often do by themselves."""
-        from_database = (DatabaseError, business.dialect.driver_error())
-        return business.engine == "sqlserver" and isinstance(error, from_database) and not business.in_transaction
+        known = isinstance(error, (DatabaseError, business.dialect.driver_error()))
+        return business.engine == "sqlserver" and known and not business.in_transaction
 
     def _lost(self, business: Connection, error: BaseException | None) -> DatabaseUnavailable:
         """Return the error for a lost connection, if another one can be opened: the message itself may have ended the first one.
@@ -229,8 +229,8 @@ class OutboxProcessing:
         business.close()
         with named(self._outbox.database):
             self._open()
-        said = f" {in_words(error)}" if error else ""
-        lost = DatabaseUnavailable(f"The connection to the business database {self._outbox.database!r} was lost while a handler ran.{said}")
+        said = f"was lost while a handler ran.{f' {in_words(error)}' if error else ''}"
+        lost = DatabaseUnavailable(f"The connection to the business database {self._outbox.database!r} {said}")
         lost.__cause__ = error
         return lost
 
@@ -262,14 +262,16 @@ class OutboxProcessing:
             logger.info("%s: message %s was handled before. The duplicate is dropped.", self._queue, message.message_id)
             return self._send(message, database, []) or Outcome.done(message, None)
         self._step("repeating")
+        operations: list[Outgoing] = [*decode_operations(stored, age_ms)]
+        settle = [Call("settle_operations", None, self._key(message.message_id))]
         try:
-            failed = self._send(message, database, [*decode_operations(stored, age_ms)])
+            failed = self._send(message, database, operations)
         except AlreadyDispatched:
             roll_back(database)
-            self._settle(business, [Call("settle_operations", None, self._key(message.message_id))])
+            self._settle(business, settle)
             return DEADLOCKED
         if failed is None:
-            self._settle(business, [Call("settle_operations", None, self._key(message.message_id))])
+            self._settle(business, settle)
             logger.info("%s: message %s was handled before. Its operations were sent now.", self._queue, message.message_id)
             return Outcome.done(message, None)
         roll_back(business)

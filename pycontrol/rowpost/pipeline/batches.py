@@ -159,7 +159,9 @@ class Batches:
         """Store messages whose removal a handler has committed in the error queue. What they sent is lost; what they wrote may be stored."""
         pipeline, broken = self._pipeline, self._pipeline.take_broken()
         outcomes: list[Outcome] = []
-        for message in messages if broken is not None else ():
+        if broken is None:
+            return outcomes
+        for message in messages:
             if not message.expired and not is_waiting(pipeline.database, pipeline.queue, message.row_version):
                 outcomes.append(pipeline.move_unremoved(message, broken))
         return outcomes

@@ -653,6 +653,18 @@ def test_who_sends_what_another_stored_and_is_about_to_send_sends_it_alone(busin
     assert (ledger(business), sent(database), queue.peek(), left_behind(business)) == ([1], [1], 0, [])
 
 
+def test_stored_operations_that_cannot_be_read_fail_their_message_and_stop_no_other(business, database, queue, order, pipe):
+    leave_behind(business)
+    business.run("UPDATE rowpost.outbox_operations SET operations = 'no JSON'")
+    order(1)
+    order(2)
+
+    kinds = handle_all(pipe())
+
+    assert Counter(kinds) == {Kind.FAILED: 2, Kind.MOVED_TO_ERROR: 1, Kind.HANDLED: 1}
+    assert (sent(database), queue.peek()) == ([2], 0)
+
+
 def test_what_belongs_to_another_queues_database_is_left_alone(business, database):
     leave_behind(business)
 

@@ -66,7 +66,7 @@ class HandlerGuard:
         if self._factory is psycopg.Cursor and refuse is not None:
             self._guarded["cursor_factory"] = _GuardedCursor
         self._class = type(connection)
-        self._lending = _lending(self._class)
+        self._lending = _lending(self._class)  # type: ignore[arg-type]
 
     def start(self, message: Any = None) -> None:
         """Guard the connection, for one handler, which may reach it without `lend`. `message` is for the error of a later use."""
@@ -129,7 +129,7 @@ _REFUSED = {"commit": "commits", "rollback": "rolls back", "close": "closes"}
 
 
 @cache
-def _lending(kind: type) -> type:
+def _lending(kind: Any) -> type:
     """Return the class of what is lent of a class of connections. It names the driver's module, by which drivers are told apart."""
 
     def refusing(name: str, verb: str) -> Callable[[Any], None]:
