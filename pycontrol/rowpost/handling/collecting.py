@@ -44,14 +44,12 @@ class Collecting:
         self._collected: dict[str, list[Operation]] = {}
 
     def end(self) -> list[Outgoing]:
-        """End the use of this object, and return what was collected. Can be called again."""
+        """End the use of this object, and return what was collected. Can be called again, which returns nothing."""
         own = self.__dict__
-        collected: list[Outgoing] = own.get("operations", [])
-        if "_ended" not in own:
-            own["_ended"] = self.endpoint.name
-            for name in _ENDS:
-                own.pop(name, None)
-        return collected
+        if "_before" in own:
+            return []
+        self.__dict__ = {"_before": own}
+        return own["operations"]
 
     def _used_late(self, endpoint: str) -> HandlerEnded:
         """Return the error for a use after the end."""
@@ -84,8 +82,10 @@ class Collecting:
     if not TYPE_CHECKING:  # a type checker would accept every name
 
         def __getattr__(self, name: str) -> Any:
-            """Raise HandlerEnded for what `end` has taken away."""
-            ended = self.__dict__.get("_ended")
-            if ended is None or name not in _ENDS:
+            """Raise HandlerEnded for what is gone after the end, and return what is not."""
+            before = self.__dict__.get("_before")
+            if before is not None and name in _ENDS:
+                raise self._used_late(before["endpoint"].name)
+            if before is None or name not in before:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            raise self._used_late(ended)
+            return before[name]

@@ -25,8 +25,9 @@ __all__ = ["HandlerGuard"]
 
 _GUARD = "rowpost_guard"
 _NUMBER = libpq.Call("SELECT pg_catalog.pg_current_xact_id()::text", (), ("string",), tuple)
-#: modules that use the raw handle as they should
+#: modules that use the raw handle as they should, and the ids of those that were seen: the driver asks for it several times a statement
 _OWN = ("psycopg", "rowpost.")
+_own_modules: set[int] = set()
 _IDLE = TransactionStatus.IDLE
 # Within a transaction, these commands end it. ROLLBACK is also the tag of ROLLBACK TO SAVEPOINT, which does not.
 _ENDS = frozenset({"COMMIT", "ROLLBACK", "PREPARE TRANSACTION"})
@@ -62,6 +63,7 @@ class HandlerGuard:
         #: the transaction's number if a handler took the raw handle, whose statements nobody sees; empty if it cannot be compared
         self._number: str | None = None
         self._guarded: dict[str, Any] = {_GUARD: self}
+        connection.adapters  # noqa: B018 -- is made at its first use: now, or for each object that is lent
         self._factory = connection.cursor_factory
         if self._factory is psycopg.Cursor and refuse is not None:
             self._guarded["cursor_factory"] = _GuardedCursor
@@ -128,9 +130,18 @@ class _Over:
 _REFUSED = {"commit": "commits", "rollback": "rolls back", "close": "closes"}
 
 
+def _is_own(module: dict[str, Any]) -> bool:
+    own = str(module.get("__name__", "")).startswith(_OWN)
+    if own:
+        _own_modules.add(id(module))
+    return own
+
+
 @cache
 def _lending(kind: Any) -> type:
     """Return the class of what is lent of a class of connections. It names the driver's module, by which drivers are told apart."""
+
+    frame = sys._getframe
 
     def refusing(name: str, verb: str) -> Callable[[Any], None]:
         def method(self: Any) -> None:
@@ -143,7 +154,8 @@ def _lending(kind: Any) -> type:
         return method
 
     def pgconn(self: Any) -> Any:
-        if not str(sys._getframe(1).f_globals.get("__name__", "")).startswith(_OWN):
+        module = frame(1).f_globals
+        if id(module) not in _own_modules and not _is_own(module):  # a handler's own code
             self.__dict__[_GUARD].raw_handle_taken()
         return self.__dict__["pgconn"]
 
