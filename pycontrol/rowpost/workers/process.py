@@ -3,6 +3,9 @@
 If the system has it, processes come from the fork server of multiprocessing. The fork server has imported rowpost already,
 and it has no threads, connections or signal handlers of the caller, so that a worker starts within milliseconds in any
 program. Windows has no fork server: there each worker is a new interpreter that imports rowpost first (`spawn`).
+
+A fork server may be killed while its workers work. Its workers are tracked by their pipes from then on, and the next worker gets another
+fork server. What a worker's handlers have started is killed with the worker.
 """
 
 from __future__ import annotations
@@ -18,13 +21,16 @@ from multiprocessing.connection import Connection as PipeEnd
 from typing import Any
 from uuid import UUID
 
+from rowpost.workers.isolation import kill_group, safe_path, signals_blocked
 from rowpost.workers.protocol import Assignment, InFlight
 from rowpost.workers.receive_cursor import SharedHighWaterMark
-from rowpost.workers.worker import run_worker
+from rowpost.workers.worker_process import run_worker
 
 __all__ = ["WorkerProcess", "shared_high_water_mark", "spawn_worker"]
 
-PRELOAD = ["rowpost.workers.worker", "rowpost.database.dialects.postgresql", "rowpost.database.dialects.sqlserver"]
+PRELOAD = ["rowpost.workers.worker_process", "rowpost.database.dialects.postgresql", "rowpost.database.dialects.sqlserver"]
+# What multiprocessing says of a process whose fork server has ended: only the end of its pipe shows that it has ended, too.
+UNKNOWN = 255
 
 
 class WorkerProcess:
@@ -34,7 +40,7 @@ class WorkerProcess:
         self._process = process
         self._pipe = pipe
         self._in_flight = in_flight
-        self._pipe_closed = False
+        self._pipe_closed = self._untracked = False
 
     @property
     def pid(self) -> int:
@@ -42,8 +48,10 @@ class WorkerProcess:
 
     @property
     def exitcode(self) -> int | None:
-        """The exit code; None while the process runs, negative if a signal ended it."""
-        return self._process.exitcode
+        """The exit code; None while the process runs, negative if a signal ended it, 255 if nobody knows because its fork server was killed."""
+        code = self._process.exitcode
+        self._untracked = code == UNKNOWN and not self._pipe_closed
+        return None if self._untracked else code
 
     @property
     def in_flight(self) -> tuple[UUID, int] | None:
@@ -58,6 +66,8 @@ class WorkerProcess:
     @property
     def waitables(self) -> list[Any]:
         """The objects to wait for with `multiprocessing.connection.wait`: reports, and the end of the process."""
+        if self._untracked and not self._pipe_closed:
+            return [self._pipe]
         return [self._process.sentinel] if self._pipe_closed else [self._process.sentinel, self._pipe]
 
     def send(self, command: object) -> None:
@@ -74,11 +84,15 @@ class WorkerProcess:
             self._pipe_closed = True
 
     def kill(self) -> None:
-        """Kill the process; the server rolls its transaction back."""
-        self._process.kill()
+        """Kill the process and what its handlers started; the server rolls its transaction back."""
+        if self.exitcode is None:
+            self._process.kill()
+            kill_group(self.pid)
 
     def close(self) -> None:
-        """Free the system resources of a process that has ended."""
+        """Free the system resources of a process that has ended. What a process leaves that did not exit by itself is killed."""
+        if self._process.exitcode != 0:
+            kill_group(self.pid)
         self._pipe.close()
         self._process.join()
         self._process.close()
@@ -92,7 +106,7 @@ def spawn_worker(assignment: Assignment, method: str | None = None) -> WorkerPro
         method: a start method of multiprocessing, `forkserver` or `spawn`. Default: the first of them that the system has.
 
     Raises:
-        OSError: the system refuses to start a process.
+        OSError: the system refuses to start a process, or the fork server was killed while it started one.
     """
     context = _context(method or _start_method())
     ours, theirs = context.Pipe()
@@ -103,9 +117,14 @@ def spawn_worker(assignment: Assignment, method: str | None = None) -> WorkerPro
         name=f"rowpost worker {assignment.queue} {assignment.number}",
         daemon=True,
     )
-    with _main_module_hidden():
-        process.start()
-    theirs.close()
+    try:
+        with _main_module_hidden(), safe_path(), signals_blocked():
+            process.start()
+    except (EOFError, OSError) as error:
+        ours.close()
+        raise OSError(str(error) if isinstance(error, OSError) else "the fork server was killed") from error
+    finally:
+        theirs.close()
     return WorkerProcess(process, ours, in_flight)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import gc
 import logging
 import os
-import signal
 import socket
 import threading
 import time
@@ -35,10 +34,8 @@ from rowpost.pipeline.pipeline import Pipeline
 from rowpost.pipeline.plain_handler import Handler
 from rowpost.recoverability.outcome import Interrupted, Kind, Outcome
 from rowpost.recoverability.policy import Host, in_words
-from rowpost.settings.password import watch
 from rowpost.workers.circuit_breaker import arms_circuit_breaker
 from rowpost.workers.concurrency import poll_pause
-from rowpost.workers.log_forwarding import forward_logs
 from rowpost.workers.protocol import (
     ATTEMPTS_FAILED,
     Assignment,
@@ -55,7 +52,7 @@ from rowpost.workers.protocol import (
 )
 from rowpost.workers.receive_cursor import ReceiveCursor, SharedHighWaterMark
 
-__all__ = ["Worker", "run_worker"]
+__all__ = ["Worker"]
 
 logger = logging.getLogger("rowpost")
 
@@ -64,7 +61,6 @@ REPORT_INTERVAL_S = 0.05
 COMMAND_INTERVAL_S = 0.01
 # The worker of an exclusive queue releases the queue after this time without work.
 RELEASE_AFTER_S = 1.0
-_STDOUT, _STDERR = 1, 2
 
 
 class Worker:
@@ -350,21 +346,3 @@ def _crash_policy(handler: Any, assignment: Assignment) -> CrashPolicy:
     limit = assignment.time_limit if handler.time_limit is None else handler.time_limit.total_seconds()
     policy = handler.recoverability
     return CrashPolicy(policy.immediate_retries, policy.delayed_retries, policy.delay_increase, handler.error_queue, limit)
-
-
-def run_worker(assignment: Assignment, pipe: PipeEnd, in_flight: InFlight) -> None:
-    """Run a worker; the entry point of its process.
-
-    What handlers print goes to stderr: stdout belongs to the supervisor, which may print JSON there.
-    """
-    with suppress(OSError):  # a stream is closed
-        os.dup2(_STDERR, _STDOUT)
-    reader, writer = socket.socketpair()  # Windows can wait for sockets, and not for the pipes of os.pipe
-    writer.setblocking(False)
-    worker = Worker(assignment, pipe, wake=reader, in_flight=in_flight)
-    forward_logs(worker.send, in_flight, assignment.settings.log.number)
-    watch(lambda: threading.current_thread() is threading.main_thread() and worker.read_commands(0.0))
-    signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: worker.exit())
-    worker.run()

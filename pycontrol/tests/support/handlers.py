@@ -200,3 +200,53 @@ def log_many(message, connection):
 def _log_lines(name):
     for number in range(200):
         logging.getLogger(name).info("%d %s", number, "é" * 16_000)
+
+
+def square(number):
+    return number * number
+
+
+def compute_in_processes(message, connection):
+    """Start processes in the way that the body names, and use what they return."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import Manager, Pool, Process, get_context
+
+    match message.body.decode():
+        case "process":
+            process = Process(target=square, args=(3,))
+            process.start()
+            process.join()
+            assert process.exitcode == 0
+        case "pool":
+            with Pool(2) as pool:
+                assert pool.map(square, [1, 2, 3]) == [1, 4, 9]
+        case "spawn_pool":
+            with get_context("spawn").Pool(1) as pool:
+                assert pool.map(square, [3]) == [9]
+        case "executor":
+            with ProcessPoolExecutor(2) as executor:
+                assert list(executor.map(square, [1, 2, 3])) == [1, 4, 9]
+        case "manager":
+            with Manager() as manager:
+                assert dict(manager.dict({"a": 1})) == {"a": 1}
+    _note(message, connection)
+
+
+def _wait_as_started(path):
+    Path(f"{path}.{os.getpid()}").touch()
+    time.sleep(300)
+
+
+def wait_in_processes(message, connection):
+    """Start two processes in the way that the body names; each creates the file of its process id, and does not end."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import Process
+
+    how, path = message.body.decode().split("|")
+    if how == "executor":
+        with ProcessPoolExecutor(2) as executor:
+            list(executor.map(_wait_as_started, [path, path]))
+    processes = [Process(target=_wait_as_started, args=(path,)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    processes[0].join()

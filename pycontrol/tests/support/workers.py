@@ -186,10 +186,10 @@ def shop(target, make_queue, sql) -> Shop:
 
 
 @contextmanager
-def supervisor_process(shop: Shop, handler: str, limit: int = 2, stop_timeout: float = 30.0, path: tuple[Path, ...] = ()):
+def supervisor_process(shop: Shop, handler: str, limit: int = 2, stop_timeout: float = 30.0, path: tuple[Path, ...] = (), *, group: bool = False):
     """Run a supervisor in a separate process, as the command line does; it is killed at the end if it still runs.
 
-    `path` are folders that the process and its workers import from first.
+    `path` are folders that the process and its workers import from first. With `group`, it has a process group of its own.
     """
     program = (
         "import sys, json; from dataclasses import replace; from rowpost.settings.environment import *;"
@@ -218,6 +218,7 @@ def supervisor_process(shop: Shop, handler: str, limit: int = 2, stop_timeout: f
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        start_new_session=group,
     )
     try:
         yield process

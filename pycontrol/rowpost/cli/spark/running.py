@@ -23,8 +23,8 @@ from rowpost.database.connection import Connection
 from rowpost.errors import ArchiveNotFound, QueueNotFound, SettingsError, SparkUnavailable
 from rowpost.settings.environment import Settings
 from rowpost.transport.directory import Directory
-from rowpost.wire.address import Naming
 from rowpost.version import install_command
+from rowpost.wire.address import Naming
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,13 +25,13 @@ MODULES = _names("crypt curses fcntl grp posix pty pwd readline resource syslog 
 MISSING = {
     # Windows has kill and pipe, but os.kill(pid, 0) presses Ctrl-C there, and nothing can wait for the ends of os.pipe
     os: _names("""
-        kill pipe fork forkpty getuid geteuid getgid getegid getgroups getpgid getpgrp setsid killpg sysconf statvfs fstatvfs chown
+        kill pipe fork forkpty getuid geteuid getgid getegid getgroups getpgid getpgrp setpgid setsid killpg register_at_fork sysconf statvfs fstatvfs chown
         fchown lchown chroot mkfifo mknod nice uname wait getloadavg pread pwrite posix_fadvise posix_fallocate sched_getaffinity
         sched_setaffinity set_blocking get_blocking openpty ttyname ctermid sendfile pidfd_open memfd_create eventfd
         O_DIRECTORY O_NOFOLLOW O_CLOEXEC O_NONBLOCK O_SYNC WNOHANG EX_OK SCHED_OTHER
     """),
     signal: _names("""
-        SIGKILL SIGHUP SIGQUIT SIGALRM SIGCHLD SIGPIPE SIGSTOP SIGCONT SIGTSTP SIGUSR1 SIGUSR2 SIGWINCH alarm setitimer pause
+        SIGKILL SIGHUP SIGQUIT SIGALRM SIGCHLD SIGPIPE SIGSTOP SIGCONT SIGTSTP SIGUSR1 SIGUSR2 SIGWINCH SIGTTOU alarm setitimer pause
         sigwait sigtimedwait pthread_kill pthread_sigmask siginterrupt
     """),
     select: _names("poll epoll kqueue devpoll POLLIN POLLOUT"),
