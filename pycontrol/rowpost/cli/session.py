@@ -62,10 +62,13 @@ def console(stream: Any) -> Console:
 
 
 def import_from_current_folder() -> None:
-    """Make modules of the current folder importable, because handlers are imported from there."""
+    """Make modules of the current folder importable, because handlers are imported from there.
+
+    Modules of Python and installed ones come first: a file such as `queue.py` must not take the place of one that rowpost imports.
+    """
     folder = os.getcwd()
     if folder not in sys.path:
-        sys.path.insert(0, folder)
+        sys.path.append(folder)
 
 
 def canonical_name(name: str, settings: Settings) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import traceback
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 from rowpost.endpoint.endpoint import Endpoint
@@ -32,6 +34,8 @@ def resolve_handler(name: str) -> Handler | Endpoint:
     try:
         handler = reduce(getattr, path.split("."), module)
     except AttributeError as error:
+        if (hidden := _hidden_file(module_name)) is not None:
+            raise HandlerNotFound(f"handler {name!r}: {hidden}") from error
         raise HandlerNotFound(f"handler {name!r}: module {module_name!r} has no {path!r}; is the function's name spelt so?") from error
     if not callable(handler) and not isinstance(handler, Endpoint):
         raise HandlerNotFound(f"handler {name!r} is a {type(handler).__name__}: it must be a function, or an Endpoint with handlers")
@@ -40,13 +44,25 @@ def resolve_handler(name: str) -> Handler | Endpoint:
     return handler
 
 
+def _hidden_file(module_name: str) -> str | None:
+    """Say which file or folder of the current folder is not imported, because Python or an installed package has a module of its name."""
+    top = module_name.partition(".")[0]
+    for path in (Path.cwd() / f"{top}.py", Path.cwd() / top / "__init__.py"):
+        found = getattr(sys.modules.get(top), "__file__", None)
+        if path.is_file() and (found is None or not path.samefile(found)):
+            other = "Python's own module" if top in sys.stdlib_module_names else f"the installed module {found}"
+            return f"{top!r} is {other}, which is imported in place of {path}. Rename the file or folder, and write its new name in the settings."
+    return None
+
+
 def _import(name: str, module_name: str) -> Any:
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         missing = error.name or module_name
         if module_name == missing or module_name.startswith(f"{missing}."):
-            text = f"handler {name!r}: no module {missing!r} (install it, or put its folder on PYTHONPATH)"
+            hidden = _hidden_file(module_name)
+            text = f"handler {name!r}: {hidden or f'no module {missing!r} (install it, or put its folder on PYTHONPATH)'}"
         else:
             text = f"handler {name!r}: module {module_name!r} imports {missing!r}, which is not installed"
         raise HandlerNotFound(text) from error
