@@ -9,6 +9,8 @@ import io
 import signal
 import sys
 
+from rowpost.cli import hangups
+
 __all__ = ["main"]
 
 
@@ -17,6 +19,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # a terminal that cannot display a name must not end the program
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    if "run" in sys.argv[1:]:
+        hangups.remember()
     try:
         from rowpost.cli.app import app
 

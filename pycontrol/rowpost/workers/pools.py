@@ -19,7 +19,7 @@ from rowpost.workers.protocol import Assignment
 from rowpost.workers.receive_cursor import SharedHighWaterMark
 from rowpost.workers.snapshot import Figures
 
-__all__ = ["Pools"]
+__all__ = ["Pools", "place"]
 
 
 class Pools:
@@ -64,6 +64,16 @@ class Pools:
         self._figures = {}
         self.by_name = {name: self._build(name, worker, self.settings) for name, worker in self._workers.items()}
 
+    def to_import(self, settings: Settings) -> list[Assignment]:
+        """Return what imports the handlers of those workers that `change` would replace or add. Raises SettingsError."""
+        after = _workers_of(settings)
+        changed, limits = _changes(self._workers, after)
+        return [
+            Assignment(settings=settings, queue=name, handler=after[name].handler, imports_only=True)
+            for name in changed
+            if name in after and name not in limits
+        ]
+
     def change(self, settings: Settings) -> list[str]:
         """Go on with other settings, and return the queues whose workers changed.
 
@@ -73,8 +83,7 @@ class Pools:
             SettingsError: as for the class; then nothing is changed.
         """
         before, after = self._workers, _workers_of(settings)
-        changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-        limits = {name for name in changed if name in before and name in after and replace(before[name], limit=after[name].limit) == after[name]}
+        changed, limits = _changes(before, after)
         built = {name: self._build(name, after[name], settings) for name in changed if name in after and name not in limits}
         self.settings, self._workers = settings, after
         for name in limits:
@@ -115,6 +124,18 @@ class Pools:
             batch_time=worker.batch_time,
             high_water_mark=None if worker.exclusive else self._high_water_marks[queue],
         )
+
+
+def place(settings: Settings) -> tuple[object, ...]:
+    """Return what a supervisor cannot change while it runs: its database, and where it serves metrics."""
+    return settings.engine, settings.url, settings.data_folder, settings.supervisor.metrics
+
+
+def _changes(before: dict[str, WorkerSettings], after: dict[str, WorkerSettings]) -> tuple[list[str], set[str]]:
+    """Return the queues whose workers differ, and those of them that differ in the limit alone."""
+    changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    limits = {name for name in changed if name in before and name in after and replace(before[name], limit=after[name].limit) == after[name]}
+    return changed, limits
 
 
 def _workers_of(settings: Settings) -> dict[str, WorkerSettings]:

@@ -58,6 +58,7 @@ class Assignment:
         exclusive: see WorkerSettings.
         batch, batch_time: see pipeline/batch_size.py; `batch_time` in seconds.
         high_water_mark: shared by the workers of the queue, see receive_cursor.py.
+        imports_only: the worker exits when it has imported its handler.
     """
 
     settings: Settings
@@ -77,6 +78,7 @@ class Assignment:
     batch: str | int = ADAPTIVE
     batch_time: float = 0.05
     high_water_mark: SharedHighWaterMark | None = None
+    imports_only: bool = False
 
 
 class InFlight:

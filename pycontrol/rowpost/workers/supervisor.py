@@ -14,13 +14,11 @@ hang; they put what they found into an inbox and wake the loop through a socket,
 
 from __future__ import annotations
 
-import signal
 import socket
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import wait
@@ -29,7 +27,6 @@ from typing import Any
 from rowpost.database import embedded
 from rowpost.errors import HandlerNotFound, QueueNotFound, RowpostError, SettingsError
 from rowpost.settings.environment import Settings
-from rowpost.settings.password import hurry
 from rowpost.transport.delayed import wait_after_peek
 from rowpost.workers.answers import Answer, MonitorFailure, NotReported, WakeUp
 from rowpost.workers.circuit_breaker import CircuitBreaker
@@ -39,18 +36,19 @@ from rowpost.workers.exposition.serve import serve
 from rowpost.workers.monitor import QueueMonitor
 from rowpost.workers.pool import WorkerPool
 from rowpost.workers.pool_members import WorkerHandle
-from rowpost.workers.pools import Pools
+from rowpost.workers.pools import Pools, place
 from rowpost.workers.presence import REPORT_INTERVAL_S
 from rowpost.workers.process import spawn_worker
 from rowpost.workers.protocol import Assignment, Progress
+from rowpost.workers.rehearsal import Rehearsal
 from rowpost.workers.snapshot import Snapshot
+from rowpost.workers.stop_signals import stop_signals
 from rowpost.workers.tasks.group import MakeTask, TaskGroup
 
 __all__ = ["Supervisor"]
 
 # How often a condition given to run() is checked.
 UNTIL_INTERVAL_S = 0.05
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # After so many seconds, what no peek has taken along to the database is sent alone.
 REPORT_PATIENCE_S = 5.0
 NOT_RELOADED = "The environment was not read again, and everything goes on as before: "
@@ -102,6 +100,9 @@ class Supervisor:
         self._stops = 0
         self._kill_at = float("inf")
         self._report_at = self._flush_report_at = float("inf")
+        self._spawn = spawn
+        #: imports the handlers of changed settings
+        self._rehearsal: Rehearsal | None = None
         self._pools = Pools(
             settings,
             spawn=spawn,
@@ -175,11 +176,12 @@ class Supervisor:
         self._monitor.start()
         self._report_at = self._clock()
         self._start_tasks()
-        with self._signals():
+        with stop_signals(self.stop, None if self._load is None else self.reload):
             try:
                 while not self._finished():
                     self._step(until)
             finally:
+                self._end_rehearsal()
                 self._kill_all()
                 self._tasks.stop()
                 self._monitor.stop()
@@ -191,6 +193,7 @@ class Supervisor:
     def _step(self, until: Callable[[Snapshot], bool] | None) -> None:
         now = self._stepped_at = self._clock()
         self._open_inbox(now)
+        self._rehearse()
         for pool in self._pools.all:
             for handle in pool.handles:
                 if not self._ready.isdisjoint(handle.process.waitables):
@@ -220,7 +223,7 @@ class Supervisor:
         return min(self._report_at, self._flush_report_at)
 
     def _wait(self, seconds: float) -> None:
-        waitables: list[Any] = [self._wake_reader]
+        waitables: list[Any] = [self._wake_reader, *(() if self._rehearsal is None else self._rehearsal.waitables)]
         for pool in self._pools.all:
             for handle in pool.handles:
                 waitables += handle.process.waitables
@@ -296,16 +299,30 @@ class Supervisor:
         self._tasks = self._make_tasks(self._settings, partial(self._post, "event"), self._breaker)
 
     def _reload(self) -> None:
-        """Read the settings again, and go on with them. If they are wrong, nothing changes."""
+        """Read the settings again, and import the handlers that they name. If something is wrong, nothing changes."""
         if self._load is None or self._stops:
             return
+        self._end_rehearsal()
         try:
             loaded = self._load()
-            if _place(loaded) != _place(self._loaded):
+            if place(loaded) != place(self._loaded):
                 raise SettingsError("the database, or the address of the metrics, is another one. Stop rowpost run, and start it again.")
-            changed = self._pools.change(replace(loaded, url=self._settings.url))
-        except RowpostError as error:
-            self._emit(Trouble(queue="", at=time.time(), error=f"{NOT_RELOADED}{error}"))
+            self._rehearsal = Rehearsal(loaded, self._pools.to_import(replace(loaded, url=self._settings.url)), self._spawn)
+        except (RowpostError, OSError) as error:
+            self._refuse(str(error))
+
+    def _rehearse(self) -> None:
+        """Go on with the settings whose handlers have been imported."""
+        if self._rehearsal is None or not self._rehearsal.proceed():
+            return
+        loaded, error = self._rehearsal.settings, self._rehearsal.error
+        self._end_rehearsal()
+        try:
+            changed = [] if error else self._pools.change(replace(loaded, url=self._settings.url))
+        except RowpostError as refused:
+            error = str(refused)
+        if error:
+            self._refuse(error)
             return
         self._loaded, self._settings = loaded, self._pools.settings
         self._monitor.use(self._settings)
@@ -314,9 +331,18 @@ class Supervisor:
         self._report_at = float("-inf")
         self._emit(Reloaded(queue="", at=time.time(), changed=tuple(changed)))
 
+    def _refuse(self, error: str) -> None:
+        self._emit(Trouble(queue="", at=time.time(), error=f"{NOT_RELOADED}{error}"))
+
+    def _end_rehearsal(self) -> None:
+        if self._rehearsal is not None:
+            self._rehearsal.end()
+            self._rehearsal = None
+
     # -------------------------------------------------------------- stopping
     def _stop(self, now: float) -> None:
         self._stops += 1
+        self._end_rehearsal()
         if self._stops > 1:
             self._kill()
             return
@@ -337,30 +363,6 @@ class Supervisor:
                 handle.kill()
                 pool.on_exit(handle, None, self._clock())
                 handle.process.close()
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Install signal handlers that request a stop, and on SIGHUP a reload; restore the caller's handlers afterwards."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def stop(*_: object) -> None:
-            hurry()
-            self.stop()
-
-        before = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
-        if self._load is not None and hasattr(signal, "SIGHUP"):
-            before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: self.reload())
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
-def _place(settings: Settings) -> tuple[object, ...]:
-    return settings.engine, settings.url, settings.data_folder, settings.supervisor.metrics
 
 
 def _with_server(settings: Settings) -> Settings:

@@ -133,6 +133,8 @@ class Worker:
             return
         gc.freeze()  # what is imported by now stays: no collection walks over it again
         self.send(Ready(os.getpid(), _crash_policy(self._handler, self._assignment)))
+        if self._assignment.imports_only:
+            return
         while not self._exiting:
             try:
                 self._turn()

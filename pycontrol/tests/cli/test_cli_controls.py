@@ -1,6 +1,7 @@
 """rowpost queue pause, resume, limit, and rowpost workers: as processes, beside a running supervisor."""
 
 import json
+import os
 import signal
 
 import pytest
@@ -101,3 +102,25 @@ def test_a_hangup_reads_the_environment_again(shop: Program):
 
     assert (changed["limit"], reloaded["changed"]) == (7, ["Sales"])
     assert refused["error"].startswith("The environment was not read again, and everything goes on as before: ")
+
+
+def test_a_hangup_before_the_first_import_reads_the_environment_again_when_the_workers_run(shop: Program, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'rowpost.cli.app':\n"
+        "            os.kill(os.getpid(), signal.SIGHUP)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+    )
+    environment_file(shop.folder, shop.engine, WORKED.format(limit=3), "worked")
+    early = shop.with_environment(shop.environment)
+    early.variables["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *filter(None, [shop.variables.get("PYTHONPATH", "")])])
+
+    with early.started("run", "--json") as run:
+        reloaded = next((line for line in run.process.stdout if b"Reloaded" in line), None)
+        run.interrupt()
+        code = run.process.wait()
+
+    assert reloaded is not None
+    assert code == 130

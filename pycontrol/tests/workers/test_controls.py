@@ -299,6 +299,33 @@ def test_a_reload_sets_a_limit_and_replaces_the_workers_of_other_changes(shop, m
         assert [event.changed for event in run.seen(events.Reloaded)] == [(shop.name,), (other,)]
 
 
+@pytest.mark.parametrize(
+    ("handler", "said"),
+    [
+        ("tests.support.handlers:nott", "has no 'nott'"),
+        ("tests.support.does_not_exist:note", "no module 'tests.support.does_not_exist'"),
+        ("tests.support.dies_at_import:note", "ended with exit code 3"),
+    ],
+)
+def test_a_reload_whose_handler_cannot_be_imported_changes_nothing(shop, handler, said):
+    settings = shop.settings(limit=1)
+    (queue,) = settings.queues
+    changed = replace(settings, queues=(replace(queue, worker=replace(queue.worker, handler=handler)),))
+
+    with Running(settings, load=lambda: changed) as run:
+        run.until(lambda: run.seen(events.WorkerStarted), "a worker")
+        run.supervisor.reload()
+        run.until(lambda: run.seen(events.Trouble), "the refusal")
+        shop.send(3)
+        run.until(lambda: shop.handled() == 3, "the old worker goes on")
+
+    (trouble,) = run.seen(events.Trouble)
+    assert trouble.error.startswith("The environment was not read again, and everything goes on as before: ")
+    assert said in trouble.error
+    assert run.seen(events.Reloaded) == run.seen(events.Critical) == []
+    assert len(run.seen(events.WorkerStarted)) == 1
+
+
 def test_a_reload_ends_a_removed_queues_workers_and_starts_those_of_a_new_one(shop, make_queue):
     new = make_queue().name
     settings = shop.settings("note")

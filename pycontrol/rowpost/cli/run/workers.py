@@ -16,6 +16,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
+from rowpost.cli import hangups
 from rowpost.cli.exits import ExitCode, Interrupted, Refused
 from rowpost.cli.printing import visible
 from rowpost.cli.run.depths import DepthWatch
@@ -238,6 +239,7 @@ def supervise(
     before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
     if on_hangup is not None and hasattr(signal, "SIGHUP"):
         before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: on_hangup())
+        hangups.take_over(on_hangup)
     try:
         thread.start()
         try:

@@ -1,0 +1,5 @@
+"""A module of handlers whose import ends the process."""
+
+import os
+
+os._exit(3)
