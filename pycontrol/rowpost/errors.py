@@ -2,8 +2,7 @@
 
     RowpostError
      ├── SettingsError            a settings file or a command's options
-     ├── ContractError            a call that the contract does not know
-     ├── HandlerNotFound          "module:function" leads nowhere
+     ├── ContractError, HandlerNotFound  a call that the contract does not know; "module:function" leads nowhere
      ├── HandlerBrokeTransaction, HandlerEnded  a handler ended what it was lent, or used it after its end
      ├── DeployError              a deployment that was rolled back
      ├── InvalidSagaState         a saga's state that cannot be stored, or that its class does not fit any more
@@ -15,25 +14,20 @@
      │    ├── InvalidMessage      a message that cannot be sent
      │    ├── MessageNotDeserialized  a body that is not what its type says
      │    ├── NoHandler           a message whose types nobody handles
-     │    ├── Unrecoverable       raised by handlers: no retry helps
-     │    │    └── ReplyRefused   a reply address to which the endpoint does not reply
-     │    ├── SagaInstanceMissing a message for a saga that has no such instance
-     │    │    └── SagaInstanceRequired  the same, and no retry helps
+     │    ├── Unrecoverable       raised by handlers: no retry helps (ReplyRefused: the endpoint does not reply to that address)
+     │    ├── SagaInstanceMissing a message for a saga that has no such instance (SagaInstanceRequired: no retry helps)
      │    ├── DelayNotSupported   a delayed message that no delayed table can hold
      │    ├── MessageNotFound     a message that is not in its queue, or that somebody holds
      │    └── NoReply             a request whose reply did not come in time
      ├── DatabaseError            carries what the server said
-     │    ├── DatabaseUnavailable down, restarting, unreachable
-     │    │    └── PasswordUnavailable  the password's file or program cannot be read
+     │    ├── DatabaseUnavailable down, restarting, unreachable (PasswordUnavailable: the password's file or program cannot be read)
      │    ├── UnsupportedServer   too old, or behind a pooler that shares sessions
      │    ├── LoginRefused        wrong user or password, or no such database
      │    ├── PermissionDenied    the login lacks a right (QueueNotGranted 24: to the queue for which it acts)
-     │    ├── SchemaMissing       rowpost was not deployed here
-     │    │    └── FeatureMissing a feature that the environment does not declare
+     │    ├── SchemaMissing       rowpost was not deployed here (FeatureMissing: a feature that the environment does not declare)
      │    ├── SagaNotDeployed     a saga without a table, or whose table has lost a column
      │    ├── ParticipantFailed   another database of a transaction is out of reach, or refused
-     │    └── Deadlock            victim of a deadlock, a lock timeout or a serialization failure: try again
-     │         └── LockTimeout    somebody held a row for too long
+     │    └── Deadlock            victim of a deadlock, a lock timeout (LockTimeout) or a serialization failure: try again
      └── CatalogueError           raised by a procedure: number n is 51000 + n in T-SQL, SQLSTATE RPnnn in PL/pgSQL
           ├── QueueNotFound 1            ├── NotAQueueTable 9
           ├── InvalidQueueName 2         ├── InvalidDelay 10
@@ -45,8 +39,7 @@
           ├── SchemaTooNew 8             ├── AlreadyHandled 20
           ├── AlreadyDispatched 21       ├── InvalidMessageId 22
           ├── InvalidOutboxEndpoint 23   ├── SubscriptionRefused 25
-          ├── SpoolTaken 30              ├── JobKeyUsed 31, InvalidJobKey 32
-          └── InvalidReport 33
+          └── SpoolTaken 30, JobKeyUsed 31, InvalidJobKey 32, InvalidReport 33
 
 A message says what happened, to which queue, and what to do. A test compares the catalogue's numbers with sql/contract.yml.
 """

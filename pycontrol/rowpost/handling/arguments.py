@@ -8,9 +8,11 @@ from enum import Enum
 from typing import Any
 
 from rowpost.errors import InvalidDelay, InvalidMessage
+from rowpost.wire.headers import ENCLOSED_MESSAGE_TYPES
 from rowpost.wire.message import encode_headers, time_until
+from rowpost.wire.message_types import named_types
 
-__all__ = ["check_delay", "check_flag", "check_headers", "check_text", "check_time"]
+__all__ = ["check_delay", "check_flag", "check_headers", "check_named", "check_text", "check_time"]
 
 
 def check_text(name: str, value: Any, *, may_be_empty: bool = False) -> str:
@@ -59,6 +61,13 @@ def check_flag(name: str, value: Any) -> None:
     """Check an argument that is True or False. Raises InvalidMessage if it is neither."""
     if not isinstance(value, bool):
         raise InvalidMessage(f"The argument {name} is {_shown(value)}. Pass True or False.")
+
+
+def check_named(message: Any, headers: Mapping[str, str | None]) -> Any:
+    """Return a message whose class has a name, or whose headers have one. Raises InvalidMessage, which says what is missing."""
+    if headers[ENCLOSED_MESSAGE_TYPES] == "":
+        named_types(type(message))
+    return message
 
 
 def _plain(value: Any) -> Any:

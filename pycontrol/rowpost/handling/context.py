@@ -13,7 +13,7 @@ from typing import Any
 
 from rowpost.database.connection import Connection
 from rowpost.errors import HandlerEnded, InvalidMessage, ReplyRefused, SettingsError
-from rowpost.handling.arguments import check_delay, check_flag, check_headers, check_text, check_time
+from rowpost.handling.arguments import check_delay, check_flag, check_headers, check_named, check_text, check_time
 from rowpost.handling.collecting import Collecting
 from rowpost.handling.observer import SendSpan
 from rowpost.handling.sender import Sender
@@ -34,17 +34,14 @@ from rowpost.wire.headers import (
     ORIGINATING_ENDPOINT,
     ORIGINATING_HOST_ID,
     ORIGINATING_MACHINE,
-    ORIGINATING_SAGA_ID,
-    ORIGINATING_SAGA_TYPE,
     RELATED_TO,
     REPLY_TO_ADDRESS,
-    SAGA_ID,
-    SAGA_TYPE,
     START_NEW_TRACE,
     TIME_SENT,
     TIME_TO_BE_RECEIVED,
     TRACE_PARENT,
     W3C_TRACE,
+    saga_of_the_request,
 )  # fmt: skip
 from rowpost.wire.message import Message, format_timestamp, moment_after, new_id
 from rowpost.wire.message_types import enclosed_type_names, named_types, time_to_be_received_of
@@ -211,7 +208,7 @@ class Bus(Collecting):
         if time_to_be_received is not None:
             check_time("time_to_be_received", time_to_be_received)
             headers.setdefault(TIME_TO_BE_RECEIVED, time_span(time_to_be_received))
-        body = message if isinstance(message, bytes) else self._encoded(message, headers)
+        body = message if isinstance(message, bytes) else self.endpoint.serializers.default.encode(check_named(message, headers))
         if delay is not None:
             headers.setdefault(DELIVER_AT, format_timestamp(moment_after(delay)))
         operation = Operation(headers, body, destination, topics, delay, time_to_be_received)
@@ -220,11 +217,6 @@ class Bus(Collecting):
         else:
             self._add(operation)
         return str(headers[MESSAGE_ID])
-
-    def _encoded(self, message: Any, headers: Mapping[str, str | None]) -> bytes:
-        if headers[ENCLOSED_MESSAGE_TYPES] == "":
-            named_types(type(message))  # says what is missing
-        return self.endpoint.serializers.default.encode(message)
 
     def _headers(self, message: Any, intent: str) -> dict[str, str | None]:
         endpoint, message_id = self.endpoint, new_id()
@@ -331,7 +323,7 @@ class Context(Bus):
         if address is None:
             raise InvalidMessage(f"The message {self.message_id} cannot be replied to: it has no header {REPLY_TO_ADDRESS}. Send to a queue by name.")
         self._check_reply(address)
-        extra = {**self._saga_of_the_request(), **({} if headers is None else check_headers(headers))}
+        extra = {**saga_of_the_request(self._incoming_headers), **({} if headers is None else check_headers(headers))}
         return self._collect(message, "Reply", extra, immediate, destination=self.endpoint.resolve(address))
 
     def _check_reply(self, address: str) -> None:
@@ -356,12 +348,6 @@ class Context(Bus):
         destination = self.endpoint.resolve(check_text("destination", destination))
         parse_address(destination)
         self._add(Operation(dict(self._incoming_headers), self.incoming.body, destination))
-
-    def _saga_of_the_request(self) -> dict[str, str | None]:
-        """Return the headers that name the saga which sent the message, so that the reply finds it."""
-        incoming = self._incoming_headers
-        pairs = ((SAGA_ID, ORIGINATING_SAGA_ID), (SAGA_TYPE, ORIGINATING_SAGA_TYPE))
-        return {ours: incoming[theirs] for ours, theirs in pairs if incoming.get(theirs)}
 
     def _used_late(self, endpoint: str) -> HandlerEnded:
         return used_late("The context", self.incoming, endpoint)

@@ -6,6 +6,8 @@ A constant is the name without its prefix; `EXCEPTION_INFO` and `BRIDGE_INFO` ar
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 __all__ = [
     "BAGGAGE",
     "BRIDGE_FAILED_QUEUE",
@@ -73,6 +75,7 @@ __all__ = [
     "TRACE_PARENT",
     "TRACE_STATE",
     "W3C_TRACE",
+    "saga_of_the_request",
 ]
 
 BRIDGE_FAILED_QUEUE = "NServiceBus.MessagingBridge.FailedQ"
@@ -147,3 +150,9 @@ HOST_DISPLAY_NAME = "$.diagnostics.hostdisplayname"
 HOST_ID = "$.diagnostics.hostid"
 LICENSE_EXPIRED = "$.diagnostics.license.expired"
 ORIGINATING_HOST_ID = "$.diagnostics.originating.hostid"
+
+
+def saga_of_the_request(headers: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Return the headers of a reply that name the saga which sent the request, so that the reply finds it."""
+    pairs = ((SAGA_ID, ORIGINATING_SAGA_ID), (SAGA_TYPE, ORIGINATING_SAGA_TYPE))
+    return {ours: headers[theirs] for ours, theirs in pairs if headers.get(theirs)}
