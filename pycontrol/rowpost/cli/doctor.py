@@ -9,8 +9,9 @@ import typer
 from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode
 from rowpost.cli.printing import table
-from rowpost.cli.session import Session
+from rowpost.cli.session import Session, import_from_current_folder
 from rowpost.database.requirements import Check, check_drivers, check_server
+from rowpost.endpoint.hosting import needed_queues
 from rowpost.version import __version__, install_command
 
 __all__ = ["print_checks", "register"]
@@ -24,11 +25,12 @@ def register(app: typer.Typer) -> None:
 def doctor(session: Session) -> ExitCode:
     """Check what the environment needs: Python, drivers, server, clock, schema, queues, Spark. Exit code 1 if a check fails."""
     settings = session.settings
+    import_from_current_folder()
     checks = [
         Check("rowpost", "ok", __version__),
         Check("environment", "ok", f"{settings.environment}: {settings.target}"),
         *check_drivers(settings.engine),
-        *check_server(settings),
+        *check_server(settings, needed_queues(settings)),
         *_spark(),
     ]
     return print_checks(session, checks)

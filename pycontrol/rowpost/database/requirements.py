@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 from rowpost.database.connection import Connection, connect
@@ -62,7 +62,7 @@ def _embedded() -> Check:
         return Check("embedded server", "note", f"{name} is not installed", advice)
 
 
-def check_server(settings: Settings) -> Iterator[Check]:
+def check_server(settings: Settings, also: Iterable[str] = ()) -> Iterator[Check]:
     """Connect to an environment's server, and check its version, clock, schema and the environment's queues."""
     try:
         database = connect(settings, "rowpost doctor")
@@ -77,8 +77,8 @@ def check_server(settings: Settings) -> Iterator[Check]:
         schema = _schema(database)
         yield schema
         if schema.state == "ok":
-            for queue in settings.queues:
-                yield _queue(database, queue.name)
+            for name in dict.fromkeys((*(queue.name for queue in settings.queues), *also)):
+                yield _queue(database, name)
     if settings.engine == "postgresql":
         for name, url in settings.participants:
             yield _participant(name, url)

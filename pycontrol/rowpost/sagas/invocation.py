@@ -84,7 +84,7 @@ class SagaInvocation:
             named = context.incoming.headers.get(SAGA_TYPE) or "another type"
             context.discards.append(Discard(f"it is for an instance of a saga of {named}, which has no handler for it here", elsewhere=True))
             return None
-        name = self._tables.find(context.database, self._table)
+        name = self._tables.find(context.database, context.endpoint.resolve(self._table))
         row = self._load(context.database, name, key)
         if row is None and not (self._method.starts and "correlation_value" in key):
             return self._not_found(message, context)

@@ -125,8 +125,10 @@ def load_bridge(path: Path) -> BridgeSettings:
     sides = []
     for here, there in ((0, 1), (1, 0)):
         endpoints = tuple(_read_endpoint(node, loaded[here], loaded[there]) for node in lists[here])
-        own = canonical_name(nodes[here], read[here].error_queue or loaded[here].supervisor.error_queue, loaded[here].engine, loaded[here].default_schema, key="error_queue")  # fmt: skip
-        sides.append(BridgeSide(nodes[here].name, loaded[here], endpoints, own))
+        own = read[here].error_queue and canonical_name(
+            nodes[here], read[here].error_queue, loaded[here].engine, loaded[here].default_schema, key="error_queue"
+        )
+        sides.append(BridgeSide(nodes[here].name, loaded[here], endpoints, own or loaded[here].supervisor.error_queue))
     first, second = sides
     for side, other, node in ((first, second, nodes[0]), (second, first, nodes[1])):
         _check_side(node, side, other)

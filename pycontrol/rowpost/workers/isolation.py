@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +29,7 @@ def signals_blocked() -> Iterator[None]:
 
     The fork server never does. A signal for this process waits until the block ends, or goes to another thread.
     """
-    if not hasattr(signal, "pthread_sigmask"):
+    if sys.platform == "win32":
         yield
         return
     from multiprocessing import resource_tracker
@@ -70,7 +71,7 @@ def become_a_group() -> None:
 
     It is a background group of its terminal, and may write there all the same.
     """
-    if not hasattr(signal, "pthread_sigmask"):
+    if sys.platform == "win32":
         return
     os.setpgid(0, 0)
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
@@ -79,7 +80,7 @@ def become_a_group() -> None:
 
 def in_forked_children(close: Callable[[], None]) -> None:
     """Let processes that handlers fork be ordinary ones: they close what is the worker's, and signals end them."""
-    if not hasattr(os, "register_at_fork"):
+    if sys.platform == "win32":
         return
 
     def after() -> None:
@@ -109,7 +110,7 @@ def end_with_the_supervisor(seconds: float) -> None:
 
 def kill_group(pid: int) -> None:
     """Kill a worker and the processes that its handlers started. Processes with a session of their own stay. Windows: does nothing."""
-    if not hasattr(os, "killpg"):
+    if sys.platform == "win32":
         return
     for kill in (os.killpg, os.kill):  # a worker that has just begun has no group yet
         with suppress(ProcessLookupError, PermissionError):
