@@ -125,10 +125,10 @@ def load_bridge(path: Path) -> BridgeSettings:
     sides = []
     for here, there in ((0, 1), (1, 0)):
         endpoints = tuple(_read_endpoint(node, loaded[here], loaded[there]) for node in lists[here])
-        own = read[here].error_queue and canonical_name(
-            nodes[here], read[here].error_queue, loaded[here].engine, loaded[here].default_schema, key="error_queue"
-        )
-        sides.append(BridgeSide(nodes[here].name, loaded[here], endpoints, own or loaded[here].supervisor.error_queue))
+        written, own = read[here].error_queue, loaded[here].supervisor.error_queue
+        if written is not None:
+            own = canonical_name(nodes[here], written, loaded[here].engine, loaded[here].default_schema, key="error_queue")
+        sides.append(BridgeSide(nodes[here].name, loaded[here], endpoints, own))
     first, second = sides
     for side, other, node in ((first, second, nodes[0]), (second, first, nodes[1])):
         _check_side(node, side, other)
