@@ -101,7 +101,7 @@ class SagaTest:
 
     def __enter__(self) -> SagaTest:
         if self._given is None:
-            self._database = open_temporary(f"rowpost {self._endpoint.name}")
+            self._database = open_temporary(f"rowpost {self._endpoint.name}", self._endpoint.default_schema)
         else:
             self._database = self._given
         self._drop_changed_saga()

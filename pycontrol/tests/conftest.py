@@ -30,7 +30,8 @@ from rowpost.deploy.apply import apply
 from rowpost.deploy.plan import plan
 from rowpost.settings.environment import QueueSettings, Settings
 from rowpost.transport.queue import Queue
-from tests.support import babelfish
+from rowpost.wire.address import DEFAULT_SCHEMA
+from tests.support import babelfish, schema
 from tests.support.engines_report import PLUGIN, EnginesReport, note_engine
 from tests.support.probe import Probe, probe_for
 from tests.support.program import FORK_SERVER
@@ -55,11 +56,14 @@ MEMORY_BYTES = 4 * 1024**3
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--core", action="store_true", help="only tests without a database or a program, and the core of the procedures' tests")
+    parser.addoption("--schema", help="run in this schema instead of the engine's own: pycontrol/tests/endpoint, sagas and interop")
     parser.addoption("--engines-report", type=Path, help="write what ran on which engine into this file (docs/reference/engines.json)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     babelfish.install()
+    if config.getoption("--schema"):
+        schema.install(config.getoption("--schema"))
     signal.signal(signal.SIGINT, signal.default_int_handler)  # programs that tests interrupt inherit it; `make test &` ignores it
     _quicken_spark()
     path = config.getoption("--engines-report")
@@ -129,6 +133,7 @@ class Target:
         return connect_url(self.settings.engine, self.url, "rowpost tests")
 
     def deploy(self, *queues: QueueSettings) -> None:
+        queues = tuple(replace(each, name=schema.named(each.name)) for each in queues)
         with self.connect() as database:
             apply(database, plan(Settings(engine=self.settings.engine, default_schema=self.settings.default_schema, url=self.url, queues=queues)))
 
@@ -240,9 +245,13 @@ def target(request: pytest.FixtureRequest, lasting_database: Callable[[str], str
     label = request.param
     engine = "sqlserver" if label == "sqlserver" else "postgresql"
     url = lasting_database(label)
-    queues = tuple(QueueSettings(name) for name in (QUEUE, "Billing", "error", "audit"))
-    settings = Settings(engine=engine, url=url, default_schema="dbo" if engine == "sqlserver" else "public", queues=queues)
+    queues = tuple(QueueSettings(schema.named(name)) for name in (QUEUE, "Billing", "error", "audit"))
+    own = request.config.getoption("--schema")
+    settings = Settings(engine=engine, url=url, default_schema=own or DEFAULT_SCHEMA[engine], queues=queues)
+    settings = replace(settings, supervisor=replace(settings.supervisor, error_queue=schema.named("error")))
     with connect_url(engine, url) as database:
+        if own:
+            database.driver_connection.execute(f"CREATE SCHEMA {own}")
         apply(database, plan(settings))
         on_babelfish = babelfish.is_babelfish(database)
         note_engine(request.config, label, database)

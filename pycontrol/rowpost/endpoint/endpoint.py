@@ -267,7 +267,7 @@ class Endpoint(Declaration):
     def _own_database(self) -> Connection:
         with self._lock:
             if self._embedded is None or self._embedded.closed:
-                self._embedded = open_temporary(f"rowpost {self.name}")
+                self._embedded = open_temporary(f"rowpost {self.name}", self.default_schema)
                 prepare(self, self._embedded)
             return self._embedded
 

@@ -22,10 +22,16 @@ from rowpost.wire.operation import Call
 __all__ = ["features_of", "in_table", "open_temporary", "prepare", "queue_name", "registered_sagas", "subscribe"]
 
 
-def open_temporary(application_name: str) -> Connection:
-    """Open a connection to this process's own database on the embedded server: no environment's messages are in it."""
+def open_temporary(application_name: str, schema: str | None = None) -> Connection:
+    """Open a connection to this process's own database on the embedded server: no environment's messages are in it.
+
+    `schema` is the default schema of the endpoint's environment, which is created there.
+    """
     settings = Settings()
-    return connect_url(settings.engine, embedded.temporary(settings.data_folder), application_name)
+    database = connect_url(settings.engine, embedded.temporary(settings.data_folder), application_name)
+    if schema is not None:
+        database.dialect.script(database.driver_connection, f"CREATE SCHEMA IF NOT EXISTS {database.dialect.quote(schema)}")
+    return database
 
 
 def prepare(endpoint: Declaration, database: Connection) -> None:

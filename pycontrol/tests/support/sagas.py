@@ -15,6 +15,7 @@ from rowpost.recoverability.policy import Recoverability
 from rowpost.sagas import ConflictPolicy, Saga, handles, starts
 from rowpost.transport.queue import Queue
 from rowpost.wire.message_types import message_type
+from tests.support.schema import named
 from tests.support.workers import DEADLINE, eventually
 
 KINDS = ("pessimistic", "optimistic")
@@ -126,7 +127,7 @@ def deploy(target, *endpoints: Endpoint) -> None:
         return
     done |= set(sagas)
     with target.connect() as database:
-        apply(database, plan(replace(target.settings, sagas=sagas)))
+        apply(database, plan(replace(target.settings, sagas=tuple(replace(each, name=named(each.name)) for each in sagas))))
 
 
 class Desk:
