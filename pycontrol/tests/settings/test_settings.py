@@ -410,6 +410,17 @@ def test_names_that_differ_in_case_are_one_queue_on_sql_server_and_two_on_postgr
     assert "is the same queue" in complaint(write(f'engine: sqlserver\nurl: "Server=a"\n{queues}'))
 
 
+def test_every_default_name_is_in_the_default_schema_as_a_written_one(write):
+    written = "supervisor: {error_queue: error}\nsubscription_table: SubscriptionRouting\n"
+
+    by_default = load_settings(write("default_schema: nsb\nqueues: {error: {}, audit: {}}\n"))
+    as_written = load_settings(write("default_schema: nsb\nqueues: {error: {}, audit: {}}\n" + written))
+
+    assert (by_default.supervisor, by_default.subscription_table) == (as_written.supervisor, as_written.subscription_table)
+    assert by_default.supervisor.error_queue == "error@[nsb]"
+    assert by_default.queue(by_default.supervisor.error_queue) is not None
+
+
 def test_names_are_canonical_whatever_the_default_schema(write):
     text = "default_schema: nsb\nqueues: {Sales: {}, 'Billing@[public]': {}}\nsupervisor: {error_queue: failed}"
 
