@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
 from rowpost.settings.engine import engine_of
+from rowpost.settings.odbc_keywords import check_odbc
 from rowpost.settings.yaml_file import expand_secrets, with_password
 from rowpost.settings.yaml_node import Kept, Node, Texts, decode
 
-__all__ = ["ODBC_SERVER", "RETENTION", "OutboxSettings", "read_outboxes", "read_participants"]
+__all__ = ["RETENTION", "OutboxSettings", "read_outboxes", "read_participants"]
 
 #: seconds for which an outbox remembers a message. If a duplicate arrives later, it is handled again.
 RETENTION = 7 * 24 * 3600.0
-ODBC_SERVER = re.compile(r"(?i)(^|;)\s*server\s*=")
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def read_outboxes(root: Node, *, offline: bool = False) -> tuple[OutboxSettings,
         outbox = decode(node, _Outbox, given={"name": node.name})
         known = offline and not outbox.url.startswith("${")
         url = expand_secrets(node, "url", outbox.url, outbox.engine, offline=known)
-        if engine_of(url) == "sqlserver" and not ODBC_SERVER.search(url):
-            raise node.error("url", "must be a PostgreSQL url, or an ODBC connection string such as Server=sql01;Database=shop;...")
+        if engine_of(url) == "sqlserver":
+            check_odbc(node, url, "a PostgreSQL url, or ")
         found.append(OutboxSettings(node.name, with_password(node, url, outbox.password_file, outbox.password_command), outbox.retention))
     return tuple(found)

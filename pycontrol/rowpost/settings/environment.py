@@ -26,11 +26,12 @@ from msgspec import Meta
 from rowpost.errors import SettingsError
 from rowpost.settings import compat as generations
 from rowpost.settings.compat import compat_of
-from rowpost.settings.databases import ODBC_SERVER, OutboxSettings, read_outboxes, read_participants
+from rowpost.settings.databases import OutboxSettings, read_outboxes, read_participants
 from rowpost.settings.descriptor import MessageTypeSettings, read_message_types
 from rowpost.settings.endpoint import EndpointSettings, HostSettings, read_endpoints, read_host
 from rowpost.settings.log import LogSettings, read_log
 from rowpost.settings.metrics import read_metrics_address
+from rowpost.settings.odbc_keywords import check_odbc
 from rowpost.settings.queue import QueueSettings, canonical_name, read_queues, with_partitions
 from rowpost.settings.saga import SagaSettings, read_sagas
 from rowpost.settings.service_control import ServiceControlSettings, read_service_control
@@ -295,8 +296,8 @@ def _read_url(root: Node, top: _Top, *, offline: bool) -> str | None:
         return url
     if top.engine == "postgresql" and not url.startswith(("postgresql://", "postgres://")):
         raise root.error("url", "must be a PostgreSQL url that starts with postgresql://")
-    if top.engine == "sqlserver" and not ODBC_SERVER.search(url):
-        raise root.error("url", "must be an ODBC connection string such as Server=sql01;Database=shop;...")
+    if top.engine == "sqlserver":
+        check_odbc(root, url)
     return with_password(root, url, top.password_file, top.password_command)
 
 

@@ -223,9 +223,9 @@ def test_a_missing_secret_is_named(write, monkeypatch, value, state):
 @pytest.mark.parametrize(
     ("engine", "template", "value", "url"),
     [
-        ("sqlserver", "Server=a;PWD=${SHOP_PASSWORD}", "p;w}d", "Server=a;PWD={p;w}}d}"),
-        ("sqlserver", "Server=a;PWD=${SHOP_PASSWORD};App=b", "plain", "Server=a;PWD=plain;App=b"),
-        ("sqlserver", "${SHOP_PASSWORD}", "Server=a;PWD={x;y}", "Server=a;PWD={x;y}"),
+        ("sqlserver", "Server=a;Database=d;PWD=${SHOP_PASSWORD}", "p;w}d", "Server=a;Database=d;PWD={p;w}}d}"),
+        ("sqlserver", "Server=a;Database=d;PWD=${SHOP_PASSWORD};App=b", "plain", "Server=a;Database=d;PWD=plain;App=b"),
+        ("sqlserver", "${SHOP_PASSWORD}", "Server=a;Database=d;PWD={x;y}", "Server=a;Database=d;PWD={x;y}"),
         ("postgresql", "postgresql://u:${SHOP_PASSWORD}@h/d", "p@s:/?", "postgresql://u:p%40s%3A%2F%3F@h/d"),
         ("postgresql", "${SHOP_PASSWORD}", "postgresql://u:p@h/d", "postgresql://u:p@h/d"),
         ("postgresql", "postgresql://u@${SHOP_PASSWORD}/d", "h:5433", "postgresql://u@h:5433/d"),
@@ -407,7 +407,36 @@ def test_names_that_differ_in_case_are_one_queue_on_sql_server_and_two_on_postgr
     on_postgresql = load_settings(write(f"engine: embedded\n{queues}"))
 
     assert [queue.name for queue in on_postgresql.queues] == ["Sales", "sales"]
-    assert "is the same queue" in complaint(write(f'engine: sqlserver\nurl: "Server=a"\n{queues}'))
+    assert "is the same queue" in complaint(write(f'engine: sqlserver\nurl: "Server=a;Database=b"\n{queues}'))
+
+
+@pytest.mark.parametrize("section", ["{}", "engine: embedded\noutbox: {{shop: {{{}}}}}"])
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("Server=a;Initial Catalog=shop;UID=u;PWD=p3", ("'Initial Catalog'", "write Database")),
+        ("server=a;Database=b; User ID =u;PWD=p3", ("'User ID'", "write UID")),
+        ("Server=a;Database=b;UID=u;Password=p3", ("'Password'", "write PWD")),
+        ("Data Source=a;Database=b;UID=u;PWD=p3", ("'Data Source'", "write Server")),
+        ("Server=a;Database=b;Integrated Security=True", ("'Integrated Security'", "write Trusted_Connection")),
+        ("Server=a;Database=b;TrustServerCertificate=True", ("'TrustServerCertificate'", "=yes")),
+        ("Server=a;UID=u;PWD={p3;Database=x}", ("names no Database",)),
+        ("Database=b;UID=u;PWD=p3", ("ODBC connection string",)),
+    ],
+)
+def test_a_connection_string_that_odbc_reads_otherwise_is_refused_by_name(write, section, text, named):
+    url = f'url: "{text}"'
+    file = section.format(url) if "outbox" in section else f"engine: sqlserver\n{url}\n"
+
+    said = complaint(write(file))
+
+    assert all(part in said for part in named)
+    assert "p3" not in said
+
+
+def test_a_value_in_braces_and_a_data_source_name_are_no_keywords_of_ado_net(write):
+    for text in ("Server=a;Database=b;UID=u;PWD={x;Initial Catalog=y}", "DSN=shop;UID=u;PWD=p"):
+        assert load_settings(write(f'engine: sqlserver\nurl: "{text}"\n')).url == text
 
 
 def test_every_default_name_is_in_the_default_schema_as_a_written_one(write):
