@@ -11,7 +11,9 @@ from rowpost.database.dialects.odbc import how_to_install, missing_library
 from rowpost.version import install_command
 
 NO_LIBRARY = "libodbc.so.2: cannot open shared object file: No such file or directory"
-ENVIRONMENT = 'environment: shop\nengine: sqlserver\nurl: "Server=127.0.0.1,1;Database=shop;UID=shop;PWD=shop;Encrypt=no"\nqueues: {Sales: {}, error: {}}\n'
+ENVIRONMENT = (
+    'environment: shop\nengine: sqlserver\nurl: "Server=127.0.0.1,1;Database=shop;UID=shop;PWD=shop;Encrypt=no"\nqueues: {Sales: {}, error: {}}\n'
+)
 
 
 def rowpost(folder: Path, pyodbc: str, *arguments: str, environment: str = ENVIRONMENT) -> subprocess.CompletedProcess[str]:
