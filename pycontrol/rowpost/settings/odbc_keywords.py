@@ -15,7 +15,7 @@ __all__ = ["check_odbc"]
 
 #: keywords of ADO.NET, in lower case without spaces, and what ODBC calls them
 _ODBC_NAME = {
-    "initialcatalog": "Database", "datasource": "Server", "address": "Server", "addr": "Server", "networkaddress": "Server",
+    "initialcatalog": "Database", "datasource": "Server", "networkaddress": "Server",
     "userid": "UID", "user": "UID", "username": "UID", "password": "PWD", "integratedsecurity": "Trusted_Connection",
     "multipleactiveresultsets": "MARS_Connection", "applicationname": "APP", "workstationid": "WSID",
 }  # fmt: skip
