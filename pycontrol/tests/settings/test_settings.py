@@ -239,8 +239,8 @@ def test_a_missing_secret_is_named(write, monkeypatch, value, state):
         ("postgresql", "postgresql://h/d?password=${SHOP_PASSWORD}&user=u", "a b", "postgresql://h/d?password=a%20b&user=u"),
         ("postgresql", "postgresql://h/${SHOP_PASSWORD}", "a?b%41/c", "postgresql://h/a%3Fb%2541%2Fc"),
         ("postgresql", "postgresql://h/d?${SHOP_PASSWORD}", "user=u&sslmode=require", "postgresql://h/d?user=u&sslmode=require"),
-        ("sqlserver", "Server=a;PWD={${SHOP_PASSWORD}};App=b", "p;w}d", "Server=a;PWD={p;w}}d};App=b"),
-        ("sqlserver", "Server=tcp:${SHOP_PASSWORD},1433;App=b", "sql01", "Server=tcp:sql01,1433;App=b"),
+        ("sqlserver", "Server=a;Database=d;PWD={${SHOP_PASSWORD}};App=b", "p;w}d", "Server=a;Database=d;PWD={p;w}}d};App=b"),
+        ("sqlserver", "Server=tcp:${SHOP_PASSWORD},1433;Database=d;App=b", "sql01", "Server=tcp:sql01,1433;Database=d;App=b"),
     ],
 )
 def test_a_secret_is_escaped_for_the_place_where_it_stands(write, monkeypatch, engine, template, value, url):
