@@ -181,7 +181,7 @@ class Contract(msgspec.Struct, frozen=True, dict=True):
         """Return the procedures of one queue.
 
         Args:
-            kind: an "external" queue has only those that send.
+            kind: an "external" queue has only those that send, and those with which operators read and remove single messages.
             delayed: whether the queue has a table of delayed messages.
             features: only procedures of these; None for all.
         """

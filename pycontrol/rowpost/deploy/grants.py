@@ -8,10 +8,10 @@ from rowpost.database.dialects.protocol import Dialect
 __all__ = ["grant_execute", "grant_role", "grant_tables"]
 
 
-def grant_execute(dialect: Dialect, procedure: Procedure, key: str, login: str) -> str:
-    """The right to run one queue's procedure: GRANT EXECUTE ON rowpost.[send_message:Sales] TO [shop];"""
+def grant_execute(dialect: Dialect, procedure: Procedure, key: str | None, login: str) -> str:
+    """The right to run a procedure, of one queue if `key` names it: GRANT EXECUTE ON rowpost.[send_message:Sales] TO [shop];"""
     kind = "" if dialect.name == "sqlserver" else "FUNCTION "
-    name = dialect.quote(f"{procedure.name}:{key}")
+    name = dialect.quote(procedure.name if key is None else f"{procedure.name}:{key}")
     return f"GRANT EXECUTE ON {kind}rowpost.{name} TO {dialect.quote(login)};"
 
 

@@ -27,10 +27,12 @@ def open_temporary(application_name: str, schema: str | None = None) -> Connecti
 
     `schema` is the default schema of the endpoint's environment, which is created there.
     """
+    from rowpost.database.dialects.temporary import create_schema
+
     settings = Settings()
     database = connect_url(settings.engine, embedded.temporary(settings.data_folder), application_name)
     if schema is not None:
-        database.dialect.script(database.driver_connection, f"CREATE SCHEMA IF NOT EXISTS {database.dialect.quote(schema)}")
+        create_schema(database.driver_connection, schema)
     return database
 
 

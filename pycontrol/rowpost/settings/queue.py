@@ -1,4 +1,4 @@
-"""Settings of queues, with their partitions, and of external queues, which rowpost only sends to."""
+"""Settings of queues, with their partitions, and of external queues, which endpoints only send to."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class QueueSettings(Descriptor):
 
     Attributes:
         name: the canonical name.
-        kind: "own" (a deployment creates the table), "adopted" (the table exists) or "external" (rowpost only sends).
+        kind: "own" (a deployment creates the table), "adopted" (the table exists) or "external" (another system owns it: endpoints only send to it, and operators read and retry its failed messages).
         body_string: whether the table has a readable column of the body.
         clustered: whether a new table's index on the row version is clustered (SQL Server).
         delayed: whether the queue has a table of delayed messages. In a file, the error queue and `audit` have none unless they say so.
@@ -85,7 +85,7 @@ def with_partitions(queue: QueueSettings) -> list[QueueSettings]:
 
 
 def _read_external(node: Node, name: str) -> QueueSettings:
-    node.check_keys(DESCRIBED, hint="an external queue has a description, an owner and a runbook, and no settings: rowpost can only send to it")
+    node.check_keys(DESCRIBED, hint="an external queue has a description, an owner and a runbook, and no settings: endpoints can only send to it")
     return QueueSettings(name, "external", **vars(decode(node, Descriptor)))
 
 

@@ -107,10 +107,12 @@ def test_the_header_says_what_it_is_and_how_to_run_it(engine):
 
 
 @every_engine
-def test_an_external_queue_gets_no_table_and_sending_procedures_only(engine):
+def test_an_external_queue_gets_no_table_and_the_procedures_that_send_and_that_operators_use(engine):
     names = [step.script_name for step in offline(engine, QUEUES[2]).steps if step.owner]
 
     assert sorted(name.partition(":")[0] for name in names) == [
+        "procedures/queue/browse_messages.sql",
+        "procedures/queue/receive_message.sql",
         "procedures/queue/send_message.sql",
         "procedures/queue/send_messages.sql",
         "procedures/stream/send_staged.sql",

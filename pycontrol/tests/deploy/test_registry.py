@@ -15,7 +15,9 @@ from rowpost.deploy.queues import (
 from rowpost.deploy.verify import verify
 from rowpost.errors import DeployError, InvalidQueueName, PermissionDenied, QueueNotFound, SchemaMissing, SchemaTooNew
 from rowpost.settings.environment import Settings
+from rowpost.transport.error_queue import ErrorQueue
 from rowpost.transport.queue import Queue
+from rowpost.wire.address import parse_address
 
 
 @pytest.fixture
@@ -122,6 +124,24 @@ def test_an_external_queue_can_be_sent_to_and_not_received_from(deployed, sql):
     assert len(sql.run(f"SELECT * FROM {sql.table('Theirs')}")) == 1
     with pytest.raises(QueueNotFound):
         queue.receive()
+
+
+def test_an_error_queue_of_another_system_is_read_retried_and_discarded_from(deployed, sql):
+    create_queue(deployed, "Theirs")
+    forget_queue(deployed, "Theirs")
+    add_external(deployed, "Theirs")
+    address = deployed.canonical(parse_address("Sales"))
+    for number in (b"1", b"2"):
+        Queue("Theirs", deployed).send(number, {"NServiceBus.FailedQ": address, "NServiceBus.MessageId": number.decode()})
+    errors = ErrorQueue(deployed, "Theirs")
+
+    first, second = errors.list()
+    retried_to = errors.retry(first.row_version)
+    errors.discard(second.row_version)
+
+    assert (first.message_id, second.message_id, retried_to) == ("1", "2", "Sales")
+    assert [message.body for message in Queue("Sales", deployed).browse(5)] == [b"1"]
+    assert list(errors.list()) == []
 
 
 def test_a_forgotten_queue_leaves_its_table_and_no_trace_in_the_journal(shop, deployed, sql):

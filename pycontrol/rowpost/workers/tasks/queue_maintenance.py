@@ -8,6 +8,7 @@ from typing import Any
 
 from rowpost.database.connection import Connection
 from rowpost.database.contract import load_contract
+from rowpost.deploy.grants import grant_execute
 from rowpost.errors import LockTimeout, PermissionDenied
 from rowpost.settings.environment import Settings
 from rowpost.transport.acts import KEPT_DAYS, clean_acts
@@ -70,13 +71,9 @@ class _Maintenance:
 
 def not_allowed(database: Connection, queue: str) -> str:
     """Return what a login without the rights may do, or have done: the smallest rights, or another login that maintains the queue."""
-    quote, key = database.dialect.quote, queue_key(parse_address(queue).qualified(database.engine), database.engine)
-    named = [f"rowpost.{quote(name)}" for name in ("elect", f"maintain_queue:{key}")]
-    if database.engine == "postgresql":
-        named, login = [f"FUNCTION {name}" for name in named], '"LOGIN"'
-    else:
-        login = "[LOGIN]"
-    grants = " ".join(f"GRANT EXECUTE ON {name} TO {login};" for name in named)
+    contract, key = load_contract(), queue_key(parse_address(queue), database.engine)
+    needed = ((contract.find("elect", "database"), None), (contract.find_template("maintain_queue"), key))
+    grants = " ".join(grant_execute(database.dialect, procedure, of, "LOGIN") for procedure, of in needed)
     return (
         f"The login may not maintain the queue {queue}. Nothing is lost, but its table may become slow. Let another login maintain it: a supervisor "
         f"of an operator, or `rowpost queue maintain {queue}` every hour, and set maintenance_every: 0 here. Or give this login the right: {grants}"
