@@ -36,6 +36,7 @@ from rowpost.wire.address import parse_address, queue_key
 from rowpost.wire.operation import Call
 from rowpost.workers.answers import Answer, Crash, MonitorFailure, NotReported, WakeUp
 from rowpost.workers.control import Control
+from rowpost.workers.lifelines import Lifeline
 from rowpost.workers.presence import PresenceReports
 from rowpost.workers.protocol import CrashPolicy
 
@@ -100,7 +101,13 @@ class QueueMonitor:
         self._wake_reader, self._wake_writer = Pipe(duplex=False)
         self._thread = threading.Thread(target=self._run, name="rowpost monitor", daemon=True)
 
+    @property
+    def lifeline(self) -> Lifeline:
+        """What shows others of this host that the supervisor has died; its workers share it."""
+        return self._presence.lifeline
+
     def start(self) -> None:
+        self.lifeline.hold()
         self._thread.start()
 
     def ask(self, name: str, *, purge: bool = False, wake_up_ttl_s: float = 0.0) -> None:
@@ -206,6 +213,7 @@ class QueueMonitor:
 
     def _peek_together(self, peeks: list[_Peek]) -> list[Answer]:
         database = self._open(LOCK_TIMEOUT_MS)
+        self._presence.search()
         reports = self._presence.calls
         started = time.perf_counter()
         results = database.call_all([*reports, *(self._call_for(peek) for peek in peeks)])[len(reports) :]
@@ -262,9 +270,13 @@ class QueueMonitor:
 
     def _end(self) -> None:
         """Say that this supervisor has ended, if there is a connection, and close it."""
-        if self._database is not None and (last := self._presence.last_calls):
-            with suppress(RowpostError):
+        last = self._presence.last_calls
+        with suppress(RowpostError):
+            if last and self._database is not None:
                 self._database.call_all(last)
+            if self._database is not None or not last:
+                self._presence.ended()
+        self.lifeline.release()
         self._disconnect()
 
     def _purge(self, name: str) -> Answer:

@@ -45,6 +45,8 @@ class Pools:
         self.settings, self._breaker = settings, breaker
         self._make = partial(WorkerPool, spawn=spawn, ask=ask, count_crash=count_crash, emit=emit, breaker=breaker)
         self._workers = _workers_of(settings)
+        #: of the run: workers share it
+        self.lifeline: object = None
         # shared with all workers of a queue, also those of the next run
         self._high_water_marks: dict[str, SharedHighWaterMark] = {}
         #: counts of a run, which a queue keeps when a change of the settings replaces its pool
@@ -122,6 +124,7 @@ class Pools:
             exclusive=worker.exclusive,
             batch=worker.batch,
             batch_time=worker.batch_time,
+            lifeline=self.lifeline,
             high_water_mark=None if worker.exclusive else self._high_water_marks[queue],
         )
 

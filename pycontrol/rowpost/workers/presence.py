@@ -1,6 +1,7 @@
 """Record in the database who works here, so that operators see the supervisors of all hosts (`transport/supervisors.py` lists them).
 
-One row a supervisor, written every ten seconds in the round trip of a peek.
+One row a supervisor, written every ten seconds in the round trip of a peek. A supervisor also records the end of those that died on its host,
+so that their parts of shared limits are free at once.
 """
 
 from __future__ import annotations
@@ -8,21 +9,25 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from rowpost.errors import PermissionDenied, RowpostError
 from rowpost.settings.environment import Settings
 from rowpost.transport.supervisors import Worker
 from rowpost.version import __version__
 from rowpost.wire.operation import Call
+from rowpost.workers.lifelines import Lifeline
 
 __all__ = ["REPORT_INTERVAL_S", "PresenceReports"]
 
 REPORT_INTERVAL_S = 10.0
 #: a report has up to 1,000,000 characters; a worker has about 150
 WORKERS = 4000
+#: between two searches for supervisors that died
+SEARCH_INTERVAL_S = 1.0
 
 
 class PresenceReports:
@@ -32,47 +37,69 @@ class PresenceReports:
         self._environment = settings.environment or ""
         self._pending: Call | None = None
         self._denied = self._failing = self._reported = False
-        self.supervisor_id: UUID = uuid4()
+        self.lifeline = Lifeline(settings)
+        self._departed: list[UUID] = []
+        self._search_at = float("-inf")
+
+    @property
+    def supervisor_id(self) -> UUID:
+        """Under which the supervisor reports itself."""
+        return self.lifeline.supervisor_id
 
     @property
     def calls(self) -> Sequence[Call]:
-        """The call that records the report which was not sent yet: one or none."""
+        """The calls that record what was not sent yet: the ends of supervisors that died, and one report or none."""
         pending = self._pending
-        return [] if pending is None else [pending]
+        ends = [self._call((), (), ended=each) for each in self._departed]
+        return ends if pending is None else [*ends, pending]
 
     @property
     def last_calls(self) -> Sequence[Call]:
         """The call that records the end of the supervisor: one, or none if nothing was recorded."""
-        return [self._call((), (), ended=True)] if self._reported else []
+        return [self._call((), (), ended=self.supervisor_id)] if self._reported else []
 
     def report(self, queues: Iterable[str], workers: Iterable[Worker]) -> None:
         """Keep a report until it is sent: the queues that the supervisor receives from, and its workers."""
         if not self._denied:
             self._pending = self._call(queues, workers)
 
+    def search(self) -> None:
+        """Look for supervisors of this host that died, at most once a second. `calls` records their end."""
+        now = time.monotonic()
+        if now >= self._search_at and not self._denied:
+            self._search_at = now + SEARCH_INTERVAL_S
+            self._departed = self.lifeline.departed()
+
+    def ended(self) -> None:
+        """Forget this supervisor: the database has its end, or never knew it."""
+        self.lifeline.forget([self.supervisor_id])
+
     def sent(self) -> None:
-        """Forget the report: the database has it."""
+        """Forget what `calls` was: the database has it."""
+        self.lifeline.forget(self._departed)
+        self._departed = []
         if self._pending is not None:
             self._pending, self._failing, self._reported = None, False, True
 
     def failed(self, error: RowpostError) -> bool:
-        """Drop the report. A login that may not report does not try again. Return whether nobody was told of it yet."""
+        """Drop what was not sent. A login that may not report does not try again. Return whether nobody was told of it yet."""
         known, self._failing, self._pending = self._failing, True, None
+        self._departed, self._search_at = [], time.monotonic() + REPORT_INTERVAL_S
         self._denied |= isinstance(error, PermissionDenied)
         return not known
 
-    def _call(self, queues: Iterable[str], workers: Iterable[Worker], *, ended: bool = False) -> Call:
+    def _call(self, queues: Iterable[str], workers: Iterable[Worker], *, ended: UUID | None = None) -> Call:
         documents = [
             {name: value for name in Worker.__slots__ if (value := getattr(worker, name)) is not None} for worker in islice(workers, WORKERS)
         ]
         arguments = {
-            "supervisor_id": self.supervisor_id,
+            "supervisor_id": ended or self.supervisor_id,
             "host_name": socket.gethostname(),
             "process_id": os.getpid(),
             "environment": self._environment,
             "rowpost_version": __version__,
             "queues": json.dumps(list(queues)),
             "workers": json.dumps(documents),
-            "ended": ended,
+            "ended": ended is not None,
         }
         return Call("report_supervisor", None, arguments)

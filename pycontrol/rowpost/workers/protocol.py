@@ -58,6 +58,7 @@ class Assignment:
         exclusive: see WorkerSettings.
         batch, batch_time: see pipeline/batch_size.py; `batch_time` in seconds.
         high_water_mark: shared by the workers of the queue, see receive_cursor.py.
+        lifeline: shared with the supervisor, see lifelines.py.
         imports_only: the worker exits when it has imported its handler.
     """
 
@@ -78,6 +79,7 @@ class Assignment:
     batch: str | int = ADAPTIVE
     batch_time: float = 0.05
     high_water_mark: SharedHighWaterMark | None = None
+    lifeline: object = None
     imports_only: bool = False
 
 

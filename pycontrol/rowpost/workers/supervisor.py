@@ -171,10 +171,10 @@ class Supervisor:
         self._settings = self._pools.settings = _with_server(self._settings)
         if self._stops:
             self._pools.renew()
-        self._stops, self._kill_at, self._ready = 0, float("inf"), set()
+        self._stops, self._kill_at, self._report_at, self._ready = 0, float("inf"), self._clock(), set()
         self._monitor = self._make_monitor(self._settings, partial(self._post, "answer"))
         self._monitor.start()
-        self._report_at = self._clock()
+        self._pools.lifeline = self._monitor.lifeline
         self._start_tasks()
         with stop_signals(self.stop, None if self._load is None else self.reload):
             try:

@@ -191,6 +191,45 @@ def test_supervisors_share_a_limit(shop, database):
         eventually(lambda: limits() == [8, 8], "the environment decides again")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no locks that a process inherits")
+def test_killed_supervisors_give_their_parts_of_a_limit_back_at_once(shop, database):
+    limit_workers(database, shop.name, 3, shared=True)
+    with supervisor_process(shop, "note") as one, supervisor_process(shop, "note") as other:
+        eventually(lambda: len(supervisors_of(database)) == 2, "both have reported")
+        one.kill()
+        other.kill()
+
+        with shop.run("note", limit=8) as run:
+            run.until(lambda: [each.process_id for each in supervisors_of(database)] == [os.getpid()], "the killed ones are known no more")
+            run.until(lambda: run.supervisor.snapshot().queue(shop.name).limit == 3, "the whole limit is free")
+
+    assert supervisors_of(database) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no locks that a process inherits")
+def test_the_part_of_a_killed_supervisor_is_free_when_its_last_worker_has_ended(shop, database, tmp_path):
+    limit_workers(database, shop.name, 2, shared=True)
+    gate = tmp_path / "gate"
+    shop.send(1, str(gate).encode())
+    with supervisor_process(shop, "wait_for_file") as killed:
+        eventually(lambda: running(gate) == 1, "its handler runs")
+        eventually(lambda: len(supervisors_of(database)) == 1, "it has reported")
+        killed.kill()
+        killed.wait()
+
+        with shop.run("note", limit=8) as run:
+            searches = []
+            departed = run.supervisor._monitor.lifeline.departed
+            run.supervisor._monitor.lifeline.departed = lambda: searches.append(departed()) or searches[-1]
+            run.until(lambda: len(searches) > 1, "the new one has searched")
+            run.until(lambda: run.supervisor.snapshot().queue(shop.name).limit == 1, "it has half of the limit")
+            during = (len(supervisors_of(database)), sum(map(len, searches)))
+            gate.touch()
+            run.until(lambda: run.supervisor.snapshot().queue(shop.name).limit == 2, "it has the whole limit")
+
+    assert during == (2, 0)
+
+
 # ------------------------------------------------------------------ who works
 def test_a_supervisor_is_seen_with_its_workers_and_their_messages_until_it_ends(shop, database, tmp_path):
     gate = tmp_path / "gate"
