@@ -91,7 +91,7 @@ class Program:
             [*self._command, *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=options.get("stdout", subprocess.PIPE),
-            stderr=subprocess.PIPE,
+            stderr=options.get("stderr", subprocess.PIPE),
             env=self.variables,
             cwd=self.folder,
         )

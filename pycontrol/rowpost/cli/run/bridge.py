@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,9 @@ from rowpost.cli.run.event_text import describe_event, event_document, style_of
 from rowpost.cli.session import PRODUCTION, Session
 from rowpost.database.connection import connect
 from rowpost.settings.bridge import BridgeSettings, load_bridge
+
+if TYPE_CHECKING:
+    from rowpost.workers.bridge.bridge import Bridge
 
 __all__ = ["app"]
 
@@ -51,6 +54,7 @@ def run(
     direction one of them moves messages, and the others stand by.
     """
     # imported here because other commands start faster without them
+    from rowpost.cli.run.output import lines_left_out, patient
     from rowpost.cli.run.workers import supervise
     from rowpost.workers.bridge.bridge import Bridge
     from rowpost.workers.events import Event, level_of
@@ -72,7 +76,14 @@ def run(
                 show(event)
 
     show = _shower(session)
-    stopped_by = supervise(running, draw, DRAW_INTERVAL_S, (lambda snapshot: snapshot.idle) if until_idle else None)
+    with patient(session, lines_left_out(as_json=session.as_json)):
+        stopped_by = supervise(running, draw, DRAW_INTERVAL_S, (lambda snapshot: snapshot.idle) if until_idle else None)
+        _print_totals(session, running)
+    if stopped_by is signal.SIGINT:
+        raise Interrupted("what was being moved is finished; waiting messages stay in their queues")
+
+
+def _print_totals(session: Session, running: Bridge) -> None:
     for source, target, endpoint, counts in running.snapshot().counts:
         if session.as_json:
             session.document({"event": "Totals", "source": source, "target": target, "queue": endpoint} | asdict(counts))
@@ -81,8 +92,6 @@ def run(
                 f"{endpoint}, from {source} to {target}: {counts.sent:,} moved, {counts.discarded:,} discarded, {counts.failed:,} moved to error",
                 soft_wrap=True,
             )
-    if stopped_by is signal.SIGINT:
-        raise Interrupted("what was being moved is finished; waiting messages stay in their queues")
 
 
 def _load(session: Session, file: Path) -> BridgeSettings:

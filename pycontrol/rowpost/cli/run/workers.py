@@ -22,6 +22,7 @@ from rowpost.cli.printing import visible
 from rowpost.cli.run.depths import DepthWatch
 from rowpost.cli.run.event_text import describe_event, describe_figures, event_document, style_of
 from rowpost.cli.run.live_table import queue_table
+from rowpost.cli.run.output import lines_left_out, patient
 from rowpost.cli.run.selection import Selection
 from rowpost.cli.session import PRODUCTION, Session, import_from_current_folder
 from rowpost.deploy.apply import apply
@@ -78,11 +79,11 @@ def work(session: Session, selection: Selection, until_idle: bool, *, install: b
     )
     _prepare(session, settings)
     until = (lambda snapshot: snapshot.idle) if until_idle else None
-    with ExitStack() as stack:
-        draw = _make_draw(session, settings, supervisor, queued_events, worked, stack, plain=plain)
-        stopped_by = supervise(supervisor, draw, DRAW_INTERVAL_S, until, on_hangup=supervisor.reload)
-    queues = supervisor.snapshot().queues
-    _print_totals(session, queues, plain=plain)
+    with patient(session, lines_left_out(as_json=_as_json(session))):
+        with ExitStack() as stack:
+            draw = _make_draw(session, settings, supervisor, queued_events, worked, stack, plain=plain)
+            stopped_by = supervise(supervisor, draw, DRAW_INTERVAL_S, until, on_hangup=supervisor.reload)
+        _print_totals(session, supervisor.snapshot().queues, plain=plain)
     if stopped_by is signal.SIGINT:
         raise Interrupted("running handlers finished; waiting messages stay in their queues")
 
