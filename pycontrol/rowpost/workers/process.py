@@ -24,6 +24,7 @@ from uuid import UUID
 from rowpost.workers.isolation import kill_group, safe_path, signals_blocked
 from rowpost.workers.protocol import Assignment, InFlight
 from rowpost.workers.receive_cursor import SharedHighWaterMark
+from rowpost.workers.temporary import use_own_folder
 from rowpost.workers.worker_process import run_worker
 
 __all__ = ["WorkerProcess", "shared_high_water_mark", "spawn_worker"]
@@ -142,6 +143,7 @@ def _context(method: str) -> Any:
     context = multiprocessing.get_context(method)
     if method == "forkserver":
         context.set_forkserver_preload(PRELOAD)
+        use_own_folder()
     return context
 
 
