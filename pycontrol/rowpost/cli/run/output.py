@@ -131,7 +131,8 @@ def patient(session: Session, left_out: Callable[[int], str]) -> Iterator[None]:
 
     At the end, a reader gets two seconds for what is left. If it does not read, the errors that the same reader would get are dropped too.
     """
-    stream: Any = session.out.file
+    console: Any = session.out
+    stream = console.file
     try:
         patient_output = None if stream.isatty() else PatientOutput(stream, left_out)
     except io.UnsupportedOperation:  # a stream of a Python program, which does not block
@@ -140,7 +141,7 @@ def patient(session: Session, left_out: Callable[[int], str]) -> Iterator[None]:
         yield
         return
     stream.flush()
-    session.out.file = patient_output
+    console.file = patient_output
     try:
         yield
     finally:
@@ -148,7 +149,7 @@ def patient(session: Session, left_out: Callable[[int], str]) -> Iterator[None]:
             if not patient_output.finish():
                 _drop_errors(stream)
         finally:
-            session.out.file = stream
+            console.file = stream
 
 
 def _drop_errors(stream: Any) -> None:
