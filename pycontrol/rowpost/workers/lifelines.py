@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -28,10 +29,8 @@ from uuid import UUID, uuid4
 
 from rowpost.settings.environment import Settings
 
-try:
+if sys.platform != "win32":
     import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["Lifeline"]
 
@@ -56,7 +55,7 @@ class Lifeline:
 
     def hold(self) -> None:
         """Lock the file. Where that is impossible, other supervisors wait until this one's report is overdue."""
-        if fcntl is None:
+        if sys.platform == "win32":
             return
         with suppress(OSError):
             descriptor, name = tempfile.mkstemp(prefix="rowpost-new-", dir=self._folder)
@@ -66,7 +65,7 @@ class Lifeline:
 
     def departed(self) -> list[UUID]:
         """Return the supervisors of this user, environment and database that have died, with all their workers; not too many at once."""
-        if fcntl is None:
+        if sys.platform == "win32":
             return []
         found: list[UUID] = []
         for path in self._folder.glob(f"{self._prefix}*"):
@@ -94,12 +93,16 @@ class Lifeline:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Give the lock to a process that starts."""
-        return _inherited, (None if self._descriptor is None else reduction.DupFd(self._descriptor),)
+        if sys.platform == "win32" or self._descriptor is None:
+            return _inherited, (None,)
+        return _inherited, (reduction.DupFd(self._descriptor),)
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
     """Open a file of this user. Raises OSError."""
+    if sys.platform == "win32":
+        raise OSError("Windows has no such locks")
     descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
     try:
         found = os.fstat(descriptor)

@@ -9,14 +9,13 @@ from __future__ import annotations
 import multiprocessing.util
 import os
 import shutil
+import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-try:
+if sys.platform != "win32":
     import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["use_own_folder"]
 
@@ -28,7 +27,7 @@ EXIT_PRIORITY = -101
 
 def use_own_folder() -> None:
     """Let multiprocessing have its folder in one of rowpost from now on, unless it has one, and remove what killed supervisors left."""
-    if fcntl is None:
+    if sys.platform == "win32":
         return
     before = tempfile.tempdir
     with suppress(OSError):  # then it is as without this module
@@ -55,7 +54,7 @@ def _remove_left_ones(outer: Path) -> None:
         with suppress(OSError):
             descriptor = _lock(folder)
             try:
-                if os.fstat(descriptor).st_uid == os.geteuid():
+                if sys.platform != "win32" and os.fstat(descriptor).st_uid == os.geteuid():
                     shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(descriptor)
@@ -63,6 +62,8 @@ def _remove_left_ones(outer: Path) -> None:
 
 def _lock(folder: Path) -> int:
     """Lock a folder, and return its descriptor. Raises OSError if another process has locked it, or if it is none."""
+    if sys.platform == "win32":
+        raise OSError("Windows has no such locks")
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
