@@ -29,8 +29,10 @@ from uuid import UUID, uuid4
 
 from rowpost.settings.environment import Settings
 
-if sys.platform != "win32":
+try:
     import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["Lifeline"]
 

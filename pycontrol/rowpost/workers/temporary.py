@@ -14,8 +14,10 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-if sys.platform != "win32":
+try:
     import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["use_own_folder"]
 
