@@ -207,15 +207,17 @@ def test_killed_supervisors_give_their_parts_of_a_limit_back_at_once(shop, datab
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no locks that a process inherits")
-def test_the_part_of_a_killed_supervisor_is_free_when_its_last_worker_has_ended(shop, database, tmp_path):
+def test_the_part_of_a_killed_supervisor_is_free_when_its_last_worker_has_ended(shop, database, sql, tmp_path):
     limit_workers(database, shop.name, 2, shared=True)
     gate = tmp_path / "gate"
     shop.send(1, str(gate).encode())
-    with supervisor_process(shop, "wait_for_file") as killed:
+    later = "seen_at + interval '1 hour'" if shop.target.settings.engine == "postgresql" else "DATEADD(HOUR, 1, seen_at)"
+    with supervisor_process(shop, "wait_for_file", stop_timeout=300) as killed:
         eventually(lambda: running(gate) == 1, "its handler runs")
         eventually(lambda: len(supervisors_of(database)) == 1, "it has reported")
         killed.kill()
         killed.wait()
+        sql.run(f"UPDATE rowpost.supervisor SET seen_at = {later}")  # its report is not overdue, however long this takes
 
         with shop.run("note", limit=8) as run:
             searches = []
