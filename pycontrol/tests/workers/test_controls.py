@@ -15,6 +15,7 @@ from rowpost.wire.message import OutgoingMessage
 from rowpost.workers import events
 from rowpost.workers.answers import Answer, NotReported
 from rowpost.workers.control import Control
+from rowpost.workers.lifelines import Lifeline
 from rowpost.workers.monitor import QueueMonitor
 from rowpost.workers.presence import PresenceReports
 from rowpost.workers.protocol import Exit
@@ -207,7 +208,7 @@ def test_killed_supervisors_give_their_parts_of_a_limit_back_at_once(shop, datab
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no locks that a process inherits")
-def test_the_part_of_a_killed_supervisor_is_free_when_its_last_worker_has_ended(shop, database, sql, tmp_path):
+def test_the_part_of_a_killed_supervisor_is_free_when_its_last_worker_has_ended(shop, database, sql, tmp_path, monkeypatch):
     limit_workers(database, shop.name, 2, shared=True)
     gate = tmp_path / "gate"
     shop.send(1, str(gate).encode())
@@ -219,10 +220,10 @@ def test_the_part_of_a_killed_supervisor_is_free_when_its_last_worker_has_ended(
         killed.wait()
         sql.run(f"UPDATE rowpost.supervisor SET seen_at = {later}")  # its report is not overdue, however long this takes
 
+        searches = []
+        departed = Lifeline.departed
+        monkeypatch.setattr(Lifeline, "departed", lambda self: searches.append(departed(self)) or searches[-1])
         with shop.run("note", limit=8) as run:
-            searches = []
-            departed = run.supervisor._monitor.lifeline.departed
-            run.supervisor._monitor.lifeline.departed = lambda: searches.append(departed()) or searches[-1]
             run.until(lambda: len(searches) > 1, "the new one has searched")
             run.until(lambda: run.supervisor.snapshot().queue(shop.name).limit == 1, "it has half of the limit")
             during = (len(supervisors_of(database)), sum(map(len, searches)))
