@@ -25,6 +25,7 @@ from rowpost.deploy.runner import is_babelfish
 from rowpost.deploy.saga_entry import SagaEntry
 from rowpost.deploy.scripts import Script
 from rowpost.deploy.subscription_entry import SubscriptionEntry
+from rowpost.deploy.taken import refuse_taken
 from rowpost.errors import DeployError, RowpostError, SchemaMissing, SchemaTooNew, ScriptEdited
 
 __all__ = [
@@ -119,14 +120,17 @@ def refuse_newer(plan: Plan, state: State) -> None:
 
 
 def difference(database: Connection, plan: Plan) -> PlanDiff:
-    """What apply would change on this server now. Raises SchemaTooNew."""
+    """What apply would change on this server now. Raises SchemaTooNew, and DeployError where something else has the name of a new table."""
     plan = fitted(database, plan)
     try:
         state = read_state(database)
     except SchemaMissing:
-        return compare(plan, (), ())
-    refuse_newer(plan, state)
-    return compare_with(database, plan, state)
+        diff = compare(plan, (), ())
+    else:
+        refuse_newer(plan, state)
+        diff = compare_with(database, plan, state)
+    refuse_taken(database, diff)
+    return diff
 
 
 def apply(database: Connection, plan: Plan, progress: Progress | None = None, *, by_queue: bool = False) -> ApplyResult:
@@ -139,6 +143,7 @@ def apply(database: Connection, plan: Plan, progress: Progress | None = None, *,
 
     Raises:
         DeployError: the server refused a batch; the message names file, batch and line, and what is committed. Nothing else was changed.
+            Or something else has the name of a new table, and nothing was changed.
         ScriptEdited, SchemaTooNew, QueueNameConflict: nothing else was changed either.
         SchemaMissing: the plan is of single queues, and nothing is deployed here.
     """
@@ -183,6 +188,7 @@ def _compare_under_lock(database: Connection, plan: Plan, running: Deployment, f
         raise ScriptEdited(
             f"One-time scripts were edited after they ran here: {', '.join(diff.edited)}. Restore them and put the change into a new script."
         )
+    refuse_taken(database, diff)
     return state, diff
 
 

@@ -231,6 +231,23 @@ def test_columns_that_lose_text_are_findings(make_queue, database, sql, not_on_b
     assert database.call("check_queue", queue_name=queue.name) == []
 
 
+@pytest.mark.promise("queue-check-findings")
+def test_a_further_column_that_each_insert_must_fill_is_a_finding_with_its_remedy(make_queue, database, sql):
+    queue = make_queue()
+    text = "text" if database.engine == "postgresql" else "nvarchar(20)"
+    add = "ADD COLUMN" if database.engine == "postgresql" else "ADD"
+    for column in (f"tenant {text} NOT NULL", f"note {text} NULL", f"made {text} DEFAULT 'x' NOT NULL"):
+        sql.run(f"ALTER TABLE {sql.table(queue.name)} {add} {column}")
+
+    (finding,) = database.call("check_queue", queue_name=queue.name)
+    sql.run(finding.remedy)
+    queue.send(b"x")
+
+    assert (finding.finding, "tenant" in finding.detail) == ("column_mandatory", True)
+    assert database.call("check_queue", queue_name=queue.name) == []
+    assert [message.body for message in queue.receive()] == [b"x"]
+
+
 def test_a_missing_procedure_and_a_missing_table_are_findings(make_queue, database, sql):
     queue = make_queue()
     key = describe_queue(QueueSettings(queue.name), database.engine).queue_key

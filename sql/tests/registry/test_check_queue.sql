@@ -111,6 +111,24 @@ EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @varchar;
 EXEC tSQLt.AssertEquals @Expected = 2, @Actual = @shrunk;
 EXEC tSQLt.AssertEquals @Expected = 1, @Actual = @default;
 GO
+CREATE OR ALTER PROCEDURE registry_check_queue.[test check_queue names a mandatory column and its remedy mends it]
+AS
+CREATE TABLE #findings (queue_name nvarchar(400), finding nvarchar(100), detail nvarchar(max), remedy nvarchar(max));
+ALTER TABLE dbo.Sample ADD tenant nvarchar(20) NOT NULL, made datetime2(3) NOT NULL DEFAULT (SYSUTCDATETIME());
+
+INSERT INTO #findings (queue_name, finding, detail, remedy)
+EXEC rowpost.check_queue;
+DECLARE @found nvarchar(100) = (SELECT f.finding FROM #findings AS f);
+DECLARE @remedy nvarchar(max) = (SELECT f.remedy FROM #findings AS f);
+EXEC (@remedy);
+DELETE f FROM #findings AS f;
+INSERT INTO #findings (queue_name, finding, detail, remedy)
+EXEC rowpost.check_queue;
+
+DECLARE @rows int = (SELECT COUNT(*) FROM #findings AS f);
+EXEC tSQLt.AssertEqualsString @Expected = N'column_mandatory', @Actual = @found;
+EXEC tSQLt.AssertEquals @Expected = 0, @Actual = @rows;
+GO
 CREATE OR ALTER PROCEDURE registry_check_queue.[test check_queue names a clustered index where the registry says heap]
 AS
 -- Babelfish: has no clustered indexes

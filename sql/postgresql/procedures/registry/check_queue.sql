@@ -69,6 +69,16 @@ BEGIN
         UNION ALL
         SELECT
             q.queue_name,
+            'column_mandatory',
+            format('The column %I allows no null and has no default: messages cannot be stored.', a.attname),
+            format('ALTER TABLE %s ALTER COLUMN %I DROP NOT NULL;', q.table_name, a.attname)
+        FROM queues AS q
+        JOIN pg_attribute AS a ON a.attrelid = q.table_id AND a.attnum > 0 AND NOT a.attisdropped
+        WHERE a.attnotnull AND NOT a.atthasdef AND a.attidentity = '' AND a.attgenerated = ''
+          AND a.attname NOT IN ('id', 'expires', 'headers', 'body', 'seq')
+        UNION ALL
+        SELECT
+            q.queue_name,
             'column_shrunk',
             format('The column %s is %s: messages may not fit.', c.column_name, c.type_name),
             format('ALTER TABLE %s ALTER COLUMN %s TYPE %s;', q.table_name, c.column_name, n.type_name)

@@ -1,0 +1,144 @@
+"""Names that are taken: tables that a deployment is about to make or adopt, and something else that stands under their names.
+
+refuse_taken(database, diff)     before the first change
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rowpost.database.connection import Connection
+from rowpost.deploy.diff import PlanDiff
+from rowpost.deploy.steps import Step
+from rowpost.errors import DeployError, QueueNameConflict
+
+__all__ = ["refuse_taken"]
+
+_ADVICE = (
+    "Nothing was changed. Give the queue, saga or subscriptions another name, or rename what is there; a table that NServiceBus made is "
+    "taken as it stands."
+)
+
+#: one row a column of each relation that is there: name as asked, what it is (empty for a table), column, whether each insert must fill it
+_RELATIONS = {
+    "postgresql": """
+SELECT w.name,
+    CASE c.relkind WHEN 'r' THEN '' WHEN 'p' THEN '' WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'f' THEN 'foreign table'
+        WHEN 'S' THEN 'sequence' WHEN 'c' THEN 'type' ELSE 'index' END,
+    a.attname::text,
+    a.attnotnull AND NOT a.atthasdef AND a.attidentity = '' AND a.attgenerated = ''
+FROM pg_catalog.json_array_elements_text({names}::json) AS w (name)
+JOIN pg_catalog.pg_class AS c ON c.oid = to_regclass(w.name)
+LEFT JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY c.oid, a.attnum
+""",
+    "sqlserver": """
+SELECT w.value,
+    CASE WHEN o.type = 'U' THEN '' ELSE LOWER(REPLACE(o.type_desc, '_', ' ')) END,
+    c.name,
+    CASE WHEN c.is_nullable = 0 AND c.is_identity = 0 AND c.is_computed = 0 AND c.default_object_id = 0 AND c.system_type_id <> 189 -- rowversion
+        THEN 1 ELSE 0 END
+FROM OPENJSON({names}) AS w
+INNER JOIN sys.objects AS o ON o.object_id = OBJECT_ID(w.value)
+LEFT JOIN sys.columns AS c ON c.object_id = o.object_id
+ORDER BY o.object_id, c.column_id;
+""",
+}
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """What a table must have, and which columns each insert fills."""
+
+    needed: tuple[str, ...]
+    filled: tuple[str, ...]
+
+
+_SAGA = _Columns(("Id", "Metadata", "Data", "Concurrency"), ("Id", "Metadata", "Data", "PersistenceVersion", "SagaTypeVersion", "Concurrency"))
+_QUEUE = ("id", "expires", "headers", "body")
+_SUBSCRIPTION = ("queueaddress", "endpoint", "topic")
+_COLUMNS = {
+    "postgresql": {
+        "queue/create.sql": _Columns((*_QUEUE, "seq"), _QUEUE),
+        "queue/create_delayed.sql": _Columns(("headers", "body", "due"), ("headers", "body", "due")),
+        "subscription/create.sql": _Columns(_SUBSCRIPTION, _SUBSCRIPTION),
+        "saga/create.sql": _SAGA,
+    },
+    "sqlserver": {
+        # a default for Recoverable is added where it has none
+        "queue/create.sql": _Columns(("Id", "Expires", "Headers", "Body", "RowVersion"), ("Id", "Expires", "Headers", "Body", "Recoverable")),
+        "queue/create_delayed.sql": _Columns(("Headers", "Body", "Due", "RowVersion"), ("Headers", "Body", "Due")),
+        "subscription/create.sql": _Columns(("QueueAddress", "Endpoint", "Topic"), ("QueueAddress", "Endpoint", "Topic")),
+        "saga/create.sql": _SAGA,
+    },
+}
+
+
+def refuse_taken(database: Connection, diff: PlanDiff) -> None:
+    """Check that what stands under the names of new tables can be used as such a table. One round trip if there are new tables.
+
+    Raises:
+        DeployError: it cannot.
+        QueueNameConflict: two entries of the plan want one table.
+    """
+    new = [change.item for change in diff.changes if change.state == "added" and isinstance(change.item, Step) and _kind(change.item)]
+    if not new:
+        return
+    for found, error in ((_shared(diff, new), QueueNameConflict), (_unfit(database, new), DeployError)):
+        if reasons := " ".join(found):
+            raise error(f"{reasons} {_ADVICE}")
+
+
+def _kind(step: Step) -> str:
+    """The script of the table, such as queue/create.sql; empty for other steps."""
+    script = step.script_name.partition(":")[0].removeprefix("tables/")
+    return script if step.object_kind == "table" and script in _COLUMNS["postgresql"] else ""
+
+
+def _shared(diff: PlanDiff, new: list[Step]) -> Iterator[str]:
+    owners: dict[str, Step] = {}
+    for change in diff.changes:
+        step = change.item
+        if not isinstance(step, Step) or not _kind(step):
+            continue
+        other = owners.setdefault(_same(diff.plan.engine, str(step.object_name)), step)
+        if other.owner != step.owner and (step in new or other in new):
+            yield f"The {other.owner} and the {step.owner} both want the table {step.object_name}: one for {_use(other)}, one for {_use(step)}."
+
+
+def _same(engine: str, name: str) -> str:
+    return name.casefold() if engine == "sqlserver" else name
+
+
+def _use(step: Step) -> str:
+    return {"queue/create.sql": "messages", "queue/create_delayed.sql": "delayed messages", "saga/create.sql": "sagas"}.get(
+        _kind(step), "subscriptions"
+    )
+
+
+def _unfit(database: Connection, new: list[Step]) -> Iterator[str]:
+    names = database.dialect.literal(json.dumps(sorted({str(step.object_name) for step in new}), ensure_ascii=False))
+    with database.translated():
+        rows = database.dialect.script(database.driver_connection, _RELATIONS[database.engine].replace("{names}", names))
+    for step in new:
+        there = [(what, column, mandatory) for name, what, column, mandatory in rows if name == step.object_name]
+        if there and (why := _reason(there, _COLUMNS[database.engine][_kind(step)], database.engine)):
+            yield f"The {step.owner} cannot have the table {step.object_name} for {_use(step)}: {why}."
+
+
+def _reason(there: list[tuple[str, str | None, bool]], columns: _Columns, engine: str) -> str:
+    """Why a relation is no such table; empty if it is one."""
+    what = there[0][0]
+    if what:
+        return f"a {what} has that name"
+    present = {_same(engine, column) for _, column, _ in there if column is not None}
+    missing = [name for name in columns.needed if _same(engine, name) not in present]
+    if missing:
+        return f"another table has that name, which has no column {', '.join(missing)}"
+    filled = {_same(engine, name) for name in columns.filled}
+    mandatory = [column for _, column, mandatory in there if column is not None and mandatory and _same(engine, column) not in filled]
+    if mandatory:
+        return f"the table that is there does not allow a null in {', '.join(mandatory)}, which has no default, so that every insert would fail"
+    return ""

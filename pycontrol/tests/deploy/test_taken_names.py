@@ -1,0 +1,81 @@
+"""Names of queues, sagas and subscriptions under which something else stands already."""
+
+from dataclasses import replace
+
+import pytest
+
+from rowpost.deploy.apply import apply, difference
+from rowpost.deploy.plan import plan
+from rowpost.deploy.queues import adopt_queue, create_queue
+from rowpost.errors import DeployError, QueueNameConflict
+from rowpost.settings.environment import QueueSettings
+from rowpost.settings.saga import SagaSettings
+
+BUSINESS = "CREATE TABLE {name} (id int NOT NULL PRIMARY KEY, customer int)"
+
+
+def refused(database, planned, error=DeployError):
+    """The words of plan and of apply, which are the same."""
+    with pytest.raises(error) as at_plan:
+        difference(database, planned)
+    with pytest.raises(error) as at_apply:
+        apply(database, planned)
+    assert str(at_plan.value) == str(at_apply.value)
+    return str(at_plan.value)
+
+
+@pytest.mark.parametrize("kind", ["own", "adopted"])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_business_table_with_a_queues_name_is_told_before_anything_changes(shop, database, sql, kind, first):
+    if not first:
+        apply(database, shop.plan())
+    sql.run(BUSINESS.format(name=sql.table("Orders")))
+
+    said = refused(database, shop.plan(QueueSettings("Orders", kind)))
+
+    column = shop.spelt("seq", "RowVersion")
+    assert "queue Orders" in said and "another table has that name, which has no column" in said and column in said
+    assert "Give the queue" in said
+    schemas = sql.run("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'rowpost'")
+    assert first == (schemas[0][0] == 0)
+
+
+def test_a_view_with_a_queues_name_is_told(shop, database, sql):
+    sql.run(f"CREATE VIEW {sql.table('Orders')} AS SELECT 1 AS id")
+
+    assert "a view has that name" in refused(database, shop.plan(QueueSettings("Orders")))
+
+
+def test_the_delayed_table_of_another_queue_is_no_queue(shop, database):
+    both = shop.plan(QueueSettings("Sales"), QueueSettings("Sales.Delayed"))
+
+    assert "queue Sales and the queue Sales.Delayed both want the table" in refused(database, both, QueueNameConflict)
+
+
+def test_the_delayed_table_of_a_deployed_queue_is_told_to_one_who_creates_a_queue(shop, database):
+    apply(database, shop.plan())
+
+    for make in (create_queue, adopt_queue):
+        with pytest.raises(DeployError, match=r"The queue Sales\.Delayed cannot have the table"):
+            make(database, "Sales.Delayed")
+
+
+def test_a_table_that_no_insert_of_ours_would_fill_is_told_with_the_column(shop, database, sql):
+    apply(database, shop.plan())
+    create_queue(database, "Old")
+    sql.run(f"ALTER TABLE {sql.table('Old')} ADD tenant int NOT NULL")
+    sql.run("DELETE FROM rowpost.queue WHERE queue_key = 'Old'")
+    sql.run("DELETE FROM rowpost.journal WHERE script_name LIKE '%:Old'")
+
+    with pytest.raises(DeployError, match="does not allow a null in tenant"):
+        adopt_queue(database, "Old")
+
+
+def test_a_saga_and_subscriptions_have_no_table_of_somebody_else(shop, database, sql):
+    sql.run(BUSINESS.format(name=sql.table("Policy")))
+    sql.run(BUSINESS.format(name=sql.table("Subscribers")))
+    settings = replace(shop.settings, sagas=(SagaSettings("Policy", "OrderId", "string"),), subscription_table="Subscribers", features=("sagas",))
+
+    said = refused(database, plan(settings))
+
+    assert "saga Policy cannot have the table" in said and "subscriptions Subscribers cannot have the table" in said
