@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
+from unicodedata import normalize
 
 from msgspec import Meta
 
@@ -58,8 +59,9 @@ def read_queues(root: Node, dialect: str, schema: str, compat: str, clustered: b
     for group in ("queues", "external"):
         for node in root.children(group):
             name = canonical_name(node, node.name, dialect, schema)
-            # SQL Server's default collations ignore case. PostgreSQL's quoted names do not.
-            key = name.casefold() if dialect == "sqlserver" else name
+            # SQL Server's default collations ignore case. PostgreSQL's quoted names do not. Both tell a composed é from a decomposed one.
+            same = normalize("NFC", name)
+            key = same.casefold() if dialect == "sqlserver" else same
             if key in paths:
                 raise node.error("", f"is the same queue as {paths[key]}: declare it once")
             paths[key] = node.path

@@ -401,6 +401,13 @@ def test_an_own_queue_cannot_lie_in_another_database(write):
     assert "queues.Sales@[dbo]@[other]: " in complaint(path)
 
 
+@pytest.mark.parametrize("engine", ["embedded", 'sqlserver\nurl: "Server=a;Database=d"'])
+def test_names_that_differ_only_in_how_an_accent_is_composed_are_one_queue(write, engine):
+    composed, decomposed = "Caf\u00e9", "Cafe\u0301"
+
+    assert "is the same queue as" in complaint(write(f"engine: {engine}\nqueues: {{{composed}: {{}}, {decomposed}: {{}}}}"))
+
+
 def test_names_that_differ_in_case_are_one_queue_on_sql_server_and_two_on_postgresql(write):
     queues = "queues: {Sales: {}, sales: {}}"
 
