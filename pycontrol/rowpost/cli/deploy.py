@@ -23,6 +23,7 @@ from rowpost.deploy.parts import parts_by_queue
 from rowpost.deploy.plan import Plan, plan
 from rowpost.deploy.release import go_back, open_release, undo_scripts, write_bundle
 from rowpost.deploy.review import Review, compare_releases, read_definition, review
+from rowpost.deploy.taken import dotted
 from rowpost.deploy.verify import verify
 from rowpost.endpoint.hosting import undeclared_queues, with_sagas
 from rowpost.errors import HandlerNotFound, RowpostError, SchemaMissing
@@ -116,6 +117,8 @@ def _show_difference(session: Session) -> bool:
     with session.connected() as database:
         diff = difference(database, planned)
         _print_difference(session, planned, diff, review(diff, database.engine, read_definition(database)))
+        for queue, meant in dotted(database, [each for each in planned.queues if "." in each.table_name]):
+            session.note(f"The queue {queue.name} has a dot in its name, in the schema {queue.schema_name}. If a schema is meant: {meant.format()}")
     return not diff.is_empty
 
 

@@ -6,15 +6,19 @@ refuse_taken(database, diff)     before the first change
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from rowpost.database.connection import Connection
 from rowpost.deploy.diff import PlanDiff
+from rowpost.deploy.queue_entry import QueueEntry
 from rowpost.deploy.steps import Step
+from rowpost.deploy.subscription_entry import SubscriptionEntry
 from rowpost.errors import DeployError, QueueNameConflict
+from rowpost.wire.address import Address
 
-__all__ = ["refuse_taken"]
+__all__ = ["dotted", "refuse_taken"]
 
 _ADVICE = (
     "Nothing was changed. Give the queue, saga or subscriptions another name, or rename what is there; a table that NServiceBus made is "
@@ -46,6 +50,11 @@ LEFT JOIN sys.columns AS c ON c.object_id = o.object_id
 ORDER BY o.object_id, c.column_id;
 """,
 }
+
+
+_SCHEMAS = {"postgresql": "SELECT n.nspname::text FROM pg_catalog.pg_namespace AS n", "sqlserver": "SELECT s.name FROM sys.schemas AS s;"}
+
+Named = TypeVar("Named", QueueEntry, SubscriptionEntry)
 
 
 @dataclass(frozen=True)
@@ -81,14 +90,43 @@ def refuse_taken(database: Connection, diff: PlanDiff) -> None:
 
     Raises:
         DeployError: it cannot.
+            Or the name of a new table of subscriptions is a schema of the database, a dot, and the name that was meant.
         QueueNameConflict: two entries of the plan want one table.
     """
     new = [change.item for change in diff.changes if change.state == "added" and isinstance(change.item, Step) and _kind(change.item)]
     if not new:
         return
+    _refuse_dotted(database, diff)
     for found, error in ((_shared(diff, new), QueueNameConflict), (_unfit(database, new), DeployError)):
         if reasons := " ".join(found):
             raise error(f"{reasons} {_ADVICE}")
+
+
+def _refuse_dotted(database: Connection, diff: PlanDiff) -> None:
+    """Refuse a new table of subscriptions with a dot in its name, such as nsb.SubscriptionRouting, whose first part is a schema."""
+    new = (change.item for change in diff.changes if change.state == "added")
+    entries = [each for each in new if isinstance(each, SubscriptionEntry) and "." in each.table_name]
+    for entry, meant in dotted(database, entries):
+        raise DeployError(
+            f"The table of subscriptions {entry.name!r} would have a dot in its name, in the schema {entry.schema_name}, and the database has "
+            f"a schema {meant.schema}. Nothing was changed. Write subscription_table: {meant.format()}"
+        )
+
+
+def dotted(database: Connection, entries: Sequence[Named]) -> Iterator[tuple[Named, Address]]:
+    """Yield those of the entries whose table's name is a schema of the database, a dot, and more, with the address that was meant.
+
+    One round trip if there are entries.
+    """
+    if not entries:
+        return
+    with database.translated():
+        rows = database.dialect.script(database.driver_connection, _SCHEMAS[database.engine])
+    schemas = {_same(database.engine, name): name for (name,) in rows}
+    for entry in entries:
+        first, dot, rest = entry.table_name.partition(".")
+        if dot and rest and (schema := schemas.get(_same(database.engine, first))):
+            yield entry, Address(rest, schema)
 
 
 def _kind(step: Step) -> str:

@@ -7,6 +7,7 @@ import pytest
 from rowpost.deploy.apply import apply, difference
 from rowpost.deploy.plan import plan
 from rowpost.deploy.queues import adopt_queue, create_queue
+from rowpost.deploy.taken import dotted
 from rowpost.errors import DeployError, QueueNameConflict
 from rowpost.settings.environment import QueueSettings
 from rowpost.settings.saga import SagaSettings
@@ -79,3 +80,22 @@ def test_a_saga_and_subscriptions_have_no_table_of_somebody_else(shop, database,
     said = refused(database, plan(settings))
 
     assert "saga Policy cannot have the table" in said and "subscriptions Subscribers cannot have the table" in said
+
+
+def test_a_dotted_table_of_subscriptions_that_begins_with_a_schema_is_told_with_the_spelling_that_was_meant(shop, database, sql):
+    settings = replace(shop.settings, subscription_table="nsb.SubscriptionRouting")
+    apply(database, plan(replace(settings, subscription_table="other.SubscriptionRouting")))  # no such schema: a name as any other
+    sql.run(shop.spelt("CREATE SCHEMA nsb", "CREATE SCHEMA nsb AUTHORIZATION dbo"))
+
+    said = refused(database, plan(settings))
+
+    assert "subscription_table: SubscriptionRouting@[nsb]" in said
+
+
+def test_a_dotted_queue_is_found_only_where_the_database_has_the_schema(shop, database, sql):
+    sql.run(shop.spelt("CREATE SCHEMA nsb", "CREATE SCHEMA nsb AUTHORIZATION dbo"))
+    queues = shop.plan(QueueSettings("nsb.Sales"), QueueSettings("Particular.ServiceControl"), QueueSettings("Billing")).queues
+
+    found = [(queue.name, meant.format()) for queue, meant in dotted(database, queues)]
+
+    assert found == [("nsb.Sales", "Sales@[nsb]")]
