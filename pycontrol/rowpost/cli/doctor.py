@@ -10,8 +10,14 @@ from rowpost.cli.command import command
 from rowpost.cli.exits import ExitCode
 from rowpost.cli.printing import table
 from rowpost.cli.session import Session, import_from_current_folder
+from rowpost.database.connection import connect
 from rowpost.database.requirements import Check, check_drivers, check_server
+from rowpost.deploy.queue_entry import QueueEntry, describe_queue
+from rowpost.deploy.subscription_entry import SubscriptionEntry, describe_table
+from rowpost.deploy.taken import dotted
 from rowpost.endpoint.hosting import needed_queues
+from rowpost.errors import RowpostError
+from rowpost.settings.environment import Settings
 from rowpost.version import __version__, install_command
 
 __all__ = ["print_checks", "register"]
@@ -31,6 +37,7 @@ def doctor(session: Session) -> ExitCode:
         Check("environment", "ok", f"{settings.environment}: {settings.target}"),
         *check_drivers(settings.engine),
         *check_server(settings, needed_queues(settings)),
+        *_dotted(settings),
         *_spark(),
     ]
     return print_checks(session, checks)
@@ -44,6 +51,23 @@ def print_checks(session: Session, checks: list[Check]) -> ExitCode:
     else:
         table(session.out, ("check", "state", "found", "what to do"), [(c.name, c.state, c.found, c.advice) for c in checks])
     return ExitCode.FINDING if bad else ExitCode.OK
+
+
+def _dotted(settings: Settings) -> list[Check]:
+    """Check names with a dot: a schema of the database may be meant by what stands before it."""
+    engine = settings.engine
+    entries: list[QueueEntry | SubscriptionEntry] = [describe_table(settings.subscription_table, engine)]
+    entries += [describe_queue(each, engine) for each in settings.queues]
+    entries = [each for each in entries if "." in each.table_name]
+    if not entries:
+        return []
+    try:
+        with connect(settings, "rowpost doctor") as database:
+            found = list(dotted(database, entries))
+    except RowpostError:
+        return []  # check_server says what is wrong
+    said = "the name has a dot, and what stands before it is a schema of the database"
+    return [Check(each.title, "note", said, f"if a schema is meant, write {meant.format()}; if not, nothing is to be done") for each, meant in found]
 
 
 def _spark() -> list[Check]:

@@ -54,7 +54,7 @@ ORDER BY o.object_id, c.column_id;
 
 _SCHEMAS = {"postgresql": "SELECT n.nspname::text FROM pg_catalog.pg_namespace AS n", "sqlserver": "SELECT s.name FROM sys.schemas AS s;"}
 
-Named = TypeVar("Named", QueueEntry, SubscriptionEntry)
+Named = TypeVar("Named", bound=QueueEntry | SubscriptionEntry)
 
 
 @dataclass(frozen=True)

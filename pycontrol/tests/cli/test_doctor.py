@@ -188,3 +188,12 @@ def test_an_owner_that_is_no_login_of_the_server_is_named_with_its_cure(is_login
     (check,) = sqlserver_checks.describe_owner(is_login, "shop]s")
 
     assert (check.state, check.advice) == told
+
+
+def test_a_queue_whose_name_begins_with_a_schema_is_noted_with_the_spelling_that_was_meant(program: Program, tmp_path):  # noqa: F811
+    declared = environment_file(tmp_path, rest="queues: {rowpost.Sales: {}, Nowhere.Sales: {}}\n")
+
+    done = program.with_environment(declared)("doctor", "--json")
+
+    advice = {check["name"]: check["advice"] for check in done.json["checks"] if "has a dot" in check["found"]}
+    assert advice == {"queue rowpost.Sales": "if a schema is meant, write Sales@[rowpost]; if not, nothing is to be done"}
