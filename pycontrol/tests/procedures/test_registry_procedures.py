@@ -125,6 +125,17 @@ def test_a_queue_has_one_lease_that_ends_the_given_seconds_from_now_and_is_orpha
     assert [(row[1], row[3]) for row in lapsed] == [("orphaned", "rowpost queue drop Sales")]
 
 
+@pytest.mark.parametrize(("typed", "told"), [("cafe\u0301", True), ("Cafe\u0301", True), ("Tea", False)])
+def test_a_name_that_looks_like_a_registered_one_is_told_with_it(database, typed, told, not_on_babelfish):
+    not_on_babelfish("its collations compare otherwise")
+    database.call("register_queue", **entry("Caf\u00e9"))
+
+    with pytest.raises(QueueNotFound) as error:
+        database.call("check_queue", queue_name=typed)
+
+    assert ("There is a queue 'Caf\u00e9', whose name differs" in str(error.value)) == told
+
+
 @pytest.mark.parametrize(("kind", "delayed"), [("own", True), ("own", False), ("external", False)])
 def test_check_queue_names_every_template_of_the_contract_that_a_queue_lacks(database, kind, delayed):
     database.call("register_queue", **entry("Bare", kind=kind, delayed=delayed))

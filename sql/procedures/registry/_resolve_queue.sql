@@ -16,8 +16,18 @@ SET @queue_key = (SELECT q.queue_key FROM rowpost.queue AS q WHERE q.queue_name 
 
 IF @queue_key IS NULL
 BEGIN
+    DECLARE @alike nvarchar(400) =
+    (
+        SELECT MIN(q.queue_name)
+        FROM rowpost.queue AS q
+        WHERE q.queue_name COLLATE Latin1_General_100_CI_AI = @queue_name COLLATE Latin1_General_100_CI_AI
+    );
     DECLARE @message nvarchar(2048) = CONCAT(
         N'No queue named ''', @queue_name, N''' is registered in this database.',
+        CASE
+            WHEN @alike IS NOT NULL
+            THEN CONCAT(N' There is a queue ''', @alike, N''', whose name differs in upper and lower case or in an accent.')
+        END,
         N' rowpost queue list shows those that are; rowpost queue create makes one.'
     );
     SET @message = REPLACE(@message, N'%', N'%%'); -- THROW reads % as the start of a placeholder

@@ -17,8 +17,14 @@ BEGIN
 
     IF v_queue_key IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'RP001', MESSAGE = format(
-            'No queue named ''%s'' is registered in this database. rowpost queue list shows those that are; rowpost queue create makes one.',
-            p_queue_name);
+            'No queue named ''%s'' is registered in this database.%s rowpost queue list shows those that are; rowpost queue create makes one.',
+            p_queue_name,
+            (
+                SELECT format(' There is a queue ''%s'', whose name differs in upper and lower case or in how an accent is composed.', min(q.queue_name))
+                FROM rowpost.queue AS q
+                WHERE lower(normalize(q.queue_name)) = lower(normalize(p_queue_name))
+                HAVING count(*) > 0
+            ));
     END IF;
 
     RETURN v_queue_key;
