@@ -16,12 +16,11 @@ SET @queue_key = (SELECT q.queue_key FROM rowpost.queue AS q WHERE q.queue_name 
 
 IF @queue_key IS NULL
 BEGIN
-    DECLARE @alike nvarchar(400) =
-    (
-        SELECT MIN(q.queue_name)
-        FROM rowpost.queue AS q
-        WHERE q.queue_name COLLATE Latin1_General_100_CI_AI = @queue_name COLLATE Latin1_General_100_CI_AI
-    );
+    DECLARE @alike nvarchar(400);
+    SELECT @alike = MIN(q.queue_name)
+    FROM rowpost.queue AS q
+    WHERE q.queue_name COLLATE latin1_general_100_ci_ai = @queue_name COLLATE latin1_general_100_ci_ai;
+
     DECLARE @message nvarchar(2048) = CONCAT(
         N'No queue named ''', @queue_name, N''' is registered in this database.',
         CASE
