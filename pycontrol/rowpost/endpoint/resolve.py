@@ -17,12 +17,16 @@ from rowpost.pipeline.plain_handler import Handler
 __all__ = ["resolve_handler"]
 
 
-def resolve_handler(name: str) -> Handler | Endpoint:
+def resolve_handler(name: str, takes: tuple[str, ...] = ("message", "connection")) -> Handler | Endpoint:
     """Import the module and return the function or the Endpoint. Dots after the colon lead into classes.
 
+    Args:
+        name: `module:function`.
+        takes: what a function is called with.
+
     Raises:
-        HandlerNotFound: the text has another form, the module or the object does not exist, or the function does not take a
-            message and a connection, or is async or a generator, which is never run. An error that the module raises while it is imported is the cause.
+        HandlerNotFound: the text has another form, the module or the object does not exist, or the function does not take
+            that, or is async or a generator, which is never run. An error that the module raises while it is imported is the cause.
 
     >>> resolve_handler("operator:eq")(1, 1)
     True
@@ -40,7 +44,7 @@ def resolve_handler(name: str) -> Handler | Endpoint:
     if not callable(handler) and not isinstance(handler, Endpoint):
         raise HandlerNotFound(f"handler {name!r} is a {type(handler).__name__}: it must be a function, or an Endpoint with handlers")
     if not isinstance(handler, Endpoint):
-        check_runs(handler, HandlerNotFound, f"handler {name!r}", takes=("message", "connection"))
+        check_runs(handler, HandlerNotFound, f"handler {name!r}", takes=takes)
     return handler
 
 

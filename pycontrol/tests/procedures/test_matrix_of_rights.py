@@ -27,6 +27,8 @@ OWN, FOREIGN = "MatrixOwn", "MatrixForeign"
 SAGAS = {OWN: replace(SAGA, name="MatrixOwnSaga"), FOREIGN: replace(SAGA, name="MatrixForeignSaga")}
 #: run as their caller, who needs the right of the queue's own procedure, or on the table itself
 TO_A_TABLE = {"send_unregistered", "send_to_subscriber"}
+#: for logins that may receive from any queue
+OF_RECEIVERS = {"report_supervisor"}
 AS_CALLER = {"send_message": "send", "receive_messages": "receive", **dict.fromkeys(TO_A_TABLE)}
 KINDS = ("nobody", "endpoint", "sender", "reader", "operator")
 CELLS = [
@@ -109,7 +111,7 @@ def is_allowed(kind, procedure, queue):
         if "endpoint" not in procedure.roles or kind == "nobody":
             return False
         if queue is None:
-            return True
+            return kind == "endpoint" or procedure.name not in OF_RECEIVERS
         side = AS_CALLER.get(procedure.name, "receive")
     return queue == OWN and side in sides
 

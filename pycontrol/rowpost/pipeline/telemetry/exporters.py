@@ -30,7 +30,7 @@ __all__ = ["Exporters"]
 logger = logging.getLogger("rowpost")
 
 #: how long the end of a process waits for its last export, and how long if the collector did not answer before
-FLUSH_SECONDS, FLUSH_UNREACHABLE_SECONDS = 1.0, 0.5
+FLUSH_SECONDS, FLUSH_UNREACHABLE_SECONDS = 2.0, 0.5
 _DEFAULT_ENDPOINT = "http://localhost:4318"
 
 
@@ -108,7 +108,7 @@ class Exporters:
             raise SettingsError(f"OpenTelemetry cannot start: {error} Correct the variables OTEL_… of this process.") from error
 
     def close(self) -> None:
-        """Export what is left, for at most one second: nothing may hold a worker at its end. A collector that did not answer before gets half of it."""
+        """Export what is left, for at most two seconds: nothing may hold a worker at its end. A collector that did not answer before gets half a second."""
         if self._endings:
             thread = threading.Thread(target=self._end, name="rowpost telemetry", daemon=True)
             thread.start()

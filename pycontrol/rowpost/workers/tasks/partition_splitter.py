@@ -30,7 +30,7 @@ def key_of(by: str) -> KeyOf:
         HandlerNotFound: there is no such function, or it is an Endpoint.
     """
     if ":" in by:
-        handler = resolve_handler(by)
+        handler = resolve_handler(by, takes=("message",))
         if isinstance(handler, Endpoint):
             raise HandlerNotFound(f"partitions by {by!r}: it is an Endpoint. Name a function that returns a message's value, or a header.")
         function: Callable[..., Any] = handler
