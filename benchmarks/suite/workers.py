@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import yaml
@@ -106,6 +106,9 @@ def worker_pool(place: Place | TsqlPlace, handler: str, number: int = 1, queue: 
     finally:
         for worker in workers:
             worker.send(Exit())
+        for worker in workers:
+            with suppress(TimeoutError):  # then it is killed
+                wait_until(lambda worker=worker: worker.exitcode is not None, "a worker exits")
             worker.close()
 
 
