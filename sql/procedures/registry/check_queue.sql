@@ -81,7 +81,7 @@ FROM
                 WHEN c.max_length = -1 THEN N'(max)'
                 WHEN TYPE_NAME(c.system_type_id) IN (N'nvarchar', N'nchar') THEN CONCAT(N'(', c.max_length / 2, N')')
                 WHEN TYPE_NAME(c.system_type_id) IN (N'varchar', N'char', N'varbinary', N'binary') THEN CONCAT(N'(', c.max_length, N')')
-                WHEN TYPE_NAME(c.system_type_id) IN (N'decimal', N'numeric') THEN CONCAT(N'(', c.precision, N', ', c.scale, N')')
+                WHEN TYPE_NAME(c.system_type_id) IN (N'decimal', N'numeric') THEN CONCAT(N'(', c.[precision], N', ', c.scale, N')')
                 WHEN TYPE_NAME(c.system_type_id) IN (N'datetime2', N'datetimeoffset', N'time') THEN CONCAT(N'(', c.scale, N')')
             END,
             N' NULL;'
