@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from rowpost.database.connection import Connection
+from rowpost.database.dialects.relations import RELATIONS, SCHEMAS
 from rowpost.deploy.diff import PlanDiff
 from rowpost.deploy.queue_entry import QueueEntry
 from rowpost.deploy.steps import Step
@@ -24,35 +25,6 @@ _ADVICE = (
     "Nothing was changed. Give the queue, saga or subscriptions another name, or rename what is there; a table that NServiceBus made is "
     "taken as it stands."
 )
-
-#: one row a column of each relation that is there: name as asked, what it is (empty for a table), column, whether each insert must fill it
-_RELATIONS = {
-    "postgresql": """
-SELECT w.name,
-    CASE c.relkind WHEN 'r' THEN '' WHEN 'p' THEN '' WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'f' THEN 'foreign table'
-        WHEN 'S' THEN 'sequence' WHEN 'c' THEN 'type' ELSE 'index' END,
-    a.attname::text,
-    a.attnotnull AND NOT a.atthasdef AND a.attidentity = '' AND a.attgenerated = ''
-FROM pg_catalog.json_array_elements_text({names}::json) AS w (name)
-JOIN pg_catalog.pg_class AS c ON c.oid = to_regclass(w.name)
-LEFT JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-ORDER BY c.oid, a.attnum
-""",
-    "sqlserver": """
-SELECT w.value,
-    CASE WHEN o.type = 'U' THEN '' ELSE LOWER(REPLACE(o.type_desc, '_', ' ')) END,
-    c.name,
-    CASE WHEN c.is_nullable = 0 AND c.is_identity = 0 AND c.is_computed = 0 AND c.default_object_id = 0 AND c.system_type_id <> 189 -- rowversion
-        THEN 1 ELSE 0 END
-FROM OPENJSON({names}) AS w
-INNER JOIN sys.objects AS o ON o.object_id = OBJECT_ID(w.value)
-LEFT JOIN sys.columns AS c ON c.object_id = o.object_id
-ORDER BY o.object_id, c.column_id;
-""",
-}
-
-
-_SCHEMAS = {"postgresql": "SELECT n.nspname::text FROM pg_catalog.pg_namespace AS n", "sqlserver": "SELECT s.name FROM sys.schemas AS s;"}
 
 Named = TypeVar("Named", bound=QueueEntry | SubscriptionEntry)
 
@@ -121,7 +93,7 @@ def dotted(database: Connection, entries: Sequence[Named]) -> Iterator[tuple[Nam
     if not entries:
         return
     with database.translated():
-        rows = database.dialect.script(database.driver_connection, _SCHEMAS[database.engine])
+        rows = database.dialect.script(database.driver_connection, SCHEMAS[database.engine])
     schemas = {_same(database.engine, name): name for (name,) in rows}
     for entry in entries:
         first, dot, rest = entry.table_name.partition(".")
@@ -159,7 +131,7 @@ def _use(step: Step) -> str:
 def _unfit(database: Connection, new: list[Step]) -> Iterator[str]:
     names = database.dialect.literal(json.dumps(sorted({str(step.object_name) for step in new}), ensure_ascii=False))
     with database.translated():
-        rows = database.dialect.script(database.driver_connection, _RELATIONS[database.engine].replace("{names}", names))
+        rows = database.dialect.script(database.driver_connection, RELATIONS[database.engine].replace("{names}", names))
     for step in new:
         there = [(what, column, mandatory) for name, what, column, mandatory in rows if name == step.object_name]
         if there and (why := _reason(there, _COLUMNS[database.engine][_kind(step)], database.engine)):

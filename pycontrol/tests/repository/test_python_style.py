@@ -53,7 +53,7 @@ def texts(path: Path) -> Iterator[ast.Constant]:
 
 
 #: modules that spell SQL: calls in the dialects, what surrounds a batch of a script, and GRANT statements
-SPELL_SQL = ("database/dialects/", "deploy/runner.py", "deploy/taken.py", "deploy/grants.py", "deploy/contract_sql.py")
+SPELL_SQL = ("database/dialects/", "deploy/runner.py", "deploy/grants.py", "deploy/contract_sql.py")
 
 
 def test_sql_stands_in_dialects_and_nowhere_else_in_python():

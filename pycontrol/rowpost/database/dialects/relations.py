@@ -1,0 +1,34 @@
+"""What stands in a database under some names, asked before a deployment makes tables there: one text for each engine."""
+
+from __future__ import annotations
+
+__all__ = ["RELATIONS", "SCHEMAS"]
+
+#: one row a column of each relation that is there: name as asked, what it is (empty for a table), column, whether each insert must fill it
+RELATIONS = {
+    "postgresql": """
+SELECT w.name,
+    CASE c.relkind WHEN 'r' THEN '' WHEN 'p' THEN '' WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'f' THEN 'foreign table'
+        WHEN 'S' THEN 'sequence' WHEN 'c' THEN 'type' ELSE 'index' END,
+    a.attname::text,
+    a.attnotnull AND NOT a.atthasdef AND a.attidentity = '' AND a.attgenerated = ''
+FROM pg_catalog.json_array_elements_text({names}::json) AS w (name)
+JOIN pg_catalog.pg_class AS c ON c.oid = to_regclass(w.name)
+LEFT JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY c.oid, a.attnum
+""",
+    "sqlserver": """
+SELECT w.value,
+    CASE WHEN o.type = 'U' THEN '' ELSE LOWER(REPLACE(o.type_desc, '_', ' ')) END,
+    c.name,
+    CASE WHEN c.is_nullable = 0 AND c.is_identity = 0 AND c.is_computed = 0 AND c.default_object_id = 0 AND c.system_type_id <> 189 -- rowversion
+        THEN 1 ELSE 0 END
+FROM OPENJSON({names}) AS w
+INNER JOIN sys.objects AS o ON o.object_id = OBJECT_ID(w.value)
+LEFT JOIN sys.columns AS c ON c.object_id = o.object_id
+ORDER BY o.object_id, c.column_id;
+""",
+}
+
+#: the schemas that the login can see
+SCHEMAS = {"postgresql": "SELECT n.nspname::text FROM pg_catalog.pg_namespace AS n", "sqlserver": "SELECT s.name FROM sys.schemas AS s;"}
