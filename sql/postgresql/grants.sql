@@ -21,10 +21,26 @@ EXCEPTION
 END
 $rowpost$;
 
--- Texts that were never released, with other parameters. Beside those of today they would make a name ambiguous below, and in calls.
-DROP FUNCTION IF EXISTS rowpost.send_unregistered(text, text, text, bytea, uuid, bigint, text, text);
-DROP FUNCTION IF EXISTS rowpost.publish_message(text[], text, bytea);
-DROP FUNCTION IF EXISTS rowpost.subscribe(text, text, text);
+-- CREATE OR REPLACE FUNCTION leaves a function with other parameters in place, which would make the name ambiguous below, and in
+-- calls: the one that this transaction made stays.
+DO $rowpost$
+DECLARE
+    v_old regprocedure;
+BEGIN
+    FOR v_old IN
+        SELECT o.oid::regprocedure
+        FROM pg_catalog.pg_proc AS o
+        WHERE o.pronamespace = 'rowpost'::regnamespace
+          AND age(o.xmin) > 0
+          AND EXISTS (
+              SELECT FROM pg_catalog.pg_proc AS n
+              WHERE n.pronamespace = o.pronamespace AND n.proname = o.proname AND n.oid <> o.oid AND age(n.xmin) <= 0
+          )
+    LOOP
+        EXECUTE format('DROP FUNCTION %s', v_old);
+    END LOOP;
+END
+$rowpost$;
 
 GRANT USAGE ON SCHEMA rowpost TO rowpost_endpoint, rowpost_operator, rowpost_reader;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA rowpost FROM PUBLIC;

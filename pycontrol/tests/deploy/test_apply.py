@@ -346,7 +346,9 @@ def test_a_database_of_an_old_compatibility_level_is_refused_before_anything_cha
         read_state(database)
 
 
+#: other parameters than today, also without a default where today has one more
 EARLIER = {
+    "list_supervisors": ("control", "", "boolean LANGUAGE sql AS 'SELECT true'"),
     "send_unregistered": (
         "registry",
         "text, text, text, bytea DEFAULT NULL, uuid DEFAULT NULL, bigint DEFAULT NULL, text DEFAULT NULL, text DEFAULT NULL",

@@ -19,7 +19,7 @@ BEGIN
     DECLARE @alike nvarchar(400);
     SELECT @alike = MIN(q.queue_name)
     FROM rowpost.queue AS q
-    WHERE q.queue_name COLLATE latin1_general_100_ci_ai = @queue_name COLLATE latin1_general_100_ci_ai;
+    WHERE q.queue_name COLLATE latin1_general_ci_ai = @queue_name COLLATE latin1_general_ci_ai;
 
     DECLARE @message nvarchar(2048) = CONCAT(
         N'No queue named ''', @queue_name, N''' is registered in this database.',
