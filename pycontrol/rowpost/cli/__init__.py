@@ -19,7 +19,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # a terminal that cannot display a name must not end the program
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    if "run" in sys.argv[1:]:
+    if hangups.is_run(sys.argv[1:]):
         hangups.remember()
     try:
         from rowpost.cli.app import app

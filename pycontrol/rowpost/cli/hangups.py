@@ -6,11 +6,22 @@ modules of `rowpost run` are imported.
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-__all__ = ["remember", "take_over"]
+__all__ = ["is_run", "remember", "take_over"]
 
 _early = threading.Event()
+
+
+def is_run(arguments: Iterable[str]) -> bool:
+    """Return whether these are arguments of `rowpost run`, the only command that reloads; SIGHUP ends all others."""
+    words = iter(arguments)
+    for word in words:
+        if word == "--env":
+            next(words, None)
+        elif not word.startswith("-"):
+            return word == "run"
+    return False
 
 
 def remember() -> None:

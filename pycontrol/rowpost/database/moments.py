@@ -12,14 +12,12 @@ A `DistantTime` is a `datetime`, so that a reader which compares, sorts or store
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Self
 
 __all__ = ["DistantTime", "moment"]
 
 _EPOCH = datetime(2000, 1, 1)
-_TEXT = re.compile(r"-?infinity|\d{4,6}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?( BC)?")
 _INFINITE = {2**63 - 1: "infinity", -(2**63): "-infinity"}
 #: the calendar repeats itself after so many years, which are so many microseconds
 _CYCLE_YEARS, _CYCLE_US = 400, 146_097 * 86_400_000_000
@@ -49,23 +47,10 @@ class DistantTime(datetime):
         return cls._made(bound, _INFINITE.get(microseconds) or _written(microseconds))
 
     @classmethod
-    def of_text(cls, text: str) -> DistantTime:
-        """Return PostgreSQL's own text of such a time, without a time zone, in `datestyle` ISO. Raises ValueError for other texts."""
-        if not _TEXT.fullmatch(text):
-            raise ValueError(f"{text!r} is not a time of PostgreSQL")
-        early = text.startswith("-") or text.endswith(" BC")
-        return cls._made(datetime.min if early else datetime.max, text.replace(" ", "T", 1))
-
-    @classmethod
     def _made(cls, bound: datetime, text: str) -> DistantTime:
         made = cls(bound.year, bound.month, bound.day, bound.hour, bound.minute, bound.second, bound.microsecond, bound.tzinfo)
         made.text = text
         return made
-
-    @property
-    def is_infinite(self) -> bool:
-        """Whether it is infinity or -infinity."""
-        return self.text.endswith("infinity")
 
     def isoformat(self, *_: Any, **__: Any) -> str:
         """Return the database's value; no arguments change it."""

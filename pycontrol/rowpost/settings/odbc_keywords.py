@@ -8,10 +8,11 @@ No message repeats a value, because values may be secrets.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from rowpost.settings.yaml_node import Node
 
-__all__ = ["check_odbc"]
+__all__ = ["check_odbc", "odbc_parts"]
 
 #: keywords of ADO.NET, in lower case without spaces, and what ODBC calls them
 _ODBC_NAME = {
@@ -21,7 +22,23 @@ _ODBC_NAME = {
 }  # fmt: skip
 #: keywords that both have, whose values differ: ADO.NET's True and False are yes and no here
 _YES_OR_NO = ("trustservercertificate", "encrypt", "multisubnetfailover", "trusted_connection")
-_PART = re.compile(r"\s*([^=;{}]+?)\s*=\s*(\{(?:[^}]|\}\})*\}|[^;]*)\s*(?:;|$)")
+_EXAMPLE = "such as Server=sql01;Database=shop;..."
+_PART = re.compile(r"\s*([^=;{}]+?)\s*=\s*(\{(?:[^}]|\}\})*\}|[^;]*)\s*(?:;+|$)")
+
+
+def odbc_parts(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each keyword of a connection string, as it is written, with its value, which may be in braces.
+
+    Raises:
+        ValueError: the rest is no keyword with a value.
+    """
+    at = 0
+    while text[at:].strip():
+        part = _PART.match(text, at)
+        if part is None:
+            raise ValueError("no keyword with a value")
+        yield part[1], part[2].strip()
+        at = part.end()
 
 
 def check_odbc(node: Node, url: str, otherwise: str = "") -> None:
@@ -33,10 +50,16 @@ def check_odbc(node: Node, url: str, otherwise: str = "") -> None:
         otherwise: what may stand there too, for the error if this is no such string.
 
     Raises:
-        SettingsError: a keyword is ADO.NET's, or a server or a database is missing.
+        SettingsError: a keyword is ADO.NET's, a part is no keyword with a value, or a server or a database is missing.
     """
-    given = {match[1].lower(): (match[1], match[2].strip()) for match in _PART.finditer(url)}
-    for key, (written, value) in given.items():
+    try:
+        parts = list(odbc_parts(url))
+    except ValueError:
+        raise node.error("url", f"must be {otherwise}an ODBC connection string {_EXAMPLE}. A value with a semicolon stands in braces") from None
+    given: dict[str, str] = {}
+    for written, value in parts:
+        key = written.lower()
+        given.setdefault(key, value)  # ODBC takes the first one
         odbc = _ODBC_NAME.get(key.replace(" ", ""))
         if odbc is not None:
             raise node.error("url", f"{written!r} is a keyword of ADO.NET, which ODBC ignores: write {odbc}")
@@ -46,7 +69,7 @@ def check_odbc(node: Node, url: str, otherwise: str = "") -> None:
             raise node.error("url", f"{written!r} is written as in ADO.NET: ODBC has {squeezed} with yes or no: write {squeezed}={answer}")
     if "dsn" in given or "filedsn" in given:
         return
-    if "server" not in given:
-        raise node.error("url", f"must be {otherwise}an ODBC connection string such as Server=sql01;Database=shop;...")
-    if "database" not in given:
+    if not given.get("server"):
+        raise node.error("url", f"must be {otherwise}an ODBC connection string {_EXAMPLE}")
+    if not given.get("database"):
         raise node.error("url", "names no Database, so that the login's default database would be used, often master: add Database=...")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from itertools import takewhile
 
+from rowpost.settings.odbc_keywords import odbc_parts
 from rowpost.settings.yaml_node import did_you_mean
 
 __all__ = ["HIDDEN", "describe_target", "is_unambiguous", "why_unreadable"]
@@ -23,7 +24,6 @@ _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _HOST = re.compile(r"[\w.,:/\[\]~+-]*")
 _PORT = re.compile(r"[\d,]*")
 _DATABASE = re.compile(r"[^@:/?#%&=]*")
-_ODBC_PART = re.compile(r"\s*([^=;{}]+?)\s*=\s*(\{(?:[^}]|\}\})*\}|[^;{}]*)\s*(?:;+|$)")
 _ODBC_SERVER = re.compile(r"[\w.,:\\/-]*")
 _ODBC_DATABASE = re.compile(r"[^@;={}]*")
 
@@ -87,14 +87,14 @@ def _postgresql(url: str) -> str:
 
 def _sqlserver(text: str) -> str:
     parts: dict[str, str] = {}
-    at = 0
-    while at < len(text):
-        part = _ODBC_PART.match(text, at)
-        key = part[1].lower() if part else ""
-        if part is None or key in parts:  # a password that is not in braces and has a semicolon
-            return HIDDEN
-        parts[key] = part[2].strip("{}").strip()
-        at = part.end()
+    try:
+        for keyword, value in odbc_parts(text):
+            braced = value.startswith("{")
+            if keyword.lower() in parts or (not braced and not {"{", "}"}.isdisjoint(value)):
+                return HIDDEN  # a password that is not in braces and has a semicolon
+            parts[keyword.lower()] = value.strip("{}").strip()
+    except ValueError:
+        return HIDDEN
     server, database = parts.get("server", HIDDEN), parts.get("database", "")
     shown = server if _ODBC_SERVER.fullmatch(server) or server == HIDDEN else HIDDEN
     return f"{shown}/{database if _ODBC_DATABASE.fullmatch(database) else HIDDEN}".rstrip("/")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from rowpost.database.requirements import Check
 from rowpost.errors import RowpostError
+from rowpost.spark.archive.address import local_path
 from rowpost.spark.java import NOT_ON_WINDOWS, find_java, memory_bytes
 from rowpost.version import install_command
 
@@ -114,7 +115,7 @@ def check_session(start: Callable[[], SparkSession], database: Callable[[], str]
         yield Check("session", "ok", f"Spark {spark.version}")
         yield _worker(spark)
         yield _source(spark)
-        if folder is not None and "://" in folder:
+        if folder is not None and local_path(folder) is None:
             yield from check_store(spark, folder)
     except RowpostError as error:
         yield Check("session", "bad", "does not start", str(error))

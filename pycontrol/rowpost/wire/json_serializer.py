@@ -43,7 +43,7 @@ _find_fine = re.compile(rb"\.\d{7}").search
 _find_long = re.compile(rb":\s*-?(?:\d{29}|[0-9.]+[eE])").search
 _find_long_listed = re.compile(rb"[:,\[]\s*-?(?:\d{29}|[0-9.]+[eE])").search
 #: how objects begin whose types are named, and what is in bodies that have such objects in them
-_TYPED, _WRAPPED = b'{"$type":', b'"$value'
+_TYPED, _TYPE, _WRAPPED = b'{"$type":', b'"$type"', b'"$value'
 _REFUSED = (msgspec.MsgspecError, TypeError, ValueError, RecursionError)
 
 
@@ -83,7 +83,7 @@ class JsonSerializer:
         try:
             reader = self._readers.get(cls) or self._readers.setdefault(cls, _reader(cls, self._spellings, self._allow_unknown))
             try:
-                return reader(plain_json(text) if text.startswith(_TYPED) else text)
+                return reader(plain_json(text) if text.startswith(_TYPED) and text.count(_TYPE) > 1 else text)
             except _REFUSED:
                 if not text.lstrip().startswith(b"[") and _WRAPPED not in text:
                     raise

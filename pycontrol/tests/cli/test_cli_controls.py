@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from rowpost.cli.hangups import is_run
 from tests.support.program import Program, environment_file, rowpost
 from tests.support.workers import eventually
 
@@ -124,3 +125,19 @@ def test_a_hangup_before_the_first_import_reads_the_environment_again_when_the_w
 
     assert reloaded is not None
     assert code == 130
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("run", True),
+        ("--env local --json run --ci", True),
+        ("--env=local run", True),
+        ("--env run queue list", False),
+        ("bridge run shop", False),
+        ("send run -", False),
+        ("", False),
+    ],
+)
+def test_only_run_outlives_a_hangup(arguments, expected):
+    assert is_run(arguments.split()) is expected

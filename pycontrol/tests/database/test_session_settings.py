@@ -8,6 +8,7 @@ from contextlib import closing
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from rowpost.database.connection import Connection, connect_url
 from rowpost.database.dialects import postgresql_session
@@ -97,7 +98,7 @@ def test_a_role_that_has_settings_gets_the_protocols_and_keeps_its_own(url, sql)
     sql.run("ALTER ROLE rowpost_settings SET DateStyle = 'SQL, DMY'")
     sql.run("ALTER ROLE rowpost_settings SET statement_timeout = '77s'")
     try:
-        with closing(open_connection(url, "rowpost tests", user="rowpost_settings")) as connection:
+        with closing(open_connection(make_conninfo(url, user="rowpost_settings"), "rowpost tests")) as connection:
             found = settings_of(connection, "client_encoding", "default_transaction_isolation", "DateStyle", "statement_timeout")
     finally:
         sql.run("DROP ROLE rowpost_settings")
@@ -193,3 +194,12 @@ def test_a_database_in_another_encoding_is_refused_before_anything_is_deployed_a
 
     assert left == (None,)
     assert checks["encoding"] == "bad"
+
+
+def test_a_server_that_is_too_old_for_the_settings_is_refused_by_its_version(url, monkeypatch):
+    monkeypatch.setattr(postgresql_session, "_OLDEST", 99)
+    monkeypatch.setitem(postgresql_session.SETTINGS, "no_such_setting", "1")
+    monkeypatch.setattr(postgresql_session, "_ALL", "SET no_such_setting = 1")
+
+    with pytest.raises(UnsupportedServer, match="rowpost needs PostgreSQL 99"):
+        connect_url("postgresql", url)

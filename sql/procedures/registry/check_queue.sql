@@ -74,23 +74,28 @@ FROM
         q.queue_name,
         N'column_mandatory',
         CONCAT(N'The column ', QUOTENAME(c.name) COLLATE database_default, N' allows no null and has no default: messages cannot be stored.'),
-        CONCAT(
-            N'ALTER TABLE ', q.table_name, N' ALTER COLUMN ', QUOTENAME(c.name) COLLATE database_default, N' ',
-            TYPE_NAME(c.user_type_id) COLLATE database_default,
-            CASE
-                WHEN c.max_length = -1 THEN N'(max)'
-                WHEN TYPE_NAME(c.system_type_id) IN (N'nvarchar', N'nchar') THEN CONCAT(N'(', c.max_length / 2, N')')
-                WHEN TYPE_NAME(c.system_type_id) IN (N'varchar', N'char', N'varbinary', N'binary') THEN CONCAT(N'(', c.max_length, N')')
-                WHEN TYPE_NAME(c.system_type_id) IN (N'decimal', N'numeric') THEN CONCAT(N'(', c.[precision], N', ', c.scale, N')')
-                WHEN TYPE_NAME(c.system_type_id) IN (N'datetime2', N'datetimeoffset', N'time') THEN CONCAT(N'(', c.scale, N')')
-            END,
-            N' NULL;'
-        )
+        CASE
+            WHEN c.name COLLATE database_default = N'RowVersion'
+                THEN N'No column becomes an identity: move the messages into a new table whose RowVersion is bigint IDENTITY(1, 1).'
+            ELSE CONCAT(
+                N'ALTER TABLE ', q.table_name, N' ALTER COLUMN ', QUOTENAME(c.name) COLLATE database_default, N' ',
+                TYPE_NAME(c.user_type_id) COLLATE database_default,
+                CASE
+                    WHEN c.system_type_id <> c.user_type_id OR TYPE_NAME(c.system_type_id) = N'xml' THEN N'' -- an alias has its length; xml has none
+                    WHEN c.max_length = -1 THEN N'(max)'
+                    WHEN TYPE_NAME(c.system_type_id) IN (N'nvarchar', N'nchar') THEN CONCAT(N'(', c.max_length / 2, N')')
+                    WHEN TYPE_NAME(c.system_type_id) IN (N'varchar', N'char', N'varbinary', N'binary') THEN CONCAT(N'(', c.max_length, N')')
+                    WHEN TYPE_NAME(c.system_type_id) IN (N'decimal', N'numeric') THEN CONCAT(N'(', c.[precision], N', ', c.scale, N')')
+                    WHEN TYPE_NAME(c.system_type_id) IN (N'datetime2', N'datetimeoffset', N'time') THEN CONCAT(N'(', c.scale, N')')
+                END,
+                N' NULL;'
+            )
+        END
     FROM queues AS q
     INNER JOIN sys.columns AS c
         ON q.table_id = c.object_id AND c.is_nullable = 0 AND c.is_identity = 0 AND c.is_computed = 0 AND c.default_object_id = 0
     WHERE TYPE_NAME(c.system_type_id) <> N'timestamp' -- the server fills it
-      AND c.name COLLATE database_default NOT IN (N'Id', N'Expires', N'Headers', N'Body', N'Recoverable', N'RowVersion')
+      AND c.name COLLATE database_default NOT IN (N'Id', N'Expires', N'Headers', N'Body', N'Recoverable')
     UNION ALL
     SELECT
         q.queue_name,

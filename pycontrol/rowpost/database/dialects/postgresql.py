@@ -28,7 +28,7 @@ from rowpost.database.dialects.protocol import (
 from rowpost.errors import RowpostError, SettingsError, UnsupportedServer
 from rowpost.settings.target import is_unambiguous, why_unreadable
 
-__all__ = ["PostgreSQL", "check_version"]
+__all__ = ["PostgreSQL"]
 
 _TYPES = {
     "string": "text",
@@ -53,7 +53,6 @@ _COMMIT_GUARD = (
 _NO_CURSOR = "34000"
 _BEGIN: dict[Begin, tuple[bytes, ...]] = {False: (), True: (b"BEGIN",), "commit_guarded": (b"BEGIN", _COMMIT_GUARD)}
 _COMMIT: dict[Commit, tuple[bytes, ...]] = {False: (), True: (b"COMMIT",), "commit_guarded": (f"CLOSE {_GUARD}".encode(), b"COMMIT")}
-_OLDEST = 14
 
 
 class PostgreSQL:
@@ -75,7 +74,6 @@ class PostgreSQL:
         except psycopg.Error as error:
             raise self.translate(error) from error
         try:
-            check_version(connection.info.server_version)
             if url not in self._checked:
                 if pooling.is_pooled(connection):
                     postgresql_session.by_command(connection, url)
@@ -276,19 +274,6 @@ class PostgreSQL:
     def script_call(self, procedure: Procedure, arguments: Sequence[tuple[str, Any]]) -> str:
         given = ", ".join(f"p_{name} => {self.literal(value)}" for name, value in arguments)
         return f"SELECT {self.object_name(procedure, None)}({given});"
-
-
-def check_version(number: int) -> None:
-    """Check that a server is PostgreSQL 14 or newer; `number` is the version as libpq has it, such as 130012.
-
-    Raises:
-        UnsupportedServer: it is older.
-    """
-    if number < _OLDEST * 10_000:
-        raise UnsupportedServer(
-            f"The server is PostgreSQL {number // 10_000}.{number % 10_000}; rowpost needs PostgreSQL {_OLDEST} or newer. "
-            "Nothing was changed: upgrade the server, or name another one in the environment's url."
-        )
 
 
 def _check_not_nested(connection: psycopg.Connection) -> None:

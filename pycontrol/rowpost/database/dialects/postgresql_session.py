@@ -23,16 +23,17 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from rowpost.database.dialects import libpq
+from rowpost.errors import UnsupportedServer
 from rowpost.settings.password import read_password
 
-__all__ = ["SETTINGS", "by_command", "open_connection", "reset", "startup_options"]
+__all__ = ["SETTINGS", "by_command", "check_version", "open_connection", "reset"]
 
 #: what the protocol depends on, apart from `client_encoding` and DateStyle
 SETTINGS = {
     "default_transaction_isolation": "read committed",  # the error queue moves a message that a second connection has counted
     "TimeZone": "UTC",  # a time that a session converts or renders is the same for everybody
     "IntervalStyle": "postgres",  # psycopg reads no other one
-    "bytea_output": "hex",  # so does the reader of a replication slot
+    "bytea_output": "hex",  # bytes that are rendered as text have one form
     "extra_float_digits": "1",  # times of the server's clock keep their microseconds
     "standard_conforming_strings": "on",  # a backslash in a literal is a backslash
     "quote_all_identifiers": "off",  # names that the server renders are compared
@@ -42,6 +43,7 @@ _ENCODING = "UTF8"
 #: the order of day and month is not the protocol's: this setting keeps it, and no startup packet can
 _ISO_DATES = "SET DateStyle = ISO"
 _ALL = "; ".join([f"SET client_encoding = '{_ENCODING}'", _ISO_DATES, *(f"SET {name} = '{value}'" for name, value in SETTINGS.items())])
+_OLDEST = 14
 _CONNECT_TIMEOUT = 10  # seconds
 # A silent network is noticed within about half a minute, whether data are under way (tcp_user_timeout) or not (keepalives).
 _TCP = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 4, "tcp_user_timeout": 30_000}  # seconds; milliseconds
@@ -53,25 +55,26 @@ _by_command: set[str] = set()
 _after_reset: WeakKeyDictionary[psycopg.Connection, str] = WeakKeyDictionary()
 
 
-def open_connection(url: str, application_name: str, **parameters: Any) -> psycopg.Connection:
+def open_connection(url: str, application_name: str) -> psycopg.Connection:
     """Connect as all parts of rowpost do.
 
     Args:
         url: of the database; it may have parameters of its own.
         application_name: as the server shows it.
-        parameters: more of libpq's.
 
     Raises:
         psycopg.Error: the connection was refused, or the URL cannot be read.
+        UnsupportedServer: the server is older than PostgreSQL 14.
     """
     named = conninfo_to_dict(url)
     given: dict[str, Any] = {key: value for key, value in _TCP.items() if key not in named}
     password = read_password(url)
     if password is not None:
         given["password"] = password
-    given |= {"application_name": application_name, "connect_timeout": _CONNECT_TIMEOUT, "client_encoding": _ENCODING, **parameters}
+    given |= {"application_name": application_name, "connect_timeout": _CONNECT_TIMEOUT, "client_encoding": _ENCODING}
     connection = _connect(url, named, given)
     try:
+        check_version(connection.info.server_version)  # an older one does not have all settings
         _settle(connection, url)
     except BaseException:
         connection.close()
@@ -84,7 +87,7 @@ def _connect(url: str, named: dict[str, Any], given: dict[str, Any]) -> psycopg.
         _by_command.add(url)
     if url not in _by_command:
         try:
-            return psycopg.connect(url, autocommit=True, options=startup_options(named), **given)
+            return psycopg.connect(url, autocommit=True, options=_startup_options(named), **given)
         except psycopg.OperationalError as error:
             if not _REFUSES_OPTIONS.search(str(error)):
                 raise
@@ -92,7 +95,7 @@ def _connect(url: str, named: dict[str, Any], given: dict[str, Any]) -> psycopg.
     return psycopg.connect(url, autocommit=True, **given)
 
 
-def startup_options(named: dict[str, Any]) -> str:
+def _startup_options(named: dict[str, Any]) -> str:
     """Return libpq's `options` with the protocol's settings behind those of the URL's parameters or of PGOPTIONS: the last one counts."""
     theirs = named.get("options") or os.environ.get("PGOPTIONS", "")
     ours = ("-c {}={}".format(name, value.replace(" ", r"\ ")) for name, value in SETTINGS.items())
@@ -112,6 +115,19 @@ def _settle(connection: psycopg.Connection, url: str) -> None:
         missing.append(f"SET TimeZone = '{SETTINGS['TimeZone']}'")
     if missing:
         _set(connection, "; ".join(missing))
+
+
+def check_version(number: int) -> None:
+    """Check that a server is PostgreSQL 14 or newer; `number` is the version as libpq has it, such as 130012.
+
+    Raises:
+        UnsupportedServer: it is older.
+    """
+    if number < _OLDEST * 10_000:
+        raise UnsupportedServer(
+            f"The server is PostgreSQL {number // 10_000}.{number % 10_000}; rowpost needs PostgreSQL {_OLDEST} or newer. "
+            "Nothing was changed: upgrade the server, or name another one in the environment's url."
+        )
 
 
 def by_command(connection: psycopg.Connection, url: str) -> None:

@@ -92,10 +92,6 @@ class DeltaArchive(ArchiveTable):
                                       configuration=_properties(schema), commit_properties=properties)  # fmt: skip
 
     @property
-    def place(self) -> str:
-        return self.path
-
-    @property
     def version(self) -> int:
         return self._table.version()
 
@@ -177,7 +173,8 @@ class DeltaArchive(ArchiveTable):
 
     @property
     def is_of_folder(self) -> bool:
-        return self.folder.exists(f"{LOG_FOLDER}/{self.version:020}.json") and super().is_of_folder
+        files = self.files()
+        return self.folder.exists(f"{LOG_FOLDER}/{self.version:020}.json") and (not files or any(self.folder.exists(file.path) for file in files))
 
     def replaced(self) -> list[str]:
         return sorted(self._table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True))

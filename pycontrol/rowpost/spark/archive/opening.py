@@ -17,6 +17,7 @@ def open_table(address: str) -> ArchiveTable:
 
     Raises:
         ArchiveNotFound: there is no table.
+        SettingsError: Delta's libraries would read the path as another one.
         SparkFailed: the table cannot be read, or is not an archive.
         SparkUnavailable: deltalake is not installed.
     """

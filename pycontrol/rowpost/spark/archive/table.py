@@ -70,11 +70,6 @@ class ArchiveTable(ABC):
 
     @property
     @abstractmethod
-    def place(self) -> str:
-        """The address, independent of the working directory."""
-
-    @property
-    @abstractmethod
     def version(self) -> int:
         """A number that grows with each commit of files."""
 
@@ -139,10 +134,9 @@ class ArchiveTable(ABC):
         """Return the notes of rowpost's commits after a version, the oldest first."""
 
     @property
+    @abstractmethod
     def is_of_folder(self) -> bool:
         """Whether the log that was read is the log of this folder, and not that of another one whose files it lists."""
-        files = self.files()
-        return not files or any(self.folder.exists(file.path) for file in files)
 
     @abstractmethod
     def replaced(self) -> list[str]:

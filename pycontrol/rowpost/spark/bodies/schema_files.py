@@ -87,7 +87,7 @@ def folder_name(message_type: str) -> str:
 
 
 def type_of(name: str) -> str:
-    """Return the type whose file or folder has this name."""
+    """Return the type whose file has this name."""
     return unquote(name)
 
 

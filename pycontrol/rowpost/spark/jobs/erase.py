@@ -141,7 +141,7 @@ def run(
         unsure = _holding(spark, table, selection, [each for each in leftovers if each.path not in swept])
         replayed = sum(_erase_replay(spark, table, selection, place) for place in table.folder.replays())
     receipt = {
-        "time": now.isoformat(timespec="seconds"), "reason": reason, "user": _user(), "host": socket.gethostname(), "archive": table.place,
+        "time": now.isoformat(timespec="seconds"), "reason": reason, "user": _user(), "host": socket.gethostname(), "archive": table.path,
         "selected_by": [name for name, used in (("where", selection.where), ("ids", selection.ids)) if used], "ids": len(selection.ids),
         "erased": counts.rows_before - counts.rows_after, "files_rewritten": counts.files_before,
         "leftovers_deleted": len(swept), "replayed_erased": replayed, "copies_erased": copied.erased, "copies_missing": copied.missing,

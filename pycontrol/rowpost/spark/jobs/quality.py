@@ -187,7 +187,7 @@ def _set_apart(spark: SparkSession, source: ArchiveTable, judged: DataFrame, apa
         table.check_writable()
         if FAILED not in table.schema.fieldNames():
             raise SettingsError(f"Cannot write failing messages to {apart}: the table there is another one. Name a new folder or table.")
-        remember(source.folder, table.place)
+        remember(source.folder, table.path)
         new = append(table, "quality", lambda: not_in(spark, table, failing, _KEY), {"archive": source.folder.path})
     return sum(file.rows for file in new)
 

@@ -96,6 +96,8 @@ def read_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOpt
     """Parse the options of a batch read, or of a stream. Raises SettingsError."""
     check_no_secrets(options)
     check_names(options, STREAM if stream else BATCH, "a stream" if stream else "a batch read")
+    if options.get("mode", "").lower() == "log":
+        raise SettingsError("mode=log is gone: messages that are received at once are archived from the audit queue, with mode=tail or mode=drain.")
     mode = _choice(options, "mode", (TAIL, DRAIN), TAIL)
     max_rows = _whole(options, "maxOffsetsPerTrigger", at_least=1)
     queue, queues, pattern = _queues(options)
@@ -178,8 +180,6 @@ def _environment(options: Mapping[str, str]) -> str | None:
 
 def _choice(options: Mapping[str, str], name: str, choices: tuple[str, ...], default: str) -> str:
     value = options.get(name, default).lower()
-    if value == "log":
-        raise SettingsError("mode=log is gone: messages that are received at once are archived from the audit queue, with mode=tail or mode=drain.")
     if value not in choices:
         raise SettingsError(f"The option {name} must be {' or '.join(choices)} (got {value!r}).")
     return value

@@ -166,5 +166,5 @@ def check_offset(names: Sequence[str], offset: dict[str, Any]) -> None:
     if not set(names) <= offset.keys():
         raise StreamRefused(
             f"The stream cannot use the checkpoint's offset {offset}: it needs {', '.join(names)}. "
-            "The checkpoint belongs to another source, or to another mode (tail, drain, log). Use a separate checkpoint for each."
+            "The checkpoint belongs to another source, or to another mode (tail or drain). Use a separate checkpoint for each."
         )

@@ -1,13 +1,13 @@
 """Read a range of messages to its end although the connection is lost in between.
 
 A task has handed rows to Spark when it loses its connection, and cannot take them back. It therefore reads the range again
-and skips these rows. The spool and the server's log have an order, so that their number is enough. A queue has none: their row versions are
-kept, eight bytes for each row of the range.
+and skips these rows. The spool has an order, so that their number is enough. A queue has none: their row versions are kept, eight
+bytes for each row of the range.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Protocol
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ from rowpost.spark.source.options import ReadOptions
 from rowpost.spark.source.queue_stream import Range, read_batches
 from rowpost.spark.source.reconnect import PatientConnection
 
-__all__ = ["read_again", "read_queue_range", "read_spool_range"]
+__all__ = ["read_queue_range", "read_spool_range"]
 
 _KEY = "row_version"
 
@@ -82,16 +82,10 @@ def read_spool_range(connection: PatientConnection, options: ReadOptions, schema
 def _read(
     connection: PatientConnection, procedure: str, options: ReadOptions, schema: StructType, part: Range, seen: _Seen
 ) -> Iterator[pa.RecordBatch]:
-    return read_again(connection, lambda: read_batches(connection.open(), procedure, options, schema, part), seen)
-
-
-def read_again(connection: PatientConnection, read: Callable[[], Iterator[pa.RecordBatch]], seen: _Seen | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield what `read` returns, and call it again after a lost connection. It must return the same rows, in the same order if `seen` is None."""
-    seen = seen or _SeenRows()
     while True:
         seen.begin()
         try:
-            for batch in read():
+            for batch in read_batches(connection.open(), procedure, options, schema, part):
                 unseen = seen.unseen(batch)
                 if unseen.num_rows:
                     connection.succeeded()  # only new rows end an outage, so that each attempt makes progress or waits

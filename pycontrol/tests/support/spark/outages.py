@@ -16,12 +16,12 @@ __all__ = ["own_server"]
 
 
 @contextmanager
-def own_server(spark: SparkSession | None = None, options: str = "") -> Iterator[tuple[Server, Queues]]:
+def own_server(spark: SparkSession | None = None) -> Iterator[tuple[Server, Queues]]:
     """Start a server for the block. Its environment file contains its URL, because Spark's processes have started already."""
     with tempfile.TemporaryDirectory(prefix="rowpost-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         folder.chmod(0o755)
-        server = Server(folder / "p", options)
+        server = Server(folder / "p")
         server.create()
         server.start()
         try:

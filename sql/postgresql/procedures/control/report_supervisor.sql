@@ -18,7 +18,7 @@ Atomicity: in the caller's transaction.
 Locking:   its own rows of rowpost.supervisor and rowpost.supervised_queue.
 A supervisor is recorded for those queues only from which its login may receive. A row that another login wrote stays as it is. Supervisors
 that have been silent for a day are deleted when the next one starts.
-Rights:    a new supervisor needs a login that may receive from a queue. Of a login the 1000 supervisors that reported last are kept.
+Rights:    a new supervisor needs an operator, or a login that may receive from a queue. Of a login the 1000 supervisors that reported last are kept.
 */
 DECLARE
     v_now CONSTANT timestamp := clock_timestamp() AT TIME ZONE 'UTC';
