@@ -107,10 +107,15 @@ BEGIN
 
     INSERT INTO @surplus (supervisor_id)
     SELECT o.supervisor_id
-    FROM rowpost.supervisor AS o
-    WHERE o.login_name = @login
-    ORDER BY o.seen_at DESC, o.supervisor_id ASC
-    OFFSET 1000 ROWS;
+    FROM
+    (
+        SELECT
+            s.supervisor_id,
+            ROW_NUMBER() OVER (ORDER BY s.seen_at DESC, s.supervisor_id ASC) AS place
+        FROM rowpost.supervisor AS s
+        WHERE s.login_name = @login
+    ) AS o
+    WHERE o.place > 1000;
 
     -- rule bounded_change: about one row, as each new supervisor removes what is above the limit.
     DELETE q
