@@ -157,7 +157,9 @@ def test_supervisors_that_were_silent_for_a_day_go_when_another_starts(make_queu
     ],
     ids=lambda forged: f"{forged}"[:40],
 )  # fmt: skip
-def test_a_report_of_another_form_is_refused(make_queue, database, forged):
+def test_a_report_of_another_form_is_refused(make_queue, database, forged, not_on_babelfish):
+    if forged.get("workers", "").startswith("[["):
+        not_on_babelfish("has no limit of nested JSON but its stack")
     arguments = {"host_name": "h", "process_id": 7, "environment": "test", "rowpost_version": "1.0", "workers": "[]", "queues": "[]"}
     with pytest.raises(InvalidReport, match="must have a JSON array"):
         database.call("report_supervisor", supervisor_id=FIRST, **{**arguments, **forged})

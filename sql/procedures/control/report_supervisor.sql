@@ -21,7 +21,7 @@ Rights:    a new supervisor needs an operator, or a login that may receive from 
 */
 SET NOCOUNT, XACT_ABORT ON;
 
-DECLARE @login sysname = ORIGINAL_LOGIN();
+DECLARE @login nvarchar(128) = ORIGINAL_LOGIN();
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 
 IF @ended = 1
