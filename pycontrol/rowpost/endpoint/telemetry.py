@@ -44,7 +44,7 @@ class RunningTelemetry:
         return None if self._telemetry is None else self._telemetry.pipeline(queue, discriminator)
 
     def close(self) -> None:
-        """Observe the endpoints no longer, and export what is left, for at most one second."""
+        """Observe the endpoints no longer, and export what is left, for at most two seconds."""
         if self._telemetry is None or self._exporters is None:
             return
         for endpoint in self._endpoints:

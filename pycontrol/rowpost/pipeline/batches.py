@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from rowpost.errors import DatabaseUnavailable, Deadlock, MessageCorrupt
+from rowpost.errors import DatabaseUnavailable, Deadlock, MessageCorrupt, RowpostError
 from rowpost.pipeline.batch_size import BatchSize
 from rowpost.pipeline.pipeline import Pipeline
 from rowpost.recoverability.lost_sessions import is_waiting
@@ -161,9 +161,15 @@ class Batches:
         outcomes: list[Outcome] = []
         if broken is None:
             return outcomes
+        trouble: RowpostError | None = None
         for message in messages:
             if not message.expired and not is_waiting(pipeline.database, pipeline.queue, message.row_version):
-                outcomes.append(pipeline.move_unremoved(message, broken))
+                try:
+                    outcomes.append(pipeline.move_unremoved(message, broken))
+                except RowpostError as error:  # the next message is as much in danger
+                    trouble = trouble or error
+        if trouble is not None:
+            raise trouble
         return outcomes
 
     def _commit(self, batch: _Batch) -> list[Outcome]:

@@ -207,9 +207,9 @@ class WithinTransaction:
             batched: the transaction is commit-guarded and contains other messages too.
         """
         database, retries = self._receiver.database, self._receiver.retries
-        if database.closed:
+        if database.closed and self._guard.ended != "COMMIT":
             return self._closed(message, error)
-        if batched and error is not None and self._is_conflict(error):
+        if batched and error is not None and self._guard.ended in (None, "ROLLBACK") and self._is_conflict(error):
             roll_back(database)  # the locks of the batch's other messages may be the cause: alone it may succeed
             return DEADLOCKED
         if self._guard.ended is None and self._is_open(error, batched):
@@ -224,7 +224,10 @@ class WithinTransaction:
         if batched and row is RowState.GONE:
             self._receiver.broken = error  # its messages may be in no queue
             row = RowState.RETURNED if is_waiting(database, self._receiver.queue, message.row_version) else RowState.GONE
-        return retries.failed(database, message, error, row)
+        outcome = retries.failed(database, message, error, row)
+        if database.closed:
+            self._replace(database)
+        return outcome
 
     def _is_open(self, error: BaseException | None, batched: bool) -> bool:
         """Return whether the handler left its transaction open. An error of SQL Server often rolls back by itself."""
@@ -246,7 +249,7 @@ class WithinTransaction:
             return False  # the server has rolled back
 
     def _closed(self, message: Message, error: BaseException | None) -> Outcome:
-        """Treat a message whose connection was lost, or closed by its handler. The server has rolled back in both cases.
+        """Treat a message whose connection was lost, or closed by its handler, without a COMMIT: the server has rolled back.
 
         A lost connection cannot count the attempt. The worker does that on its next connection, because the message itself may be
         the cause: a query can end its server process.

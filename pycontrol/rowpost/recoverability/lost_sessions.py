@@ -6,7 +6,7 @@ import time
 
 from rowpost.database.connection import Connection
 from rowpost.database.receive_transaction import ReceiveTransaction
-from rowpost.errors import DatabaseUnavailable
+from rowpost.errors import DatabaseUnavailable, RowpostError
 from rowpost.wire.message import MessageRow
 
 __all__ = ["check_attempt", "is_waiting", "receive_again"]
@@ -34,11 +34,17 @@ def receive_again(database: Connection, queue: str, row_version: int) -> list[Me
 
 
 def is_waiting(database: Connection, queue: str, row_version: int) -> bool:
-    """Return whether a message is in its queue, and no other worker has it. Rolls back whatever transaction is open."""
-    database.rollback()
-    with ReceiveTransaction(database):
-        waits = bool(database.call("receive_message", queue, begin=True, row_version=row_version))
+    """Return whether a message is in its queue, and no other worker has it. Rolls back whatever transaction is open.
+
+    If the server cannot be asked, the message counts as gone: what stores it then opens another connection, and looks for the message there.
+    """
+    try:
         database.rollback()
+        with ReceiveTransaction(database):
+            waits = bool(database.call("receive_message", queue, begin=True, row_version=row_version))
+            database.rollback()
+    except RowpostError:
+        return False
     return waits
 
 

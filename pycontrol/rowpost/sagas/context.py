@@ -37,7 +37,7 @@ class SagaContext(Context):
     ) -> None:
         super().__init__(outer.endpoint, outer.database, outer.incoming, outer.scope)
         self.operations, self.headers, self.discards = outer.operations, outer.headers, outer.discards
-        self._collected = outer._collected
+        self._collected, self.audit_headers = outer._collected, outer.audit_headers
         self._saga_id, self._saga_type = saga_id, saga_type
         self._metadata = metadata
         self._sent = sent

@@ -357,7 +357,9 @@ def level_of(event: Event) -> int:
 def log_event(event: Event) -> None:
     """Write an event to the logger "rowpost", or to the logger that a worker used; the default of a supervisor without `on_event`."""
     if isinstance(event, Logged):
-        extra = {**event.extra, "rowpost_queue": event.queue, "rowpost_worker": event.pid, "rowpost_message_id": event.message_id}
+        own = logging.makeLogRecord({}).__dict__  # with what the program's record factory adds, which logging refuses as extra
+        given = {key: value for key, value in event.extra.items() if key not in own}
+        extra = {**given, "rowpost_queue": event.queue, "rowpost_worker": event.pid, "rowpost_message_id": event.message_id}
         logging.getLogger(event.logger).log(event.level, "%s", event.text, extra=extra)
     else:
         logger.log(level_of(event), "%s", event)

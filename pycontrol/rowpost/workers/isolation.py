@@ -112,6 +112,14 @@ def kill_group(pid: int) -> None:
     """Kill a worker and the processes that its handlers started. Processes with a session of their own stay. Windows: does nothing."""
     if sys.platform == "win32":
         return
-    for kill in (os.killpg, os.kill):  # a worker that has just begun has no group yet
-        with suppress(ProcessLookupError, PermissionError):
-            kill(pid, signal.SIGKILL)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def kill_worker(pid: int) -> None:
+    """Kill a worker, which has no group yet if it has just begun, and its group. The worker may not have been waited for."""
+    if sys.platform == "win32":
+        return
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+    kill_group(pid)

@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection as PipeEnd
 from typing import Any
 from uuid import UUID
 
-from rowpost.workers.isolation import kill_group, safe_path, signals_blocked
+from rowpost.workers.isolation import kill_group, kill_worker, safe_path, signals_blocked
 from rowpost.workers.protocol import Assignment, InFlight
 from rowpost.workers.receive_cursor import SharedHighWaterMark
 from rowpost.workers.temporary import use_own_folder
@@ -88,7 +88,7 @@ class WorkerProcess:
         """Kill the process and what its handlers started; the server rolls its transaction back."""
         if self.exitcode is None:
             self._process.kill()
-            kill_group(self.pid)
+            kill_worker(self.pid)
 
     def close(self) -> None:
         """Free the system resources of a process that has ended. What a process leaves that did not exit by itself is killed."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from random import Random
 from threading import Thread
+from types import SimpleNamespace
 from uuid import uuid4
 
 import pytest
@@ -723,6 +724,34 @@ def test_each_message_that_cannot_be_sent_is_one_event_and_then_a_reminder(busin
 
     assert [len(texts) for texts in rounds] == [2, 1]
     assert "2 handled messages still cannot be sent" in rounds[1][0]
+
+
+def test_messages_that_fail_after_others_were_sent_wait_an_hour_for_their_own_reminder(business, database, target, business_url, monkeypatch):
+    clock = SimpleNamespace(time=lambda: 0.0, monotonic=lambda: clock.now, now=0.0)
+    monkeypatch.setattr(outbox_cleaner, "time", clock)
+    emitted = []
+    settings = replace(target.settings, outboxes=(OutboxSettings("business", business_url),))
+    cleaner = outbox_cleaner.OutboxCleaner(settings, emitted.append)
+
+    def clean(at):
+        clock.now = at
+        emitted.clear()
+        cleaner(database, "business")
+        return [event.text for event in emitted if "cannot be sent" in getattr(event, "text", "")]
+
+    fill(business, "Sales", 1, "Nowhere")
+    make_old(business, 1, "Sales-Nowhere-0")
+    first = [len(clean(at)) for at in (0, 60)]
+    business.run("DELETE FROM rowpost.outbox")
+    business.run("DELETE FROM rowpost.outbox_operations")
+    between = [len(clean(120))]
+    fill(business, "Sales", 1, "Nowhere")
+    make_old(business, 1, "Sales-Nowhere-0")
+    second = [clean(at) for at in (4000, 4060, 8000)]
+    cleaner.close()
+
+    assert (first, between, [len(texts) for texts in second]) == ([1, 0], [0], [1, 0, 1])
+    assert "still" in second[2][0]
 
 
 # ------------------------------------------------------------------ databases that are out of reach, or not what they were

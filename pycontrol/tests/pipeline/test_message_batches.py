@@ -1,7 +1,7 @@
 """Several messages in one transaction, on every engine: as if each had been alone, and never more or less than that."""
 
 from collections import Counter
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -10,7 +10,7 @@ import pytest
 
 from rowpost.database.dialects import sqlserver
 from rowpost.endpoint.endpoint import MODES, Endpoint
-from rowpost.errors import Deadlock, SagaConflict
+from rowpost.errors import Deadlock, HandlerBrokeTransaction, SagaConflict
 from rowpost.pipeline.batch_size import BatchSize
 from rowpost.pipeline.batches import Batches
 from rowpost.pipeline.pipeline import Pipeline
@@ -325,7 +325,41 @@ def by_another_cursor(*statements):
     return act
 
 
+def then(act):
+    """Commit, and when the guard refuses that, act, and raise what the guard has raised."""
+
+    def sabotage(context):
+        try:
+            run("CLOSE ALL; COMMIT")(context)
+        except HandlerBrokeTransaction:
+            act(context)
+            raise
+
+    return sabotage
+
+
+def conflict(context):
+    raise Deadlock("another transaction was first")
+
+
+def end_session(context):
+    """End the session from another one."""
+    with closing(context.database.open_second()) as other:
+        other.driver_connection.execute("SELECT pg_terminate_backend(%s, 5000)", (context.database.driver_connection.info.backend_pid,))
+
+
+def end_session_and_see(context):
+    end_session(context)
+    with suppress(psycopg.Error):
+        context.database.driver_connection.execute("SELECT 1")
+
+
 SABOTAGE = {
+    "commit, roll back": then(run("ROLLBACK")),
+    "commit, read": then(run("SELECT 1")),
+    "commit, conflict": then(conflict),
+    "commit, session ends": then(end_session),
+    "commit, session is seen to end": then(end_session_and_see),
     "sql": run("CLOSE ALL; COMMIT"),
     "sql, begin": run("CLOSE ALL; COMMIT; BEGIN"),
     "sql, two statements": lambda context: (run("CLOSE ALL")(context), run("COMMIT")(context)),
@@ -361,6 +395,20 @@ def test_each_message_of_a_batch_ends_somewhere_whatever_a_handler_does_to_its_t
     assert set(sent) <= set(desk.written())
     assert all(desk.written().count(number) == 1 for number in sent)
     assert kinds[Kind.MOVED_TO_ERROR] == len(failed)  # an event for each
+
+
+@pytest.mark.parametrize(
+    "act", [run("ROLLBACK"), run("SELECT 1"), conflict, end_session, end_session_and_see], ids=["undo", "read", "conflict", "end", "seen"]
+)
+def test_a_message_whose_handler_commits_is_kept_whatever_comes_next(desk, act):
+    if desk.database.engine == "sqlserver":
+        pytest.skip("the statements are those of PostgreSQL")
+    desk.order(1)
+    desk.wishes[1] = then(act)
+
+    desk.work(size=1)
+
+    assert desk.errors() == [b'{"Number":1}']
 
 
 @pytest.mark.parametrize("how", ["raw roll back", "raw chain", "raw commit only"])

@@ -479,6 +479,15 @@ def test_the_audits_copy_says_which_instance_a_message_came_to(make_desk):
     assert named == [f"{desk.saga.declaration.name}:{the_id(desk)}"]
 
 
+def test_what_a_sagas_handler_adds_to_the_audits_copy_is_in_it(make_desk):
+    desk = make_desk(audit_queue="audit")
+    GATES["mark"] = lambda saga, context: context.audit_headers.update({"Shop.Region": "north"})
+
+    desk.handle(Open("A", 1, "mark"))
+
+    assert [each.get("Shop.Region") for each in headers_of(desk, "audit") if "NServiceBus.InvokedSagas" in each] == ["north"]
+
+
 def test_a_message_that_finds_nothing_may_go_elsewhere(make_desk):
     class Ledger(make_ledger("pessimistic", "Ledger_pessimistic")):
         @classmethod

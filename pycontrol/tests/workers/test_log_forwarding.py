@@ -81,6 +81,25 @@ def test_without_a_receiver_of_events_a_record_goes_to_the_logger_that_the_worke
     assert (record.rowpost_queue, record.rowpost_worker, record.rowpost_message_id, record.order_id) == ("Sales", 7, "own-id", 7)
 
 
+def test_an_extra_that_this_programs_own_records_have_costs_no_record(caplog):
+    factory = logging.getLogRecordFactory()
+
+    def with_tenant(*args, **kwargs):
+        record = factory(*args, **kwargs)
+        record.tenant = "this program's"
+        return record
+
+    logging.setLogRecordFactory(with_tenant)
+    try:
+        extra = {"tenant": "the worker's", "order_id": 7}
+        events.log_event(events.Logged(queue="Sales", at=0.0, pid=7, level=30, logger="shop", text="late", message_id=None, extra=extra))
+    finally:
+        logging.setLogRecordFactory(factory)
+
+    (record,) = caplog.records
+    assert (record.getMessage(), record.tenant, record.order_id) == ("late", "this program's", 7)
+
+
 def test_values_of_extra_are_what_json_can_hold_and_not_without_limit():
     class Broken:
         def __str__(self):

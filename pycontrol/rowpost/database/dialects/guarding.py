@@ -46,7 +46,7 @@ class HandlerGuard:
         refuse_late: called with what `start` was given if the connection is used after the handler; raises an error.
 
     Attributes:
-        ended: the command that ended the transaction, COMMIT or ROLLBACK, or "unknown"; None if none did, or none was seen.
+        ended: the command that ended the transaction first, COMMIT or ROLLBACK, or "unknown"; None if none did, or none was seen.
         changed: what a handler may have changed: "transaction" for settings until its end, "session" for those that last, "prepared" for
             the prepared statements.
     """
@@ -180,20 +180,19 @@ class _GuardedCursor(psycopg.Cursor):
         except psycopg.Error:
             guard = connection.__dict__.get(_GUARD)
             if guard is not None and connection.pgconn.transaction_status == _IDLE:
-                guard.ended = "ROLLBACK"  # a COMMIT that failed
+                guard.ended = guard.ended or "ROLLBACK"  # a COMMIT that failed
             raise
         query, tag = arguments[0] if arguments else options["query"], self.statusmessage
         if tag in _CHANGES or "set_config" in str(query):
             self._changed({tag}, query)
-        if connection.pgconn.transaction_status == _IDLE:
-            self._refuse(tag)
-        elif len(self._results) > 1 or tag in _ENDS:
+        idle = connection.pgconn.transaction_status == _IDLE
+        if idle or len(self._results) > 1 or tag in _ENDS:
             tags = [(result.command_status or b"").decode() for result in self._results]
             if not _CHANGES.isdisjoint(tags):
                 self._changed(tags, query)
             ends = [tag for tag in tags if tag in _ENDS]
-            if ends and not (set(ends) == {"ROLLBACK"} and len(_STAYS.findall(self._text(query))) >= len(ends)):
-                self._refuse("COMMIT" if "COMMIT" in ends else ends[0])
+            if idle or (ends and not (set(ends) == {"ROLLBACK"} and len(_STAYS.findall(self._text(query))) >= len(ends))):
+                self._refuse("COMMIT" if "COMMIT" in ends else ends[0] if ends else "unknown")
         return self
 
     def _text(self, query: Any) -> str:
@@ -208,8 +207,8 @@ class _GuardedCursor(psycopg.Cursor):
             if "DEALLOCATE ALL" in tags:
                 guard.changed.add("prepared")
 
-    def _refuse(self, ended: str | None) -> None:
+    def _refuse(self, ended: str) -> None:
         guard = self.connection.__dict__.get(_GUARD)
         if guard is not None:
-            guard.ended = ended
+            guard.ended = guard.ended or ended  # the first one decides what became of the message
             guard.refuse("ended")

@@ -38,8 +38,8 @@ class OutboxCleaner:
         self._host_of = settings.host_of
         self._open: dict[str, Connection] = {}
         self._elected: set[str] = set()
-        #: error texts of the messages that could not be sent in the last round, by outbox; each has had its event
-        self._failed: dict[str, dict[str, str]] = {}
+        #: the messages that could not be sent in the last round, by outbox; each has had its event
+        self._failed: dict[str, set[str]] = {}
         self._reminded: dict[str, float] = {}
         self.goes_on: Callable[[], bool] = lambda: True
         #: outboxes that the login may not clean; told once
@@ -81,13 +81,15 @@ class OutboxCleaner:
 
     def _report_failed(self, name: str, failed: dict[str, str]) -> None:
         """Emit an event for each message that could not be sent for the first time, and one in an hour for all others."""
-        known, self._failed[name] = self._failed.get(name, {}), failed
+        known, self._failed[name] = self._failed.get(name, set()), set(failed)
         for message, problem in failed.items():
             if message not in known:
                 text = f"{message} was handled, but its outgoing messages cannot be sent: {problem}"
                 self._emit(events.Warned(queue=name, at=time.time(), text=text))
-        still, now = failed.keys() & known.keys(), time.monotonic()
-        if still and now - self._reminded.setdefault(name, now) >= REMIND_S:
+        still, now = failed.keys() & known, time.monotonic()
+        if not still:
+            self._reminded.pop(name, None)
+        elif now - self._reminded.setdefault(name, now) >= REMIND_S:
             self._reminded[name] = now
             text = f"{len(still)} handled messages still cannot be sent. `rowpost outbox status` lists them with the reasons."
             self._emit(events.Warned(queue=name, at=time.time(), text=text))
