@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from rowpost.cli.interrupts import Interrupts, cancel_on_interrupt, defer_interr
 from rowpost.cli.printing import json_text, visible
 from rowpost.database.connection import Connection, connect
 from rowpost.deploy.plan import business_settings
-from rowpost.errors import InvalidQueueName, RowpostError, SettingsError
+from rowpost.errors import InvalidQueueName, QueueNotFound, RowpostError, SettingsError
 from rowpost.outbox.operations import named
 from rowpost.settings.environment import OutboxSettings, Settings, load_settings
 from rowpost.transport.acts import Actor
@@ -86,6 +87,7 @@ class Session:
         self.outbox: str | None = None
         #: whether the command connects to nothing, so that it needs no secrets; set it before the settings are read
         self.offline = False
+        self._typed: set[str] = set()
         self.out = console(sys.stdout)
         self.err = console(sys.stderr)
 
@@ -109,7 +111,21 @@ class Session:
         """Open a connection and check that rowpost is deployed. Also raises SchemaMissing and SchemaTooNew."""
         with self.connected() as database:
             database.check_schema()
-            yield database
+            try:
+                yield database
+            except QueueNotFound as error:
+                raise QueueNotFound(f"{error}{self._meant(database, str(error))}") from error
+
+    def _meant(self, database: Connection, said: str) -> str:
+        """Return a sentence with the queue that the user may have meant; empty if none is like it, or the login may not list them."""
+        with suppress(RowpostError):
+            database.rollback()
+            known = {row.queue_name for row in database.call("list_queues")}
+            for name in self._typed - known:
+                near = difflib.get_close_matches(name, sorted(known), n=1)
+                if near and repr(near[0]) not in said:
+                    return f" Did you mean {near[0]!r}?"
+        return ""
 
     def databases(self, outbox: str | None = None) -> list[Session]:
         """Return sessions for the database of the queues and for each outbox's business database.
@@ -134,7 +150,9 @@ class Session:
 
         Raises InvalidQueueName.
         """
-        return canonical_name(self.text(text), self.settings)
+        name = canonical_name(self.text(text), self.settings)
+        self._typed.add(name)
+        return name
 
     def stream_name(self, text: str) -> str:
         """Return the same in the form that the options of Spark's data source take: there too, a name without a schema has the default one."""

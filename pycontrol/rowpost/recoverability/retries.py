@@ -150,9 +150,12 @@ class Retries:
             roll_back(database)
         attempts = self._count(second or database, message.id, error)
         if row is RowState.RETURNED:
-            with suppress(DatabaseUnavailable):
+            try:
                 roll_back(database)
-            if database.closed:  # the server ended the session while the handler ran: the row is in its queue again
+                lost = database.closed
+            except DatabaseUnavailable:  # pyodbc calls the connection open even now
+                lost = True
+            if lost:  # the server ended the session while the handler ran: the row is in its queue again
                 database = second or database
         return self._treat(database, message, self._failure(message, error, attempts), row)
 

@@ -88,6 +88,15 @@ def test_upkeep_of_an_unknown_queue_is_not_found(rowpost: Program, command: str)
     assert "Nowhere" in ended.err
 
 
+@pytest.mark.parametrize("command", [("send", "{}", "--body", "x"), ("receive", "{}"), ("queue", "metrics", "{}")], ids=lambda each: each[0])
+@pytest.mark.parametrize("typed", ["Biling", "BILLING2"])
+def test_a_name_that_is_like_one_that_exists_is_told(rowpost: Program, command: tuple[str, ...], typed: str):
+    ended = rowpost(*(each.format(typed) for each in command))
+
+    assert ended.code == 6
+    assert ("Did you mean 'Billing'?" in ended.err) is (typed == "Biling")
+
+
 def test_maintain_does_what_is_needed_and_a_second_time_nothing(rowpost: Program, sql: Probe, target):
     if target.babelfish:
         pytest.skip("Babelfish: nothing to look after from T-SQL, as the next test shows")
