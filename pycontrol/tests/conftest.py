@@ -92,6 +92,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with what takes minutes, Spark first, so that side by side no process waits for another one at the end."""
     items.sort(key=lambda item: ("spark" not in item.path.parts, not set(LONG) & set(item.path.parts)))
+    if config.getoption("--schema"):
+        for item in items:
+            for mark in item.iter_markers("engine_schema"):
+                item.add_marker(pytest.mark.skip(reason=mark.args[0]))
     if config.getoption("--core"):
         config.hook.pytest_deselected(items=[item for item in items if not _is_core(item)])
         items[:] = filter(_is_core, items)

@@ -7,6 +7,7 @@ Provisioning and hosting read declarations.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -205,8 +206,8 @@ class Declaration:
 
     @property
     def sagas(self) -> tuple[SagaSettings, ...]:
-        """The tables that the endpoint's sagas need."""
-        return self._sagas.tables
+        """The tables that the endpoint's sagas need, in the schema that the environment means."""
+        return tuple(replace(each, name=self.resolve(each.name)) for each in self._sagas.tables)
 
     def expects(self, *classes: type) -> None:
         """Declare classes of replies. Classes with a `@message_type` need no declaration."""

@@ -283,8 +283,9 @@ class Endpoint(Declaration):
         started = datetime.now(UTC) if self.audit_queue is not None else None
         headers = message.headers
         destination = headers.get(FORWARD_DESTINATION)
+        destination = destination and self.resolve(destination)
         if destination and database.local(parse_address(destination)) != database.local(self.address):
-            return Caused([forwarded(message, headers)])  # a delayed message that NServiceBus's mover brought here on its way
+            return Caused([forwarded(message, headers, destination)])  # a delayed message that NServiceBus's mover brought here on its way
         if headers.get(CONTROL_MESSAGE) == "True":
             return self._control(headers, database)
         context = Context(self, database, message, scope)
@@ -294,7 +295,7 @@ class Endpoint(Declaration):
         finally:
             operations = context.end()
         if headers.get(RETRY_UNIQUE_MESSAGE_ID):
-            operations += acknowledgement(headers)
+            operations += acknowledgement(headers, self.resolve)
         if self.audit_queue is not None and started is not None:
             original = decode_headers(message.raw_headers)  # a handler may have changed message.headers
             if self.not_audited is None or not self.not_audited(original):
@@ -308,7 +309,7 @@ class Endpoint(Declaration):
         if not self.takes_subscriptions:
             raise subscription_refused(self.name, headers, f"Declare it with Endpoint({self.name!r}, takes_subscriptions=True).")
         take_subscription(self.address, database, headers, self.resolve)
-        return Caused([*acknowledgement(headers)] if headers.get(RETRY_UNIQUE_MESSAGE_ID) else [])
+        return Caused([*acknowledgement(headers, self.resolve)] if headers.get(RETRY_UNIQUE_MESSAGE_ID) else [])
 
     def store(self, database: Connection, operations: list[Outgoing]) -> list[Outgoing]:
         """Store at once what sagas store, and return what is left to send."""

@@ -89,14 +89,17 @@ def audited(message: Message, queue: str, host: Host, started: datetime, headers
     return Operation(copy, message.body, queue, time_to_be_received=time_to_be_received)
 
 
-def forwarded(message: Message, headers: Headers) -> Operation:
+def forwarded(message: Message, headers: Headers, destination: str) -> Operation:
     """Return a delayed message for its destination, without the header that names the destination."""
     kept = {name: value for name, value in headers.items() if name != FORWARD_DESTINATION}
-    return Operation(kept, message.body, headers[FORWARD_DESTINATION])
+    return Operation(kept, message.body, destination)
 
 
-def acknowledgement(headers: Headers) -> list[Operation]:
-    """Return the message that tells ServiceControl that a message it retried was handled; none if it asked for none."""
+def acknowledgement(headers: Headers, resolve: Callable[[str], str]) -> list[Operation]:
+    """Return the message that tells ServiceControl that a message it retried was handled; none if it asked for none.
+
+    `resolve` gives the queue's name the schema that the environment means, if it has none.
+    """
     retried, queue = headers[RETRY_UNIQUE_MESSAGE_ID], headers.get(RETRY_ACKNOWLEDGEMENT_QUEUE)
     if not queue:
         return []
@@ -106,4 +109,4 @@ def acknowledgement(headers: Headers) -> list[Operation]:
         CONTROL_MESSAGE: "True",
         TIME_SENT: format_timestamp(datetime.now(UTC)),
     }
-    return [Operation(confirmation, b"", queue)]
+    return [Operation(confirmation, b"", resolve(queue))]

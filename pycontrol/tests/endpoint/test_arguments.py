@@ -15,6 +15,7 @@ from rowpost.recoverability.policy import Recoverability
 from rowpost.transport.queue import Queue
 from rowpost.wire.operation import Operation
 from tests.support.crashing import TYPE, Order
+from tests.support.schema import named
 
 HEADERS = {"NServiceBus.EnclosedMessageTypes": TYPE}
 
@@ -138,7 +139,7 @@ def test_what_cannot_be_sent_for_whatever_reason_is_the_failure_of_its_message(s
 
     @sales.handles(TYPE, Order)
     def handle(order, context):
-        context.operations.append(Operation(dict(HEADERS), b"", Unsendable() if order.number == 2 else "Billing"))
+        context.operations.append(Operation(dict(HEADERS), b"", Unsendable() if order.number == 2 else named("Billing")))
 
     for number in range(1, 6):
         queue.send(b'{"Number":%d}' % number, HEADERS)

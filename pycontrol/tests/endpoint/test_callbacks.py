@@ -30,6 +30,7 @@ from tests.support.endpoints import (
     Status,
     handled_table,  # noqa: F401 -- a fixture
 )
+from tests.support.schema import named
 from tests.support.workers import Running, eventually
 
 LONG = timedelta(seconds=20)
@@ -277,7 +278,7 @@ def test_the_queue_is_made_by_the_first_who_needs_it_and_used_by_the_next(web, t
     again = Callbacks(web, opener(target.settings, "Web"))
 
     with again:
-        rows = [row for row in database.call("list_queues") if row[0] == "Web.web1"]
+        rows = [row for row in database.call("list_queues") if row[0] == named("Web.web1")]
 
     assert [(row[5], row[8]) for row in rows] == [("own", False)]
 
@@ -296,8 +297,8 @@ def test_who_may_not_make_the_queue_is_told_who_can(web, target, sql, database):
     callbacks = Callbacks(Endpoint("Web", send_only=True, instance="web1"), connect)
     with pytest.raises(PermissionDenied, match=r"rowpost queue create Web\.web1"):
         callbacks.start()
-    registry.create_queue(database, "Web.web1", delayed=False)
-    registry.grant(database, "rowpost_test_web", receive_from=["Web.web1"], send_to=["Billing"])
+    registry.create_queue(database, named("Web.web1"), delayed=False)
+    registry.grant(database, "rowpost_test_web", receive_from=[named("Web.web1")], send_to=[named("Billing")])
     with callbacks, pytest.raises(NoReply):
         callbacks.request(PlaceOrder(1), to="Billing", timeout=SHORT)
 
@@ -305,6 +306,7 @@ def test_who_may_not_make_the_queue_is_told_who_can(web, target, sql, database):
     sql.run("DROP ROLE rowpost_test_web")
 
 
+@pytest.mark.engine_schema("spells the key of a queue in the engine's own schema")
 def test_an_orphaned_queue_is_found_and_removed(web, database, sql):
     web.callbacks().start()
     eventually(lambda: sql.run("SELECT 1 FROM rowpost.lease WHERE queue_key = 'Web.web1'"), "the lease")
@@ -328,7 +330,7 @@ def test_one_thread_receives_however_many_wait(web, database):
         asked = [threads.submit(callbacks.request, PlaceOrder(n), "Billing", timeout=LONG) for n in range(5)]
         queue, requests = Queue("Billing", database), []
         eventually(lambda: requests.extend(queue.receive(5)) or len(requests) == 5, "the requests")
-        receivers = [t for t in threading.enumerate() if t.name == "rowpost replies Web.web1"]
+        receivers = [t for t in threading.enumerate() if t.name == f"rowpost replies {named('Web.web1')}"]
         for request in reversed(requests):
             answer(database, request, request.body)
 

@@ -25,6 +25,8 @@ from tests.support.probe import Probe, probe_for
 from tests.support.program import Program
 from tests.support.workers import Running
 
+pytestmark = pytest.mark.engine_schema("has a schema nsb of its own")
+
 SCHEMA = "nsb"
 NAMES = ("Sales", "Billing", "error", "audit", "Monitor")
 AT_ONCE = Recoverability(immediate_retries=0, delayed_retries=0)
@@ -190,6 +192,18 @@ def test_the_reply_address_and_a_reply_to_an_address_without_a_schema(site):
 
     assert kinds == {Kind.HANDLED}
     assert site.waiting() == {"Sales": 1, "Monitor": 1, "audit": 1}
+
+
+def test_the_queues_that_headers_of_others_name(site):
+    acknowledged = {"ServiceControl.Retry.UniqueMessageId": "u1", "ServiceControl.Retry.AcknowledgementQueue": "Monitor"}
+    endpoint = sent_to_itself(site, sales(), headers=acknowledged)
+    sent_to_itself(site, endpoint, headers={"NServiceBus.SqlServer.ForwardDestination": "Billing"})
+    sent_to_itself(site, endpoint, headers={"NServiceBus.SqlServer.ForwardDestination": "Sales"})
+
+    kinds = [endpoint.process_one(site.database).kind for _ in range(3)]
+
+    assert kinds == [Kind.HANDLED] * 3
+    assert site.waiting() == {"Monitor": 1, "Billing": 1}
 
 
 def test_the_delayed_table(site):

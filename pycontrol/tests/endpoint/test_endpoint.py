@@ -12,6 +12,7 @@ from rowpost.recoverability.outcome import Kind
 from rowpost.transport.queue import Queue
 from rowpost.wire.address import parse_address
 from rowpost.wire.message_types import message_type
+from tests.support.schema import named
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ def test_what_a_handler_sends_leaves_together_with_the_headers_of_the_conversati
         assert message.headers["NServiceBus.OriginatingEndpoint"] == "Sales"
 
 
+@pytest.mark.engine_schema("spells the engine's own schema")
 @pytest.mark.promise("duplicates-in-batch-collapse")
 def test_the_same_message_id_to_the_same_queue_collapses_to_one_row(sales, queue, billing, database):
     @sales.handles("Shop.Messages.PlaceOrder", PlaceOrder)
@@ -116,6 +118,7 @@ def test_the_same_message_id_to_the_same_queue_collapses_to_one_row(sales, queue
     assert [row.body for row in billing.browse()] == [b'{"OrderId":1}', b'{"OrderId":2}']
 
 
+@pytest.mark.engine_schema("spells the engine's own schema")
 @pytest.mark.parametrize("spelling", ["Billing", "default", "canonical"])
 def test_every_spelling_of_an_address_reaches_the_queue(sales, queue, billing, database, spelling):
     from rowpost.wire.address import Address
@@ -228,9 +231,9 @@ def subscribed(database):
 def test_a_derived_event_reaches_subscribers_of_its_base_once(sales, queue, billing, database, subscribed):
     from rowpost.wire.address import Address
 
-    subscribed("Billing", "Shop.Messages.OrderPlaced", "Billing")
+    subscribed("Billing", "Shop.Messages.OrderPlaced", named("Billing"))
     subscribed("Billing", "Shop.Messages.VipOrderPlaced", database.canonical(Address("Billing")))
-    subscribed("Sales", "Shop.Messages.OrderPlaced", "Sales")
+    subscribed("Sales", "Shop.Messages.OrderPlaced", named("Sales"))
 
     with sales.open(database) as bus:
         bus.publish(VipOrderPlaced(1))

@@ -32,6 +32,7 @@ from tests.support.endpoints import (
     make_sales,
 )
 from tests.support.program import Program, environment_file, program, rowpost  # noqa: F401 -- fixtures
+from tests.support.schema import named
 from tests.support.workers import Running
 
 HERE = "tests.support.endpoints"
@@ -254,7 +255,7 @@ def test_two_instances_of_an_endpoint_get_one_copy(desk, open_database):
 def test_a_subscription_made_or_ended_by_another_process_is_seen_by_the_next_publish(desk, open_database):
     other, copies = open_database(), []
     for change in ("subscribe", "unsubscribe", "subscribe"):
-        address = {"queue_address": "Billing"} if change == "subscribe" else {}
+        address = {"queue_address": named("Billing")} if change == "subscribe" else {}
         other.call(change, endpoint="Billing", topic="Shop.Messages.OrderPlaced", **address)
         with desk.sales.open(desk.database) as bus:
             bus.publish(OrderPlaced(1))
@@ -304,7 +305,7 @@ def test_a_supervisor_subscribes_its_endpoints_runs_them_and_tells_their_times(d
             bus.send(PlaceOrder(7, "publish"), to="Sales")
         supervisor.until(lambda: len(desk.handled()) == 3, "the order is handled, and the event twice")
         supervisor.until(lambda: sum(e.count for e in supervisor.seen(events.Handled)) == 3, "all three are reported")
-        snapshot = supervisor.supervisor.snapshot().queue("Sales")
+        snapshot = supervisor.supervisor.snapshot().queue(named("Sales"))
 
     assert desk.handled() == ["billed 7", "order 7", "placed 7"]
     assert 0 < snapshot.processing_time <= snapshot.critical_time < 60

@@ -13,6 +13,7 @@ from rowpost.settings.environment import EndpointSettings, HostSettings, load_se
 from rowpost.transport.delayed import move_due
 from rowpost.transport.queue import Queue
 from rowpost.wire.message_types import message_type
+from tests.support.schema import named
 from tests.support.workers import eventually
 
 ID, OTHER = "0f" * 16, "a1" * 16
@@ -136,7 +137,10 @@ def test_a_delayed_message_that_cannot_be_forwarded_names_the_host(settings, dat
     headers = '{"NServiceBus.SqlServer.ForwardDestination":"Nowhere","NServiceBus.MessageId":"1"}'
     database.call("delay_message", "Sales", headers=headers, body=b"", delay_ms=0)
 
-    eventually(lambda: move_due(database, "Sales", host=Host.here("Sales", settings.host_of("Sales"))).failed, "the message is in the error queue")
+    eventually(
+        lambda: move_due(database, "Sales", error_queue=named("error"), host=Host.here("Sales", settings.host_of("Sales"))).failed,
+        "the message is in the error queue",
+    )
 
     assert (one(database, "error")[HOST_ID], one(database, "error")[NAME]) == (ID, "shop-vm")
 

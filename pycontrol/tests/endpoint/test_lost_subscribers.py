@@ -12,6 +12,7 @@ from rowpost.transport.error_queue import ErrorQueue
 from rowpost.transport.queue import Queue
 from rowpost.wire.address import parse_address
 from rowpost.wire.message_types import message_type
+from tests.support.schema import named
 
 EVENT = "Shop.Messages.OrderLost"
 
@@ -70,7 +71,7 @@ def test_the_server_tells_whose_table_is_gone_and_serves_the_others(market, make
 @pytest.mark.parametrize("registered", [True, False])
 @pytest.mark.promise("lost-subscriber")
 def test_the_copy_of_a_subscriber_whose_table_is_gone_ends_in_the_publishers_error_queue(market, make_queue, caplog, registered):
-    gone = make_queue().name if registered else "NobodysQueue"
+    gone = make_queue().name if registered else named("NobodysQueue")
     if registered:
         market.sql.run(f"DROP TABLE {market.sql.table(gone)}")
     market.subscribe(gone)
@@ -88,20 +89,20 @@ def test_the_copy_of_a_subscriber_whose_table_is_gone_ends_in_the_publishers_err
     )  # fmt: skip
     assert copy.headers["NServiceBus.ExceptionInfo.ExceptionType"] == "rowpost.errors.QueueNotFound"
     (told,) = [record.getMessage() for record in caplog.records if record.name == "rowpost"]
-    assert all(each in told for each in (gone, EVENT, "'error'", "rowpost errors retry"))
+    assert all(each in told for each in (gone, EVENT, repr(named("error")), "rowpost errors retry"))
 
 
 def test_a_copy_is_retried_to_its_subscriber_alone_when_the_table_is_back(market):
-    market.subscribe("BackQueue")
+    market.subscribe(named("BackQueue"))
     with market.endpoint().open(market.database) as bus:
         bus.publish(OrderLost(1))
     (copy,) = market.copies()
     market.create("BackQueue")
 
-    retried_to = ErrorQueue(market.database, "error").retry(copy.row_version)
+    retried_to = ErrorQueue(market.database, named("error")).retry(copy.row_version)
 
     assert [bytes(row[0]) for row in market.sql.run(f"SELECT body FROM {market.sql.table('BackQueue')}")] == [b'{"Number":1}']
-    assert (retried_to, market.copies(), len(market.there.receive(10))) == ("BackQueue", [], 1)
+    assert (retried_to, market.copies(), len(market.there.receive(10))) == (named("BackQueue"), [], 1)
     market.sql.run(f"DROP TABLE {market.sql.table('BackQueue')}")
 
 

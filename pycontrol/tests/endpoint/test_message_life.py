@@ -17,6 +17,8 @@ from rowpost.transport.queue import Queue
 from rowpost.wire.conversation import tree
 from tests.support.sagas import Close, Open, make_desk
 
+pytestmark = pytest.mark.engine_schema("names are shown as the registry has them")
+
 __all__ = ["make_desk"]
 
 TYPES = "NServiceBus.EnclosedMessageTypes"

@@ -11,6 +11,7 @@ from rowpost.settings.environment import EndpointSettings, QueueSettings, Worker
 from rowpost.transport.queue import Queue
 from rowpost.wire.message_types import message_type
 from rowpost.workers import events
+from tests.support.schema import named
 from tests.support.workers import Running
 
 
@@ -131,7 +132,7 @@ def test_a_mistake_is_named(load, routes, said):
 def test_a_handler_in_a_worker_sends_by_the_route_of_the_environment(shop, sql):
     sql.empty("Billing")
     settings = shop.settings()
-    queue = QueueSettings("Sales", worker=WorkerSettings("tests.support.endpoints:routed", peek_delay=0.1))
+    queue = QueueSettings(named("Sales"), worker=WorkerSettings("tests.support.endpoints:routed", peek_delay=0.1))
     routes = EndpointSettings("Sales", routes=(("Shop.Messages.OrderPlaced", "Billing"),))
 
     with Running(replace(settings, queues=(queue,), endpoints=(routes,))) as supervisor:

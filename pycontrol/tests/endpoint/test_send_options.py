@@ -13,6 +13,7 @@ from rowpost.transport.queue import Queue
 from rowpost.wire.address import parse_address
 from rowpost.wire.headers import CORRELATION_ID, MESSAGE_ID, REPLY_TO_ADDRESS, TIME_TO_BE_RECEIVED
 from rowpost.wire.message_types import message_type
+from tests.support.schema import named
 
 
 @message_type("Shop.Go")
@@ -212,7 +213,7 @@ def test_a_delayed_command_of_such_a_class_does_not_expire(bus, database, only):
 def test_an_event_expires_in_the_queue_of_each_subscriber(bus, database, sql, make_queue, registered, given, left):
     name = make_queue().name
     if not registered:
-        like, name = name, f"{name}Unregistered"
+        like, name = name, named(f"{parse_address(name).table}Unregistered")
         sql.make_table_like(like, name)
     topic = {"endpoint": "Quotes", "topic": "Shop.Quote"}
     database.call_atomically("subscribe", **topic, queue_address=name)

@@ -15,6 +15,7 @@ from rowpost.transport.queue import Queue
 from rowpost.wire.address import parse_address
 from rowpost.wire.message_types import message_type
 from tests.support.logins import logins
+from tests.support.schema import named
 
 TOPIC = "Shop.Messages.OrderTaken"
 
@@ -68,7 +69,7 @@ def asks(database, intent="Subscribe", **changed):
 
 
 def process(database, handler):
-    return Pipeline(database, "Sales", handler, reconnect=database.open_second).process_one()
+    return Pipeline(database, "Sales", handler, error_queue=named("error"), reconnect=database.open_second).process_one()
 
 
 def take(database, *, publisher="Sales", endpoint="Billing", address="Billing", ends=False):

@@ -14,6 +14,7 @@ from rowpost.wire.headers import (
     RETRY_UNIQUE_MESSAGE_ID,
 )
 from rowpost.wire.message import encode_headers
+from tests.support.schema import named
 
 ORDER = {"OrderId": 42}
 CONTROL = "ServiceControl"
@@ -51,7 +52,7 @@ def test_rowpost_errors_retry_returns_a_message_of_either_side(stage):
     answerer, row = failed(stage)
     answerer.tell("mend")
 
-    ErrorQueue(stage.database).retry(row.row_version)
+    ErrorQueue(stage.database, named("error")).retry(row.row_version)
 
     assert answerer.wait_for("handled", "Fail")[0]["body"] == ORDER
     assert stage.rows("error") == []

@@ -17,6 +17,7 @@ from tests.support.counting import CountingDialect
 from tests.support.recorded_rows import differences, form, recorded, recorded_headers
 from tests.support.sagas import GATES, KINDS, Add, Close, Noted, Nudge, Open, deploy, make_desk
 from tests.support.sagas import audited as audited_endpoint
+from tests.support.schema import named
 from tests.support.workers import Running
 
 __all__ = ["make_desk"]
@@ -32,7 +33,7 @@ def control(make_queue):
 
 
 def report_to(desk, queue=CONTROL, *, audit=True):
-    desk.endpoint.report_to(ServiceControlSettings(queue, saga_audit=audit), desk.database)
+    desk.endpoint.report_to(ServiceControlSettings(named(queue), saga_audit=audit), desk.database)
 
 
 @pytest.fixture
@@ -62,6 +63,7 @@ def assert_same_form(ours, theirs, at=""):
 
 
 # ------------------------------------------------------------------------------------------------ beside the recorded row
+@pytest.mark.engine_schema("the recorded row has the engine's own schema")
 def test_a_change_is_reported_as_the_recorded_one(desk, control, target):
     if target.settings.engine == "sqlserver":
         pytest.skip("the rows were recorded on PostgreSQL: their addresses have its form")
@@ -267,7 +269,7 @@ def test_workers_report_as_the_environment_says(shop, target, control, audit):
     settings = shop.settings()
     one = {"handler": "tests.support.sagas:audited", "limit": 1}  # a second worker may handle Add before Open, when no saga has begun
     queues = tuple(replace(each, worker=each.worker and replace(each.worker, **one)) for each in settings.queues)
-    settings = replace(settings, queues=queues, service_control=ServiceControlSettings(CONTROL, 0, 0, saga_audit=audit))
+    settings = replace(settings, queues=queues, service_control=ServiceControlSettings(named(CONTROL), 0, 0, saga_audit=audit))
     account = shop.name
 
     with audited_endpoint.open(shop.queue.database) as bus:

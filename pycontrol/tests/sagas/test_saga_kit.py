@@ -8,6 +8,7 @@ import pytest
 from rowpost.errors import InvalidCorrelation, InvalidMessage
 from rowpost.sagas import Saga, handles, starts
 from rowpost.testing import SagaTest
+from tests.support.schema import named
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def test_a_timeout_is_fired_by_hand(saga):
 
     (sent,) = saga.fire(Overdue)
 
-    assert (sent.message, sent.to, saga.timeouts) == (Remind("A1"), "Mail", [])
+    assert (sent.message, sent.to, saga.timeouts) == (Remind("A1"), named("Mail"), [])
     assert saga.state("A1").reminded
 
 
@@ -94,7 +95,7 @@ def test_what_it_publishes_and_replies_is_kept_and_its_end_is_seen(saga):
     event, reply = saga.handle(Paid("A1"))
 
     assert (event.message, event.to) == (Accepted("A1"), None)
-    assert (reply.headers["NServiceBus.MessageIntent"], reply.to) == ("Reply", "SagaTest.Sender")
+    assert (reply.headers["NServiceBus.MessageIntent"], reply.to) == ("Reply", named("SagaTest.Sender"))
     assert (saga.state("A1"), saga.states) == (None, [OrderState("B2", 7)])
     assert saga.fire(Overdue) == []  # the one of A1 comes too late
     assert saga.sent == [Accepted("A1"), Accepted("A1")]

@@ -48,7 +48,7 @@ def test_eight_workers_leave_fifty_instances_as_one_would_and_lose_no_message(ta
     worker = WorkerSettings(f"tests.support.sagas:race_{concurrency}", limit=WORKERS, peek_delay=0.1)
     settings = replace(
         target.settings,
-        queues=(QueueSettings(endpoint.name, worker=worker),),
+        queues=(QueueSettings(queue.name, worker=worker),),
         supervisor=SupervisorSettings(idle_timeout=0.3),
     )
     started = time.monotonic()
@@ -56,7 +56,7 @@ def test_eight_workers_leave_fifty_instances_as_one_would_and_lose_no_message(ta
         running.until(lambda: sql.value(f"SELECT COUNT(*) FROM {sql.table('audit')}") == many, "all are handled", 1000)
         seconds = time.monotonic() - started
         running.idle()
-        conflicts = running.supervisor.snapshot().queue(endpoint.name).failed
+        conflicts = running.supervisor.snapshot().queue(queue.name).failed
 
     model = Counter()
     for account, amount in sent:

@@ -18,6 +18,7 @@ from rowpost.wire.message_types import message_type
 from tests.support.sagas import make_desk
 
 __all__ = ["make_desk"]
+from tests.support.schema import named
 
 
 @message_type("Moving.Go")
@@ -68,9 +69,9 @@ def test_a_second_correlation_is_stored_while_sagas_move_and_then_finds_them(mak
 
 
 # ------------------------------------------------------------------ instances that no message comes to meanwhile
-FIRST = SagaSettings("Moved_Sagas", "OrderId")
+FIRST = SagaSettings(named("Moved_Sagas"), "OrderId")
 BOTH = replace(FIRST, transitional="Number", transitional_type="integer")
-SECOND = SagaSettings("Moved_Sagas", "Number", "integer")
+SECOND = SagaSettings(named("Moved_Sagas"), "Number", "integer")
 
 
 class Table:

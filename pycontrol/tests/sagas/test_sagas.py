@@ -22,6 +22,7 @@ from rowpost.wire.message_types import message_type
 from tests.support.counting import CountingDialect
 from tests.support.recorded_rows import differences, recorded_headers
 from tests.support.sagas import GATES, KINDS, Add, Close, Nudge, Open, deploy, make_desk, make_endpoint, make_ledger
+from tests.support.schema import named
 
 __all__ = ["make_desk"]
 
@@ -542,7 +543,7 @@ def test_two_endpoints_with_one_saga_table_and_two_correlations_are_refused(targ
     from rowpost.settings.environment import QueueSettings, WorkerSettings
 
     queues = (QueueSettings("Race.pessimistic", worker=WorkerSettings("tests.support.sagas:race_pessimistic")),)
-    table = module.race_pessimistic.sagas[0].name
+    table = named(module.race_pessimistic.sagas[0].name)
 
     with pytest.raises(SettingsError, match="declared twice"):
         with_sagas(replace(target.settings, queues=queues, sagas=(SagaSettings(table, "Number", "integer"),)))
@@ -568,8 +569,8 @@ def test_a_table_that_is_gone_or_lost_a_column_is_named_by_messages_and_by_verif
     sql.run(f"DROP TABLE {table}" if damage == "drop table" else f"ALTER TABLE {table} DROP COLUMN {sql.database.dialect.quote('Metadata')}")
 
     outcome = desk.handle(Open("A"))
-    settings = replace(target.settings, sagas=desk.endpoint.sagas)
-    found = {finding.kind for finding in verify(desk.database, plan(settings)) if desk.table in finding.subject}
+    settings = replace(target.settings, sagas=tuple(replace(each, name=named(each.name)) for each in desk.endpoint.sagas))
+    found = {finding.kind for finding in verify(desk.database, plan(settings)) if f"Damaged_{damage[5:]}" in finding.subject}
 
     assert outcome.kind is Kind.FAILED
     assert "SagaNotDeployed" in outcome.error
@@ -585,7 +586,7 @@ def test_a_saga_may_not_take_a_queues_table_nor_another_type_for_its_correlation
         apply(database, plan(replace(target.settings, sagas=sagas)))
 
     with pytest.raises(QueueNameConflict):
-        deployed(SagaSettings("Sales", "OrderId"))
+        deployed(SagaSettings(named("Sales"), "OrderId"))
     deployed(SagaSettings("Typed_by_number", "OrderId", "integer"))
     with pytest.raises(DeployError, match="Correlation_OrderId"):
         deployed(SagaSettings("Typed_by_number", "OrderId", "uuid"))
@@ -596,7 +597,7 @@ def test_a_deployment_without_the_declaration_keeps_the_sagas_that_are_registere
 
     result = apply(desk.database, plan(target.settings))
 
-    assert desk.table in result.undeclared
+    assert named(desk.table) in result.undeclared
     assert desk.handle(Open("A")).kind is Kind.HANDLED
 
 

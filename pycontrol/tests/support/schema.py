@@ -6,20 +6,30 @@ what a test says of a queue is said of the queue in that schema.
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from typing import Any
 
 from rowpost.database.connection import Connection
 from rowpost.endpoint.declaration import Declaration
 from rowpost.pipeline.pipeline import Pipeline
+from rowpost.transport import delayed
 from rowpost.transport.queue import Queue
-from rowpost.wire.address import SUBSCRIPTION_TABLE, Naming
+from rowpost.wire.address import SUBSCRIPTION_TABLE, Address, Naming
 from tests.support.probe import Probe
 
-__all__ = ["install", "named"]
+__all__ = ["current", "install", "install_as_asked", "named"]
 
+_VARIABLE = "ROWPOST_TEST_SCHEMA"
 _schema: str | None = None
+
+
+def current() -> str | None:
+    """Return the schema of this run; None without the option."""
+    return _schema
 
 
 def named(name: str) -> str:
@@ -27,10 +37,16 @@ def named(name: str) -> str:
     return name if _schema is None or name == SUBSCRIPTION_TABLE else Naming("postgresql", _schema).resolve(name)
 
 
+def install_as_asked() -> None:
+    """Do the same in a program that a test has started."""
+    if _VARIABLE in os.environ:
+        install(os.environ[_VARIABLE])
+
+
 def install(schema: str) -> None:
     """Let endpoints, queues and probes of this process mean a schema."""
     global _schema  # noqa: PLW0603 -- an option of the run
-    _schema = schema
+    _schema = os.environ[_VARIABLE] = schema  # for programs that tests start
     declare = Declaration.__init__
 
     @wraps(declare)
@@ -48,6 +64,8 @@ def install(schema: str) -> None:
     ):
         _name_argument(kind, method, place)
     _name_calls()
+    _name_addresses()
+    delayed.move_due = _moving(delayed.move_due)
     for method in ("table", "empty", "drop_queue", "drop_column", "column_values", "columns", "insert_minimal"):
         for probe in (Probe, *Probe.__subclasses__()):
             if method in vars(probe):
@@ -56,7 +74,7 @@ def install(schema: str) -> None:
 
 def _asks() -> bool:
     """Return whether a test, not rowpost, has called what called this: only what tests say is put into the schema."""
-    return str(sys._getframe(2).f_globals.get("__name__", "")).startswith("tests.")
+    return str(sys._getframe(2).f_globals.get("__name__", "")).startswith(("tests.", "__main__"))
 
 
 def _name_argument(kind: type, method: str, place: int) -> None:
@@ -70,6 +88,24 @@ def _name_argument(kind: type, method: str, place: int) -> None:
         return given(self, *args, **options)
 
     setattr(kind, method, in_schema)
+
+
+def _moving(move: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(move)
+    def in_schema(database: Connection, queue: str, **options: Any) -> Any:
+        return move(database, named(queue) if _asks() else queue, **options)
+
+    return in_schema
+
+
+def _name_addresses() -> None:
+    given = Connection.canonical
+
+    @wraps(given)
+    def in_schema(self: Connection, address: Address) -> str:
+        return given(self, replace(address, schema=_schema) if address.schema is None and _asks() else address)
+
+    Connection.canonical = in_schema
 
 
 def _name_calls() -> None:

@@ -30,6 +30,7 @@ from rowpost.wire.serialization import Serializer
 from rowpost.wire.xml_serializer import XmlSerializer
 from tests.support import babelfish
 from tests.support.interop import messages as shop
+from tests.support.schema import install_as_asked
 
 __all__ = ["main"]
 
@@ -258,6 +259,7 @@ def _class_of(name: str) -> type:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the endpoint that the arguments describe. Return the exit code."""
+    install_as_asked()
     name, url, *options = arguments
     babelfish.install()
     return Program(name, url, options).run()

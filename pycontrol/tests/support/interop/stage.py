@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import schema
 from tests.support.interop.dotnet import VARIABLE, build, connection_string, missing
 from tests.support.interop.line_process import LineProcess
 from tests.support.workers import eventually
@@ -92,6 +93,8 @@ class Stage:
         name = name or getattr(self, role)
         engine, url = self.target.settings.engine, self.target.url
         given = {"engine": engine, **options}
+        if role == self.theirs and self._nservicebus is not None and schema.current() is not None:
+            given["schema"] = schema.current()
         words = [f"{key}={value}" for key, values in given.items() for value in (values if isinstance(values, list) else [values])]
         if role == self.theirs and self._nservicebus is not None:
             sagas = f"sagas={self._folder / 'sagas' / name}"
