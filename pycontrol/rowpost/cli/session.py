@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -15,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rowpost.cli.exits import ExitCode, Refused
 from rowpost.cli.interrupts import Interrupts, cancel_on_interrupt, defer_interrupts
+from rowpost.cli.near_names import meant
 from rowpost.cli.printing import json_text, visible
 from rowpost.database.connection import Connection, connect
 from rowpost.deploy.plan import business_settings
@@ -103,18 +103,20 @@ class Session:
             try:
                 yield database
             except QueueNotFound as error:
-                raise QueueNotFound(f"{error}{self._meant(database, str(error))}") from error
+                raise QueueNotFound(self._missing(database, str(error))) from error
 
-    def _meant(self, database: Connection, said: str) -> str:
-        """Return a sentence with the queue that the user may have meant; empty if none is like it, or the login may not list them."""
+    def _missing(self, database: Connection, said: str) -> str:
+        """Return what is said of a queue that is not found: with the one that the user may have meant, without how to make a second one.
+
+        Return it unchanged if no queue is like it, or if the login may not list them.
+        """
         with suppress(RowpostError):
             database.rollback()
             known = {row.queue_name for row in database.call("list_queues")}
             for name in self._typed - known:
-                near = difflib.get_close_matches(name, sorted(known), n=1)
-                if near and repr(near[0]) not in said:
-                    return f" Did you mean {near[0]!r}?"
-        return ""
+                if repr(name) in said and (question := meant(name, known)):
+                    return f"No queue named {name!r} is in this database. {question}"
+        return said
 
     def databases(self, outbox: str | None = None) -> list[Session]:
         """Return sessions for the database of the queues and for each outbox's business database.

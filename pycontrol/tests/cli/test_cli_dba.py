@@ -9,7 +9,7 @@ import pytest
 from rowpost.database.connection import connect_url
 from tests.support.logins import Logins, logins
 from tests.support.probe import Probe, probe_for
-from tests.support.program import Program, rowpost
+from tests.support.program import Program, environment_file, rowpost
 from tests.support.workers import eventually
 
 __all__ = ["rowpost"]
@@ -95,6 +95,28 @@ def test_a_name_that_is_like_one_that_exists_is_told(rowpost: Program, command: 
 
     assert ended.code == 6
     assert ("Did you mean 'Billing'?" in ended.err) is (typed == "Biling")
+
+
+COMPOSED, DECOMPOSED = "Caf\u00e9", "Cafe\u0301"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("send", "{}", "--body", "x"), ("queue", "peek", "{}"), ("delayed", "list", "{}"), ("errors", "list", "-q", "{}"), ("run", "-q", "{}")],
+    ids=lambda each: "-".join(each[:2]),
+)
+@pytest.mark.parametrize("typed", ["Biling", DECOMPOSED])
+def test_nobody_who_misspelt_a_queue_is_advised_to_make_a_second_one(rowpost: Program, command: tuple[str, ...], typed: str):
+    worked = f"queues: {{Billing: {{worker: {{handler: 'a:b'}}}}, {COMPOSED}: {{worker: {{handler: 'a:b'}}}}}}\n"
+    environment = environment_file(rowpost.folder, rowpost.engine, worked, "worked")
+    rowpost = rowpost.with_environment(environment)
+    rowpost("queue", "create", COMPOSED)
+
+    ended = rowpost(*(each.format(typed) for each in command))
+
+    assert ended.code in (3, 6)
+    assert f"Did you mean '{'Billing' if typed == 'Biling' else COMPOSED}'?" in ended.err
+    assert not any(advice in ended.err for advice in ("rowpost queue create", "delayed: true", "worker:"))
 
 
 def test_maintain_does_what_is_needed_and_a_second_time_nothing(rowpost: Program, sql: Probe, target):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from rowpost.cli.exits import ExitCode, Refused
+from rowpost.cli.near_names import meant
 from rowpost.cli.session import Session
 from rowpost.endpoint.hosting import with_endpoints
 from rowpost.errors import SettingsError
@@ -61,6 +62,9 @@ class Selection:
                 wanted = wanted - {queue.name} | set(queue.partitions)
         without = [name for name in sorted(wanted) if (found := settings.queue(name)) is None or found.worker is None]
         if without:
+            worked = (each.name for each in settings.queues if each.worker is not None)
+            if settings.queue(without[0]) is None and (question := meant(without[0], worked)):
+                raise SettingsError(f"Cannot run the queue {without[0]!r}: the environment {settings.environment!r} does not declare it. {question}")
             raise SettingsError(
                 f"Cannot run the queue {without[0]!r}: it has no worker in the environment {settings.environment!r}. "
                 "Add `worker: {handler: module:function}` to the queue."
