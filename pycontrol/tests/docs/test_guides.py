@@ -75,6 +75,9 @@ NOT_RUN = {
         "rowpost spark": "starts Spark; tests/spark/test_cli.py runs every command",
         "rowpost.spark": "starts Spark; tests/spark/test_decode.py and test_merged_metrics.py call these functions",
     },
+    "docs/guides/spark-recipes.md": {
+        "spark": "starts Spark; tests/spark/test_guide_recipes.py executes each recipe",
+    },
     "docs/guides/spark.md": {
         "df.write": "starts Spark; tests/spark/source/test_sink.py writes so",
         "from rowpost.spark.session": "starts Spark; tests/spark runs every job",
@@ -380,7 +383,7 @@ def test_the_guides_python_runs(guide: Path, stage: Stage):
         run(block, names)
         executed += 1
 
-    assert executed or guide.name in ("spark.md", "spark-bodies.md", "spark-where-it-runs.md")
+    assert executed or guide.name.startswith("spark")
     CHECKS.get(guide.name, lambda _: None)(names)
 
 
@@ -395,19 +398,7 @@ def test_the_guides_environments_and_files_can_be_read(block: Block, tmp_path: P
     path = tmp_path / "guide.yml"
     path.write_text(block.text, encoding="utf-8")
 
-    if re.search(r"^key:", block.text, re.MULTILINE):
-        from rowpost.spark.archive.load_map import read_map
-
-        assert read_map(path)
-    elif re.search(r"^targets:", block.text, re.MULTILINE):
-        from rowpost.spark.archive.targets import read_targets
-
-        assert read_targets(path).targets
-    elif re.search(r"^schemas:", block.text, re.MULTILINE):
-        from rowpost.spark.bodies.expectations import read_expectations
-
-        assert read_expectations(path).rules
-    elif re.search(r"^rules:", block.text, re.MULTILINE):
+    if re.search(r"^rules:", block.text, re.MULTILINE):
         from rowpost.spark.archive.policy import read_policy
 
         assert read_policy(path)

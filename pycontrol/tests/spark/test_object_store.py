@@ -59,7 +59,7 @@ def test_files_are_committed_and_listed(table):
     assert table.commit(new, batches={"q": 0}, note={"job": "archive"})
 
     again = open_table(table.address)
-    assert [(file.queue, file.day, file.rows, file.shape) for file in again.files()] == [("audit", "2024-05-17", 3, ("queue", "day"))]
+    assert [(file.queue, file.day, file.rows, file.is_in_own_folder) for file in again.files()] == [("audit", "2024-05-17", 3, True)]
     assert again.last_batch("q") == 0
     assert find_leftovers(again) == []
 

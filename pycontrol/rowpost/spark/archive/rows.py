@@ -42,18 +42,17 @@ def read_files(spark: SparkSession, table: ArchiveTable, files: Iterable[DataFil
     schema = table.schema
     if not is_reachable(spark, table.path):
         return _read_in_python(spark, table, files, StructType([*schema, *(StructType().add(FILE, "string") if with_file else ())]))
-    shapes: dict[tuple, list[DataFile]] = defaultdict(list)
+    folders: dict[tuple[str, str] | None, list[DataFile]] = defaultdict(list)
     for file in files:
-        shapes[file.shape or (file.queue, file.day, None)].append(file)
+        folders[None if file.is_in_own_folder else (file.queue, file.day)].append(file)
     names = [*schema.fieldNames(), *([FILE] if with_file else [])]
     frames = []
-    for shape, same in shapes.items():
-        named = shape[-1] is not None
-        columns = [column for column in schema if named or column.name not in PARTITIONS]
+    for partition, same in folders.items():
+        columns = [column for column in schema if partition is None or column.name not in PARTITIONS]
         reader = spark.read.schema(StructType(columns)).option("basePath", table.path)
         frame = reader.parquet(*(f"{table.path}/{file.path}" for file in same))
-        if not named:
-            frame = frame.withColumn("queue", F.lit(shape[0])).withColumn("day", F.lit(shape[1]).cast("date"))
+        if partition is not None:
+            frame = frame.withColumn("queue", F.lit(partition[0])).withColumn("day", F.lit(partition[1]).cast("date"))
         frames.append(frame.withColumn(FILE, F.col("_metadata.file_path")).select(names) if with_file else frame.select(names))
     if not frames:
         return spark.createDataFrame([], StructType([*schema, *(StructType().add(FILE, "string") if with_file else ())]))
