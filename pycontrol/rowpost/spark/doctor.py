@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_environment", "check_session", "check_store"]
 
-MIN_PYSPARK, BELOW_PYSPARK = (4, 0), (4, 4)
+MIN_PYSPARK, BELOW_PYSPARK = (4, 2), (4, 4)
 _PACKAGES = {
     "pyarrow": True,
     "adbc-driver-postgresql": True,
@@ -76,7 +76,7 @@ def _pyspark() -> Check:
     parts = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
     if MIN_PYSPARK <= parts < BELOW_PYSPARK:
         return Check("pyspark", "ok", found)
-    return Check("pyspark", "bad", found, f"rowpost supports 4.0 to 4.3: {install_command('spark')}")
+    return Check("pyspark", "bad", found, f"rowpost supports 4.2 and 4.3: {install_command('spark')}")
 
 
 def _package(name: str, needed: bool) -> Check:

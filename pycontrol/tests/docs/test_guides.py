@@ -88,7 +88,6 @@ NOT_RUN = {
         "spark-submit": "needs a cluster",
     },
     "docs/guides/spark-where-it-runs.md": {
-        "from rowpost.spark.versions": "starts Spark; tests/spark/source/test_streams.py runs streams so",
         "rowpost spark": "needs an object store, a cluster or a server; tests/spark/test_object_store.py runs the commands on a store",
         "venv-pack": "packs an environment of 700 MB",
         "export PYSPARK_PYTHON": "sets variables of the commands below it",

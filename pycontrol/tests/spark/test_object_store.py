@@ -13,12 +13,11 @@ from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.leftovers import find_leftovers, sweep
 from rowpost.spark.archive.opening import create_table, open_table
 from rowpost.spark.archive.parts import write_parts
-from rowpost.spark.archive.schemas import ARCHIVE
+from rowpost.spark.archive.schemas import ARCHIVE, arrow_schema
 from rowpost.spark.archive.table import ArchiveTable
 from rowpost.spark.doctor import check_store
 from rowpost.spark.explain import to_rowpost_error
 from rowpost.spark.stores import check_reachable, coordinates, hadoop_version, store_of
-from rowpost.spark.versions import arrow_schema
 from tests.support.spark.killing import ROWPOST, python_of
 from tests.support.spark.messages import audit_row
 from tests.support.spark.object_store import BUCKET, ObjectStore, object_store

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from rowpost.spark.archive.parts import conform
 from rowpost.spark.archive.parts_sink import rows_of
-from rowpost.spark.versions import arrow_schema
+from rowpost.spark.archive.schemas import arrow_schema
 
 __all__ = ["FILE", "PartsSource", "in_tasks"]
 

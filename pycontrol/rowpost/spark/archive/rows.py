@@ -21,7 +21,6 @@ from rowpost.spark.archive.parts_source import FILE, PartsSource, in_tasks
 from rowpost.spark.archive.table import ArchiveTable, DataFile
 from rowpost.spark.session import activate
 from rowpost.spark.stores import is_reachable
-from rowpost.spark.versions import register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,7 +63,7 @@ def read_files(spark: SparkSession, table: ArchiveTable, files: Iterable[DataFil
 
 def _read_in_python(spark: SparkSession, table: ArchiveTable, files: Iterable[DataFile], schema: StructType) -> DataFrame:
     """Read files with pyarrow, because Spark has no jar for their store."""
-    register(spark, PartsSource)
+    spark.dataSource.register(PartsSource)
     tasks = in_tasks((file.path, file.queue, file.day, file.bytes) for file in files)
     return spark.read.format(PartsSource.name()).schema(schema).option("path", table.folder.path).option("tasks", json.dumps(tasks)).load()
 
@@ -75,7 +74,7 @@ def write_files(df: DataFrame, table: ArchiveTable, name: str, *, parse: bool = 
     With `parse`, the rows are messages with `archived_at` and `queue`, and the tasks parse their headers.
     """
     spark, unique = df.sparkSession, f"{name}-{uuid.uuid4().hex[:8]}"
-    register(spark, PartsSink)
+    spark.dataSource.register(PartsSink)
     activate(spark)
     writer = df.write.format(PartsSink.name()).mode("append").option("path", table.folder.path).option("name", unique)
     writer.option("schema", table.file_schema().json()).option("parse", str(parse).lower()).save()
