@@ -151,11 +151,11 @@ def check_store(spark: SparkSession, folder: str, environ: Mapping[str, str] = o
             "store in Spark",
             "note",
             "Spark has no file system for it",
-            "checkpoints and replays need one: add its jar, or use --checkpoint with a folder",
+            "only archive, with --checkpoint in a folder, and compact need none: add its jar for the other commands",
         )
     else:
         yield Check("store in Spark", "note", f"Spark has no file system for {store.scheme}://",
-                    f"checkpoints and replays there need the jar: --conf spark.jars.packages={coordinates(store)}. An archive with --checkpoint in a folder needs none")  # fmt: skip
+                    f"only archive, with --checkpoint in a folder, and compact need none: --conf spark.jars.packages={coordinates(store)} for the other commands")  # fmt: skip
 
 
 def _worker(spark: SparkSession) -> Check:

@@ -1,7 +1,7 @@
 """What Spark needs to reach object stores: a jar for each scheme, in the version of the Hadoop that Spark brings along.
 
-rowpost itself writes and reads an archive's files with pyarrow and its log with deltalake, which need no jar. Spark's jar is needed
-for a checkpoint in a store, and for what Spark writes there: a replay's stored messages, results of `--out`.
+rowpost itself writes and merges an archive's files with pyarrow, and reads and writes its log with deltalake, which need no jar. Spark's jar is
+needed to read the archive, for a checkpoint in a store, and for what Spark writes there: a replay's stored messages, results of `--out`.
 """
 
 from __future__ import annotations

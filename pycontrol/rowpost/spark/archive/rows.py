@@ -1,6 +1,7 @@
 """Read the files of an archive's table as a DataFrame, and write a DataFrame as new files of it.
 
-Spark reads the files of one snapshot, so it needs no jar of the table's format, and a reader never sees half a change.
+Spark reads the files of one snapshot, so it needs no jar of the table's format, and a reader never sees half a change. In an object store, it
+needs that store's jar. Files are written and merged with pyarrow, which needs none.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from pyspark.sql.types import StructType
 
 from rowpost.spark.archive.parts import PARTITIONS, NewFile
 from rowpost.spark.archive.parts_sink import GROUP, PartsSink
-from rowpost.spark.archive.parts_source import FILE, PartsSource, in_tasks
 from rowpost.spark.archive.table import ArchiveTable, DataFile
 from rowpost.spark.session import activate
-from rowpost.spark.stores import is_reachable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["FILE", "merge_files", "read_files", "read_table", "relative", "write_files"]
+
+#: The column with a row's file, if it is asked for.
+FILE = "_file"
 
 
 def read_table(spark: SparkSession, table: ArchiveTable) -> DataFrame:
@@ -39,8 +41,6 @@ def read_files(spark: SparkSession, table: ArchiveTable, files: Iterable[DataFil
     Files in folders named by the partition are read together, so that Spark skips folders that a filter excludes.
     """
     schema = table.schema
-    if not is_reachable(spark, table.path):
-        return _read_in_python(spark, table, files, StructType([*schema, *(StructType().add(FILE, "string") if with_file else ())]))
     folders: dict[tuple[str, str] | None, list[DataFile]] = defaultdict(list)
     for file in files:
         folders[None if file.is_in_own_folder else (file.queue, file.day)].append(file)
@@ -59,13 +59,6 @@ def read_files(spark: SparkSession, table: ArchiveTable, files: Iterable[DataFil
     for frame in frames[1:]:
         combined = combined.unionByName(frame)
     return combined
-
-
-def _read_in_python(spark: SparkSession, table: ArchiveTable, files: Iterable[DataFile], schema: StructType) -> DataFrame:
-    """Read files with pyarrow, because Spark has no jar for their store."""
-    spark.dataSource.register(PartsSource)
-    tasks = in_tasks((file.path, file.queue, file.day, file.bytes) for file in files)
-    return spark.read.format(PartsSource.name()).schema(schema).option("path", table.folder.path).option("tasks", json.dumps(tasks)).load()
 
 
 def write_files(df: DataFrame, table: ArchiveTable, name: str, *, parse: bool = False) -> list[NewFile]:

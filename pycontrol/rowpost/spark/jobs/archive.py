@@ -133,7 +133,7 @@ def run(
         spark,
         job.checkpoint_location,
         "the checkpoint",
-        "Or name a folder that outlives this machine with --checkpoint; the archive itself needs no jar.",
+        "Or name a folder that outlives this machine with --checkpoint; archiving itself needs no jar.",
     )
     table = create_table(job.path, ARCHIVE)
     before = table.version

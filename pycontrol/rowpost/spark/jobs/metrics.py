@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from rowpost.spark.archive.headers import has_failed
 from rowpost.spark.archive.opening import create_table
@@ -155,10 +154,7 @@ def _milliseconds_of(time: str) -> int:
 def start_live(spark: SparkSession, queue: str, path: str, checkpoint: str, *, environment: str | None = None,
                every: str | None = None, lateness: str = MAX_LATENESS) -> StreamingQuery:  # fmt: skip
     """Write the metrics of a stream to the table in `path`, each hour once."""
-    table = create_table(path, LIVE)
-    missing = [column for column in LIVE if column.name not in table.schema.fieldNames()]
-    if missing:  # the table is of an earlier version
-        table.add_columns(StructType(missing), {"job": "metrics", "columns": [column.name for column in missing]})
+    create_table(path, LIVE)
     reader = spark.readStream.format("rowpost").option("queue", queue).option("mode", "tail").option("startingOffsets", "earliest")
     reader = reader if environment is None else reader.option("environment", environment)
     hours = live(reader.load(), queue, lateness).withColumn("queue", F.lit(queue)).withColumn("day", F.to_date("hour"))
