@@ -156,9 +156,7 @@ def _register_source(spark: SparkSession) -> None:
         if error.name != _SOURCE:
             raise
         return
-    from rowpost.spark.versions import register
-
-    register(spark, source.DefaultSource)
+    spark.dataSource.register(source.DefaultSource)
 
 
 def is_connect(spark: SparkSession) -> bool:

@@ -1,8 +1,7 @@
-"""The jobs archive, replay and load with a queue: exactly once, and their error messages."""
+"""The jobs archive and replay with a queue: exactly once, and their error messages."""
 
 import json
 import shutil
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -342,23 +341,3 @@ def test_a_filter_that_cannot_be_read_is_a_mistake_in_the_command(cli, archived)
     code, _, said = cli("replay", out, sales, "--job", "k7", "--where", "no_such = 1")
 
     assert code == USAGE and "no_such" in said and "exception_type" in said and "Traceback" not in said
-
-
-# ---------------------------------------------------------------------------------------------- load
-def test_files_are_loaded_once_and_other_data_under_the_key_is_refused(queues, cli, tmp_path):
-    queue = queues.make()
-    (tmp_path / "orders.csv").write_text("order_id,amount\n" + "".join(f"{n},1\n" for n in range(20)))
-    (tmp_path / "more.csv").write_text("order_id,amount\n" + "".join(f"{n},1\n" for n in range(21)))
-    (tmp_path / "map.yml").write_text("key: [order_id]\ntype: Shop.PlaceOrder\n")
-
-    def load(file):
-        return cli("load", tmp_path / file, queue, "--map", tmp_path / "map.yml", "--job", f"import-{queue}")
-
-    assert load("orders.csv")[:2] == (OK, {"key": f"import-{queue}", "queue": queue, "messages": 20})
-    assert load("orders.csv")[0] == OK
-    code, _, said = load("more.csv")
-    assert code == FAILED and "import" in said and "Traceback" not in said
-    with queues.connect() as database:
-        rows = database.driver_connection.execute(f'SELECT id, headers FROM public."{queue}"').fetchall()
-    assert len(rows) == 20 == len({row[0] for row in rows})
-    assert Counter(json.loads(row[1])["NServiceBus.EnclosedMessageTypes"] for row in rows) == {"Shop.PlaceOrder": 20}

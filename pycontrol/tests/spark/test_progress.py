@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 from rowpost.cli.app import app
 from rowpost.database.connection import connect_url
 from rowpost.errors import SettingsError
+from rowpost.spark.jobs.archive import start_query
 from rowpost.spark.progress import JsonLines, Measured, OpenTelemetry, Prometheus, listener
 from rowpost.spark.source.backlog import age_s
-from rowpost.spark.versions import HAS_ADMISSION_CONTROL, start_query
 from rowpost.transport.queue import Queue
 from tests.support.spark.killing import ROWPOST, python_of
 from tests.support.spark.messages import audit_row
@@ -65,7 +65,6 @@ def measured(queues, tmp_path):
     return go
 
 
-@pytest.mark.skipif(not HAS_ADMISSION_CONTROL, reason="Spark 4.0 and 4.1 do not ask a stream for its lag")
 def test_a_tail_says_how_many_messages_it_has_not_read_and_how_old_the_oldest_is(queues, measured):
     queue = queues.make()
     queues.send(queue, [b"1"] * 30, headers(timedelta(hours=2)))
@@ -78,7 +77,6 @@ def test_a_tail_says_how_many_messages_it_has_not_read_and_how_old_the_oldest_is
     assert found[0].spooled is None
 
 
-@pytest.mark.skipif(not HAS_ADMISSION_CONTROL, reason="Spark 4.0 and 4.1 do not ask a stream for its lag")
 def test_a_drain_says_what_is_in_the_queue_and_in_the_spool(queues, measured):
     queue = queues.make()
     queues.send(queue, [b"1"] * 50, headers(timedelta(hours=1)))
@@ -93,7 +91,6 @@ def test_a_drain_says_what_is_in_the_queue_and_in_the_spool(queues, measured):
     assert found[0].lag_seconds >= 3600
 
 
-@pytest.mark.skipif(not HAS_ADMISSION_CONTROL, reason="Spark 4.0 and 4.1 do not ask a stream for its lag")
 def test_a_tail_that_reads_nothing_says_who_holds_messages_back(queues, tmp_path):
     queue = queues.make()
     queues.spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "100ms")  # ten seconds by default
@@ -151,7 +148,7 @@ def test_the_command_writes_a_line_after_each_batch(queues, cli, tmp_path, mode)
     batches = [line for line in lines if line["rows"]]
     assert [line["rows"] for line in batches] == [20, 20, 10]
     assert [line["bytes"] for line in batches] == [rows * (5 + len(text)) for rows in (20, 20, 10)]
-    assert [line["lag_messages"] for line in batches] == ([30, 10, 0] if HAS_ADMISSION_CONTROL else [None] * 3)
+    assert [line["lag_messages"] for line in batches] == [30, 10, 0]
     assert {line["query"] for line in lines} == {f"rowpost archive {queue}"}
 
 
@@ -221,7 +218,7 @@ def test_a_program_of_its_own_adds_a_listener(queues, spark, tmp_path):
     added = listener(JsonLines(file))
     spark.streams.addListener(added)
     try:
-        writer = queues.stream(queue, ends=True).writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c"))
+        writer = queues.stream(queue).writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c"))
         query = start_query(writer, every=None)
         query.awaitTermination()
         eventually(lambda: '"rows": 3' in file.read_text(), "the listener is called")

@@ -14,14 +14,12 @@ from pathlib import Path
 import pytest
 
 from rowpost.spark.archive.schemas import MESSAGE
-from rowpost.spark.versions import HAS_FILTERS
 from tests.support.spark.killing import python_of
 from tests.support.workers import eventually
 
 ENOUGH = """
 import sys
 from rowpost.spark.session import session
-from rowpost.spark.versions import HAS_FILTERS
 spark = session(master="local[2]", config={"spark.driver.memory": "1g"})
 reader = spark.read.format("rowpost").option("environment", sys.argv[1]).option("queue", sys.argv[2])
 print(len(reader.option("maxBytesPerBatch", 1024).load().limit(1).collect()))
@@ -61,7 +59,6 @@ def test_a_reader_that_has_enough_leaves_no_stack_on_the_terminal(queues):
     assert "Traceback" not in ended.stderr
 
 
-@pytest.mark.skipif(not HAS_FILTERS, reason="Spark 4.0 has no workers that listen at a socket")
 def test_a_worker_without_work_leaves_no_stack_on_the_terminal(tmp_path):
     (tmp_path / "pyspark_planner_of_queues.py").write_text(PLANNER_OF_QUEUES)
 

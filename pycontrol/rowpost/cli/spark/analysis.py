@@ -1,10 +1,9 @@
-"""rowpost spark doctor, metrics, conversations, failures, targets: check the installation and evaluate an archive."""
+"""rowpost spark doctor, metrics, conversations, failures: check the installation and evaluate an archive."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -54,7 +53,6 @@ def register(app: typer.Typer) -> None:
     command(app, "metrics")(metrics)
     command(app, "conversations")(conversations)
     command(app, "failures")(failures)
-    command(app, "targets")(targets)
 
 
 def doctor(
@@ -297,43 +295,3 @@ def _written(df: DataFrame, out: str | None) -> None:
 
 def _ms(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f} ms"
-
-
-def targets(
-    session: Session,
-    archive: ArchiveArgument,
-    targets: Annotated[
-        Path,
-        typer.Option("--targets", metavar="FILE", help="A YAML file with targets: see docs/guides/spark-bodies.md.", exists=True, dir_okay=False),
-    ],
-    since: Annotated[
-        str | None,
-        typer.Option("--since", metavar="DURATION", help="Measure only this time back from now, such as 7d, instead of the file's window."),
-    ] = None,
-    master: MasterOption = None,
-    conf: ConfOption = None,
-) -> ExitCode:
-    """Show the share of messages within their targets by endpoint and message type, and the error budget. Exit code 1 on a breach."""
-    from rowpost.spark.archive.targets import read_targets
-
-    wanted = read_targets(targets)
-    wanted = wanted if since is None else replace(wanted, window=parse_duration(since))
-    local_folder(archive)
-    with running(session, master, conf, "targets") as spark:
-        from rowpost.spark.jobs.targets import run
-
-        rows, left_out = run(spark, archive, wanted, datetime.now(UTC))
-    breaches = sum(row["breach"] for row in rows)
-    if not session.as_json:
-        names = ("target", "endpoint", "message type", "messages", "outside", "failed", "share", "wanted", "budget used", "messages left", "result")
-        cells = [(r["target"], r["endpoint"] or "", r["message_type"] or "", f"{r['messages']:,}", f"{r['outside']:,}", f"{r['failed']:,}", _percent(r["share"]),
-                  _percent(r["wanted"]), _percent(r["budget_used"], 0), f"{r['messages_left']:,}", "breach" if r["breach"] else "ok" if r["messages"] else "no messages")
-                 for r in rows]  # fmt: skip
-        table(session.out, names, cells, right=names[3:10])
-    counts(session, {"breaches": breaches, "messages": sum(r["messages"] for r in rows), "window_days": wanted.window.total_seconds() / 86_400, **left_out,
-                     **({"targets": rows} if session.as_json else {})})  # fmt: skip
-    return ExitCode.FINDING if breaches else ExitCode.OK
-
-
-def _percent(share: float | None, digits: int = 3) -> str:
-    return "" if share is None else f"{share:.{digits}%}"

@@ -1,4 +1,4 @@
-"""rowpost spark archive, adopt, retain, compact, erase, verify: write archives and maintain them."""
+"""rowpost spark archive, retain, compact, erase, verify: write archives and maintain them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from rowpost.cli.spark.running import (
     UiOption,
     counter,
     counts,
-    imported,
     local_folder,
     readable_folder,
     receivers,
@@ -42,7 +41,6 @@ __all__ = ["register"]
 def register(app: typer.Typer) -> None:
     """Add the commands to a group."""
     command(app, "archive")(archive)
-    command(app, "adopt")(adopt)
     command(app, "retain")(retain)
     command(app, "compact")(compact)
     command(app, "erase")(erase)
@@ -136,24 +134,6 @@ def _why_held(queue: str, done: Mapping[str, Any]) -> str:
 def _holder(process: int | None, since: str | None, application: str | None) -> str:
     who = "a prepared transaction" if process is None else f"process {process}"
     return who + (f" ({application})" if application else "") + (f" since {since}" if since else "")
-
-
-def adopt(
-    session: Session,
-    archive: ArchiveArgument,
-    checkpoint: Annotated[
-        list[str] | None, typer.Option("--checkpoint", metavar="DIR", help="The checkpoint of a stream, if it is not in DIR. May be repeated.")
-    ] = None,
-) -> None:
-    """Make a Delta table of an archive of an earlier version, without copying its files. Stop all jobs on it first."""
-    local_folder(archive)
-    with imported():
-        from rowpost.spark.jobs import adopt as job
-
-        done = job.run(archive, checkpoint or ())
-    if not session.as_json:
-        _warn_plain_readers(session)
-    counts(session, done)
 
 
 def _warn_plain_readers(session: Session) -> None:

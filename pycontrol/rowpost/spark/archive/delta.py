@@ -25,7 +25,7 @@ from rowpost.version import install_command
 try:
     from deltalake import CommitProperties, DeltaTable, Schema, Transaction
     from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-    from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+    from deltalake.transaction import AddAction, RemoveAction
 except ImportError as error:
     raise SparkUnavailable(f"Archives need the package deltalake, 1.6.6 or newer ({error}). Run: {install_command('spark')}") from error
 
@@ -58,7 +58,7 @@ class DeltaArchive(ArchiveTable):
     def open(cls, path: str) -> DeltaArchive:
         """Read the newest snapshot. Raises ArchiveNotFound, SettingsError, SparkFailed."""
         uri = delta_uri(path)
-        _check_adopted(path)
+        _check_no_plain_files(path)
         try:
             return cls(path, DeltaTable(uri))
         except TableNotFoundError as error:
@@ -75,7 +75,7 @@ class DeltaArchive(ArchiveTable):
     def create(cls, path: str, schema: StructType) -> DeltaArchive:
         """Read the newest snapshot. Creates the table if there is none. Raises SettingsError, SparkFailed."""
         uri = delta_uri(path)
-        _check_adopted(path)
+        _check_no_plain_files(path)
         try:
             if not DeltaTable.is_deltatable(uri):
                 DeltaTable.create(uri, Schema.from_json(schema.json()), partition_by=list(PARTITIONS), configuration=_properties(schema))
@@ -83,13 +83,6 @@ class DeltaArchive(ArchiveTable):
             if not DeltaTable.is_deltatable(uri):  # otherwise another process has just created it
                 raise SparkFailed(f"Cannot create an archive in {path}: {str(error).splitlines()[0]}. Name a folder that can be written.") from error
         return cls.open(path)
-
-    @staticmethod
-    def adopt(path: str, schema: StructType, files: Iterable[NewFile], batches: Mapping[str, int]) -> None:
-        """Create the table of files that are there, in one entry of the log."""
-        properties = CommitProperties(custom_metadata={NOTE: {"job": "adopt"}}, app_transactions=[Transaction(*each) for each in batches.items()])
-        create_table_with_add_actions(delta_uri(path), Schema.from_json(schema.json()), _added(files), "error", list(PARTITIONS),
-                                      configuration=_properties(schema), commit_properties=properties)  # fmt: skip
 
     @property
     def version(self) -> int:
@@ -135,10 +128,9 @@ class DeltaArchive(ArchiveTable):
             self._batches.clear()
 
     def last_batch(self, query: str) -> int:
-        """Return the number of the last batch that a query has committed, or -1. A table that was adopted knows 8 characters of its id."""
         if query not in self._batches:
-            found = [self._table.transaction_version(key) for key in (query, query[:8])]
-            self._batches[query] = max(-1 if number is None else number for number in found)
+            number = self._table.transaction_version(query)
+            self._batches[query] = -1 if number is None else number
         return self._batches[query]
 
     def commit(self, add: Iterable[NewFile] = (), remove: Iterable[DataFile] = (), *, batches: Mapping[str, int] | None = None,
@@ -233,7 +225,8 @@ class DeltaArchive(ArchiveTable):
     def check_plain_log(self) -> None:
         if not self.has_plain_log:
             raise SparkFailed(
-                f"Cannot erase in {self.path}: the log of the table has statistics of ids and headers. Replace it with: rowpost spark adopt {self.path}"
+                f"Cannot erase in {self.path}: its property {_STATISTICS_OF} allows statistics of ids and headers in the log, which stay there. "
+                f"Copy the rows to a new table with {_STATISTICS_OF} = '{','.join(STATISTICS)}', erase there, and delete this one."
             )
 
     def check_writable(self) -> None:
@@ -266,10 +259,11 @@ def _added(files: Iterable[NewFile], *, same_rows: bool = False) -> list[AddActi
     return [AddAction(file.path, file.bytes, {"queue": file.queue, "day": file.day}, now, not same_rows, file.statistics) for file in files]
 
 
-def _check_adopted(path: str) -> None:
-    """Raise SparkFailed for an archive of an earlier version."""
+def _check_no_plain_files(path: str) -> None:
+    """Raise SparkFailed for Parquet files without a table, so that a new table does not hide the messages in them."""
     folder = ArchiveFolder(path)
     if not folder.is_delta and any(name.startswith("queue=") and not info.is_file for name, info in folder.contents(recursive=False)):
         raise SparkFailed(
-            f"The archive in {path} is of an earlier version, which stored plain Parquet files. Take it over with: rowpost spark adopt {path}"
+            f"{path} has Parquet files of queues, but no log of a Delta table, so it is not an archive. Name another folder. "
+            "If the log was lost, restore it from a backup; spark.read.parquet reads the files without it."
         )

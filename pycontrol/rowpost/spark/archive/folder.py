@@ -20,7 +20,6 @@ __all__ = ["LOG_FOLDER", "METADATA_FOLDER", "ArchiveFolder", "filesystem", "is_o
 
 METADATA_FOLDER = "_rowpost"
 LOG_FOLDER = "_delta_log"
-_STAGING = (".spark-staging-", "_temporary")
 _REPLAYS = f"{METADATA_FOLDER}/replays"
 
 
@@ -67,10 +66,6 @@ class ArchiveFolder:
             for path, info in self.contents(_REPLAYS, recursive=False)
             if not info.is_file and (self.exists(f"{path}/rows") or self.exists(f"{path}/rows-kept"))
         ]
-
-    def staging(self) -> list[str]:
-        """Return the folders in which a killed Spark job of an earlier version wrote."""
-        return [path for path, _ in self.contents(recursive=False) if path.startswith(_STAGING)]
 
     def footer(self, path: str) -> parquet.FileMetaData | None:
         """Read the footer of a Parquet file. Returns None for a file that is missing or incomplete."""
@@ -134,12 +129,8 @@ class ArchiveFolder:
 
     def read(self, name: str) -> dict | None:
         """Read a JSON file below `_rowpost`. Returns None if it does not exist or is being written."""
-        return self.read_json(f"{METADATA_FOLDER}/{name}")
-
-    def read_json(self, path: str) -> dict | None:
-        """Read a JSON file. Returns None if it does not exist or is being written."""
         try:
-            return json.loads(self.text(path))
+            return json.loads(self.text(f"{METADATA_FOLDER}/{name}"))
         except (FileNotFoundError, json.JSONDecodeError):
             return None
 
@@ -147,11 +138,6 @@ class ArchiveFolder:
         """Read a text file. Raises FileNotFoundError."""
         with self.files.open_input_stream(self._at(path)) as file:
             return file.read().decode()
-
-    def table(self, path: str, columns: Sequence[str]) -> list[dict]:
-        """Read columns of a small Parquet file."""
-        with self.files.open_input_file(self._at(path)) as file:
-            return parquet.read_table(file, columns=list(columns)).to_pylist()
 
     def age_s(self, name: str) -> float:
         """Return the seconds since a file below `_rowpost` was written, 0 if it does not exist."""

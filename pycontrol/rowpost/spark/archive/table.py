@@ -44,13 +44,10 @@ class DataFile:
     modified: int = 0
 
     @property
-    def shape(self) -> tuple[str, ...] | None:
-        """The names in folders such as queue=audit/day=2026-11-20. None if they do not start with the partition's columns and values."""
-        pairs = [part.partition("=") for part in self.path.split("/")[:-1]]
-        values = [(name, unquote(value)) for name, _, value in pairs]
-        if values[:2] != [("queue", self.queue), ("day", self.day)] or not all(equals for _, equals, _ in pairs):
-            return None
-        return tuple(name for name, _ in values)
+    def is_in_own_folder(self) -> bool:
+        """Whether its folder is named by its partition, such as queue=audit/day=2026-11-20. Other programs use other folders too."""
+        values = [(name, unquote(value)) for name, _, value in (part.partition("=") for part in self.path.split("/")[:-1])]
+        return values == [("queue", self.queue), ("day", self.day)]
 
 
 class ArchiveTable(ABC):

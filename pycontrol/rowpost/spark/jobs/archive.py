@@ -34,11 +34,10 @@ from rowpost.spark.progress import Measured, Receiver, measure_bytes
 from rowpost.spark.session import is_connect
 from rowpost.spark.source.held import what_is_held
 from rowpost.spark.stores import check_reachable
-from rowpost.spark.versions import start_query, stream_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 __all__ = [
     "AUTOMATIC_FILES",
@@ -51,6 +50,7 @@ __all__ = [
     "read_queue",
     "run",
     "start",
+    "start_query",
     "trigger_of",
 ]
 
@@ -133,7 +133,7 @@ def run(
         spark,
         job.checkpoint_location,
         "the checkpoint",
-        "Or name a folder that outlives this machine with --checkpoint; the archive itself needs no jar.",
+        "Or name a folder that outlives this machine with --checkpoint; archiving itself needs no jar.",
     )
     table = create_table(job.path, ARCHIVE)
     before = table.version
@@ -221,13 +221,18 @@ def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
     options = {"environment": job.environment, "startingOffsets": "earliest"}
     rows = job.max_rows or (TAIL_ROWS if job.mode == "tail" else None)
     options["maxOffsetsPerTrigger"] = None if rows is None else str(rows)
-    for name, value in [*options.items(), *job.options, *stream_options(ends=job.every is None).items()]:
+    for name, value in [*options.items(), *job.options]:
         if value is not None:
             reader = reader.option(name, value)
     writer = BatchWriter(job.path, job.checkpoint_location, queue=job.queue, parse=True)
     stream = _arrived(measure_bytes(reader.load()), job.queue).writeStream.foreachBatch(writer).queryName(f"rowpost archive {job.queue}")
     stream = stream.option("checkpointLocation", job.checkpoint_location)
     return start_query(stream, job.every)
+
+
+def start_query(writer: DataStreamWriter, every: str | None) -> StreamingQuery:
+    """Start a stream with an interval between batches, such as "10 seconds". If it is None, the stream reads what is there, and ends."""
+    return (writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)).start()
 
 
 class BatchWriter:

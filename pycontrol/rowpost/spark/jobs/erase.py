@@ -126,7 +126,7 @@ def run(
     Raises:
         ArchiveNotFound: there is no archive in `path`.
         InvalidMessage: the condition is not valid.
-        SparkFailed: another job maintains the archive, its log must be replaced first, or a file cannot be read.
+        SparkFailed: another job maintains the archive, its log may have statistics of ids, or a file cannot be read.
     """
     table, counts = open_table(path), Counts()
     table.check_columns(("id", "row_version"))  # the tables of `decode` are erased too

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from rowpost.database.connection import Connection
@@ -23,7 +24,6 @@ from rowpost.spark.source.queue_stream import (
 )
 from rowpost.spark.source.reread import read_spool_range
 from rowpost.spark.source.streams import Offset, QueueStream, StreamRange, not_ours
-from rowpost.spark.versions import ReadLimit, ReadMaxRows
 
 __all__ = ["DrainReader"]
 

@@ -44,7 +44,6 @@ class ReadOptions:
         watermark_timeout_s: seconds that a read waits for transactions that were writing when it began.
         batch_bytes: target size of one Arrow batch.
         connect_retry_s: seconds that a stream waits for a server that restarts or fails over.
-        ends: on Spark 4.0 and 4.1, a stream reads only what is there when it starts.
     """
 
     queue: str
@@ -61,7 +60,6 @@ class ReadOptions:
     allow_consumers: bool = False
     take_over: bool = False
     connect_retry_s: float = DEFAULT_CONNECT_RETRY_S
-    ends: bool = False
     queues: tuple[str, ...] = ()
     pattern: str | None = None
 
@@ -121,7 +119,6 @@ def read_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOpt
         allow_consumers=_flag(options, "allowConsumers", False),
         take_over=_flag(options, "takeOver", False),
         connect_retry_s=_seconds(options, "connectRetrySeconds", DEFAULT_CONNECT_RETRY_S),
-        ends=_flag(options, "availableNow", False),
     )
 
 

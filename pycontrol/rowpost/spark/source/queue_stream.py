@@ -18,11 +18,10 @@ from pyspark.sql.types import StructType
 from rowpost.database.connection import Connection
 from rowpost.errors import PermissionDenied, RowpostError, SettingsError
 from rowpost.settings.environment import load_settings
-from rowpost.spark.archive.schemas import MESSAGE
+from rowpost.spark.archive.schemas import MESSAGE, arrow_schema
 from rowpost.spark.source.connection import open_database
 from rowpost.spark.source.options import ReadOptions
 from rowpost.spark.source.watermark import Poll, Watermark
-from rowpost.spark.versions import arrow_schema
 
 __all__ = [
     "QueueState",

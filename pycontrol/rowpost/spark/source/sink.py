@@ -27,7 +27,7 @@ from uuid import UUID, uuid4
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from rowpost.database.connection import Connection
@@ -38,7 +38,6 @@ from rowpost.spark.source.connection import open_database
 from rowpost.spark.source.digest import Tally, same_messages, total
 from rowpost.spark.source.job import Job, JobState, Stored, check_sent, full_key
 from rowpost.spark.source.options import DIRECT, WriteOptions
-from rowpost.spark.versions import StreamArrowWriter
 from rowpost.wire.message import OutgoingMessage
 
 __all__ = ["DirectWriter", "StagedWriter", "StreamWriter", "batch_writer", "check_append_only"]
@@ -184,7 +183,7 @@ class DirectWriter(_JobWriter):
             database.call_atomically("end_job", job_key=self.job.key, run=self.job.run, done=True, parts=len(stored), messages=sent, digest=digest)
 
 
-class StreamWriter(_Writer, StreamArrowWriter):
+class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """Send each batch of a stream in one transaction, in order and exactly once."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:

@@ -8,7 +8,7 @@ source in several short-lived processes.
 The options are a closed list (option_names.py): of all reads queue (or subscribe), environment, startingOffsets, endingOffsets (a row
 version, latest or watermark), minPartitions, maxRecordsPerPartition, maxBytesPerBatch, watermarkTimeoutSeconds and includeHeaders; of
 streams also mode (tail or drain), maxOffsetsPerTrigger, failOnDataLoss, allowConsumers, takeOver, connectRetrySeconds,
-availableNow (versions.py), and subscribe with several names or subscribePattern instead of queue. Options of writes: see sink.py.
+and subscribe with several names or subscribePattern instead of queue. Options of writes: see sink.py.
 
 The columns are those of schemas.MESSAGE, or a subset: columns that `.schema("row_version bigint, headers string")` omits
 are not read. Arrow limits a column of one batch to 2 GB, and with it a body. A batch exceeds maxBytesPerBatch only if it is a
@@ -66,13 +66,12 @@ class QueueSource(DataSource):
     def streamReader(self, schema: StructType) -> Any:
         """Create the reader of `spark.readStream`."""
         from rowpost.spark.source.drain import DrainReader
-        from rowpost.spark.source.self_planned import planned
         from rowpost.spark.source.several import SeveralReader
         from rowpost.spark.source.streams import TailReader
 
         options = in_environment(read_options(self.options, stream=True))
         kind = SeveralReader if options.several else DrainReader if options.mode == DRAIN else TailReader
-        return planned(kind(options, schema), options)
+        return kind(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """Create the writer of `df.write`. Raises SettingsError."""

@@ -19,6 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from rowpost.database.connection import Connection
@@ -38,7 +39,6 @@ from rowpost.spark.source.queue_stream import (
 from rowpost.spark.source.reconnect import PatientConnection, say, say_nothing
 from rowpost.spark.source.reread import read_queue_range
 from rowpost.spark.source.watermark import Notes, Watermark
-from rowpost.spark.versions import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 __all__ = ["Offset", "QueueStream", "StreamRange", "TailReader", "not_ours"]
 

@@ -23,6 +23,7 @@ MARKER = "marker-Zx81qP"
         ("nonsense", "the options of a stream are queue"),
         ("jobKey", "not for a stream"),
         ("slot", "mode=log is gone"),
+        ("availableNow", "trigger"),
     ],
 )
 def test_an_unknown_option_is_refused_with_the_known_one_that_is_nearest(name, says):
@@ -74,7 +75,7 @@ def test_every_option_on_the_lists_is_accepted():
         "startingOffsets",
         "endingOffsets",
     }
-    flags = {"failOnDataLoss", "allowConsumers", "takeOver", "includeHeaders", "availableNow"}
+    flags = {"failOnDataLoss", "allowConsumers", "takeOver", "includeHeaders"}
     values = {**dict.fromkeys(numbers, "5000"), **dict.fromkeys(flags, "true"), "subscribe": "a", "queue": "a", "jobKey": "k"}
 
     def of(names, mode):

@@ -10,9 +10,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from rowpost.errors import JobKeyUsed
+from rowpost.spark.jobs.archive import start_query
 from rowpost.spark.source.digest import Tally
 from rowpost.spark.source.job import Job, full_key
-from rowpost.spark.versions import start_query
 from rowpost.wire.message import OutgoingMessage
 
 NAMESPACE = UUID("5d0d0a8e-0000-4000-8000-000000000000")
@@ -343,7 +343,7 @@ def test_a_stream_writes_each_batch_once_although_its_last_one_is_run_again(queu
 
     def run():
         writer = (
-            queues.stream(source, ends=True, maxOffsetsPerTrigger=20).select("id", "headers", "body")
+            queues.stream(source, maxOffsetsPerTrigger=20).select("id", "headers", "body")
             .writeStream.format("rowpost").option("queue", target).option("environment", queues.environment)
             .option("checkpointLocation", str(tmp_path / "c"))
         )  # fmt: skip

@@ -12,7 +12,6 @@ from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.cuts import divide_visible
 from rowpost.spark.source.options import read_options, write_options
 from rowpost.spark.source.queue_stream import QueueState, Range, split
-from rowpost.spark.versions import HAS_FILTERS
 from rowpost.transport.queue import Queue
 from rowpost.wire.message import OutgoingMessage
 
@@ -85,7 +84,6 @@ def test_ids_are_looked_up_in_the_database_as_texts_are_compared_in_spark(queues
     assert queues.read(hundred).where(f.col("id") == first.upper()).count() == 0
 
 
-@pytest.mark.skipif(not HAS_FILTERS, reason="Spark 4.0 asks no source for filters")
 def test_bounds_of_row_versions_narrow_the_partitions(queues, hundred):
     narrow = queues.read(hundred, minPartitions=8).where("row_version > 98")
 

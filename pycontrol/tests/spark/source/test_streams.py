@@ -5,8 +5,8 @@ import json
 import pytest
 from pyspark.errors import PySparkException
 
+from rowpost.spark.jobs.archive import start_query
 from rowpost.spark.source.checkpoint import committed_offset, finalize
-from rowpost.spark.versions import start_query
 
 pytestmark = pytest.mark.spark_version
 
@@ -16,7 +16,7 @@ def run(queues, tmp_path):
     """Run a stream until it has read all messages. Returns the bodies of all runs so far."""
 
     def go(queue, checkpoint="checkpoint", out="out", **options):
-        stream = queues.stream(queue, ends=True, **options)
+        stream = queues.stream(queue, **options)
         writer = stream.writeStream.format("parquet").option("path", str(tmp_path / out)).option("checkpointLocation", str(tmp_path / checkpoint))
         query = start_query(writer, every=None)
         query.awaitTermination()
