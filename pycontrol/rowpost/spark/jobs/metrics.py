@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import functions as F
 
+from rowpost.errors import SparkFailed
 from rowpost.spark.archive.headers import has_failed
 from rowpost.spark.archive.opening import create_table
 from rowpost.spark.archive.schemas import FLOW_HOURLY, FLOW_MERGED, LIVE, shaped
-from rowpost.spark.jobs.archive import BatchWriter, archive, start_query
+from rowpost.spark.jobs.archive import BatchWriter, archive, start_query, where_it_begins
+from rowpost.spark.source.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -153,12 +155,17 @@ def _milliseconds_of(time: str) -> int:
 
 def start_live(spark: SparkSession, queue: str, path: str, checkpoint: str, *, environment: str | None = None,
                every: str | None = None, lateness: str = MAX_LATENESS) -> StreamingQuery:  # fmt: skip
-    """Write the metrics of a stream to the table in `path`, each hour once."""
-    create_table(path, LIVE)
+    """Write the metrics of a stream to the table in `path`, each hour once. Raises SparkFailed if the checkpoint does not belong to the table."""
+    table = create_table(path, LIVE)
+    way_out = "Write the metrics to another folder with --out."
+    stored = Checkpoint(checkpoint, spark)
+    if (where_it_begins(table, stored, (queue,), way_out) or any(file.queue == queue for file in table.files())) and stored.query is None:
+        raise SparkFailed(f"{path} has hours of {queue} from another checkpoint than {checkpoint}, which would write them again. {way_out}")
     reader = spark.readStream.format("rowpost").option("queue", queue).option("mode", "tail").option("startingOffsets", "earliest")
     reader = reader if environment is None else reader.option("environment", environment)
     hours = live(reader.load(), queue, lateness).withColumn("queue", F.lit(queue)).withColumn("day", F.to_date("hour"))
-    stream = hours.writeStream.outputMode("append").foreachBatch(BatchWriter(path, checkpoint, LIVE, queue)).option("checkpointLocation", checkpoint)
+    stream = hours.writeStream.outputMode("append").foreachBatch(BatchWriter(path, checkpoint, LIVE, queue, way_out=way_out))
+    stream = stream.option("checkpointLocation", checkpoint)
     return start_query(stream, every)
 
 
