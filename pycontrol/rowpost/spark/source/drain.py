@@ -72,7 +72,7 @@ class DrainReader(QueueStream):
         """Move the next batch to the spool. If the spool has unread messages of this stream, they are the next batch."""
         check_offset(("queue", "owner", "number"), start)
         state = self.describe()
-        self.check_same_queue(start, state.identity)
+        self.check_same_queue(start, state)
         self._check_no_consumers(state)
         upto = state.last if self._target is None else self._target
         wanted = limit.max_rows if isinstance(limit, ReadMaxRows) else None
@@ -92,7 +92,7 @@ class DrainReader(QueueStream):
     def partitions(self, start: Offset, end: Offset) -> Sequence[SpoolRange]:
         """Split the batch into ranges of spool numbers. Raises StreamRefused if the checkpoint belongs to another queue."""
         check_offset(("queue", "owner", "number"), end)
-        self.check_same_queue(end, self.describe().identity)
+        self.check_same_queue(end, self.describe())
         ranges = split(start["number"], end["number"], self.options.parts(end["number"] - start["number"]))
         return [SpoolRange(each.above, each.upto, each is ranges[0], end["owner"]) for each in ranges]
 

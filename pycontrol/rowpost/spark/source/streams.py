@@ -118,11 +118,12 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._connection is not None:
             self._connection.close()
 
-    def check_same_queue(self, offset: Offset, identity: str) -> None:
-        """Raise StreamRefused if the checkpoint belongs to another queue."""
-        if offset["queue"] != identity:
+    def check_same_queue(self, offset: Offset, state: QueueState) -> None:
+        """Raise StreamRefused if the checkpoint belongs to another queue, or this server is a standby: each task may reach another one."""
+        state.check_primary()
+        if offset["queue"] != state.identity:
             raise StreamRefused(
-                f"This checkpoint belongs to the queue {offset['queue']}, but {self.options.queue} is {identity} now. "
+                f"This checkpoint belongs to the queue {offset['queue']}, but {self.options.queue} is {state.identity} now. "
                 "It is another queue, or the queue was dropped and created again, or the database was restored. "
                 "Start with a new checkpoint. The option startingOffsets sets its start."
             )
@@ -210,7 +211,7 @@ class TailReader(QueueStream):
     def partitions(self, start: Offset, end: Offset) -> Sequence[TailRange]:
         """Split the batch into ranges. Raises StreamRefused if the checkpoint belongs to another queue."""
         check_offset(("queue", "row_version"), end)
-        self.check_same_queue(end, self.describe().identity)
+        self.check_same_queue(end, self.describe())
         ranges = split(start["row_version"], end["row_version"], self.options.parts(end["row_version"] - start["row_version"]))
         return [TailRange(each.above, each.upto, each is ranges[0], end["queue"], end["purged"]) for each in ranges]
 
@@ -221,7 +222,7 @@ class TailReader(QueueStream):
         with self.task_connection(partition) as connection:
             yield from read_queue_range(connection, self.options, self.schema, partition)
             state = connection.run(lambda database: describe(database, self.options.queue))
-        self.check_same_queue({"queue": partition.queue}, state.identity)
+        self.check_same_queue({"queue": partition.queue}, state)
         self._check_not_purged(partition.above, partition.purged, state)
 
     def commit(self, end: Offset) -> None:
@@ -240,7 +241,7 @@ class TailReader(QueueStream):
 
     def _check_no_loss(self, start: Offset, state: QueueState) -> None:
         check_offset(("queue", "row_version"), start)
-        self.check_same_queue(start, state.identity)
+        self.check_same_queue(start, state)
         if start["row_version"] > state.last:
             raise StreamRefused(
                 f"This stream has read {self.options.queue} up to row version {start['row_version']}, but the queue's last row version is "
