@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from rowpost.database.connection import Connection
 from rowpost.spark.source.backlog import measure
+from rowpost.spark.source.gone import naming_what_is_gone
 from rowpost.spark.source.options import ReadOptions
 from rowpost.spark.source.queue_stream import (
     QueueState,
@@ -76,7 +77,7 @@ class DrainReader(QueueStream):
         self._check_no_consumers(state)
         upto = state.last if self._target is None else self._target
         wanted = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        self._planned = self.connection.run(lambda database: self._fill_spool(database, start, wanted, upto))
+        self._planned = self.ask(lambda database: self._fill_spool(database, start, wanted, upto))
         return {**start, "number": self._planned}
 
     def reportLatestOffset(self) -> Offset | None:
@@ -104,12 +105,16 @@ class DrainReader(QueueStream):
         if not isinstance(partition, SpoolRange):
             raise not_ours(partition)
         with self.task_connection(partition) as connection:
-            connection.run(lambda database: database.call("confirm_spool", self.options.queue, owner=partition.owner))
+            connection.run(lambda database: self._confirm(database, partition.owner))
             yield from read_spool_range(connection, self.options, self.schema, partition)
 
     def commit(self, end: Offset) -> None:
         """Delete the messages of committed batches from the spool."""
-        self.connection.run(lambda database: database.call("drop_spool", self.options.queue, owner=end["owner"], upto=end["number"]))
+        self.ask(lambda database: database.call("drop_spool", self.options.queue, owner=end["owner"], upto=end["number"]))
+
+    def _confirm(self, database: Connection, owner: str) -> None:
+        with naming_what_is_gone(database, self.options.queue):
+            database.call("confirm_spool", self.options.queue, owner=owner)
 
     def _fill_spool(self, database: Connection, start: Offset, wanted: int | None, upto: int) -> int:
         """Move up to `wanted` messages, and return the last number of the batch.

@@ -20,6 +20,7 @@ from rowpost.errors import PermissionDenied, RowpostError, SettingsError
 from rowpost.settings.environment import load_settings
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.connection import open_database
+from rowpost.spark.source.gone import naming_what_is_gone
 from rowpost.spark.source.options import ReadOptions
 from rowpost.spark.source.watermark import Poll, Watermark
 from rowpost.spark.versions import arrow_schema
@@ -108,7 +109,8 @@ def open_queue(options: ReadOptions) -> Connection:
 
 def describe(database: Connection, queue: str) -> QueueState:
     """Poll the queue's state. Raises QueueNotFound, PermissionDenied."""
-    identity, first, last, watermark, writers, purged, consumers, read_only = database.call("describe_stream", queue)[0]
+    with naming_what_is_gone(database, queue):
+        identity, first, last, watermark, writers, purged, consumers, read_only = database.call("describe_stream", queue)[0]
     return QueueState(identity, first, last, None if writers is None else Poll.of(last, watermark, writers), purged, consumers, read_only)
 
 
@@ -167,7 +169,8 @@ def read_batches(
         with_body="body" in names,
         **filters,
     )
-    yield from batches(chunks, check_schema(schema))
+    with naming_what_is_gone(database, options.queue):
+        yield from batches(chunks, check_schema(schema))
 
 
 def declared_worker(options: ReadOptions) -> str | None:

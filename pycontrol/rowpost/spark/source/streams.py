@@ -12,10 +12,10 @@ Each call may be repeated: after a lost connection, it runs again as a whole.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -23,6 +23,7 @@ from pyspark.sql.types import StructType
 
 from rowpost.database.connection import Connection
 from rowpost.spark.source.backlog import measure
+from rowpost.spark.source.gone import naming_what_is_gone
 from rowpost.spark.source.held import holders
 from rowpost.spark.source.options import LATEST, ReadOptions
 from rowpost.spark.source.queue_stream import (
@@ -44,6 +45,7 @@ __all__ = ["Offset", "QueueStream", "StreamRange", "TailReader", "not_ours"]
 
 LAG_INTERVAL_S = 5.0
 Offset = dict[str, Any]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,18 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Use the planner's connection of a stream that reads several queues."""
         self._connection = connection
 
+    def ask(self, action: Callable[[Connection], Result]) -> Result:
+        """Run an action on the planner's connection, as PatientConnection.run does. Raises QueueNotFound if the queue is gone."""
+
+        def named(database: Connection) -> Result:
+            with naming_what_is_gone(database, self.options.queue):
+                return action(database)
+
+        return self.connection.run(named)
+
     def describe(self) -> QueueState:
         """Poll the queue."""
-        return self.connection.run(lambda database: describe(database, self.options.queue))
+        return self.ask(lambda database: describe(database, self.options.queue))
 
     @contextmanager
     def task_connection(self, part: StreamRange) -> Iterator[PatientConnection]:
@@ -101,7 +112,7 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def lag(self, position: int) -> dict[str, object]:
         """Return how far the stream is behind. Measures again if the position has changed, and otherwise every five seconds."""
         if self._lag is None or self._lag[0] != position or time.monotonic() >= self._lag[1]:
-            found = self.connection.run(lambda database: self.measure_lag(database, position))
+            found = self.ask(lambda database: self.measure_lag(database, position))
             self._lag = (position, time.monotonic() + LAG_INTERVAL_S, found)
         return self._lag[2]
 
@@ -237,7 +248,7 @@ class TailReader(QueueStream):
 
     def _wait_for_watermark(self) -> int:
         timeout_s = self.options.watermark_timeout_s
-        return self.connection.run(lambda database: wait_for_watermark(database, self.options.queue, timeout_s, self._watermark))
+        return self.ask(lambda database: wait_for_watermark(database, self.options.queue, timeout_s, self._watermark))
 
     def _check_no_loss(self, start: Offset, state: QueueState) -> None:
         check_offset(("queue", "row_version"), start)
