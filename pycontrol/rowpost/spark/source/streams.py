@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from pyspark.sql.types import StructType
 
 from rowpost.database.connection import Connection
 from rowpost.spark.source.backlog import measure
+from rowpost.spark.source.cuts import Sampled, divide
 from rowpost.spark.source.gone import naming_what_is_gone
 from rowpost.spark.source.held import holders
 from rowpost.spark.source.options import LATEST, ReadOptions
@@ -44,6 +46,7 @@ from rowpost.spark.versions import ReadAllAvailable, ReadLimit, ReadMaxRows, Sup
 __all__ = ["Offset", "QueueStream", "StreamRange", "TailReader", "not_ours"]
 
 LAG_INTERVAL_S = 5.0
+_MOST_MESSAGES = 2**31 - 1  # of find_row_version
 Offset = dict[str, Any]
 Result = TypeVar("Result")
 
@@ -200,10 +203,8 @@ class TailReader(QueueStream):
         if end <= begin:
             # a run that ends keeps what it has learnt in an empty batch; another stream keeps it in its next batch
             return start if self._target is None else self._noted(start)
-        if isinstance(limit, ReadMaxRows):
-            # no message will appear below the first visible one, up to the watermark: skip that range without counting it
-            empty_to = min(end, (end if state.first is None else state.first - 1))
-            end = min(end, max(begin, empty_to) + limit.max_rows)
+        if isinstance(limit, ReadMaxRows) and end - begin > limit.max_rows:
+            end = self.ask(partial(self._limited, begin, end, limit.max_rows))
         self._end = end
         return self._offset(state, end)
 
@@ -223,7 +224,7 @@ class TailReader(QueueStream):
         """Split the batch into ranges. Raises StreamRefused if the checkpoint belongs to another queue."""
         check_offset(("queue", "row_version"), end)
         self.check_same_queue(end, self.describe())
-        ranges = split(start["row_version"], end["row_version"], self.options.parts(end["row_version"] - start["row_version"]))
+        ranges = self._divided(start["row_version"], end["row_version"])
         return [TailRange(each.above, each.upto, each is ranges[0], end["queue"], end["purged"]) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -238,6 +239,20 @@ class TailReader(QueueStream):
 
     def commit(self, end: Offset) -> None:
         """Do nothing: a tail does not change the queue."""
+
+    def _limited(self, begin: int, end: int, messages: int, database: Connection) -> int:
+        """Return where a batch with so many messages ends. Row versions have gaps, so that their number says nothing."""
+        count = min(messages, _MOST_MESSAGES)
+        found = database.call("find_row_version", self.options.queue, above=begin, upto=end, count=count)[0].row_version
+        return end if found is None else found
+
+    def _divided(self, above: int, upto: int) -> list[Range]:
+        """Divide a batch evenly, or by a sample of its messages if most of its row versions are a gap."""
+        width, limit = upto - above, self.options.max_rows
+        if limit is None or width <= 2 * limit:
+            return split(above, upto, self.options.parts(width))
+        rows = self.ask(lambda database: database.call("sample_range", self.options.queue, above=above, upto=upto))
+        return divide(above, upto, self.options.partitions, [Sampled(*row) for row in rows], self.options.part_rows)
 
     def _offset(self, state: QueueState, row_version: int) -> Offset:
         return self._noted({"queue": state.identity, "row_version": row_version, "purged": state.purged})
