@@ -89,7 +89,7 @@ def test_files_that_an_earlier_merge_replaced_go_too(spark, made):
 
 
 def test_the_messages_of_a_stopped_replay_go_and_the_others_are_still_to_be_sent(spark, made):
-    rows = made.path / "_rowpost" / "replays" / "k" / "rows"
+    rows = made.path / "_rowpost" / "replays" / "k" / "attempt-1" / "rows"
     plan = replay.number(
         replay.choose(read_archive(spark, made.address), replay.Replay("k", "Sales", ramp=(5,))), replay.Replay("k", "Sales", ramp=(5,))
     )

@@ -9,6 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from rowpost.cli.app import app
+from rowpost.spark.archive.folder import ArchiveFolder
+from rowpost.spark.archive.replays import list_replays
 from rowpost.spark.jobs import replay as replaying
 from rowpost.spark.jobs.archive import read_archive
 from tests.support.spark.messages import audit_row, error_row
@@ -209,6 +211,30 @@ def test_a_replay_that_was_stopped_sends_the_rest_of_what_it_chose(queues, cli, 
     assert waits == [5.0, 10.0]
     assert (done["messages"], done["sent_before"]) == (40, 10)
     assert bodies(queues, sales) == list(range(40))
+
+
+def test_a_replay_sends_what_its_rehearsal_said_although_a_run_with_another_filter_was_killed_before(queues, cli, archived, monkeypatch):
+    out, sales = archived
+    create = ArchiveFolder.create
+
+    def killed(folder, name, document):
+        if name.endswith("plan.json"):
+            raise KeyboardInterrupt
+        return create(folder, name, document)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(ArchiveFolder, "create", killed)
+        wrong = replaying.Replay("d0", sales, ramp=(1, 10))
+        replaying.run(queues.spark, str(out), wrong, environment=queues.environment, resolve_queues=lambda names: {sales: sales})
+    left = [each.state for each in list_replays(ArchiveFolder(str(out)))]
+    asked = ("replay", out, sales, "--job", "d0", "--where", "cast(cast(body as string) as int) < 5")
+    said = cli(*asked, "--dry-run")[1]
+    sent = cli(*asked)[1]
+
+    assert left == ["choosing"]
+    assert said["messages"] == sent["sent_now"] == 5
+    assert bodies(queues, sales) == list(range(5))
+    assert [path.name for path in (out / "_rowpost" / "replays" / "d0").iterdir() if path.is_dir()] == []
 
 
 def test_a_rehearsal_counts_by_destination_and_type_and_sends_and_stores_nothing(queues, cli, archived):

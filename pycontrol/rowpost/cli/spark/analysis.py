@@ -161,12 +161,18 @@ def _live(session: Session, spark: SparkSession, queue: str, out: str, times: tu
     from rowpost.spark.archive.schemas import LIVE
     from rowpost.spark.jobs.archive import follow, trigger_of
     from rowpost.spark.jobs.metrics import Lateness, start_live
+    from rowpost.spark.jobs.restarting import keep_running
 
     every, late = (None if text is None else trigger_of(parse_duration(text)) for text in times)
     checkpoint = f"{create_table(out, LIVE).path}/_rowpost/checkpoint"
     lateness = Lateness(spark, checkpoint)
-    query = start_live(spark, queue, out, checkpoint, environment=session.environment, every=every, lateness=late or "0 seconds")
-    done = follow(query, counter(session, "{of} messages measured in {done} batches"), receive, lateness)
+    counted: dict[int, int] = {}
+
+    def run() -> dict[str, int]:
+        query = start_live(spark, queue, out, checkpoint, environment=session.environment, every=every, lateness=late or "0 seconds")
+        return follow(query, counter(session, "{of} messages measured in {done} batches"), receive, lateness, counted)
+
+    done = run() if every is None else keep_running(run, counted, queue)
     if lateness.late:
         session.note(f"{lateness.late:,} messages came more than {times[1]} after their hour had ended, and are in no hour. "
                      "To measure them, wait longer with --late, or compute the metrics from an archive.")  # fmt: skip

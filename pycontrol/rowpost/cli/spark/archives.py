@@ -25,6 +25,7 @@ from rowpost.cli.spark.running import (
     UiOption,
     counter,
     counts,
+    imported,
     local_folder,
     readable_folder,
     receivers,
@@ -93,7 +94,7 @@ def archive(
     options = [("allowConsumers", "true")] * shared + [("takeOver", "true")] * take_over
     readable_folder(folder)
     with session.deployed() as database:
-        _check_queues(session, database, names, mode)
+        _check_queues(session, database, names)
         with receivers(session, progress, prometheus) as receive, running(session, master, conf, f"archive {name}", ui) as spark:
             from rowpost.spark.jobs import archive as jobs
 
@@ -120,11 +121,14 @@ def _check_options(mode: str, *, once: bool, every: str | None, of_drain: bool, 
         raise Refused("--fail-when-held is for a tail that ends: --drain waits for no transaction, and --every does not end.", ExitCode.USAGE)
 
 
-def _check_queues(session: Session, database: Connection, names: list[str], mode: str) -> None:
+def _check_queues(session: Session, database: Connection, names: list[str]) -> None:
     """Check that the queues can be archived, before Java starts. Raises QueueNotFound, FeatureMissing, StreamRefused."""
     registered = registered_queues(database, names, session.settings.naming).values()
-    for each in registered:
-        database.call("describe_spool" if mode == "drain" else "describe_stream", each)
+    with imported():
+        from rowpost.spark.source.queue_stream import describe
+
+        for each in registered:
+            describe(database, each).check_primary()
 
 
 def _why_held(queue: str, done: Mapping[str, Any]) -> str:

@@ -16,11 +16,11 @@ from pyarrow import ArrowInvalid, Table, fs, parquet
 
 from rowpost.spark.archive.address import local_path, located
 
-__all__ = ["LOG_FOLDER", "METADATA_FOLDER", "ArchiveFolder", "filesystem", "is_object_store"]
+__all__ = ["LOG_FOLDER", "METADATA_FOLDER", "REPLAYS", "ArchiveFolder", "filesystem", "is_object_store"]
 
 METADATA_FOLDER = "_rowpost"
 LOG_FOLDER = "_delta_log"
-_REPLAYS = f"{METADATA_FOLDER}/replays"
+REPLAYS = f"{METADATA_FOLDER}/replays"
 
 
 class ArchiveFolder:
@@ -56,16 +56,13 @@ class ArchiveFolder:
 
     def data_files(self) -> list[tuple[str, fs.FileInfo]]:
         """Return all Parquet files below the folder that are not part of the table's log or of a replay, with staged ones."""
-        hidden = (f"{LOG_FOLDER}/", f"{_REPLAYS}/")
+        hidden = (f"{LOG_FOLDER}/", f"{REPLAYS}/")
         return [(path, info) for path, info in self.contents() if info.is_file and path.endswith(".parquet") and not path.startswith(hidden)]
 
     def replays(self) -> list[str]:
-        """Return the folders of the replays whose messages are still stored."""
-        return [
-            path
-            for path, info in self.contents(_REPLAYS, recursive=False)
-            if not info.is_file and (self.exists(f"{path}/rows") or self.exists(f"{path}/rows-kept"))
-        ]
+        """Return the folders that store messages of replays: one for each attempt to choose them."""
+        found = {path.rpartition("/")[0] for path, _ in self.contents(REPLAYS) if path.endswith(("/rows", "/rows-kept"))}
+        return sorted(found)
 
     def footer(self, path: str) -> parquet.FileMetaData | None:
         """Read the footer of a Parquet file. Returns None for a file that is missing or incomplete."""

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -33,6 +33,7 @@ from rowpost.spark.archive.rows import read_table, write_files
 from rowpost.spark.archive.schemas import ARCHIVE, ESSENTIAL, MESSAGE, shaped
 from rowpost.spark.archive.table import ArchiveTable
 from rowpost.spark.jobs.compact import merge, small_files
+from rowpost.spark.jobs.restarting import keep_running
 from rowpost.spark.progress import Measured, Receiver, measure_bytes
 from rowpost.spark.session import is_connect
 from rowpost.spark.source.checkpoint import Checkpoint, finalize
@@ -138,6 +139,8 @@ def run(
 ) -> dict[str, object]:
     """Archive all current messages, or run until stopped if `every` is set.
 
+    With `every`, the stream starts again after an error that may pass (restarting.py).
+
     `progress` is called with the batches and rows so far, and each of `receivers` after each batch. Returns counts. A KeyboardInterrupt stops the stream and is raised again.
     """
     check_reachable(
@@ -149,7 +152,9 @@ def run(
     table = create_table(job.path, ARCHIVE)
     before = table.version
     try:
-        done = follow(start(spark, job), progress, receivers)
+        counted: dict[int, int] = {}
+        attempt = partial(_attempt, spark, job, progress, receivers, counted)
+        done = attempt() if job.every is None else keep_running(attempt, counted, job.queue)
         if is_connect(spark):  # it may have discarded the progress of an ended stream
             table.refresh()
             notes = [note for note in table.notes(before) if note.get("job") == "archive" and note["queue"] == job.queue]
@@ -159,6 +164,10 @@ def run(
         _finish(spark, job, table)
         raise
     return {"queue": job.queue, "mode": job.mode, **done, "dropped_from_spool": _finish(spark, job, table), **_held(spark, job)}
+
+
+def _attempt(spark: SparkSession, job: ArchiveJob, progress: Progress, receivers: Sequence[Receiver], counted: dict[int, int]) -> dict[str, Any]:
+    return follow(start(spark, job), progress, receivers, counted=counted)
 
 
 def _held(spark: SparkSession, job: ArchiveJob) -> dict[str, object]:
@@ -184,13 +193,13 @@ def _ends(table: ArchiveTable) -> dict[str, Offset]:
 
 def follow(
     query: StreamingQuery, progress: Progress = lambda batches, rows: None, receivers: Sequence[Receiver] = (),
-    late: Callable[[Mapping[str, Any]], int] | None = None,
+    late: Callable[[Mapping[str, Any]], int] | None = None, counted: dict[int, int] | None = None,
 ) -> dict[str, int]:  # fmt: skip
     """Wait for the end of a stream, and count its batches and messages. Stops the stream if interrupted.
 
-    `late` returns the late messages of each of Spark's progresses.
+    `late` returns the late messages of each of Spark's progresses. `counted` has the messages of the batches of an earlier start.
     """
-    counted: dict[int, int] = {}
+    counted = {} if counted is None else counted
     received: set[str] = set()
     try:
         ended = False

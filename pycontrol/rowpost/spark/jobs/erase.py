@@ -212,7 +212,8 @@ def _erase_replay(spark: SparkSession, table: ArchiveTable, selection: Selection
     marked = selection.mark(_as_archived(df, table.schema))
     number = marked.where(MATCHES).count()
     if number:
-        marked.where(~F.col(MATCHES)).select(df.columns).write.mode("overwrite").partitionBy("step").parquet(f"{table.path}/{kept}")
+        folder.delete([kept])  # of an erasure that was killed: a step that is empty now would stay in it
+        marked.where(~F.col(MATCHES)).select(df.columns).write.partitionBy("step").parquet(f"{table.path}/{kept}")
         folder.delete([rows])
         folder.move(kept, rows)
     return number

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from rowpost.database.connection import Connection
 from rowpost.spark.source.backlog import measure
+from rowpost.spark.source.gone import naming_what_is_gone
 from rowpost.spark.source.options import ReadOptions
 from rowpost.spark.source.queue_stream import (
     QueueState,
@@ -74,11 +75,11 @@ class DrainReader(QueueStream):
         """Move the next batch to the spool. If the spool has unread messages of this stream, they are the next batch."""
         check_offset(_OFFSET, start)
         state = self.describe()
-        self.check_same_queue(start, state.identity)
+        self.check_same_queue(start, state)
         self._check_no_consumers(state)
         upto = state.last if self._target is None else self._target
         wanted = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        self._planned = self.connection.run(lambda database: self._fill_spool(database, start, wanted, upto))
+        self._planned = self.ask(lambda database: self._fill_spool(database, start, wanted, upto))
         return {**start, "number": self._planned}
 
     def reportLatestOffset(self) -> Offset | None:
@@ -94,7 +95,7 @@ class DrainReader(QueueStream):
     def partitions(self, start: Offset, end: Offset) -> Sequence[SpoolRange]:
         """Split the batch into ranges of spool numbers. Raises StreamRefused if the checkpoint belongs to another queue."""
         check_offset(_OFFSET, end)
-        self.check_same_queue(end, self.describe().identity)
+        self.check_same_queue(end, self.describe())
         ranges = split(start["number"], end["number"], self.options.parts(end["number"] - start["number"]))
         return [SpoolRange(each.above, each.upto, each is ranges[0], end["owner"]) for each in ranges]
 
@@ -106,12 +107,16 @@ class DrainReader(QueueStream):
         if not isinstance(partition, SpoolRange):
             raise not_ours(partition)
         with self.task_connection(partition) as connection:
-            connection.run(lambda database: database.call("confirm_spool", self.options.queue, owner=partition.owner))
+            connection.run(lambda database: self._confirm(database, partition.owner))
             yield from read_spool_range(connection, self.options, self.schema, partition)
 
     def commit(self, end: Offset) -> None:
         """Delete the messages of committed batches from the spool."""
-        self.connection.run(lambda database: database.call("drop_spool", self.options.queue, owner=end["owner"], upto=end["number"]))
+        self.ask(lambda database: database.call("drop_spool", self.options.queue, owner=end["owner"], upto=end["number"]))
+
+    def _confirm(self, database: Connection, owner: str) -> None:
+        with naming_what_is_gone(database, self.options.queue):
+            database.call("confirm_spool", self.options.queue, owner=owner)
 
     def _fill_spool(self, database: Connection, start: Offset, wanted: int | None, upto: int) -> int:
         """Move up to `wanted` messages, and return the last number of the batch.

@@ -24,6 +24,7 @@ _READ = (
     "maxBytesPerBatch",
     "watermarkTimeoutSeconds",
     "includeHeaders",
+    "columns",
 )
 #: options of `spark.read`
 BATCH = _READ

@@ -36,6 +36,7 @@ from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.broken_input import InputPipe
 from rowpost.spark.source.connection import open_database
 from rowpost.spark.source.digest import Tally, same_messages, total
+from rowpost.spark.source.gone import naming_what_is_gone
 from rowpost.spark.source.job import Job, JobState, Stored, check_sent, full_key
 from rowpost.spark.source.options import DIRECT, WriteOptions
 from rowpost.wire.message import OutgoingMessage
@@ -160,7 +161,7 @@ class DirectWriter(_JobWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Send one partition, unless an earlier attempt of the task has sent it. Raises SparkFailed if its rows broke off."""
         part, tally, pipe = _task().partitionId(), Tally(), InputPipe.of_task()
-        with self._open() as database, database.transaction():
+        with self._open() as database, naming_what_is_gone(database, self.options.queue), database.transaction():
             claimed, messages, digest = database.call("claim_ledger", job_key=self.job.key, part=part)[0]
             for group in self._groups(iterator, tally):
                 if claimed:
@@ -201,7 +202,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
             return
         stored = _stored(messages)
         with self._open() as database:
-            with database.transaction():
+            with naming_what_is_gone(database, self.options.queue), database.transaction():
                 if database.call("claim_ledger", job_key=key, part=batchId, parts=0)[0].claimed:
                     attempts = [each.attempt for each in stored]
                     sent = database.call("send_staged", self.options.queue, job_key=key, attempts=attempts)[0].sent

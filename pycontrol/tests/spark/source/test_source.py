@@ -99,11 +99,13 @@ def test_a_session_that_pushes_nothing_down_reads_the_same(queues, hundred, spar
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
 
 
-def test_columns_that_the_schema_leaves_out_are_not_read(queues, hundred):
-    narrow = queues.reader(queues.spark.read, hundred).schema("row_version bigint not null, headers string not null").load()
+def test_columns_that_the_schema_or_the_option_leaves_out_are_not_read(queues, hundred):
+    by_schema = queues.reader(queues.spark.read, hundred).schema("row_version bigint not null, headers string not null").load()
+    by_option = queues.read(hundred, columns="row_version, headers")
 
-    assert narrow.columns == ["row_version", "headers"]
-    assert narrow.where("row_version = 1").first().headers == '{"Kind": "plain"}'
+    for narrow in (by_schema, by_option):
+        assert narrow.columns == ["row_version", "headers"]
+        assert narrow.where("row_version = 1").first().headers == '{"Kind": "plain"}'
 
 
 def test_batches_are_capped_by_bytes_and_a_larger_message_is_one_of_its_own(queues):
