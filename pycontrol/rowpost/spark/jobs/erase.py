@@ -212,7 +212,9 @@ def _erase_replay(spark: SparkSession, table: ArchiveTable, selection: Selection
     marked = selection.mark(_as_archived(df, table.schema))
     number = marked.where(MATCHES).count()
     if number:
-        marked.where(~F.col(MATCHES)).select(df.columns).write.mode("overwrite").partitionBy("step").parquet(f"{table.path}/{kept}")
+        marked.where(~F.col(MATCHES)).select(df.columns).write.mode("overwrite").option("partitionOverwriteMode", "static").partitionBy(
+            "step"
+        ).parquet(f"{table.path}/{kept}")
         folder.delete([rows])
         folder.move(kept, rows)
     return number
