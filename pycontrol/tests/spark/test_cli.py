@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,22 @@ def test_failures_prints_draws_and_lists(cli, made, tmp_path):
     assert (code, counts["groups"], counts["messages"]) == (OK, 1, 2)
     assert (tmp_path / "f.png").stat().st_size > 5000
     assert "builtins.ValueError,Sales,Shop.PlaceOrder" in (tmp_path / "f.csv").read_text()
+
+
+def test_times_are_printed_in_utc_and_say_so_whatever_the_zone_of_the_machine_is(spark, made, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "250")
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        metrics = CliRunner().invoke(app, ["spark", "metrics", str(made)]).stdout
+        failures = CliRunner().invoke(app, ["spark", "failures", str(made), "--csv", str(tmp_path / "f.csv")]).stdout
+    finally:
+        monkeypatch.delenv("TZ")
+        time.tzset()
+
+    assert "hour (UTC)" in metrics and "2024-05-17 12:00" in metrics
+    assert "last seen (UTC)" in failures and "2024-05-17 12:00" in failures
+    assert "2024-05-17T12:00:00.000000Z" in (tmp_path / "f.csv").read_text()
 
 
 def test_conversations_sums_up_and_draws_one(spark, cli, made, tmp_path):

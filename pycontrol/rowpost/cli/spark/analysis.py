@@ -129,6 +129,7 @@ def metrics(
     with running(session, master, conf, "metrics", ui) as spark:
         from rowpost.spark.archive.plots import plot_metrics
         from rowpost.spark.archive.schemas import ESSENTIAL
+        from rowpost.spark.archive.times import in_utc
         from rowpost.spark.jobs.archive import read_archive
         from rowpost.spark.jobs.metrics import merged, skipped
         from rowpost.spark.jobs.metrics import metrics as measured
@@ -138,7 +139,7 @@ def metrics(
         df = hours if by == "hour" else merged(hours, "day" if by == "day" else "month").withColumnRenamed("period", "hour")
         df = df.orderBy("hour", "endpoint", "message_type")
         _written(df if by == "hour" else df.withColumnRenamed("hour", "period"), out)
-        rows = [row.asDict() for row in df.drop("processing_ms_sketch", "critical_ms_sketch").collect()]
+        rows = [row.asDict() | {"hour": in_utc(row.hour)} for row in df.drop("processing_ms_sketch", "critical_ms_sketch").collect()]
         left_out = skipped(kept)
     if plot is not None:
         plot_metrics(rows, plot)
@@ -149,7 +150,7 @@ def metrics(
 
 
 def _print_metrics(session: Session, shown: Sequence[Mapping[str, Any]], by: str) -> None:
-    names = (by, "endpoint", "message type", "messages", "failed", "processing p50", "p95", "p99", "critical p50", "p95 ", "p99 ")
+    names = (f"{by} (UTC)", "endpoint", "message type", "messages", "failed", "processing p50", "p95", "p99", "critical p50", "p95 ", "p99 ")
     form = "%Y-%m-%d %H:%M" if by == "hour" else "%Y-%m-%d"
     cells = [(f"{r['hour']:{form}}", r["endpoint"], r["message_type"], f"{r['messages']:,}", f"{r['failed']:,}",
               *(_ms(r[f"{kind}_ms_{p}"]) for kind in ("processing", "critical") for p in ("p50", "p95", "p99"))) for r in shown]  # fmt: skip
@@ -261,6 +262,7 @@ def failures(
     result_folder(out)
     with session.deployed() if queue else nullcontext(), running(session, master, conf, "failures") as spark:
         from rowpost.spark.archive.plots import plot_failures
+        from rowpost.spark.archive.times import in_utc
         from rowpost.spark.jobs.failures import failures as grouped
         from rowpost.spark.jobs.failures import write_csv
 
@@ -272,9 +274,9 @@ def failures(
     if plot is not None:
         plot_failures([row.asDict() for row in rows], plot)
     if not session.as_json:
-        names = ("exception", "endpoint", "message type", "messages", "last 24 h", "before", "last seen", "sample")
+        names = ("exception", "endpoint", "message type", "messages", "last 24 h", "before", "last seen (UTC)", "sample")
         cells = [(r.exception_type, r.endpoint, r.message_type, f"{r.messages:,}", f"{r.last_24h:,}", f"{r.previous_24h:,}",
-                  f"{r.last_seen:%Y-%m-%d %H:%M}" if r.last_seen else "", (r.sample_message or "")[:80]) for r in rows[:count]]  # fmt: skip
+                  f"{in_utc(r.last_seen):%Y-%m-%d %H:%M}" if r.last_seen else "", (r.sample_message or "")[:80]) for r in rows[:count]]  # fmt: skip
         table(session.out, names, cells, right=names[3:6])
     counts(session, {"groups": len(rows), "messages": sum(r.messages for r in rows), "last_24h": sum(r.last_24h for r in rows),
                      "previous_24h": sum(r.previous_24h for r in rows), "csv": csv, "plot": plot, "out": out})  # fmt: skip
@@ -296,7 +298,7 @@ def _error_queue(session: Session, queue: str, spark: SparkSession) -> DataFrame
 
 def _written(df: DataFrame, out: str | None) -> None:
     if out is not None:
-        df.write.mode("overwrite").option("partitionOverwriteMode", "static").parquet(out)
+        df.write.mode("overwrite").options(partitionOverwriteMode="static", compression="zstd").parquet(out)
 
 
 def _ms(value: float | None) -> str:

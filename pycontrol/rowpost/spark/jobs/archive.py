@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive.address import check_checkpoint, located
 from rowpost.spark.archive.folder import METADATA_FOLDER
-from rowpost.spark.archive.headers import message_day, parse_headers
+from rowpost.spark.archive.headers import parse_headers
 from rowpost.spark.archive.identity import Batch, Offset, by_epoch, check_start, is_new, names_by_epoch, recorded_after
 from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.opening import create_table, open_table
@@ -73,7 +73,7 @@ Progress = Callable[[int, int], None]
 
 def archive(df: DataFrame, queue: str) -> DataFrame:
     """Convert messages (schemas.MESSAGE) to archived messages (schemas.ARCHIVE). Works on streams too."""
-    return shaped(parse_headers(_arrived(df, queue)).withColumn("day", message_day()), ARCHIVE)
+    return shaped(parse_headers(_arrived(df, queue), day=True), ARCHIVE)
 
 
 def _arrived(df: DataFrame, queue: str) -> DataFrame:

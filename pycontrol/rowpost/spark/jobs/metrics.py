@@ -17,6 +17,7 @@ from rowpost.errors import SparkFailed
 from rowpost.spark.archive.headers import has_failed
 from rowpost.spark.archive.opening import create_table
 from rowpost.spark.archive.schemas import FLOW_HOURLY, FLOW_MERGED, LIVE, shaped
+from rowpost.spark.archive.times import day_of, start_of
 from rowpost.spark.jobs.archive import BatchWriter, archive, start_query, where_it_begins
 from rowpost.spark.source.checkpoint import Checkpoint
 
@@ -73,7 +74,7 @@ def merged(hours: DataFrame, unit: Literal["day", "month"] = "day") -> DataFrame
     sums = [F.sum(name).alias(name) for name in ("messages", "failed", "clamped", "bytes")]
     largest = [F.max(f"{name}_max").alias(f"{name}_max") for name in _SKETCHED]
     sketches = [F.kll_merge_agg_double(f"{name}_sketch", SKETCH_K).alias(f"{name}_sketch") for name in _SKETCHED]
-    grouped = hours.groupBy(F.date_trunc(unit, "hour").alias("period"), "endpoint", "message_type").agg(*sums, *largest, *sketches)
+    grouped = hours.groupBy(start_of(unit, F.col("hour")).alias("period"), "endpoint", "message_type").agg(*sums, *largest, *sketches)
     for name in _SKETCHED:
         sketch = F.when(F.col(f"{name}_max").isNotNull(), F.col(f"{name}_sketch"))
         ranks = F.array(*(F.lit(rank) for rank in PERCENTILES.values()))
@@ -105,7 +106,7 @@ def live(messages: DataFrame, queue: str, lateness: str = MAX_LATENESS) -> DataF
     arrive later are in no hour; `Lateness` counts them.
     """
     timed = with_times(archive(messages, queue))
-    hours = F.expr(f"approx_top_k(unix_seconds(date_trunc('hour', at)), {_COUNTED_HOURS}, {_TRACKED_HOURS})")
+    hours = F.expr(f"approx_top_k(unix_seconds(at) - pmod(unix_seconds(at), {_HOUR_S}), {_COUNTED_HOURS}, {_TRACKED_HOURS})")
     timed = timed.observe(_HOURS, hours.alias("hours"), F.count_if(F.col("at").isNull()).alias("skipped"))
     return metrics(timed.withWatermark("at", lateness))
 
@@ -163,7 +164,7 @@ def start_live(spark: SparkSession, queue: str, path: str, checkpoint: str, *, e
         raise SparkFailed(f"{path} has hours of {queue} from another checkpoint than {checkpoint}, which would write them again. {way_out}")
     reader = spark.readStream.format("rowpost").option("queue", queue).option("mode", "tail").option("startingOffsets", "earliest")
     reader = reader if environment is None else reader.option("environment", environment)
-    hours = live(reader.load(), queue, lateness).withColumn("queue", F.lit(queue)).withColumn("day", F.to_date("hour"))
+    hours = live(reader.load(), queue, lateness).withColumn("queue", F.lit(queue)).withColumn("day", day_of(F.col("hour")))
     stream = hours.writeStream.outputMode("append").foreachBatch(BatchWriter(path, checkpoint, LIVE, queue, way_out=way_out))
     stream = stream.option("checkpointLocation", checkpoint)
     return start_query(stream, every)
