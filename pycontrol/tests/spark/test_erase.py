@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,9 +14,12 @@ from pyarrow import parquet
 from rowpost.errors import InvalidMessage, SparkFailed
 from rowpost.spark.archive.folder import ArchiveFolder
 from rowpost.spark.archive.opening import open_table
+from rowpost.spark.archive.policy import Limit, Policy, Rule
 from rowpost.spark.archive.searching import contains
-from rowpost.spark.jobs import compact, erase, replay, verify
+from rowpost.spark.bodies.schema_files import read_schemas
+from rowpost.spark.jobs import compact, decoded_tables, erase, replay, retain, verify
 from rowpost.spark.jobs.archive import read_archive
+from rowpost.spark.jobs.maintenance import Counts
 from tests.support.spark.archives import QUERY, ArchiveMaker
 from tests.support.spark.messages import NOON, audit_row, error_row
 
@@ -171,6 +175,102 @@ def test_what_is_not_there_is_proved_and_what_is_there_is_named(spark, made):
 
     assert verify.absent(spark, made.address, [MARKER]) == []
     assert verify.absent(spark, made.address, ["m20"])
+
+
+# ---------------------------------------------------------------------------------------------- copies
+ALL = Policy(rules=(Rule("redact", message_type="Shop.*"),))
+OF_HEADERS = erase.Selection(where=f"contains(headers, '{MARKER}')")
+
+
+def customer(number: int) -> tuple:
+    """A message with the marker in the body and in a header that a redaction removes."""
+    return audit_row(f"c{number}", body=f'{{"name": "{MARKER}"}}'.encode(), **{"x.Customer": MARKER})
+
+
+class Copied:
+    """An archive of three messages, and a table with all of them. The names of two fields are those that a job could give to columns of its own."""
+
+    def __init__(self, spark, folder: Path) -> None:
+        self.spark, self.made, self.out, self.schemas = spark, ArchiveMaker(spark, folder / "made"), folder / "decoded", folder / "schemas"
+        self.made.batch(0, [customer(1), customer(2), error_row("m3")])
+        self.schemas.mkdir()
+        (self.schemas / "Shop.PlaceOrder.ddl").write_text("name STRING, action STRING, _id STRING")
+        self.decode()
+
+    def decode(self) -> int:
+        return decoded_tables.run(self.spark, self.made.address, str(self.out), read_schemas(self.schemas))["tables"][0].added
+
+    def retain(self, policy: Policy) -> dict:
+        return retain.run(self.spark, self.made.address, policy, NOW, apply=True)[1]
+
+    def change_only_the_archive(self, policy: Policy) -> None:
+        for _ in retain.phases(self.spark, open_table(self.made.address), policy, NOW, Counts(), []):
+            pass
+
+    def erase(self, selection: erase.Selection) -> tuple[int, int, int, dict]:
+        receipt = erase.run(self.spark, self.made.address, selection, "request 17", NOW)
+        return tuple(receipt[name] for name in ("erased", "copies_erased", "copies_redacted", "copies_undecided"))
+
+    def rows(self) -> list[dict]:
+        return DeltaTable(self.out / "Shop.PlaceOrder").to_pyarrow_table().to_pylist()
+
+
+@pytest.fixture
+def copied(spark, tmp_path) -> Copied:
+    return Copied(spark, tmp_path)
+
+
+def test_what_is_redacted_in_the_archive_is_redacted_in_its_copies_and_not_decoded_again(copied):
+    assert holding(copied.out)
+
+    done = copied.retain(ALL)
+
+    assert (done["redacted"], done["copies_redacted"], done["copies_deleted"], len(copied.rows())) == (3, 2, 0, 3)  # the third one's body is empty
+    assert {(row["name"], row["action"], row["_error"], row["endpoint"]) for row in copied.rows()} == {(None, None, None, "Sales")}
+    assert holding(copied.out) == [] and copied.decode() == 0
+    assert copied.retain(ALL)["copies_redacted"] == 0
+
+
+@pytest.mark.parametrize("policy", [Policy(rules=(Rule("delete", larger_than=2),)), Policy(limits=(Limit(1),))], ids=["rule", "limit"])
+def test_what_is_deleted_from_the_archive_is_deleted_from_its_copies(copied, policy):
+    done = copied.retain(policy)
+
+    assert done["deleted"] == done["copies_deleted"] > 0
+    assert holding(copied.out) == [] and copied.decode() == 0
+
+
+def test_erase_after_a_redaction_leaves_nothing_of_the_person_in_a_copy(spark, copied):
+    copied.change_only_the_archive(ALL)
+    assert {Path(finding.what).is_relative_to(copied.out) for finding in verify.absent(spark, copied.made.address, [MARKER])} == {True}
+
+    assert copied.erase(OF_HEADERS) == (0, 0, 2, {})
+    assert holding(copied.out) == [] and verify.absent(spark, copied.made.address, [MARKER]) == []
+
+
+def test_erase_says_to_which_copies_its_condition_cannot_be_applied(spark, copied):
+    copied.change_only_the_archive(Policy(rules=(Rule("delete", larger_than=2),)))
+    table = str(copied.out / "Shop.PlaceOrder")
+
+    assert copied.erase(OF_HEADERS) == (0, 0, 0, {table: 2})
+    assert {Path(finding.what).is_relative_to(table) for finding in verify.absent(spark, copied.made.address, [MARKER])} == {True}
+    assert copied.erase(erase.Selection(where="message_id LIKE 'c%'")) == (0, 2, 0, {})
+    assert verify.absent(spark, copied.made.address, [MARKER]) == [] and holding(copied.out) == []
+
+
+def test_copies_of_two_archives_in_one_table_are_told_apart(spark, copied, tmp_path):
+    other = ArchiveMaker(spark, tmp_path / "other")
+    other.batch(0, [customer(7)])
+    decoded_tables.run(spark, other.address, str(copied.out), read_schemas(copied.schemas))
+
+    assert copied.erase(OF_HEADERS) == (2, 2, 0, {})
+    assert [row["name"] for row in copied.rows() if row["name"]] == [MARKER]
+
+
+def test_a_place_that_is_gone_is_not_taken_for_one_without_the_text(spark, copied):
+    shutil.move(copied.out, copied.out.with_name("moved"))
+
+    assert copied.retain(ALL)["copies_missing"] == [str(copied.out)]
+    assert [(finding.kind, finding.what) for finding in verify.absent(spark, copied.made.address, ["never"])] == [("not searched", str(copied.out))]
 
 
 def test_a_table_whose_log_may_have_ids_is_refused_before_anything_is_changed(spark, made):

@@ -158,8 +158,8 @@ def retain(
     apply: Annotated[bool, typer.Option("--apply", help="Change the archive. Without it, only show the changes.")] = False,
     master: MasterOption = None,
     conf: ConfOption = None,
-) -> None:
-    """Delete or redact messages in an archive by rules. Without --apply, only show what would change."""
+) -> ExitCode:
+    """Delete or redact messages in an archive and in its decoded tables by rules. Without --apply, only show what would change. Exit code 1 if such a table is missing."""
     from rowpost.spark.archive.policy import read_policy
 
     rules = read_policy(policy)
@@ -173,7 +173,9 @@ def retain(
         table(session.out, names, [(s["queue"], s["day"], s["action"], f"{s['messages']:,}", f"{s['bytes']:,}") for s in steps], right=names[3:])
         if not apply:
             session.note("Nothing was changed. To make these changes, add --apply." if steps else "No message matches a rule.")
+    _name_missing(session, done["copies_missing"], "delete the rows there")
     counts(session, {"applied": apply, "planned": sum(s["messages"] for s in steps), **done, **({"steps": steps} if session.as_json else {})})
+    return ExitCode.FINDING if done["copies_missing"] else ExitCode.OK
 
 
 def compact(
@@ -226,11 +228,18 @@ def erase(
             session.note(
                 f"{done['unfinished']} files that a job is writing hold such messages or cannot be read yet. Run the command again when it has committed them, or with --idle if it was killed."
             )
-        for place in done["copies_missing"]:
-            session.note(f"Messages were copied to {place}, where no table is now. If you moved it, erase them there: rowpost spark erase PLACE --ids FILE. "
-                         "If you deleted it, delete its file in _rowpost/copies of the archive.")  # fmt: skip
+        for place, rows in done["copies_undecided"].items():
+            session.note(f"The condition cannot be applied to {rows:,} rows of {place}: the archive has no such messages any more, and the table lacks a column "
+                         f"of the condition. Erase them by their ids (--ids), or by the table's own columns: rowpost spark erase {place} --where SQL.")  # fmt: skip
+    _name_missing(session, done["copies_missing"], "erase them there: rowpost spark erase PLACE --ids FILE")
     counts(session, done)
-    return ExitCode.FINDING if done["unfinished"] or done["copies_missing"] else ExitCode.OK
+    return ExitCode.FINDING if done["unfinished"] or done["copies_missing"] or done["copies_undecided"] else ExitCode.OK
+
+
+def _name_missing(session: Session, places: list[str], moved: str) -> None:
+    for place in places if not session.as_json else ():
+        session.note(f"Messages were copied to {place}, where no table is now. If you moved it, {moved}. "
+                     "If you deleted it, delete its file in _rowpost/copies of the archive.")  # fmt: skip
 
 
 def verify(
@@ -251,7 +260,7 @@ def verify(
         typer.Option(
             "--absent",
             metavar="FILE",
-            help="Search all files of the archive for the ids or texts in this file, one in each line.",
+            help="Search all files of the archive, and of its decoded tables, for the ids or texts in this file, one in each line.",
             exists=True,
             dir_okay=False,
         ),

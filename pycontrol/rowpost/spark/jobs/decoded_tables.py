@@ -4,7 +4,7 @@ The tables are folders of OUT, named by their types, and partitioned by queue an
 that the archive has got since the last run, and adds the messages that a table does not have yet: (queue, id, row_version) is
 the key of a message. A run that was killed, and one after a merge of the archive's files, therefore doubles nothing.
 
-The archive remembers OUT in `_rowpost/copies`, so that `erase` reaches the tables.
+The archive remembers OUT in `_rowpost/copies`, so that `erase` and `retain` reach the tables.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from rowpost.spark.jobs.decode import decode_type, undecoded
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ROW", "Decoded", "new_columns", "run", "table_schema"]
+__all__ = ["KEY", "ROW", "Decoded", "new_columns", "run", "sources", "table_schema"]
 
-#: The columns of an archive that each table of a type has.
+#: The columns of an archive that each table of a type has, and those that identify a message.
 ROW = ("message_id", "id", "row_version", "time_sent", "endpoint", *PARTITIONS)
 KEY = ["queue", "id", "row_version"]
 _NOT_KEPT = ("message_type", "content_type", "body")
@@ -62,6 +62,11 @@ def table_schema(schema: Schema) -> T.StructType:
     own = {column.name: column for column in ARCHIVE}
     first = [T.StructField(name, own[name].dataType) for name in ROW if name not in PARTITIONS]
     return T.StructType([*first, *decoded_type(schema), *(T.StructField(name, own[name].dataType, False) for name in PARTITIONS)])
+
+
+def sources(table: str) -> list[str]:
+    """Return the paths of the archives whose messages were decoded to a table."""
+    return list(ArchiveFolder(table.rstrip("/").rpartition("/")[0]).read(_STATE) or {})
 
 
 def new_columns(known: T.StructType, wanted: T.StructType, table: str) -> T.StructType:

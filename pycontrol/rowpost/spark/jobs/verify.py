@@ -1,7 +1,7 @@
 """Check an archive: count messages, and find duplicates, missing and unreadable files; `repair` mends what can be mended.
 
 `run` returns a `Report` with one `Finding` for each problem. Leftovers of killed writers are notes: readers never see them.
-`absent` searches every byte below the archive for texts.
+`absent` searches every byte below the archive, and below the tables to which messages were copied, for texts.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from rowpost.spark.archive.copies import places
+from rowpost.spark.archive.folder import ArchiveFolder
 from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.leftovers import find_leftovers, sweep
 from rowpost.spark.archive.opening import open_table
@@ -183,16 +185,23 @@ def _first_copies(df: DataFrame) -> DataFrame:
 
 
 def absent(spark: SparkSession, path: str, texts: Sequence[str]) -> list[Finding]:
-    """Search every file below an archive for texts, as it is and, in Parquet files, in every column. Returns the files with one.
+    """Search every file below an archive, and below each place to which messages were copied, for texts. Returns the files with one.
 
-    Bodies that are compressed or encoded are searched as they are stored.
+    A file is searched as it is and, if it is a Parquet file, in every column. Bodies that are compressed or encoded are searched as they are stored.
     """
-    table = open_table(path)
-    root, pattern = table.folder.path, "|".join(map(re.escape, texts))
-    holds = F.udf(lambda path: contains(root, path, pattern), "boolean", useArrow=False)
-    paths = [(name,) for name, info in table.folder.contents() if info.is_file]
-    found = spark.createDataFrame(paths, "path string").where(holds("path")).collect()
-    return [Finding("not erased", row.path, "erase it, or run erase again when no job writes") for row in found]
+    own, pattern = open_table(path).folder, "|".join(map(re.escape, texts))
+    copied = [place for place in places(own) if not place.startswith(f"{own.path}/")]
+    files = {(folder.path, name) for folder in (own, *map(ArchiveFolder, copied)) for name, info in folder.contents() if info.is_file}
+    gone = sorted(set(copied) - {root for root, _ in files})
+    holds = F.udf(lambda root, path: contains(root, path, pattern), "boolean", useArrow=False)
+    found = spark.createDataFrame(sorted(files), "root string, path string").where(holds("root", "path")).collect()
+    return [
+        *(Finding("not searched", place, "messages were copied there, and nothing is there now; search where you moved it") for place in gone),
+        *(
+            Finding("not erased", row.path if row.root == own.path else f"{row.root}/{row.path}", "erase it, or run erase again when no job writes")
+            for row in found
+        ),
+    ]
 
 
 def _by_day(files: Iterable[DataFile]) -> list[tuple[str, str, int, int]]:
