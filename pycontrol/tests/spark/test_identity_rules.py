@@ -10,7 +10,7 @@ from deltalake import DeltaTable, Field
 from rowpost.errors import SparkFailed
 from rowpost.spark.archive import identity
 from rowpost.spark.archive.address import located
-from rowpost.spark.archive.identity import Batch, Progress, Recorded, by_epoch, check_start, is_new, recorded_after
+from rowpost.spark.archive.identity import Batch, Progress, Recorded, by_epoch, check_known, check_start, is_new, recorded_after
 from rowpost.spark.archive.opening import create_table, open_table
 from rowpost.spark.archive.schemas import ARCHIVE
 from rowpost.spark.jobs.archive import default_checkpoint
@@ -162,6 +162,15 @@ def test_the_last_commit_of_an_earlier_version_is_the_start_although_it_has_no_o
     assert refusal(progress(3, 3, *map(tail, (10, 20, 30, 40))), records, last) == ""  # batches without messages
     assert not is_new(batch(1, tail(10), tail(20)), records, last)
     assert is_new(batch(2, tail(20), tail(30)), records, last)
+
+
+def test_a_new_checkpoint_of_a_queue_whose_offset_is_not_known_is_refused():
+    new, running = progress(-1, -1, query=None), progress(0, 0, tail(10))
+    check_known(running, {}, {"audit"}, "archive")
+    check_known(new, WRITTEN, {"audit"}, "archive")
+
+    with pytest.raises(SparkFailed, match=r"has messages of audit, but not the offset.*The new checkpoint /c would archive them again"):
+        check_known(new, {}, {"audit"}, "archive")
 
 
 def test_what_the_table_confirms_outlives_commits_of_other_jobs_and_programs_and_old_entries_of_the_log(tmp_path):

@@ -157,6 +157,9 @@ def test_failures_of_a_queue_as_it_is_and_live_metrics(queues, cli, failed, tmp_
     assert cli("metrics", "--live", audit, "--out", tmp_path / "live")[0] == OK
     hours = read_archive(queues.spark, str(tmp_path / "live")).collect()
     assert sorted((row.hour.hour, row.messages) for row in hours) == [(12, 5), (17, 1)]
+    shutil.rmtree(tmp_path / "live" / "_rowpost" / "checkpoint")
+    code, _, said = cli("metrics", "--live", audit, "--out", tmp_path / "live")
+    assert code == FAILED and audit in said and "--out" in said  # a new checkpoint would count the hours again
 
 
 def audit_time(hours: int):

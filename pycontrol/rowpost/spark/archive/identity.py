@@ -13,13 +13,26 @@ Decides only, and imports no pyspark: other archivers may use it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rowpost.errors import SparkFailed
 
-__all__ = ["Batch", "Offset", "Progress", "Recorded", "by_epoch", "check_start", "from_log", "in_log", "is_new", "names_by_epoch", "recorded_after"]
+__all__ = [
+    "Batch",
+    "Offset",
+    "Progress",
+    "Recorded",
+    "by_epoch",
+    "check_known",
+    "check_start",
+    "from_log",
+    "in_log",
+    "is_new",
+    "names_by_epoch",
+    "recorded_after",
+]
 
 #: The offset of a queue in a checkpoint: `queue` is its epoch; row_version for a tail, owner and number for a drain.
 Offset = Mapping[str, Any]
@@ -169,6 +182,24 @@ def check_start(progress: Progress, records: Records, last: int, archive: str, q
             )
 
 
+def check_known(progress: Progress, records: Records, present: Collection[str], archive: str) -> None:
+    """Raise SparkFailed if a new checkpoint would begin a queue of which the table has messages, but no offset.
+
+    Args:
+        progress: the checkpoint.
+        records: what the table confirms.
+        present: the queues that the query will read, and of which the table has messages.
+        archive: how users name the table.
+    """
+    unknown = sorted(set(present) - {each.queue for each in records.values()})
+    if unknown and progress.planned < 0:
+        raise SparkFailed(
+            f"The archive {archive} has messages of {', '.join(unknown)}, but not the offset up to which it has them: an earlier version of rowpost or "
+            f"another program added them. The new checkpoint {progress.place} would archive them again. Continue once with the checkpoint that archived "
+            "them, or archive the queue to another folder."
+        )
+
+
 def _check_complete(progress: Progress, records: Records, last: int, archive: str, way_out: str) -> None:
     """Raise SparkFailed if the checkpoint has committed batches that the table lacks."""
     has_offsets = any(each.query == progress.query for each in records.values())
@@ -241,5 +272,5 @@ def in_log(records: Records) -> dict[str, dict[str, Any]]:
 
 
 def from_log(found: Mapping[str, Any]) -> dict[str, Recorded]:
-    """Convert the JSON of a table's log."""
-    return {epoch: Recorded(**each) for epoch, each in found.items()}
+    """Convert the JSON of a table's log. What a later version has added to it is left out."""
+    return {epoch: Recorded(each["queue"], each["query"], each["batch"], each["start"], each["end"]) for epoch, each in found.items()}

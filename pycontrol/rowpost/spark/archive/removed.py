@@ -33,6 +33,8 @@ def remember_removed(table: ArchiveTable, before: Sequence[DataFile], after: Seq
     for queue in sorted({file.queue for file in before}):
         old, new = (_row_versions(table, [file.path for file in files if file.queue == queue]) for files in (before, after))
         gone = old.filter(pc.invert(pc.is_in(old, value_set=new)))
+        if not len(gone):
+            continue
         epochs = [epoch for epoch, each in table.recorded().items() if each.queue == queue]
         path = f"{_folder(queue)}/{uuid.uuid4().hex}.parquet"
         table.folder.write_table(path, pa.table({_COLUMN: gone.sort()}).replace_schema_metadata({_EPOCHS: json.dumps(epochs)}))
@@ -56,5 +58,5 @@ def _folder(queue: str) -> str:
 
 
 def _row_versions(table: ArchiveTable, paths: Iterable[str]) -> pa.Array:
-    found = [table.folder.read_table(path, [_COLUMN]).column(_COLUMN).cast(pa.int64()) for path in paths]
-    return pa.concat_arrays([chunk for column in found for chunk in column.chunks]) if found else pa.array([], pa.int64())
+    columns = [table.folder.read_table(path, [_COLUMN]).column(_COLUMN).cast(pa.int64()) for path in paths]
+    return pa.concat_arrays([pa.array([], pa.int64()), *(chunk for column in columns for chunk in column.chunks)])

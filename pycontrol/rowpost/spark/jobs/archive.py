@@ -25,7 +25,7 @@ from rowpost.errors import SparkFailed
 from rowpost.spark.archive.address import check_checkpoint, located
 from rowpost.spark.archive.folder import METADATA_FOLDER
 from rowpost.spark.archive.headers import parse_headers
-from rowpost.spark.archive.identity import Batch, Offset, by_epoch, check_start, is_new, names_by_epoch, recorded_after
+from rowpost.spark.archive.identity import Batch, Offset, by_epoch, check_known, check_start, is_new, names_by_epoch, recorded_after
 from rowpost.spark.archive.lease import lease
 from rowpost.spark.archive.opening import create_table, open_table
 from rowpost.spark.archive.parts import NewFile
@@ -247,9 +247,7 @@ def start(spark: SparkSession, job: ArchiveJob) -> StreamingQuery:
         "no message is then archived twice."
     )
     checkpoint = Checkpoint(job.checkpoint_location, spark)
-    begins = where_it_begins(table, checkpoint, job.queues, way_out)
-    if job.mode == "tail":
-        _check_known(table, checkpoint, job.queues)
+    begins = where_it_begins(table, checkpoint, job.queues, way_out, drain=job.mode == "drain")
     reader = spark.readStream.format("rowpost").option("subscribe", job.queue).option("mode", job.mode)
     options = {"environment": job.environment, "startingOffsets": "earliest"}
     rows = job.max_rows or (TAIL_ROWS if job.mode == "tail" else None)
@@ -269,23 +267,13 @@ def start_query(writer: DataStreamWriter, every: str | None) -> StreamingQuery:
     return (writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)).start()
 
 
-def where_it_begins(table: ArchiveTable, checkpoint: Checkpoint, queues: Sequence[str], way_out: str) -> dict[str, Offset]:
+def where_it_begins(table: ArchiveTable, checkpoint: Checkpoint, queues: Sequence[str], way_out: str, *, drain: bool = False) -> dict[str, Offset]:
     """Return the offsets, by epoch, at which a new checkpoint continues. Raises SparkFailed if a checkpoint does not belong to a table."""
     progress, records = checkpoint.progress(), table.recorded()
+    if not drain:  # what a drain has archived is not in the queue any more
+        check_known(progress, records, {file.queue for file in table.files()} & set(queues), table.address)
     check_start(progress, records, -1 if progress.query is None else table.last_batch(progress.query), table.address, queues, way_out)
     return {epoch: each.end for epoch, each in records.items() if each.queue in queues}
-
-
-def _check_known(table: ArchiveTable, checkpoint: Checkpoint, queues: Sequence[str]) -> None:
-    """Raise SparkFailed if a new checkpoint would begin a queue of which the table has messages, but no offset."""
-    known = {each.queue for each in table.recorded().values()}
-    unknown = sorted({file.queue for file in table.files()} & set(queues) - known)
-    if unknown and checkpoint.last("offsets") < 0:
-        raise SparkFailed(
-            f"The archive {table.address} has messages of {', '.join(unknown)}, but not the offset up to which it has them: an earlier version of rowpost "
-            f"or another program added them. The new checkpoint {checkpoint.place} would archive them again. Continue once with the checkpoint that "
-            "archived them, or archive the queue to another folder."
-        )
 
 
 class BatchWriter:
@@ -311,6 +299,7 @@ class BatchWriter:
         self.path, self.checkpoint, self.schema, self.queue, self.parse = path, checkpoint, schema, queue, parse
         self.begins, self.way_out = begins or {}, way_out
         self._query: str | None = None
+        self._last: tuple[int, Mapping[str, Offset]] = (-1, {})  # the last batch and its end, which Spark would read from a store again
         self._table: ArchiveTable | None = None
         self._vacuumed = time.monotonic()
 
@@ -333,10 +322,10 @@ class BatchWriter:
         if self._query is None:
             raise SparkFailed(f"The checkpoint {self.checkpoint} has no file metadata with the id of its query. {self.way_out}".rstrip())
         end = stored.offset(number)
-        return Batch(
-            table.address, self._query, number, {**self.begins, **by_epoch(stored.offset(number - 1))}, by_epoch(end),
-            names_by_epoch(end, self.queue or ""), self.way_out,
-        )  # fmt: skip
+        before = self._last[1] if self._last[0] == number - 1 else by_epoch(stored.offset(number - 1))
+        self._last = number, by_epoch(end)
+        names = names_by_epoch(end, self.queue or "")
+        return Batch(table.address, self._query, number, {**self.begins, **before}, by_epoch(end), names, self.way_out)
 
     def _commit(self, table: ArchiveTable, batch: Batch, new: Sequence[NewFile]) -> bool:
         """Add the files of a batch. Returns False if another process has added the same batch meanwhile."""

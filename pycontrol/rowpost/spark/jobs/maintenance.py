@@ -179,7 +179,10 @@ def _merged(spark: SparkSession, table: ArchiveTable, step: Step, name: str) -> 
 def _commit(table: ArchiveTable, kind: str, step: Step, new: Sequence[NewFile]) -> bool:
     """Commit a step. Returns False if another job has replaced one of its files."""
     note = {"job": kind, "rows": sum(file.rows for file in new)}
-    removed = remember_removed(table, step.files, new) if kind in _DELETING and "headers" in table.schema.fieldNames() else []
+    deletes = kind in _DELETING and "headers" in table.schema.fieldNames()
+    removed = _attempt(table, step.files, lambda: remember_removed(table, step.files, new)) if deletes else []
+    if removed is None:
+        return False
     while not table.commit(new, step.files, note=note, same_rows=bool(step.groups)):
         table.refresh()
         if not table.are_live(step.files):

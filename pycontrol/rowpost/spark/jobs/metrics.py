@@ -160,7 +160,7 @@ def start_live(spark: SparkSession, queue: str, path: str, checkpoint: str, *, e
     table = create_table(path, LIVE)
     way_out = "Write the metrics to another folder with --out."
     stored = Checkpoint(checkpoint, spark)
-    if (where_it_begins(table, stored, (queue,), way_out) or any(file.queue == queue for file in table.files())) and stored.query is None:
+    if where_it_begins(table, stored, (queue,), way_out) and stored.query is None:
         raise SparkFailed(f"{path} has hours of {queue} from another checkpoint than {checkpoint}, which would write them again. {way_out}")
     reader = spark.readStream.format("rowpost").option("queue", queue).option("mode", "tail").option("startingOffsets", "earliest")
     reader = reader if environment is None else reader.option("environment", environment)

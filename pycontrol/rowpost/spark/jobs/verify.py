@@ -126,7 +126,9 @@ def run(spark: SparkSession, path: str, waiting: Waiting | None = None) -> Repor
             own = df.where(F.col("queue") == waiting.queue)
             counts |= _compared(spark, table, own, waiting)
             if counts["missed"]:
-                what = f"{counts['missed']} messages of {waiting.queue} were archived or left out, and neither erase nor retain has deleted them"
+                what = (
+                    f"{counts['missed']} messages of {waiting.queue} are not in the archive any more, and neither erase nor retain has deleted them"
+                )
                 findings.append(Finding("missed", what, "find out who removed them from the archive; if nobody meant to, restore it from a backup"))
     return Report(days, findings, counts | {"findings": len(findings), "leftovers": len(notes)}, notes)
 

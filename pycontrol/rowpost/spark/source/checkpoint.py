@@ -138,6 +138,8 @@ def _text(where: str, file: str, spark: SparkSession | None) -> str | None:
 
     try:
         (row,) = spark.read.format("binaryFile").load(f"{where}/{file}").select("content").collect()
-    except AnalysisException:
+    except AnalysisException as error:
+        if "PATH_NOT_FOUND" not in str(error):
+            raise
         return None
     return bytes(row.content).decode()
