@@ -1,6 +1,6 @@
 """Define the columns of what the data source reads and the jobs write.
 
-All times are UTC. Headers and bodies are kept unchanged in addition to the parsed columns. docs/guides/spark.md shows the
+All times are UTC. Headers and bodies are kept unchanged in addition to the parsed columns. docs/guides/spark-columns.md shows the
 schemas in OUTPUTS; tests/docs/test_spark_guide.py compares it with this module.
 """
 
