@@ -93,17 +93,17 @@ def test_a_drain_takes_the_messages_and_leaves_nothing_in_the_spool(queues, cli,
     assert cli("verify", out, queue)[1]["spooled"] == 0
 
 
-def test_another_checkpoint_may_not_drain_unless_it_is_told_to_take_over(queues, cli, tmp_path):
-    queue, out = queues.make(), tmp_path / "out"
+def test_another_archive_may_not_drain_unless_it_is_told_to_take_over(queues, cli, tmp_path):
+    queue, out, other = queues.make(), tmp_path / "out", tmp_path / "other"
     queues.send(queue, [b"1", b"2"])
     cli("archive", queue, out, "--drain")
     queues.send(queue, [b"3"])
 
-    code, _, said = cli("archive", queue, out, "--drain", "--checkpoint", tmp_path / "other")
+    code, _, said = cli("archive", queue, other, "--drain")
     assert code == FAILED and queue in said and "Traceback" not in said
 
-    assert cli("archive", queue, out, "--drain", "--checkpoint", tmp_path / "third", "--take-over")[0] == OK
-    assert kept(queues, out) == [1, 2, 3]
+    assert cli("archive", queue, tmp_path / "third", "--drain", "--take-over")[0] == OK
+    assert (kept(queues, out), kept(queues, tmp_path / "third")) == ([1, 2], [3])
 
 
 @pytest.mark.parametrize("mode", ["--tail", "--drain"])
@@ -156,6 +156,9 @@ def test_failures_of_a_queue_as_it_is_and_live_metrics(queues, cli, failed, tmp_
     assert cli("metrics", "--live", audit, "--out", tmp_path / "live")[0] == OK
     hours = read_archive(queues.spark, str(tmp_path / "live")).collect()
     assert sorted((row.hour.hour, row.messages) for row in hours) == [(12, 5), (17, 1)]
+    shutil.rmtree(tmp_path / "live" / "_rowpost" / "checkpoint")
+    code, _, said = cli("metrics", "--live", audit, "--out", tmp_path / "live")
+    assert code == FAILED and audit in said and "--out" in said  # a new checkpoint would count the hours again
 
 
 def audit_time(hours: int):

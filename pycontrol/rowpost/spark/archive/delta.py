@@ -18,6 +18,7 @@ import pyarrow as pa
 from rowpost.errors import ArchiveNotFound, SparkFailed, SparkUnavailable
 from rowpost.spark.archive.address import delta_uri, located
 from rowpost.spark.archive.folder import LOG_FOLDER, ArchiveFolder
+from rowpost.spark.archive.identity import Recorded, from_log, in_log
 from rowpost.spark.archive.parts import PARTITIONS, STATISTICS, NewFile
 from rowpost.spark.archive.table import KEPT_HOURS, NOTE, ArchiveTable, DataFile
 from rowpost.version import install_command
@@ -38,6 +39,7 @@ __all__ = ["DeltaArchive"]
 _CONSTRAINT = "delta.constraints."
 _STATISTICS_OF = "delta.dataSkippingStatsColumns"
 _CHANGE_DATA = "_change_data"
+_RECORDED = f"{NOTE}.recorded"
 _PROPERTIES = {
     "delta.logRetentionDuration": "interval 7 days",
     "delta.deletedFileRetentionDuration": "interval 1 days",
@@ -51,6 +53,7 @@ class DeltaArchive(ArchiveTable):
         super().__init__(path, located(path))
         self._table = table
         self._listed: tuple[int, list[DataFile]] | None = None
+        self._recorded: tuple[int, Mapping[str, Recorded]] | None = None
         self._batches: dict[str, int] = {}  # of this snapshot, because deltalake reads the whole log to find one
         self._check_partitions()
 
@@ -126,7 +129,7 @@ class DeltaArchive(ArchiveTable):
 
     def add_columns(self, columns: StructType, note: Mapping[str, Any]) -> None:
         fields = Schema.from_json(columns.json()).fields
-        self._table.alter.add_columns(fields, commit_properties=CommitProperties(custom_metadata={NOTE: dict(note)}))
+        self._table.alter.add_columns(fields, commit_properties=CommitProperties(custom_metadata=self._metadata(note)))
 
     def refresh(self) -> None:
         before = self.version
@@ -141,8 +144,28 @@ class DeltaArchive(ArchiveTable):
             self._batches[query] = max(-1 if number is None else number for number in found)
         return self._batches[query]
 
+    def recorded(self) -> Mapping[str, Recorded]:
+        """Read the newest entry of rowpost in the log: each one repeats what those before it have stored."""
+        if self._recorded is None or self._recorded[0] != self.version:
+            self._recorded = self.version, from_log(self._last_entry().get(_RECORDED, {}))
+        return self._recorded[1]
+
+    def _last_entry(self) -> dict[str, Any]:
+        for version in range(self.version, -1, -1):
+            try:
+                lines = self.folder.text(f"{LOG_FOLDER}/{version:020}.json").splitlines()
+            except FileNotFoundError:  # the log loses entries that are a week old
+                return {}
+            found: dict[str, Any] = next((info for line in lines if '"commitInfo"' in line and (info := json.loads(line).get("commitInfo"))), {})
+            if NOTE in found:
+                return found
+        return {}
+
+    def _metadata(self, note: Mapping[str, Any], recorded: Mapping[str, Recorded] | None = None) -> dict[str, Any]:
+        return {NOTE: dict(note), _RECORDED: in_log(self.recorded() if recorded is None else recorded)}
+
     def commit(self, add: Iterable[NewFile] = (), remove: Iterable[DataFile] = (), *, batches: Mapping[str, int] | None = None,
-               note: Mapping[str, Any], same_rows: bool = False) -> bool:  # fmt: skip
+               recorded: Mapping[str, Recorded] | None = None, note: Mapping[str, Any], same_rows: bool = False) -> bool:  # fmt: skip
         add, now = list(add), time.time_ns() // 1_000_000
         self._check_written(add)
         actions: list[AddAction | RemoveAction] = [
@@ -150,7 +173,7 @@ class DeltaArchive(ArchiveTable):
         ]
         actions += _added(add, same_rows=same_rows)
         done = [Transaction(query, number) for query, number in (batches or {}).items()]
-        properties = CommitProperties(custom_metadata={NOTE: dict(note)}, max_commit_retries=0, app_transactions=done)
+        properties = CommitProperties(custom_metadata=self._metadata(note, recorded), max_commit_retries=0, app_transactions=done)
         try:
             self._table.create_write_transaction(actions, "append", self._table.schema(), list(PARTITIONS), commit_properties=properties)
         except CommitFailedError as error:
@@ -163,6 +186,7 @@ class DeltaArchive(ArchiveTable):
         self._table.update_incremental()
         if self.version == before + 1:
             self._batches.update(batches or {})
+            self._recorded = None if recorded is None else (self.version, recorded)
         else:  # other writers have committed too
             self._batches.clear()
         return True

@@ -18,7 +18,8 @@ from rowpost.errors import SparkFailed
 from rowpost.spark.archive.headers import has_failed
 from rowpost.spark.archive.opening import create_table
 from rowpost.spark.archive.schemas import FLOW_HOURLY, FLOW_MERGED, LIVE, shaped
-from rowpost.spark.jobs.archive import BatchWriter, archive
+from rowpost.spark.jobs.archive import BatchWriter, archive, where_it_begins
+from rowpost.spark.source.checkpoint import Checkpoint
 from rowpost.spark.versions import HAS_SKETCHES, start_query, stream_options
 
 if TYPE_CHECKING:
@@ -159,16 +160,21 @@ def _milliseconds_of(time: str) -> int:
 
 def start_live(spark: SparkSession, queue: str, path: str, checkpoint: str, *, environment: str | None = None,
                every: str | None = None, lateness: str = MAX_LATENESS) -> StreamingQuery:  # fmt: skip
-    """Write the metrics of a stream to the table in `path`, each hour once."""
+    """Write the metrics of a stream to the table in `path`, each hour once. Raises SparkFailed if the checkpoint does not belong to the table."""
     table = create_table(path, LIVE)
     missing = [column for column in LIVE if column.name not in table.schema.fieldNames()]
     if missing:  # the table is of an earlier version
         table.add_columns(StructType(missing), {"job": "metrics", "columns": [column.name for column in missing]})
+    way_out = "Write the metrics to another folder with --out."
+    stored = Checkpoint(checkpoint, spark)
+    if where_it_begins(table, stored, (queue,), way_out) and stored.query is None:
+        raise SparkFailed(f"{path} has hours of {queue} from another checkpoint than {checkpoint}, which would write them again. {way_out}")
     reader = spark.readStream.format("rowpost").option("queue", queue).option("mode", "tail").option("startingOffsets", "earliest")
     reader = reader if environment is None else reader.option("environment", environment)
     reader = reader.options(**stream_options(ends=every is None))
     hours = live(reader.load(), queue, lateness).withColumn("queue", F.lit(queue)).withColumn("day", F.to_date("hour"))
-    stream = hours.writeStream.outputMode("append").foreachBatch(BatchWriter(path, checkpoint, LIVE, queue)).option("checkpointLocation", checkpoint)
+    stream = hours.writeStream.outputMode("append").foreachBatch(BatchWriter(path, checkpoint, LIVE, queue, way_out=way_out))
+    stream = stream.option("checkpointLocation", checkpoint)
     return start_query(stream, every)
 
 

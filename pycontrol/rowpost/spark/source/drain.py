@@ -27,6 +27,7 @@ from rowpost.spark.versions import ReadLimit, ReadMaxRows
 
 __all__ = ["DrainReader"]
 
+_OFFSET = ("queue", "owner", "number")
 MOVE_ROWS = 4000  # messages in one call: fewer than SQL Server's threshold of lock escalation
 
 
@@ -54,9 +55,10 @@ class DrainReader(QueueStream):
         return {**super().__getstate__(), "_initial": None, "_checked": True}
 
     def initialOffset(self) -> Offset:
-        """Return an offset before the first spool number, with a new owner identifier."""
+        """Return an offset before the first spool number, with a new owner identifier, unless the stream continues."""
         if self._initial is None:
-            self._initial = {"queue": self.describe().identity, "owner": str(uuid4()), "number": 0}
+            identity = self.describe().identity
+            self._initial = self.confirmed(identity, _OFFSET) or {"queue": identity, "owner": str(uuid4()), "number": 0}
         return self._initial
 
     def estimate(self, start: Offset) -> int:
@@ -70,7 +72,7 @@ class DrainReader(QueueStream):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Move the next batch to the spool. If the spool has unread messages of this stream, they are the next batch."""
-        check_offset(("queue", "owner", "number"), start)
+        check_offset(_OFFSET, start)
         state = self.describe()
         self.check_same_queue(start, state.identity)
         self._check_no_consumers(state)
@@ -91,7 +93,7 @@ class DrainReader(QueueStream):
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[SpoolRange]:
         """Split the batch into ranges of spool numbers. Raises StreamRefused if the checkpoint belongs to another queue."""
-        check_offset(("queue", "owner", "number"), end)
+        check_offset(_OFFSET, end)
         self.check_same_queue(end, self.describe().identity)
         ranges = split(start["number"], end["number"], self.options.parts(end["number"] - start["number"]))
         return [SpoolRange(each.above, each.upto, each is ranges[0], end["owner"]) for each in ranges]

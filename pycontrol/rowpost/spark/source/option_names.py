@@ -30,7 +30,7 @@ BATCH = _READ
 #: options of `spark.readStream`
 STREAM = (
     *_READ, "subscribePattern", "mode", "maxOffsetsPerTrigger", "failOnDataLoss", "allowConsumers", "takeOver", "connectRetrySeconds",
-    "availableNow",
+    "availableNow", "confirmedOffsets",
 )  # fmt: skip
 #: options of `df.write`
 WRITE = (*_ANY, "jobKey", "mode", "messagesPerCall")

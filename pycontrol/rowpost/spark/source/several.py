@@ -31,7 +31,6 @@ __all__ = ["SeveralReader", "shares"]
 
 DISCOVERY_INTERVAL_S = 30.0
 _QUEUE = "queue"
-_BEGINNING: Offset = {"row_version": 0, "number": 0}
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,7 @@ class SeveralReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_offset(("queues",), end)
         starts, ends = self._by_queue(start), end["queues"]
         changed = [name for name in ends if ends[name] != starts.get(name)]
-        found = [(name, part) for name in changed for part in self.reader(name).partitions(starts.get(name) or _BEGINNING, ends[name])]
+        found = [(name, part) for name in changed for part in self.reader(name).partitions(starts.get(name) or self._beginning(name), ends[name])]
         # one task says that it waits for the server
         return [QueuePart(name, replace(part, first=place == 0)) for place, (name, part) in enumerate(found)]
 

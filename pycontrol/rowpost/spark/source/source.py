@@ -8,7 +8,7 @@ source in several short-lived processes.
 The options are a closed list (option_names.py): of all reads queue (or subscribe), environment, startingOffsets, endingOffsets (a row
 version, latest or watermark), minPartitions, maxRecordsPerPartition, maxBytesPerBatch, watermarkTimeoutSeconds and includeHeaders; of
 streams also mode (tail or drain), maxOffsetsPerTrigger, failOnDataLoss, allowConsumers, takeOver, connectRetrySeconds,
-availableNow (versions.py), and subscribe with several names or subscribePattern instead of queue. Options of writes: see sink.py.
+availableNow (versions.py), confirmedOffsets, and subscribe with several names or subscribePattern instead of queue. Options of writes: see sink.py.
 
 The columns are those of schemas.MESSAGE, or a subset: columns that `.schema("row_version bigint, headers string")` omits
 are not read. Arrow limits a column of one batch to 2 GB, and with it a body. A batch exceeds maxBytesPerBatch only if it is a

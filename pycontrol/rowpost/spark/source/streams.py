@@ -11,6 +11,7 @@ Each call may be repeated: after a lost connection, it runs again as a whole.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -43,6 +44,7 @@ from rowpost.spark.versions import ReadAllAvailable, ReadLimit, ReadMaxRows, Sup
 __all__ = ["Offset", "QueueStream", "StreamRange", "TailReader", "not_ours"]
 
 LAG_INTERVAL_S = 5.0
+_OFFSET = ("queue", "row_version")
 Offset = dict[str, Any]
 
 
@@ -118,6 +120,17 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._connection is not None:
             self._connection.close()
 
+    def confirmed(self, identity: str, keys: Sequence[str]) -> Offset | None:
+        """Return the offset at which a stream without a checkpoint continues. Raises StreamRefused if it is of the other mode."""
+        known = json.loads(self.options.confirmed).get(identity)
+        if known is None or set(keys) <= known.keys():
+            return known
+        queue, other = self.options.queue, "a drain" if "owner" in known else "a tail"
+        raise StreamRefused(
+            f"The messages of {queue} were archived in this place by {other}, and mode={self.options.mode} would archive some of them again. "
+            f"Continue with {other}, or archive the queue to another folder."
+        )
+
     def check_same_queue(self, offset: Offset, identity: str) -> None:
         """Raise StreamRefused if the checkpoint belongs to another queue."""
         if offset["queue"] != identity:
@@ -151,14 +164,17 @@ class TailReader(QueueStream):
     def initialOffset(self) -> Offset:
         """Return the start of a stream without a checkpoint, from the option startingOffsets."""
         state = self.describe()
+        if (known := self.confirmed(state.identity, _OFFSET)) is not None:
+            return known
         starting = self.options.starting
         if not isinstance(starting, int):
             starting = self._wait_for_watermark() if starting == LATEST else 0
         return self._offset(state, starting)
 
     def beginning(self) -> Offset:
-        """Return the start of a queue that a running stream has found: its first message."""
-        return self._offset(self.describe(), 0)
+        """Return the start of a queue that was not in the stream before: its first message, unless it continues."""
+        state = self.describe()
+        return self.confirmed(state.identity, _OFFSET) or self._offset(state, 0)
 
     def estimate(self, start: Offset) -> int:
         """Return about how many messages there are to read."""
@@ -209,7 +225,7 @@ class TailReader(QueueStream):
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[TailRange]:
         """Split the batch into ranges. Raises StreamRefused if the checkpoint belongs to another queue."""
-        check_offset(("queue", "row_version"), end)
+        check_offset(_OFFSET, end)
         self.check_same_queue(end, self.describe().identity)
         ranges = split(start["row_version"], end["row_version"], self.options.parts(end["row_version"] - start["row_version"]))
         return [TailRange(each.above, each.upto, each is ranges[0], end["queue"], end["purged"]) for each in ranges]
@@ -239,7 +255,7 @@ class TailReader(QueueStream):
         return self.connection.run(lambda database: wait_for_watermark(database, self.options.queue, timeout_s, self._watermark))
 
     def _check_no_loss(self, start: Offset, state: QueueState) -> None:
-        check_offset(("queue", "row_version"), start)
+        check_offset(_OFFSET, start)
         self.check_same_queue(start, state.identity)
         if start["row_version"] > state.last:
             raise StreamRefused(

@@ -75,7 +75,14 @@ def test_every_option_on_the_lists_is_accepted():
         "endingOffsets",
     }
     flags = {"failOnDataLoss", "allowConsumers", "takeOver", "includeHeaders", "availableNow"}
-    values = {**dict.fromkeys(numbers, "5000"), **dict.fromkeys(flags, "true"), "subscribe": "a", "queue": "a", "jobKey": "k"}
+    values = {
+        **dict.fromkeys(numbers, "5000"),
+        **dict.fromkeys(flags, "true"),
+        "subscribe": "a",
+        "queue": "a",
+        "jobKey": "k",
+        "confirmedOffsets": "{}",
+    }
 
     def of(names, mode):
         return {name: {**values, "mode": mode}.get(name, "local") for name in names}
@@ -86,6 +93,12 @@ def test_every_option_on_the_lists_is_accepted():
     assert read_options({"subscribePattern": "a.*"}, stream=True).pattern == "a.*"
     assert write_options(of(WRITE, "direct")).mode == "direct"
     assert write_options({**of(STREAM_WRITE, ""), "checkpointLocation": "c"}, stream=True).mode == "staged"
+
+
+@pytest.mark.parametrize("text", ["5", "{", '{"db/a#1": 5}', '{"db/a#1": {"queue": "db/b#2"}}'])
+def test_confirmed_offsets_that_are_not_offsets_by_identity_are_refused(text):
+    with pytest.raises(SettingsError, match="confirmedOffsets must be a JSON object"):
+        read_options({"queue": "a", "confirmedOffsets": text}, stream=True)
 
 
 def test_two_different_names_of_the_queue_are_refused():

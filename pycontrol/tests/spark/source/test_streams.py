@@ -71,11 +71,16 @@ def test_the_last_batch_of_a_drain_lies_in_the_spool_until_finalize(queues, run)
     run(queue, mode="drain", maxOffsetsPerTrigger=20)
     spooled = queues.spooled(queue)
     offset = committed_offset(run.checkpoint)
-    dropped = finalize({"queue": queue, "environment": queues.environment}, run.checkpoint)
+    options = {"queue": queue, "environment": queues.environment}
+    refused = [
+        finalize(options, run.checkpoint, confirmed={offset["queue"]: {**offset, **other}}) for other in ({"number": 20}, {"owner": "another"})
+    ]
+    half = finalize(options, run.checkpoint, confirmed={offset["queue"]: {**offset, "number": offset["number"] - 5}})
+    dropped = finalize(options, run.checkpoint)
 
-    assert (spooled, dropped, queues.spooled(queue)) == (10, 10, 0)
+    assert (spooled, refused, half, dropped, queues.spooled(queue)) == (10, [0, 0], 5, 5, 0)
     assert offset["queue"].partition("#")[0].endswith(f"/public.{queue}")
-    assert finalize({"queue": queue, "environment": queues.environment}, run.checkpoint) == 0
+    assert finalize(options, run.checkpoint) == 0
 
 
 def test_a_committed_offset_is_read_through_spark_where_it_is_no_local_folder(queues, run, spark):
