@@ -152,4 +152,4 @@ def test_a_queue_is_archived_and_maintained_in_a_store_without_a_jar(store, queu
     assert '"messages": 49' in ended.stdout and '"findings": 0' in ended.stdout
     keys = store.stored()
     assert any("_rowpost/erasures/" in key for key in keys)
-    assert len([key for key in keys if key.startswith("whole/") and key.endswith(".parquet")]) == 1
+    assert len([key for key in keys if key.startswith("whole/queue=") and key.endswith(".parquet")]) == 1

@@ -71,7 +71,12 @@ def archive(
         int | None, typer.Option("--max-rows", min=1, help="Maximum number of messages in one batch. Default: 250000; with --drain 50000.")
     ] = None,
     checkpoint: Annotated[
-        str | None, typer.Option("--checkpoint", metavar="DIR", help="Where Spark stores its progress. Default: a folder in DIR.")
+        str | None,
+        typer.Option(
+            "--checkpoint",
+            metavar="DIR",
+            help="Where Spark stores its progress. Default: a folder in DIR. A new one continues where the archive ends.",
+        ),
     ] = None,
     fail_when_held: Annotated[
         bool, typer.Option("--fail-when-held", help="Exit with 1 if open transactions hold messages back, which a later run archives.")
@@ -277,12 +282,14 @@ def verify(
         from rowpost.spark.jobs import verify as job
         from rowpost.spark.jobs.archive import read_queue
         from rowpost.spark.jobs.erase import read_lines
+        from rowpost.spark.source.queue_stream import describe
 
         mended = {"swept": job.sweep_all(archive) if sweep else 0, **(job.repair(spark, archive) if repair else {})}
         if name is None or database is None:
             report, spooled = job.run(spark, archive), {}
         else:
-            waiting = job.Waiting(name, read_queue(spark, name, session.environment, columns=("id", "row_version")))
+            messages, epoch = read_queue(spark, name, session.environment, columns=("id", "row_version")), describe(database, name).identity
+            waiting = job.Waiting(name, messages, epoch)
             report, spooled = job.run(spark, archive, waiting), {"spooled": _spooled(database, name)}
         present = [] if absent is None else job.absent(spark, archive, read_lines(absent))
     findings = [*report.findings, *present]

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
-from pyarrow import ArrowInvalid, fs, parquet
+from pyarrow import ArrowInvalid, Table, fs, parquet
 
 from rowpost.spark.archive.address import local_path, located
 
@@ -150,8 +150,20 @@ class ArchiveFolder:
 
     def table(self, path: str, columns: Sequence[str]) -> list[dict]:
         """Read columns of a small Parquet file."""
+        return self.read_table(path, columns).to_pylist()
+
+    def read_table(self, path: str, columns: Sequence[str]) -> Table:
+        """Read columns of a Parquet file."""
         with self.files.open_input_file(self._at(path)) as file:
-            return parquet.read_table(file, columns=list(columns)).to_pylist()
+            return parquet.read_table(file, columns=list(columns))
+
+    def write_table(self, path: str, rows: Table) -> None:
+        """Write a Parquet file of numbers, which are stored as differences."""
+        if not self._is_object_store:
+            self.files.create_dir(self._at(path).rpartition("/")[0], recursive=True)
+        with self.files.open_output_stream(self._at(path)) as out:
+            encoding = dict.fromkeys(rows.column_names, "DELTA_BINARY_PACKED")
+            parquet.write_table(rows, out, compression="zstd", use_dictionary=False, column_encoding=encoding)
 
     def age_s(self, name: str) -> float:
         """Return the seconds since a file below `_rowpost` was written, 0 if it does not exist."""
