@@ -29,6 +29,7 @@ from rowpost.spark.archive.opening import create_table, open_table
 from rowpost.spark.archive.rows import read_table, write_files
 from rowpost.spark.archive.schemas import ARCHIVE, ESSENTIAL, MESSAGE, shaped
 from rowpost.spark.archive.table import ArchiveTable
+from rowpost.spark.jobs.batch_errors import short_errors
 from rowpost.spark.jobs.compact import merge, small_files
 from rowpost.spark.jobs.restarting import keep_running
 from rowpost.spark.progress import Measured, Receiver, measure_bytes
@@ -256,6 +257,7 @@ class BatchWriter:
         self._table: ArchiveTable | None = None
         self._vacuumed = time.monotonic()
 
+    @short_errors()
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         if self._query is None:
             # Spark writes the query's id to the checkpoint; a Spark Connect server cannot get it from the query

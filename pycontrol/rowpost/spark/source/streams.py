@@ -43,7 +43,7 @@ from rowpost.spark.source.reread import read_queue_range
 from rowpost.spark.source.watermark import Notes, Watermark
 from rowpost.spark.versions import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-__all__ = ["Offset", "QueueStream", "StreamRange", "TailReader", "not_ours"]
+__all__ = ["Offset", "QueueStream", "StreamRange", "TailRange", "TailReader", "not_ours"]
 
 LAG_INTERVAL_S = 5.0
 _MOST_MESSAGES = 2**31 - 1  # of find_row_version
