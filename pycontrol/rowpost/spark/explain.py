@@ -63,10 +63,12 @@ def is_passing(error: Exception) -> bool:
     An error that rowpost raised or explains is not one of them: a person must do something, or the process of Spark is gone.
     """
     text = str(error)
-    if _ROWPOST_ERROR.search(text) or type(error).__module__.startswith("rowpost."):
+    if type(error).__module__.startswith("rowpost."):
         return False
     if any(words in text for words in _SLOW_START):
         return True
+    if _ROWPOST_ERROR.search(text):
+        return False
     return type(error).__name__ == "StreamingQueryException" and _explained(text) is None
 
 

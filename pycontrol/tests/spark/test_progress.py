@@ -22,7 +22,7 @@ from rowpost.spark.jobs.archive import start_query
 from rowpost.spark.progress import JsonLines, Measured, OpenTelemetry, Prometheus, listener
 from rowpost.spark.source.backlog import age_s
 from rowpost.transport.queue import Queue
-from tests.support.spark.killing import ROWPOST, python_of
+from tests.support.spark.killing import ROWPOST, fill, python_of
 from tests.support.spark.messages import audit_row
 from tests.support.workers import eventually
 
@@ -240,10 +240,10 @@ def test_a_file_in_no_folder_is_refused(tmp_path):
         JsonLines(tmp_path / "none" / "p")
 
 
-def test_a_running_command_serves_prometheus_and_sparks_web_pages(queues, spark_url, tmp_path):
+def test_a_running_command_serves_prometheus_and_sparks_web_pages_and_is_stopped_quietly_within_a_batch(queues, spark_url, tmp_path):
     queue, metrics, ui, log = queues.make(), free_port(), free_port(), tmp_path / "log"
     queues.send(queue, [b"1"] * 3)
-    command = [sys.executable, "-c", ROWPOST, "--env", queues.environment, "spark", "archive", queue, str(tmp_path / "out"), "--every", "100ms",
+    command = [sys.executable, "-c", ROWPOST, "--env", queues.environment, "spark", "archive", queue, str(tmp_path / "out"), "--every", "100ms", "--max-rows", "4000",
                "--prometheus", str(metrics), "--ui", str(ui), "--master", "local[2]", "--conf", "spark.driver.memory=1g"]  # fmt: skip
     with log.open("wb") as file:
         process = subprocess.Popen(
@@ -256,10 +256,13 @@ def test_a_running_command_serves_prometheus_and_sparks_web_pages(queues, spark_
             120,
         )
         page = read(f"http://127.0.0.1:{ui}/StreamingQuery/")
+        fill(queues, queue, 200_000, "{}")  # fifty batches
+        eventually(lambda: " 4003.0" in read(f"http://127.0.0.1:{metrics}/metrics"), "the first of these batches is archived", 120)
     finally:
         os.killpg(process.pid, signal.SIGINT)
-        process.wait(60)
+        code = process.wait(60)
 
     assert f"rowpost archive {queue}" in page, log.read_text()
     assert f"http://localhost:{ui}" in log.read_text()
-    assert "Traceback" not in log.read_text()
+    assert code == 130
+    assert [line for line in log.read_text().splitlines() if re.search(r"Traceback|StackOverflow|^\s+at ", line)] == []

@@ -32,6 +32,7 @@ from rowpost.spark.archive.parts import NewFile
 from rowpost.spark.archive.rows import read_table, write_files
 from rowpost.spark.archive.schemas import ARCHIVE, ESSENTIAL, MESSAGE, shaped
 from rowpost.spark.archive.table import ArchiveTable
+from rowpost.spark.jobs.batch_errors import short_errors
 from rowpost.spark.jobs.compact import merge, small_files
 from rowpost.spark.jobs.restarting import keep_running
 from rowpost.spark.progress import Measured, Receiver, measure_bytes
@@ -303,6 +304,7 @@ class BatchWriter:
         self._table: ArchiveTable | None = None
         self._vacuumed = time.monotonic()
 
+    @short_errors()
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         table = self._table = self._table or create_table(self.path, self.schema)
         batch = self._batch(df.sparkSession, table, batch_id)

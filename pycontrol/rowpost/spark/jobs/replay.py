@@ -199,8 +199,8 @@ def run(
             for destination, messages in of_step.items():
                 queue = plan["queues"][destination]
                 _wait_for_depth(replay, messages, partial(depth, queue), sleep, store)
-                rows_there = spark.read.parquet(f"{store.rows(plan['attempt'])}/step={index}").where(F.col("destination") == destination)
-                send(rows_there, queue, f"{replay.key}/{index}/{_short(queue)}", partitions_for(messages), environment)
+                rows = spark.read.parquet(f"{store.rows(plan['attempt'])}/step={index}").where(F.col("destination") == destination)
+                send(rows, queue, f"{replay.key}/{index}/{_short(queue)}", partitions_for(messages), environment)
         done = {"steps": index + 1, "messages": done["messages"] + sum(of_step.values())}
         store.note_sent(done)
         if index + 1 < len(plan["steps"]):

@@ -44,7 +44,7 @@ from rowpost.spark.source.reconnect import PatientConnection, say, say_nothing
 from rowpost.spark.source.reread import read_queue_range
 from rowpost.spark.source.watermark import Notes, Watermark
 
-__all__ = ["Offset", "QueueStream", "StreamRange", "TailReader", "not_ours"]
+__all__ = ["Offset", "QueueStream", "StreamRange", "TailRange", "TailReader", "not_ours"]
 
 LAG_INTERVAL_S = 5.0
 _OFFSET = ("queue", "row_version")
