@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from rowpost.errors import InvalidMessage
+from rowpost.spark.explain import explained
 from rowpost.spark.jobs.archive import archive
 from rowpost.spark.jobs.replay import REPLAY_HEADER, Replay, choose, number
 from tests.support.spark.messages import NOON, audit_row, error_row, messages, raw
@@ -28,13 +29,21 @@ def test_a_replayed_message_keeps_id_and_body_and_loses_what_described_its_failu
     assert [name for name in headers if any(word in name for word in gone)] == []
 
 
-def test_headers_keep_their_nulls_and_those_that_cannot_be_read_go_as_they_are(spark):
-    rows = [raw('{"a": null, "b": ""}', number=1), raw("{broken", number=2)]
+def test_headers_keep_their_nulls_and_no_headers_stay_none(spark):
+    rows = [raw('{"a": null, "b": ""}', number=1), raw("", number=2)]
 
     found = {row.row_version: row.headers for row in choose(kept(spark, *rows), Replay("k", "Sales")).collect()}
 
     assert json.loads(found[1]) == {"a": None, "b": "", REPLAY_HEADER: "k"}
-    assert found[2] == "{broken"
+    assert found[2] == ""
+
+
+def test_a_message_whose_headers_no_endpoint_can_read_is_refused_before_anything_is_sent(spark):
+    archived = kept(spark, raw("{}", number=1), raw("{broken", number=2))
+
+    with pytest.raises(InvalidMessage, match=r"00000002 are not a JSON object.*headers_valid"), explained():
+        choose(archived, Replay("k", "Sales")).collect()
+    assert len(choose(archived, Replay("k", "Sales", where="headers_valid")).collect()) == 1
 
 
 def test_a_name_that_comes_twice_keeps_its_last_value(spark):

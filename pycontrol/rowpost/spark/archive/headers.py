@@ -12,13 +12,14 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, MapType, StringType, StructField, StructType
 
+from rowpost.errors import InvalidMessage
 from rowpost.spark.archive.arrow_headers import headers_of, parsed
 from rowpost.spark.archive.schemas import PARSED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["has_failed", "header", "parse_headers", "read_headers"]
+__all__ = ["has_failed", "header", "parse_headers", "read_headers", "readable_headers"]
 
 _PARSED = "_parsed"
 _MAP = MapType(StringType(), StringType())
@@ -44,6 +45,11 @@ def read_headers(headers: Column) -> Column:
     return F.arrow_udf(_maps, _MAP)(headers)  # type: ignore[call-overload]  # its annotation forgets MapType
 
 
+def readable_headers(headers: Column, id: Column) -> Column:
+    """Parse as `read_headers` does. No headers at all are null; a task that reads others which are not a JSON object raises InvalidMessage."""
+    return F.arrow_udf(_readable, _MAP)(headers, id)  # type: ignore[call-overload]  # its annotation forgets MapType
+
+
 def header(headers: Column, name: str) -> Column:
     """Return a header's value from the result of `read_headers`; null if it is missing, null or empty."""
     return F.nullif(F.element_at(headers, F.lit(name)), F.lit(""))
@@ -62,3 +68,13 @@ def _parsed(ids: pa.Array, headers: pa.Array, archived_at: pa.Array) -> pa.Array
 def _maps(headers: pa.Array) -> pa.Array:
     read = (headers_of(text) for text in headers.to_pylist())
     return pa.array([None if each is None else list(each.items()) for each in read], pa.map_(pa.string(), pa.string()))
+
+
+def _readable(headers: pa.Array, ids: pa.Array) -> pa.Array:
+    found = _maps(headers)
+    for read, text, id in zip(found, headers.to_pylist(), ids.to_pylist(), strict=True):
+        if text and not read.is_valid:
+            raise InvalidMessage(
+                f"The headers of the message {id} are not a JSON object, so that no endpoint can read it. Add to the condition: headers_valid"
+            )
+    return found

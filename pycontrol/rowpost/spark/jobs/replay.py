@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from rowpost.errors import InvalidMessage, SparkFailed
 from rowpost.spark.archive.folder import ArchiveFolder
-from rowpost.spark.archive.headers import read_headers
+from rowpost.spark.archive.headers import readable_headers
 from rowpost.spark.archive.replays import ReplayStore
 from rowpost.spark.archive.schemas import ESSENTIAL
 from rowpost.spark.jobs.archive import read_archive
@@ -121,8 +121,8 @@ def choose(df: DataFrame, replay: Replay) -> DataFrame:
 
 
 def _headers(key: str) -> Column:
-    """Remove the headers of the earlier handling and failure. Headers that cannot be parsed stay unchanged."""
-    headers = read_headers(F.col("headers"))
+    """Remove the headers of the earlier handling and failure. A task raises InvalidMessage for headers that no endpoint can read."""
+    headers = readable_headers(F.col("headers"), F.col("id"))
     kept = F.map_filter(headers, lambda name, _: ~name.isin(*_DROPPED, REPLAY_HEADER) & ~name.startswith(EXCEPTION_INFO))
     marked = F.map_concat(kept, F.create_map(F.lit(REPLAY_HEADER), F.lit(key)))
     return F.coalesce(F.to_json(marked, {"ignoreNullFields": "false"}), F.col("headers"))

@@ -5,7 +5,7 @@ They send each row of a DataFrame as one message, exactly once.
     df.write.format("rowpost").option("queue", "Sales").option("jobKey", "replay-7").mode("append").save()
 
 The columns headers and body are required. The column id is optional; a row without one gets a new id. Other columns of
-a message are ignored. If Spark repeats a task, or if a job runs again with the same jobKey, nothing is sent twice.
+a message are ignored. A row whose id is not a UUID, or whose headers no endpoint can read, fails its task. If Spark repeats a task, or if a job runs again with the same jobKey, nothing is sent twice.
 
 The options are in options.py. The modes are:
 
@@ -31,7 +31,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from rowpost.database.connection import Connection
-from rowpost.errors import InvalidMessage, JobKeyUsed, SettingsError
+from rowpost.errors import InvalidMessage, JobKeyUsed, MessageCorrupt, SettingsError
 from rowpost.spark.archive.schemas import MESSAGE
 from rowpost.spark.source.broken_input import InputPipe
 from rowpost.spark.source.connection import open_database
@@ -39,7 +39,7 @@ from rowpost.spark.source.digest import Tally, same_messages, total
 from rowpost.spark.source.gone import naming_what_is_gone
 from rowpost.spark.source.job import Job, JobState, Stored, check_sent, full_key
 from rowpost.spark.source.options import DIRECT, WriteOptions
-from rowpost.wire.message import OutgoingMessage
+from rowpost.wire.message import OutgoingMessage, decode_headers
 
 __all__ = ["DirectWriter", "StagedWriter", "StreamWriter", "batch_writer", "check_append_only"]
 
@@ -101,7 +101,7 @@ class _Writer:
 
     def _rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str | None, str, bytes | None]]:
         ids = batch.column("id").to_pylist() if "id" in self.columns else [None] * batch.num_rows
-        headers = [each or "" for each in batch.column("headers").to_pylist()]
+        headers = map(_headers, batch.column("headers").to_pylist(), ids)
         bodies = batch.column("body").cast(pa.binary()).to_pylist()
         return zip(ids, headers, bodies, strict=True)
 
@@ -239,6 +239,22 @@ def _columns(schema: StructType) -> frozenset[str]:
         if name in given and not isinstance(given[name], types):
             raise SettingsError(f"The column {name} must be {types[0]().simpleString()} (got {given[name].simpleString()}).")
     return frozenset(given)
+
+
+def _headers(text: str | None, id: str | None) -> str:
+    """Return headers that every endpoint can read. Raises InvalidMessage for others, which would fail in each handler."""
+    wrong = "They are null."
+    if text is not None:
+        try:
+            decode_headers(text)
+        except MessageCorrupt as error:
+            wrong = str(error)
+        else:
+            return text
+    raise InvalidMessage(
+        f"The headers of the message {id or 'without an id'} cannot be sent. {wrong} Write a JSON object whose values are texts or null, or an "
+        "empty string for no headers. Leave other rows out before the write."
+    )
 
 
 def _uuid(text: Any) -> UUID:

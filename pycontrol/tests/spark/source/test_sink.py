@@ -293,7 +293,7 @@ def test_writes_without_a_key_are_separate_jobs(queues, write, stored, frame):
 def test_ids_are_new_where_none_is_given_and_bodies_may_be_missing_or_text(queues, write, spark):
     queue = queues.make()
 
-    write(spark.createDataFrame([("{}", None), (None, "text")], "headers string, body string"), queue)
+    write(spark.createDataFrame([("{}", None), ("", "text")], "headers string, body string"), queue)
 
     rows = queues.read(queue).orderBy("row_version").collect()
     assert sorted((row.headers, None if row.body is None else bytes(row.body)) for row in rows if row.body) == [("", b"text")]
